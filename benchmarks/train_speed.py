@@ -1,0 +1,188 @@
+"""How long a training step takes beside transformers' BertModel, on the same batches, interleaved in one process.
+
+    DATA_DIR=... python benchmarks/train_speed.py                  both shapes, the course's Quora pairs
+    python benchmarks/train_speed.py --shape minilm --batches 100  the packaged MiniLM weights only
+
+A step is: lay out the batch (padded to its longest pair for transformers, ragged for us), forward to the pooler's
+output and a linear head, binary cross-entropy, backward, AdamW, gradients set to None. Dropout is 0.1 everywhere.
+Each of the --batches timed batches goes through all contestants before the next one, starting with another one each
+time; the first --warmup batches are not timed, because oneDNN compiles a kernel for every new shape of a product
+(new lengths keep coming up for both sides, so medians, not means, are shown). Ratios are taken batch by batch.
+"""
+
+import argparse
+import csv
+import os
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+import transformers
+from torch import Tensor, nn
+
+from minbert import AdamW, BertConfig, BertModel, Ragged, weights
+from minbert.precision import autocast
+from minbert.tokenizer import Tokenizer
+
+ROOT = Path(__file__).resolve().parent.parent
+CPU = torch.device("cpu")
+BATCH, LONGEST, LEARNING_RATE = 32, 512, 2e-5
+Pairs = list[tuple[list[int], list[int], float]]  # token ids, token types, label
+Step = Callable[[Pairs], None]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One row of the table: a model with its optimizer, as a function that takes one step."""
+
+    name: str
+    step: Step
+
+
+def read_pairs(path: Path, tokenizer: Tokenizer) -> Pairs:
+    """Quora pairs as `[CLS] a [SEP] b [SEP]`; a row without a second sentence or a label is left out."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file, delimiter="\t") if row["sentence2"] and row["is_duplicate"]]
+    first, second = (tokenizer.encode([row[name] for row in rows]) for name in ("sentence1", "sentence2"))
+    pairs = []
+    for row, a, b in zip(rows, first, second, strict=True):
+        ids = [tokenizer.cls, *a, tokenizer.sep, *b, tokenizer.sep][:LONGEST]
+        types = ([0] * (len(a) + 2) + [1] * (len(b) + 1))[:LONGEST]
+        pairs.append((ids, types, float(row["is_duplicate"])))
+    return pairs
+
+
+def shuffled_batches(pairs: Pairs, count: int) -> list[Pairs]:
+    """`count` batches of 32 pairs in shuffled order, beginning again where the pairs run out."""
+    order: list[int] = []
+    generator = random.Random(0)
+    while len(order) < count * BATCH:
+        order += generator.sample(range(len(pairs)), len(pairs))
+    return [[pairs[index] for index in order[start : start + BATCH]] for start in range(0, count * BATCH, BATCH)]
+
+
+def our_step(model: BertModel, precision: str) -> Step:
+    """A step of our ragged encoder with our AdamW."""
+    head = nn.Linear(model.config.hidden_size, 1)
+    optimizer = AdamW([*model.parameters(), *head.parameters()], lr=LEARNING_RATE)
+
+    def pooled(pairs: Pairs) -> Tensor:
+        return model.pooled(Ragged.from_lists([ids for ids, _, _ in pairs], [types for _, types, _ in pairs]))
+
+    return _step(pooled, head, optimizer, precision)
+
+
+def their_step(model: nn.Module, precision: str, fused: bool) -> Step:
+    """A step of transformers' padded encoder with torch's AdamW, as it comes or fused."""
+    head = nn.Linear(model.config.hidden_size, 1)
+    options = {"fused": True} if fused else {}
+    optimizer = torch.optim.AdamW([*model.parameters(), *head.parameters()], lr=LEARNING_RATE, **options)
+
+    def pooled(pairs: Pairs) -> Tensor:
+        longest = max(len(ids) for ids, _, _ in pairs)
+        ids, types, mask = (torch.zeros(len(pairs), longest, dtype=torch.int64) for _ in range(3))
+        for row, (row_ids, row_types, _) in enumerate(pairs):
+            ids[row, : len(row_ids)] = torch.tensor(row_ids)
+            types[row, : len(row_ids)] = torch.tensor(row_types)
+            mask[row, : len(row_ids)] = 1
+        return model(input_ids=ids, attention_mask=mask, token_type_ids=types).pooler_output
+
+    return _step(pooled, head, optimizer, precision)
+
+
+def _step(
+    pooled: Callable[[Pairs], Tensor], head: nn.Linear, optimizer: torch.optim.Optimizer, precision: str
+) -> Step:
+    def step(pairs: Pairs) -> None:
+        labels = torch.tensor([label for _, _, label in pairs])
+        with autocast(precision, CPU):
+            logits = head(pooled(pairs)).squeeze(1)
+        F.binary_cross_entropy_with_logits(logits.float(), labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def contestants(folder: Path | None) -> list[Contestant]:
+    """Every row of the table: with the weights of a folder, or with bert-base shape and random weights."""
+    entries = []
+    for precision in ("fp32", "bf16"):
+        for optimizer in ("default", "fused"):
+            if folder is None:
+                theirs = transformers.BertModel(transformers.BertConfig())
+            else:
+                theirs = transformers.BertModel.from_pretrained(folder)
+            step = their_step(theirs.train(), precision, optimizer == "fused")
+            entries.append(Contestant(f"transformers {precision}, AdamW {optimizer}", step))
+        ours = BertModel(BertConfig()) if folder is None else BertModel.from_pretrained(folder)
+        entries.append(Contestant(f"minbert {precision}", our_step(ours.train(), precision)))
+    return entries
+
+
+def measure(entries: list[Contestant], batches: list[Pairs], warmup: int) -> dict[str, Tensor]:
+    """Seconds of each timed batch, for each contestant."""
+    seconds: dict[str, list[float]] = {entry.name: [] for entry in entries}
+    begun = time.perf_counter()
+    for number, pairs in enumerate(batches):
+        if number == warmup:
+            print(f"warm-up: {warmup} batches each, {time.perf_counter() - begun:.0f} s in all")
+        turn = number % len(entries)
+        for entry in entries[turn:] + entries[:turn]:
+            start = time.perf_counter()
+            entry.step(pairs)
+            seconds[entry.name].append(time.perf_counter() - start)
+    return {name: torch.tensor(values[warmup:], dtype=torch.float64) for name, values in seconds.items()}
+
+
+def quartiles(values: Tensor) -> tuple[float, float, float]:
+    """Lower quartile, median, upper quartile."""
+    low, middle, high = values.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64)).tolist()
+    return low, middle, high
+
+
+def show(seconds: dict[str, Tensor]) -> None:
+    """The table: milliseconds a step, and how many times as long as ours, as medians with quartiles."""
+    print(f"{'':36}{'ms a step':>22}{'times minbert bf16':>24}{'times minbert fp32':>24}")
+    for name, values in seconds.items():
+        low, middle, high = quartiles(1000 * values)
+        line = f"{name:36}{middle:8.1f} [{low:5.0f}, {high:5.0f}]"
+        for precision in ("bf16", "fp32"):
+            low, middle, high = quartiles(values / seconds[f"minbert {precision}"])
+            line += f"{middle:10.2f} [{low:4.2f}, {high:4.2f}]"
+        print(line)
+
+
+def main() -> None:
+    """Read the pairs, then time each shape."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="folder with course/quora-train.csv (default $DATA_DIR, else data/sample)")
+    parser.add_argument("--batches", type=int, default=60, help="timed batches (a quarter of them for bert-base shape)")
+    parser.add_argument("--warmup", type=int, default=60, help="batches before them (a quarter for bert-base shape)")
+    parser.add_argument("--shape", choices=("minilm", "base", "both"), default="both")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    options = parser.parse_args()
+    data = Path(options.data or os.environ.get("DATA_DIR") or ROOT / "data" / "sample")
+    if not (options.data or os.environ.get("DATA_DIR")):
+        print("DATA_DIR is not set: the small sample, whose pairs come round again and again")
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    minilm = weights.resolve("minilm")
+    pairs = read_pairs(data / "course" / "quora-train.csv", Tokenizer.load(minilm))
+    print(f"torch {torch.__version__}, transformers {transformers.__version__}, {options.threads} threads")
+    for shape in ("minilm", "base") if options.shape == "both" else (options.shape,):
+        parts = 1 if shape == "minilm" else 4
+        count, warmup = max(1, options.batches // parts), options.warmup // parts
+        batches = shuffled_batches(pairs, warmup + count)
+        longest = sum(max(len(ids) for ids, _, _ in batch) for batch in batches) * BATCH
+        tokens = sum(len(ids) for batch in batches for ids, _, _ in batch)
+        print(f"\n{shape} shape, {count} batches of {BATCH} pairs, {100 - 100 * tokens / longest:.0f}% padding if padded")
+        show(measure(contestants(minilm if shape == "minilm" else None), batches, warmup))
+
+
+if __name__ == "__main__":
+    main()

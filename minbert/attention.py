@@ -1,0 +1,77 @@
+"""Attention inside each sentence of a ragged batch, by three paths that agree at dropout 0.
+
+Axes: T tokens in the batch, B sentences, H heads, d width of a head; in a group of equal length,
+n sentences of L tokens, each asking Q queries (Q = L, or 1 where only the [CLS] rows are wanted).
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from minbert.grouped import GroupedAttention
+from minbert.ragged import Ragged
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
+    """Attention of every query over the tokens of its own sentence, by the best path for device and dropout.
+
+    `query` is [T, H, d], or [B, H, d] for one query a sentence; `key` and `value` are [T, H, d].
+    Sentences of equal length should be neighbours (`Ragged.by_length`). Returns the shape of `query`.
+    """
+    if path(query, dropout) == "variable-length":
+        return variable_length(query, key, value, ragged)
+    return grouped(query, key, value, ragged, dropout)
+
+
+def path(query: Tensor, dropout: float) -> str:
+    """Name of the path `attend` takes. The variable-length kernel runs on CUDA, in half precision, without dropout."""
+    if query.is_cuda and query.dtype != torch.float32 and dropout == 0.0:
+        return "variable-length"
+    return "grouped"
+
+
+def reference(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -> Tensor:
+    """softmax(q k' / sqrt(d)) v, sentence by sentence: what the other paths are held against."""
+    counts = _query_counts(query, ragged)
+    rows = zip(query.split(counts), key.split(ragged.lengths), value.split(ragged.lengths), strict=True)
+    outputs = []
+    for q, k, v in rows:
+        scores = torch.einsum("qhd,khd->hqk", q, k) / math.sqrt(q.shape[-1])
+        outputs.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), v))
+    return torch.cat(outputs)
+
+
+def grouped(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float) -> Tensor:
+    """One batched product for each run of sentences of equal length."""
+    if torch.is_grad_enabled() or dropout:
+        explicit: Tensor = GroupedAttention.apply(query, key, value, ragged, dropout)
+        return explicit
+    asked = 1 if len(query) == len(ragged) else None
+    sizes = [n * length for n, length in ragged.groups]
+    query_sizes = [n for n, _ in ragged.groups] if asked else sizes
+    parts = zip(ragged.groups, query.split(query_sizes), key.split(sizes), value.split(sizes), strict=True)
+    outputs = []
+    for (n, _), *qkv in parts:
+        q, k, v = (x.unflatten(0, (n, -1)).transpose(1, 2) for x in qkv)  # [n, H, Q or L, d]
+        outputs.append(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(0, 1))  # [n * Q, H, d]
+    return torch.cat(outputs)
+
+
+def variable_length(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -> Tensor:
+    """torch's variable-length kernel: all sentences in one call, whatever their lengths (CUDA, half precision)."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    longest = max(ragged.lengths)
+    if len(query) == len(ragged) and len(query) != len(key):
+        ends = torch.arange(len(ragged) + 1, dtype=torch.int32, device=query.device)
+        return varlen_attn(query, key, value, ends, ragged.cu_seqlens, 1, longest)
+    return varlen_attn(query, key, value, ragged.cu_seqlens, ragged.cu_seqlens, longest, longest)
+
+
+def _query_counts(query: Tensor, ragged: Ragged) -> list[int]:
+    """How many queries each sentence asks: all its tokens, or one."""
+    if len(query) == sum(ragged.lengths):
+        return list(ragged.lengths)
+    return [1] * len(ragged)

@@ -1,0 +1,100 @@
+"""Sentences to vectors, in input order.
+
+    vectors = minbert.Encoder.load("runs/cbcl/encoder").encode(["A sentence.", "Another one."])
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from minbert import pooling, weights
+from minbert.bert import BertModel
+from minbert.precision import autocast, choose
+from minbert.ragged import Ragged
+from minbert.tokenizer import Tokenizer
+
+
+def vectors(model: BertModel, ragged: Ragged, pooler: str) -> Tensor:
+    """One vector for each sentence of a batch: [B, D], in the batch's order."""
+    if pooler == "pooler":
+        return model.pooled(ragged)
+    return pooling.POOLERS[pooler](model.encode(model.embed(ragged), ragged), ragged)
+
+
+class Encoder:
+    """An encoder, its tokenizer and its pooler."""
+
+    def __init__(
+        self,
+        model: BertModel,
+        tokenizer: Tokenizer,
+        pooler: str = "mean",
+        *,
+        precision: str = "auto",
+        max_length: int | None = None,
+    ) -> None:
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.pooler = pooling.check(pooler)
+        self.precision = choose(precision, model.device)
+        self.max_length = min(max_length or 10**9, model.config.max_position_embeddings)
+
+    @classmethod
+    def load(
+        cls, dir_or_name: str | Path, *, pooler: str | None = None, device: str = "cpu", precision: str = "auto"
+    ) -> "Encoder":
+        """From a folder, `minilm` or a hub name; the pooler is the one the folder names, unless given.
+
+        Raises `UserError` where weights or vocabulary cannot be had or do not fit.
+        """
+        folder = weights.resolve(str(dir_or_name))
+        model = BertModel.from_pretrained(folder).to(device)
+        tokenizer = Tokenizer.load(folder)
+        tokenizer.check_fits(model.config.vocab_size, str(folder))
+        return cls(model, tokenizer, pooler or weights.saved_pooler(folder), precision=precision)
+
+    def encode(self, sentences: Sequence[str], *, batch_tokens: int = 8192, progress: bool = False) -> np.ndarray:
+        """Vectors of N sentences: float32 [N, D]. Sentences beyond the maximum length are cut."""
+        inner = self.max_length - 2
+        rows = [[self.tokenizer.cls, *ids[:inner], self.tokenizer.sep] for ids in self.tokenizer.encode(sentences)]
+        return self.encode_ids(rows, batch_tokens=batch_tokens, progress=progress)
+
+    @torch.inference_mode()
+    def encode_ids(
+        self, rows: Sequence[Sequence[int]], *, batch_tokens: int = 8192, progress: bool = False
+    ) -> np.ndarray:
+        """Vectors of lists of ids that hold their special tokens already: float32 [N, D]."""
+        result = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
+        bar = _bar(len(rows), progress)
+        for batch in batches_by_length([len(row) for row in rows], batch_tokens):
+            ragged = Ragged.from_lists([rows[i] for i in batch]).to(self.model.device)
+            with autocast(self.precision, self.model.device):
+                out = vectors(self.model, ragged, self.pooler)
+            result[batch] = out.float().cpu().numpy()
+            bar.update(len(batch))
+        bar.close()
+        return result
+
+
+def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> list[np.ndarray]:
+    """Indices sorted by length, longest first, cut into batches of at most `batch_tokens` tokens (one row at least)."""
+    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
+    batches, start, total = [], 0, 0
+    for place, index in enumerate(order):
+        if place > start and total + lengths[index] > batch_tokens:
+            batches.append(order[start:place])
+            start, total = place, 0
+        total += lengths[index]
+    if len(order) > start:
+        batches.append(order[start:])
+    return batches
+
+
+def _bar(total: int, shown: bool) -> Any:
+    from tqdm import tqdm
+
+    return tqdm(total=total, disable=not shown, unit=" sentences", leave=False)

@@ -1,0 +1,89 @@
+"""Files that are whole or absent: written beside their place, synced, then renamed."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from minbert.errors import UserError
+
+
+def sha256_of(path: Path) -> str:
+    """Hex SHA-256 of a file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Ask the operating system to bring a file or a folder's entries to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Replace `path` by `content`: a reader sees the old file or the new one, never a part."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(beside, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as indented JSON, atomically; NaN is refused."""
+    write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file; a file that is not JSON is a `UserError` with line and column."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a JSON file: {error}") from error
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Give a folder beside `path` to fill; it takes the place of `path` when the block ends well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir()
+    try:
+        yield beside
+        for inner in beside.rglob("*"):
+            sync(inner)
+        sync(beside)
+        if path.exists():
+            retired = path.with_name(f".{path.name}.{os.getpid()}.old")
+            os.rename(path, retired)
+            os.rename(beside, path)
+            shutil.rmtree(retired)
+        else:
+            os.rename(beside, path)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    sync(path.parent)
+
+
+def writable(action: Callable[[], Any], path: Path) -> Any:
+    """Run an action that writes to `path`; what the disk refuses becomes a `UserError`."""
+    try:
+        return action()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error

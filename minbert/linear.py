@@ -1,0 +1,76 @@
+"""Linear layers whose bf16 products on the CPU run in blocks of few different shapes.
+
+oneDNN compiles a kernel for every new shape (some 4 ms each), and a ragged batch has a new number of tokens at
+every step. Rows are therefore taken in blocks of at most 2048, each a multiple of 32, and a rest below 32: heights
+that all come up soon. Nothing is padded.
+
+Axes: T rows, D columns in, E columns out.
+"""
+
+import os
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+# oneDNN reads this at its first product; its default of 1024 kernels is less than a long run comes to need.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
+
+_BLOCK, _STEP = 2048, 32
+
+
+def heights(rows: int) -> list[int]:
+    """Heights of the blocks that `rows` rows are cut into."""
+    whole, rest = divmod(rows, _BLOCK)
+    return [_BLOCK] * whole + [height for height in (rest - rest % _STEP, rest % _STEP) if height]
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x W' + b for [T, D], [E, D], [E]: torch's own, or by blocks under bf16 autocast on the CPU."""
+    if x.is_cuda or not torch.is_autocast_enabled("cpu"):
+        return F.linear(x, weight, bias)
+    blocked: Tensor = _BlockedLinear.apply(x, weight, bias)
+    return blocked
+
+
+class Linear(nn.Linear):
+    """x W' + b over rows [T, D]: `nn.Linear`, by blocks where that is faster."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[T, D] to [T, E]."""
+        return linear(x, self.weight, self.bias)
+
+
+class _BlockedLinear(torch.autograd.Function):
+    """The products in bf16 as autocast has them; each block's weight gradient is added up in fp32."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        half, half_weight, half_bias = x.bfloat16(), weight.bfloat16(), bias.bfloat16()
+        ctx.save_for_backward(half, half_weight)
+        ctx.dtype = x.dtype
+        out = half.new_empty(len(x), len(weight))  # [T, E]
+        across = half_weight.t()
+        for rows, target in zip(half.split(heights(len(x))), out.split(heights(len(x))), strict=True):
+            torch.addmm(half_bias, rows, across, out=target)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        gradient = gradient.bfloat16()
+        blocks = gradient.split(heights(len(x)))
+        to_x = None
+        if ctx.needs_input_grad[0]:
+            to_x = torch.empty_like(x)
+            for rows, target in zip(blocks, to_x.split(heights(len(x))), strict=True):
+                torch.mm(rows, weight, out=target)
+            to_x = to_x.to(ctx.dtype)
+        products = [rows.t() @ inputs for rows, inputs in zip(blocks, x.split(heights(len(x))), strict=True)]
+        to_weight = products[0].float()
+        for product in products[1:]:
+            to_weight += product
+        return to_x, to_weight, gradient.sum(0, dtype=torch.float32)

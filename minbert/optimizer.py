@@ -1,0 +1,148 @@
+"""AdamW in the CS 224N course's variant, and learning-rate schedules as pure functions of the step."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import ParamsT
+
+from minbert.errors import UserError
+
+
+class AdamW(torch.optim.Optimizer):
+    """Adam with decoupled weight decay (Kingma & Ba 2015, section 2; Loshchilov & Hutter 2019, algorithm 2).
+
+    For each parameter with a gradient g, at its own step t:
+
+        m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
+        theta = theta - lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + eps)
+        theta = theta - lr weight_decay theta
+
+    `eps` stands outside the bias correction and the decay comes last, as in the course's handout.
+    `correct_bias=False` drops the two corrections. A parameter without a gradient keeps everything,
+    its step count too. `fused=False` takes the plain path that the fast one is held against.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+        correct_bias: bool = True,
+        *,
+        fused: bool = True,
+    ) -> None:
+        if lr < 0 or eps < 0 or weight_decay < 0 or not all(0 <= beta < 1 for beta in betas):
+            raise UserError(
+                f"AdamW needs lr, eps and weight_decay >= 0 and betas in [0, 1), not "
+                f"lr {lr}, eps {eps}, weight_decay {weight_decay}, betas {betas}"
+            )
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "correct_bias": correct_bias}
+        self.fused = fused
+        super().__init__(params, defaults)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        """One update of every parameter that has a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            by_step: dict[int, list[Tensor]] = defaultdict(list)
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    by_step[self._advance(parameter)].append(parameter)
+            for step, parameters in by_step.items():
+                if self.fused:
+                    self._fused_update(parameters, step, group)
+                else:
+                    for parameter in parameters:
+                        self._plain_update(parameter, step, group)
+        return loss
+
+    def _advance(self, parameter: Tensor) -> int:
+        state = self.state[parameter]
+        if not state:
+            state["step"] = 0
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
+        state["step"] += 1
+        return int(state["step"])
+
+    def _plain_update(self, parameter: Tensor, step: int, group: dict[str, Any]) -> None:
+        assert parameter.grad is not None
+        state, gradient = self.state[parameter], parameter.grad
+        m, v = state["exp_avg"], state["exp_avg_sq"]
+        beta1, beta2 = group["betas"]
+        m.mul_(beta1).add_(gradient, alpha=1 - beta1)
+        v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        rate = group["lr"]
+        if group["correct_bias"]:
+            rate *= math.sqrt(1 - beta2**step) / (1 - beta1**step)
+        parameter.addcdiv_(m, v.sqrt().add_(group["eps"]), value=-rate)
+        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+
+    def _fused_update(self, parameters: list[Tensor], step: int, group: dict[str, Any]) -> None:
+        """The same update in one pass over memory, by torch's fused kernel.
+
+        The kernel computes theta (1 - a w) - a / (1 - b1^s) m / (sqrt(v / (1 - b2^s)) + e). Its a, w, e and s
+        below make that the formula of this class: the decay after the update scales the update too.
+        """
+        beta1, beta2 = group["betas"]
+        lr, shrink = group["lr"], 1 - group["lr"] * group["weight_decay"]
+        kernel_step, rate, eps = step, lr * shrink, group["eps"]
+        if group["correct_bias"]:
+            eps /= math.sqrt(1 - beta2**step)
+        else:
+            kernel_step = 1_000_000_000  # both corrections are 1 in double precision
+        counters = [torch.full((), float(kernel_step), device=p.device) for p in parameters]
+        torch._fused_adamw_(
+            parameters,
+            [p.grad for p in parameters],
+            [self.state[p]["exp_avg"] for p in parameters],
+            [self.state[p]["exp_avg_sq"] for p in parameters],
+            [],
+            counters,
+            lr=rate,
+            beta1=beta1,
+            beta2=beta2,
+            weight_decay=group["weight_decay"] / shrink,
+            eps=eps,
+            amsgrad=False,
+            maximize=False,
+        )
+
+
+def decay_groups(parameters: Iterable[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
+    """Weight decay for matrices and embeddings, none for biases and norms: anything of two or more axes decays."""
+    parameters = list(parameters)
+    return [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+
+
+SCHEDULES = ("constant", "linear", "cosine")
+
+
+def learning_rate(schedule: str, step: int, total: int, warmup: int = 0) -> float:
+    """Factor on the learning rate for update `step` of 0..total-1: linear warm-up, then the schedule.
+
+    The warm-up rises from 1/warmup to 1; `linear` and `cosine` fall from 1 towards 0 at `total`.
+    """
+    if step < warmup:
+        return (step + 1) / warmup
+    if schedule == "constant":
+        return 1.0
+    done = (step - warmup) / max(1, total - warmup)
+    if schedule == "linear":
+        return max(0.0, 1.0 - done)
+    if schedule == "cosine":
+        return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+    raise UserError(f"--schedule: {schedule!r} is not one of {', '.join(SCHEDULES)}")

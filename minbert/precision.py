@@ -1,0 +1,32 @@
+"""Which number format the matrix products run in: `auto`, `fp32` or `bf16`."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from minbert.errors import UserError
+
+CHOICES = ("auto", "fp32", "bf16")
+
+
+def supports_bf16(device: torch.device) -> bool:
+    """True where bfloat16 products are fast: AMX or AVX512-BF16 on the CPU, Ampere or later on CUDA."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+
+
+def choose(name: str, device: torch.device) -> str:
+    """Turn `auto` into what the device does well; any other choice is kept as it is."""
+    if name not in CHOICES:
+        raise UserError(f"--precision: {name!r} is not one of {', '.join(CHOICES)}")
+    if name != "auto":
+        return name
+    return "bf16" if supports_bf16(device) else "fp32"
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
+    """The context in which the encoder and the heads run; losses leave it and are taken in fp32."""
+    if precision == "fp32":
+        return nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16)

@@ -1,0 +1,157 @@
+"""A batch of sentences as one run of tokens, end to end: no padding exists past this file.
+
+Axes: T tokens in the batch, B sentences, L length of a padded row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from minbert.errors import UserError
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Token ids of B sentences end to end.
+
+    `ids`, `positions` and `types` are int64 [T]; `lengths` holds B host integers that sum to T, so that no
+    device has to be asked where a sentence ends. The sentences may be in any order; the encoder
+    works on them sorted by length (`sorted`).
+    """
+
+    ids: Tensor
+    positions: Tensor
+    types: Tensor
+    lengths: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.lengths or min(self.lengths) < 1:
+            raise UserError("a batch needs at least one sentence, and every sentence at least one token")
+        total = sum(self.lengths)
+        for name in ("ids", "positions", "types"):
+            shape = tuple(getattr(self, name).shape)
+            if shape != (total,):
+                raise UserError(f"{name} must have shape [{total}], the sum of the lengths, not {list(shape)}")
+
+    @classmethod
+    def from_lists(cls, ids: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None) -> "Ragged":
+        """Join lists of token ids; positions count from 0 in each list, token types default to 0."""
+        if not ids or not all(len(row) for row in ids):
+            raise UserError("a batch needs at least one sentence, and every sentence at least one token")
+        lengths = tuple(len(row) for row in ids)
+        joined = _joined(ids)
+        joined_types = torch.zeros_like(joined) if types is None else _joined(types)
+        return cls(joined, _positions(lengths), joined_types, lengths)
+
+    @classmethod
+    def from_padded(cls, ids: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> "Ragged":
+        """Take the tokens of a padded [B, L] batch whose mask is 1; a token's position is its column."""
+        if ids.dim() != 2:
+            raise UserError(f"input_ids must have shape [B, L], not {list(ids.shape)}")
+        mask = torch.ones_like(ids) if mask is None else mask
+        if mask.shape != ids.shape:
+            raise UserError(f"attention_mask must have the shape of input_ids {list(ids.shape)}, not {list(mask.shape)}")
+        real = mask.bool()
+        lengths = tuple(int(count) for count in real.sum(1).tolist())  # the one sync: the mask is on the device
+        if not lengths or min(lengths) == 0:
+            raise UserError("attention_mask has a row without a single 1")
+        columns = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+        types = torch.zeros_like(ids) if types is None else types
+        return cls(ids[real].long(), columns[real], types[real].long(), lengths)
+
+    def to_padded(self, x: Tensor, length: int | None = None) -> Tensor:
+        """Spread token rows [T, ...] over a zero-filled [B, L, ...]: each token at the column of its position."""
+        length = max(self.lengths) if length is None else length
+        rows = torch.repeat_interleave(torch.arange(len(self)), torch.tensor(self.lengths)).to(x.device)
+        padded = x.new_zeros(len(self), length, *x.shape[1:])
+        return padded.index_put((rows, self.positions), x)
+
+    def to(self, device: torch.device) -> "Ragged":
+        """The same batch on another device."""
+        if self.ids.device == device:
+            return self
+        ids, positions, types = (x.to(device, non_blocking=True) for x in (self.ids, self.positions, self.types))
+        return replace(self, ids=ids, positions=positions, types=types)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """Index of each sentence's first token, its [CLS]: int64 [B]."""
+        return self.cu_seqlens[:-1].long()
+
+    @cached_property
+    def cu_seqlens(self) -> Tensor:
+        """Where sentences begin and end, as variable-length kernels want it: int32 [B + 1]."""
+        ends = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int32)
+        return torch.from_numpy(ends).to(self.ids.device, non_blocking=True)
+
+    @cached_property
+    def groups(self) -> list[tuple[int, int]]:
+        """Runs of neighbouring sentences of equal length, as (how many sentences, their length)."""
+        return [(len(list(run)), length) for length, run in groupby(self.lengths)]
+
+    def head_order(self, heads: int) -> Tensor:
+        """Which rows of [T * H, ...] to take, so that those of one group and one head lie together: int64 [T * H].
+
+        Rows then run over group, sentence, head, token instead of group, sentence, token, head.
+        """
+        return self._head_orders(heads)[0]
+
+    def head_order_inverse(self, heads: int) -> Tensor:
+        """The permutation that undoes `head_order`."""
+        return self._head_orders(heads)[1]
+
+    def _head_orders(self, heads: int) -> tuple[Tensor, Tensor]:
+        cached = self.__dict__.get("_orders")
+        if cached is None or len(cached[0]) != len(self.ids) * heads:
+            lengths = np.array(self.lengths)
+            rows = np.repeat(lengths, heads)  # for each sentence and head, its tokens
+            starts = np.repeat(np.cumsum(lengths) - lengths, heads)
+            head = np.tile(np.arange(heads), len(lengths))
+            order = (np.repeat(starts, rows) + _ramp(rows)) * heads + np.repeat(head, rows)
+            on_device = torch.from_numpy(order).to(self.ids.device, non_blocking=True)
+            cached = self.__dict__["_orders"] = (on_device, inverse(on_device))
+        return cached
+
+    @cached_property
+    def by_length(self) -> "tuple[Ragged, Tensor, Tensor] | None":
+        """The batch sorted by length, with the token order [T] and the sentence order [B] that sort it.
+
+        None where it is sorted already. The sort is stable.
+        """
+        order = np.argsort(self.lengths, kind="stable")
+        if (order[1:] > order[:-1]).all():
+            return None
+        lengths = np.array(self.lengths)
+        starts = np.cumsum(lengths) - lengths
+        tokens = torch.from_numpy(np.repeat(starts[order], lengths[order]) + _ramp(lengths[order]))
+        tokens = tokens.to(self.ids.device, non_blocking=True)
+        sentences = torch.from_numpy(order).to(self.ids.device, non_blocking=True)
+        ids, positions, types = (x.index_select(0, tokens) for x in (self.ids, self.positions, self.types))
+        return Ragged(ids, positions, types, tuple(lengths[order].tolist())), tokens, sentences
+
+
+def inverse(order: Tensor) -> Tensor:
+    """The permutation that undoes `order`."""
+    return torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+
+
+def _joined(rows: Sequence[Sequence[int]]) -> Tensor:
+    return torch.from_numpy(np.concatenate([np.asarray(row, dtype=np.int64) for row in rows]))
+
+
+def _ramp(lengths: np.ndarray) -> np.ndarray:
+    """0, 1, ... inside each run of the given lengths."""
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
+
+
+def _positions(lengths: Sequence[int]) -> Tensor:
+    return torch.from_numpy(_ramp(np.asarray(lengths, dtype=np.int64)))

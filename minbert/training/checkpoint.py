@@ -1,0 +1,85 @@
+"""Checkpoints: safetensors and JSON with hashes, written beside and renamed, verified when loaded, rotated."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from minbert.errors import UserError
+from minbert.files import new_folder, read_json, sha256_of, write_json
+from minbert.optimizer import AdamW
+
+_NAME = re.compile(r"step-(\d{8})")
+
+
+def folder_of(parent: Path, step: int) -> Path:
+    """The folder of the checkpoint made after `step` steps."""
+    return parent / f"step-{step:08d}"
+
+
+def steps(parent: Path) -> list[int]:
+    """Steps of the complete checkpoints in a folder, rising."""
+    found = (_NAME.fullmatch(path.name) for path in parent.iterdir()) if parent.is_dir() else ()
+    return sorted(int(match.group(1)) for match in found if match)
+
+
+def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dict[str, Any]) -> None:
+    """Write the checkpoint of `step`: the model, the optimizer by parameter names, and the loop's state."""
+    moments, counts = _optimizer_tensors(model, optimizer)
+    with new_folder(folder_of(parent, step)) as beside:
+        safetensors.torch.save_file(_tensors(model), beside / "model.safetensors")
+        safetensors.torch.save_file(moments, beside / "optimizer.safetensors")
+        hashes = {name: sha256_of(beside / name) for name in ("model.safetensors", "optimizer.safetensors")}
+        write_json(beside / "state.json", {"step": step, "state": state, "counts": counts, "sha256": hashes})
+
+
+def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = None) -> dict[str, Any]:
+    """Put a checkpoint's tensors into `model`, and `optimizer` if given; returns the loop's state.
+
+    Raises `UserError` where a file's hash is not the one recorded.
+    """
+    folder = folder_of(parent, step)
+    content = read_json(folder / "state.json")
+    for name, expected in content["sha256"].items():
+        if not (folder / name).is_file() or sha256_of(folder / name) != expected:
+            raise UserError(f"{folder / name}: damaged (its hash is not the recorded one); delete {folder} to go back")
+    model.load_state_dict(safetensors.torch.load_file(folder / "model.safetensors"))
+    if optimizer is not None:
+        _restore(model, optimizer, safetensors.torch.load_file(folder / "optimizer.safetensors"), content["counts"])
+    state: dict[str, Any] = content["state"]
+    return state
+
+
+def rotate(parent: Path, keep: set[int]) -> None:
+    """Delete every checkpoint but those of the steps in `keep`."""
+    for step in steps(parent):
+        if step not in keep:
+            shutil.rmtree(folder_of(parent, step))
+
+
+def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+
+
+def _optimizer_tensors(model: nn.Module, optimizer: AdamW) -> tuple[dict[str, Tensor], dict[str, int]]:
+    tensors, counts = {}, {}
+    for name, parameter in model.named_parameters():
+        state = optimizer.state.get(parameter)
+        if state:
+            counts[name] = int(state["step"])
+            for key in ("exp_avg", "exp_avg_sq"):
+                tensors[f"{key}/{name}"] = state[key].detach().cpu().contiguous()
+    return tensors, counts
+
+
+def _restore(model: nn.Module, optimizer: AdamW, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
+    optimizer.state.clear()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name in counts:
+                moments = {key: tensors[f"{key}/{name}"].to(parameter.device) for key in ("exp_avg", "exp_avg_sq")}
+                optimizer.state[parameter] = {"step": counts[name], **moments}

@@ -1,0 +1,245 @@
+"""The one training loop of both scripts.
+
+An objective owns forward and backward; the loop owns the optimizer, the learning rate, evaluation, checkpoints and
+the numbers on the screen. Its place in the plan is one integer, so a run stopped anywhere goes on with the same bits.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from minbert.errors import UserError
+from minbert.optimizer import AdamW, learning_rate
+from minbert.precision import autocast
+from minbert.seeds import torch_seed
+from minbert.training import checkpoint, ranks
+from minbert.training.plan import Plan, Step
+from minbert.training.progress import Progress
+from minbert.training.rundir import RunDir
+from minbert.training.stop import Interrupted, stop_on_signal
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an objective may know of the step it is in."""
+
+    seed: int
+    step: int
+    precision: str
+    device: torch.device
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """The number format of the encoder and the heads."""
+        return autocast(self.precision, self.device)
+
+    def seed_dropout(self, purpose: str, part: int = 0) -> None:
+        """Fix the dropout masks of what follows by (seed, step, purpose, part, rank)."""
+        torch.manual_seed(torch_seed(self.seed, "dropout", self.step, purpose, part, ranks.rank()))
+
+
+class Objective(Protocol):
+    """Forward and backward of one step."""
+
+    def backward(self, model: nn.Module, batch: Step, context: Context) -> dict[str, Tensor]:
+        """Add the step's gradients to the model's parameters; returns numbers to report, `loss` among them."""
+        ...
+
+
+Evaluation = tuple[float, dict[str, Any]]
+"""A score that shall be high, and whatever else is worth a row in the metrics."""
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """What the loop itself is told."""
+
+    lr: float
+    schedule: str = "constant"
+    warmup: float = 0.0  # share of all steps
+    clip: float = 0.0  # largest gradient norm; 0 for none
+    save_every: int = 0  # steps; 0 for evaluations only
+    evaluate_every: int = 0  # steps; 0 for the end of each epoch
+    patience: int = 0  # evaluations without gain before the run stops; 0 for never
+    log_every: int = 50
+    seed: int = 0
+    precision: str = "fp32"
+
+
+@dataclass
+class LoopState:
+    """The loop's place; saved and restored by these names."""
+
+    step: int = 0
+    best: float | None = None
+    best_step: int = 0
+    stale: int = 0
+    finished: bool = False
+    sums: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+def fit(
+    model: nn.Module,
+    optimizer: AdamW,
+    objective: Objective,
+    plan: Plan,
+    run: RunDir,
+    settings: LoopSettings,
+    evaluate: Callable[[], Evaluation],
+    *,
+    device: torch.device,
+    resume: bool = False,
+) -> LoopState:
+    """Train to the end of the plan, or until `patience` runs out, and leave the best checkpoint's weights in `model`.
+
+    Raises `UserError` where a loss or a gradient is not finite, `Interrupted` after Ctrl-C.
+    """
+    state = _restore(model, optimizer, run) if resume else LoopState()
+    progress = Progress(plan.total, state.step)
+    loop = _Loop(model, optimizer, objective, plan, run, settings, evaluate, device, state, progress)
+    if not state.finished:
+        with stop_on_signal() as stopping, loop.progress:
+            while state.step < plan.total and not state.finished:
+                loop.step()
+                if stopping and not loop.saved:
+                    loop.save()
+                if stopping and not state.finished:
+                    raise Interrupted(
+                        f"stopped after step {state.step} of {plan.total}; the same command with --resume goes on"
+                    )
+    checkpoint.load(run.checkpoints, state.best_step, model)
+    return state
+
+
+@dataclass
+class _Loop:
+    model: nn.Module
+    optimizer: AdamW
+    objective: Objective
+    plan: Plan
+    run: RunDir
+    settings: LoopSettings
+    evaluate: Callable[[], Evaluation]
+    device: torch.device
+    state: LoopState
+    progress: Progress
+    saved: bool = False
+    pending: list[tuple[str, dict[str, Tensor]]] = field(default_factory=list)
+
+    def step(self) -> None:
+        """One update, and once in a while a look at it."""
+        state, settings = self.state, self.settings
+        batch = self.plan.at(state.step)
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        context = Context(settings.seed, state.step, settings.precision, self.device)
+        numbers = self.objective.backward(self.model, batch, context)
+        ranks.sum_gradients(self.model.parameters(), self.device)
+        numbers["gradient_norm"] = self._clip()
+        rate = self._rate(state.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        state.step += 1
+        self.saved = False
+        self.pending.append((batch.task, numbers))
+        self.progress.advance(len(batch.rows))
+
+        # once in a while
+        at_end = state.step in self.plan.ends
+        evaluating = state.step % settings.evaluate_every == 0 if settings.evaluate_every else at_end
+        evaluating = evaluating or state.step == self.plan.total
+        saving = bool(settings.save_every) and state.step % settings.save_every == 0
+        if evaluating or saving or state.step % settings.log_every == 0:
+            self._look()
+        if state.step % settings.log_every == 0 or evaluating:
+            self._log(batch.epoch, rate)
+        if evaluating:
+            self._evaluate(batch.epoch)
+        if evaluating or saving:
+            self.save()
+
+    def _clip(self) -> Tensor:
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if self.settings.clip:
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.settings.clip, norm)
+        return norm
+
+    def _rate(self, step: int) -> float:
+        total, settings = self.plan.total, self.settings
+        return settings.lr * learning_rate(settings.schedule, step, total, math.ceil(settings.warmup * total))
+
+    def _look(self) -> None:
+        """Bring the numbers since the last look to the host (the one sync), check and add them up."""
+        first = self.state.step - len(self.pending)
+        for offset, (task, numbers) in enumerate(self.pending, start=1):
+            for name, tensor in numbers.items():
+                value = float(tensor)
+                if not math.isfinite(value):
+                    raise UserError(
+                        f"step {first + offset}: the {name.replace('_', ' ')} of {task} is {value}; a smaller --lr or "
+                        f"--precision fp32 may help (checkpoints up to step {first} are sound)"
+                    )
+                key = f"{task}/{name}"
+                self.state.sums[key] = self.state.sums.get(key, 0.0) + value
+                self.state.counts[key] = self.state.counts.get(key, 0) + 1
+        self.pending.clear()
+        self.progress.show({key: total / self.state.counts[key] for key, total in self.state.sums.items()})
+
+    def _log(self, epoch: int, rate: float) -> None:
+        means = {key: total / self.state.counts[key] for key, total in sorted(self.state.sums.items())}
+        row = {
+            "kind": "train",
+            "step": self.state.step,
+            "epoch": epoch + 1,
+            "lr": rate,
+            **means,
+            **self.progress.times(),
+        }
+        self.state.sums.clear()
+        self.state.counts.clear()
+        if ranks.rank() == 0:
+            self.run.log(row)
+
+    def _evaluate(self, epoch: int) -> None:
+        started = time.perf_counter()
+        self.model.eval()
+        score, numbers = self.evaluate()
+        state, settings = self.state, self.settings
+        gained = state.best is None or score > state.best
+        if gained:
+            state.best, state.best_step, state.stale = score, state.step, 0
+        else:
+            state.stale += 1
+        state.finished = state.step == self.plan.total or bool(settings.patience and state.stale >= settings.patience)
+        row = {"kind": "evaluation", "step": state.step, "epoch": epoch + 1, "score": score, "best": gained, **numbers}
+        if ranks.rank() == 0:
+            self.run.log(row | {"seconds": round(time.perf_counter() - started, 3)})
+            self.progress.say(epoch + 1, len(self.plan.lengths), state.step, numbers | {"score": score}, gained)
+
+    def save(self) -> None:
+        """Write a checkpoint of now, and delete all but this one and the best."""
+        self._look()
+        if ranks.rank() == 0:
+            step = self.state.step
+            checkpoint.save(self.run.checkpoints, step, self.model, self.optimizer, asdict(self.state))
+            checkpoint.rotate(self.run.checkpoints, {step, self.state.best_step})
+        ranks.wait()
+        self.saved = True
+
+
+def _restore(model: nn.Module, optimizer: AdamW, run: RunDir) -> LoopState:
+    found = checkpoint.steps(run.checkpoints)
+    if not found:
+        run.forget_after(-1)
+        return LoopState()
+    state = LoopState(**checkpoint.load(run.checkpoints, found[-1], model, optimizer))
+    run.forget_after(state.step)
+    return state

@@ -1,0 +1,54 @@
+"""The flags that both scripts share. Importing this module loads no torch."""
+
+from dataclasses import dataclass
+
+from minbert.training.cli import flag
+
+
+@dataclass(frozen=True)
+class CommonSettings:
+    """Where the encoder starts, how it is trained, and where the run lives."""
+
+    weights: str = flag("bert-base-uncased", "starting weights: minilm, a folder, or a hub name", group="encoder")
+    max_length: int = flag(
+        0, "longest input in tokens (0: as many as the encoder has positions)", group="encoder", least=0
+    )
+    encoder_dropout: float | None = flag(
+        None, "dropout inside the encoder (default: as its config says)", group="encoder", least=0, most=0.99
+    )
+    data: str = flag("", "folder with the data (default: $DATA_DIR, else data/)", group="data", place=True)
+
+    epochs: int = flag(10, "passes over the largest training set", group="training", least=1)
+    batch_size: int = flag(32, "examples in one update", group="training", least=1)
+    lr: float | None = flag(None, "learning rate", group="training", least=0)
+    lr_schedule: str = flag(
+        "constant", "course of the learning rate", group="training", choices=("constant", "linear", "cosine")
+    )
+    warmup: float = flag(0.0, "share of the steps in which the rate rises", group="training", least=0, most=1)
+    weight_decay: float = flag(0.0, "decoupled decay of matrices and embeddings", group="training", least=0)
+    clip: float = flag(1.0, "largest gradient norm (0: no clipping)", group="training", least=0)
+    patience: int = flag(0, "stop after so many evaluations without gain (0: never)", group="training", least=0)
+    seed: int = flag(11711, "seed of everything random", group="training")
+    precision: str = flag(
+        "auto", "number format of the matrix products", group="training", choices=("auto", "fp32", "bf16")
+    )
+
+    run_dir: str = flag("runs/run", "where the run lives", group="run", place=True)
+    resume: bool = flag(
+        False, "go on from the newest checkpoint, or start where there is none", group="run", place=True
+    )
+    save_every: int = flag(
+        0, "checkpoint every so many steps, beside the one after each evaluation", group="run", least=0, place=True
+    )
+    use_gpu: bool = flag(False, "demand a CUDA device (one is used anyway where there is one)", group="run", place=True)
+
+    @property
+    def source(self) -> str:
+        """Where the encoder's weights come from: a folder or a name."""
+        return self.weights
+
+    @property
+    def rate(self) -> float:
+        """The learning rate."""
+        assert self.lr is not None
+        return self.lr

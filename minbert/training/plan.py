@@ -1,0 +1,71 @@
+"""Plans: which examples make each step, as pure functions of (sizes, seed, epoch) that tests can print."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from minbert.seeds import numpy_generator
+
+
+@dataclass(frozen=True)
+class Step:
+    """One update: a task's name and the examples it is made on, by their row numbers."""
+
+    task: str
+    rows: np.ndarray
+    epoch: int
+    index: int  # its place in the epoch
+
+
+@dataclass
+class Plan:
+    """All steps of a run. `lengths[e]` is the number of steps of epoch e, which `build(e)` lists."""
+
+    lengths: Sequence[int]
+    build: Callable[[int], list[tuple[str, np.ndarray]]]
+    _epoch: int = field(default=-1, repr=False)
+    _steps: list[tuple[str, np.ndarray]] = field(default_factory=list, repr=False)
+
+    @property
+    def ends(self) -> list[int]:
+        """How many steps have been made at the end of each epoch."""
+        return list(accumulate(self.lengths))
+
+    @property
+    def total(self) -> int:
+        """Steps of the whole run."""
+        return sum(self.lengths)
+
+    def at(self, step: int) -> Step:
+        """Step number `step` of 0..total-1."""
+        epoch = bisect_right(self.ends, step)
+        if epoch != self._epoch:
+            self._epoch, self._steps = epoch, self.build(epoch)
+            assert len(self._steps) == self.lengths[epoch], "a plan's lengths must be those of its epochs"
+        index = step - (self.ends[epoch] - self.lengths[epoch])
+        task, rows = self._steps[index]
+        return Step(task, rows, epoch, index)
+
+
+def shuffled(size: int, seed: int, *counter: int | str) -> np.ndarray:
+    """A permutation of 0..size-1 that belongs to one counter."""
+    return numpy_generator(seed, "order", *counter).permutation(size)
+
+
+def batches(rows: np.ndarray, size: int) -> list[np.ndarray]:
+    """Consecutive batches of `size` rows; the last one may be smaller."""
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def batch_count(rows: int, size: int) -> int:
+    """How many batches `batches` makes."""
+    return -(-rows // size)
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """A plan in numbers, for the manifest."""
+    return {"epochs": len(plan.lengths), "steps": plan.total, "steps_per_epoch": list(plan.lengths)}

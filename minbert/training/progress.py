@@ -1,0 +1,54 @@
+"""What a person sees while a run goes on: a bar on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from tqdm import tqdm
+
+
+class Progress:
+    """The bar of one run: steps, examples a second, time left, and the latest mean losses."""
+
+    def __init__(self, total: int, done: int) -> None:
+        self._bar = tqdm(
+            total=total,
+            initial=done,
+            unit="step",
+            dynamic_ncols=True,
+            disable=not sys.stderr.isatty(),
+            bar_format="{percentage:3.0f}% {bar} {n_fmt}/{total_fmt} steps  {remaining} left  {postfix}",
+        )
+        self._examples = 0
+        self._started = time.perf_counter()
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._bar.close()
+
+    def advance(self, examples: int) -> None:
+        """One step over so many examples is done."""
+        self._examples += examples
+        self._bar.update(1)
+
+    def show(self, means: dict[str, float]) -> None:
+        """Put the mean losses beside the bar."""
+        losses = [f"{key.removesuffix('/loss')} {value:.3f}" for key, value in means.items() if key.endswith("/loss")]
+        speed = self._examples / (time.perf_counter() - self._started)
+        self._bar.set_postfix_str("  ".join([f"{speed:.0f} examples/s", *losses]))
+
+    def times(self) -> dict[str, float]:
+        """Seconds and speed since the last call, for the metrics."""
+        now = time.perf_counter()
+        seconds = now - self._started
+        row = {"seconds": round(seconds, 3), "examples_per_second": round(self._examples / seconds, 1)}
+        self._examples, self._started = 0, now
+        return row
+
+    def say(self, epoch: int, epochs: int, step: int, numbers: dict[str, Any], gained: bool) -> None:
+        """One line for an evaluation."""
+        scores = "  ".join(f"{name} {value:.3f}" for name, value in numbers.items() if isinstance(value, float))
+        self._bar.write(f"epoch {epoch}/{epochs}  step {step}  {scores}{'  (best so far)' if gained else ''}")

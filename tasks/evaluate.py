@@ -1,0 +1,76 @@
+"""Scores of a model on the development sets."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+
+from minbert.encode import batches_by_length
+from minbert.precision import autocast
+from tasks.examples import Examples, Pair, Single
+from tasks.model import MultitaskModel
+from tasks.task import Task
+
+
+@torch.inference_mode()
+def outputs(model: MultitaskModel, task: Task[Any], examples: Single | Pair, precision: str) -> np.ndarray:
+    """The head's outputs for every row, in file order: float32 [rows] or [rows, C]."""
+    device = model.encoder.device
+    results: list[np.ndarray] = []
+    order = batches_by_length(examples.lengths().tolist(), batch_tokens=4096)
+    model.eval()
+    for rows in order:
+        ragged = task.encode(examples, rows).to(device)
+        with autocast(precision, device):
+            results.append(model(task.name, ragged).float().cpu().numpy())
+    joined = np.concatenate(results)
+    in_order = np.empty_like(joined)
+    in_order[np.concatenate(order)] = joined
+    return in_order
+
+
+def predictions(model: MultitaskModel, task: Task[Any], examples: Single | Pair, precision: str) -> np.ndarray:
+    """A prediction for every row, in file order: float64 [rows]."""
+    return task.predict(outputs(model, task, examples, precision))
+
+
+def dev_scores(model: MultitaskModel, dev: Mapping[str, Examples], precision: str) -> tuple[float, dict[str, Any]]:
+    """The dev norm, and the score of each task.
+
+    The dev norm is the mean over tasks of accuracy, and of (r + 1) / 2 for similarity; an undefined r counts as 0 and
+    is reported as None.
+    """
+    scores: dict[str, Any] = {}
+    parts = []
+    for name, examples in dev.items():
+        task = model.tasks[name]
+        scored = ~np.isnan(examples.labels)
+        predicted = predictions(model, task, examples, precision)  # type: ignore[arg-type]
+        scores[name] = task.score(predicted[scored], examples.labels[scored])
+        parts.append(task.normalised(scores[name]))
+    return sum(parts) / len(parts), scores
+
+
+def report(task: Task[Any], predicted: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
+    """Score and per-class table over labelled rows, for `scores.json`."""
+    scored = ~np.isnan(gold)
+    return {
+        "metric": task.metric,
+        "score": task.score(predicted[scored], gold[scored]),
+        "rows": int(scored.sum()),
+        "per_class": [asdict(row) for row in task.per_class(predicted[scored], gold[scored])],
+    }
+
+
+def as_text(title: str, scores: Mapping[str, Any]) -> str:
+    """A task's scores as a person reads them on the terminal."""
+    score = "undefined" if scores["score"] is None else f"{scores['score']:.3f}"
+    lines = [f"{title}: {scores['metric']} {score} on {scores['rows']:,} dev rows"]
+    if scores["per_class"]:
+        lines.append(f"  {'class':<14} {'precision':>9} {'recall':>9} {'F1':>9} {'support':>9}")
+    for row in scores["per_class"]:
+        cells = ["-" if row[key] is None else f"{row[key]:.3f}" for key in ("precision", "recall", "f1")]
+        lines.append(f"  {row['label']:<14} {cells[0]:>9} {cells[1]:>9} {cells[2]:>9} {row['support']:>9,}")
+    return "\n".join(lines)

@@ -1,0 +1,96 @@
+"""Examples as views on the token cache: rows of one, two or three sentences, put into ragged batches.
+
+Axes: B rows of a batch.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from minbert.ragged import Ragged
+from minbert.token_cache import TokenCache
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Rows of a cache, with the special ids and the length that batches are made with."""
+
+    cache: TokenCache
+    cls: int
+    sep: int
+    max_length: int
+
+    def __len__(self) -> int:
+        return len(self.cache)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The labels, NaN where a row has none: float64 [rows]."""
+        return self.cache.labels
+
+    def truncated(self, special: int, *, joined: bool) -> int:
+        """How many inputs are longer than `max_length`; `joined` inputs hold all texts of a row."""
+        counts = self.cache.token_counts()
+        lengths = counts.sum(1) if joined else counts.ravel()
+        return int((lengths + special > self.max_length).sum())
+
+    def sentence(self, row: int, column: int) -> list[int]:
+        """[CLS] text [SEP] of one text, cut to `max_length`."""
+        ids = self.cache.ids(row, column)[: self.max_length - 2]
+        return [self.cls, *ids.tolist(), self.sep]
+
+
+class Single(Examples):
+    """One sentence a row."""
+
+    def ragged(self, rows: np.ndarray) -> Ragged:
+        """[CLS] a [SEP] for each row: B sentences."""
+        return Ragged.from_lists([self.sentence(row, 0) for row in rows])
+
+    def lengths(self) -> np.ndarray:
+        """Tokens of each row's input, special ones included."""
+        return np.minimum(self.cache.token_counts().sum(1) + 2, self.max_length)
+
+
+class Pair(Examples):
+    """Two sentences a row."""
+
+    def ragged(self, rows: np.ndarray, form: str) -> Ragged:
+        """`cross`: [CLS] a [SEP] b [SEP] with types 0 and 1. `paper`: [CLS] a [SEP] [CLS] b [SEP], all of type 0.
+
+        Both give B sentences; `bi` gives 2B: [CLS] a [SEP] of every row, then [CLS] b [SEP] of every row.
+        """
+        if form == "bi":
+            return Ragged.from_lists([self.sentence(row, column) for column in (0, 1) for row in rows])
+        ids, types = [], []
+        for row in rows:
+            first, second = self._cut(row, special=3 if form == "cross" else 4)
+            if form == "cross":
+                ids.append([self.cls, *first, self.sep, *second, self.sep])
+                types.append([0] * (len(first) + 2) + [1] * (len(second) + 1))
+            else:
+                ids.append([self.cls, *first, self.sep, self.cls, *second, self.sep])
+                types.append([0] * len(ids[-1]))
+        return Ragged.from_lists(ids, types)
+
+    def lengths(self) -> np.ndarray:
+        """Tokens of each row's input, special ones included (to sort by; off by one where the form has four)."""
+        return np.minimum(self.cache.token_counts().sum(1) + 3, self.max_length)
+
+    def _cut(self, row: int, special: int) -> tuple[list[int], list[int]]:
+        """Both texts, the longer one cut first until the row fits."""
+        first, second = self.cache.ids(row, 0), self.cache.ids(row, 1)
+        room = self.max_length - special
+        if len(first) + len(second) > room:
+            half = room // 2
+            keep = max(half, room - len(second)) if len(first) > half else len(first)
+            first, second = first[:keep], second[: room - min(keep, len(first))]
+        return first.tolist(), second.tolist()
+
+
+class Triplet(Examples):
+    """(anchor, positive, hard negative) a row."""
+
+    def ragged(self, rows: np.ndarray) -> Ragged:
+        """3B sentences: all anchors, then all positives, then all hard negatives."""
+        return Ragged.from_lists([self.sentence(row, column) for column in (0, 1, 2) for row in rows])

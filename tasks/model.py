@@ -1,0 +1,106 @@
+"""One encoder, a dict of heads, and the loss that trains them.
+
+Axes: B rows of a batch, L length of a padded row, D hidden.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from minbert.bert import BertModel
+from minbert.errors import UserError
+from minbert.ragged import Ragged
+from minbert.training import ranks
+from minbert.training.loop import Context
+from minbert.training.plan import Step
+from tasks.examples import Examples
+from tasks.task import Task
+
+
+class MultitaskModel(nn.Module):
+    """An encoder shared by tasks, each with its head (paper A, section 4.1)."""
+
+    def __init__(self, encoder: BertModel, tasks: Sequence[Task[Any]], dropout: float, *, frozen: bool = False) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.tasks = {task.name: task for task in tasks}
+        self.heads = nn.ModuleDict({task.name: task.head(encoder.config.hidden_size, dropout) for task in tasks})
+        self.frozen = frozen
+        encoder.requires_grad_(not frozen)
+
+    def train(self, mode: bool = True) -> "MultitaskModel":
+        """Training mode; a frozen encoder stays in evaluation mode."""
+        super().train(mode)
+        self.encoder.train(mode and not self.frozen)
+        return self
+
+    def features(self, task: str, ragged: Ragged) -> Tensor:
+        """What a task's head sees of a batch."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            return self.tasks[task].features(self.encoder.pooled(ragged))
+
+    def forward(self, task: str, ragged: Ragged) -> Tensor:
+        """A task's outputs for a batch: [B], or [B, C]."""
+        out: Tensor = self.heads[task](self.features(task, ragged))
+        return out
+
+    def predict_sentiment(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Logits of the five classes, [B, 5], of padded [B, L] sentences."""
+        return self("sst", Ragged.from_padded(input_ids, attention_mask))
+
+    def predict_paraphrase(self, ids_1: Tensor, mask_1: Tensor, ids_2: Tensor, mask_2: Tensor) -> Tensor:
+        """The LOGIT of being a paraphrase, [B], of two padded batches."""
+        return self("quora", self._joined("quora", ids_1, mask_1, ids_2, mask_2))
+
+    def predict_similarity(self, ids_1: Tensor, mask_1: Tensor, ids_2: Tensor, mask_2: Tensor) -> Tensor:
+        """The similarity from 0 to 5, [B], of two padded batches."""
+        return self("sts", self._joined("sts", ids_1, mask_1, ids_2, mask_2))
+
+    def _joined(self, task: str, ids_1: Tensor, mask_1: Tensor, ids_2: Tensor, mask_2: Tensor) -> Ragged:
+        """Two padded batches of [CLS] a [SEP] in the form the task was trained on."""
+        first, second = (_lists(ids, mask) for ids, mask in ((ids_1, mask_1), (ids_2, mask_2)))
+        form = self.tasks[task].pairs
+        if form == "bi":
+            return Ragged.from_lists(first + second).to(ids_1.device)
+        start = 1 if form == "cross" else 0  # a proper pair has one [CLS]
+        ids = [a + b[start:] for a, b in zip(first, second, strict=True)]
+        types = [[0] * len(a) + [start] * len(b[start:]) for a, b in zip(first, second, strict=True)]
+        if max(map(len, ids)) > self.encoder.config.max_position_embeddings:
+            raise UserError(f"a pair of {max(map(len, ids))} tokens is longer than the encoder's positions")
+        return Ragged.from_lists(ids, types).to(ids_1.device)
+
+
+def _lists(ids: Tensor, mask: Tensor) -> list[list[int]]:
+    return [row[keep.bool()].tolist() for row, keep in zip(ids, mask, strict=True)]
+
+
+@dataclass
+class MultitaskObjective:
+    """The mean loss of one task's batch, in as many parts as memory asks for."""
+
+    examples: Mapping[str, Examples]
+    accumulate: int = 1
+
+    def backward(self, model: nn.Module, batch: Step, context: Context) -> dict[str, Tensor]:
+        """Gradients of the mean loss over the step's rows; the parts' sums are divided by the count of all rows."""
+        assert isinstance(model, MultitaskModel)
+        task, examples = model.tasks[batch.task], self.examples[batch.task]
+        total = torch.zeros((), device=context.device)
+        for part, rows in enumerate(np.array_split(ranks.share(batch.rows), self.accumulate)):
+            if not len(rows):
+                continue
+            ragged = task.encode(examples, rows).to(context.device)
+            labels = torch.from_numpy(examples.labels[rows]).to(context.device)
+            with context.autocast():
+                context.seed_dropout("encoder", part)
+                features = model.features(batch.task, ragged)
+                context.seed_dropout("head", part)
+                outputs = model.heads[batch.task](features)
+            loss = task.loss(outputs, labels) / len(batch.rows)
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += loss.detach()
+        return {"loss": ranks.sum_over_ranks(total)}

@@ -1,0 +1,42 @@
+"""Paraphrase: Quora question pairs, duplicate or not, accuracy."""
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor
+
+from tasks import metrics, readers
+from tasks.metrics import ClassScore
+from tasks.task import Files, PairTask
+
+
+class Paraphrase(PairTask):
+    """Binary cross entropy on one logit (paper A, section 4.1 and equation 4)."""
+
+    name = "quora"
+    title = "paraphrase"
+    metric = "accuracy"
+    files = Files(
+        "quora-train.csv", "quora-dev.csv", "quora-test-student.csv", "para", "id \t Predicted_Is_Paraphrase \n"
+    )
+    classes = ("different", "paraphrase")
+    read = staticmethod(readers.quora)
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Sum of the binary cross entropies of the logits."""
+        return F.binary_cross_entropy_with_logits(outputs.float(), labels.float(), reduction="sum")
+
+    def predict(self, outputs: np.ndarray) -> np.ndarray:
+        """1 where the logit is above 0."""
+        return (outputs > 0).astype(np.float64)
+
+    def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
+        """Accuracy."""
+        return metrics.accuracy(predicted, gold)
+
+    def per_class(self, predicted: np.ndarray, gold: np.ndarray) -> list[ClassScore]:
+        """Of both classes."""
+        return metrics.per_class(predicted, gold, self.classes)
+
+    def written(self, value: float) -> str:
+        """0.0 or 1.0."""
+        return f"{value:.1f}"

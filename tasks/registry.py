@@ -1,0 +1,43 @@
+"""Task factories by name. A new task is one file and one line here."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from minbert.errors import UserError
+from tasks.task import Factory, Task
+
+_PLACES = {
+    "sst": ("tasks.sst", "Sentiment"),
+    "quora": ("tasks.quora", "Paraphrase"),
+    "sts": ("tasks.sts", "Similarity"),
+}
+
+
+class _Lazy(Mapping[str, Factory]):
+    """Imports a task's file when the task is asked for."""
+
+    def __getitem__(self, name: str) -> Factory:
+        module, attribute = _PLACES[name]
+        factory: Factory = getattr(import_module(module), attribute)
+        return factory
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PLACES)
+
+    def __len__(self) -> int:
+        return len(_PLACES)
+
+
+TASKS: Mapping[str, Factory] = _Lazy()
+
+
+def build(names: str, pairs: str) -> list[Task[Any]]:
+    """The tasks of a list such as `sst,quora,sts`; `UserError` for an unknown or a doubled name."""
+    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    for name in chosen:
+        if name not in TASKS:
+            raise UserError(f"--tasks: {name!r} is not one of {', '.join(TASKS)}")
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise UserError(f"--tasks: {names!r} must name each task once, and one at least")
+    return [TASKS[name](pairs) for name in chosen]

@@ -1,0 +1,122 @@
+"""Settings and presets of the second stage. Importing this module loads no torch."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from minbert.errors import UserError
+from minbert.training.cli import Presets, flag
+from minbert.training.options import CommonSettings
+
+SAMPLING = ("round-robin", "hybrid", "sequential", "proportional")
+PAIRS = ("cross", "paper", "bi")
+
+
+@dataclass(frozen=True)
+class MultitaskSettings(CommonSettings):
+    """Everything `multitask_train.py` can be told."""
+
+    encoder: str = flag("", "an encoder folder from pretrain_cbcl.py, in place of --weights", group="encoder")
+    run_dir: str = flag("runs/multitask", "where the run lives", group="run", place=True)
+    lr: float | None = flag(
+        None, "learning rate (default: 1e-5 for the full model, 1e-3 for the last layers)", group="training", least=0
+    )
+
+    tasks: str = flag("sst,quora,sts", "the tasks to train, in the order of the round", group="data")
+    sst_train: str = flag("", "in place of ids-sst-train.csv", group="data", place=True)
+    sst_dev: str = flag("", "in place of ids-sst-dev.csv", group="data", place=True)
+    sst_test: str = flag("", "in place of ids-sst-test-student.csv", group="data", place=True)
+    para_train: str = flag("", "in place of quora-train.csv", group="data", place=True)
+    para_dev: str = flag("", "in place of quora-dev.csv", group="data", place=True)
+    para_test: str = flag("", "in place of quora-test-student.csv", group="data", place=True)
+    sts_train: str = flag("", "in place of sts-train.csv", group="data", place=True)
+    sts_dev: str = flag("", "in place of sts-dev.csv", group="data", place=True)
+    sts_test: str = flag("", "in place of sts-test-student.csv", group="data", place=True)
+
+    pairs: str = flag(
+        "cross",
+        "how a pair is read: cross = [CLS] a [SEP] b [SEP] with types 0/1; paper = [CLS] a [SEP] [CLS] b [SEP]; "
+        "bi = two vectors u, v, and the head over [u; v; |u-v|]",
+        group="model",
+        choices=PAIRS,
+    )
+    hidden_dropout_prob: float = flag(0.3, "dropout in the heads", group="model", least=0, most=0.99)
+    fine_tune_mode: str = flag(
+        "full-model", "what is trained", group="model", choices=("last-linear-layer", "full-model")
+    )
+    option: str = flag("", "the older name of --fine-tune-mode", group="model", choices=("", "pretrain", "finetune"))
+
+    sampling: str = flag(
+        "round-robin",
+        "which task comes when: round-robin restarts small sets until the largest is through; hybrid drops a set that "
+        "is through; sequential trains one task to its last epoch, then the next; proportional takes each task in "
+        "proportion to a power of its size",
+        group="schedule",
+        choices=SAMPLING,
+    )
+    power: float = flag(0.5, "the power of proportional sampling", group="schedule", least=0, most=1)
+    accumulate: int = flag(1, "parts an update's examples are computed in, to save memory", group="schedule", least=1)
+    sst_dev_out: str = flag("", "in place of RUN/predictions/sst-dev-output.csv", group="output", place=True)
+    sst_test_out: str = flag("", "in place of RUN/predictions/sst-test-output.csv", group="output", place=True)
+    para_dev_out: str = flag("", "in place of RUN/predictions/para-dev-output.csv", group="output", place=True)
+    para_test_out: str = flag("", "in place of RUN/predictions/para-test-output.csv", group="output", place=True)
+    sts_dev_out: str = flag("", "in place of RUN/predictions/sts-dev-output.csv", group="output", place=True)
+    sts_test_out: str = flag("", "in place of RUN/predictions/sts-test-output.csv", group="output", place=True)
+
+    def __post_init__(self) -> None:
+        if self.batch_size < self.accumulate:
+            raise UserError(f"--accumulate {self.accumulate} is more than --batch-size {self.batch_size}")
+        if self.option and (self.option == "finetune") != (self.fine_tune_mode == "full-model"):
+            object.__setattr__(
+                self, "fine_tune_mode", "full-model" if self.option == "finetune" else "last-linear-layer"
+            )
+
+    def ignored(self, given: dict[str, Any]) -> list[str]:
+        """A sentence for every given flag that has no effect; `UserError` for flags that exclude each other."""
+        if "encoder" in given and "weights" in given:
+            raise UserError("--encoder and --weights exclude each other: both say where the encoder starts")
+        if "option" in given and "fine_tune_mode" in given:
+            raise UserError("--option and --fine-tune-mode exclude each other: the first is the older name")
+        sentences = []
+        if "power" in given and self.sampling != "proportional":
+            sentences.append(f"--power {self.power} has no effect with --sampling {self.sampling}")
+        if "encoder_dropout" in given and self.fine_tune_mode == "last-linear-layer":
+            sentences.append("--encoder-dropout has no effect with --fine-tune-mode last-linear-layer")
+        return sentences
+
+    @property
+    def source(self) -> str:
+        """Where the encoder's weights come from: a folder or a name."""
+        return self.encoder or self.weights
+
+    @property
+    def rate(self) -> float:
+        """The learning rate, by what is trained unless it is given."""
+        if self.lr is not None:
+            return self.lr
+        return 1e-5 if self.fine_tune_mode == "full-model" else 1e-3
+
+
+PRESETS: Presets = {
+    "default": ("cross-encoder pairs, round robin with restarts", {}),
+    "paper": (
+        "paper A: its pair input, its head dropout of 0.5, lr 1e-5, 10 epochs, no clipping",
+        {"pairs": "paper", "hidden_dropout_prob": 0.5, "lr": 1e-5, "epochs": 10, "batch_size": 32, "clip": 0.0},
+    ),
+    "sample": (
+        "for data/sample and the packaged weights: done in a minute",
+        {"weights": "minilm", "epochs": 10, "batch_size": 16, "lr": 2e-4, "lr_schedule": "linear", "warmup": 0.1},
+    ),
+    "minilm": (
+        "the best of a few settings tried on the dev sets for --weights minilm",
+        {
+            "weights": "minilm",
+            "sampling": "proportional",
+            "power": 0.5,
+            "epochs": 3,
+            "lr": 5e-5,
+            "lr_schedule": "linear",
+            "warmup": 0.1,
+            "hidden_dropout_prob": 0.1,
+        },
+    ),
+}

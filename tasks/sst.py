@@ -1,0 +1,46 @@
+"""Sentiment: the Stanford Sentiment Treebank, five classes, accuracy."""
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tasks import metrics, readers
+from tasks.metrics import ClassScore
+from tasks.task import Files, Head, SingleTask
+
+
+class Sentiment(SingleTask):
+    """Cross entropy over five classes (paper A, section 4.1 and equation 3)."""
+
+    name = "sst"
+    title = "sentiment"
+    metric = "accuracy"
+    files = Files(
+        "ids-sst-train.csv", "ids-sst-dev.csv", "ids-sst-test-student.csv", "sst", "id \t Predicted_Sentiment \n"
+    )
+    classes = ("very negative", "negative", "neutral", "positive", "very positive")
+    read = staticmethod(readers.sst)
+
+    def head(self, width: int, dropout: float) -> nn.Module:
+        """Five outputs, one dropout."""
+        return Head(width, len(self.classes), dropout, dropouts=1)
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Sum of -log softmax(outputs)[label]."""
+        return F.cross_entropy(outputs.float(), labels.long(), reduction="sum")
+
+    def predict(self, outputs: np.ndarray) -> np.ndarray:
+        """The most probable class."""
+        return outputs.argmax(1).astype(np.float64)
+
+    def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
+        """Accuracy."""
+        return metrics.accuracy(predicted, gold)
+
+    def per_class(self, predicted: np.ndarray, gold: np.ndarray) -> list[ClassScore]:
+        """Of the five classes."""
+        return metrics.per_class(predicted, gold, self.classes)
+
+    def written(self, value: float) -> str:
+        """A whole number."""
+        return str(int(value))

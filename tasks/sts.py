@@ -1,0 +1,57 @@
+"""Similarity: the Semantic Textual Similarity benchmark in the course's split, 0 to 5, Pearson's r."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tasks import metrics, readers
+from tasks.task import Files, PairTask
+
+
+class Scaled(nn.Module):
+    """5 sigmoid(head): a similarity from 0 to 5."""
+
+    def __init__(self, head: nn.Module) -> None:
+        super().__init__()
+        self.inner = head
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[B, width] to [B]."""
+        out: Tensor = self.inner(features)
+        return 5 * torch.sigmoid(out.float())
+
+
+class Similarity(PairTask):
+    """Squared error of 5 sigmoid(logit) (paper A, section 4.1 and equation 5)."""
+
+    name = "sts"
+    title = "similarity"
+    metric = "Pearson's r"
+    # The header's misspelling is the leaderboard's.
+    files = Files("sts-train.csv", "sts-dev.csv", "sts-test-student.csv", "sts", "id \t Predicted_Similiary \n")
+    read = staticmethod(readers.sts)
+
+    def head(self, width: int, dropout: float) -> nn.Module:
+        """As for paraphrase, scaled to 0..5."""
+        return Scaled(super().head(width, dropout))
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Sum of the squared errors."""
+        return F.mse_loss(outputs.float(), labels.float(), reduction="sum")
+
+    def predict(self, outputs: np.ndarray) -> np.ndarray:
+        """The similarity itself."""
+        return outputs.astype(np.float64)
+
+    def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
+        """Pearson's r."""
+        return metrics.pearson(predicted, gold)
+
+    def normalised(self, score: float | None) -> float:
+        """(r + 1) / 2."""
+        return 0.0 if score is None else (score + 1) / 2
+
+    def written(self, value: float) -> str:
+        """A plain float."""
+        return repr(float(value))

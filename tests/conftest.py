@@ -1,0 +1,94 @@
+"""What every test stands on: no network, a cache folder of its own, two threads, a tiny BERT folder and MiniLM.
+
+    python -m pytest --import-mode=importlib tests
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+GUARD = Path(__file__).parent / "guard"
+sys.path[:0] = [str(ROOT), str(GUARD)]
+os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(GUARD)])
+for _name in ("HF_ENDPOINT", "HF_TOKEN", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_OFFLINE"):
+    os.environ.pop(_name, None)
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # where cores are shared, threads that spin make tests 30 times as slow
+os.environ["HF_HUB_OFFLINE"] = "1"  # huggingface_hub reads it when it is imported: no test waits for a hub
+
+import offline  # noqa: E402
+
+offline.guard()
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = "the a cat dog bird sat sleeps runs on under mat tree is not very happy sad who what ? ! . , ##s ##ing un ##a".split()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_folders_and_threads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Caches go to a folder of this session, never to the user's own."""
+    import torch
+
+    patch = pytest.MonkeyPatch()
+    patch.setenv("MINBERT_CACHE", str(tmp_path_factory.mktemp("minbert-cache")))
+    patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("hf-home")))
+    torch.set_num_threads(2)
+    yield
+    patch.undo()
+
+
+@pytest.fixture(autouse=True)
+def _fixed_torch_seed() -> None:
+    """Every test draws the same numbers, alone or among others."""
+    import torch
+
+    torch.manual_seed(20240611)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random BERT of 2 layers, width 32 and 4 heads in transformers' layout, with a vocabulary of its own."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    folder = tmp_path_factory.mktemp("tiny-bert")
+    vocabulary = [*SPECIAL, *WORDS, *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "bcdefghijklmnopqrtuvwxyz")]
+    torch.manual_seed(7)
+    config = BertConfig(
+        vocab_size=len(dict.fromkeys(vocabulary)),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        initializer_range=0.2,  # large, so that attention is far from uniform
+    )
+    BertModel(config).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(dict.fromkeys(vocabulary)) + "\n", encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def tiny_copy(tiny: Path, tmp_path: Path) -> Callable[..., Path]:
+    """A function that copies the tiny folder, without the named files, into this test's own folder."""
+    import shutil
+
+    def copy(*without: str, name: str = "copy") -> Path:
+        target = tmp_path / name
+        shutil.copytree(tiny, target, ignore=shutil.ignore_patterns(*without))
+        return target
+
+    return copy
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The folder of the packaged MiniLM weights."""
+    from minbert import weights
+
+    return weights.resolve("minilm")

@@ -1,0 +1,180 @@
+"""Guards: every attention path equals the plain softmax formula, in values and gradients; dropout is replayable and unbiased.
+
+    python -m pytest --import-mode=importlib tests/minbert/test_attention.py
+"""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from minbert import Ragged
+from minbert.attention import attend, grouped, path, reference, variable_length
+from minbert.grouped import GroupedAttention
+
+H, d = 3, 8
+LENGTHS = {
+    "one": (5,),
+    "equal": (4, 4, 4),
+    "groups": (1, 1, 3, 3, 7),
+    "single-tokens": (1, 1, 1),
+    "unsorted": (6, 2, 6, 1, 3, 3),
+}
+KINDS = ["tokens", "cls"]
+
+
+@pytest.fixture(params=LENGTHS)
+def ragged(request: pytest.FixtureRequest) -> Ragged:
+    return Ragged.from_lists([[1] * n for n in LENGTHS[request.param]])
+
+
+def draw(ragged: Ragged, kind: str, scale: float = 2.0) -> list[Tensor]:
+    queries = len(ragged.ids) if kind == "tokens" else len(ragged)
+    sizes = (queries, len(ragged.ids), len(ragged.ids))
+    return [(torch.randn(n, H, d) * scale).requires_grad_() for n in sizes]
+
+
+def loop(q: Tensor, k: Tensor, v: Tensor, ragged: Ragged) -> Tensor:
+    """Float64, token by token: independent of every path."""
+    q, k, v = (x.detach().double() for x in (q, k, v))
+    out, start = [], 0
+    for b, length in enumerate(ragged.lengths):
+        rows = slice(start, start + length)
+        for query in q[rows] if len(q) == len(k) else q[b : b + 1]:
+            weights = torch.stack([(k[rows, h] @ query[h] / math.sqrt(d)).softmax(0) for h in range(H)])  # [H, L]
+            out.append(torch.stack([weights[h] @ v[rows, h] for h in range(H)]))
+        start += length
+    return torch.stack(out)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reference_is_the_formula(ragged: Ragged, kind: str) -> None:
+    qkv = draw(ragged, kind)
+    torch.testing.assert_close(reference(*qkv, ragged).double(), loop(*qkv, ragged), atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("grad", [True, False], ids=["explicit", "scaled-dot-product"])
+def test_grouped_equals_reference(ragged: Ragged, kind: str, grad: bool) -> None:
+    qkv = draw(ragged, kind)
+    with torch.set_grad_enabled(grad):
+        out = attend(*qkv, ragged)
+    assert out.shape == qkv[0].shape
+    assert out.requires_grad == grad
+    torch.testing.assert_close(out, reference(*qkv, ragged), atol=2e-6, rtol=0, check_stride=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_equal_autograd_of_the_reference(ragged: Ragged, kind: str) -> None:
+    qkv = draw(ragged, kind)
+    direction = torch.randn_like(qkv[0])
+    mine = torch.autograd.grad((grouped(*qkv, ragged, 0.0) * direction).sum(), qkv)
+    wanted = torch.autograd.grad((reference(*qkv, ragged) * direction).sum(), qkv)
+    for gradient, expected in zip(mine, wanted, strict=True):
+        torch.testing.assert_close(gradient, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_inputs_are_left_as_they_were(ragged: Ragged) -> None:
+    qkv = draw(ragged, "tokens")
+    before = [x.detach().clone() for x in qkv]
+    grouped(*qkv, ragged, 0.3).sum().backward()
+    assert all(torch.equal(x, y) for x, y in zip(qkv, before, strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_precision_goes_in_and_comes_out(ragged: Ragged, kind: str) -> None:
+    qkv = [x.detach().bfloat16().requires_grad_() for x in draw(ragged, kind, 1.0)]
+    wanted = loop(*qkv, ragged)
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad):
+            out = attend(*qkv, ragged)
+        assert out.dtype == torch.bfloat16
+        torch.testing.assert_close(out.double(), wanted, atol=2e-2, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropout_with_one_seed_is_bit_equal_forward_and_backward(ragged: Ragged, kind: str) -> None:
+    qkv, results = draw(ragged, kind), []
+    for _ in range(2):
+        torch.manual_seed(3)
+        out = grouped(*qkv, ragged, 0.4)
+        results.append([out, *torch.autograd.grad(out.square().sum(), qkv)])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_dropout_is_unbiased() -> None:
+    ragged = Ragged.from_lists([[1] * 3, [1] * 6])
+    qkv = draw(ragged, "tokens", 1.0)
+    with torch.no_grad():
+        wanted = reference(*qkv, ragged)
+        draws = torch.stack([grouped(*qkv, ragged, 0.25) for _ in range(1500)])
+    error = draws.std(0) / math.sqrt(len(draws))
+    assert draws.std(0).min() > 0.01
+    assert ((draws.mean(0) - wanted).abs() / error).max() < 5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropout_drops_probabilities_at_its_rate_and_scales_the_rest(kind: str) -> None:
+    """Values that are unit vectors make the output the dropped probabilities themselves."""
+    ragged = Ragged.from_lists([[1] * d] * 60)
+    q, k, _ = draw(ragged, kind)
+    v = torch.eye(d)[:, None, :].expand(d, H, d).repeat(60, 1, 1)
+    with torch.no_grad():
+        dropped, kept = grouped(q, k, v, ragged, 0.3), reference(q, k, v, ragged)
+    zero = dropped == 0
+    n = zero.numel()
+    assert abs(zero.sum().item() - 0.3 * n) < 5 * math.sqrt(0.3 * 0.7 * n)
+    torch.testing.assert_close(dropped[~zero], kept[~zero] / 0.7, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradient_under_dropout_equals_autograd_with_the_same_mask(kind: str) -> None:
+    """The mask is read off a forward pass with unit values, then autograd differentiates the formula with it."""
+    ragged = Ragged.from_lists([[1] * d] * 3)
+    q, k, v = draw(ragged, kind, 1.0)
+    unit = torch.eye(d)[:, None, :].expand(d, H, d).repeat(3, 1, 1)
+    torch.manual_seed(11)
+    with torch.no_grad():
+        mask = (grouped(q, k, unit, ragged, 0.5) != 0).float() * 2  # [T or B, H, L]
+    torch.manual_seed(11)
+    out = grouped(q, k, v, ragged, 0.5)
+    queries = q.unflatten(0, (3, -1))  # [B, Q, H, d]
+    scores = torch.einsum("bqhd,blhd->bqhl", queries, k.unflatten(0, (3, d))) / math.sqrt(d)
+    dropped = scores.softmax(-1) * mask.unflatten(0, (3, -1))
+    wanted = torch.einsum("bqhl,blhd->bqhd", dropped, v.unflatten(0, (3, d))).flatten(0, 1)
+    torch.testing.assert_close(out, wanted, atol=2e-6, rtol=0)
+    direction = torch.randn_like(out)
+    mine = torch.autograd.grad((out * direction).sum(), [q, k, v])
+    for gradient, expected in zip(mine, torch.autograd.grad((wanted * direction).sum(), [q, k, v]), strict=True):
+        torch.testing.assert_close(gradient, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_finite_differences_of_the_explicit_path() -> None:
+    ragged = Ragged.from_lists([[1] * 2, [1] * 4])
+    qkv = draw(ragged, "tokens", 1.0)
+    loss = GroupedAttention.apply(*qkv, ragged, 0.0).pow(3).sum()
+    for x, gradient in zip(qkv, torch.autograd.grad(loss, qkv), strict=True):
+        direction, step = torch.randn_like(x), 1e-2
+        shifted = [[y + sign * step * direction if y is x else y for y in qkv] for sign in (1, -1)]
+        with torch.no_grad():
+            up, down = (loop(*y, ragged).pow(3).sum() for y in shifted)
+        torch.testing.assert_close((up - down).item() / (2 * step), (gradient * direction).sum().item(), rtol=1e-2, atol=1e-2)
+
+
+def test_path_by_device_and_dropout() -> None:
+    assert path(torch.zeros(1), 0.0) == path(torch.zeros(1), 0.1) == "grouped"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="the variable-length kernel needs CUDA")
+@pytest.mark.parametrize("kind", KINDS)
+def test_variable_length_kernel_equals_reference(ragged: Ragged, kind: str) -> None:
+    device = torch.device("cuda")
+    heads = [x.detach().repeat(1, 1, 8).to(device).bfloat16().requires_grad_() for x in draw(ragged, kind, 1.0)]
+    there = ragged.to(device)
+    assert path(heads[0], 0.0) == "variable-length"
+    out, wanted = variable_length(*heads, there), reference(*(x.float() for x in heads), there)
+    torch.testing.assert_close(out.float(), wanted, atol=3e-2, rtol=0)
+    mine = torch.autograd.grad(out.float().square().sum(), heads)
+    for gradient, expected in zip(mine, torch.autograd.grad(wanted.square().sum(), heads), strict=True):
+        torch.testing.assert_close(gradient.float(), expected.float(), atol=0.1, rtol=5e-2)

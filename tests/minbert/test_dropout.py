@@ -1,0 +1,77 @@
+"""Guards: dropout keeps at its rate, scales what it keeps, and a seed replays it.
+
+    python -m pytest --import-mode=importlib tests/minbert/test_dropout.py
+"""
+
+import math
+
+import pytest
+import torch
+
+from minbert.dropout import Dropout, dropout
+
+RATES = [0.05, 0.1, 0.3, 0.5, 0.9]
+
+
+@pytest.mark.parametrize("p", RATES)
+def test_keep_rate_is_binomial(p: float) -> None:
+    n = 200_003
+    kept = int((dropout(torch.ones(n), p) != 0).sum())
+    assert abs(kept - (1 - p) * n) < 5 * math.sqrt(n * p * (1 - p))
+
+
+@pytest.mark.parametrize("p", RATES)
+def test_each_place_of_a_64_bit_draw_keeps_at_the_rate(p: float) -> None:
+    kept = (dropout(torch.ones(40_000, 4), p) != 0).float().mean(0)
+    assert (kept - (1 - p)).abs().max() < 5 * math.sqrt(p * (1 - p) / 40_000)
+
+
+def test_neighbours_are_independent() -> None:
+    mask = (dropout(torch.ones(400_000), 0.5) != 0).double() * 2 - 1
+    for lag in (1, 2, 3, 4, 5, 8):
+        assert abs((mask[lag:] * mask[:-lag]).mean()) < 5 / math.sqrt(400_000)
+
+
+@pytest.mark.parametrize("p", RATES)
+def test_what_is_kept_is_scaled(p: float) -> None:
+    x = torch.randn(3000) + 5
+    out = dropout(x, p)
+    torch.testing.assert_close(out[out != 0], x[out != 0] / (1 - p), rtol=2e-4, atol=0)
+
+
+def test_a_seed_replays_the_mask_and_another_seed_does_not() -> None:
+    x, draws = torch.ones(1001), []
+    for seed in (5, 5, 6):
+        torch.manual_seed(seed)
+        draws.append(dropout(x, 0.5))
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+
+
+def test_p_zero_keeps_all_and_p_one_keeps_none() -> None:
+    x = torch.randn(7, 5)
+    assert torch.equal(dropout(x, 0.0), x)
+    assert not dropout(x, 1.0).any()
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 1), (5, 7), (2, 3, 5)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_shape_and_type_stay(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    out = dropout(torch.ones(shape, dtype=dtype), 0.3)
+    assert out.shape == shape and out.dtype == dtype
+
+
+def test_gradient_is_the_mask() -> None:
+    x = torch.randn(500, requires_grad=True)
+    out = dropout(x, 0.25)
+    out.sum().backward()
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, (out / x).detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_module_does_nothing_in_evaluation_and_draws_nothing() -> None:
+    x, layer = torch.randn(50), Dropout(0.5)
+    state = torch.get_rng_state()
+    assert layer.eval()(x) is x
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not torch.equal(layer.train()(x), x)

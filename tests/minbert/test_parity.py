@@ -1,0 +1,211 @@
+"""Guards: our encoder equals transformers' BertModel, in values, gradients and bf16; ragged equals padded.
+
+    python -m pytest --import-mode=importlib tests/minbert/test_parity.py
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from minbert import BertModel, Ragged
+from minbert.weights import their_name
+
+SENTENCES = [
+    "What is the best way to learn a language, and how long does it take?",
+    "How do I learn?",
+    "It was, by turns, funny and unbearably sad; I'd see it again tomorrow.",
+    "Two dogs run across a field of snow.",
+    "no",
+]
+
+
+def transformers_model(folder: Path) -> Any:
+    from transformers import BertModel as Theirs
+
+    return Theirs.from_pretrained(folder, attn_implementation="eager").eval()
+
+
+@pytest.fixture(scope="module")
+def ours(minilm: Path) -> BertModel:
+    return BertModel.from_pretrained(minilm)
+
+
+@pytest.fixture(scope="module")
+def theirs(minilm: Path) -> Any:
+    return transformers_model(minilm)
+
+
+@pytest.fixture(scope="module")
+def rows(minilm: Path) -> list[list[int]]:
+    from transformers import BertTokenizer
+
+    tokenizer = BertTokenizer.from_pretrained(minilm)
+    return [tokenizer(text)["input_ids"] for text in SENTENCES]
+
+
+def padded(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
+    width = max(map(len, rows))
+    ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+    return ids, mask
+
+
+def worst(a: Tensor, b: Tensor) -> float:
+    return (a.detach().double() - b.detach().double()).abs().max().item()
+
+
+def assert_same_gradients(ours: BertModel, theirs: Any, bound: float) -> None:
+    reference = {name: p.grad for name, p in theirs.named_parameters()}
+    for name, parameter in ours.named_parameters():
+        wanted = reference[their_name(name)]
+        assert parameter.grad is not None and wanted is not None, name
+        assert worst(parameter.grad, wanted) <= bound, name
+
+
+def test_forward_equals_transformers_on_minilm(ours: BertModel, theirs: Any, rows: list[list[int]]) -> None:
+    ids, mask = padded(rows)
+    with torch.no_grad():
+        mine, reference = ours(ids, mask), theirs(ids, attention_mask=mask)
+    real = mask.bool()
+    assert worst(mine["last_hidden_state"][real], reference.last_hidden_state[real]) <= 1e-5
+    assert worst(mine["pooler_output"], reference.pooler_output) <= 1e-5
+    assert mine["last_hidden_state"].shape == reference.last_hidden_state.shape
+    assert not mine["last_hidden_state"][~real].any(), "padding is zero"
+
+
+def test_hidden_states_of_every_layer_equal_transformers(ours: BertModel, theirs: Any, rows: list[list[int]]) -> None:
+    ids, mask = padded(rows)
+    ragged = Ragged.from_lists(rows)
+    with torch.no_grad():
+        mine = ours.encode(ours.embed(ragged), ragged)
+        reference = theirs(ids, attention_mask=mask, output_hidden_states=True).hidden_states
+    assert len(mine) == len(reference) == 7
+    for state, wanted in zip(mine, reference, strict=True):
+        assert worst(state, wanted[mask.bool()]) <= 1e-5
+
+
+@pytest.mark.parametrize("which", ["forward", "pooled"])
+def test_gradients_equal_transformers_on_minilm(ours: BertModel, theirs: Any, rows: list[list[int]], which: str) -> None:
+    ids, mask = padded(rows)
+    direction = torch.randn(len(rows), 384) / 20
+    ours.zero_grad()
+    theirs.zero_grad()
+    reference = theirs(ids, attention_mask=mask)
+    if which == "pooled":
+        (ours.pooled(Ragged.from_lists(rows)) * direction).sum().backward()
+        (reference.pooler_output * direction).sum().backward()
+    else:
+        mine, tokens = ours(ids, mask), torch.randn(*ids.shape, 384) / 20 * mask[..., None]
+        ((mine["pooler_output"] * direction).sum() + (mine["last_hidden_state"] * tokens).sum()).backward()
+        ((reference.pooler_output * direction).sum() + (reference.last_hidden_state * tokens).sum()).backward()
+    assert max(p.grad.abs().max().item() for p in theirs.parameters()) > 0.1, "the gradients are not negligible"
+    assert_same_gradients(ours, theirs, 1e-4)
+
+
+@pytest.mark.parametrize("grad", [True, False], ids=["with-grad", "no-grad"])
+def test_pooled_equals_transformers_on_minilm(ours: BertModel, theirs: Any, rows: list[list[int]], grad: bool) -> None:
+    ids, mask = padded(rows)
+    with torch.set_grad_enabled(grad):
+        mine = ours.pooled(Ragged.from_lists(rows))
+    with torch.no_grad():
+        assert worst(mine, theirs(ids, attention_mask=mask).pooler_output) <= 1e-5
+
+
+def test_token_types_equal_transformers(tiny: Path) -> None:
+    mine, reference = BertModel.from_pretrained(tiny), transformers_model(tiny)
+    rows = [[2, 9, 8, 3, 7, 7, 3], [2, 5, 3, 6, 3], [2, 11, 12, 13, 3, 14, 15, 16, 3]]
+    types = [[0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1], [0] * 5 + [1] * 4]
+    (ids, mask), (padded_types, _) = padded(rows), padded(types)
+    wanted = reference(ids, attention_mask=mask, token_type_ids=padded_types)
+    ragged = Ragged.from_lists(rows, types)
+    tokens = mine.encode(mine.embed(ragged), ragged)[-1]
+    assert worst(tokens, wanted.last_hidden_state[mask.bool()]) <= 1e-5
+    assert worst(mine.pooled(ragged), wanted.pooler_output) <= 1e-5
+    (mine.pooled(ragged).square().sum() + tokens.pow(3).mean()).backward()
+    (wanted.pooler_output.square().sum() + wanted.last_hidden_state[mask.bool()].pow(3).mean()).backward()
+    assert_same_gradients(mine, reference, 1e-4)
+    assert worst(tokens, mine.encode(mine.embed(other := Ragged.from_lists(rows)), other)[-1]) > 1e-2, "types matter"
+
+
+def left(row: list[int], width: int) -> tuple[list[int], list[int]]:
+    return [0] * (width - len(row)) + row, [0] * (width - len(row)) + [1] * len(row)
+
+
+def with_hole(row: list[int], width: int) -> tuple[list[int], list[int]]:
+    gap = width - len(row)
+    return row[:2] + [0] * gap + row[2:], [1] * 2 + [0] * gap + [1] * (len(row) - 2)
+
+
+@pytest.mark.parametrize("shape", [left, with_hole])
+def test_any_mask_equals_transformers(tiny: Path, shape: Callable[..., tuple[list[int], list[int]]]) -> None:
+    rows = [shape(row, 9) for row in ([2, 9, 8, 7, 3], [2, 5, 3], [2, 11, 12, 13, 14, 15, 16, 17, 3])]
+    ids, mask = (torch.tensor(x) for x in zip(*rows, strict=True))
+    mine, reference = BertModel.from_pretrained(tiny)(ids, mask), transformers_model(tiny)(ids, attention_mask=mask)
+    real = mask.bool()
+    assert worst(mine["last_hidden_state"][real], reference.last_hidden_state[real]) <= 1e-5
+    assert not mine["last_hidden_state"][~real].any()
+
+
+def test_ragged_equals_padded(ours: BertModel, rows: list[list[int]]) -> None:
+    ids, mask = padded(rows)
+    with torch.no_grad():
+        from_lists = ours.pooled(Ragged.from_lists(rows))
+        from_padded = ours.pooled(Ragged.from_padded(ids, mask))
+        assert torch.equal(from_lists, from_padded)
+        assert worst(from_lists, ours(ids, mask)["pooler_output"]) <= 1e-5
+
+
+@pytest.mark.parametrize("grad", [True, False], ids=["with-grad", "no-grad"])
+def test_a_sentence_does_not_depend_on_its_batch_mates(ours: BertModel, rows: list[list[int]], grad: bool) -> None:
+    with torch.set_grad_enabled(grad):
+        together = ours.pooled(Ragged.from_lists(rows + rows[:2]))
+        alone = torch.cat([ours.pooled(Ragged.from_lists([row])) for row in rows])
+        backwards = ours.pooled(Ragged.from_lists(rows[::-1])).flip(0)
+    assert worst(together[:5], alone) <= 2e-6
+    assert worst(together[:5], backwards) <= 2e-6
+    assert worst(together[0], together[1]) > 1e-2, "different sentences differ"
+
+
+def test_bf16_is_as_close_to_fp32_as_transformers_is(ours: BertModel, theirs: Any, rows: list[list[int]]) -> None:
+    """Both stay within 0.06 of fp32 on MiniLM, whose hidden states reach about 6."""
+    ids, mask = padded(rows)
+    real = mask.bool()
+    with torch.no_grad():
+        exact = theirs(ids, attention_mask=mask).last_hidden_state[real]
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            mine = ours(ids, mask)["last_hidden_state"][real].float()
+            reference = theirs(ids, attention_mask=mask).last_hidden_state[real].float()
+    assert worst(reference, exact) <= 0.06
+    assert 0 < worst(mine, exact) <= 0.06
+    assert (mine - exact).norm() <= 1.2 * (reference - exact).norm()
+
+
+def test_bf16_gradients_point_the_same_way(ours: BertModel, rows: list[list[int]]) -> None:
+    direction = torch.randn(len(rows), 384)
+    flat = []
+    for half in (False, True):
+        ours.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
+            out = ours.pooled(Ragged.from_lists(rows))
+        (out.float() * direction).sum().backward()
+        flat.append(torch.cat([p.grad.flatten() for p in ours.parameters() if p.grad is not None]))
+    assert torch.nn.functional.cosine_similarity(*flat, dim=0) > 0.995
+
+
+def test_training_mode_uses_dropout_and_a_seed_replays_it(tiny: Path) -> None:
+    model = BertModel.from_pretrained(tiny)
+    assert not model.training
+    ragged = Ragged.from_lists([[2, 9, 8, 7, 3], [2, 5, 3]])
+    still = model.pooled(ragged)
+    model.train()
+    draws = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        draws.append(model.pooled(ragged))
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+    assert not torch.equal(draws[0], still)

@@ -1,0 +1,120 @@
+"""Guards: lists and padded batches go into a ragged batch and come back whole, and its orders are permutations.
+
+    python -m pytest --import-mode=importlib tests/minbert/test_ragged.py
+"""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from minbert import Ragged, UserError
+from minbert.ragged import inverse
+
+rows_of_ids = st.lists(st.lists(st.integers(1, 2**31), min_size=1, max_size=9), min_size=1, max_size=7)
+
+
+@st.composite
+def padded_batches(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
+    """Any mask with a 1 in every row: padding right, left or in between."""
+    width = draw(st.integers(1, 7))
+    row = st.lists(st.booleans(), min_size=width, max_size=width).filter(any)
+    mask = torch.tensor(draw(st.lists(row, min_size=1, max_size=5))).long()
+    return torch.arange(1, mask.numel() + 1).view(mask.shape), mask
+
+
+@given(rows_of_ids)
+def test_lists_come_back(rows: list[list[int]]) -> None:
+    ragged = Ragged.from_lists(rows)
+    assert [part.tolist() for part in ragged.ids.split(ragged.lengths)] == rows
+    assert [part.tolist() for part in ragged.positions.split(ragged.lengths)] == [list(range(len(row))) for row in rows]
+    assert ragged.ids.dtype == ragged.positions.dtype == ragged.types.dtype == torch.int64
+    assert not ragged.types.any()
+    assert len(ragged) == len(rows)
+
+
+@given(padded_batches())
+def test_padded_comes_back_under_any_mask(batch: tuple[Tensor, Tensor]) -> None:
+    ids, mask = batch
+    types = ids % 2
+    ragged = Ragged.from_padded(ids, mask, types)
+    assert torch.equal(ragged.to_padded(ragged.ids, ids.shape[1]), ids * mask)
+    assert torch.equal(ragged.to_padded(ragged.types, ids.shape[1]), types * mask)
+    assert torch.equal(ragged.to_padded(ragged.ids.float()[:, None] * torch.ones(3), ids.shape[1])[..., 2], (ids * mask).float())
+
+
+@given(rows_of_ids)
+def test_lists_equal_their_padded_form(rows: list[list[int]]) -> None:
+    width = max(map(len, rows))
+    ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
+    ours, padded = Ragged.from_lists(rows), Ragged.from_padded(ids, (ids > 0).long())
+    assert ours.lengths == padded.lengths
+    assert all(torch.equal(getattr(ours, name), getattr(padded, name)) for name in ("ids", "positions", "types"))
+    assert torch.equal(ours.to_padded(ours.ids), ids)
+
+
+@given(rows_of_ids)
+def test_boundaries(rows: list[list[int]]) -> None:
+    ragged = Ragged.from_lists(rows)
+    assert ragged.ids[ragged.starts].tolist() == [row[0] for row in rows]
+    assert ragged.cu_seqlens.dtype == torch.int32
+    assert ragged.cu_seqlens.tolist() == [sum(map(len, rows[:i])) for i in range(len(rows) + 1)]
+    assert [length for n, length in ragged.groups for _ in range(n)] == list(ragged.lengths)
+    assert all(a[1] != b[1] for a, b in zip(ragged.groups, ragged.groups[1:], strict=False))
+
+
+@given(rows_of_ids)
+def test_by_length_sorts_stably_and_names_its_orders(rows: list[list[int]]) -> None:
+    ragged = Ragged.from_lists(rows, [[i] * len(row) for i, row in enumerate(rows)])
+    wanted = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    if ragged.by_length is None:
+        assert wanted == list(range(len(rows)))
+        return
+    assert wanted != list(range(len(rows)))
+    ordered, tokens, sentences = ragged.by_length
+    assert sentences.tolist() == wanted
+    assert [part.tolist() for part in ordered.ids.split(ordered.lengths)] == [rows[i] for i in wanted]
+    for name in ("ids", "positions", "types"):
+        assert torch.equal(getattr(ordered, name), getattr(ragged, name)[tokens])
+        assert torch.equal(getattr(ordered, name)[inverse(tokens)], getattr(ragged, name))
+    assert ordered.by_length is None
+
+
+def test_the_callers_tensors_are_not_changed() -> None:
+    ids, mask = torch.tensor([[5, 6, 0], [7, 8, 9]]), torch.tensor([[1, 1, 0], [1, 1, 1]])
+    before = ids.clone(), mask.clone()
+    Ragged.from_padded(ids, mask).ids.add_(1)
+    assert torch.equal(ids, before[0]) and torch.equal(mask, before[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.bool, torch.float32])
+def test_masks_of_any_type(dtype: torch.dtype) -> None:
+    ragged = Ragged.from_padded(torch.tensor([[5, 6, 0]], dtype=torch.int32), torch.tensor([[1, 1, 0]], dtype=dtype))
+    assert ragged.ids.tolist() == [5, 6] and ragged.ids.dtype == torch.int64
+
+
+def test_to_padded_carries_gradients() -> None:
+    ragged = Ragged.from_lists([[1, 2], [3]])
+    x = torch.randn(3, 2, requires_grad=True)
+    weight = torch.randn(2, 2, 2)
+    (ragged.to_padded(x) * weight).sum().backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad, torch.stack([weight[0, 0], weight[0, 1], weight[1, 0]]))
+
+
+@pytest.mark.parametrize("rows", [[], [[1], []], [[]]])
+def test_no_sentence_or_no_token_is_refused(rows: list[list[int]]) -> None:
+    with pytest.raises(UserError, match="at least one sentence, and every sentence at least one token"):
+        Ragged.from_lists(rows)
+
+
+def test_wrong_shapes_are_named() -> None:
+    with pytest.raises(UserError, match=r"\[B, L\], not \[3\]"):
+        Ragged.from_padded(torch.ones(3, dtype=torch.long))
+    with pytest.raises(UserError, match=r"input_ids \[2, 3\], not \[2, 4\]"):
+        Ragged.from_padded(torch.ones(2, 3, dtype=torch.long), torch.ones(2, 4))
+    with pytest.raises(UserError, match="without a single 1"):
+        Ragged.from_padded(torch.ones(2, 2, dtype=torch.long), torch.tensor([[1, 1], [0, 0]]))
+    with pytest.raises(UserError, match=r"types must have shape \[3\].*not \[2\]"):
+        Ragged.from_lists([[1, 2], [3]], [[0, 0]])
