@@ -4,8 +4,8 @@ python multitask_train.py --data data/sample --weights minilm
 python multitask_train.py --encoder runs/cbcl/encoder --run-dir runs/cbcl-multitask
 """
 
+import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,10 +49,10 @@ def output_paths(tasks: "list[Task[Any]]", settings: MultitaskSettings) -> dict[
     for task in tasks:
         for split in ("dev", "test"):
             given = getattr(settings, f"{task.files.short}_{split}_out")
-            if given and not Path(given).absolute().parent.is_dir():
-                raise UserError(f"--{task.files.short}-{split}-out {given}: its folder does not exist")
             usual = Path(settings.run_dir) / "predictions" / file_name(task, split)
-            paths[task.name, split] = Path(given) if given else usual
+            path = paths[task.name, split] = Path(given).absolute() if given else usual
+            if given and (path.is_dir() or not os.access(path.parent, os.W_OK)):
+                raise UserError(f"--{task.files.short}-{split}-out {given}: no file can be written there")
     return paths
 
 
@@ -68,6 +68,7 @@ def main() -> None:
     import torch
 
     from minbert import weights
+    from minbert.config import BertConfig
     from minbert.files import write_json
     from minbert.optimizer import AdamW, decay_groups
     from minbert.precision import choose
@@ -90,6 +91,7 @@ def main() -> None:
     hashes = {f"data {split} {name}": one["sha256"] for split in data for name, one in accounts[split].items()}
     identity = cli.identity(settings) | hashes
     run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=identity)
+    ranks.wait()  # the first rank begins to write when all have looked at the folder
 
     torch.manual_seed(torch_seed(settings.seed, "heads"))
     frozen = settings.fine_tune_mode == "last-linear-layer"
@@ -134,7 +136,7 @@ def main() -> None:
             if split == "dev":
                 scores["tasks"][task.name] = report = evaluate.report(task, predicted, examples.labels)
                 print("\n" + evaluate.as_text(task.title, report))
-    weights.save(run.path / "encoder", model.encoder.state_dict(), replace(encoder.config), tokenizer, "cls")
+    weights.save(run.path / "encoder", model.encoder.state_dict(), BertConfig.read(folder), tokenizer, "pooler")
     write_json(run.path / "scores.json", scores)
     print(f"\ndev norm {state.best:.4f} (best of the evaluations, at step {state.best_step:,})")
     print(f"predictions in {run.path / 'predictions'}, the encoder in {run.path / 'encoder'}, scores in scores.json")

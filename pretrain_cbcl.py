@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def open_data(settings: ContrastiveSettings, tokenizer: "Tokenizer", length: int) -> "tuple[Triplet, Pair]":
     """The triplets, and the similarity pairs that choose the best epoch."""
     from minbert import token_cache
+    from minbert.errors import UserError
     from minbert.training import start
     from tasks import readers
     from tasks.examples import Triplet
@@ -33,6 +34,8 @@ def open_data(settings: ContrastiveSettings, tokenizer: "Tokenizer", length: int
     source = find(settings.triplets, "nli", "nli_for_simcse.csv", "nli-triplets.csv")
     cache = token_cache.load(source, readers.triplets, "triplets", 3, tokenizer)
     triplets = Triplet(cache, tokenizer.cls, tokenizer.sep, length)
+    if not len(triplets):
+        raise UserError(f"{source}: no usable row")
     cut = triplets.truncated(2, joined=False)
     if cut:
         start.warn(f"{source}: {cut} of {3 * len(triplets)} sentences are longer than {length} tokens and are cut")
@@ -73,6 +76,7 @@ def main() -> None:
     import numpy as np
 
     from minbert import weights
+    from minbert.config import BertConfig
     from minbert.encode import Encoder
     from minbert.errors import UserError
     from minbert.files import write_json
@@ -129,7 +133,7 @@ def main() -> None:
         device=device,
         resume=settings.resume,
     )
-    weights.save(run.path / "encoder", model.state_dict(), model.config, tokenizer, settings.pooler)
+    weights.save(run.path / "encoder", model.state_dict(), BertConfig.read(folder), tokenizer, settings.pooler)
     scores = {"sts_dev_spearman": {"before": before, "after": state.best}, "step": state.best_step}
     write_json(run.path / "scores.json", scores)
     print(f"STS dev Spearman {state.best:.4f} (best of the evaluations, at step {state.best_step:,})")

@@ -61,8 +61,8 @@ class Layer(nn.Module):
         """[T, D] to [T, D], or to [B, D] where `rows` names one row of each sentence."""
         kept = x if rows is None else x.index_select(0, rows)
         mixed = self.attention_dense(self.self_attention(x, ragged, rows))
-        x = self.attention_layer_norm(kept + self.dropout(mixed))
-        return self.out_layer_norm(x + self.dropout(self.out_dense(F.gelu(self.interm_dense(x)))))
+        x = self.attention_layer_norm(self.dropout.add(kept, mixed))
+        return self.out_layer_norm(self.dropout.add(x, self.out_dense(F.gelu(self.interm_dense(x)))))
 
 
 class BertModel(nn.Module):

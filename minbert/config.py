@@ -44,6 +44,8 @@ class BertConfig:
         if not path.is_file():
             raise UserError(f"{folder}: no config.json, so this is not a folder of BERT weights")
         raw = read_json(path)
+        if not isinstance(raw, dict):
+            raise UserError(f"{path}: holds a {type(raw).__name__}, not the names and values of a config")
         for name, expected in _FIXED.items():
             if raw.get(name, expected) != expected:
                 raise UserError(f"{path}: {name} is {raw[name]!r}; this encoder is {expected!r}")

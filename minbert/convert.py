@@ -1,7 +1,7 @@
 """Turn a pickled checkpoint into an encoder folder: the one place that unpickles, and only tensors.
 
-    python -m minbert.weights convert DIR                        pytorch_model.bin beside its config.json and vocabulary
-    python -m minbert.weights convert FILE --like DIR --to DIR   a checkpoint of the course's code
+python -m minbert.weights convert DIR                        pytorch_model.bin beside its config.json and vocabulary
+python -m minbert.weights convert FILE --like DIR --to DIR   a checkpoint of the course's code
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Sentences to vectors, in input order.
 
-    vectors = minbert.Encoder.load("runs/cbcl/encoder").encode(["A sentence.", "Another one."])
+vectors = minbert.Encoder.load("runs/cbcl/encoder").encode(["A sentence.", "Another one."])
 """
 
 from collections.abc import Sequence

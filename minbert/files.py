@@ -71,7 +71,11 @@ def new_folder(path: Path) -> Iterator[Path]:
         if path.exists():
             retired = path.with_name(f".{path.name}.{os.getpid()}.old")
             os.rename(path, retired)
-            os.rename(beside, path)
+            try:
+                os.rename(beside, path)
+            except BaseException:
+                os.rename(retired, path)
+                raise
             shutil.rmtree(retired)
         else:
             os.rename(beside, path)

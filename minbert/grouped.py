@@ -16,10 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from minbert.dropout import keep_mask
+from minbert.dropout import keep_factors
 from minbert.ragged import Ragged
-
-Shapes = list[tuple[int, int, int]]
 
 
 class GroupedAttention(torch.autograd.Function):
@@ -27,106 +25,119 @@ class GroupedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, p: float) -> Tensor:
-        heads, width = query.shape[1:]
-        single = len(query) == len(ragged)  # one query a sentence; where every sentence is one token both layouts agree
-        ctx.order = None if single else ragged.head_order(heads)
-        ctx.inverse, ctx.key_order = ragged.head_order_inverse(heads), ragged.head_order(heads)
-        ctx.groups = [(n * heads, 1 if single else length, length) for n, length in ragged.groups]
-        ctx.dtype, ctx.scale = query.dtype, 1 / math.sqrt(width)
-        q, k, v = _lay_out(query, ctx.order), _lay_out(key, ctx.key_order), _lay_out(value, ctx.key_order)
-        q *= ctx.scale
-        scores, probabilities, out = q.new_empty(_area(ctx.groups)), q.new_empty(_area(ctx.groups)), torch.empty_like(q)
-        for q_g, k_g, scores_g, probabilities_g in zip(
-            *_rows(q, k, ctx.groups), _squares(scores, ctx.groups), _squares(probabilities, ctx.groups), strict=True
-        ):
-            torch.bmm(q_g, k_g.transpose(1, 2), out=scores_g)
-            torch.softmax(scores_g, -1, out=probabilities_g)
-        mask = _mask(probabilities, p)
-        dropped = torch.mul(probabilities, mask, out=scores)
-        for out_g, v_g, dropped_g in zip(*_rows(out, v, ctx.groups), _squares(dropped, ctx.groups), strict=True):
+        ctx.layout = layout = _Layout(query, ragged)
+        ctx.scale = 1 / math.sqrt(query.shape[-1])
+        q, k, v = layout.gather_queries(query) * ctx.scale, layout.gather_keys(key), layout.gather_keys(value)
+        probabilities = _probabilities(q, k, layout)
+        factors = keep_factors(probabilities, p) if p else None  # what dropout multiplies with
+        dropped = probabilities if factors is None else probabilities * factors
+        out = torch.empty_like(q)
+        for out_g, v_g, dropped_g in zip(layout.queries(out), layout.keys(v), layout.squares(dropped), strict=True):
             torch.bmm(dropped_g, v_g, out=out_g)
-        ctx.save_for_backward(q, k, v, probabilities, mask, dropped)
-        return _lay_back(out, None if single else ctx.inverse, query)
+        ctx.save_for_backward(q, k, v, probabilities, factors, dropped)
+        return layout.return_queries(out)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        q, k, v, probabilities, mask, dropped = ctx.saved_tensors
-        groups = ctx.groups
-        to_out = _lay_out(gradient, ctx.order)
-        to_scores = torch.empty_like(probabilities)
-        to_q, to_k, to_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        parts = zip(
-            *_rows(to_out, v, groups),
-            _rows(to_q, to_v, groups)[1],
-            _squares(to_scores, groups),
-            _squares(dropped, groups),
-            strict=True,
-        )
-        for to_out_g, v_g, to_v_g, to_scores_g, dropped_g in parts:
-            torch.bmm(to_out_g, v_g.transpose(1, 2), out=to_scores_g)
-            torch.bmm(dropped_g.transpose(1, 2), to_out_g, out=to_v_g)
-        to_scores *= mask
-        parts = zip(
-            *_rows(q, k, groups),
-            *_rows(to_q, to_k, groups),
-            _squares(to_scores, groups),
-            _squares(probabilities, groups),
-            strict=True,
-        )
-        for q_g, k_g, to_q_g, to_k_g, to_scores_g, probabilities_g in parts:
-            inner = torch._softmax_backward_data(to_scores_g, probabilities_g, -1, probabilities_g.dtype)
-            torch.bmm(inner, k_g, out=to_q_g)
-            torch.bmm(inner.transpose(1, 2), q_g, out=to_k_g)
+        q, k, v, probabilities, factors, dropped = ctx.saved_tensors
+        layout: _Layout = ctx.layout
+        to_dropped, to_v = _through_mixing(layout.gather_queries(gradient), v, dropped, layout)
+        if factors is not None:
+            to_dropped *= factors
+        to_q, to_k = _through_softmax(to_dropped, probabilities, q, k, layout)
         to_q *= ctx.scale
-        like = k.new_empty(0, dtype=ctx.dtype)
-        shape = (-1, *gradient.shape[1:])
-        return (
-            _lay_back(to_q, None if ctx.order is None else ctx.inverse, like, shape),
-            _lay_back(to_k, ctx.inverse, like, shape),
-            _lay_back(to_v, ctx.inverse, like, shape),
-            None,
-            None,
-        )
+        return layout.return_queries(to_q), layout.return_keys(to_k), layout.return_keys(to_v), None, None
 
 
-def _lay_out(x: Tensor, order: Tensor | None) -> Tensor:
-    """[rows, H, d] to [rows * H, d], the rows of a group and a head together; fp32 on the CPU."""
-    x = x.flatten(0, 1)
-    x = x if x.is_cuda else x.float()
-    return x.clone() if order is None else x.index_select(0, order)
+def _probabilities(q: Tensor, k: Tensor, layout: "_Layout") -> Tensor:
+    """softmax(q k') of every group, end to end."""
+    scores, probabilities = q.new_empty(layout.area), q.new_empty(layout.area)
+    queries, keys = layout.queries(q), layout.keys(k)
+    for q_g, k_g, scores_g, probabilities_g in zip(
+        queries, keys, layout.squares(scores), layout.squares(probabilities), strict=True
+    ):
+        torch.bmm(q_g, k_g.transpose(1, 2), out=scores_g)
+        torch.softmax(scores_g, -1, out=probabilities_g)
+    return probabilities
 
 
-def _lay_back(x: Tensor, inverse: Tensor | None, like: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
-    x = x if inverse is None else x.index_select(0, inverse)
-    return x.to(like.dtype).view(like.shape if shape is None else shape)
+def _through_mixing(to_out: Tensor, v: Tensor, dropped: Tensor, layout: "_Layout") -> tuple[Tensor, Tensor]:
+    """Backward of out = dropped v: the gradients of `dropped` and `v`."""
+    to_dropped, to_v = torch.empty_like(dropped), torch.empty_like(v)
+    outputs, values, to_values = layout.queries(to_out), layout.keys(v), layout.keys(to_v)
+    for to_out_g, v_g, to_v_g, dropped_g, to_dropped_g in zip(
+        outputs, values, to_values, layout.squares(dropped), layout.squares(to_dropped), strict=True
+    ):
+        torch.bmm(to_out_g, v_g.transpose(1, 2), out=to_dropped_g)
+        torch.bmm(dropped_g.transpose(1, 2), to_out_g, out=to_v_g)
+    return to_dropped, to_v
 
 
-def _area(groups: Shapes) -> int:
-    return sum(n * q * length for n, q, length in groups)
+def _through_softmax(
+    to_probabilities: Tensor, probabilities: Tensor, q: Tensor, k: Tensor, layout: "_Layout"
+) -> tuple[Tensor, Tensor]:
+    """Backward of probabilities = softmax(q k'): the gradients of `q` and `k`."""
+    to_q, to_k = torch.empty_like(q), torch.empty_like(k)
+    rows = zip(layout.queries(q), layout.keys(k), layout.queries(to_q), layout.keys(to_k), strict=True)
+    squares = zip(layout.squares(to_probabilities), layout.squares(probabilities), strict=True)
+    for (q_g, k_g, to_q_g, to_k_g), (to_probabilities_g, probabilities_g) in zip(rows, squares, strict=True):
+        to_scores_g = torch._softmax_backward_data(to_probabilities_g, probabilities_g, -1, probabilities_g.dtype)
+        torch.bmm(to_scores_g, k_g, out=to_q_g)
+        torch.bmm(to_scores_g.transpose(1, 2), q_g, out=to_k_g)
+    return to_q, to_k
 
 
-def _rows(x: Tensor, y: Tensor, groups: Shapes) -> tuple[list[Tensor], list[Tensor]]:
-    """Views of queries `x` as [n, Q, d] and of keys or values `y` as [n, L, d], group by group."""
-    xs = x.split([n * q for n, q, _ in groups])
-    ys = y.split([n * length for n, _, length in groups])
-    return (
-        [part.unflatten(0, (n, q)) for part, (n, q, _) in zip(xs, groups, strict=True)],
-        [part.unflatten(0, (n, length)) for part, (n, _, length) in zip(ys, groups, strict=True)],
-    )
+class _Layout:
+    """Where the rows of each group and head lie: `gather_*` brings them together, `return_*` takes them back.
+
+    In between, `queries`, `keys` and `squares` give one view for each group.
+    """
+
+    def __init__(self, query: Tensor, ragged: Ragged) -> None:
+        rows, heads, width = query.shape
+        single = rows == len(ragged)  # one query a sentence; where every sentence is one token both layouts agree
+        groups = [(n * heads, 1 if single else length, length) for n, length in ragged.groups]
+        self._single, self._dtype, self._tail = single, query.dtype, (heads, width)
+        self._order, self._inverse = ragged.head_order(heads), ragged.head_order_inverse(heads)
+        self._query_shapes = [(n, asked, width) for n, asked, _ in groups]
+        self._key_shapes = [(n, length, width) for n, _, length in groups]
+        self._square_shapes = groups
+        self.area = sum(n * asked * length for n, asked, length in groups)
+
+    def gather_keys(self, x: Tensor) -> Tensor:
+        """[T, H, d] to [T * H, d], the rows of a group and a head together; fp32 on the CPU."""
+        x = x.flatten(0, 1).index_select(0, self._order)
+        return x if x.is_cuda else x.float()
+
+    def gather_queries(self, x: Tensor) -> Tensor:
+        """The same for [T, H, d] or [B, H, d]; one query a sentence lies as it should already."""
+        if not self._single:
+            return self.gather_keys(x)
+        x = x.flatten(0, 1)
+        return x if x.is_cuda else x.float()
+
+    def return_keys(self, x: Tensor) -> Tensor:
+        """[T * H, d] to [T, H, d] in the dtype that came in."""
+        return x.to(self._dtype).index_select(0, self._inverse).unflatten(0, (-1, self._tail[0]))
+
+    def return_queries(self, x: Tensor) -> Tensor:
+        """The same for queries."""
+        return x.to(self._dtype).view(-1, *self._tail) if self._single else self.return_keys(x)
+
+    def queries(self, x: Tensor) -> list[Tensor]:
+        """[n * H, Q, d] for each group."""
+        return _views(x, self._query_shapes)
+
+    def keys(self, x: Tensor) -> list[Tensor]:
+        """[n * H, L, d] for each group."""
+        return _views(x, self._key_shapes)
+
+    def squares(self, x: Tensor) -> list[Tensor]:
+        """[n * H, Q, L] for each group."""
+        return _views(x, self._square_shapes)
 
 
-def _squares(x: Tensor, groups: Shapes) -> list[Tensor]:
-    """Views of scores as [n, Q, L], group by group."""
-    parts = x.split([n * q * length for n, q, length in groups])
-    return [part.view(shape) for part, shape in zip(parts, groups, strict=True)]
-
-
-def _mask(x: Tensor, p: float) -> Tensor:
-    """What dropout multiplies with: 0, or the inverse of the share that is kept."""
-    if p == 0.0:
-        return torch.ones_like(x)
-    if x.is_cuda:
-        return torch.empty_like(x).bernoulli_(1 - p).div_(1 - p)
-    mask, scale = keep_mask(x.numel(), p)
-    return mask * x.new_tensor(scale)
+def _views(x: Tensor, shapes: list[tuple[int, int, int]]) -> list[Tensor]:
+    parts = x.view(-1).split([a * b * c for a, b, c in shapes])
+    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]

@@ -1,8 +1,9 @@
 """Linear layers whose bf16 products on the CPU run in blocks of few different shapes.
 
 oneDNN compiles a kernel for every new shape (some 4 ms each), and a ragged batch has a new number of tokens at
-every step. Rows are therefore taken in blocks of at most 2048, each a multiple of 32, and a rest below 32: heights
-that all come up soon. Nothing is padded.
+every step. Rows are therefore taken in blocks whose heights are multiples of 32 and all come up soon. Nothing is
+padded: the last block of outputs begins early enough to be as high as the others (a few rows are computed twice),
+and a weight gradient, a sum over rows, takes the rows below a multiple of 32 by themselves.
 
 Axes: T rows, D columns in, E columns out.
 """
@@ -22,9 +23,19 @@ _BLOCK, _STEP = 2048, 32
 
 
 def heights(rows: int) -> list[int]:
-    """Heights of the blocks that `rows` rows are cut into."""
+    """Heights of the blocks that `rows` rows are cut into for a sum: whole ones, a multiple of 32, the rest."""
     whole, rest = divmod(rows, _BLOCK)
     return [_BLOCK] * whole + [height for height in (rest - rest % _STEP, rest % _STEP) if height]
+
+
+def spans(rows: int) -> list[slice]:
+    """Equally high blocks that cover `rows` rows, a multiple of 32 each; the last may overlap the one before."""
+    if rows < _STEP or (rows <= _BLOCK and rows % _STEP == 0):
+        return [slice(0, rows)]
+    count = max(2, -(-rows // _BLOCK))
+    height = -(-rows // (count * _STEP)) * _STEP
+    starts = [min(number * height, rows - height) for number in range(count)]
+    return [slice(start, start + height) for start in starts]
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -53,8 +64,8 @@ class _BlockedLinear(torch.autograd.Function):
         ctx.dtype = x.dtype
         out = half.new_empty(len(x), len(weight))  # [T, E]
         across = half_weight.t()
-        for rows, target in zip(half.split(heights(len(x))), out.split(heights(len(x))), strict=True):
-            torch.addmm(half_bias, rows, across, out=target)
+        for span in spans(len(x)):
+            torch.addmm(half_bias, half[span], across, out=out[span])
         return out
 
     @staticmethod
@@ -62,15 +73,20 @@ class _BlockedLinear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         x, weight = ctx.saved_tensors
         gradient = gradient.bfloat16()
-        blocks = gradient.split(heights(len(x)))
         to_x = None
         if ctx.needs_input_grad[0]:
             to_x = torch.empty_like(x)
-            for rows, target in zip(blocks, to_x.split(heights(len(x))), strict=True):
-                torch.mm(rows, weight, out=target)
+            for span in spans(len(x)):
+                torch.mm(gradient[span], weight, out=to_x[span])
             to_x = to_x.to(ctx.dtype)
-        products = [rows.t() @ inputs for rows, inputs in zip(blocks, x.split(heights(len(x))), strict=True)]
-        to_weight = products[0].float()
-        for product in products[1:]:
-            to_weight += product
-        return to_x, to_weight, gradient.sum(0, dtype=torch.float32)
+        return to_x, _weight_gradient(gradient, x), gradient.sum(0).float()  # sum adds in fp32 and rounds once
+
+
+def _weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
+    """gradient' x of [T, E] and [T, D] in fp32."""
+    blocks = zip(gradient.split(heights(len(x))), x.split(heights(len(x))), strict=True)
+    products = [rows.t() @ inputs for rows, inputs in blocks]
+    total = products[0].float()
+    for product in products[1:]:
+        total += product.float()  # converted first: sums of mixed dtypes are slow
+    return total

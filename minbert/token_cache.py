@@ -20,7 +20,7 @@ from minbert.files import new_folder, read_json, sha256_of, write_json
 from minbert.tokenizer import Tokenizer
 
 _CHUNK = 4096
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)

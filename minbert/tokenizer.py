@@ -4,9 +4,10 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import tokenizers
-from tokenizers.implementations import BertWordPieceTokenizer
+from tokenizers import BertWordPieceTokenizer
 
 from minbert.errors import UserError
 from minbert.files import read_json
@@ -23,11 +24,12 @@ class Tokenizer:
         self._library = library
         self.lowercase = lowercase
         self.size: int = library.get_vocab_size()
-        missing = [token for token in _SPECIAL if library.token_to_id(token) is None]
+        special = {token: library.token_to_id(token) for token in _SPECIAL}
+        found = {token: number for token, number in special.items() if number is not None}
+        missing = [token for token in _SPECIAL if token not in found]
         if missing:
             raise UserError(f"{source}: the vocabulary lacks {', '.join(missing)}")
-        self.cls: int = library.token_to_id("[CLS]")
-        self.sep: int = library.token_to_id("[SEP]")
+        self.cls, self.sep = found["[CLS]"], found["[SEP]"]
         self.fingerprint = hashlib.sha256(library.to_str().encode("utf-8")).hexdigest()
 
     @classmethod
@@ -49,7 +51,7 @@ class Tokenizer:
 
     @classmethod
     def from_vocabulary(
-        cls, path: Path, *, lowercase: bool = True, options: dict[str, object] | None = None
+        cls, path: Path, *, lowercase: bool = True, options: dict[str, Any] | None = None
     ) -> "Tokenizer":
         """A tokenizer from a file with one WordPiece a line; `UserError` on a doubled line."""
         options = options or {}

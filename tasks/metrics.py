@@ -19,9 +19,9 @@ class ClassScore:
     support: int
 
 
-def accuracy(predicted: np.ndarray, gold: np.ndarray) -> float:
-    """Share of equal labels."""
-    return float(metrics.accuracy_score(gold, predicted))
+def accuracy(predicted: np.ndarray, gold: np.ndarray) -> float | None:
+    """Share of equal labels; None where there are none."""
+    return float(metrics.accuracy_score(gold, predicted)) if len(gold) else None
 
 
 def pearson(x: np.ndarray, y: np.ndarray) -> float | None:
@@ -43,6 +43,8 @@ def _correlation(x: np.ndarray, y: np.ndarray, method: object) -> float | None:
 
 def per_class(predicted: np.ndarray, gold: np.ndarray, names: Sequence[str]) -> list[ClassScore]:
     """Precision, recall, F1 and support of the classes 0..len(names)-1."""
+    if not len(gold):
+        return [ClassScore(name, None, None, None, 0) for name in names]
     labels = list(range(len(names)))
     table = metrics.precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=np.nan)
     scores = []

@@ -101,6 +101,6 @@ class MultitaskObjective:
                 context.seed_dropout("head", part)
                 outputs = model.heads[batch.task](features)
             loss = task.loss(outputs, labels) / len(batch.rows)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             total += loss.detach()
         return {"loss": ranks.sum_over_ranks(total)}

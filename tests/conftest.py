@@ -1,6 +1,6 @@
 """What every test stands on: no network, a cache folder of its own, two threads, a tiny BERT folder and MiniLM.
 
-    python -m pytest --import-mode=importlib tests
+python -m pytest --import-mode=importlib tests
 """
 
 import json
@@ -25,7 +25,8 @@ import offline  # noqa: E402
 offline.guard()
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-WORDS = "the a cat dog bird sat sleeps runs on under mat tree is not very happy sad who what ? ! . , ##s ##ing un ##a".split()
+WORDS = """the a cat dog bird sat sleeps runs on under mat tree is not very happy sad who what
+? ! . , ##s ##ing un ##a""".split()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -55,7 +55,9 @@ def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = No
 
 
 def rotate(parent: Path, keep: set[int]) -> None:
-    """Delete every checkpoint but those of the steps in `keep`."""
+    """Delete every checkpoint but those of the steps in `keep`, and what a killed run left half-written."""
+    for path in parent.glob(".step-*"):
+        shutil.rmtree(path)
     for step in steps(parent):
         if step not in keep:
             shutil.rmtree(folder_of(parent, step))

@@ -43,6 +43,10 @@ class Parsed(Generic[S]):
     command: str
 
 
+_GROUPS = ("encoder", "data", "model", "contrastive", "schedule", "training", "run", "output")
+"""The groups of flags, in the order in which `--help` shows them."""
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message} (see --help)")
@@ -91,7 +95,7 @@ def _parser(
     parser.add_argument("--preset", metavar="NAME", help=f"a named set of settings (default: {default})")
     parser.add_argument("--list-presets", action="store_true", help="print the presets and what they set, and stop")
     groups: dict[str, argparse._ArgumentGroup] = {}
-    for item in options.values():
+    for item in sorted(options.values(), key=lambda item: _GROUPS.index(item.metadata["group"])):
         title = item.metadata["group"]
         group = groups.setdefault(title, parser.add_argument_group(title))
         _add(group, item)
@@ -105,9 +109,9 @@ def _add(group: argparse._ArgumentGroup, item: Field[Any]) -> None:
         return
     assert item.default is not MISSING
     shown = f" (default: {item.default})" if item.default not in ("", None) else ""
-    metavar = {int: "N", float: "X"}.get(_kind(item), "TEXT")
+    metavar = {int: "N", float: "X"}.get(_kind(item), "PATH" if item.metadata["place"] else "NAME")
     choices = item.metadata["choices"]
-    metavar = "{" + ",".join(choices) + "}" if choices else item.metadata.get("metavar", metavar)
+    metavar = "{" + ",".join(filter(None, choices)) + "}" if choices else metavar
     group.add_argument(name, type=_converter(_kind(item)), metavar=metavar, help=text + shown)
 
 

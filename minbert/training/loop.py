@@ -24,6 +24,8 @@ from minbert.training.progress import Progress
 from minbert.training.rundir import RunDir
 from minbert.training.stop import Interrupted, stop_on_signal
 
+_LOOK_EVERY = 10  # steps between two looks at the losses, for the bar: a device sync
+
 
 @dataclass(frozen=True)
 class Context:
@@ -156,9 +158,10 @@ class _Loop:
         evaluating = state.step % settings.evaluate_every == 0 if settings.evaluate_every else at_end
         evaluating = evaluating or state.step == self.plan.total
         saving = bool(settings.save_every) and state.step % settings.save_every == 0
-        if evaluating or saving or state.step % settings.log_every == 0:
+        logging = evaluating or state.step % settings.log_every == 0
+        if logging or saving or state.step % _LOOK_EVERY == 0:
             self._look()
-        if state.step % settings.log_every == 0 or evaluating:
+        if logging:
             self._log(batch.epoch, rate)
         if evaluating:
             self._evaluate(batch.epoch)

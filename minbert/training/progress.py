@@ -18,7 +18,7 @@ class Progress:
             unit="step",
             dynamic_ncols=True,
             disable=not sys.stderr.isatty(),
-            bar_format="{percentage:3.0f}% {bar} {n_fmt}/{total_fmt} steps  {remaining} left  {postfix}",
+            bar_format="{percentage:3.0f}% {bar} {n_fmt}/{total_fmt} steps  {remaining} left{postfix}",
         )
         self._examples = 0
         self._started = time.perf_counter()
@@ -36,6 +36,8 @@ class Progress:
 
     def show(self, means: dict[str, float]) -> None:
         """Put the mean losses beside the bar."""
+        if not self._examples or not means:
+            return
         losses = [f"{key.removesuffix('/loss')} {value:.3f}" for key, value in means.items() if key.endswith("/loss")]
         speed = self._examples / (time.perf_counter() - self._started)
         self._bar.set_postfix_str("  ".join([f"{speed:.0f} examples/s", *losses]))

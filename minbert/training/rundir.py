@@ -43,7 +43,10 @@ class RunDir:
             if checkpoint.steps(self.checkpoints):
                 raise UserError(f"--run-dir {self.path}: holds checkpoints but no manifest.json")
             return
-        before = read_json(self.path / "manifest.json")["settings"]
+        content = read_json(self.path / "manifest.json")
+        before = content.get("settings") if isinstance(content, dict) else None
+        if not isinstance(before, dict):
+            raise UserError(f"{self.path / 'manifest.json'}: not the manifest of a run")
         changed = [name for name, value in identity.items() if before.get(name) != value]
         if changed:
             flags = ", ".join(

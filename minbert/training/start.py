@@ -22,7 +22,7 @@ from minbert.training.rundir import environment
 
 
 def device(*, demanded: bool) -> torch.device:
-    """CUDA where there is one; `UserError` where it is demanded and missing. Deterministic algorithms are switched on."""
+    """CUDA where there is one, with deterministic algorithms on; `UserError` where it is demanded and missing."""
     if demanded and not torch.cuda.is_available():
         raise UserError("--use-gpu: torch sees no CUDA device here")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

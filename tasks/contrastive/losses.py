@@ -12,7 +12,7 @@ from minbert.errors import UserError
 
 def candidates(anchor: Tensor, positive: Tensor, hard_negative: Tensor, temperature: float) -> Tensor:
     """cos(anchor_i, candidate_j) / temperature for all positives, then all hard negatives of the batch: [B, 2B]."""
-    if temperature <= 0:
+    if not temperature > 0:
         raise UserError(f"--temperature: {temperature} is not above 0")
     if not anchor.shape == positive.shape == hard_negative.shape or anchor.dim() != 2:
         shapes = ", ".join(str(list(x.shape)) for x in (anchor, positive, hard_negative))

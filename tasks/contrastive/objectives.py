@@ -36,6 +36,6 @@ class TripletObjective:
         logits = candidates(anchor, positive, negative, self.temperature)  # [B, 2B]
         own = torch.arange(len(logits), device=logits.device)
         loss = F.cross_entropy(logits, own)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         accuracy = (logits.detach().argmax(1) == own).float().mean()
         return {"loss": loss.detach(), "accuracy": accuracy}

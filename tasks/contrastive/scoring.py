@@ -1,6 +1,7 @@
 """How hard a triplet is for the encoder that training starts from: cosines, computed once and kept on disk."""
 
 import hashlib
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +33,7 @@ def similarities(encoder: Encoder, triplets: Triplet, weights_sha256: str) -> Si
 
 def _cosines(encoder: Encoder, triplets: Triplet) -> np.ndarray:
     rows = [triplets.sentence(row, column) for column in range(3) for row in range(len(triplets))]
-    vectors = encoder.encode_ids(rows, progress=True)
+    vectors = encoder.encode_ids(rows, progress=sys.stderr.isatty())
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     anchor, positive, negative = np.split(vectors, 3)
     return np.stack([(anchor * positive).sum(1), (anchor * negative).sum(1)])

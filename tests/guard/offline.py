@@ -1,4 +1,4 @@
-"""No network but this machine: a socket that leaves it raises at once, so that a test can never depend on the internet."""
+"""No network but this machine: a socket that leaves it raises at once, so no test can depend on the internet."""
 
 import ipaddress
 import socket
@@ -7,7 +7,7 @@ from typing import Any
 _connect, _connect_ex, _getaddrinfo = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
 
 
-class NoNetwork(OSError):
+class NoNetworkError(OSError):
     """A test tried to reach another machine."""
 
 
@@ -18,7 +18,7 @@ def _check(host: Any) -> None:
     except ValueError:
         local = text in ("localhost", "localhost.localdomain", socket.gethostname())
     if not local:
-        raise NoNetwork(f"tests run without a network, but {text} was asked for")
+        raise NoNetworkError(f"tests run without a network, but {text} was asked for")
 
 
 def guard() -> None:
@@ -37,7 +37,7 @@ def guard() -> None:
     def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             _check(host)
-        except NoNetwork as error:
+        except NoNetworkError as error:
             raise socket.gaierror(socket.EAI_NONAME, str(error)) from error
         return _getaddrinfo(host, *args, **kwargs)
 

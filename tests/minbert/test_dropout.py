@@ -1,6 +1,6 @@
 """Guards: dropout keeps at its rate, scales what it keeps, and a seed replays it.
 
-    python -m pytest --import-mode=importlib tests/minbert/test_dropout.py
+python -m pytest --import-mode=importlib tests/minbert/test_dropout.py
 """
 
 import math

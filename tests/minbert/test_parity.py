@@ -1,6 +1,6 @@
 """Guards: our encoder equals transformers' BertModel, in values, gradients and bf16; ragged equals padded.
 
-    python -m pytest --import-mode=importlib tests/minbert/test_parity.py
+python -m pytest --import-mode=importlib tests/minbert/test_parity.py
 """
 
 from collections.abc import Callable
@@ -89,7 +89,9 @@ def test_hidden_states_of_every_layer_equal_transformers(ours: BertModel, theirs
 
 
 @pytest.mark.parametrize("which", ["forward", "pooled"])
-def test_gradients_equal_transformers_on_minilm(ours: BertModel, theirs: Any, rows: list[list[int]], which: str) -> None:
+def test_gradients_equal_transformers_on_minilm(
+    ours: BertModel, theirs: Any, rows: list[list[int]], which: str
+) -> None:
     ids, mask = padded(rows)
     direction = torch.randn(len(rows), 384) / 20
     ours.zero_grad()

@@ -1,6 +1,6 @@
 """Guards: lists and padded batches go into a ragged batch and come back whole, and its orders are permutations.
 
-    python -m pytest --import-mode=importlib tests/minbert/test_ragged.py
+python -m pytest --import-mode=importlib tests/minbert/test_ragged.py
 """
 
 import pytest
@@ -41,7 +41,9 @@ def test_padded_comes_back_under_any_mask(batch: tuple[Tensor, Tensor]) -> None:
     ragged = Ragged.from_padded(ids, mask, types)
     assert torch.equal(ragged.to_padded(ragged.ids, ids.shape[1]), ids * mask)
     assert torch.equal(ragged.to_padded(ragged.types, ids.shape[1]), types * mask)
-    assert torch.equal(ragged.to_padded(ragged.ids.float()[:, None] * torch.ones(3), ids.shape[1])[..., 2], (ids * mask).float())
+    assert torch.equal(
+        ragged.to_padded(ragged.ids.float()[:, None] * torch.ones(3), ids.shape[1])[..., 2], (ids * mask).float()
+    )
 
 
 @given(rows_of_ids)

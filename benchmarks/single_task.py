@@ -1,0 +1,115 @@
+"""A peer for the multitask scores: one task, fine-tuned by transformers, padded to the longest sentence of a batch.
+
+    python -m benchmarks.single_task --task sst --data $DATA_DIR
+    python -m benchmarks.single_task --task quora --data $DATA_DIR --epochs 3 --lr 5e-5 --seed 1
+
+It reads the same files by the same readers, starts from the same packaged MiniLM weights, and uses
+BertForSequenceClassification with torch.optim.AdamW, a linear schedule with warm-up, and bf16 autocast where the
+machine is fast at it. The best epoch on the dev set counts, as for the multitask runs.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import BertForSequenceClassification, BertTokenizerFast, get_linear_schedule_with_warmup
+
+from minbert import weights
+from minbert.precision import autocast, choose
+from minbert.token_cache import Row
+from tasks import readers
+from tasks.registry import TASKS
+
+OUTPUTS = {"sst": 5, "quora": 1, "sts": 1}
+
+
+def rows_of(task: str, split: str, data: Path) -> list[Row]:
+    """The labelled rows of a split."""
+    kind = TASKS[task]
+    path = readers.find(data, "course", [getattr(kind().files, split)])
+    return [row for row in kind.read(path, split) if isinstance(row, Row) and row.label == row.label]
+
+
+def encoded(tokenizer: BertTokenizerFast, rows: list[Row]) -> dict[str, Tensor]:
+    """A padded batch; pairs become one input with token types."""
+    texts = [list(column) for column in zip(*(row.texts for row in rows), strict=True)]
+    return dict(tokenizer(*texts, padding=True, truncation=True, max_length=512, return_tensors="pt"))
+
+
+def loss_of(task: str, outputs: Tensor, labels: Tensor) -> Tensor:
+    """The loss each task has in multitask training."""
+    if task == "sst":
+        return F.cross_entropy(outputs, labels.long())
+    if task == "quora":
+        return F.binary_cross_entropy_with_logits(outputs.squeeze(-1), labels)
+    return F.mse_loss(5 * torch.sigmoid(outputs.squeeze(-1)), labels)
+
+
+def batches(rows: list[Row], size: int, generator: np.random.Generator) -> Iterator[list[Row]]:
+    """Shuffled batches."""
+    order = generator.permutation(len(rows))
+    for start in range(0, len(rows), size):
+        yield [rows[i] for i in order[start : start + size]]
+
+
+@torch.inference_mode()
+def dev_score(
+    model: BertForSequenceClassification, tokenizer: BertTokenizerFast, task: str, rows: list[Row], precision: str
+) -> float | None:
+    """The task's score over its dev rows."""
+    model.eval()
+    outputs = []
+    for start in range(0, len(rows), 64):
+        with autocast(precision, torch.device("cpu")):
+            outputs.append(model(**encoded(tokenizer, rows[start : start + 64])).logits.float())
+    kind = TASKS[task]()
+    joined = torch.cat(outputs).squeeze(-1).numpy()
+    return kind.score(kind.predict(joined), np.array([row.label for row in rows]))
+
+
+def main() -> None:
+    """Fine-tune, and print a line for each epoch."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--task", choices=list(OUTPUTS), required=True)
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("DATA_DIR", "data/sample")))
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--lr", type=float, default=5e-5)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--seed", type=int, default=11711)
+    options = parser.parse_args()
+    torch.manual_seed(options.seed)
+    generator = np.random.default_rng(options.seed)
+    folder = weights.resolve("minilm")
+    precision = choose("auto", torch.device("cpu"))
+    tokenizer = BertTokenizerFast.from_pretrained(folder)
+    model = BertForSequenceClassification.from_pretrained(folder, num_labels=OUTPUTS[options.task])
+    train, dev = (rows_of(options.task, split, options.data) for split in ("train", "dev"))
+    total = -(-len(train) // options.batch_size) * options.epochs
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=0.0)
+    schedule = get_linear_schedule_with_warmup(optimizer, total // 10, total)
+    started, best = time.perf_counter(), -1.0
+    for epoch in range(options.epochs):
+        model.train()
+        for rows in batches(train, options.batch_size, generator):
+            optimizer.zero_grad()
+            with autocast(precision, torch.device("cpu")):
+                outputs = model(**encoded(tokenizer, rows)).logits
+            labels = torch.tensor([row.label for row in rows], dtype=torch.float32)
+            loss_of(options.task, outputs.float(), labels).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+        score = dev_score(model, tokenizer, options.task, dev, precision)
+        best = max(best, -1.0 if score is None else score)
+        minutes = (time.perf_counter() - started) / 60
+        print(f"{options.task} epoch {epoch + 1}/{options.epochs}: dev {score} (best {best:.4f}), {minutes:.1f} min")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Guards: difficulty groups, pacing and the plans they make follow the papers' definitions.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_curriculum.py
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minbert import UserError
+from tasks.contrastive.curriculum import by_difficulty, difficulty, eligible, plan
+
+EASY, SEMI_HARD, HARD = 0, 1, 2
+POWERS = [0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(("gap", "group"), [
+    (0.5, EASY), (np.nextafter(0.25, 1), EASY),
+    (0.25, SEMI_HARD), (0.1, SEMI_HARD), (np.nextafter(0, 1), SEMI_HARD),
+    (0.0, HARD), (-0.1, HARD), (-2.0, HARD),
+])  # fmt: skip
+def test_difficulty_on_all_sides_and_at_the_ties(gap: float, group: int) -> None:
+    """Easy: gap > m. Semi-hard: 0 < gap <= m. Hard: gap <= 0 (paper A, section 4.3.1; ties are ours)."""
+    assert difficulty(np.array([gap]), np.array([0.0]), 0.25).tolist() == [group]
+
+
+@given(st.lists(st.tuples(st.floats(-1, 1), st.floats(-1, 1)), min_size=1), st.floats(0, 1))
+def test_difficulty_is_the_papers_case_by_case(pairs: list[tuple[float, float]], margin: float) -> None:
+    positive, negative = np.array(pairs).T
+    expected = [0 if p - n > margin else 1 if p - n > 0 else 2 for p, n in pairs]
+    assert difficulty(positive, negative, margin).tolist() == expected
+
+
+def test_difficulty_takes_lists_and_float32_and_refuses_nan() -> None:
+    assert difficulty(np.float32([0.9, 0.5]), np.float32([0.1, 0.6]), 0.2).tolist() == [0, 2]
+    assert difficulty([0.9], [0.1], 0.2).tolist() == [0]
+    with pytest.raises(UserError, match="not finite"):
+        difficulty(np.array([0.1, math.nan]), np.zeros(2), 0.2)
+
+
+@given(st.integers(1, 40), st.integers(0, 500_000))
+def test_linear_pacing_is_the_exact_floor(epochs: int, size: int) -> None:
+    for epoch in range(1, epochs + 1):
+        assert eligible(epoch, epochs, size, 1.0) == math.floor(Fraction(epoch, epochs) * size)
+
+
+@given(st.integers(1, 40), st.integers(0, 500_000))
+def test_quadratic_pacing_is_the_exact_floor(epochs: int, size: int) -> None:
+    for epoch in range(1, epochs + 1):
+        assert eligible(epoch, epochs, size, 2.0) == math.floor(Fraction(epoch, epochs) ** 2 * size)
+
+
+@given(st.integers(1, 40), st.integers(0, 500_000))
+def test_root_pacing_is_the_exact_floor(epochs: int, size: int) -> None:
+    """floor(sqrt(t / T) k) = the largest n with n^2 T <= t k^2."""
+    for epoch in range(1, epochs + 1):
+        found = eligible(epoch, epochs, size, 0.5)
+        assert found**2 * epochs <= epoch * size**2 < (found + 1) ** 2 * epochs
+
+
+@given(st.integers(1, 30), st.integers(0, 10_000), st.floats(0.01, 5))
+def test_pacing_rises_and_ends_at_everything(epochs: int, size: int, power: float) -> None:
+    values = [eligible(epoch, epochs, size, power) for epoch in range(1, epochs + 1)]
+    assert values == sorted(values)
+    assert values[-1] == size
+    assert all(isinstance(value, int) and 0 <= value <= size for value in values)
+
+
+@pytest.mark.parametrize(("power", "epochs_worth"), [(0.5, 7.11), (1.0, 5.50), (2.0, 3.85)])
+def test_ten_epochs_of_each_pacing_cost_what_the_formula_says(power: float, epochs_worth: float) -> None:
+    size = 275_600
+    assert sum(eligible(t, 10, size, power) for t in range(1, 11)) / size == pytest.approx(epochs_worth, abs=0.005)
+
+
+@pytest.mark.parametrize("epoch", [0, 11, -1])
+def test_epochs_count_from_one(epoch: int) -> None:
+    with pytest.raises(UserError, match="epoch"):
+        eligible(epoch, 10, 100, 1.0)
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=60), st.integers(0, 1000))
+def test_the_order_is_easy_first_and_seeded_inside_a_group(groups: list[int], seed: int) -> None:
+    order = by_difficulty(np.array(groups), seed)
+    assert sorted(order) == list(range(len(groups)))
+    assert [groups[i] for i in order] == sorted(groups)
+    assert by_difficulty(np.array(groups), seed).tolist() == order.tolist()
+
+
+def test_ties_are_broken_by_seed_and_not_by_place() -> None:
+    groups = np.zeros(50, dtype=int)
+    first, second = by_difficulty(groups, 1).tolist(), by_difficulty(groups, 2).tolist()
+    assert first != second and list(range(50)) not in (first, second)
+
+
+@given(st.integers(1, 60), st.integers(1, 6), st.integers(1, 12), st.sampled_from([0.0, *POWERS]), st.integers(0, 99))
+def test_each_epoch_goes_once_through_its_prefix(size: int, epochs: int, batch: int, power: float, seed: int) -> None:
+    order = np.random.default_rng(seed).permutation(size) + 1000
+    made = plan(order, epochs=epochs, batch_size=batch, seed=seed, power=power)
+    for epoch, length in enumerate(made.lengths):
+        first = made.ends[epoch] - length
+        found = [made.at(step) for step in range(first, first + length)]
+        wanted = size if power == 0 else eligible(epoch + 1, epochs, size, power)
+        prefix = max(wanted, min(batch, size))  # one batch at least
+        drawn = [row for step in found for row in step.rows.tolist()]
+        assert sorted(drawn) == sorted(order[:prefix].tolist())
+        assert [len(step.rows) for step in found[:-1]] == [batch] * (length - 1)
+
+
+def test_the_prefix_is_shuffled_anew_in_each_epoch() -> None:
+    made = plan(np.arange(64), epochs=3, batch_size=8, seed=5, power=0.0)
+    orders = [[r for i in range(8 * e, 8 * e + 8) for r in made.at(i).rows.tolist()] for e in range(3)]
+    assert len({tuple(order) for order in orders} | {tuple(range(64))}) == 4
+    again = plan(np.arange(64), epochs=3, batch_size=8, seed=5, power=0.0)
+    assert [again.at(i).rows.tolist() for i in range(24)] == [made.at(i).rows.tolist() for i in range(24)]
+    other = plan(np.arange(64), epochs=3, batch_size=8, seed=6, power=0.0)
+    assert other.at(0).rows.tolist() != made.at(0).rows.tolist()

@@ -1,0 +1,162 @@
+"""Guards: NT-Xent with hard negatives is equation 1, and is the multiple negatives ranking loss of sentence-transformers.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_losses.py
+"""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from minbert import UserError
+from tasks.contrastive.losses import nt_xent
+
+TEMPERATURES = [0.025, 0.05, 0.3, 1.0]
+SHAPES = [(1, 4), (2, 3), (7, 16), (32, 8)]
+
+
+def drawn(rows: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    a, p, n = (torch.randn(rows, width, dtype=torch.float64) * 3 for _ in range(3))
+    return a.requires_grad_(), p.requires_grad_(), n.requires_grad_()
+
+
+def loops(anchor: Tensor, positive: Tensor, negative: Tensor, temperature: float) -> Tensor:
+    """Paper A, equation 1, one term at a time in float64."""
+
+    def similarity(u: Tensor, v: Tensor) -> Tensor:
+        return (u * v).sum() / torch.sqrt((u * u).sum() * (v * v).sum())
+
+    terms = []
+    for i in range(len(anchor)):
+        total = torch.zeros((), dtype=torch.float64)
+        for j in range(len(anchor)):
+            total = total + torch.exp(similarity(anchor[i], positive[j]) / temperature)
+            total = total + torch.exp(similarity(anchor[i], negative[j]) / temperature)
+        terms.append(-torch.log(torch.exp(similarity(anchor[i], positive[i]) / temperature) / total))
+    return torch.stack(terms).mean()
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize(("rows", "width"), SHAPES)
+def test_nt_xent_is_equation_1_term_by_term(rows: int, width: int, temperature: float) -> None:
+    inputs = drawn(rows, width)
+    expected = loops(*inputs, temperature)
+    gradients = torch.autograd.grad(expected, inputs)
+    halves = [x.detach().float().requires_grad_() for x in inputs]
+    found = nt_xent(*halves, temperature)
+    assert found.dtype == torch.float32 and found.shape == ()
+    torch.testing.assert_close(found.double(), expected, atol=2e-5, rtol=2e-5)
+    for ours, theirs in zip(torch.autograd.grad(found, halves), gradients, strict=True):
+        torch.testing.assert_close(ours.double(), theirs, atol=3e-5, rtol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def ranking_loss(tiny: Path):
+    """sentence-transformers' loss over given vectors."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    class Given(torch.nn.Module):
+        def forward(self, features: dict) -> dict:
+            return features
+
+    model = SentenceTransformer(modules=[Given()], device="cpu")
+
+    def loss(anchor: Tensor, positive: Tensor, negative: Tensor, temperature: float) -> Tensor:
+        features = [{"sentence_embedding": x} for x in (anchor, positive, negative)]
+        return MultipleNegativesRankingLoss(model, scale=1 / temperature)(features, None)
+
+    return loss
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_nt_xent_is_sentence_transformers_ranking_loss(ranking_loss, temperature: float) -> None:
+    inputs = [x.detach().float().requires_grad_() for x in drawn(16, 12)]
+    theirs = ranking_loss(*inputs, temperature)
+    expected = torch.autograd.grad(theirs, inputs)
+    ours = nt_xent(*inputs, temperature)
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    for found, wanted in zip(torch.autograd.grad(ours, inputs), expected, strict=True):
+        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+
+
+def test_known_values() -> None:
+    same = torch.ones(32, 8)
+    assert float(nt_xent(same, same, same, 0.05)) == pytest.approx(math.log(64)), "no information: chance among 2B"
+    eye = torch.eye(4)
+    far = float(nt_xent(eye, eye, -eye, 1.0))
+    assert far == pytest.approx(-1 + math.log(math.e + 3 + math.exp(-1) + 3))
+
+
+def test_lengths_of_vectors_do_not_matter() -> None:
+    a, p, n = (x.detach().float() for x in drawn(5, 6))
+    assert float(nt_xent(a * 7, p * 0.1, n * 30, 0.1)) == pytest.approx(float(nt_xent(a, p, n, 0.1)), rel=1e-5)
+
+
+def test_half_precision_vectors_give_an_fp32_loss() -> None:
+    a, p, n = (x.detach().bfloat16() for x in drawn(5, 6))
+    loss = nt_xent(a, p, n, 0.05)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, nt_xent(a.float(), p.float(), n.float(), 0.05))
+
+
+def test_a_zero_vector_gives_no_nan() -> None:
+    a, p, n = (x.detach().float() for x in drawn(3, 4))
+    a[1] = 0
+    a.requires_grad_()
+    loss = nt_xent(a, p, n, 0.05)
+    loss.backward()
+    assert bool(loss.isfinite()) and bool(a.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("temperature", [0.0, -0.05, math.nan])
+def test_a_temperature_that_is_not_positive_is_refused(temperature: float) -> None:
+    with pytest.raises(UserError, match="temperature"):
+        nt_xent(*drawn(3, 4), temperature)
+
+
+@pytest.mark.parametrize("shapes", [((3, 4), (3, 4), (2, 4)), ((3, 4), (3, 5), (3, 5)), ((4,), (4,), (4,)),
+                                    ((3, 2, 2), (3, 2, 2), (3, 2, 2))])  # fmt: skip
+def test_other_shapes_are_refused_with_the_shapes(shapes: tuple) -> None:
+    with pytest.raises(UserError, match=r"\[B, D\]"):
+        nt_xent(*(torch.randn(shape) for shape in shapes), 0.05)
+
+
+def test_a_step_of_the_objective_has_the_gradients_of_the_loss(tiny: Path, tmp_path: Path) -> None:
+    """The objective over one ragged batch of 3B sentences, against three separate passes and equation 1."""
+    import numpy as np
+
+    from minbert import BertModel, Ragged, token_cache
+    from minbert.encode import vectors
+    from minbert.token_cache import Row
+    from minbert.tokenizer import Tokenizer
+    from minbert.training.loop import Context
+    from minbert.training.plan import Step
+    from tasks.contrastive.objectives import TripletObjective
+    from tasks.examples import Triplet
+
+    tokenizer, model = Tokenizer.load(tiny), BertModel.from_pretrained(tiny)
+    texts = [("the cat", "a cat sat", "who is happy?"), ("dogs run on", "a dog runs", "the sad tree"), ("a", "the", "?")]
+    (tmp_path / "x").write_text("objective")
+    cache = token_cache.load(tmp_path / "x", lambda _: iter(Row(str(i), t) for i, t in enumerate(texts)), "t", 3, tokenizer)
+    triplets = Triplet(cache, tokenizer.cls, tokenizer.sep, 32)
+    rows = np.array([2, 0, 1])
+    numbers = TripletObjective(triplets, "mean", 0.1).backward(
+        model, Step("nli", rows, 0, 0), Context(1, 0, "fp32", torch.device("cpu"))
+    )
+    found = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    model.zero_grad(set_to_none=True)
+    sides = [
+        torch.cat([vectors(model, Ragged.from_lists([triplets.sentence(row, side)]), "mean") for row in rows])
+        for side in range(3)
+    ]
+    loss = loops(*(side.double() for side in sides), 0.1)
+    loss.backward()
+    assert float(numbers["loss"]) == pytest.approx(float(loss.detach()), rel=1e-5)
+    for name, parameter in model.named_parameters():
+        if parameter.grad is None:
+            assert name not in found or not found[name].any()
+        else:
+            torch.testing.assert_close(found[name], parameter.grad, atol=2e-5, rtol=1e-3, msg=name)

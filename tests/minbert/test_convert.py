@@ -1,0 +1,145 @@
+"""Guards: the convert command turns pickles into safe folders, runs no code from them, and names what it refuses.
+
+python -m pytest --import-mode=importlib tests/minbert/test_convert.py
+"""
+
+import argparse
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from minbert import BertModel, Encoder, UserError, weights
+from minbert.convert import convert_checkpoint, convert_folder
+
+Copy = Callable[..., Path]
+
+
+def same(folder: Path, other: Path) -> bool:
+    wanted = BertModel.from_pretrained(other).state_dict()
+    return all(torch.equal(x, wanted[name]) for name, x in BertModel.from_pretrained(folder).state_dict().items())
+
+
+@pytest.fixture
+def pickled(tiny: Path, tiny_copy: Copy) -> Path:
+    """The tiny folder as old releases are: a pickle with pre-training heads and a tied weight."""
+    tensors = {f"bert.{name}": tensor for name, tensor in load_file(tiny / "model.safetensors").items()}
+    tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"]
+    tensors["bert.embeddings.position_ids"] = torch.arange(64)[None]
+    folder = tiny_copy("model.safetensors", name="pickled")
+    torch.save(tensors, folder / "pytorch_model.bin")
+    return folder
+
+
+@pytest.fixture
+def course(tiny: Path, tmp_path: Path) -> Path:
+    """What the course's save_model writes: weights, optimizer, options, config and the states of three generators."""
+    model = BertModel.from_pretrained(tiny)
+    state = {f"bert.{name}": tensor for name, tensor in model.state_dict().items()}
+    state |= {"bert.position_ids": torch.arange(64)[None], "sentiment_classifier.weight": torch.zeros(5, 32)}
+    path = tmp_path / "full-model-10-1e-05-multitask.pt"
+    content = {
+        "model": state,
+        "optim": {"state": {0: {"step": 3, "exp_avg": torch.zeros(2)}}, "param_groups": [{"lr": 1e-5}]},
+        "args": argparse.Namespace(lr=1e-5, epochs=10, use_gpu=False, sst_train="data/x.csv"),
+        "model_config": SimpleNamespace(hidden_dropout_prob=0.3, num_labels={0: 1, 2: 3}, fine_tune_mode="full-model"),
+        "system_rng": random.getstate(),
+        "numpy_rng": np.random.get_state(),
+        "torch_rng": torch.random.get_rng_state(),
+        "best": np.float64(0.5),
+    }
+    torch.save(content, path)
+    return path
+
+
+def test_folder_is_converted_in_place(pickled: Path, tiny: Path) -> None:
+    assert weights.main(["convert", str(pickled)]) == 0
+    assert same(pickled, tiny)
+    assert set(load_file(pickled / "model.safetensors")) == set(load_file(tiny / "model.safetensors"))
+
+
+def test_folder_is_converted_to_another(pickled: Path, tiny: Path, tmp_path: Path) -> None:
+    convert_folder(pickled, tmp_path / "new")
+    assert same(tmp_path / "new", tiny)
+    assert not (pickled / "model.safetensors").exists()
+    assert Encoder.load(tmp_path / "new").encode(["the cat"]).shape == (1, 32)
+
+
+def test_the_command_that_the_refusal_names_works(pickled: Path, tiny: Path) -> None:
+    """Once in a subprocess, as a user types it."""
+    with pytest.raises(UserError) as caught:
+        BertModel.from_pretrained(pickled)
+    command = str(caught.value).split("`")[1].split()
+    done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert same(pickled, tiny)
+
+
+def test_course_checkpoint_becomes_an_encoder_without_its_heads(course: Path, tiny: Path, tmp_path: Path) -> None:
+    assert weights.main(["convert", str(course), "--like", str(tiny), "--to", str(tmp_path / "new")]) == 0
+    assert same(tmp_path / "new", tiny)
+    with pytest.raises(UserError, match="exists already"):
+        convert_checkpoint(course, str(tiny), tmp_path / "new")
+
+
+class Harmful:
+    """Unpickling it would create a file."""
+
+    path = ""
+
+    def __reduce__(self) -> Any:
+        return open, (self.path, "w")
+
+
+def test_an_unknown_type_is_refused_by_name_and_nothing_runs(course: Path, tiny: Path, tmp_path: Path) -> None:
+    Harmful.path = str(tmp_path / "created")
+    torch.save({"model": {}, "x": Harmful()}, course)
+    with pytest.raises(UserError, match=r"\.pt: refused, because it holds the type \w*\.?open"):
+        convert_checkpoint(course, str(tiny), tmp_path / "new")
+    assert not (tmp_path / "created").exists()
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ([1, 2], "holds a list"),
+        ({"model": [1]}, "holds a list under 'model'"),
+        ({"model": {}}, "missing embeddings.word_embeddings.weight"),
+        ({"bert.pooler.dense.bias": 3}, "bert.pooler.dense.bias is a int, not a tensor"),
+        ({"step": 3}, "step is a int, not a tensor"),
+    ],
+)
+def test_a_checkpoint_of_something_else_is_refused(
+    content: Any, why: str, tiny: Path, course: Path, tmp_path: Path
+) -> None:
+    torch.save(content, course)
+    with pytest.raises(UserError, match=why):
+        convert_checkpoint(course, str(tiny), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"text, no pickle", b"PK\x03\x04 half a zip", b"\x80\x02}q\x00."[:4]])
+def test_a_file_that_is_no_checkpoint_is_refused(content: bytes, tiny: Path, course: Path, tmp_path: Path) -> None:
+    course.write_bytes(content)
+    with pytest.raises(UserError, match="refused, because it is not a checkpoint of torch"):
+        convert_checkpoint(course, str(tiny), tmp_path / "new")
+
+
+@pytest.mark.parametrize("arguments", [["convert", "nowhere"], ["convert", "."], ["convert"], ["turn", "x"]])
+def test_mistakes_end_with_code_2_and_one_sentence(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        weights.main(arguments)
+    assert caught.value.code == 2
+    assert "error: " in capsys.readouterr().err.splitlines()[-1]

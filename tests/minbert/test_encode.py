@@ -1,0 +1,139 @@
+"""Guards: poolers against plain loops, and the Encoder against sentence-transformers, in any order and batch size.
+
+python -m pytest --import-mode=importlib tests/minbert/test_encode.py
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from minbert import BertModel, Encoder, Ragged, UserError, pooling
+from minbert.encode import batches_by_length, vectors
+from minbert.tokenizer import Tokenizer
+
+SENTENCES = [
+    "A man is playing a guitar.",
+    "How can I learn to cook well, quickly and without spending too much money on it?",
+    "",
+    "No.",
+    "The film drags on for two hours, yet its last scene redeems it.",
+    "Café 北京 😀",
+]
+LOOPS: dict[str, Callable[[Sequence[np.ndarray], slice], np.ndarray]] = {
+    "cls": lambda states, rows: states[-1][rows][0],
+    "mean": lambda states, rows: states[-1][rows].mean(0),
+    "max": lambda states, rows: states[-1][rows].max(0),
+    "avg-first-last": lambda states, rows: ((states[1][rows] + states[-1][rows]) / 2).mean(0),
+    "avg-static-last": lambda states, rows: ((states[0][rows] + states[-1][rows]) / 2).mean(0),
+    "avg-last-two": lambda states, rows: ((states[-2][rows] + states[-1][rows]) / 2).mean(0),
+}
+
+
+@pytest.fixture(scope="module")
+def encoder(minilm: Path) -> Encoder:
+    return Encoder.load(minilm, precision="fp32")
+
+
+@pytest.mark.parametrize("lengths", [(1,), (3, 1, 4), (2, 2)])
+@pytest.mark.parametrize("name", pooling.POOLERS)
+def test_pooler_equals_its_loop(name: str, lengths: tuple[int, ...]) -> None:
+    ragged = Ragged.from_lists([[1] * n for n in lengths])
+    states = [torch.randn(sum(lengths), 6) - 3 for _ in range(4)]  # negative: a maximum over zeros would show
+    ends = np.cumsum(lengths)
+    exact = [state.double().numpy() for state in states]
+    wanted = [LOOPS[name](exact, slice(end - n, end)) for n, end in zip(lengths, ends, strict=True)]
+    np.testing.assert_allclose(pooling.POOLERS[name](states, ragged).numpy(), wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", pooling.POOLERS)
+def test_pooler_gradients(name: str) -> None:
+    ragged = Ragged.from_lists([[1] * 3, [1]])
+    states = [torch.randn(4, 5, requires_grad=True) for _ in range(3)]
+
+    def plain(states: Sequence[Tensor]) -> Tensor:
+        means = [torch.stack([state[:3].mean(0), state[3]]) for state in states]
+        if name == "cls":
+            return states[-1][[0, 3]]
+        if name == "max":
+            return torch.stack([states[-1][:3].amax(0), states[-1][3]])
+        first = {"mean": 2, "avg-first-last": 1, "avg-static-last": 0, "avg-last-two": 1}[name]
+        return (means[first] + means[2]) / 2
+
+    direction = torch.randn(2, 5)
+    mine = torch.autograd.grad((pooling.POOLERS[name](states, ragged) * direction).sum(), states, allow_unused=True)
+    wanted = torch.autograd.grad((plain(states) * direction).sum(), states, allow_unused=True)
+    for gradient, expected in zip(mine, wanted, strict=True):
+        assert (gradient is None) == (expected is None)
+        if gradient is not None:
+            torch.testing.assert_close(gradient, expected)
+
+
+@pytest.mark.parametrize("name", [n for n in pooling.POOLERS if n != "cls"])
+def test_poolers_take_bf16_states_in_fp32(name: str) -> None:
+    ragged, states = Ragged.from_lists([[1] * 300]), [torch.full((300, 2), 1.0078125).bfloat16() for _ in range(3)]
+    out = pooling.POOLERS[name](states, ragged)
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out, torch.full((1, 2), 1.0078125))
+
+
+def test_unknown_pooler_lists_the_seven() -> None:
+    with pytest.raises(UserError, match="'sum' is not one of pooler, cls, mean, max, avg-first-last"):
+        pooling.check("sum")
+    assert len(pooling.NAMES) == 7
+
+
+def test_vectors_of_pooler_are_the_models_own(tiny: Path) -> None:
+    model, ragged = BertModel.from_pretrained(tiny), Ragged.from_lists([[2, 9, 3], [2, 8, 7, 3]])
+    assert torch.equal(vectors(model, ragged, "pooler"), model.pooled(ragged))
+
+
+def test_equals_sentence_transformers_on_minilm(encoder: Encoder, minilm: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    theirs = SentenceTransformer(str(minilm), device="cpu").encode(SENTENCES, normalize_embeddings=True)
+    mine = encoder.encode(SENTENCES)
+    assert encoder.pooler == "mean" and mine.dtype == np.float32
+    assert np.abs(mine / np.linalg.norm(mine, axis=1, keepdims=True) - theirs).max() <= 1e-5
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 20, 8192])
+def test_order_and_batch_size_change_nothing(encoder: Encoder, batch_tokens: int) -> None:
+    wanted = encoder.encode(SENTENCES)
+    order = [3, 1, 5, 0, 4, 2, 1]
+    shuffled = encoder.encode([SENTENCES[i] for i in order], batch_tokens=batch_tokens, progress=True)
+    np.testing.assert_allclose(shuffled, wanted[order], atol=3e-6)
+
+
+def test_truncation_keeps_the_first_tokens_and_both_marks(tiny: Path) -> None:
+    whole = Encoder.load(tiny, pooler="cls", precision="fp32")
+    text = "the cat sat on a mat under the tree"
+    ids = Tokenizer.load(tiny).encode([text])[0]
+    cut = Encoder(whole.model, whole.tokenizer, "cls", precision="fp32", max_length=5)
+    np.testing.assert_allclose(cut.encode([text]), whole.encode_ids([[2, *ids[:3], 3]]), atol=1e-6)
+    assert np.abs(cut.encode([text]) - whole.encode([text])).max() > 1e-2
+    np.testing.assert_allclose(whole.encode(["cat " * 500]), whole.encode(["cat " * 62]), atol=1e-6)
+
+
+def test_nothing_in_nothing_out(encoder: Encoder) -> None:
+    assert encoder.encode([]).shape == (0, 384)
+
+
+def test_evaluation_mode_and_no_graph(tiny: Path) -> None:
+    model = BertModel.from_pretrained(tiny).train()
+    encoder = Encoder(model, Tokenizer.load(tiny), "mean", precision="fp32")
+    np.testing.assert_array_equal(encoder.encode(["the cat"]), encoder.encode(["the cat"]))
+
+
+@given(st.lists(st.integers(1, 30), max_size=25), st.integers(1, 60))
+def test_batches_cover_all_within_the_budget_longest_first(lengths: list[int], budget: int) -> None:
+    batches = [batch.tolist() for batch in batches_by_length(lengths, budget)]
+    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+    assert all(len(batch) == 1 or sum(lengths[i] for i in batch) <= budget for batch in batches)
+    in_order = [lengths[i] for batch in batches for i in batch]
+    assert in_order == sorted(in_order, reverse=True)

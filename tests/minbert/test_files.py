@@ -1,0 +1,164 @@
+"""Guards: a file or folder is whole or as it was before, whatever goes wrong while it is written.
+
+python -m pytest --import-mode=importlib tests/minbert/test_files.py
+"""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minbert import BertConfig, UserError
+from minbert.files import new_folder, read_json, sha256_of, writable, write_atomic, write_json
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("content", ["zwölf ☃\n", b"\x00\xff"])
+def test_write_atomic_replaces(tmp_path: Path, content: str | bytes) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    write_atomic(path, content)
+    assert path.read_bytes() == (content if isinstance(content, bytes) else content.encode())
+    assert names(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_write_atomic_leaves_the_old_file_when_writing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("disk full")
+
+    path = tmp_path / "file"
+    path.write_text("old")
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_atomic(path, "new")
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["file"]
+
+
+def test_write_atomic_is_on_disk_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    for name in ("fsync", "replace"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *a, real=real, name=name: (calls.append(name), real(*a))[1])
+    write_atomic(tmp_path / "file", "new")
+    assert calls == ["fsync", "replace", "fsync"], "content, name, then the folder's entry"
+
+
+def test_json_round_trip_and_nan_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    write_json(path, {"a": [1, "ü"]})
+    assert read_json(path) == {"a": [1, "ü"]}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, float("nan"))
+    assert read_json(path) == {"a": [1, "ü"]}
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b""])
+def test_bad_json_is_a_users_error(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"x\.json: not a JSON file"):
+        read_json(path)
+
+
+@pytest.mark.parametrize("existing", [True, False])
+def test_new_folder_takes_its_place_when_the_block_ends_well(tmp_path: Path, existing: bool) -> None:
+    path = tmp_path / "parent" / "folder"
+    if existing:
+        (path / "deep").mkdir(parents=True)
+    with new_folder(path) as beside:
+        (beside / "new").write_text("x")
+        assert not (path / "new").exists()
+    assert names(path) == ["new"]
+    assert names(path.parent) == ["folder"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("existing", [True, False])
+def test_new_folder_leaves_nothing_on_error(tmp_path: Path, existing: bool, error: type[BaseException]) -> None:
+    path = tmp_path / "folder"
+    if existing:
+        path.mkdir()
+        (path / "old").write_text("x")
+    with pytest.raises(error), new_folder(path) as beside:
+        (beside / "half").write_text("x")
+        raise error
+    assert names(tmp_path) == (["folder"] if existing else [])
+    assert not existing or names(path) == ["old"]
+
+
+def test_new_folder_clears_what_a_killed_process_left(tmp_path: Path) -> None:
+    left = tmp_path / f".folder.{os.getpid()}.tmp"
+    left.mkdir()
+    (left / "half").write_text("x")
+    with new_folder(tmp_path / "folder"):
+        pass
+    assert names(tmp_path / "folder") == []
+
+
+def test_new_folder_keeps_the_old_one_where_the_rename_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, real = tmp_path / "folder", os.rename
+    path.mkdir()
+    (path / "old").write_text("x")
+
+    def fail(source: Any, target: Any) -> None:
+        if str(source).endswith(".tmp"):
+            raise OSError("no")
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(OSError), new_folder(path):
+        pass
+    assert names(tmp_path) == ["folder"] and names(path) == ["old"]
+
+
+def test_sha256(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"abc" * 100_000)
+    assert sha256_of(tmp_path / "x") == hashlib.sha256(b"abc" * 100_000).hexdigest()
+
+
+def test_what_the_disk_refuses_is_a_users_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    path = tmp_path / "file" / "inner"
+    with pytest.raises(UserError, match="inner: cannot be written: Not a directory"):
+        writable(lambda: path.write_text("x"), path)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"model_type": "roberta"}, "model_type is 'roberta'"),
+        ({"hidden_act": "relu"}, "hidden_act is 'relu'"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
+        ({"hidden_size": "768"}, "hidden_size must be a number"),
+        ({"vocab_size": True}, "vocab_size must be a number"),
+        ({"num_attention_heads": 7}, "768 is not a multiple of num_attention_heads 7"),
+    ],
+)
+def test_config_of_another_architecture_is_refused(tmp_path: Path, change: dict[str, Any], why: str) -> None:
+    write_json(tmp_path / "config.json", BertConfig().to_transformers() | change)
+    with pytest.raises(UserError, match=why):
+        BertConfig.read(tmp_path)
+
+
+def test_config_round_trip_and_missing(tmp_path: Path) -> None:
+    config = BertConfig(hidden_size=32, num_attention_heads=4, layer_norm_eps=1e-5, hidden_dropout_prob=0)
+    write_json(tmp_path / "config.json", config.to_transformers())
+    assert BertConfig.read(tmp_path) == config
+    with pytest.raises(UserError, match=r"no config\.json"):
+        BertConfig.read(tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("content", ["[]", "3"])
+def test_config_that_is_no_object_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(UserError, match=r"config\.json"):
+        BertConfig.read(tmp_path)

@@ -1,0 +1,231 @@
+"""Guards AdamW four ways (parity, determinism, convergence, structure) and the laws of the learning-rate schedules.
+
+python -m pytest --import-mode=importlib tests/minbert/test_optimizer.py
+"""
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch import Tensor, nn
+
+from minbert import AdamW, UserError
+from minbert.optimizer import SCHEDULES, decay_groups, learning_rate
+
+PATHS = pytest.mark.parametrize("fused", [True, False], ids=["fused", "plain"])
+
+
+def quiet_gradients(seed: int = 3, steps: int = 30) -> list[list[Tensor]]:
+    """Gradients of two parameters for some steps, of very different sizes, exact zeros among them."""
+    generator = torch.Generator().manual_seed(seed)
+    sizes = torch.tensor([1e-8, 1e-3, 1.0, 0.0, 30.0])
+    return [[torch.randn(s, 5, generator=generator) * sizes for s in (4, 1)] for _ in range(steps)]
+
+
+def drive(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], gradients: list[list[Tensor]]) -> None:
+    for step in gradients:
+        for parameter, gradient in zip(parameters, step, strict=True):
+            parameter.grad = gradient.clone()
+        optimizer.step()
+
+
+def fresh() -> list[nn.Parameter]:
+    generator = torch.Generator().manual_seed(1)
+    return [nn.Parameter(torch.randn(s, 5, generator=generator)) for s in (4, 1)]
+
+
+def float64_loop(gradients: list[list[Tensor]], lr: float, wd: float, correct: bool, eps: float = 1e-6) -> list[Tensor]:
+    """The course's handout, line by line, in double precision."""
+    results = []
+    for theta, column in zip(fresh(), zip(*gradients, strict=True), strict=True):
+        x, m, v = theta.detach().double(), torch.zeros(1).double(), torch.zeros(1).double()
+        for t, g in enumerate(column, start=1):
+            m = 0.9 * m + 0.1 * g.double()
+            v = 0.999 * v + 0.001 * g.double() ** 2
+            rate = lr * math.sqrt(1 - 0.999**t) / (1 - 0.9**t) if correct else lr
+            x = x - rate * m / (v.sqrt() + eps)
+            x = x - lr * wd * x
+        results.append(x)
+    return results
+
+
+@PATHS
+def test_reference_numbers_of_the_course(fused: bool) -> None:
+    draws = np.random.default_rng(0)
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2, bias=False)
+    optimizer = AdamW(model.parameters(), lr=1e-3, weight_decay=1e-4, correct_bias=True, fused=fused)
+    for _ in range(1000):
+        optimizer.zero_grad()
+        x = torch.tensor(draws.uniform(size=3), dtype=torch.float32)
+        wanted = torch.stack([x[0] + x[1], -x[2]])
+        ((wanted - model(x)) ** 2).sum().backward()
+        optimizer.step()
+    expected = torch.tensor([[0.55482787, 0.86665666, 0.07291982], [-0.44724506, -0.2951228, -0.2717272]])
+    torch.testing.assert_close(model.weight.detach(), expected, atol=1e-6, rtol=1e-4)
+
+
+@PATHS
+@pytest.mark.parametrize("correct", [True, False])
+@pytest.mark.parametrize("wd", [0.0, 0.3])
+def test_equals_the_handout_in_double_precision(fused: bool, correct: bool, wd: float) -> None:
+    gradients, parameters = quiet_gradients(), fresh()
+    drive(AdamW(parameters, lr=0.05, weight_decay=wd, correct_bias=correct, fused=fused), parameters, gradients)
+    for parameter, wanted in zip(parameters, float64_loop(gradients, 0.05, wd, correct), strict=True):
+        torch.testing.assert_close(parameter.detach().double(), wanted, atol=3e-6, rtol=3e-6)
+
+
+@PATHS
+def test_equals_torch_where_the_two_coincide(fused: bool) -> None:
+    """Without decay, and with torch's eps divided by sqrt(1 - b2^t) at each step: torch's is inside the correction."""
+    gradients, mine, theirs = quiet_gradients(), fresh(), fresh()
+    drive(AdamW(mine, lr=0.01, eps=1e-4, fused=fused), mine, gradients)
+    reference = torch.optim.AdamW(theirs, lr=0.01, weight_decay=0.0)
+    for t, step in enumerate(gradients, start=1):
+        reference.param_groups[0]["eps"] = 1e-4 / math.sqrt(1 - 0.999**t)
+        drive(reference, theirs, [step])
+    for a, b in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(a.detach(), b.detach(), atol=2e-6, rtol=2e-6)
+
+
+def test_decay_comes_after_the_update() -> None:
+    """One step from 1 with gradient 1: (1 - lr) (1 - lr wd), not 1 - lr wd - lr."""
+    for fused in (True, False):
+        parameter = nn.Parameter(torch.ones(1))
+        drive(AdamW([parameter], lr=0.1, weight_decay=2.0, eps=0.0, fused=fused), [parameter], [[torch.ones(1)]])
+        assert parameter.item() == pytest.approx(0.9 * 0.8, abs=1e-6)
+
+
+@pytest.mark.parametrize("correct", [True, False])
+def test_fused_equals_plain_over_many_steps(correct: bool) -> None:
+    results = []
+    for fused in (True, False):
+        parameters = fresh()
+        optimizer = AdamW(parameters, lr=0.02, weight_decay=0.1, correct_bias=correct, fused=fused)
+        drive(optimizer, parameters, quiet_gradients(steps=200))
+        results.append([*parameters, *(optimizer.state[p]["exp_avg"] for p in parameters)])
+    for fast, plain in zip(*results, strict=True):
+        torch.testing.assert_close(fast.detach(), plain.detach(), atol=5e-6, rtol=1e-5)
+
+
+@PATHS
+def test_a_parameter_without_gradient_keeps_everything(fused: bool) -> None:
+    """Idle for 7 steps, it then goes on as if they had not been: at its own step count."""
+    gradients, parameters, alone = quiet_gradients(), fresh(), fresh()
+    optimizer = AdamW(parameters, lr=0.05, weight_decay=0.3, fused=fused)
+    drive(optimizer, parameters, gradients[:5])
+    weight, state = parameters[0].detach().clone(), copy.deepcopy(optimizer.state[parameters[0]])
+    for step in gradients[5:12]:
+        parameters[0].grad, parameters[1].grad = None, step[1].clone()
+        optimizer.step()
+    assert torch.equal(parameters[0], weight)
+    after = optimizer.state[parameters[0]]
+    assert after["step"] == state["step"] == 5
+    assert torch.equal(after["exp_avg"], state["exp_avg"]) and torch.equal(after["exp_avg_sq"], state["exp_avg_sq"])
+    drive(optimizer, parameters, gradients[12:20])
+    drive(AdamW(alone, lr=0.05, weight_decay=0.3, fused=fused), alone, gradients[:5] + gradients[12:20])
+    assert torch.equal(parameters[0], alone[0])
+    assert optimizer.state[parameters[0]]["step"] == 13 and optimizer.state[parameters[1]]["step"] == 20
+
+
+@PATHS
+def test_same_steps_same_bits(fused: bool) -> None:
+    runs = []
+    for _ in range(2):
+        parameters = fresh()
+        drive(AdamW(parameters, lr=0.1, weight_decay=0.1, fused=fused), parameters, quiet_gradients())
+        runs.append(parameters)
+    assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
+
+
+@PATHS
+def test_a_saved_state_goes_on_with_the_same_bits(fused: bool) -> None:
+    gradients, whole, halves = quiet_gradients(), fresh(), fresh()
+    settings: dict[str, Any] = {"lr": 0.1, "weight_decay": 0.1, "fused": fused}
+    drive(AdamW(whole, **settings), whole, gradients)
+    first = AdamW(halves, **settings)
+    drive(first, halves, gradients[:11])
+    second = AdamW(halves, **settings)
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    drive(second, halves, gradients[11:])
+    assert all(torch.equal(a, b) for a, b in zip(whole, halves, strict=True))
+
+
+@PATHS
+def test_converges_on_a_quadratic(fused: bool) -> None:
+    """Curvatures 1 to 1,000; the rate falls to 0, so that the minimum itself is reached."""
+    target, curvature = torch.tensor([3.0, -2.0, 0.5]), torch.tensor([1.0, 30.0, 1000.0])
+    x = nn.Parameter(torch.zeros(3))
+    optimizer = AdamW([x], lr=0.1, fused=fused)
+    for step in range(600):
+        optimizer.param_groups[0]["lr"] = 0.1 * learning_rate("linear", step, 600)
+        optimizer.zero_grad()
+        (curvature * (x - target) ** 2).sum().backward()
+        optimizer.step()
+    torch.testing.assert_close(x.detach(), target, atol=1e-3, rtol=0)
+
+
+def test_closure_is_called_with_gradients_on() -> None:
+    x = nn.Parameter(torch.ones(1))
+    optimizer = AdamW([x], lr=0.1)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = (x**2).sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() == 1.0
+    assert x.item() < 1.0
+
+
+@pytest.mark.parametrize("wrong", [{"lr": -1.0}, {"eps": -1.0}, {"weight_decay": -0.1}, {"betas": (1.0, 0.9)}])
+def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="AdamW needs"):
+        AdamW(fresh(), **wrong)
+
+
+def test_decay_groups_split_by_axes_and_lose_nothing() -> None:
+    model = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 2), nn.LayerNorm(2))
+    decayed, free = decay_groups(model.parameters(), 0.01)
+    assert [p.shape for p in decayed["params"]] == [(5, 3), (2, 3)] and decayed["weight_decay"] == 0.01
+    assert [p.shape for p in free["params"]] == [(2,), (2,), (2,)] and free["weight_decay"] == 0.0
+    AdamW(decay_groups(model.parameters(), 0.01), lr=0.1)
+
+
+THEIRS = {
+    "constant": lambda o, w, t: transformers.get_constant_schedule_with_warmup(o, w),
+    "linear": transformers.get_linear_schedule_with_warmup,
+    "cosine": transformers.get_cosine_schedule_with_warmup,
+}
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 10, 50])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_schedule_equals_transformers(schedule: str, warmup: int) -> None:
+    """From the end of the warm-up on; during it ours is one step ahead, so that no update has rate 0."""
+    factor = THEIRS[schedule](AdamW(fresh(), lr=1.0), warmup, 50).lr_lambdas[0]
+    for step in range(50):
+        theirs = factor(step) if step >= warmup else factor(step + 1) if step + 1 < warmup else 1.0
+        assert learning_rate(schedule, step, 50, warmup) == pytest.approx(theirs, abs=1e-12)
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 7])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_schedule_laws(schedule: str, warmup: int) -> None:
+    factors = [learning_rate(schedule, step, 100, warmup) for step in range(100)]
+    assert factors == [learning_rate(schedule, step, 100, warmup) for step in range(100)], "pure"
+    assert all(0 < factor <= 1 for factor in factors)
+    assert max(factors) == 1.0
+    assert factors[:warmup] == sorted(factors[:warmup])
+    assert factors[warmup:] == sorted(factors[warmup:], reverse=True)
+    assert factors[-1] == 1.0 if schedule == "constant" else factors[-1] < 0.02
+
+
+def test_unknown_schedule_is_named() -> None:
+    with pytest.raises(UserError, match="'step' is not one of constant, linear, cosine"):
+        learning_rate("step", 5, 10)

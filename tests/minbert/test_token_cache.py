@@ -1,0 +1,175 @@
+"""Guards: what goes into the token cache comes out, once built it is not read again, and it belongs to one content.
+
+python -m pytest --import-mode=importlib tests/minbert/test_token_cache.py
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minbert import UserError
+from minbert.token_cache import Row, Skipped, TokenCache, load
+from minbert.tokenizer import Tokenizer
+
+ROWS = [
+    Row("a1", ("the cat sat", "a dog runs!"), 1.0),
+    Row("ünï-☃", ("中文 😀 naïve", ""), 0.0),
+    Row("", ("", "")),
+    Row("z", ("the " * 500, "\u2028line\ttab"), 4.25),
+]
+
+
+@pytest.fixture
+def tokenizer(tiny: Path) -> Tokenizer:
+    return Tokenizer.load(tiny)
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "data.csv").write_text("content")
+    return tmp_path / "data.csv"
+
+
+def reading(*rows: Row | Skipped, calls: list[Path] | None = None) -> Callable[[Path], Iterator[Row | Skipped]]:
+    def reader(path: Path) -> Iterator[Row | Skipped]:
+        if calls is not None:
+            calls.append(path)
+        yield from rows
+
+    return reader
+
+
+def check(cache: TokenCache, rows: list[Row], tokenizer: Tokenizer) -> None:
+    assert len(cache) == len(rows)
+    np.testing.assert_array_equal(cache.labels, [row.label for row in rows])
+    for i, row in enumerate(rows):
+        assert cache.row_id(i) == row.id
+        for column, text in enumerate(row.texts):
+            assert cache.text(i, column) == text
+            assert cache.ids(i, column).tolist() == tokenizer.encode([text])[0]
+            assert cache.token_counts()[i, column] == len(cache.ids(i, column))
+
+
+def test_round_trip(source: Path, tokenizer: Tokenizer) -> None:
+    for _ in ("built", "opened"):
+        cache = load(source, reading(*ROWS), "pairs", 2, tokenizer)
+        check(cache, ROWS, tokenizer)
+        assert math.isnan(cache.labels[2])
+
+
+def test_more_rows_than_one_chunk(source: Path, tokenizer: Tokenizer) -> None:
+    rows = [Row(str(i), ("the cat" * (i % 4),), i % 5) for i in range(9000)]
+    cache = load(source, reading(*rows), "single", 1, tokenizer)
+    assert len(cache) == 9000
+    for i in (0, 4095, 4096, 4097, 8192, 8999):
+        assert (cache.row_id(i), cache.text(i), cache.labels[i]) == (str(i), rows[i].texts[0], i % 5)
+        assert cache.ids(i).tolist() == tokenizer.encode([rows[i].texts[0]])[0]
+    assert cache.token_counts().sum() == sum(map(len, tokenizer.encode([row.texts[0] for row in rows])))
+
+
+def test_the_second_load_does_not_call_the_reader(source: Path, tokenizer: Tokenizer) -> None:
+    calls: list[Path] = []
+    for _ in range(3):
+        check(load(source, reading(*ROWS, calls=calls), "pairs", 2, tokenizer), ROWS, tokenizer)
+    assert calls == [source]
+
+
+def test_the_file_may_move_but_not_change(source: Path, tokenizer: Tokenizer) -> None:
+    calls: list[Path] = []
+    load(source, reading(*ROWS, calls=calls), "pairs", 2, tokenizer)
+    moved = source.rename(source.with_name("other.csv"))
+    cache = load(moved, reading(*ROWS, calls=calls), "pairs", 2, tokenizer)
+    assert calls == [source] and cache.source == moved
+    moved.write_text("changed")
+    check(load(moved, reading(*ROWS[:1], calls=calls), "pairs", 2, tokenizer), ROWS[:1], tokenizer)
+    assert len(calls) == 2
+
+
+def test_another_vocabulary_or_reader_is_another_cache(
+    source: Path, tokenizer: Tokenizer, tiny_copy: Callable[..., Path]
+) -> None:
+    other = tiny_copy()
+    vocabulary = (other / "vocab.txt").read_text()
+    (other / "vocab.txt").write_text(vocabulary.replace("\ncat\ndog\n", "\ndog\ncat\n"))
+    calls: list[Path] = []
+    first = load(source, reading(*ROWS, calls=calls), "pairs", 2, tokenizer)
+    second = load(source, reading(*ROWS, calls=calls), "pairs", 2, Tokenizer.load(other))
+    load(source, reading(*ROWS, calls=calls), "reader 2", 2, tokenizer)
+    assert len(calls) == 3
+    assert first.ids(0).tolist() != second.ids(0).tolist()
+    check(first, ROWS, tokenizer)
+
+
+def test_skipped_rows_are_listed_and_accounted_for(source: Path, tokenizer: Tokenizer) -> None:
+    mixed = [Skipped(2, "no label"), *ROWS[:2], Skipped(5, "Leer: kein Satz ☃"), ROWS[2]]
+    for _ in ("built", "opened"):
+        cache = load(source, reading(*mixed), "pairs", 2, tokenizer)
+        assert cache.skipped == (mixed[0], mixed[3])
+        account = cache.account()
+        assert (account["read"], account["kept"], len(account["skipped"])) == (5, 3, 2)
+        assert account["skipped"][1] == {"line": 5, "why": "Leer: kein Satz ☃"}
+        check(cache, ROWS[:3], tokenizer)
+
+
+@pytest.mark.parametrize("rows", [[], [Skipped(2, "no label")], [Row("x", ("", ""))]])
+def test_nothing_kept_or_no_tokens_at_all(source: Path, tokenizer: Tokenizer, rows: list[Row | Skipped]) -> None:
+    kept = [row for row in rows if isinstance(row, Row)]
+    for _ in ("built", "opened"):
+        cache = load(source, reading(*rows), "pairs", 2, tokenizer)
+        check(cache, kept, tokenizer)
+        assert cache.token_counts().shape == (len(kept), 2)
+
+
+@pytest.mark.parametrize("error", [UserError, KeyboardInterrupt])
+def test_a_reader_that_raises_leaves_no_cache(source: Path, tokenizer: Tokenizer, error: type[BaseException]) -> None:
+    def broken(path: Path) -> Iterator[Row | Skipped]:
+        yield ROWS[0]
+        raise error("line 3: label: not a number")
+
+    with pytest.raises(error, match="line 3"):
+        load(source, broken, "pairs", 2, tokenizer)
+    assert not list((source.parent / "cache").rglob("*.bin"))
+    assert not list((source.parent / "cache" / "tokens").iterdir())
+    check(load(source, reading(*ROWS), "pairs", 2, tokenizer), ROWS, tokenizer)
+
+
+def test_a_folder_without_its_manifest_does_not_count(source: Path, tokenizer: Tokenizer) -> None:
+    load(source, reading(*ROWS), "pairs", 2, tokenizer)
+    (meta,) = (source.parent / "cache").rglob("meta.json")
+    meta.unlink()
+    calls: list[Path] = []
+    check(load(source, reading(*ROWS, calls=calls), "pairs", 2, tokenizer), ROWS, tokenizer)
+    assert calls == [source]
+
+
+def test_two_processes_that_build_the_same_cache(
+    source: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second finds the first one's cache in its place, between its own look and its own rename."""
+
+    def slow(path: Path) -> Iterator[Row | Skipped]:
+        load(path, reading(*ROWS), "pairs", 2, tokenizer)  # somebody else, meanwhile
+        yield from ROWS
+
+    monkeypatch.setattr("os.getpid", iter(range(99)).__next__)
+    check(load(source, slow, "pairs", 2, tokenizer), ROWS, tokenizer)
+    assert len(list((source.parent / "cache" / "tokens").iterdir())) == 1
+
+
+def test_a_row_with_too_few_texts_is_never_stored(source: Path, tokenizer: Tokenizer) -> None:
+    with pytest.raises(AssertionError, match="without 2 texts"):
+        load(source, reading(Row("x", ("only one",))), "pairs", 2, tokenizer)
+
+
+def test_a_missing_file_and_an_unwritable_cache(
+    source: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match="nowhere: no such file"):
+        load(source.with_name("nowhere"), reading(), "pairs", 2, tokenizer)
+    monkeypatch.setenv("MINBERT_CACHE", str(source))
+    with pytest.raises(UserError, match="cache cannot be written"):
+        load(source, reading(*ROWS), "pairs", 2, tokenizer)

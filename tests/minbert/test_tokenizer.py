@@ -1,0 +1,155 @@
+"""Guards: our WordPiece equals transformers' BertTokenizer, survives saving, and refuses vocabularies that do not fit.
+
+python -m pytest --import-mode=importlib tests/minbert/test_tokenizer.py
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minbert import Encoder, UserError
+from minbert.tokenizer import Tokenizer
+
+TEXTS = [
+    "",
+    "   ",
+    "The quick brown fox jumps over the lazy dog.",
+    "Don't stop -- it's $3.50 (or 3,50 €)!",
+    "Café naïve ÀÉÎÕÜ ñandú Straße İstanbul ǅ",
+    "我喜欢北京烤鸭。他說：「你好」",
+    "mixed 中文 and English, 日本語テキスト 한국어",
+    "a" * 99,
+    "b" * 101,
+    "antidisestablishmentarianism pneumonoultramicroscopicsilicovolcanoconiosis",
+    "emoji 😀👍🏽 family 👨‍👩‍👧 flags 🇩🇪",
+    "tabs\tand\nnewlines\r\nand\u00a0nbsp\u200bzero\u2028line",
+    "control \x00 \x07 \ufffd characters \ufeff",
+    "[CLS] typed by a user [SEP] and [MASK] [UNK]",
+    "<br /> http://example.com/a?b=c&d=e #tag @user",
+    "e\u0301 combining, ﬁ ligature, ½ ² ™ …—–“”",
+    "Привет мир Ελληνικά עברית العربية हिन्दी",
+]
+
+
+@pytest.fixture(scope="module")
+def theirs(minilm: Path) -> Any:
+    from transformers import BertTokenizer
+
+    return BertTokenizer.from_pretrained(minilm)
+
+
+@pytest.fixture(scope="module")
+def ours(minilm: Path) -> Tokenizer:
+    return Tokenizer.load(minilm)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_ids_equal_transformers(ours: Tokenizer, theirs: Any, text: str) -> None:
+    assert ours.encode([text])[0] == theirs(text, add_special_tokens=False)["input_ids"]
+    assert [ours.cls, *ours.encode([text])[0], ours.sep] == theirs(text)["input_ids"]
+
+
+@settings(max_examples=150)
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
+def test_any_text_equals_transformers(ours: Tokenizer, theirs: Any, text: str) -> None:
+    assert ours.encode([text])[0] == theirs(text, add_special_tokens=False)["input_ids"]
+
+
+def test_a_batch_is_its_texts_one_by_one_and_nothing_is_cut(ours: Tokenizer) -> None:
+    assert ours.encode(TEXTS) == [ours.encode([text])[0] for text in TEXTS]
+    assert len(ours.encode(["word " * 3000])[0]) == 3000
+    assert ours.encode([]) == []
+
+
+def folder_with(tmp_path: Path, pieces: list[str], config: dict[str, Any] | None = None) -> Path:
+    (tmp_path / "vocab.txt").write_bytes("".join(f"{piece}\n" for piece in pieces).encode())
+    if config is not None:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    return tmp_path
+
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+PIECES = [*SPECIAL, "cafe", "café", "Café", "北", "京", "北京", "a", "##b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"do_lower_case": True}, ["cafe", "北", "京"]),
+        ({"do_lower_case": False}, ["Café", "北", "京"]),
+        ({"do_lower_case": True, "strip_accents": False}, ["café", "北", "京"]),
+        ({"do_lower_case": True, "tokenize_chinese_chars": False}, ["cafe", "北京"]),
+    ],
+)
+def test_options_of_the_config_hold_and_survive_saving(
+    tmp_path: Path, options: dict[str, Any], wanted: list[str]
+) -> None:
+    text = "Café 北京"
+    tokenizer = Tokenizer.load(folder_with(tmp_path, PIECES, options))
+    ids = [PIECES.index(piece) for piece in wanted]
+    assert tokenizer.encode([text]) == [ids]
+    (saved := tmp_path / "saved").mkdir()
+    tokenizer.save(saved)
+    for without in ("nothing", "vocab.txt"):
+        (saved / without).unlink(missing_ok=True)
+        again = Tokenizer.load(saved)
+        assert again.encode([text]) == [ids]
+        assert (again.lowercase, again.size, again.cls) == (tokenizer.lowercase, len(PIECES), 2)
+
+
+def test_a_piece_that_is_a_line_separator_of_unicode_moves_no_id(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(folder_with(tmp_path, [*SPECIAL, "a", "\u2028", "\x85", "b"]))
+    assert tokenizer.encode(["a b"]) == [[5, 8]]
+    assert tokenizer.size == 9
+
+
+def test_windows_line_ends(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_bytes("\r\n".join(PIECES).encode())
+    assert Tokenizer.load(tmp_path).encode(["a"]) == [[PIECES.index("a")]]
+
+
+def test_fingerprint_changes_with_vocabulary_and_rules(tmp_path: Path) -> None:
+    prints = []
+    for number, (pieces, lower) in enumerate([(PIECES, True), (PIECES, True), (PIECES, False), ([*PIECES, "z"], True)]):
+        (folder := tmp_path / str(number)).mkdir()
+        prints.append(Tokenizer.load(folder_with(folder, pieces, {"do_lower_case": lower})).fingerprint)
+    assert prints[0] == prints[1] and len(set(prints)) == 3
+
+
+def test_missing_special_tokens_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"vocab\.txt: the vocabulary lacks \[UNK\], \[MASK\]"):
+        Tokenizer.load(folder_with(tmp_path, ["[PAD]", "[CLS]", "[SEP]", "a"]))
+
+
+def test_doubled_lines_are_counted(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="2 of 15 lines stand twice"):
+        Tokenizer.load(folder_with(tmp_path, [*PIECES, "a", "cafe"]))
+
+
+@pytest.mark.parametrize("broken", ["vocab.txt", "tokenizer_config.json"])
+def test_broken_files_are_named(tiny_copy: Callable[..., Path], broken: str) -> None:
+    folder = tiny_copy()
+    (folder / broken).write_bytes(b"\xff{")
+    with pytest.raises(UserError, match=broken.replace(".", r"\.")):
+        Tokenizer.load(folder)
+
+
+def test_a_folder_without_vocabulary_or_of_another_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"neither vocab\.txt nor tokenizer\.json"):
+        Tokenizer.load(tmp_path)
+    (tmp_path / "tokenizer.json").write_text('{"model": {"type": "BPE"}}')
+    with pytest.raises(UserError, match="not a WordPiece"):
+        Tokenizer.load(tmp_path)
+
+
+def test_a_vocabulary_larger_than_the_embedding_is_refused(tiny_copy: Callable[..., Path]) -> None:
+    folder = tiny_copy()
+    with open(folder / "vocab.txt", "a") as file:
+        file.write("onemore\n")
+    with pytest.raises(UserError, match=r"the vocabulary has \d+ pieces but the weights embed only \d+"):
+        Encoder.load(folder)

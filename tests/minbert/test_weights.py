@@ -1,0 +1,248 @@
+"""Guards: weights of any spelling load whole or not at all, and saved folders open elsewhere with equal outputs.
+
+python -m pytest --import-mode=importlib tests/minbert/test_weights.py
+"""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from minbert import BertConfig, BertModel, Encoder, UserError, weights
+from minbert.tokenizer import Tokenizer
+
+Tensors = dict[str, Tensor]
+Copy = Callable[..., Path]
+
+
+def rewrite(folder: Path, change: Callable[[Tensors], Tensors]) -> Path:
+    path = folder / "model.safetensors"
+    tensors = {name: tensor.clone() for name, tensor in load_file(path).items()}
+    save_file(change(tensors), path)
+    return folder
+
+
+def prefixed(tensors: Tensors) -> Tensors:
+    return {f"bert.{name}": tensor for name, tensor in tensors.items()}
+
+
+def old_names(tensors: Tensors) -> Tensors:
+    def old(name: str) -> str:
+        return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+
+    return {old(name): tensor for name, tensor in tensors.items()}
+
+
+def course_names(tensors: Tensors) -> Tensors:
+    """Spelled out here, from SPEC: the table of the code is what is tested."""
+    table = [
+        (r"^embeddings\.word_embeddings", "word_embedding"),
+        (r"^embeddings\.position_embeddings", "pos_embedding"),
+        (r"^embeddings\.token_type_embeddings", "tk_type_embedding"),
+        (r"^embeddings\.LayerNorm", "embed_layer_norm"),
+        (r"^encoder\.layer\.", "bert_layers."),
+        (r"attention\.self\.", "self_attention."),
+        (r"attention\.output\.dense", "attention_dense"),
+        (r"attention\.output\.LayerNorm", "attention_layer_norm"),
+        (r"intermediate\.dense", "interm_dense"),
+        (r"output\.dense", "out_dense"),
+        (r"output\.LayerNorm", "out_layer_norm"),
+        (r"^pooler\.dense", "pooler_dense"),
+    ]
+    renamed = {}
+    for name, tensor in tensors.items():
+        for pattern, ours in table:
+            name = re.sub(pattern, ours, name)
+        renamed[name] = tensor
+    return renamed
+
+
+def with_extras(tensors: Tensors) -> Tensors:
+    return prefixed(tensors) | {
+        "bert.embeddings.position_ids": torch.arange(64)[None],
+        "cls.predictions.bias": torch.zeros(3),
+        "cls.predictions.transform.dense.weight": torch.zeros(3, 3),
+        "cls.predictions.decoder.weight": torch.zeros(3, 3),
+        "cls.seq_relationship.weight": torch.zeros(2, 3),
+    }
+
+
+def half(tensors: Tensors) -> Tensors:
+    return {name: tensor.half() for name, tensor in tensors.items()}
+
+
+def same(a: BertModel, b: BertModel) -> bool:
+    return all(torch.equal(x, b.state_dict()[name]) for name, x in a.state_dict().items())
+
+
+def test_one_table_names_every_tensor_of_transformers_both_ways(tiny: Path) -> None:
+    from transformers import BertModel as Theirs
+
+    keys = list(Theirs.from_pretrained(tiny).state_dict())
+    ours = [weights.our_name(key) for key in keys]
+    assert [weights.their_name(name) for name in ours] == keys
+    assert set(ours) == set(BertModel(BertConfig.read(tiny)).state_dict())
+    assert [weights.our_name(name) for name in ours] == ours
+    assert weights.our_name("bert.encoder.layer.11.attention.output.LayerNorm.gamma") == (
+        "bert_layers.11.attention_layer_norm.weight"
+    )
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        prefixed,
+        old_names,
+        lambda t: prefixed(old_names(t)),
+        course_names,
+        lambda t: prefixed(course_names(t)),
+        with_extras,
+    ],
+    ids=["prefix", "gamma-beta", "prefix-gamma-beta", "course", "course-prefix", "pre-training-heads"],
+)
+def test_every_spelling_loads_the_same_weights(
+    tiny: Path, tiny_copy: Copy, spelling: Callable[[Tensors], Tensors]
+) -> None:
+    assert same(BertModel.from_pretrained(rewrite(tiny_copy(), spelling)), BertModel.from_pretrained(tiny))
+
+
+def test_half_precision_files_load_in_fp32(tiny_copy: Copy) -> None:
+    model = BertModel.from_pretrained(rewrite(tiny_copy(), half))
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+
+
+def test_unknown_missing_and_misshapen_keys_are_all_listed(tiny_copy: Copy) -> None:
+    def spoil(tensors: Tensors) -> Tensors:
+        del tensors["encoder.layer.1.output.dense.bias"], tensors["pooler.dense.weight"]
+        tensors["embeddings.LayerNorm.bias"] = torch.zeros(31)
+        return tensors | {"classifier.weight": torch.zeros(2, 32), "encoder.layer.2.output.dense.bias": torch.zeros(32)}
+
+    folder = rewrite(tiny_copy(), spoil)
+    with pytest.raises(UserError) as caught:
+        BertModel.from_pretrained(folder)
+    for part in (
+        "model.safetensors",
+        "unknown classifier.weight",
+        "unknown encoder.layer.2.output.dense.bias",
+        "missing encoder.layer.1.output.dense.bias",
+        "missing pooler.dense.weight",
+        "embeddings.LayerNorm.bias has shape [31], the config asks for [32]",
+    ):
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_tensor_given_under_two_names_is_refused(tiny_copy: Copy) -> None:
+    folder = rewrite(tiny_copy(), lambda t: t | {"bert.pooler.dense.bias": torch.zeros(32)})
+    with pytest.raises(UserError, match="given twice"):
+        BertModel.from_pretrained(folder)
+
+
+def test_a_folder_with_only_a_pickle_is_refused_with_the_command(tiny_copy: Copy) -> None:
+    folder = tiny_copy("model.safetensors")
+    (folder / "pytorch_model.bin").write_bytes(b"a pickle that nobody opens")
+    with pytest.raises(UserError, match=re.escape(f"`python -m minbert.weights convert {folder}`")):
+        BertModel.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not safetensors at all"])
+def test_no_weights_or_broken_weights_are_a_users_error(tiny_copy: Copy, content: bytes | None) -> None:
+    folder = tiny_copy("model.safetensors")
+    if content is not None:
+        (folder / "model.safetensors").write_bytes(content)
+    with pytest.raises(UserError, match=r"model\.safetensors"):
+        BertModel.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/else", "~/nowhere", "a/b/c"])
+def test_a_path_that_is_not_there_is_not_asked_of_the_hub(name: str) -> None:
+    with pytest.raises(UserError, match="no such folder"):
+        weights.resolve(name)
+
+
+TEXTS = ["the cat sat on a mat!", "what?", "a dog runs under the tree, very happy"]
+
+
+@pytest.fixture(scope="module")
+def saved(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The tiny encoder, saved by us with the named pooler."""
+
+    def save(pooler: str) -> Path:
+        folder = tmp_path_factory.mktemp("saved") / pooler
+        model = BertModel.from_pretrained(tiny)
+        weights.save(folder, model.state_dict(), model.config, Tokenizer.load(tiny), pooler)
+        return folder
+
+    return save
+
+
+@pytest.mark.parametrize("pooler", ["mean", "cls", "max", "pooler"])
+def test_saved_folder_opens_in_sentence_transformers_with_equal_vectors(
+    saved: Callable[[str], Path], pooler: str
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = saved(pooler)
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    mine = Encoder.load(folder, precision="fp32")
+    assert mine.pooler == pooler
+    np.testing.assert_allclose(mine.encode(TEXTS), theirs.encode(TEXTS), atol=1e-5)
+    assert theirs.max_seq_length == 64
+
+
+def test_saved_folder_opens_in_transformers_with_equal_outputs(saved: Callable[[str], Path], tiny: Path) -> None:
+    from transformers import AutoModel, AutoTokenizer
+    from transformers import BertModel as Theirs
+
+    folder = saved("pooler")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    assert [
+        row[1 : sum(m) - 1]
+        for row, m in zip(batch["input_ids"].tolist(), batch["attention_mask"].tolist(), strict=True)
+    ] == (Tokenizer.load(tiny).encode(TEXTS))
+    theirs, info = Theirs.from_pretrained(folder, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    assert type(AutoModel.from_pretrained(folder)) is Theirs
+    with torch.no_grad():
+        wanted = theirs.eval()(batch["input_ids"], attention_mask=batch["attention_mask"])
+        mine = BertModel.from_pretrained(folder)(batch["input_ids"], batch["attention_mask"])
+    torch.testing.assert_close(mine["pooler_output"], wanted.pooler_output, atol=1e-5, rtol=0)
+    assert same(BertModel.from_pretrained(folder), BertModel.from_pretrained(tiny))
+
+
+@pytest.mark.parametrize("pooler", ["pooler", "avg-first-last", "avg-static-last", "avg-last-two"])
+def test_our_own_poolers_are_remembered(saved: Callable[[str], Path], pooler: str) -> None:
+    assert Encoder.load(saved(pooler)).pooler == pooler
+    assert weights.saved_pooler(saved(pooler)) == pooler
+
+
+def test_pooler_of_folders_by_others(tmp_path: Path, minilm: Path) -> None:
+    assert weights.saved_pooler(minilm) == "mean"
+    assert weights.saved_pooler(tmp_path) == "cls"
+    (tmp_path / "1_Pooling").mkdir()
+    for content, pooler in (({"pooling_mode_max_tokens": True}, "max"), ({"pooling_mode": "mean"}, "mean")):
+        (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(content))
+        assert weights.saved_pooler(tmp_path) == pooler
+    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_weightedmean_tokens": true}')
+    with pytest.raises(UserError, match="other than cls, mean and max"):
+        weights.saved_pooler(tmp_path)
+
+
+def test_saving_replaces_a_folder_whole_or_not_at_all(
+    tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, tokenizer, folder = BertModel.from_pretrained(tiny), Tokenizer.load(tiny), tmp_path / "encoder"
+    weights.save(folder, model.state_dict(), model.config, tokenizer, "mean")
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    monkeypatch.setattr(Tokenizer, "save", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        weights.save(folder, model.state_dict(), model.config, tokenizer, "cls")
+    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["encoder"]

@@ -1,0 +1,216 @@
+"""Guards: inputs equal those of transformers' tokenizer, token by token; truncation, lengths and the cache keep their laws.
+
+python -m pytest --import-mode=importlib tests/tasks/test_examples.py
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minbert import Ragged, token_cache
+from minbert.token_cache import Row
+from minbert.tokenizer import Tokenizer
+from tasks.examples import Pair, Single, Triplet
+
+SENTENCES = [
+    "The cat sat on the mat.",
+    "who is not happy?",
+    "A bird, a dog and a tree!",
+    "runs",
+    "Antidisestablishmentarianism under the caf\u00e9's tree is very very long, isn't it, and who runs on and on?",
+    "\u4e2d\u6587 zzz [MASK] x",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny: Path) -> Tokenizer:
+    return Tokenizer.load(tiny)
+
+
+@pytest.fixture(scope="module")
+def theirs(tiny: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(tiny)
+
+
+@pytest.fixture
+def view(tmp_path: Path, tokenizer: Tokenizer) -> Callable[..., Any]:
+    """Examples of rows of texts."""
+
+    def make(kind: type, rows: list[tuple[str, ...]], max_length: int = 64, labels: list[float] | None = None) -> Any:
+        path = tmp_path / "source.txt"
+        path.write_text(repr((rows, labels)))
+        labels = labels or [0.0] * len(rows)
+        made = [Row(f"id{i}", row, label) for i, (row, label) in enumerate(zip(rows, labels, strict=True))]
+        cache = token_cache.load(path, lambda _: iter(made), "test", len(rows[0]), tokenizer)
+        return kind(cache, tokenizer.cls, tokenizer.sep, max_length)
+
+    return make
+
+
+def lists(ragged: Ragged) -> list[tuple[list[int], list[int]]]:
+    """(ids, types) of each sentence; positions must count from 0."""
+    parts = zip(*(x.split(list(ragged.lengths)) for x in (ragged.ids, ragged.types, ragged.positions)), strict=True)
+    result = []
+    for ids, types, positions in parts:
+        assert positions.tolist() == list(range(len(ids)))
+        result.append((ids.tolist(), types.tolist()))
+    return result
+
+
+def expected(theirs: Any, *texts: str, max_length: int = 64) -> tuple[list[int], list[int]]:
+    out = theirs(*texts, truncation="longest_first", max_length=max_length)
+    return out["input_ids"], out["token_type_ids"]
+
+
+PAIRS = [(a, b) for a in SENTENCES for b in SENTENCES]
+LENGTHS = [8, 9, 15, 16, 64]
+
+
+@pytest.mark.parametrize("max_length", LENGTHS)
+def test_single_sentences_equal_transformers(view: Callable, theirs: Any, max_length: int) -> None:
+    examples = view(Single, [(text,) for text in SENTENCES], max_length)
+    rows = np.array([3, 0, 5, 4, 1, 2])
+    assert lists(examples.ragged(rows)) == [expected(theirs, SENTENCES[i], max_length=max_length) for i in rows]
+
+
+@pytest.mark.parametrize("max_length", LENGTHS)
+def test_cross_pairs_equal_transformers(view: Callable, theirs: Any, max_length: int) -> None:
+    """Truncation too: the longer text is cut first, until the row fits."""
+    examples = view(Pair, PAIRS, max_length)
+    found = lists(examples.ragged(np.arange(len(PAIRS)), "cross"))
+    for pair, ours in zip(PAIRS, found, strict=True):
+        assert ours == expected(theirs, *pair, max_length=max_length), pair
+
+
+def test_paper_pairs_are_two_whole_inputs_end_to_end(view: Callable, theirs: Any) -> None:
+    """Paper A, section 4.1: two encoded sequences, [CLS] and [SEP] included, all of type 0."""
+    pairs = [pair for pair in PAIRS if sum(len(expected(theirs, text)[0]) for text in pair) <= 64]
+    assert len(pairs) > 20
+    found = lists(view(Pair, pairs).ragged(np.arange(len(pairs)), "paper"))
+    for pair, (ids, types) in zip(pairs, found, strict=True):
+        assert ids == expected(theirs, pair[0])[0] + expected(theirs, pair[1])[0]
+        assert types == [0] * len(ids)
+
+
+@pytest.mark.parametrize("max_length", LENGTHS)
+def test_bi_pairs_are_all_first_then_all_second_sentences(view: Callable, theirs: Any, max_length: int) -> None:
+    rows = np.array([4, 0, 17])
+    found = lists(view(Pair, PAIRS, max_length).ragged(rows, "bi"))
+    assert found == [expected(theirs, PAIRS[i][side], max_length=max_length) for side in (0, 1) for i in rows]
+
+
+def test_triplets_are_anchors_then_positives_then_negatives(view: Callable, theirs: Any) -> None:
+    triplets = [tuple(SENTENCES[i:] + SENTENCES[:i])[:3] for i in range(6)]
+    rows = np.array([5, 2])
+    found = lists(view(Triplet, triplets, 16).ragged(rows))
+    assert found == [expected(theirs, triplets[i][column], max_length=16) for column in range(3) for i in rows]
+
+
+words = st.integers(0, 30).map(lambda n: " ".join(["cat"] * n))
+
+
+@given(words, words, st.integers(8, 40), st.sampled_from(["cross", "paper"]))
+@settings(max_examples=80, deadline=None)
+def test_truncation_fills_the_room_and_cuts_the_longer_side(
+    tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory, a: str, b: str, longest: int, form: str
+) -> None:
+    first, second = len(a.split()), len(b.split())
+    path = tmp_path_factory.getbasetemp() / "law.txt"
+    path.write_text(f"{first} {second}")
+    cache = token_cache.load(path, lambda _: iter([Row("x", (a, b))]), "law", 2, tokenizer)
+    examples = Pair(cache, tokenizer.cls, tokenizer.sep, longest)
+    ((ids, _),) = lists(examples.ragged(np.array([0]), form))
+    special = 3 if form == "cross" else 4
+    assert len(ids) == min(first + second + special, longest)
+    kept_first = ids.index(tokenizer.sep) - 1
+    kept_second = len(ids) - special - kept_first
+    assert kept_first <= first and kept_second <= second
+    if kept_first < first and kept_second < second:
+        assert abs(kept_first - kept_second) <= 1
+    elif kept_first < first:
+        assert kept_first >= second - 1
+    elif kept_second < second:
+        assert kept_second >= first - 1
+
+
+@pytest.mark.parametrize(("form", "special", "joined"), [("cross", 3, True), ("paper", 4, True), ("bi", 2, False)])
+def test_cut_inputs_are_counted_exactly(view: Callable, theirs: Any, form: str, special: int, joined: bool) -> None:
+    from tasks import TASKS
+
+    examples = view(Pair, PAIRS, 24)
+    count = {text: len(theirs(text, add_special_tokens=False)["input_ids"]) for text in SENTENCES}
+    texts = [[count[a] + count[b]] if joined else [count[a], count[b]] for a, b in PAIRS]
+    assert TASKS["quora"](form).truncated(examples) == sum(n + special > 24 for row in texts for n in row)
+    single = view(Single, [(text,) for text in SENTENCES], 24)
+    assert TASKS["sst"]("cross").truncated(single) == sum(n + 2 > 24 for n in count.values())
+
+
+def test_lengths_are_those_of_the_inputs(view: Callable) -> None:
+    single, pair = view(Single, [(text,) for text in SENTENCES], 24), view(Pair, PAIRS, 24)
+    assert single.lengths().tolist() == list(single.ragged(np.arange(6)).lengths)
+    assert pair.lengths().tolist() == list(pair.ragged(np.arange(36), "cross").lengths)
+
+
+def test_an_empty_text_is_an_input_too(view: Callable, theirs: Any) -> None:
+    """Quora's test file has such rows, and every id needs a prediction."""
+    examples = view(Pair, [("cat", ""), ("", "")])
+    for form in ("cross", "paper", "bi"):
+        assert min(examples.ragged(np.arange(2), form).lengths) >= 2
+    cat = theirs.convert_tokens_to_ids("cat")
+    cls, sep = theirs.cls_token_id, theirs.sep_token_id
+    assert lists(examples.ragged(np.array([0]), "cross")) == [([cls, cat, sep, sep], [0, 0, 0, 1])]
+
+
+def test_the_cache_gives_back_ids_texts_and_labels(view: Callable, theirs: Any) -> None:
+    examples = view(Pair, PAIRS, labels=[i / 7 for i in range(36)])
+    np.testing.assert_array_equal(examples.labels, [i / 7 for i in range(36)])
+    for row in (0, 17, 35):
+        assert examples.cache.row_id(row) == f"id{row}"
+        for column in (0, 1):
+            assert examples.cache.text(row, column) == PAIRS[row][column]
+            whole = theirs(PAIRS[row][column], add_special_tokens=False)["input_ids"]
+            assert examples.cache.ids(row, column).tolist() == whole
+
+
+def test_a_second_opening_reads_no_text(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tasks import TASKS
+
+    path = tmp_path / "sst.csv"
+    path.write_text("\tid\tsentence\tsentiment\n0\ta\t the cat\t3\n1\tb\t a dog\t0\n")
+    first = TASKS["sst"]("cross").open(path, "train", tokenizer, 32)
+
+    def never(*_: object) -> None:
+        raise AssertionError("tokenised again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tokenizer, "encode", never)
+        second = TASKS["sst"]("cross").open(path, "train", tokenizer, 16)
+        assert second.cache.ids(1).tolist() == first.cache.ids(1).tolist()
+        path.write_text(path.read_text().replace("dog", "bird"))
+        with pytest.raises(AssertionError, match="again"):
+            TASKS["sst"]("cross").open(path, "train", tokenizer, 32)
+        with pytest.raises(AssertionError, match="again"):  # dev and train treat gaps differently
+            TASKS["sst"]("cross").open(path, "dev", tokenizer, 32)
+    assert TASKS["sst"]("cross").open(path, "train", tokenizer, 32).cache.text(1) == "a bird"
+
+
+def test_a_refused_file_leaves_no_cache(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    from minbert import UserError
+    from tasks import TASKS
+
+    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "sst.csv"
+    path.write_text("\tid\tsentence\tsentiment\n0\ta\t the cat\t3\n1\tb\t a dog\t8\n")
+    for _ in range(2):
+        with pytest.raises(UserError, match=":3: sentiment"):
+            TASKS["sst"]("cross").open(path, "train", tokenizer, 32)
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]

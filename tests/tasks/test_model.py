@@ -1,0 +1,234 @@
+"""Guards: heads and losses are the paper's, predictions are the encoder plus a head by hand, a frozen encoder stays.
+
+python -m pytest --import-mode=importlib tests/tasks/test_model.py
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from minbert import AdamW, BertModel
+from minbert.tokenizer import Tokenizer
+from minbert.training.loop import Context
+from minbert.training.plan import Step
+from tasks import TASKS, evaluate
+from tasks.model import MultitaskModel, MultitaskObjective
+
+ROOT = Path(__file__).parent.parent.parent
+COURSE = ROOT / "data" / "sample" / "course"
+PADDED = torch.tensor([[2, 9, 8, 7, 3, 0, 0], [2, 20, 3, 0, 0, 0, 0], [2, 11, 12, 13, 14, 15, 3]])
+OTHER = torch.tensor([[2, 30, 3, 0], [2, 31, 32, 3], [2, 33, 3, 0]])
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def make(tiny: Path) -> Callable[..., MultitaskModel]:
+    def build(pairs: str = "cross", dropout: float = 0.0, *, frozen: bool = False) -> MultitaskModel:
+        tasks = [TASKS[name](pairs) for name in ("sst", "quora", "sts")]
+        return MultitaskModel(BertModel.from_pretrained(tiny), tasks, dropout, frozen=frozen).eval()
+
+    return build
+
+
+@pytest.fixture
+def examples(tiny: Path) -> dict:
+    tokenizer = Tokenizer.load(tiny)
+    names = {"sst": "ids-sst-dev.csv", "quora": "quora-dev.csv", "sts": "sts-dev.csv"}
+    return {name: TASKS[name]("cross").open(COURSE / file, "dev", tokenizer, 48) for name, file in names.items()}
+
+
+def by_hand(head: nn.Sequential, x: Tensor) -> Tensor:
+    """Linear 512, ReLU, Linear 256, ReLU, Linear (paper A, section 4.1)."""
+    first, second, third = [layer for layer in head if isinstance(layer, nn.Linear)]
+    return third(F.relu(second(F.relu(first(x)))))
+
+
+def trimmed(ids: Tensor) -> list[list[int]]:
+    return [[number for number in row if number] for row in ids.tolist()]
+
+
+def pooled(model: MultitaskModel, rows: list[list[int]], types: list[list[int]] | None = None) -> Tensor:
+    """transformers' pooler output of each row alone, unpadded."""
+    from transformers import BertConfig
+    from transformers import BertModel as Theirs
+
+    from minbert.weights import their_name
+
+    reference = Theirs(BertConfig(**model.encoder.config.to_transformers())).eval()
+    reference.load_state_dict({their_name(name): x for name, x in model.encoder.state_dict().items()}, strict=True)
+    types = types or [[0] * len(row) for row in rows]
+    return torch.cat([
+        reference(torch.tensor([row]), token_type_ids=torch.tensor([kinds])).pooler_output
+        for row, kinds in zip(rows, types, strict=True)
+    ])  # fmt: skip
+
+
+@torch.no_grad()
+def test_predict_sentiment_is_encoder_and_head(make: Callable) -> None:
+    model = make()
+    logits = model.predict_sentiment(PADDED, (PADDED > 0).long())
+    assert logits.shape == (3, 5)
+    expected = by_hand(model.heads["sst"].layers, pooled(model, trimmed(PADDED)))
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("pairs", ["cross", "paper", "bi"])
+def test_predict_paraphrase_and_similarity_are_encoder_and_head(make: Callable, pairs: str) -> None:
+    model = make(pairs)
+    first, second = trimmed(PADDED), trimmed(OTHER)
+    if pairs == "bi":
+        u, v = pooled(model, first), pooled(model, second)
+        features = torch.cat([u, v, (u - v).abs()], dim=1)
+    else:
+        cut = 1 if pairs == "cross" else 0
+        rows = [a + b[cut:] for a, b in zip(first, second, strict=True)]
+        types = [[0] * len(a) + [cut] * (len(b) - cut) for a, b in zip(first, second, strict=True)]
+        features = pooled(model, rows, types)
+    masks = (PADDED > 0).long(), (OTHER > 0).long()
+    logit = model.predict_paraphrase(PADDED, masks[0], OTHER, masks[1])
+    torch.testing.assert_close(logit, by_hand(model.heads["quora"].layers, features)[:, 0], atol=1e-5, rtol=1e-4)
+    similarity = model.predict_similarity(PADDED, masks[0], OTHER, masks[1])
+    expected = 5 * torch.sigmoid(by_hand(model.heads["sts"].inner.layers, features)[:, 0])
+    torch.testing.assert_close(similarity, expected, atol=1e-5, rtol=1e-4)
+    assert logit.shape == similarity.shape == (3,)
+
+
+def test_heads_have_the_papers_layers(make: Callable) -> None:
+    model = make(dropout=0.4)
+    kinds = {
+        "sst": [(nn.Dropout, 0.4), (nn.Linear, 32, 512), nn.ReLU, (nn.Linear, 512, 256), nn.ReLU, (nn.Linear, 256, 5)],
+        "quora": [(nn.Dropout, 0.4), (nn.Linear, 32, 512), nn.ReLU, (nn.Dropout, 0.4), (nn.Linear, 512, 256), nn.ReLU,
+                  (nn.Linear, 256, 1)],
+    }  # fmt: skip
+    kinds["sts"] = kinds["quora"]
+    for name, expected in kinds.items():
+        head = model.heads["sts"].inner if name == "sts" else model.heads[name]
+        found = [
+            (type(layer), layer.p) if isinstance(layer, nn.Dropout)
+            else (type(layer), layer.in_features, layer.out_features) if isinstance(layer, nn.Linear)
+            else type(layer)
+            for layer in head.layers
+        ]  # fmt: skip
+        assert found == expected
+
+
+@torch.no_grad()
+def test_a_prediction_is_independent_of_batch_mates(make: Callable, examples: dict) -> None:
+    model = make()
+    for name, rows in examples.items():
+        together = evaluate.outputs(model, model.tasks[name], rows, "fp32")
+        assert len(together) == len(rows)
+        for row in (0, 7, len(rows) - 1):
+            alone = model(name, model.tasks[name].encode(rows, np.array([row])))
+            np.testing.assert_allclose(together[row], alone[0].numpy(), atol=1e-5, rtol=1e-4)
+
+
+LOSSES = {
+    "sst": (torch.randn(6, 5), torch.tensor([0, 4, 2, 2, 1, 3]), lambda o, y: F.cross_entropy(o, y)),
+    "quora": (torch.randn(6), torch.tensor([0, 1, 1, 0, 0, 1.0]),
+              lambda o, y: nn.BCELoss()(torch.sigmoid(o.double()), y.double()).float()),
+    "sts": (torch.rand(6) * 5, torch.tensor([0, 5, 2.5, 1, 3.2, 4.4]), lambda o, y: ((o - y) ** 2).mean()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_are_sums_of_torch_losses(name: str) -> None:
+    outputs, labels, mean = LOSSES[name]
+    task = TASKS[name]("cross")
+    torch.testing.assert_close(task.loss(outputs, labels.double()) / len(labels), mean(outputs, labels))
+    parts = sum(task.loss(outputs[part], labels[part].double()) for part in (slice(0, 2), slice(2, 6)))
+    torch.testing.assert_close(parts, task.loss(outputs, labels.double()))
+    assert task.loss(outputs.bfloat16(), labels.double()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_step_has_the_gradients_of_the_mean_loss(make: Callable, examples: dict, name: str) -> None:
+    rows = np.array([3, 1, 4, 15, 9, 2, 6])
+    model = make().train()
+    for dropout in (layer for layer in model.modules() if hasattr(layer, "p")):
+        dropout.p = 0.0
+    for layer in model.encoder.bert_layers:
+        layer.self_attention.dropout = 0.0
+    labels = torch.from_numpy(examples[name].labels[rows])
+    outputs = model(name, model.tasks[name].encode(examples[name], rows))
+    expected = LOSSES[name][2](outputs, labels.long() if name == "sst" else labels.float())
+    wanted = torch.autograd.grad(expected, list(model.encoder.parameters()))
+    objective = MultitaskObjective(examples, accumulate=3)
+    numbers = objective.backward(model, Step(name, rows, 0, 0), Context(1, 0, "fp32", CPU))
+    torch.testing.assert_close(numbers["loss"], expected.detach())
+    for parameter, gradient in zip(model.encoder.parameters(), wanted, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_last_linear_layer_leaves_the_encoder_as_it_was(make: Callable, examples: dict, frozen: bool) -> None:
+    model = make(dropout=0.1, frozen=frozen).train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    optimizer = AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
+    MultitaskObjective(examples).backward(model, Step("sst", np.arange(8), 0, 0), Context(1, 0, "fp32", CPU))
+    optimizer.step()
+    changed = {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])}
+    encoder = {name for name in changed if name.startswith("encoder.")}
+    assert bool(encoder) is not frozen
+    assert {name for name in changed if name.startswith("heads.")} == {n for n in before if n.startswith("heads.sst")}
+
+
+def test_a_frozen_encoder_has_no_dropout_while_its_heads_train(make: Callable) -> None:
+    model = make(dropout=0.5, frozen=True).train()
+    from minbert import Ragged
+
+    ragged = Ragged.from_lists(trimmed(PADDED))
+    assert torch.equal(model.features("sst", ragged), model.features("sst", ragged))
+    assert not torch.equal(model("sst", ragged), model("sst", ragged))
+
+
+def test_dropout_masks_belong_to_the_step_and_the_part(make: Callable, examples: dict) -> None:
+    def loss(step: int, seed: int = 1, accumulate: int = 1) -> float:
+        model.zero_grad()
+        objective = MultitaskObjective(examples, accumulate)
+        context = Context(seed, step, "fp32", CPU)
+        return float(objective.backward(model, Step("sst", np.arange(8), 0, 0), context)["loss"])
+
+    model = make(dropout=0.3).train()
+    torch.manual_seed(1)
+    first = loss(5)
+    torch.manual_seed(2)
+    assert loss(5) == first, "the generator's state before the step must not matter"
+    assert len({first, loss(6), loss(5, seed=2), loss(5, accumulate=2)}) == 4
+
+
+def test_dev_norm_is_the_mean_of_the_tasks(make: Callable, examples: dict) -> None:
+    from scipy.stats import pearsonr
+    from sklearn.metrics import accuracy_score
+
+    model = make()
+    norm, scores = evaluate.dev_scores(model, examples, "fp32")
+    hand = {}
+    for name, rows in examples.items():
+        with torch.no_grad():
+            out = torch.cat([model(name, model.tasks[name].encode(rows, np.array([i]))) for i in range(len(rows))])
+        if name == "sst":
+            hand[name] = accuracy_score(rows.labels, out.argmax(1))
+        elif name == "quora":
+            hand[name] = accuracy_score(rows.labels, out > 0)
+        else:
+            hand[name] = pearsonr(rows.labels, out).statistic
+    assert scores == pytest.approx(hand, abs=1e-4)
+    assert norm == pytest.approx((hand["sst"] + hand["quora"] + (hand["sts"] + 1) / 2) / 3, abs=1e-4)
+
+
+def test_registry_names_every_task_and_refuses_others() -> None:
+    from minbert import UserError
+    from tasks import registry
+
+    assert list(TASKS) == ["sst", "quora", "sts"]
+    assert [task.name for task in registry.build(" sts , sst", "bi")] == ["sts", "sst"]
+    for names in ("", "sst,sst", "sst,mnli"):
+        with pytest.raises(UserError, match="--tasks"):
+            registry.build(names, "cross")

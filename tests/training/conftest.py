@@ -1,0 +1,128 @@
+"""Runs of the two scripts for the tests of this folder: small, in real processes, each with its own output."""
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+SAMPLE = ROOT / "data" / "sample"
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a script ended."""
+
+    code: int
+    codes: list[int]  # of every rank
+    out: str
+    err: str
+    folder: Path
+
+    @property
+    def errors(self) -> list[str]:
+        """The lines of stderr that aren't notes."""
+        return [line for line in self.err.splitlines() if not line.startswith("note: ")]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """metrics.jsonl without its times."""
+        lines = (self.folder / "metrics.jsonl").read_text().splitlines()
+        times = ("seconds", "time", "examples_per_second")
+        return [{key: value for key, value in json.loads(line).items() if key not in times} for line in lines]
+
+    def manifest(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text())
+        return content
+
+    def bits(self, *without: str) -> dict[str, str]:
+        """The hash of every file of the run folder but those with times in them."""
+        return {
+            str(path.relative_to(self.folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(self.folder.rglob("*"))
+            if path.is_file() and path.name not in ("metrics.jsonl", "manifest.json", *without)
+        }
+
+
+Script = Callable[..., Run]
+
+
+@pytest.fixture(scope="session")
+def forks(_own_folders_and_threads: None) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, str(Path(__file__).parent / "forks.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "2", "PYTHONWARNINGS": "ignore"},
+        cwd=ROOT,
+    ) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+@pytest.fixture
+def script(forks: subprocess.Popen[str], tiny: Path, tmp_path: Path) -> Script:
+    """A function that runs a script with flags, by default on the sample corpus from the tiny random BERT.
+
+    `run_dir` names the run folder inside the test's own. `signal` is (number, place, step), as in forks.py.
+    """
+    numbers = count()
+
+    def run(
+        name: str,
+        *flags: str | int | float | Path,
+        run_dir: str = "run",
+        weights: bool = True,
+        data: bool = True,
+        signal: tuple[int, str, int] | None = None,
+        ranks: int = 1,
+        **environment: str,
+    ) -> Run:
+        folder = tmp_path / run_dir
+        usual = ["--run-dir", folder, "--precision", "fp32", "--max-length", 24]
+        usual += ["--weights", tiny] if weights else []
+        usual += ["--data", SAMPLE] if data else []
+        number = next(numbers)
+        request: dict[str, Any] = {
+            "argv": [str(ROOT / name), *map(str, (*usual, *flags))],
+            "cwd": str(tmp_path),
+            "env": {**environment, **(_group(ranks) if ranks > 1 else {})},
+            "signal": signal,
+            "out": str(tmp_path / f"{number}.out"),
+            "err": str(tmp_path / f"{number}.err"),
+        }
+        assert forks.stdin is not None and forks.stdout is not None
+        forks.stdin.write(json.dumps(request) + "\n")
+        forks.stdin.flush()
+        codes = json.loads(forks.stdout.readline())
+        out, err = (Path(request[name]).read_text() for name in ("out", "err"))
+        return Run(codes[0], codes, out, err, folder)
+
+    return run
+
+
+def _group(ranks: int) -> dict[str, str]:
+    """What torchrun would tell each of its processes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return {
+        "WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"

@@ -1,0 +1,117 @@
+"""A process that has torch imported and forks one child for each run of a script: real processes at a tenth of the cost.
+
+Requests come as lines of JSON on stdin, answers go as lines of JSON to stdout. A request may ask for a signal at a
+step of the plan, before a row of the metrics or in the midst of writing a checkpoint.
+"""
+
+import json
+import os
+import runpy
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import scipy.stats  # noqa: F401
+import sklearn.metrics  # noqa: F401
+import tokenizers  # noqa: F401
+import torch._inductor  # noqa: F401  torch's optimizer and its deterministic mode import it: 2 s of every start
+
+import minbert.training.start  # noqa: F401
+import tasks.contrastive.objectives
+import tasks.registry  # noqa: F401
+from minbert.training import checkpoint, plan, rundir
+
+LIMIT = 100  # seconds after which a run that hangs is ended
+
+
+def arm(number: int, place: str, at: int) -> None:
+    """Let this process send itself a signal when it comes to a place."""
+
+    def here() -> None:
+        os.kill(os.getpid(), number)
+
+    if place == "step":  # when `at` steps are done and the next one begins
+        find = plan.Plan.at
+
+        def asked(self: plan.Plan, step: int) -> plan.Step:
+            if step == at:
+                here()
+            return find(self, step)
+
+        plan.Plan.at = asked  # type: ignore[method-assign]
+    elif place == "after row":  # the row of step `at` is logged, its checkpoint is not written
+        log = rundir.RunDir.log
+
+        def logged(self: rundir.RunDir, row: dict[str, Any]) -> None:
+            log(self, row)
+            if row["step"] >= at:
+                here()
+
+        rundir.RunDir.log = logged  # type: ignore[method-assign]
+    else:  # the tensors of a checkpoint are written, its state is not
+        write = checkpoint.write_json
+
+        def written(path: Path, value: dict[str, Any]) -> None:
+            if value["step"] >= at:
+                here()
+            write(path, value)
+
+        checkpoint.write_json = written
+
+
+def come_late() -> None:
+    """Look at the run folder half a second after the other ranks: none of them may have begun to write by then."""
+    inner = rundir.RunDir.open
+
+    def late(*arguments: Any, **named: Any) -> rundir.RunDir:
+        time.sleep(0.5)
+        return inner(*arguments, **named)
+
+    rundir.RunDir.open = late  # type: ignore[method-assign]
+
+
+def child(request: dict[str, Any], rank: int) -> None:
+    """Run the script of a request; never returns."""
+    code = 1
+    try:
+        signal.alarm(LIMIT)
+        for stream, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(f"{request[name]}{rank or ''}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.chdir(request["cwd"])
+        os.environ.update(request["env"], RANK=str(rank), LOCAL_RANK=str(rank))
+        sys.argv = request["argv"]
+        if request["signal"]:
+            arm(*request["signal"])
+        if rank:
+            come_late()
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def serve() -> None:
+    """Answer requests until stdin closes. An exit code is negative where a signal ended the process."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        children = []
+        for rank in range(int(request["env"].get("WORLD_SIZE", "1"))):
+            process = os.fork()
+            if not process:
+                child(request, rank)
+            children.append(process)
+        codes = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in children]
+        print(json.dumps(codes), flush=True)
+
+
+if __name__ == "__main__":
+    serve()

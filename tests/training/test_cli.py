@@ -1,0 +1,204 @@
+"""Guards: flags, presets and their checks: one sentence for every mistake; --help is fast and imports no torch.
+
+python -m pytest --import-mode=importlib tests/training/test_cli.py
+"""
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minbert import UserError
+from minbert.training import cli
+from tasks.contrastive import presets, settings as contrastive
+from tasks.settings import PRESETS, MultitaskSettings
+
+ROOT = Path(__file__).parent.parent.parent
+SCRIPTS = ["multitask_train.py", "pretrain_cbcl.py"]
+
+
+def multitask(*words: str) -> cli.Parsed[MultitaskSettings]:
+    return cli.parse(MultitaskSettings, PRESETS, words, program="p", about="a", default="default")
+
+
+def pretrain(*words: str) -> cli.Parsed[contrastive.ContrastiveSettings]:
+    kind = contrastive.ContrastiveSettings
+    return cli.parse(kind, presets.PRESETS, words, program="p", about="a", default="cbcl")
+
+
+def test_dashes_and_underscores_are_alike_and_values_are_kept() -> None:
+    for flag in ("--sst_dev_out", "--sst-dev-out"):
+        assert multitask(flag, "my_file_a-b").settings.sst_dev_out == "my_file_a-b"
+        assert multitask(f"{flag}=my_file_a-b").settings.sst_dev_out == "my_file_a-b"
+    assert multitask("--batch_size=8").settings == multitask("--batch-size", "8").settings
+
+
+COURSE = {
+    "--sst_train": "a", "--sst_dev": "a", "--sst_test": "a", "--para_train": "a", "--para_dev": "a", "--para_test": "a",
+    "--sts_train": "a", "--sts_dev": "a", "--sts_test": "a", "--sst_dev_out": "a", "--sst_test_out": "a",
+    "--para_dev_out": "a", "--para_test_out": "a", "--sts_dev_out": "a", "--sts_test_out": "a", "--seed": 3,
+    "--epochs": 4, "--batch_size": 5, "--hidden_dropout_prob": 0.25, "--lr": 1e-4, "--use_gpu": None,
+    "--fine-tune-mode": "last-linear-layer",
+}  # fmt: skip
+
+
+def test_the_flags_students_know_are_there() -> None:
+    words = [str(word) for pair in COURSE.items() for word in pair if word is not None]
+    given = multitask(*words).settings
+    for flag, value in COURSE.items():
+        assert getattr(given, flag.strip("-").replace("-", "_")) == (True if value is None else value)
+    usual = multitask().settings
+    assert (usual.seed, usual.epochs, usual.weights, usual.run_dir) == (11711, 10, "bert-base-uncased", "runs/multitask")
+
+
+@pytest.mark.parametrize(("option", "mode"), [("pretrain", "last-linear-layer"), ("finetune", "full-model")])
+def test_the_older_option_flag_means_the_newer_one(option: str, mode: str) -> None:
+    assert multitask("--option", option).settings.fine_tune_mode == mode
+    assert multitask("--option", option).settings.rate == multitask("--fine-tune-mode", mode).settings.rate
+
+
+def test_a_flag_overrides_the_preset_which_overrides_the_default() -> None:
+    assert multitask().settings.hidden_dropout_prob == 0.3
+    assert multitask("--preset", "paper").settings.hidden_dropout_prob == 0.5
+    parsed = multitask("--hidden_dropout_prob", "0.2", "--preset", "paper", "--run-dir", "x")
+    assert parsed.settings.hidden_dropout_prob == 0.2
+    assert parsed.settings.pairs == "paper"
+    assert parsed.preset == "paper"
+    assert parsed.overrides == {"hidden_dropout_prob": 0.2, "run_dir": "x"}
+    assert parsed.command == "p --hidden_dropout_prob 0.2 --preset paper --run-dir x"
+
+
+def test_the_paper_presets_hold_the_papers_numbers() -> None:
+    """Paper A, sections 4 and 5: 10 epochs, batch 32, lr 1e-5 and dropout 0.5; CBCL lr 2e-5, tau .05, root pacing, m .2."""
+    paper = multitask("--preset", "paper").settings
+    found = (paper.pairs, paper.hidden_dropout_prob, paper.rate, paper.epochs, paper.batch_size)
+    assert found == ("paper", 0.5, 1e-5, 10, 32)
+    cbcl = pretrain("--preset", "cbcl").settings
+    assert (cbcl.temperature, cbcl.power, cbcl.margin, cbcl.epochs, cbcl.batch_size, cbcl.rate) == (
+        0.05, 0.5, 0.2, 10, 32, 2e-5,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "table"), [(MultitaskSettings, PRESETS), (contrastive.ContrastiveSettings, presets.PRESETS)])
+def test_every_preset_holds_valid_settings_of_the_right_type(kind: type, table: dict) -> None:
+    options = {item.name: item for item in fields(kind)}
+    for name, (text, values) in table.items():
+        assert text, name
+        kind(**values)
+        for key, value in values.items():
+            cli._check(options[key], value)
+            default = options[key].default
+            assert isinstance(value, float if default is None else type(default)), (name, key)
+
+
+BAD: list[tuple[Any, list[str], list[str]]] = [
+    (multitask, ["--no-such"], ["--no-such"]),
+    (multitask, ["--epoch", "3"], ["--epoch"]),  # no abbreviations: a later flag could change what they mean
+    (multitask, ["--epochs", "3.0"], ["--epochs", "3.0", "whole number"]),
+    (multitask, ["--lr", "fast"], ["--lr", "fast", "a number"]),
+    (multitask, ["--lr", "NaN"], ["--lr", "nan", "finite"]),
+    (multitask, ["--power", "inf"], ["--power", "inf"]),
+    (multitask, ["--power", "1.5"], ["--power", "1.5", "1"]),
+    (multitask, ["--epochs", "0"], ["--epochs", "0"]),
+    (multitask, ["--warmup", "-0.1"], ["--warmup"]),
+    (multitask, ["--resume=maybe"], ["--resume"]),
+    (multitask, ["--pairs", "triple"], ["--pairs", "triple", "cross, paper, bi"]),
+    (multitask, ["--preset", "x"], ["--preset", "x"]),
+    (multitask, ["--accumulate", "33"], ["--accumulate 33", "--batch-size 32"]),
+    (pretrain, ["--batch_size", "1"], ["--batch-size 1"]),
+    (pretrain, ["--temperature", "-1"], ["--temperature", "-1"]),
+    (pretrain, ["--hidden_dropout_prob", "0.1"], ["--hidden"]),
+]
+
+
+@pytest.mark.parametrize(("parse", "arguments", "words"), BAD)
+def test_a_mistake_is_one_sentence_that_names_the_flag(parse: Any, arguments: list[str], words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        parse(*arguments)
+    assert "\n" not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_flags_that_exclude_each_other_are_both_named() -> None:
+    for one, other in (("--encoder", "--weights"), ("--option", "--fine-tune-mode")):
+        values = {"--option": "finetune", "--fine-tune-mode": "full-model"}
+        parsed = multitask(one, values.get(one, "x"), other, values.get(other, "x"))
+        with pytest.raises(UserError, match=f"{one}.*{other}"):
+            parsed.settings.ignored(parsed.overrides)
+
+
+def test_a_preset_with_weights_gives_way_to_encoder() -> None:
+    parsed = multitask("--preset", "minilm", "--encoder", "runs/x/encoder")
+    assert parsed.settings.ignored(parsed.overrides) == []
+    assert parsed.settings.source == "runs/x/encoder"
+
+
+def test_only_flags_that_change_no_result_stay_out_of_a_runs_identity() -> None:
+    one = cli.identity(multitask("--run-dir", "a", "--save-every", "3", "--resume", "--data", "x").settings)
+    assert one == cli.identity(multitask().settings)
+    for words in (["--seed", "1"], ["--lr", "1"], ["--clip", "0"], ["--power", "0.1"], ["--tasks", "sst"]):
+        assert cli.identity(multitask(*words).settings) != one
+
+
+@pytest.mark.parametrize(("error", "code", "text"), [
+    (UserError("--x: wrong"), 2, "error: --x: wrong\n"),
+    (FileNotFoundError(2, "No such file or directory", "a/b"), 2, "error: a/b: No such file or directory\n"),
+    (PermissionError(13, "Permission denied", "a/b"), 2, "error: a/b: Permission denied\n"),
+    (KeyboardInterrupt(), 130, "stopped\n"),
+    (None, 0, ""),
+])  # fmt: skip
+def test_exit_codes(capsys: pytest.CaptureFixture[str], error: BaseException | None, code: int, text: str) -> None:
+    def main() -> None:
+        if error:
+            raise error
+
+    with pytest.raises(SystemExit) as stop:
+        cli.run(main)
+    assert stop.value.code == code
+    assert capsys.readouterr().err == text
+
+
+def test_our_own_mistakes_keep_their_traceback() -> None:
+    def main() -> None:
+        raise ValueError("a bug, not a user's mistake")
+
+    with pytest.raises(ValueError, match="a bug"):
+        cli.run(main)
+
+
+QUIET = """
+import runpy, sys
+sys.argv = [{script!r}, {flag!r}]
+try:
+    runpy.run_path({script!r}, run_name="__main__")
+except SystemExit as stop:
+    heavy = [name for name in ("torch", "transformers", "numpy", "sklearn", "tokenizers") if name in sys.modules]
+    print("CODE", stop.code, *heavy)
+"""
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("flag", ["--help", "--list-presets"])
+def test_help_and_presets_answer_at_once_without_torch(script: str, flag: str) -> None:
+    code = QUIET.format(script=str(ROOT / script), flag=flag)
+    seconds = []
+    for _ in range(3):  # the best of three: other work on the machine is not the script's
+        started = time.perf_counter()
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, timeout=60)
+        seconds.append(time.perf_counter() - started)
+        if seconds[-1] < 1:
+            break
+    assert run.stdout.splitlines()[-1] == "CODE 0", run.stdout[-200:] + run.stderr
+    assert run.stderr == ""
+    assert min(seconds) < 1.0
+    kind, table = (MultitaskSettings, PRESETS) if script == SCRIPTS[0] else (contrastive.ContrastiveSettings, presets.PRESETS)
+    expected = [f"--{item.name.replace('_', '-')}" for item in fields(kind)] if flag == "--help" else list(table)
+    for word in expected:
+        assert word in run.stdout
+    assert max(map(len, run.stdout.splitlines())) <= 120 or flag == "--list-presets"

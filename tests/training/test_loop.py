@@ -1,0 +1,252 @@
+"""Guards: the loop on a toy objective: stepping, evaluating, saving, early stop, what is not finite, what is left in the model.
+
+python -m pytest --import-mode=importlib tests/training/test_loop.py
+"""
+
+import copy
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from minbert import AdamW, UserError
+from minbert.training import checkpoint, loop
+from minbert.training.loop import Context, LoopSettings
+from minbert.training.plan import Plan, Step
+from minbert.training.rundir import RunDir
+
+CPU = torch.device("cpu")
+STEPS = 4  # of an epoch
+X, Y = torch.randn(STEPS * 3, 5), torch.randn(STEPS * 3)
+
+
+def plan(epochs: int = 3) -> Plan:
+    return Plan([STEPS] * epochs, lambda epoch: [("toy", np.arange(3) + 3 * step) for step in range(STEPS)])
+
+
+class Objective:
+    """Mean squared error of a linear model; notes what it was asked for."""
+
+    def __init__(self, bad: int = -1) -> None:
+        self.asked: list[tuple[int, int, list[int], bool]] = []
+        self.bad = bad
+
+    def backward(self, model: nn.Module, batch: Step, context: Context) -> dict[str, Tensor]:
+        self.asked.append((context.step, batch.epoch, batch.rows.tolist(), model.training))
+        loss = ((model(X[batch.rows])[:, 0] - Y[batch.rows]) ** 2).mean()
+        if context.step == self.bad:
+            loss = loss * math.nan
+        loss.backward()
+        return {"loss": loss.detach()}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    made = RunDir(tmp_path / "run")
+    made.begin({"settings": {}})
+    return made
+
+
+def fit(run: RunDir, *, scores: Sequence[float] = (), epochs: int = 3, objective: Objective | None = None,
+        resume: bool = False, **settings: Any) -> tuple[nn.Linear, loop.LoopState, list[Tensor]]:  # fmt: skip
+    """Train the toy; evaluations give `scores` in turn. Returns the model, the state, and the weights at evaluations."""
+    torch.manual_seed(3)
+    model = nn.Linear(5, 1)
+    left, seen = list(scores), []
+
+    def evaluate() -> tuple[float, dict[str, Any]]:
+        assert not model.training
+        seen.append(model.weight.detach().clone())
+        return (left.pop(0) if left else float(len(seen))), {"toy": 0.5}
+
+    settings = {"lr": 0.1, "log_every": 100, **settings}
+    state = loop.fit(model, AdamW(model.parameters(), lr=0.1), objective or Objective(), plan(epochs), run,
+                     LoopSettings(**settings), evaluate, device=CPU, resume=resume)  # fmt: skip
+    return model, state, seen
+
+
+def by_hand(epochs: int, rates: Callable[[int], float] = lambda step: 0.1, clip: float = 0.0) -> list[Tensor]:
+    """The weights after each step of a loop in six lines."""
+    torch.manual_seed(3)
+    model = nn.Linear(5, 1)
+    optimizer = AdamW(model.parameters(), lr=0.1)
+    found = []
+    for step in range(STEPS * epochs):
+        rows = np.arange(3) + 3 * (step % STEPS)
+        optimizer.zero_grad()
+        ((model(X[rows])[:, 0] - Y[rows]) ** 2).mean().backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.param_groups[0]["lr"] = rates(step)
+        optimizer.step()
+        found.append(model.weight.detach().clone())
+    return found
+
+
+def test_the_loop_is_the_plain_loop(run: RunDir) -> None:
+    objective = Objective()
+    model, state, seen = fit(run, objective=objective)
+    expected = by_hand(3)
+    assert state.step == 12 and state.finished
+    torch.testing.assert_close(seen, [expected[3], expected[7], expected[11]], rtol=0, atol=0)
+    wanted = [(step, step // 4, (np.arange(3) + 3 * (step % 4)).tolist(), True) for step in range(12)]
+    assert objective.asked == wanted
+
+
+def test_clipping_bounds_the_gradient(run: RunDir) -> None:
+    *_, seen = fit(run, clip=0.05)
+    torch.testing.assert_close(seen[-1], by_hand(3, clip=0.05)[-1])
+    assert not torch.allclose(seen[-1], by_hand(3)[-1])
+
+
+def test_the_learning_rate_follows_its_schedule(run: RunDir) -> None:
+    *_, seen = fit(run, schedule="linear", warmup=0.25)
+    rates = [0.1 * (step + 1) / 3 if step < 3 else 0.1 * (1 - (step - 3) / 9) for step in range(12)]
+    torch.testing.assert_close(seen[-1], by_hand(3, rates.__getitem__)[-1])
+    logged = [row["lr"] for row in run.metrics() if row["kind"] == "train"]
+    assert logged == pytest.approx([rates[3], rates[7], rates[11]])
+
+
+def test_the_best_checkpoints_weights_are_left_in_the_model(run: RunDir) -> None:
+    model, state, seen = fit(run, scores=[0.3, 0.9, 0.5])
+    assert (state.best, state.best_step) == (0.9, 8)
+    assert torch.equal(model.weight, seen[1]) and not torch.equal(model.weight, seen[2])
+
+
+def test_a_tie_keeps_the_earlier_one(run: RunDir) -> None:
+    _, state, _ = fit(run, scores=[0.5, 0.5, 0.5])
+    assert state.best_step == 4
+
+
+def test_patience_stops_early(run: RunDir) -> None:
+    objective = Objective()
+    model, state, seen = fit(run, scores=[0.1, 0.9, 0.8, 0.9, 1.0], epochs=5, patience=2, objective=objective)
+    assert len(objective.asked) == 16, "two evaluations without gain after the second"
+    assert state.finished and state.best_step == 8
+    assert torch.equal(model.weight, seen[1])
+    again = Objective()
+    resumed, *_ = fit(run, epochs=5, patience=2, objective=again, resume=True)
+    assert not again.asked and torch.equal(resumed.weight, model.weight)
+
+
+@pytest.mark.parametrize("scores", [[0.9, 0.5, 0.4], [0.1, 0.9, 0.4], [0.1, 0.2, 0.3], [-1.0, -1.0, -1.0]])
+def test_rotation_keeps_only_the_newest_and_the_best(run: RunDir, scores: list[float]) -> None:
+    _, state, _ = fit(run, scores=scores, save_every=3)
+    assert checkpoint.steps(run.checkpoints) == sorted({4 * (1 + scores.index(max(scores))), 12})
+
+
+def test_evaluations_come_when_asked_for_and_at_the_very_end(run: RunDir) -> None:
+    *_, seen = fit(run, evaluate_every=5)
+    rows = run.metrics()
+    assert [row["step"] for row in rows if row["kind"] == "evaluation"] == [5, 10, 12]
+    assert len(seen) == 3
+
+
+def test_rows_hold_the_means_since_the_last_row(run: RunDir) -> None:
+    fit(run, log_every=3)
+    rows = [row for row in run.metrics() if row["kind"] == "train"]
+    assert [row["step"] for row in rows] == [3, 4, 6, 8, 9, 12]
+    every = RunDir(run.path.parent / "every")
+    every.begin({"settings": {}})
+    fit(every, log_every=1)
+    single = {row["step"]: row["toy/loss"] for row in every.metrics() if row["kind"] == "train"}
+    for row, steps in zip(rows, [(1, 2, 3), (4,), (5, 6), (7, 8), (9,), (10, 11, 12)], strict=True):
+        assert row["toy/loss"] == pytest.approx(np.mean([single[step] for step in steps]))
+        assert row["epoch"] == (row["step"] - 1) // STEPS + 1
+
+
+@pytest.mark.parametrize("bad", [0, 2, 5])
+def test_what_is_not_finite_stops_the_run_with_a_sentence(run: RunDir, bad: int) -> None:
+    with pytest.raises(UserError, match=rf"step {bad + 1}: .*nan.*--lr") as caught:
+        fit(run, objective=Objective(bad), save_every=3)
+    assert "\n" not in str(caught.value)
+    for step in checkpoint.steps(run.checkpoints):
+        model = nn.Linear(5, 1)
+        checkpoint.load(run.checkpoints, step, model)
+        assert bool(model.weight.isfinite().all())
+
+
+def test_a_checkpoint_restores_model_optimizer_and_state(run: RunDir, tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    optimizer = AdamW(model.parameters(), lr=0.1)
+    for _ in range(3):  # the second layer's bias never has a gradient
+        optimizer.zero_grad(set_to_none=True)
+        (nn.functional.linear(model[0](torch.randn(5, 4)), model[1].weight) ** 2).sum().backward()
+        optimizer.step()
+    checkpoint.save(tmp_path, 3, model, optimizer, {"step": 3, "best": None})
+    other = copy.deepcopy(model)
+    for parameter in other.parameters():
+        nn.init.zeros_(parameter)
+    fresh = AdamW(other.parameters(), lr=0.1)
+    assert checkpoint.load(tmp_path, 3, other, fresh) == {"step": 3, "best": None}
+    for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+        one, two = optimizer.state.get(mine, {}), fresh.state.get(theirs, {})
+        assert one.keys() == two.keys()
+        assert all(torch.equal(torch.as_tensor(one[key]), torch.as_tensor(two[key])) for key in one)
+    assert not fresh.state.get(other[1].bias)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_a_damaged_checkpoint_names_its_file(tmp_path: Path, damage: str) -> None:
+    model = nn.Linear(40, 3)
+    checkpoint.save(tmp_path, 3, model, AdamW(model.parameters()), {})
+    path = tmp_path / "step-00000003" / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 4
+    if damage == "remove":
+        path.unlink()
+    else:
+        path.write_bytes(bytes(content) if damage == "flip" else bytes(content[:-5]))
+    with pytest.raises(UserError, match=str(path)):
+        checkpoint.load(tmp_path, 3, model)
+
+
+def test_a_checkpoint_that_fails_half_way_leaves_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Linear(4, 3)
+    checkpoint.save(tmp_path, 3, model, AdamW(model.parameters()), {})
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "x")
+
+    monkeypatch.setattr(checkpoint, "write_json", full)
+    with pytest.raises(OSError, match="No space"):
+        checkpoint.save(tmp_path, 4, model, AdamW(model.parameters()), {})
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
+
+
+def test_rows_after_the_checkpoint_and_a_line_cut_off_are_forgotten(run: RunDir) -> None:
+    for step in (5, 10, 15):
+        run.log({"step": step})
+    with open(run.path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 1')
+    run.forget_after(10)
+    assert (run.path / "metrics.jsonl").read_text() == '{"step": 5}\n{"step": 10}\n'
+
+
+def test_metrics_refuse_nan(run: RunDir) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        run.log({"step": 1, "loss": math.nan})
+    assert run.metrics() == []
+
+
+def test_a_manifest_is_updated_in_place(run: RunDir) -> None:
+    run.update(done=True)
+    assert json.loads((run.path / "manifest.json").read_text()) == {"settings": {}, "done": True}
+
+
+def test_dropout_seeds_differ_by_every_part_of_their_counter(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = set()
+    for seed in range(3):
+        for step in range(40):
+            for purpose in ("encoder", "head"):
+                for part in range(3):
+                    Context(seed, step, "fp32", CPU).seed_dropout(purpose, part)
+                    seen.add(tuple(torch.rand(4).tolist()))
+    assert len(seen) == 3 * 40 * 2 * 3

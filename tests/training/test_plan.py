@@ -1,0 +1,198 @@
+"""Guards: the plans' laws: who is covered how often, in which turn, the same for the same (sizes, seed, epoch).
+
+python -m pytest --import-mode=importlib tests/training/test_plan.py
+"""
+
+import random
+from collections import Counter, defaultdict
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minbert import UserError
+from minbert.training.plan import Plan, Step, batches, shuffled
+from tasks.schedule import plan
+
+SAMPLING = ["round-robin", "hybrid", "sequential", "proportional"]
+sizes_of_tasks = st.lists(st.integers(1, 60), min_size=1, max_size=4).map(
+    lambda sizes: {f"task{i}": size for i, size in enumerate(sizes)}
+)
+batch_sizes = st.integers(1, 9)
+seeds = st.integers(0, 2**31)
+
+
+def steps(made: Plan, epoch: int) -> list[Step]:
+    first = made.ends[epoch] - made.lengths[epoch]
+    return [made.at(step) for step in range(first, made.ends[epoch])]
+
+
+def rows(found: list[Step], task: str) -> list[list[int]]:
+    return [step.rows.tolist() for step in found if step.task == task]
+
+
+def passes(found: list[list[int]], size: int, batch: int) -> list[list[list[int]]]:
+    """The batches of a task, cut where a whole pass must end."""
+    per_pass = -(-size // batch)
+    return [found[start : start + per_pass] for start in range(0, len(found), per_pass)]
+
+
+def assert_whole(one: list[list[int]], size: int, batch: int) -> None:
+    """One pass: every row once, full batches but for the last."""
+    assert sorted(row for rows in one for row in rows) == list(range(size))
+    assert all(len(rows) == batch for rows in one[:-1]) and 1 <= len(one[-1]) <= batch
+
+
+def as_lists(made: Plan) -> list[tuple[str, list[int], int, int]]:
+    found = [made.at(step) for step in range(made.total)]
+    return [(step.task, step.rows.tolist(), step.epoch, step.index) for step in found]
+
+
+@given(sizes_of_tasks, batch_sizes, seeds)
+def test_round_robin_restarts_small_sets_until_the_largest_is_through(
+    sizes: dict[str, int], batch: int, seed: int
+) -> None:
+    found = steps(plan("round-robin", sizes, epochs=2, batch_size=batch, seed=seed), 1)
+    turns = -(-max(sizes.values()) // batch)
+    assert [step.task for step in found] == list(sizes) * turns, "tasks in strict turn"
+    for task, size in sizes.items():
+        own = rows(found, task)
+        *whole, last = passes(own, size, batch)
+        for one in whole:
+            assert_whole(one, size, batch)
+        if size == max(sizes.values()):
+            assert not whole
+            assert_whole(last, size, batch)
+        seen = [row for part in last for row in part]
+        assert len(set(seen)) == len(seen), "a pass that was cut off repeats nothing"
+
+
+def test_round_robin_reshuffles_each_restart() -> None:
+    found = rows(steps(plan("round-robin", {"a": 200, "b": 20}, epochs=1, batch_size=5, seed=3), 0), "b")
+    orders = [sum(one, []) for one in passes(found, 20, 5)]
+    assert len(orders) == 10
+    assert len({tuple(order) for order in orders}) == 10
+    assert list(range(20)) not in orders
+
+
+@given(sizes_of_tasks, batch_sizes, seeds)
+def test_hybrid_drops_a_set_that_is_through(sizes: dict[str, int], batch: int, seed: int) -> None:
+    found = steps(plan("hybrid", sizes, epochs=1, batch_size=batch, seed=seed), 0)
+    for task, size in sizes.items():
+        assert_whole(rows(found, task), size, batch)
+    counts = {task: -(-size // batch) for task, size in sizes.items()}
+    turns = [[task for task in sizes if counts[task] > turn] for turn in range(max(counts.values()))]
+    assert [step.task for step in found] == sum(turns, [])
+
+
+@given(sizes_of_tasks, batch_sizes, seeds, st.integers(1, 3))
+def test_sequential_trains_one_task_to_its_last_epoch(
+    sizes: dict[str, int], batch: int, seed: int, epochs: int
+) -> None:
+    made = plan("sequential", sizes, epochs=epochs, batch_size=batch, seed=seed)
+    assert len(made.lengths) == epochs * len(sizes)
+    for epoch, (task, size) in enumerate((task, size) for task, size in sizes.items() for _ in range(epochs)):
+        found = steps(made, epoch)
+        assert {step.task for step in found} == {task}
+        assert_whole(rows(found, task), size, batch)
+
+
+def test_sequential_reshuffles_each_epoch() -> None:
+    made = plan("sequential", {"a": 40, "b": 40}, epochs=3, batch_size=8, seed=1)
+    orders = {tuple(np.concatenate([step.rows for step in steps(made, epoch)])) for epoch in range(6)}
+    assert len(orders) == 6
+
+
+@given(sizes_of_tasks, batch_sizes, seeds, st.floats(0, 1))
+def test_proportional_has_exact_counts_for_any_power(
+    sizes: dict[str, int], batch: int, seed: int, power: float
+) -> None:
+    found = steps(plan("proportional", sizes, epochs=1, batch_size=batch, seed=seed, power=power), 0)
+    counts = {task: -(-size // batch) for task, size in sizes.items()}
+    most = max(counts.values())
+    drawn = Counter(step.task for step in found)
+    for task, size in sizes.items():
+        wanted = most * (counts[task] / most) ** power
+        assert drawn[task] >= 1 and abs(drawn[task] - wanted) <= 0.5 + 1e-9
+        *whole, last = passes(rows(found, task), size, batch)
+        for one in whole:
+            assert_whole(one, size, batch)
+        seen = sum(last, [])
+        assert len(set(seen)) == len(seen)
+        if counts[task] == most:
+            assert_whole(last, size, batch)
+    if power == 0:
+        assert set(drawn.values()) == {most}
+    if power == 1:
+        assert drawn == counts
+
+
+def test_proportional_mixes_the_tasks_differently_in_each_epoch() -> None:
+    made = plan("proportional", {"a": 400, "b": 400}, epochs=3, batch_size=4, seed=1)
+    orders = [[step.task for step in steps(made, epoch)] for epoch in range(3)]
+    for order in orders:
+        changes = sum(one != other for one, other in pairwise(order))
+        assert 70 < changes < 130, "about half of 199 neighbours differ in a random order"
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+
+
+@pytest.mark.parametrize("sampling", SAMPLING)
+def test_a_plan_depends_on_sizes_seed_and_epoch_and_on_nothing_else(sampling: str) -> None:
+    def make(seed: int = 7, a: int = 30) -> Plan:
+        return plan(sampling, {"a": a, "b": 14, "c": 22}, epochs=2, batch_size=4, seed=seed)
+
+    np.random.seed(1)
+    first = as_lists(make())
+    np.random.seed(2)
+    assert as_lists(make()) == first
+    assert as_lists(make(seed=8)) != first
+    assert as_lists(make(a=31)) != first
+    made = make()
+    for task in "abc":
+        orders = defaultdict(list)
+        for step in (made.at(number) for number in range(made.total)):
+            if step.task == task:
+                orders[step.epoch].append(step.rows.tolist())
+        one, other = orders.values()
+        assert sorted(sum(one, [])) == sorted(sum(other, [])) or sampling in ("round-robin", "proportional")
+        assert one != other
+
+
+@pytest.mark.parametrize("sampling", SAMPLING)
+@given(st.randoms(use_true_random=False))
+def test_any_order_of_asking_walks_the_same_steps(sampling: str, shuffler: random.Random) -> None:
+    made = plan(sampling, {"a": 17, "b": 5}, epochs=3, batch_size=4, seed=11)
+    expected = as_lists(made)
+    order = list(range(made.total))
+    shuffler.shuffle(order)
+    asked = plan(sampling, {"a": 17, "b": 5}, epochs=3, batch_size=4, seed=11)
+    found = {step: asked.at(step) for step in order}
+    assert [(found[i].task, found[i].rows.tolist(), found[i].epoch, found[i].index) for i in range(made.total)] == expected
+
+
+@given(sizes_of_tasks, st.sampled_from(SAMPLING), st.integers(1, 3))
+def test_epoch_lengths_add_up_and_places_count_on(sizes: dict[str, int], sampling: str, epochs: int) -> None:
+    made = plan(sampling, sizes, epochs=epochs, batch_size=4, seed=0)
+    assert made.total == sum(made.lengths) == made.ends[-1]
+    places = [(step.epoch, step.index) for step in (made.at(number) for number in range(made.total))]
+    assert places == [(epoch, index) for epoch, length in enumerate(made.lengths) for index in range(length)]
+
+
+@given(st.integers(0, 200), batch_sizes, seeds)
+def test_shuffles_are_permutations_cut_into_batches(size: int, batch: int, seed: int) -> None:
+    order = shuffled(size, seed, "a", 0)
+    assert sorted(order) == list(range(size))
+    assert np.concatenate([*batches(order, batch), np.zeros(0, dtype=int)]).tolist() == order.tolist()
+
+
+def test_a_shuffle_favours_no_place() -> None:
+    """Where row 0 lands over 4000 epochs: chi-squared with 9 degrees of freedom, far out at 35."""
+    places = Counter(int(np.flatnonzero(shuffled(10, 5, "a", epoch) == 0)[0]) for epoch in range(4000))
+    assert sum((places[place] - 400) ** 2 / 400 for place in range(10)) < 35
+
+
+def test_an_unknown_sampling_is_refused() -> None:
+    with pytest.raises(UserError, match="--sampling"):
+        plan("squared", {"a": 3}, epochs=1, batch_size=2, seed=0)

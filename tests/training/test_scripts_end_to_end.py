@@ -1,0 +1,218 @@
+"""Guards: both scripts, one after the other, leave whole run folders that other libraries open.
+
+python -m pytest --import-mode=importlib tests/training/test_scripts_end_to_end.py
+"""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import pearsonr
+from sklearn.metrics import accuracy_score
+
+ROOT = Path(__file__).parent.parent.parent
+COURSE = ROOT / "data" / "sample" / "course"
+MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
+HEADERS = {
+    "sst": b"id \t Predicted_Sentiment \n",
+    "para": b"id \t Predicted_Is_Paraphrase \n",
+    "sts": b"id \t Predicted_Similiary \n",
+}
+SOURCES = {
+    "sst": ("ids-sst-dev.csv", "ids-sst-test-student.csv", "sentiment"),
+    "para": ("quora-dev.csv", "quora-test-student.csv", "is_duplicate"),
+    "sts": ("sts-dev.csv", "sts-test-student.csv", "similarity"),
+}
+SENTENCES = ["A man is playing a guitar.", "nobody knows", "Is it?"]
+
+
+def records(name: str) -> list[dict[str, str]]:
+    with open(COURSE / name, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+@pytest.fixture
+def run(script: Callable):
+    finished = script(MULTITASK, "--epochs", 2, "--lr", 1e-3)
+    assert finished.code == 0, finished.err
+    return finished
+
+
+def test_a_run_folder_is_complete(run) -> None:
+    folder = run.folder
+    assert {path.name for path in folder.iterdir()} == {
+        "manifest.json", "metrics.jsonl", "checkpoints", "encoder", "predictions", "scores.json",
+    }  # fmt: skip
+    manifest = run.manifest()
+    assert manifest["command"].startswith("multitask_train.py --run-dir")
+    assert {"settings", "weights", "environment", "data", "plan", "preset", "overrides", "precision"} <= manifest.keys()
+    for split in ("train", "dev", "test"):
+        for account in manifest["data"][split].values():
+            assert account["read"] == account["kept"] + len(account["skipped"])
+    kinds = [row["kind"] for row in run.rows()]
+    assert kinds.count("evaluation") == 2
+    scores = json.loads((folder / "scores.json").read_text())
+    assert scores["dev_norm"] == max(row["score"] for row in run.rows() if row["kind"] == "evaluation")
+    check_predictions(folder, scores)
+    check_encoder(folder)
+
+
+def check_predictions(folder: Path, scores: dict) -> None:
+    assert len(list((folder / "predictions").iterdir())) == 6
+    values: dict[str, list[float]] = {}
+    for short, (dev, test, _) in SOURCES.items():
+        for split, source in (("dev", dev), ("test", test)):
+            content = (folder / "predictions" / f"{short}-{split}-output.csv").read_bytes()
+            assert content.startswith(HEADERS[short])
+            lines = content[len(HEADERS[short]) :].decode("utf-8").split("\n")
+            assert lines.pop() == ""
+            ids, written = zip(*(line.removesuffix(" ").split(" , ") for line in lines), strict=True)
+            assert all(line.endswith(" ") for line in lines)
+            assert list(ids) == [row["id"].strip().lower() for row in records(source)], "every id, in input order"
+            assert all(repr(float(value)) == value or value.isdigit() for value in written), written[:3]
+            if short == "sst":
+                assert set(written) <= set("01234")
+            if short == "para":
+                assert set(written) <= {"0.0", "1.0"}
+            values[f"{short}-{split}"] = [float(value) for value in written]
+    golds = {short: [float(row[label]) for row in records(dev)] for short, (dev, _, label) in SOURCES.items()}
+    sst, para = (accuracy_score(golds[short], values[f"{short}-dev"]) for short in ("sst", "para"))
+    sts = pearsonr(golds["sts"], values["sts-dev"]).statistic
+    assert [scores["tasks"][name]["score"] for name in ("sst", "quora", "sts")] == pytest.approx([sst, para, sts])
+    assert scores["dev_norm"] == pytest.approx((sst + para + (sts + 1) / 2) / 3)
+
+
+def check_encoder(folder: Path) -> None:
+    """transformers, sentence-transformers and this project read the same encoder, that of the best checkpoint."""
+    from safetensors.torch import load_file
+    from sentence_transformers import SentenceTransformer
+    from transformers import AutoTokenizer, BertModel
+
+    import minbert
+
+    theirs, loading = BertModel.from_pretrained(folder / "encoder", output_loading_info=True)
+    assert not any(loading.values()), loading
+    tokens = AutoTokenizer.from_pretrained(folder / "encoder")(SENTENCES, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = theirs.eval()(**tokens).last_hidden_state[:, 0].numpy()
+    ours = minbert.Encoder.load(folder / "encoder", pooler="cls", precision="fp32").encode(SENTENCES)
+    np.testing.assert_allclose(ours, expected, atol=1e-5)
+    third = SentenceTransformer(str(folder / "encoder"), device="cpu").encode(SENTENCES)
+    np.testing.assert_allclose(third, expected, atol=1e-5)
+    best = json.loads((folder / "scores.json").read_text())["step"]
+    checkpoint = load_file(folder / "checkpoints" / f"step-{best:08d}" / "model.safetensors")
+    written = load_file(folder / "encoder" / "model.safetensors")
+    torch.testing.assert_close(
+        written["embeddings.word_embeddings.weight"], checkpoint["encoder.word_embedding.weight"], rtol=0, atol=0
+    )
+
+
+def test_stage_one_feeds_stage_two(script: Callable, tiny: Path) -> None:
+    from safetensors.torch import load_file
+    from transformers import BertModel
+
+    first = script(PRETRAIN, "--epochs", 2, "--lr", 1e-3, "--pooler", "mean", run_dir="first")
+    assert first.code == 0, first.err
+    assert {path.name for path in first.folder.iterdir()} == {
+        "manifest.json", "metrics.jsonl", "checkpoints", "encoder", "scores.json",
+    }  # fmt: skip
+    assert sum(first.manifest()["curriculum"].values()) == 120
+    BertModel.from_pretrained(first.folder / "encoder")
+    trained = load_file(first.folder / "encoder" / "model.safetensors")
+    started = load_file(tiny / "model.safetensors")
+    name = "encoder.layer.0.output.dense.weight"
+    assert not torch.equal(trained[name], started[name])
+    flags = ("--encoder", first.folder / "encoder", "--fine_tune_mode", "last-linear-layer", "--epochs", 1)
+    second = script(MULTITASK, *flags, run_dir="second", weights=False)
+    assert second.code == 0, second.err
+    kept = load_file(second.folder / "encoder" / "model.safetensors")
+    assert all(torch.equal(kept[name], trained[name]) for name in kept), "frozen: stage one's weights to the bit"
+
+
+def test_a_second_start_does_not_tokenise_again(script: Callable, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+
+    def files() -> dict[str, int]:
+        return {str(path): path.stat().st_mtime_ns for path in sorted(cache.rglob("*.*"))}
+
+    for name in (MULTITASK, PRETRAIN):
+        assert script(name, "--epochs", 1, run_dir=f"{name}-1", MINBERT_CACHE=str(cache)).code == 0
+    before = files()
+    assert len({Path(path).parent for path in before}) >= 9 + 2
+    for name in (MULTITASK, PRETRAIN):
+        assert script(name, "--epochs", 1, run_dir=f"{name}-2", MINBERT_CACHE=str(cache)).code == 0
+    assert files() == before
+
+
+def test_out_flags_override_where_predictions_go(script: Callable, tmp_path: Path) -> None:
+    flags = [f"--{short}_{split}_out" for short in SOURCES for split in ("dev", "test")]
+    paths = [tmp_path / f"{flag.strip('-')}.txt" for flag in flags]
+    run = script(MULTITASK, "--epochs", 1, *(part for pair in zip(flags, paths, strict=True) for part in pair))
+    assert run.code == 0, run.err
+    for path in paths:
+        assert path.read_bytes().startswith(HEADERS[path.name.split("_")[0]])
+    assert not (run.folder / "predictions").exists()
+
+
+def test_unlabelled_dev_rows_are_predicted_and_not_scored(script: Callable, tmp_path: Path) -> None:
+    lines = (COURSE / "quora-dev.csv").read_text().splitlines()
+    lines[3] = lines[3][:-3]  # no label
+    index, name, first, *_ = lines[5].split("\t")
+    lines[5] = "\t".join([index, name, first, "", ""])  # no sentence2, no label
+    dev = tmp_path / "quora-dev.csv"
+    dev.write_text("\n".join(lines) + "\n")
+    run = script(MULTITASK, "--epochs", 1, "--para_dev", dev, "--tasks", "quora")
+    assert run.code == 0, run.err
+    written = (run.folder / "predictions" / "para-dev-output.csv").read_text().splitlines()[1:]
+    assert [line.split(" , ")[0] for line in written] == [
+        line.split("\t")[1] for number, line in enumerate(lines) if number not in (0, 5)
+    ]
+    assert json.loads((run.folder / "scores.json").read_text())["tasks"]["quora"]["rows"] == 48
+    account = run.manifest()["data"]["dev"]["quora"]
+    assert [row["line"] for row in account["skipped"]] == [6]
+    assert [row["line"] for row in account["noted"]] == [4]
+    assert any("1 of 50 rows skipped" in line for line in run.err.splitlines())
+
+
+def test_a_dev_set_without_any_label_has_no_score_and_no_traceback(script: Callable, tmp_path: Path) -> None:
+    dev = tmp_path / "quora-dev.csv"
+    lines = (COURSE / "quora-dev.csv").read_text().splitlines()
+    dev.write_text("\n".join([lines[0], *(line[:-3] for line in lines[1:])]) + "\n")
+    run = script(MULTITASK, "--epochs", 1, "--para_dev", dev, "--tasks", "quora,sts")
+    assert run.code == 0, run.err
+    assert json.loads((run.folder / "scores.json").read_text())["tasks"]["quora"]["score"] is None
+    assert len((run.folder / "predictions" / "para-dev-output.csv").read_text().splitlines()) == 51
+
+
+@pytest.mark.parametrize("flags", [
+    ("--pairs", "bi", "--sampling", "proportional", "--power", 1),
+    ("--preset", "paper", "--epochs", 1, "--sampling", "sequential"),
+    ("--sampling", "hybrid", "--tasks", "sts,sst", "--accumulate", 3, "--patience", 1),
+    ("--option", "pretrain", "--hidden_dropout_prob", 0.5, "--batch_size", 64),
+])  # fmt: skip
+def test_other_settings_run_to_the_end(script: Callable, flags: tuple) -> None:
+    run = script(MULTITASK, "--epochs", 1, *flags)
+    assert run.code == 0, run.err
+    assert len(list((run.folder / "predictions").iterdir())) in (4, 6)
+
+
+def test_a_plain_command_line_works(tiny: Path, tmp_path: Path) -> None:
+    """As a user types it: a fresh interpreter, $DATA_DIR, paths relative to the working folder."""
+    run = subprocess.run(
+        [sys.executable, ROOT / MULTITASK, "--weights", tiny, "--epochs", "1", "--tasks", "sst", "--max_length", "16"],
+        cwd=tmp_path,
+        env=os.environ | {"DATA_DIR": str(ROOT / "data" / "sample")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "runs" / "multitask" / "predictions" / "sst-test-output.csv").is_file()
+    assert "dev norm" in run.stdout
