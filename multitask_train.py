@@ -4,8 +4,8 @@ python multitask_train.py --data data/sample --weights minilm
 python multitask_train.py --encoder runs/cbcl/encoder --run-dir runs/cbcl-multitask
 """
 
-import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,15 @@ from minbert.training import cli
 from tasks.settings import PRESETS, MultitaskSettings
 
 if TYPE_CHECKING:
+    import torch
+
+    from minbert.bert import BertModel
+    from minbert.optimizer import AdamW
     from minbert.tokenizer import Tokenizer
+    from minbert.training.loop import LoopState
+    from minbert.training.rundir import RunDir
+    from tasks.model import MultitaskModel
+    from tasks.predictions import Paths
     from tasks.task import Task
 
 Splits = dict[str, dict[str, Any]]
@@ -40,20 +48,39 @@ def open_data(tasks: "list[Task[Any]]", settings: MultitaskSettings, tokenizer: 
     return data
 
 
-def output_paths(tasks: "list[Task[Any]]", settings: MultitaskSettings) -> dict[tuple[str, str], Path]:
-    """Where each prediction file goes."""
-    from minbert.errors import UserError
-    from tasks.predictions import file_name
+def build(
+    settings: MultitaskSettings, encoder: "BertModel", tasks: "list[Task[Any]]", device: "torch.device"
+) -> "tuple[MultitaskModel, AdamW]":
+    """The model with fresh heads, and the optimizer of what is trained."""
+    import torch
 
-    paths = {}
-    for task in tasks:
-        for split in ("dev", "test"):
-            given = getattr(settings, f"{task.files.short}_{split}_out")
-            usual = Path(settings.run_dir) / "predictions" / file_name(task, split)
-            path = paths[task.name, split] = Path(given).absolute() if given else usual
-            if given and (path.is_dir() or not os.access(path.parent, os.W_OK)):
-                raise UserError(f"--{task.files.short}-{split}-out {given}: no file can be written there")
-    return paths
+    from minbert.optimizer import AdamW, decay_groups
+    from minbert.seeds import torch_seed
+    from tasks.model import MultitaskModel
+
+    torch.manual_seed(torch_seed(settings.seed, "heads"))
+    frozen = settings.fine_tune_mode == "last-linear-layer"
+    model = MultitaskModel(encoder, tasks, settings.hidden_dropout_prob, frozen=frozen).to(device)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    return model, AdamW(decay_groups(trained, settings.weight_decay), lr=settings.rate)
+
+
+def write_scores(
+    run: "RunDir", model: "MultitaskModel", data: Splits, paths: "Paths", state: "LoopState", precision: str
+) -> None:
+    """Predict dev and test, write the leaderboard's files and `scores.json`, and say the scores."""
+    from minbert.files import write_json
+    from tasks import evaluate, predictions
+
+    scores: dict[str, Any] = {"dev_norm": state.best, "step": state.best_step, "tasks": {}}
+    for (name, split), path in paths.items():
+        task, examples = model.tasks[name], data[split][name]
+        predicted = evaluate.predictions(model, task, examples, precision)
+        predictions.write(path, task, examples, predicted)
+        if split == "dev":
+            scores["tasks"][name] = report = evaluate.report(task, predicted, examples.labels)
+            print("\n" + evaluate.as_text(task.title, report))
+    write_json(run.path / "scores.json", scores)
 
 
 def main() -> None:
@@ -65,25 +92,20 @@ def main() -> None:
     settings = parsed.settings
     notes = settings.ignored(parsed.overrides)
 
-    import torch
-
     from minbert import weights
     from minbert.config import BertConfig
-    from minbert.files import write_json
-    from minbert.optimizer import AdamW, decay_groups
     from minbert.precision import choose
-    from minbert.seeds import torch_seed
     from minbert.training import loop, plan, ranks, start
     from minbert.training.rundir import RunDir
     from tasks import evaluate, predictions, registry, schedule
-    from tasks.model import MultitaskModel, MultitaskObjective
+    from tasks.model import MultitaskObjective
 
     for note in notes:
         start.warn(note)
     device = start.device(demanded=settings.use_gpu)
     precision = choose(settings.precision, device)
     tasks = registry.build(settings.tasks, settings.pairs)
-    paths = output_paths(tasks, settings)
+    paths = predictions.paths(tasks, settings)
     encoder, tokenizer, folder = start.encoder(settings.source, settings.encoder_dropout)
     data = open_data(tasks, settings, tokenizer, start.max_length(settings.max_length, encoder.config))
 
@@ -93,51 +115,24 @@ def main() -> None:
     run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=identity)
     ranks.wait()  # the first rank begins to write when all have looked at the folder
 
-    torch.manual_seed(torch_seed(settings.seed, "heads"))
-    frozen = settings.fine_tune_mode == "last-linear-layer"
-    model = MultitaskModel(encoder, tasks, settings.hidden_dropout_prob, frozen=frozen).to(device)
-    trained = [p for p in model.parameters() if p.requires_grad]
-    optimizer = AdamW(decay_groups(trained, settings.weight_decay), lr=settings.rate)
-    steps = schedule.plan(
-        settings.sampling,
-        {name: len(examples) for name, examples in data["train"].items()},
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        seed=settings.seed,
-        power=settings.power,
-    )
+    model, optimizer = build(settings, encoder, tasks, device)
+    sizes = {name: len(examples) for name, examples in data["train"].items()}
+    pace = {"epochs": settings.epochs, "batch_size": settings.batch_size, "seed": settings.seed}
+    steps = schedule.plan(settings.sampling, sizes, **pace, power=settings.power)
     if ranks.rank() == 0:
-        more = {"data": accounts, "plan": plan.describe(steps), "parameters": sum(p.numel() for p in trained)}
+        count = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        more = {"data": accounts, "plan": plan.describe(steps), "parameters": count}
         run.begin(start.manifest(parsed, identity, folder, precision=precision, on=device, **more))
-        print(
-            f"{sum(p.numel() for p in trained):,} parameters in {precision} on {device}, {steps.total:,} steps of "
-            f"{settings.batch_size}: " + ", ".join(f"{task.title} {len(data['train'][task.name]):,}" for task in tasks)
-        )
-    state = loop.fit(
-        model,
-        optimizer,
-        MultitaskObjective(data["train"], settings.accumulate),
-        steps,
-        run,
-        start.loop_settings(settings, precision),
-        lambda: evaluate.dev_scores(model, data["dev"], precision),
-        device=device,
-        resume=settings.resume,
-    )
+        shown = ", ".join(f"{task.title} {sizes[task.name]:,}" for task in tasks)
+        print(f"{count:,} parameters, {precision} on {device}, {steps.total:,} steps of {settings.batch_size}: {shown}")
+    objective, how = MultitaskObjective(data["train"], settings.accumulate), start.loop_settings(settings, precision)
+    scores = partial(evaluate.dev_scores, model, data["dev"], precision)
+    state = loop.fit(model, optimizer, objective, steps, run, how, scores, device=device, resume=settings.resume)
     if ranks.rank():
         return
 
-    scores: dict[str, Any] = {"dev_norm": state.best, "step": state.best_step, "tasks": {}}
-    for task in tasks:
-        for split in ("dev", "test"):
-            examples = data[split][task.name]
-            predicted = evaluate.predictions(model, task, examples, precision)
-            predictions.write(paths[task.name, split], task, examples, predicted)
-            if split == "dev":
-                scores["tasks"][task.name] = report = evaluate.report(task, predicted, examples.labels)
-                print("\n" + evaluate.as_text(task.title, report))
+    write_scores(run, model, data, paths, state, precision)
     weights.save(run.path / "encoder", model.encoder.state_dict(), BertConfig.read(folder), tokenizer, "pooler")
-    write_json(run.path / "scores.json", scores)
     print(f"\ndev norm {state.best:.4f} (best of the evaluations, at step {state.best_step:,})")
     print(f"predictions in {run.path / 'predictions'}, the encoder in {run.path / 'encoder'}, scores in scores.json")
 

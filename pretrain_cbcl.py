@@ -15,7 +15,9 @@ from tasks.contrastive.settings import ContrastiveSettings
 
 if TYPE_CHECKING:
     from minbert.bert import BertModel
+    from minbert.encode import Encoder
     from minbert.tokenizer import Tokenizer
+    from minbert.training.plan import Plan
     from tasks.examples import Pair, Triplet
 
 
@@ -65,6 +67,24 @@ def sts_spearman(
     return evaluate
 
 
+def curriculum_plan(
+    settings: ContrastiveSettings, encoder: "Encoder", triplets: "Triplet", weights_sha256: str
+) -> "tuple[Plan, dict[str, int]]":
+    """The order of the triplets, and how many there are of each difficulty (none are counted without a curriculum)."""
+    import numpy as np
+
+    from tasks.contrastive import curriculum, scoring
+
+    order, power, mix = np.arange(len(triplets)), 0.0, {}
+    if settings.order == "curriculum":
+        cosines = scoring.similarities(encoder, triplets, weights_sha256)
+        groups = curriculum.difficulty(cosines.positive, cosines.negative, settings.margin)
+        mix = {name: int((groups == group).sum()) for group, name in enumerate(curriculum.GROUPS)}
+        order, power = curriculum.by_difficulty(groups, settings.seed), settings.power
+    how = {"epochs": settings.epochs, "batch_size": settings.batch_size, "seed": settings.seed}
+    return curriculum.plan(order, **how, power=power), mix
+
+
 def main() -> None:
     """Settings, read, score, fit, write."""
     about = __doc__.splitlines()[0]
@@ -72,8 +92,6 @@ def main() -> None:
         ContrastiveSettings, PRESETS, sys.argv[1:], program="pretrain_cbcl.py", about=about, default="cbcl"
     )
     settings = parsed.settings
-
-    import numpy as np
 
     from minbert import weights
     from minbert.config import BertConfig
@@ -84,7 +102,6 @@ def main() -> None:
     from minbert.precision import choose
     from minbert.training import loop, plan, ranks, start
     from minbert.training.rundir import RunDir
-    from tasks.contrastive import curriculum, scoring
     from tasks.contrastive.objectives import TripletObjective
 
     for note in settings.ignored(parsed.overrides):
@@ -100,18 +117,9 @@ def main() -> None:
     run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=identity)
 
     model.to(device)
-    order = np.arange(len(triplets))
-    power, mix = 0.0, {}
     manifest = start.manifest(parsed, identity, folder, precision=precision, on=device, data=accounts)
-    if settings.order == "curriculum":
-        encoder = Encoder(model, tokenizer, settings.pooler, precision=precision)
-        cosines = scoring.similarities(encoder, triplets, manifest["weights"]["sha256"])
-        groups = curriculum.difficulty(cosines.positive, cosines.negative, settings.margin)
-        mix = {name: int((groups == group).sum()) for group, name in enumerate(curriculum.GROUPS)}
-        order, power = curriculum.by_difficulty(groups, settings.seed), settings.power
-    steps = curriculum.plan(
-        order, epochs=settings.epochs, batch_size=settings.batch_size, seed=settings.seed, power=power
-    )
+    encoder = Encoder(model, tokenizer, settings.pooler, precision=precision)
+    steps, mix = curriculum_plan(settings, encoder, triplets, manifest["weights"]["sha256"])
     run.begin(manifest | {"curriculum": mix, "plan": plan.describe(steps)})
     shown = ", ".join(f"{count:,} {name}" for name, count in mix.items()) or "no curriculum"
     print(
@@ -120,19 +128,11 @@ def main() -> None:
 
     optimizer = AdamW(decay_groups(model.parameters(), settings.weight_decay), lr=settings.rate)
     evaluate = sts_spearman(model, tokenizer, sts, settings, precision)
+    objective = TripletObjective(triplets, settings.pooler, settings.temperature)
+    how = start.loop_settings(settings, precision)
     before, _ = evaluate()
     print(f"STS dev Spearman before training {before:.4f}")
-    state = loop.fit(
-        model,
-        optimizer,
-        TripletObjective(triplets, settings.pooler, settings.temperature),
-        steps,
-        run,
-        start.loop_settings(settings, precision),
-        evaluate,
-        device=device,
-        resume=settings.resume,
-    )
+    state = loop.fit(model, optimizer, objective, steps, run, how, evaluate, device=device, resume=settings.resume)
     weights.save(run.path / "encoder", model.state_dict(), BertConfig.read(folder), tokenizer, settings.pooler)
     scores = {"sts_dev_spearman": {"before": before, "after": state.best}, "step": state.best_step}
     write_json(run.path / "scores.json", scores)

@@ -1,7 +1,7 @@
 """How long a training step takes beside transformers' BertModel, on the same batches, interleaved in one process.
 
-    DATA_DIR=... python benchmarks/train_speed.py                  both shapes, the course's Quora pairs
-    python benchmarks/train_speed.py --shape minilm --batches 100  the packaged MiniLM weights only
+    DATA_DIR=... python -m benchmarks.train_speed                  both shapes, the course's Quora pairs
+    python -m benchmarks.train_speed --shape minilm --batches 100  the packaged MiniLM weights only
 
 A step is: lay out the batch (padded to its longest pair for transformers, ragged for us), forward to the pooler's
 output and a linear head, binary cross-entropy, backward, AdamW, gradients set to None. Dropout is 0.1 everywhere.
@@ -94,9 +94,7 @@ def their_step(model: nn.Module, precision: str, fused: bool) -> Step:
     return _step(pooled, head, optimizer, precision)
 
 
-def _step(
-    pooled: Callable[[Pairs], Tensor], head: nn.Linear, optimizer: torch.optim.Optimizer, precision: str
-) -> Step:
+def _step(pooled: Callable[[Pairs], Tensor], head: nn.Linear, optimizer: torch.optim.Optimizer, precision: str) -> Step:
     def step(pairs: Pairs) -> None:
         labels = torch.tensor([label for _, _, label in pairs])
         with autocast(precision, CPU):
@@ -171,6 +169,7 @@ def main() -> None:
         print("DATA_DIR is not set: the small sample, whose pairs come round again and again")
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
+    transformers.utils.logging.disable_progress_bar()
     minilm = weights.resolve("minilm")
     pairs = read_pairs(data / "course" / "quora-train.csv", Tokenizer.load(minilm))
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, {options.threads} threads")
@@ -180,7 +179,9 @@ def main() -> None:
         batches = shuffled_batches(pairs, warmup + count)
         longest = sum(max(len(ids) for ids, _, _ in batch) for batch in batches) * BATCH
         tokens = sum(len(ids) for batch in batches for ids, _, _ in batch)
-        print(f"\n{shape} shape, {count} batches of {BATCH} pairs, {100 - 100 * tokens / longest:.0f}% padding if padded")
+        print(
+            f"\n{shape} shape, {count} batches of {BATCH} pairs, {100 - 100 * tokens / longest:.0f}% padding if padded"
+        )
         show(measure(contestants(minilm if shape == "minilm" else None), batches, warmup))
 
 

@@ -5,6 +5,8 @@ n sentences of L tokens, each asking Q queries (Q = L, or 1 where only the [CLS]
 """
 
 import math
+from collections.abc import Callable
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -46,7 +48,7 @@ def reference(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -> Tens
 def grouped(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float) -> Tensor:
     """One batched product for each run of sentences of equal length."""
     if torch.is_grad_enabled() or dropout:
-        explicit: Tensor = GroupedAttention.apply(query, key, value, ragged, dropout)
+        explicit: Tensor = GroupedAttention.apply(query, key, value, ragged, dropout)  # type: ignore[no-untyped-call]
         return explicit
     asked = 1 if len(query) == len(ragged) else None
     sizes = [n * length for n, length in ragged.groups]
@@ -63,11 +65,12 @@ def variable_length(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -
     """torch's variable-length kernel: all sentences in one call, whatever their lengths (CUDA, half precision)."""
     from torch.nn.attention.varlen import varlen_attn
 
+    kernel = cast(Callable[..., Tensor], varlen_attn)  # it returns a pair only where it is asked to
     longest = max(ragged.lengths)
     if len(query) == len(ragged) and len(query) != len(key):
         ends = torch.arange(len(ragged) + 1, dtype=torch.int32, device=query.device)
-        return varlen_attn(query, key, value, ends, ragged.cu_seqlens, 1, longest)
-    return varlen_attn(query, key, value, ragged.cu_seqlens, ragged.cu_seqlens, longest, longest)
+        return kernel(query, key, value, ends, ragged.cu_seqlens, 1, longest)
+    return kernel(query, key, value, ragged.cu_seqlens, ragged.cu_seqlens, longest, longest)
 
 
 def _query_counts(query: Tensor, ragged: Ragged) -> list[int]:

@@ -32,6 +32,10 @@ class BertConfig:
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
             )
 
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
+
     @property
     def head_size(self) -> int:
         """Width of one attention head."""

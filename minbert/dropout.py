@@ -11,7 +11,7 @@ _LEVELS = 1 << 16
 
 
 def keep_mask(size: int, p: float) -> tuple[Tensor, float]:
-    """A mask of `size` elements, each kept with a probability of 1 - p to the nearest 1/65536, and 1 / that probability.
+    """A mask of `size` elements, and 1 / the probability that an element is kept: 1 - p to the nearest 1/65536.
 
     Four elements are cut from each 64-bit draw of torch's CPU generator.
     """
@@ -40,7 +40,7 @@ def add_dropped(residual: Tensor, x: Tensor, p: float) -> Tensor:
     """residual + dropout(x, p), in the dtype of `residual`."""
     if x.is_cuda or p in (0.0, 1.0):
         return residual + F.dropout(x, p)
-    added: Tensor = _AddDropped.apply(residual, x, p)
+    added: Tensor = _AddDropped.apply(residual, x, p)  # type: ignore[no-untyped-call]
     return added
 
 

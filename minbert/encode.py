@@ -3,6 +3,7 @@
 vectors = minbert.Encoder.load("runs/cbcl/encoder").encode(["A sentence.", "Another one."])
 """
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -58,9 +59,14 @@ class Encoder:
         return cls(model, tokenizer, pooler or weights.saved_pooler(folder), precision=precision)
 
     def encode(self, sentences: Sequence[str], *, batch_tokens: int = 8192, progress: bool = False) -> np.ndarray:
-        """Vectors of N sentences: float32 [N, D]. Sentences beyond the maximum length are cut."""
+        """Vectors of N sentences: float32 [N, D]. Longer sentences are cut, and a warning counts them."""
         inner = self.max_length - 2
-        rows = [[self.tokenizer.cls, *ids[:inner], self.tokenizer.sep] for ids in self.tokenizer.encode(sentences)]
+        encoded = self.tokenizer.encode(sentences)
+        cut = sum(len(ids) > inner for ids in encoded)
+        if cut:
+            note = f"{cut} of {len(encoded)} sentences are longer than {self.max_length} tokens and are cut"
+            warnings.warn(note, stacklevel=2)
+        rows = [[self.tokenizer.cls, *ids[:inner], self.tokenizer.sep] for ids in encoded]
         return self.encode_ids(rows, batch_tokens=batch_tokens, progress=progress)
 
     @torch.inference_mode()

@@ -25,6 +25,7 @@ class GroupedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, p: float) -> Tensor:
+        """What the class says; masks are drawn from torch's default generator."""
         ctx.layout = layout = _Layout(query, ragged)
         ctx.scale = 1 / math.sqrt(query.shape[-1])
         q, k, v = layout.gather_queries(query) * ctx.scale, layout.gather_keys(key), layout.gather_keys(value)
@@ -40,6 +41,7 @@ class GroupedAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        """Gradients of query, key and value."""
         q, k, v, probabilities, factors, dropped = ctx.saved_tensors
         layout: _Layout = ctx.layout
         to_dropped, to_v = _through_mixing(layout.gather_queries(gradient), v, dropped, layout)

@@ -42,7 +42,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x W' + b for [T, D], [E, D], [E]: torch's own, or by blocks under bf16 autocast on the CPU."""
     if x.is_cuda or not torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
-    blocked: Tensor = _BlockedLinear.apply(x, weight, bias)
+    blocked: Tensor = _BlockedLinear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return blocked
 
 

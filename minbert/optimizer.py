@@ -47,7 +47,7 @@ class AdamW(torch.optim.Optimizer):
         super().__init__(params, defaults)
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One update of every parameter that has a gradient."""
         loss = None
         if closure is not None:
@@ -104,7 +104,7 @@ class AdamW(torch.optim.Optimizer):
         counters = [torch.full((), float(kernel_step), device=p.device) for p in parameters]
         torch._fused_adamw_(
             parameters,
-            [p.grad for p in parameters],
+            [p.grad for p in parameters if p.grad is not None],
             [self.state[p]["exp_avg"] for p in parameters],
             [self.state[p]["exp_avg_sq"] for p in parameters],
             [],
@@ -136,6 +136,8 @@ def learning_rate(schedule: str, step: int, total: int, warmup: int = 0) -> floa
 
     The warm-up rises from 1/warmup to 1; `linear` and `cosine` fall from 1 towards 0 at `total`.
     """
+    if schedule not in SCHEDULES:
+        raise UserError(f"--lr-schedule: {schedule!r} is not one of {', '.join(SCHEDULES)}")
     if step < warmup:
         return (step + 1) / warmup
     if schedule == "constant":
@@ -143,6 +145,4 @@ def learning_rate(schedule: str, step: int, total: int, warmup: int = 0) -> floa
     done = (step - warmup) / max(1, total - warmup)
     if schedule == "linear":
         return max(0.0, 1.0 - done)
-    if schedule == "cosine":
-        return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
-    raise UserError(f"--schedule: {schedule!r} is not one of {', '.join(SCHEDULES)}")
+    return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))

@@ -44,6 +44,8 @@ class Ragged:
         if not ids or not all(len(row) for row in ids):
             raise UserError("a batch needs at least one sentence, and every sentence at least one token")
         lengths = tuple(len(row) for row in ids)
+        if types is not None and lengths != tuple(len(row) for row in types):
+            raise UserError("the lists of token types must be as long as the lists of ids")
         joined = _joined(ids)
         joined_types = torch.zeros_like(joined) if types is None else _joined(types)
         return cls(joined, _positions(lengths), joined_types, lengths)
@@ -55,7 +57,11 @@ class Ragged:
             raise UserError(f"input_ids must have shape [B, L], not {list(ids.shape)}")
         mask = torch.ones_like(ids) if mask is None else mask
         if mask.shape != ids.shape:
-            raise UserError(f"attention_mask must have the shape of input_ids {list(ids.shape)}, not {list(mask.shape)}")
+            raise UserError(
+                f"attention_mask must have the shape {list(ids.shape)} of input_ids, not {list(mask.shape)}"
+            )
+        if types is not None and types.shape != ids.shape:
+            raise UserError(f"types must have the shape of input_ids {list(ids.shape)}, not {list(types.shape)}")
         real = mask.bool()
         lengths = tuple(int(count) for count in real.sum(1).tolist())  # the one sync: the mask is on the device
         if not lengths or min(lengths) == 0:

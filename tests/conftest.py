@@ -25,8 +25,30 @@ import offline  # noqa: E402
 offline.guard()
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-WORDS = """the a cat dog bird sat sleeps runs on under mat tree is not very happy sad who what
-? ! . , ##s ##ing un ##a""".split()
+WORDS = [
+    *(
+        "the",
+        "a",
+        "cat",
+        "dog",
+        "bird",
+        "sat",
+        "sleeps",
+        "runs",
+        "on",
+        "under",
+        "mat",
+        "tree",
+        "is",
+        "not",
+        "very",
+        "happy",
+        "sad",
+        "who",
+        "what",
+    ),
+    *("?", "!", ".", ",", "##s", "##ing", "un", "##a"),
+]
 
 
 @pytest.fixture(scope="session", autouse=True)

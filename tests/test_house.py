@@ -16,8 +16,8 @@ ROOT = Path(__file__).parent.parent
 FLOORS = {
     "minbert.errors": 0, "minbert.files": 0, "minbert.seeds": 0, "minbert.config": 0, "minbert.ragged": 0,
     "minbert.precision": 0, "minbert.dropout": 0, "minbert.linear": 0,
-    "minbert.grouped": 1, "minbert.attention": 1, "minbert.pooling": 1, "minbert.tokenizer": 1, "minbert.token_cache": 1,
-    "minbert.optimizer": 1, "minbert.weights": 1,
+    "minbert.grouped": 1, "minbert.attention": 1, "minbert.pooling": 1, "minbert.tokenizer": 1,
+    "minbert.token_cache": 1, "minbert.optimizer": 1, "minbert.weights": 1,
     "minbert.bert": 2, "minbert.convert": 2,
     "minbert.encode": 3,
     "minbert.training": 4,
@@ -42,9 +42,7 @@ def name_of(path: Path) -> str:
 FILES = {name_of(path): path for folder in ("minbert", "tasks") for path in sorted((ROOT / folder).rglob("*.py"))}
 SCRIPTS = sorted(ROOT.glob("*.py"))
 OTHERS = [
-    path
-    for folder in ("tests", "benchmarks", "ablations", "data")
-    for path in sorted((ROOT / folder).rglob("*.py"))
+    path for folder in ("tests", "benchmarks", "ablations", "data") for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (*FILES.values(), *SCRIPTS, *OTHERS)}
 
@@ -120,7 +118,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def functions(path: Path) -> Iterator[tuple[Function, bool]]:
-    """Every function of a file, and whether it is public: neither it, nor its class, is private or inside a function."""
+    """Every function of a file, and whether it is public: nothing around it is private or a function."""
 
     def walk(node: ast.AST, public: bool) -> Iterator[tuple[Function, bool]]:
         for child in ast.iter_child_nodes(node):
@@ -143,9 +141,7 @@ def functions(path: Path) -> Iterator[tuple[Function, bool]]:
 )
 def test_no_function_is_over_60_lines(path: Path) -> None:
     long = {node.name: node.end_lineno - node.lineno + 1 for node, _ in functions(path) if node.end_lineno}
-    # The scripts' main is the whole program in order: settings, read, build, fit, evaluate, write.
-    limit = 90 if path in SCRIPTS else 60
-    assert not {name: lines for name, lines in long.items() if lines > limit}
+    assert not {name: lines for name, lines in long.items() if lines > 60}
 
 
 @pytest.mark.parametrize("module", sorted(FILES))
@@ -154,11 +150,13 @@ def test_every_function_is_annotated_and_every_public_one_has_a_docstring(module
     assert ast.get_docstring(TREES[path]), f"{module} has no docstring"
     for node, public in functions(path):
         where = f"{path.name}:{node.lineno} {node.name}"
-        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]
-        bare = [one.arg for one in arguments if one and one.annotation is None and one.arg not in ("self", "cls")]
+        every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]
+        arguments = [one for one in every if one]
+        bare = [one.arg for one in arguments if one.annotation is None and one.arg not in ("self", "cls")]
         assert not bare, f"{where}: {bare} not annotated"
         assert node.returns is not None, f"{where}: no return annotation"
-        if public and not node.name.startswith("__"):
+        torchs = bool(arguments) and arguments[0].arg == "ctx"  # the interface of torch.autograd.Function
+        if public and not torchs and not node.name.startswith("__"):
             assert ast.get_docstring(node), f"{where}: no docstring"
     for node in ast.walk(TREES[path]):
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
@@ -166,7 +164,8 @@ def test_every_function_is_annotated_and_every_public_one_has_a_docstring(module
 
 
 UNPICKLES = re.compile(
-    r"\btorch\.(load|save)\(|\bimport (pickle|dill|joblib|shelve|marshal)\b|\bfrom (pickle|dill|joblib) |allow_pickle=True"
+    r"\btorch\.(load|save)\(|\bimport (pickle|dill|joblib|shelve|marshal)\b|\bfrom (pickle|dill|joblib) "
+    r"|allow_pickle=True"
 )
 
 

@@ -109,12 +109,13 @@ def fit(
         with stop_on_signal() as stopping, loop.progress:
             while state.step < plan.total and not state.finished:
                 loop.step()
-                if stopping and not loop.saved:
+                if state.finished or not ranks.any_rank(bool(stopping), device):
+                    continue
+                if not loop.saved:
                     loop.save()
-                if stopping and not state.finished:
-                    raise Interrupted(
-                        f"stopped after step {state.step} of {plan.total}; the same command with --resume goes on"
-                    )
+                raise Interrupted(
+                    f"stopped after step {state.step} of {plan.total}; the same command with --resume goes on"
+                )
     checkpoint.load(run.checkpoints, state.best_step, model)
     return state
 

@@ -49,6 +49,13 @@ def sum_over_ranks(x: Tensor) -> Tensor:
     return x
 
 
+def any_rank(flag: bool, device: torch.device) -> bool:
+    """Whether the flag is up on any rank: all ranks get the same answer."""
+    if not dist.is_initialized():
+        return flag
+    return bool(sum_over_ranks(torch.tensor(float(flag), device=device)).item())
+
+
 def sum_gradients(parameters: Iterable[nn.Parameter], device: torch.device) -> None:
     """Sum the gradients of all ranks in one exchange; a parameter that no rank has a gradient for keeps none."""
     if not dist.is_initialized():

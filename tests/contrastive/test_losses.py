@@ -1,4 +1,4 @@
-"""Guards: NT-Xent with hard negatives is equation 1, and is the multiple negatives ranking loss of sentence-transformers.
+"""Guards: NT-Xent with hard negatives is equation 1, and sentence-transformers' multiple negatives ranking loss.
 
 python -m pytest --import-mode=importlib tests/contrastive/test_losses.py
 """
@@ -138,9 +138,15 @@ def test_a_step_of_the_objective_has_the_gradients_of_the_loss(tiny: Path, tmp_p
     from tasks.examples import Triplet
 
     tokenizer, model = Tokenizer.load(tiny), BertModel.from_pretrained(tiny)
-    texts = [("the cat", "a cat sat", "who is happy?"), ("dogs run on", "a dog runs", "the sad tree"), ("a", "the", "?")]
+    texts = [
+        ("the cat", "a cat sat", "who is happy?"),
+        ("dogs run on", "a dog runs", "the sad tree"),
+        ("a", "the", "?"),
+    ]
     (tmp_path / "x").write_text("objective")
-    cache = token_cache.load(tmp_path / "x", lambda _: iter(Row(str(i), t) for i, t in enumerate(texts)), "t", 3, tokenizer)
+    cache = token_cache.load(
+        tmp_path / "x", lambda _: iter(Row(str(i), t) for i, t in enumerate(texts)), "t", 3, tokenizer
+    )
     triplets = Triplet(cache, tokenizer.cls, tokenizer.sep, 32)
     rows = np.array([2, 0, 1])
     numbers = TripletObjective(triplets, "mean", 0.1).backward(

@@ -140,6 +140,7 @@ def test_what_the_disk_refuses_is_a_users_error(tmp_path: Path) -> None:
         ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
         ({"hidden_size": "768"}, "hidden_size must be a number"),
         ({"vocab_size": True}, "vocab_size must be a number"),
+        ({"attention_probs_dropout_prob": 1.0}, "attention_probs_dropout_prob must be at least 0 and below 1"),
         ({"num_attention_heads": 7}, "768 is not a multiple of num_attention_heads 7"),
     ],
 )

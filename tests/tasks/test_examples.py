@@ -1,4 +1,4 @@
-"""Guards: inputs equal those of transformers' tokenizer, token by token; truncation, lengths and the cache keep their laws.
+"""Guards: inputs equal those of transformers' tokenizer, token by token; truncation, lengths and cache keep their laws.
 
 python -m pytest --import-mode=importlib tests/tasks/test_examples.py
 """
@@ -179,9 +179,7 @@ def test_the_cache_gives_back_ids_texts_and_labels(view: Callable, theirs: Any) 
             assert examples.cache.ids(row, column).tolist() == whole
 
 
-def test_a_second_opening_reads_no_text(
-    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_opening_reads_no_text(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     from tasks import TASKS
 
     path = tmp_path / "sst.csv"

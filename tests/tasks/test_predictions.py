@@ -21,7 +21,8 @@ NUMBERS = np.array([3.2, -0.1, 1e-12], dtype=np.float32)
 EXPECTED = {
     "sst": b"id \t Predicted_Sentiment \nb2 , 4 \na1 , 0 \nc3 , 2 \n",
     "quora": b"id \t Predicted_Is_Paraphrase \nb2 , 1.0 \na1 , 0.0 \nc3 , 1.0 \n",
-    "sts": b"id \t Predicted_Similiary \nb2 , 3.200000047683716 \na1 , -0.10000000149011612 \nc3 , 9.999999960041972e-13 \n",
+    "sts": b"id \t Predicted_Similiary \n"
+    b"b2 , 3.200000047683716 \na1 , -0.10000000149011612 \nc3 , 9.999999960041972e-13 \n",
 }
 
 

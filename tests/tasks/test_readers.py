@@ -1,4 +1,4 @@
-"""Guards: the course's files are read with all their quirks, no row is lost in silence, a bad row is named by file:line: column.
+"""Guards: the course's files are read with their quirks, no row is lost in silence, a bad one is named by its place.
 
 python -m pytest --import-mode=importlib tests/tasks/test_readers.py
 DATA_DIR=... python -m pytest --import-mode=importlib tests/tasks/test_readers.py -m realdata
@@ -68,16 +68,14 @@ def test_columns_are_found_by_name_in_any_order(read: Callable) -> None:
 
 
 def test_pairs_are_cleaned_as_the_course_cleans_them(read: Callable) -> None:
-    (row,) = read("quora", QUORA + "9\tQ\tWhat's  New, in\u00a0U.S.?\t\"A \"\"quoted\"\"\tword.\"\t1.0\n")
+    (row,) = read("quora", QUORA + '9\tQ\tWhat\'s  New, in\u00a0U.S.?\t"A ""quoted""\tword."\t1.0\n')
     assert row == Row("q", ("what 's new , in u .s .?".replace(".?", ". ?"), 'a "quoted" word .'), 1.0)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_pair_cleaning_equals_the_course_formula(text: str) -> None:
     """CS 224N's preprocess_string, as handed out."""
-    course = " ".join(
-        text.lower().replace(".", " .").replace("?", " ?").replace(",", " ,").replace("'", " '").split()
-    )
+    course = " ".join(text.lower().replace(".", " .").replace("?", " ?").replace(",", " ,").replace("'", " '").split())
     assert readers.clean_pair(text) == course
 
 

@@ -1,4 +1,4 @@
-"""A process that has torch imported and forks one child for each run of a script: real processes at a tenth of the cost.
+"""A process that has torch imported and forks a child for each run of a script: real processes, at a tenth of the cost.
 
 Requests come as lines of JSON on stdin, answers go as lines of JSON to stdout. A request may ask for a signal at a
 step of the plan, before a row of the metrics or in the midst of writing a checkpoint.

@@ -6,7 +6,6 @@ python -m pytest --import-mode=importlib tests/training/test_cli.py
 import os
 import subprocess
 import sys
-import time
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,13 @@ import pytest
 
 from minbert import UserError
 from minbert.training import cli
-from tasks.contrastive import presets, settings as contrastive
+from tasks.contrastive import presets
+from tasks.contrastive import settings as contrastive
 from tasks.settings import PRESETS, MultitaskSettings
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPTS = ["multitask_train.py", "pretrain_cbcl.py"]
+TABLES = {MultitaskSettings: PRESETS, contrastive.ContrastiveSettings: presets.PRESETS}
 
 
 def multitask(*words: str) -> cli.Parsed[MultitaskSettings]:
@@ -53,7 +54,12 @@ def test_the_flags_students_know_are_there() -> None:
     for flag, value in COURSE.items():
         assert getattr(given, flag.strip("-").replace("-", "_")) == (True if value is None else value)
     usual = multitask().settings
-    assert (usual.seed, usual.epochs, usual.weights, usual.run_dir) == (11711, 10, "bert-base-uncased", "runs/multitask")
+    assert (usual.seed, usual.epochs, usual.weights, usual.run_dir) == (
+        11711,
+        10,
+        "bert-base-uncased",
+        "runs/multitask",
+    )
 
 
 @pytest.mark.parametrize(("option", "mode"), [("pretrain", "last-linear-layer"), ("finetune", "full-model")])
@@ -74,7 +80,7 @@ def test_a_flag_overrides_the_preset_which_overrides_the_default() -> None:
 
 
 def test_the_paper_presets_hold_the_papers_numbers() -> None:
-    """Paper A, sections 4 and 5: 10 epochs, batch 32, lr 1e-5 and dropout 0.5; CBCL lr 2e-5, tau .05, root pacing, m .2."""
+    """Paper A, sections 4 and 5: 10 epochs, batch 32, lr 1e-5, dropout 0.5; CBCL lr 2e-5, tau .05, root, m .2."""
     paper = multitask("--preset", "paper").settings
     found = (paper.pairs, paper.hidden_dropout_prob, paper.rate, paper.epochs, paper.batch_size)
     assert found == ("paper", 0.5, 1e-5, 10, 32)
@@ -84,7 +90,9 @@ def test_the_paper_presets_hold_the_papers_numbers() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "table"), [(MultitaskSettings, PRESETS), (contrastive.ContrastiveSettings, presets.PRESETS)])
+@pytest.mark.parametrize(
+    ("kind", "table"), [(MultitaskSettings, PRESETS), (contrastive.ContrastiveSettings, presets.PRESETS)]
+)
 def test_every_preset_holds_valid_settings_of_the_right_type(kind: type, table: dict) -> None:
     options = {item.name: item for item in fields(kind)}
     for name, (text, values) in table.items():
@@ -185,19 +193,14 @@ except SystemExit as stop:
 
 @pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.parametrize("flag", ["--help", "--list-presets"])
-def test_help_and_presets_answer_at_once_without_torch(script: str, flag: str) -> None:
+def test_help_and_presets_load_neither_torch_nor_numpy(script: str, flag: str) -> None:
     code = QUIET.format(script=str(ROOT / script), flag=flag)
-    seconds = []
-    for _ in range(3):  # the best of three: other work on the machine is not the script's
-        started = time.perf_counter()
-        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, timeout=60)
-        seconds.append(time.perf_counter() - started)
-        if seconds[-1] < 1:
-            break
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, timeout=60)
     assert run.stdout.splitlines()[-1] == "CODE 0", run.stdout[-200:] + run.stderr
     assert run.stderr == ""
-    assert min(seconds) < 1.0
-    kind, table = (MultitaskSettings, PRESETS) if script == SCRIPTS[0] else (contrastive.ContrastiveSettings, presets.PRESETS)
+    kind, table = (
+        (MultitaskSettings, PRESETS) if script == SCRIPTS[0] else (contrastive.ContrastiveSettings, presets.PRESETS)
+    )
     expected = [f"--{item.name.replace('_', '-')}" for item in fields(kind)] if flag == "--help" else list(table)
     for word in expected:
         assert word in run.stdout

@@ -1,4 +1,4 @@
-"""Guards: the loop on a toy objective: stepping, evaluating, saving, early stop, what is not finite, what is left in the model.
+"""Guards: the loop on a toy objective: steps, evaluations, checkpoints, early stop, what is not finite, what is left.
 
 python -m pytest --import-mode=importlib tests/training/test_loop.py
 """
@@ -55,7 +55,7 @@ def run(tmp_path: Path) -> RunDir:
 
 def fit(run: RunDir, *, scores: Sequence[float] = (), epochs: int = 3, objective: Objective | None = None,
         resume: bool = False, **settings: Any) -> tuple[nn.Linear, loop.LoopState, list[Tensor]]:  # fmt: skip
-    """Train the toy; evaluations give `scores` in turn. Returns the model, the state, and the weights at evaluations."""
+    """Train the toy; evaluations give `scores` in turn. Returns the model, state, and weights at evaluations."""
     torch.manual_seed(3)
     model = nn.Linear(5, 1)
     left, seen = list(scores), []
@@ -91,7 +91,7 @@ def by_hand(epochs: int, rates: Callable[[int], float] = lambda step: 0.1, clip:
 
 def test_the_loop_is_the_plain_loop(run: RunDir) -> None:
     objective = Objective()
-    model, state, seen = fit(run, objective=objective)
+    _, state, seen = fit(run, objective=objective)
     expected = by_hand(3)
     assert state.step == 12 and state.finished
     torch.testing.assert_close(seen, [expected[3], expected[7], expected[11]], rtol=0, atol=0)
@@ -137,7 +137,7 @@ def test_patience_stops_early(run: RunDir) -> None:
 
 @pytest.mark.parametrize("scores", [[0.9, 0.5, 0.4], [0.1, 0.9, 0.4], [0.1, 0.2, 0.3], [-1.0, -1.0, -1.0]])
 def test_rotation_keeps_only_the_newest_and_the_best(run: RunDir, scores: list[float]) -> None:
-    _, state, _ = fit(run, scores=scores, save_every=3)
+    fit(run, scores=scores, save_every=3)
     assert checkpoint.steps(run.checkpoints) == sorted({4 * (1 + scores.index(max(scores))), 12})
 
 

@@ -5,7 +5,7 @@ python -m pytest --import-mode=importlib tests/training/test_plan.py
 
 import random
 from collections import Counter, defaultdict
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import pytest
@@ -37,6 +37,10 @@ def passes(found: list[list[int]], size: int, batch: int) -> list[list[list[int]
     """The batches of a task, cut where a whole pass must end."""
     per_pass = -(-size // batch)
     return [found[start : start + per_pass] for start in range(0, len(found), per_pass)]
+
+
+def flat(lists: list[list]) -> list:
+    return list(chain.from_iterable(lists))
 
 
 def assert_whole(one: list[list[int]], size: int, batch: int) -> None:
@@ -71,7 +75,7 @@ def test_round_robin_restarts_small_sets_until_the_largest_is_through(
 
 def test_round_robin_reshuffles_each_restart() -> None:
     found = rows(steps(plan("round-robin", {"a": 200, "b": 20}, epochs=1, batch_size=5, seed=3), 0), "b")
-    orders = [sum(one, []) for one in passes(found, 20, 5)]
+    orders = [flat(one) for one in passes(found, 20, 5)]
     assert len(orders) == 10
     assert len({tuple(order) for order in orders}) == 10
     assert list(range(20)) not in orders
@@ -84,7 +88,7 @@ def test_hybrid_drops_a_set_that_is_through(sizes: dict[str, int], batch: int, s
         assert_whole(rows(found, task), size, batch)
     counts = {task: -(-size // batch) for task, size in sizes.items()}
     turns = [[task for task in sizes if counts[task] > turn] for turn in range(max(counts.values()))]
-    assert [step.task for step in found] == sum(turns, [])
+    assert [step.task for step in found] == flat(turns)
 
 
 @given(sizes_of_tasks, batch_sizes, seeds, st.integers(1, 3))
@@ -119,7 +123,7 @@ def test_proportional_has_exact_counts_for_any_power(
         *whole, last = passes(rows(found, task), size, batch)
         for one in whole:
             assert_whole(one, size, batch)
-        seen = sum(last, [])
+        seen = flat(last)
         assert len(set(seen)) == len(seen)
         if counts[task] == most:
             assert_whole(last, size, batch)
@@ -156,7 +160,7 @@ def test_a_plan_depends_on_sizes_seed_and_epoch_and_on_nothing_else(sampling: st
             if step.task == task:
                 orders[step.epoch].append(step.rows.tolist())
         one, other = orders.values()
-        assert sorted(sum(one, [])) == sorted(sum(other, [])) or sampling in ("round-robin", "proportional")
+        assert sorted(flat(one)) == sorted(flat(other)) or sampling in ("round-robin", "proportional")
         assert one != other
 
 
@@ -169,7 +173,9 @@ def test_any_order_of_asking_walks_the_same_steps(sampling: str, shuffler: rando
     shuffler.shuffle(order)
     asked = plan(sampling, {"a": 17, "b": 5}, epochs=3, batch_size=4, seed=11)
     found = {step: asked.at(step) for step in order}
-    assert [(found[i].task, found[i].rows.tolist(), found[i].epoch, found[i].index) for i in range(made.total)] == expected
+    assert [
+        (found[i].task, found[i].rows.tolist(), found[i].epoch, found[i].index) for i in range(made.total)
+    ] == expected
 
 
 @given(sizes_of_tasks, st.sampled_from(SAMPLING), st.integers(1, 3))

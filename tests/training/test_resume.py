@@ -55,7 +55,9 @@ KILLS = [
 
 
 @pytest.mark.parametrize(("name", "place", "step"), KILLS)
-def test_killed_and_resumed_equals_undisturbed(script: Script, whole: Callable, name: str, place: str, step: int) -> None:
+def test_killed_and_resumed_equals_undisturbed(
+    script: Script, whole: Callable, name: str, place: str, step: int
+) -> None:
     killed = script(name, *FLAGS[name], signal=(signal.SIGKILL, place, step))
     assert killed.code == -signal.SIGKILL
     assert not (killed.folder / "scores.json").exists()

@@ -140,7 +140,7 @@ def test_weights_that_do_not_fit_their_config(script: Callable, tiny_copy: Calla
     refused(script(MULTITASK, "--weights", folder), "missing", "encoder.layer.2")
 
 
-def test_a_pickled_checkpoint_is_refused_with_the_command_that_converts_it(script: Callable, tiny_copy: Callable) -> None:
+def test_a_pickle_is_refused_with_the_command_that_converts_it(script: Callable, tiny_copy: Callable) -> None:
     folder = tiny_copy("model.safetensors")
     (folder / "pytorch_model.bin").write_bytes(b"x")
     refused(script(MULTITASK, "--weights", folder), f"python -m minbert.weights convert {folder}")
