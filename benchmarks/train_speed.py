@@ -16,7 +16,6 @@ import os
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -32,15 +31,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CPU = torch.device("cpu")
 BATCH, LONGEST, LEARNING_RATE = 32, 512, 2e-5
 Pairs = list[tuple[list[int], list[int], float]]  # token ids, token types, label
+Pooled = Callable[[Pairs], Tensor]
 Step = Callable[[Pairs], None]
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """One row of the table: a model with its optimizer, as a function that takes one step."""
-
-    name: str
-    step: Step
 
 
 def read_pairs(path: Path, tokenizer: Tokenizer) -> Pairs:
@@ -65,22 +57,17 @@ def shuffled_batches(pairs: Pairs, count: int) -> list[Pairs]:
     return [[pairs[index] for index in order[start : start + BATCH]] for start in range(0, count * BATCH, BATCH)]
 
 
-def our_step(model: BertModel, precision: str) -> Step:
-    """A step of our ragged encoder with our AdamW."""
-    head = nn.Linear(model.config.hidden_size, 1)
-    optimizer = AdamW([*model.parameters(), *head.parameters()], lr=LEARNING_RATE)
+def our_pooled(model: BertModel) -> Pooled:
+    """Our encoder over a ragged batch."""
 
     def pooled(pairs: Pairs) -> Tensor:
         return model.pooled(Ragged.from_lists([ids for ids, _, _ in pairs], [types for _, types, _ in pairs]))
 
-    return _step(pooled, head, optimizer, precision)
+    return pooled
 
 
-def their_step(model: nn.Module, precision: str, fused: bool) -> Step:
-    """A step of transformers' padded encoder with torch's AdamW, as it comes or fused."""
-    head = nn.Linear(model.config.hidden_size, 1)
-    options = {"fused": True} if fused else {}
-    optimizer = torch.optim.AdamW([*model.parameters(), *head.parameters()], lr=LEARNING_RATE, **options)
+def their_pooled(model: transformers.BertModel) -> Pooled:
+    """transformers' encoder over a batch padded to its longest pair."""
 
     def pooled(pairs: Pairs) -> Tensor:
         longest = max(len(ids) for ids, _, _ in pairs)
@@ -89,12 +76,15 @@ def their_step(model: nn.Module, precision: str, fused: bool) -> Step:
             ids[row, : len(row_ids)] = torch.tensor(row_ids)
             types[row, : len(row_ids)] = torch.tensor(row_types)
             mask[row, : len(row_ids)] = 1
-        return model(input_ids=ids, attention_mask=mask, token_type_ids=types).pooler_output
+        output: Tensor = model(input_ids=ids, attention_mask=mask, token_type_ids=types).pooler_output
+        return output
 
-    return _step(pooled, head, optimizer, precision)
+    return pooled
 
 
-def _step(pooled: Callable[[Pairs], Tensor], head: nn.Linear, optimizer: torch.optim.Optimizer, precision: str) -> Step:
+def training_step(pooled: Pooled, head: nn.Linear, optimizer: torch.optim.Optimizer, precision: str) -> Step:
+    """One step of the same head, loss and loop for every contestant."""
+
     def step(pairs: Pairs) -> None:
         labels = torch.tensor([label for _, _, label in pairs])
         with autocast(precision, CPU):
@@ -106,34 +96,43 @@ def _step(pooled: Callable[[Pairs], Tensor], head: nn.Linear, optimizer: torch.o
     return step
 
 
-def contestants(folder: Path | None) -> list[Contestant]:
-    """Every row of the table: with the weights of a folder, or with bert-base shape and random weights."""
-    entries = []
+def contestants(folder: Path | None) -> dict[str, Step]:
+    """Every row of the table: with the weights of a folder, or with bert-base shape and random weights.
+
+    The rows of a library share one model in fp32, which autocast leaves as it is, to need less memory.
+    """
+    if folder is None:
+        ours, theirs = BertModel(BertConfig()), transformers.BertModel(transformers.BertConfig())
+    else:
+        ours, theirs = BertModel.from_pretrained(folder), transformers.BertModel.from_pretrained(folder)
+    head = nn.Linear(ours.config.hidden_size, 1)
+    our_parameters = [*ours.train().parameters(), *head.parameters()]
+    their_parameters = [*theirs.train().parameters(), *head.parameters()]
+    our_optimizer = AdamW(our_parameters, lr=LEARNING_RATE)
+    default = torch.optim.AdamW(their_parameters, lr=LEARNING_RATE)
+    fused = torch.optim.AdamW(their_parameters, lr=LEARNING_RATE, fused=True)
+    steps = {}
     for precision in ("fp32", "bf16"):
-        for optimizer in ("default", "fused"):
-            if folder is None:
-                theirs = transformers.BertModel(transformers.BertConfig())
-            else:
-                theirs = transformers.BertModel.from_pretrained(folder)
-            step = their_step(theirs.train(), precision, optimizer == "fused")
-            entries.append(Contestant(f"transformers {precision}, AdamW {optimizer}", step))
-        ours = BertModel(BertConfig()) if folder is None else BertModel.from_pretrained(folder)
-        entries.append(Contestant(f"minbert {precision}", our_step(ours.train(), precision)))
-    return entries
+        for name, optimizer in (("default", default), ("fused", fused)):
+            step = training_step(their_pooled(theirs), head, optimizer, precision)
+            steps[f"transformers {precision}, AdamW {name}"] = step
+        steps[f"minbert {precision}"] = training_step(our_pooled(ours), head, our_optimizer, precision)
+    return steps
 
 
-def measure(entries: list[Contestant], batches: list[Pairs], warmup: int) -> dict[str, Tensor]:
+def measure(steps: dict[str, Step], batches: list[Pairs], warmup: int) -> dict[str, Tensor]:
     """Seconds of each timed batch, for each contestant."""
-    seconds: dict[str, list[float]] = {entry.name: [] for entry in entries}
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    entries = list(steps.items())
     begun = time.perf_counter()
     for number, pairs in enumerate(batches):
         if number == warmup:
             print(f"warm-up: {warmup} batches each, {time.perf_counter() - begun:.0f} s in all")
         turn = number % len(entries)
-        for entry in entries[turn:] + entries[:turn]:
+        for name, step in entries[turn:] + entries[:turn]:
             start = time.perf_counter()
-            entry.step(pairs)
-            seconds[entry.name].append(time.perf_counter() - start)
+            step(pairs)
+            seconds[name].append(time.perf_counter() - start)
     return {name: torch.tensor(values[warmup:], dtype=torch.float64) for name, values in seconds.items()}
 
 
@@ -169,7 +168,6 @@ def main() -> None:
         print("DATA_DIR is not set: the small sample, whose pairs come round again and again")
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    transformers.utils.logging.disable_progress_bar()
     minilm = weights.resolve("minilm")
     pairs = read_pairs(data / "course" / "quora-train.csv", Tokenizer.load(minilm))
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, {options.threads} threads")

@@ -56,12 +56,9 @@ class Ragged:
         if ids.dim() != 2:
             raise UserError(f"input_ids must have shape [B, L], not {list(ids.shape)}")
         mask = torch.ones_like(ids) if mask is None else mask
-        if mask.shape != ids.shape:
-            raise UserError(
-                f"attention_mask must have the shape {list(ids.shape)} of input_ids, not {list(mask.shape)}"
-            )
-        if types is not None and types.shape != ids.shape:
-            raise UserError(f"types must have the shape of input_ids {list(ids.shape)}, not {list(types.shape)}")
+        for name, given in (("attention_mask", mask), ("types", types)):
+            if given is not None and given.shape != ids.shape:
+                raise UserError(f"{name} must have the shape of input_ids {list(ids.shape)}, not {list(given.shape)}")
         real = mask.bool()
         lengths = tuple(int(count) for count in real.sum(1).tolist())  # the one sync: the mask is on the device
         if not lengths or min(lengths) == 0:

@@ -229,3 +229,9 @@ def test_schedule_laws(schedule: str, warmup: int) -> None:
 def test_unknown_schedule_is_named() -> None:
     with pytest.raises(UserError, match="'step' is not one of constant, linear, cosine"):
         learning_rate("step", 5, 10)
+
+
+@pytest.mark.parametrize("step", [0, 20])
+def test_an_unknown_schedule_is_refused_during_the_warm_up_too(step: int) -> None:
+    with pytest.raises(UserError, match="'cosin' is not one of constant, linear, cosine"):
+        learning_rate("cosin", step, 50, 10)

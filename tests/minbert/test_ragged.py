@@ -118,5 +118,11 @@ def test_wrong_shapes_are_named() -> None:
         Ragged.from_padded(torch.ones(2, 3, dtype=torch.long), torch.ones(2, 4))
     with pytest.raises(UserError, match="without a single 1"):
         Ragged.from_padded(torch.ones(2, 2, dtype=torch.long), torch.tensor([[1, 1], [0, 0]]))
-    with pytest.raises(UserError, match=r"types must have shape \[3\].*not \[2\]"):
-        Ragged.from_lists([[1, 2], [3]], [[0, 0]])
+    with pytest.raises(UserError, match=r"types must have the shape of input_ids \[2, 2\], not \[2\]"):
+        Ragged.from_padded(torch.ones(2, 2, dtype=torch.long), types=torch.zeros(2, dtype=torch.long))
+
+
+@pytest.mark.parametrize("types", [[[0, 0]], [[0], [0, 0]]])
+def test_types_that_do_not_lie_under_the_ids_are_refused(types: list[list[int]]) -> None:
+    with pytest.raises(UserError, match="as long as the lists of ids"):
+        Ragged.from_lists([[1, 2], [3]], types)
