@@ -37,7 +37,7 @@ def predictions(model: MultitaskModel, task: Task[Any], examples: Single | Pair,
 
 
 def dev_scores(model: MultitaskModel, dev: Mapping[str, Examples], precision: str) -> tuple[float, dict[str, Any]]:
-    """The dev norm, and the score of each task.
+    """The dev norm, and it once more beside the score of each task.
 
     The dev norm is the mean over tasks of accuracy, and of (r + 1) / 2 for similarity; an undefined r counts as 0 and
     is reported as None.
@@ -50,7 +50,8 @@ def dev_scores(model: MultitaskModel, dev: Mapping[str, Examples], precision: st
         predicted = predictions(model, task, examples, precision)  # type: ignore[arg-type]
         scores[name] = task.score(predicted[scored], examples.labels[scored])
         parts.append(task.normalised(scores[name]))
-    return sum(parts) / len(parts), scores
+    norm = sum(parts) / len(parts)
+    return norm, scores | {"dev_norm": norm}
 
 
 def report(task: Task[Any], predicted: np.ndarray, gold: np.ndarray) -> dict[str, Any]:

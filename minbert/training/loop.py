@@ -226,7 +226,7 @@ class _Loop:
         row = {"kind": "evaluation", "step": state.step, "epoch": epoch + 1, "score": score, "best": gained, **numbers}
         if ranks.rank() == 0:
             self.run.log(row | {"seconds": round(time.perf_counter() - started, 3)})
-            self.progress.say(epoch + 1, len(self.plan.lengths), state.step, numbers | {"score": score}, gained)
+            self.progress.say(epoch + 1, len(self.plan.lengths), state.step, numbers, gained)
 
     def save(self) -> None:
         """Write a checkpoint of now, and delete all but this one and the best."""

@@ -52,5 +52,6 @@ class Progress:
 
     def say(self, epoch: int, epochs: int, step: int, numbers: dict[str, Any], gained: bool) -> None:
         """One line for an evaluation."""
-        scores = "  ".join(f"{name} {value:.3f}" for name, value in numbers.items() if isinstance(value, float))
+        shown = {name: "undefined" if value is None else f"{value:.3f}" for name, value in numbers.items()}
+        scores = "  ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
         self._bar.write(f"epoch {epoch}/{epochs}  step {step}  {scores}{'  (best so far)' if gained else ''}")
