@@ -36,7 +36,7 @@ def open_data(tasks: "list[Task[Any]]", settings: MultitaskSettings, tokenizer: 
     data: Splits = {split: {} for split in SPLITS}
     for task in tasks:
         for split in SPLITS:
-            given = getattr(settings, f"{task.files.short}_{split}")
+            given = getattr(settings, f"{task.files.short}_{split}", "")
             usual = getattr(task.files, split)
             path = Path(given) if given else readers.find(start.data_folder(settings.data), "course", [usual])
             examples = data[split][task.name] = task.open(path, split, tokenizer, length)
@@ -100,9 +100,9 @@ def main() -> None:
     from tasks import evaluate, predictions, registry, schedule
     from tasks.model import MultitaskObjective
 
+    device = start.device(demanded=settings.use_gpu)
     for note in notes:
         start.warn(note)
-    device = start.device(demanded=settings.use_gpu)
     precision = choose(settings.precision, device)
     tasks = registry.build(settings.tasks, settings.pairs)
     paths = predictions.paths(tasks, settings)
@@ -110,8 +110,8 @@ def main() -> None:
     data = open_data(tasks, settings, tokenizer, start.max_length(settings.max_length, encoder.config))
 
     accounts = {split: {name: one.cache.account() for name, one in data[split].items()} for split in data}
-    hashes = {f"data {split} {name}": one["sha256"] for split in data for name, one in accounts[split].items()}
-    identity = cli.identity(settings) | hashes
+    hashes = {f"{split} {name}": one["sha256"] for split in data for name, one in accounts[split].items()}
+    identity = start.identity(settings, hashes, folder, precision=precision, on=device)
     run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=identity)
     ranks.wait()  # the first rank begins to write when all have looked at the folder
 

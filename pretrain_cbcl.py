@@ -5,16 +5,14 @@ python pretrain_cbcl.py --preset cbcl --run-dir runs/cbcl
 """
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from minbert.training import cli
 from tasks.contrastive.presets import PRESETS
 from tasks.contrastive.settings import ContrastiveSettings
 
 if TYPE_CHECKING:
-    from minbert.bert import BertModel
     from minbert.encode import Encoder
     from minbert.tokenizer import Tokenizer
     from minbert.training.plan import Plan
@@ -43,28 +41,12 @@ def open_data(settings: ContrastiveSettings, tokenizer: "Tokenizer", length: int
         start.warn(f"{source}: {cut} of {3 * len(triplets)} sentences are longer than {length} tokens and are cut")
     if cache.skipped:
         start.warn(f"{source}: {len(cache.skipped)} rows skipped (listed in manifest.json)")
-    sts = Similarity("bi").open(find(settings.sts_dev, "course", "sts-dev.csv"), "dev", tokenizer, length)
+    path = find(settings.sts_dev, "course", "sts-dev.csv")
+    sts = Similarity("bi").open(path, "dev", tokenizer, length)
+    cut = sts.truncated(2, joined=False)
+    if cut:
+        start.warn(f"{path}: {cut} of {2 * len(sts)} sentences are longer than {length} tokens and are cut")
     return triplets, sts
-
-
-def sts_spearman(
-    model: "BertModel", tokenizer: "Tokenizer", sts: "Pair", settings: ContrastiveSettings, precision: str
-) -> Callable[[], tuple[float, dict[str, Any]]]:
-    """An evaluation: Spearman's rho between cosine and gold similarity."""
-    import numpy as np
-
-    from minbert.encode import Encoder
-    from tasks import metrics
-
-    def evaluate() -> tuple[float, dict[str, Any]]:
-        encoder = Encoder(model, tokenizer, settings.pooler, precision=precision)
-        rows = [sts.sentence(row, column) for column in (0, 1) for row in range(len(sts))]
-        first, second = np.split(encoder.encode_ids(rows), 2)
-        lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-        rho = metrics.spearman((first * second).sum(1) / np.maximum(lengths, 1e-12), sts.labels)
-        return -1.0 if rho is None else rho, {"sts_dev_spearman": rho}
-
-    return evaluate
 
 
 def curriculum_plan(
@@ -102,6 +84,7 @@ def main() -> None:
     from minbert.precision import choose
     from minbert.training import loop, plan, ranks, start
     from minbert.training.rundir import RunDir
+    from tasks.contrastive import validation
     from tasks.contrastive.objectives import TripletObjective
 
     for note in settings.ignored(parsed.overrides):
@@ -113,7 +96,8 @@ def main() -> None:
     model, tokenizer, folder = start.encoder(settings.source, settings.encoder_dropout)
     triplets, sts = open_data(settings, tokenizer, start.max_length(settings.max_length, model.config))
     accounts = {"triplets": triplets.cache.account(), "sts_dev": sts.cache.account()}
-    identity = cli.identity(settings) | {f"data {name}": one["sha256"] for name, one in accounts.items()}
+    hashes = {name: one["sha256"] for name, one in accounts.items()}
+    identity = start.identity(settings, hashes, folder, precision=precision, on=device)
     run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=identity)
 
     model.to(device)
@@ -127,16 +111,17 @@ def main() -> None:
     )
 
     optimizer = AdamW(decay_groups(model.parameters(), settings.weight_decay), lr=settings.rate)
-    evaluate = sts_spearman(model, tokenizer, sts, settings, precision)
+    evaluate = validation.sts_spearman(encoder, sts)
     objective = TripletObjective(triplets, settings.pooler, settings.temperature)
     how = start.loop_settings(settings, precision)
-    before, _ = evaluate()
-    print(f"STS dev Spearman before training {before:.4f}")
+    before = evaluate()[1]["sts_dev_spearman"]
+    print(f"STS dev Spearman before training {validation.said(before)}")
     state = loop.fit(model, optimizer, objective, steps, run, how, evaluate, device=device, resume=settings.resume)
     weights.save(run.path / "encoder", model.state_dict(), BertConfig.read(folder), tokenizer, settings.pooler)
-    scores = {"sts_dev_spearman": {"before": before, "after": state.best}, "step": state.best_step}
+    after = evaluate()[1]["sts_dev_spearman"]
+    scores = {"sts_dev_spearman": {"before": before, "after": after}, "step": state.best_step}
     write_json(run.path / "scores.json", scores)
-    print(f"STS dev Spearman {state.best:.4f} (best of the evaluations, at step {state.best_step:,})")
+    print(f"STS dev Spearman {validation.said(after)} (best of the evaluations, at step {state.best_step:,})")
     print(f"encoder in {run.path / 'encoder'}; next: python multitask_train.py --encoder {run.path / 'encoder'}")
 
 

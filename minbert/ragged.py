@@ -21,7 +21,7 @@ class Ragged:
 
     `ids`, `positions` and `types` are int64 [T]; `lengths` holds B host integers that sum to T, so that no
     device has to be asked where a sentence ends. The sentences may be in any order; the encoder
-    works on them sorted by length (`sorted`).
+    works on them sorted by length (`by_length`).
     """
 
     ids: Tensor

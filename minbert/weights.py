@@ -88,7 +88,7 @@ def fit(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[str,
             problems.append(f"{key} has shape {list(tensor.shape)}, the config asks for {list(wanted[name])}")
         else:
             found[name] = tensor.float()
-    problems += [f"missing {their_name(name)}" for name in wanted if name not in found and name.count(".")]
+    problems += [f"missing {their_name(name)}" for name in wanted if name not in found]
     if problems:
         raise UserError(f"{source}: the weights do not fit the encoder: {'; '.join(problems)}")
     return found
@@ -200,7 +200,11 @@ def _from_hub(name: str) -> Path:
     )
     from huggingface_hub.errors import RemoteEntryNotFoundError
 
-    if try_to_load_from_cache(name, "config.json") is None and not constants.HF_HUB_OFFLINE:
+    try:
+        cached = try_to_load_from_cache(name, "config.json") is not None
+    except ValueError as error:
+        raise UserError(f"--weights {name}: neither a folder nor a name that the hub could know") from error
+    if not cached and not constants.HF_HUB_OFFLINE:
         try:  # one quick question: hf_hub_download asks for half a minute where the hub cannot be reached
             get_hf_file_metadata(hf_hub_url(name, "config.json"))
         except Exception as error:  # whatever HTTP library the hub's client uses today

@@ -1,6 +1,7 @@
 """Settings and presets of the second stage. Importing this module loads no torch."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError
@@ -63,6 +64,8 @@ class MultitaskSettings(CommonSettings):
     sts_test_out: str = flag("", "in place of RUN/predictions/sts-test-output.csv", group="output", place=True)
 
     def __post_init__(self) -> None:
+        if self.patience and self.sampling == "sequential":
+            raise UserError("--patience and --sampling sequential exclude each other: later tasks might never begin")
         if self.batch_size < self.accumulate:
             raise UserError(f"--accumulate {self.accumulate} is more than --batch-size {self.batch_size}")
         if self.option and (self.option == "finetune") != (self.fine_tune_mode == "full-model"):
@@ -86,6 +89,10 @@ class MultitaskSettings(CommonSettings):
     @property
     def source(self) -> str:
         """Where the encoder's weights come from: a folder or a name."""
+        if self.encoder and not Path(self.encoder).is_dir():
+            raise UserError(
+                f"--encoder {self.encoder}: no such folder; pretrain_cbcl.py writes one into its run folder"
+            )
         return self.encoder or self.weights
 
     @property
@@ -99,7 +106,7 @@ class MultitaskSettings(CommonSettings):
 PRESETS: Presets = {
     "default": ("cross-encoder pairs, round robin with restarts", {}),
     "paper": (
-        "paper A: its pair input, its head dropout of 0.5, lr 1e-5, 10 epochs, no clipping",
+        "CBCL: its pair input, its head dropout of 0.5, lr 1e-5, 10 epochs, no clipping",
         {"pairs": "paper", "hidden_dropout_prob": 0.5, "lr": 1e-5, "epochs": 10, "batch_size": 32, "clip": 0.0},
     ),
     "sample": (
@@ -111,7 +118,7 @@ PRESETS: Presets = {
         {
             "weights": "minilm",
             "sampling": "proportional",
-            "power": 0.5,
+            "power": 0.75,
             "epochs": 3,
             "lr": 5e-5,
             "lr_schedule": "linear",

@@ -51,7 +51,7 @@ def floor(module: str) -> int:
     parts = module.split(".")
     known = [".".join(parts[:count]) for count in range(len(parts), 1, -1)]
     found = [FLOORS[name] for name in known if name in FLOORS]
-    assert found, f"{module} has no floor: give it one in FLOORS, as DESIGN does"
+    assert found, f"{module} has no floor: give it one in FLOORS"
     return found[0]
 
 

@@ -4,6 +4,7 @@ Importing this module loads no torch, so that `--help` answers at once.
 """
 
 import argparse
+import errno
 import math
 import os
 import shlex
@@ -170,9 +171,9 @@ def run(main: Callable[[], None]) -> NoReturn:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except OSError as error:
-        if error.filename is None or isinstance(error, ConnectionError):
+        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"error: {error.filename or 'a file of this run'}: {error.strerror}", file=sys.stderr)
         raise SystemExit(2) from None
     except (Interrupted, KeyboardInterrupt) as stop:
         print(str(stop) or "stopped", file=sys.stderr)

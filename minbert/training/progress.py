@@ -7,6 +7,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from minbert.training import ranks
+
 
 class Progress:
     """The bar of one run: steps, examples a second, time left, and the latest mean losses."""
@@ -17,7 +19,7 @@ class Progress:
             initial=done,
             unit="step",
             dynamic_ncols=True,
-            disable=not sys.stderr.isatty(),
+            disable=ranks.rank() != 0 or not sys.stderr.isatty(),
             bar_format="{percentage:3.0f}% {bar} {n_fmt}/{total_fmt} steps  {remaining} left{postfix}",
         )
         self._examples = 0

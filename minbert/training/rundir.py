@@ -49,9 +49,8 @@ class RunDir:
             raise UserError(f"{self.path / 'manifest.json'}: not the manifest of a run")
         changed = [name for name, value in identity.items() if before.get(name) != value]
         if changed:
-            flags = ", ".join(
-                f"--{name.replace('_', '-')} (was {before.get(name)!r}, now {identity[name]!r})" for name in changed
-            )
+            names = {name: name if " " in name else f"--{name.replace('_', '-')}" for name in changed}
+            flags = ", ".join(f"{names[name]} (was {before.get(name)!r}, now {identity[name]!r})" for name in changed)
             raise UserError(f"--resume: {self.path} was started with other settings: {flags}")
 
     def begin(self, manifest: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from minbert.files import sha256_of
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from minbert.training.cli import Parsed
+from minbert.training.cli import identity as of_settings
 from minbert.training.loop import LoopSettings
 from minbert.training.options import CommonSettings
 from minbert.training.rundir import environment
@@ -82,6 +83,17 @@ def manifest(
         "environment": environment(torch.get_num_threads(), str(on)),
         **more,
     }
+
+
+def identity(
+    settings: CommonSettings, accounts: dict[str, str], folder: Path, *, precision: str, on: torch.device
+) -> dict[str, Any]:
+    """What decides a run's bits: its settings, the hashes of data and weights, number format and kind of device."""
+    hashes = {f"data {name}": sha256 for name, sha256 in accounts.items()}
+    weights_sha256 = sha256_of(folder / "model.safetensors")
+    return (
+        of_settings(settings) | hashes | {"weights sha256": weights_sha256, "number format": precision, "on": on.type}
+    )
 
 
 def loop_settings(settings: CommonSettings, precision: str) -> LoopSettings:

@@ -12,7 +12,7 @@ GROUPS = ("easy", "semi-hard", "hard")
 
 
 def difficulty(pos_sim: np.ndarray, neg_sim: np.ndarray, margin: float) -> np.ndarray:
-    """0 easy, 1 semi-hard, 2 hard for each triplet (paper A, section 4.3.1; SelfCCL, section 4.2).
+    """0 easy, 1 semi-hard, 2 hard for each triplet (CBCL, section 4.3.1; SelfCCL, section 4.2).
 
     With gap = cos(anchor, positive) - cos(anchor, negative): easy where gap > margin, semi-hard where
     0 < gap <= margin, hard where gap <= 0. The papers leave the ties open.
@@ -26,7 +26,7 @@ def difficulty(pos_sim: np.ndarray, neg_sim: np.ndarray, margin: float) -> np.nd
 def eligible(epoch: int, epochs: int, size: int, power: float) -> int:
     """How many of `size` triplets epoch 1..epochs may draw on: floor((epoch / epochs)^power * size).
 
-    Paper A, equation 2. Power 0.5 is the root, 1 the linear and 2 the quadratic pacing; the last epoch sees everything.
+    CBCL, equation 2. Power 0.5 is the root, 1 the linear and 2 the quadratic pacing; the last epoch sees everything.
     """
     if not 1 <= epoch <= epochs:
         raise UserError(f"epoch {epoch} is not in 1..{epochs}")

@@ -23,7 +23,7 @@ def candidates(anchor: Tensor, positive: Tensor, hard_negative: Tensor, temperat
 
 
 def nt_xent(anchor: Tensor, positive: Tensor, hard_negative: Tensor, temperature: float) -> Tensor:
-    """NT-Xent with hard negatives (paper A, equation 1; SelfCCL, section 4.4): a scalar, the mean over the batch of
+    """NT-Xent with hard negatives (CBCL, equation 1; SelfCCL, section 4.4): a scalar, the mean over the batch of
 
         -log( exp(cos(a_i, p_i) / t) / sum_j ( exp(cos(a_i, p_j) / t) + exp(cos(a_i, n_j) / t) ) )
 

@@ -19,7 +19,7 @@ from tasks.examples import Triplet
 
 @dataclass
 class TripletObjective:
-    """NT-Xent with hard negatives over one ragged batch of 3B sentences (paper A, equation 1)."""
+    """NT-Xent with hard negatives over one ragged batch of 3B sentences (CBCL, equation 1)."""
 
     triplets: Triplet
     pooler: str

@@ -4,7 +4,7 @@ from minbert.training.cli import Presets
 
 PRESETS: Presets = {
     "cbcl": (
-        "paper A: margin groups, root pacing, NT-Xent with hard negatives, on the pooled vector its heads see",
+        "CBCL: margin groups, root pacing, NT-Xent with hard negatives, on the pooled vector its heads see",
         {
             "pooler": "pooler",
             "temperature": 0.05,

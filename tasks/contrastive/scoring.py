@@ -5,6 +5,7 @@ import sys
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from minbert.encode import Encoder
 from minbert.files import new_folder
@@ -22,8 +23,13 @@ class Similarities:
 
 def similarities(encoder: Encoder, triplets: Triplet, weights_sha256: str) -> Similarities:
     """Cosines under the frozen encoder, dropout off; a second call reads them from the cache."""
-    parts = (triplets.cache.sha256, weights_sha256, encoder.pooler, str(triplets.max_length), encoder.precision)
-    folder = default_folder() / "scores" / hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32]
+    model, how = encoder.model, (encoder.pooler, encoder.precision, triplets.max_length)
+    parts = map(str, (triplets.cache.sha256, weights_sha256, encoder.tokenizer.fingerprint, model.config, model.device))
+    folder = (
+        default_folder()
+        / "scores"
+        / hashlib.sha256(" ".join([*parts, *map(str, how), torch.__version__]).encode()).hexdigest()[:32]
+    )
     if not (folder / "cosines.npy").is_file():
         with new_folder(folder) as beside:
             np.save(beside / "cosines.npy", _cosines(encoder, triplets))

@@ -23,7 +23,7 @@ def drawn(rows: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def loops(anchor: Tensor, positive: Tensor, negative: Tensor, temperature: float) -> Tensor:
-    """Paper A, equation 1, one term at a time in float64."""
+    """CBCL, equation 1, one term at a time in float64."""
 
     def similarity(u: Tensor, v: Tensor) -> Tensor:
         return (u * v).sum() / torch.sqrt((u * u).sum() * (v * v).sum())

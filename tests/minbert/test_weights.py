@@ -40,7 +40,7 @@ def old_names(tensors: Tensors) -> Tensors:
 
 
 def course_names(tensors: Tensors) -> Tensors:
-    """Spelled out here, from SPEC: the table of the code is what is tested."""
+    """Spelled out here: the table of the code is what is tested."""
     table = [
         (r"^embeddings\.word_embeddings", "word_embedding"),
         (r"^embeddings\.position_embeddings", "pos_embedding"),

@@ -80,7 +80,7 @@ def test_what_is_undefined_is_none_without_a_warning(recwarn: pytest.WarningsRec
 
 
 def test_dev_norm_is_the_leaderboards() -> None:
-    """Paper A's dev row: .501, .900, .853 on the dev sets."""
+    """CBCL's dev row: .501, .900, .853 on the dev sets."""
     assert metrics.dev_norm(0.501, 0.900, 0.853) == pytest.approx((0.501 + 0.900 + 0.9265) / 3)
     assert metrics.dev_norm(1, 1, 1) == 1
     assert metrics.dev_norm(0, 0, -1) == 0

@@ -80,7 +80,7 @@ def test_a_flag_overrides_the_preset_which_overrides_the_default() -> None:
 
 
 def test_the_paper_presets_hold_the_papers_numbers() -> None:
-    """Paper A, sections 4 and 5: 10 epochs, batch 32, lr 1e-5, dropout 0.5; CBCL lr 2e-5, tau .05, root, m .2."""
+    """CBCL, sections 4 and 5: 10 epochs, batch 32, lr 1e-5, dropout 0.5; CBCL lr 2e-5, tau .05, root, m .2."""
     paper = multitask("--preset", "paper").settings
     found = (paper.pairs, paper.hidden_dropout_prob, paper.rate, paper.epochs, paper.batch_size)
     assert found == ("paper", 0.5, 1e-5, 10, 32)
@@ -141,10 +141,10 @@ def test_flags_that_exclude_each_other_are_both_named() -> None:
             parsed.settings.ignored(parsed.overrides)
 
 
-def test_a_preset_with_weights_gives_way_to_encoder() -> None:
-    parsed = multitask("--preset", "minilm", "--encoder", "runs/x/encoder")
+def test_a_preset_with_weights_gives_way_to_encoder(tmp_path: Path) -> None:
+    parsed = multitask("--preset", "minilm", "--encoder", str(tmp_path))
     assert parsed.settings.ignored(parsed.overrides) == []
-    assert parsed.settings.source == "runs/x/encoder"
+    assert parsed.settings.source == str(tmp_path)
 
 
 def test_only_flags_that_change_no_result_stay_out_of_a_runs_identity() -> None:
@@ -205,3 +205,14 @@ def test_help_and_presets_load_neither_torch_nor_numpy(script: str, flag: str) -
     for word in expected:
         assert word in run.stdout
     assert max(map(len, run.stdout.splitlines())) <= 120 or flag == "--list-presets"
+
+
+def test_an_encoder_folder_that_is_not_there_is_named_by_its_own_flag() -> None:
+    parsed = multitask("--encoder", "runs/nowhere/encoder")
+    with pytest.raises(UserError, match="--encoder runs/nowhere/encoder: no such folder"):
+        parsed.settings.source  # noqa: B018
+
+
+def test_patience_could_end_a_sequential_run_before_its_later_tasks() -> None:
+    with pytest.raises(UserError, match="--patience and --sampling sequential exclude each other"):
+        multitask("--patience", "2", "--sampling", "sequential")
