@@ -36,11 +36,6 @@ class BertConfig:
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
 
-    @property
-    def head_size(self) -> int:
-        """Width of one attention head."""
-        return self.hidden_size // self.num_attention_heads
-
     @classmethod
     def read(cls, folder: Path) -> "BertConfig":
         """Read `config.json` of a folder; `UserError` if it is missing or describes another architecture."""

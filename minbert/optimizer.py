@@ -42,6 +42,10 @@ class AdamW(torch.optim.Optimizer):
                 f"AdamW needs lr, eps and weight_decay >= 0 and betas in [0, 1), not "
                 f"lr {lr}, eps {eps}, weight_decay {weight_decay}, betas {betas}"
             )
+        if lr * weight_decay >= 1:
+            raise UserError(
+                f"lr {lr} times weight_decay {weight_decay} must be below 1: a step would wipe the weights out"
+            )
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "correct_bias": correct_bias}
         self.fused = fused
         super().__init__(params, defaults)

@@ -11,8 +11,6 @@ from minbert.errors import UserError
 from minbert.files import read_json, write_atomic, write_json
 from minbert.training import checkpoint
 
-TIMES = ("seconds", "time", "examples_per_second")  # fields that differ between two equal runs
-
 
 class RunDir:
     """A run's folder. `open` decides whether it may be used; nothing is written before `begin`."""

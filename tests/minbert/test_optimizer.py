@@ -235,3 +235,8 @@ def test_unknown_schedule_is_named() -> None:
 def test_an_unknown_schedule_is_refused_during_the_warm_up_too(step: int) -> None:
     with pytest.raises(UserError, match="'cosin' is not one of constant, linear, cosine"):
         learning_rate("cosin", step, 50, 10)
+
+
+def test_a_decay_that_would_wipe_the_weights_out_is_refused() -> None:
+    with pytest.raises(UserError, match="must be below 1"):
+        AdamW(fresh(), lr=1.0, weight_decay=1.0)
