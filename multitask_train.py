@@ -40,9 +40,9 @@ def open_data(tasks: "list[Task[Any]]", settings: MultitaskSettings, tokenizer: 
             usual = getattr(task.files, split)
             path = Path(given) if given else readers.find(start.data_folder(settings.data), "course", [usual])
             examples = data[split][task.name] = task.open(path, split, tokenizer, length)
-            cut, skipped = task.truncated(examples), len(examples.cache.skipped)
+            (cut, inputs), skipped = task.truncated(examples), len(examples.cache.skipped)
             if cut:
-                start.warn(f"{path}: {cut} of {len(examples)} inputs are longer than {length} tokens and are cut")
+                start.warn(f"{path}: {cut:,} of {inputs:,} inputs are longer than {length} tokens and are cut")
             if skipped:
                 start.warn(f"{path}: {skipped} of {len(examples) + skipped} rows skipped (listed in manifest.json)")
     return data
@@ -122,9 +122,10 @@ def main() -> None:
     if ranks.rank() == 0:
         count = sum(p.numel() for p in model.parameters() if p.requires_grad)
         more = {"data": accounts, "plan": plan.describe(steps), "parameters": count}
-        run.begin(start.manifest(parsed, identity, folder, precision=precision, on=device, **more))
+        start.begin(run, start.manifest(parsed, identity, folder, precision=precision, on=device, **more))
         shown = ", ".join(f"{task.title} {sizes[task.name]:,}" for task in tasks)
-        print(f"{count:,} parameters, {precision} on {device}, {steps.total:,} steps of {settings.batch_size}: {shown}")
+        print(f"{count:,} parameters, {precision} on {device}, {start.attention_path(encoder, precision, device)}")
+        print(f"{steps.total:,} steps of {settings.batch_size}: {shown}")
     objective, how = MultitaskObjective(data["train"], settings.accumulate), start.loop_settings(settings, precision)
     scores = partial(evaluate.dev_scores, model, data["dev"], precision)
     state = loop.fit(model, optimizer, objective, steps, run, how, scores, device=device, resume=settings.resume)
@@ -134,7 +135,8 @@ def main() -> None:
     write_scores(run, model, data, paths, state, precision)
     weights.save(run.path / "encoder", model.encoder.state_dict(), BertConfig.read(folder), tokenizer, "pooler")
     print(f"\ndev norm {state.best:.4f} (best of the evaluations, at step {state.best_step:,})")
-    print(f"predictions in {run.path / 'predictions'}, the encoder in {run.path / 'encoder'}, scores in scores.json")
+    folders = sorted({str(path.parent) for path in paths.values()})
+    print(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {run.path}")
 
 
 if __name__ == "__main__":

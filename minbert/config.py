@@ -8,6 +8,10 @@ from minbert.errors import UserError
 from minbert.files import read_json
 
 _FIXED = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
+_SIZES = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
+    *("max_position_embeddings", "type_vocab_size"),
+)
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,13 @@ class BertConfig:
     initializer_range: float = 0.02
 
     def __post_init__(self) -> None:
+        for name in _SIZES:
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
             )
-
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")

@@ -39,6 +39,8 @@ def run(arguments: Sequence[str]) -> int:
             written = convert_checkpoint(options.source, options.like, options.to or options.source.with_suffix(""))
     except UserError as error:
         parser.exit(2, f"error: {error}\n")
+    except OSError as error:
+        parser.exit(2, f"error: {error.filename}: {error.strerror}\n")
     print(f"wrote {written}")
     return 0
 

@@ -1,10 +1,11 @@
 """Files that are whole or absent: written beside their place, synced, then renamed."""
 
+import errno
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -57,8 +58,12 @@ def read_json(path: Path) -> Any:
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """Give a folder beside `path` to fill; it takes the place of `path` when the block ends well."""
+def new_folder(path: Path, *, first_wins: bool = False) -> Iterator[Path]:
+    """Give a folder beside `path` to fill; it takes the place of `path` when the block ends well.
+
+    With `first_wins` a folder that another process has put there meanwhile stays, and this one is dropped: for
+    caches, where both hold the same.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shutil.rmtree(beside, ignore_errors=True)
@@ -68,7 +73,9 @@ def new_folder(path: Path) -> Iterator[Path]:
         for inner in beside.rglob("*"):
             sync(inner)
         sync(beside)
-        if path.exists():
+        if first_wins:
+            _rename_unless_there(beside, path)
+        elif path.exists():
             retired = path.with_name(f".{path.name}.{os.getpid()}.old")
             os.rename(path, retired)
             try:
@@ -85,9 +92,10 @@ def new_folder(path: Path) -> Iterator[Path]:
     sync(path.parent)
 
 
-def writable(action: Callable[[], Any], path: Path) -> Any:
-    """Run an action that writes to `path`; what the disk refuses becomes a `UserError`."""
+def _rename_unless_there(beside: Path, path: Path) -> None:
     try:
-        return action()
+        os.rename(beside, path)
     except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        shutil.rmtree(beside)

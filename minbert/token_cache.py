@@ -6,6 +6,7 @@ so its size is bounded by the disk alone, and its `meta.json` comes last: withou
 
 import hashlib
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -112,11 +113,12 @@ def load(source: Path, reader: Reader, reader_name: str, columns: int, tokenizer
     folder = default_folder() / "tokens" / key[:32]
     if not (folder / "meta.json").is_file():
         try:
-            with new_folder(folder) as beside:
+            if folder.exists():
+                shutil.rmtree(folder)  # somebody has taken its meta.json
+            with new_folder(folder, first_wins=True) as beside:
                 _build(beside, reader(source), columns, tokenizer)
         except OSError as error:
-            if not (folder / "meta.json").is_file():  # else another process has built the same cache meanwhile
-                raise UserError(f"{folder}: the token cache cannot be written: {error.strerror or error}") from error
+            raise UserError(f"{folder}: the token cache cannot be written: {error.strerror or error}") from error
     return _open(folder, source, digest, columns)
 
 

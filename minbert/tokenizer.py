@@ -39,12 +39,15 @@ class Tokenizer:
         if vocabulary.is_file():
             config = folder / "tokenizer_config.json"
             options = read_json(config) if config.is_file() else {}
+            if not isinstance(options, dict):
+                raise UserError(f"{config}: holds a {type(options).__name__}, not the names and values of a config")
             return cls.from_vocabulary(vocabulary, lowercase=bool(options.get("do_lower_case", True)), options=options)
         path = folder / "tokenizer.json"
         if not path.is_file():
             raise UserError(f"{folder}: neither vocab.txt nor tokenizer.json")
         content = read_json(path)
-        if content.get("model", {}).get("type") != "WordPiece":
+        model = content.get("model") if isinstance(content, dict) else None
+        if not isinstance(model, dict) or model.get("type") != "WordPiece":
             raise UserError(f"{path}: not a WordPiece tokenizer")
         lowercase = bool((content.get("normalizer") or {}).get("lowercase", False))
         return cls(tokenizers.Tokenizer.from_file(str(path)), lowercase, str(path))

@@ -98,7 +98,12 @@ def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
     """The state dict for `model` from a folder's `model.safetensors`, in fp32."""
     path = folder / "model.safetensors"
     if not path.is_file():
-        if any(folder.glob("pytorch_model*.bin")):
+        if any(folder.glob("*.index.json")):
+            raise UserError(
+                f"{folder}: the weights are in several parts; save them in one with transformers' "
+                "save_pretrained(folder, max_shard_size='100GB')"
+            )
+        if (folder / "pytorch_model.bin").is_file():
             raise UserError(
                 f"{folder}: only pytorch_model.bin, a pickle, which is not loaded; convert it once with "
                 f"`python -m minbert.weights convert {folder}`"
@@ -111,11 +116,19 @@ def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
     return fit(tensors, model, path)
 
 
+def write(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Write tensors as safetensors; `UserError` where the disk refuses them."""
+    try:
+        safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+    except safetensors.SafetensorError as error:
+        raise UserError(f"{path}: cannot be written: {error}") from error
+
+
 def save(folder: Path, tensors: dict[str, Tensor], config: BertConfig, tokenizer: "Tokenizer", pooler: str) -> None:
     """Write an encoder folder that transformers' BertModel and SentenceTransformer open; replaces `folder`."""
     renamed = {their_name(name): tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with new_folder(folder) as beside:
-        safetensors.torch.save_file(renamed, beside / "model.safetensors", metadata={"format": "pt"})
+        write(beside / "model.safetensors", renamed)
         tokenizer.save(beside)
         for name, content in _described(config, tokenizer, pooler).items():
             path = beside / name
@@ -123,7 +136,7 @@ def save(folder: Path, tensors: dict[str, Tensor], config: BertConfig, tokenizer
             path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         if pooler == "pooler":
             dense = {f"linear.{part}": renamed[f"pooler.dense.{part}"] for part in ("weight", "bias")}
-            safetensors.torch.save_file(dense, beside / "2_Dense" / "model.safetensors")
+            write(beside / "2_Dense" / "model.safetensors", dense)
 
 
 def _described(config: BertConfig, tokenizer: "Tokenizer", pooler: str) -> dict[str, object]:
@@ -220,6 +233,11 @@ def _from_hub(name: str) -> Path:
             absent = isinstance(error, RemoteEntryNotFoundError) or constants.HF_HUB_OFFLINE
             if absent and file not in _REQUIRED:
                 continue
+            if file == "model.safetensors" and isinstance(error, RemoteEntryNotFoundError):
+                raise UserError(
+                    f"--weights {name}: the hub has no model.safetensors of it; where it has pytorch_model.bin, "
+                    f"`hf download {name} --local-dir DIR` and `python -m minbert.weights convert DIR`"
+                ) from error
             raise _no_hub(name, file, error) from error
     assert folder is not None
     return folder

@@ -28,11 +28,11 @@ class Examples:
         """The labels, NaN where a row has none: float64 [rows]."""
         return self.cache.labels
 
-    def truncated(self, special: int, *, joined: bool) -> int:
-        """How many inputs are longer than `max_length`; `joined` inputs hold all texts of a row."""
+    def truncated(self, special: int, *, joined: bool) -> tuple[int, int]:
+        """How many inputs are longer than `max_length`, of how many; `joined` inputs hold all texts of a row."""
         counts = self.cache.token_counts()
         lengths = counts.sum(1) if joined else counts.ravel()
-        return int((lengths + special > self.max_length).sum())
+        return int((lengths + special > self.max_length).sum()), len(lengths)
 
     def sentence(self, row: int, column: int) -> list[int]:
         """[CLS] text [SEP] of one text, cut to `max_length`."""

@@ -10,6 +10,7 @@ from minbert.training.options import CommonSettings
 
 SAMPLING = ("round-robin", "hybrid", "sequential", "proportional")
 PAIRS = ("cross", "paper", "bi")
+_SHORT = {"sst": "sst", "quora": "para", "sts": "sts"}  # the course's words for the tasks in flags
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,33 @@ class MultitaskSettings(CommonSettings):
             raise UserError("--encoder and --weights exclude each other: both say where the encoder starts")
         if "option" in given and "fine_tune_mode" in given:
             raise UserError("--option and --fine-tune-mode exclude each other: the first is the older name")
-        sentences = []
+        sentences = self._of_absent_tasks(given)
+        if "sampling" in given and len(self.chosen) == 1:
+            sentences.append(f"--sampling {self.sampling} has no effect on a single task")
+        if "pairs" in given and self.chosen == ["sst"]:
+            sentences.append(f"--pairs {self.pairs} has no effect: no task of --tasks {self.tasks} has pairs")
         if "power" in given and self.sampling != "proportional":
             sentences.append(f"--power {self.power} has no effect with --sampling {self.sampling}")
         if "encoder_dropout" in given and self.fine_tune_mode == "last-linear-layer":
             sentences.append("--encoder-dropout has no effect with --fine-tune-mode last-linear-layer")
         return sentences
+
+    def _of_absent_tasks(self, given: dict[str, Any]) -> list[str]:
+        outputs = [value for name, value in given.items() if name.endswith("_out")]
+        doubled = [path for path in outputs if outputs.count(path) > 1]
+        if doubled:
+            raise UserError(f"two of the --*_out flags name the same file, {doubled[0]}")
+        absent = [short for name, short in _SHORT.items() if name not in self.chosen]
+        return [
+            f"--{name} has no effect: --tasks {self.tasks} lacks its task"
+            for name in given
+            if name.partition("_")[0] in absent and name.partition("_")[2]
+        ]
+
+    @property
+    def chosen(self) -> list[str]:
+        """The names in `--tasks`."""
+        return [name.strip() for name in self.tasks.split(",") if name.strip()]
 
     @property
     def source(self) -> str:
@@ -124,6 +146,7 @@ PRESETS: Presets = {
             "lr_schedule": "linear",
             "warmup": 0.1,
             "hidden_dropout_prob": 0.1,
+            "max_length": 0,
         },
     ),
 }

@@ -92,8 +92,8 @@ class Task(ABC, Generic[E]):
         """The rows as one ragged batch."""
 
     @abstractmethod
-    def truncated(self, examples: E) -> int:
-        """How many inputs are cut to the encoder's length."""
+    def truncated(self, examples: E) -> tuple[int, int]:
+        """How many inputs are cut to the encoder's length, and how many inputs there are."""
 
     def features(self, pooled: Tensor) -> Tensor:
         """What the head sees of the pooled vectors of a batch: [B, D or 3D]."""
@@ -138,8 +138,8 @@ class SingleTask(Task[Single]):
         """[CLS] a [SEP]."""
         return examples.ragged(rows)
 
-    def truncated(self, examples: Single) -> int:
-        """Sentences longer than the encoder's length."""
+    def truncated(self, examples: Single) -> tuple[int, int]:
+        """Sentences longer than the encoder's length, of all."""
         return examples.truncated(2, joined=True)
 
 
@@ -153,8 +153,8 @@ class PairTask(Task[Pair]):
         """B inputs, or 2B for the bi-encoder."""
         return examples.ragged(rows, self.pairs)
 
-    def truncated(self, examples: Pair) -> int:
-        """Inputs longer than the encoder's length."""
+    def truncated(self, examples: Pair) -> tuple[int, int]:
+        """Inputs longer than the encoder's length, of all: one a pair, or two for the bi-encoder."""
         special = {"cross": 3, "paper": 4, "bi": 2}[self.pairs]
         return examples.truncated(special, joined=self.pairs != "bi")
 

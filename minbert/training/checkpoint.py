@@ -9,6 +9,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from minbert import weights
 from minbert.errors import UserError
 from minbert.files import new_folder, read_json, sha256_of, write_json
 from minbert.optimizer import AdamW
@@ -31,8 +32,8 @@ def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dic
     """Write the checkpoint of `step`: the model, the optimizer by parameter names, and the loop's state."""
     moments, counts = _optimizer_tensors(model, optimizer)
     with new_folder(folder_of(parent, step)) as beside:
-        safetensors.torch.save_file(_tensors(model), beside / "model.safetensors")
-        safetensors.torch.save_file(moments, beside / "optimizer.safetensors")
+        weights.write(beside / "model.safetensors", _tensors(model))
+        weights.write(beside / "optimizer.safetensors", moments)
         hashes = {name: sha256_of(beside / name) for name in ("model.safetensors", "optimizer.safetensors")}
         write_json(beside / "state.json", {"step": step, "state": state, "counts": counts, "sha256": hashes})
 

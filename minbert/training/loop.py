@@ -109,6 +109,7 @@ def fit(
         with stop_on_signal() as stopping, loop.progress:
             while state.step < plan.total and not state.finished:
                 loop.step()
+                # with several ranks a sync every step: one that stops alone would leave the others waiting
                 if state.finished or not ranks.any_rank(bool(stopping), device):
                     continue
                 if not loop.saved:

@@ -11,7 +11,7 @@ class CommonSettings:
 
     weights: str = flag("bert-base-uncased", "starting weights: minilm, a folder, or a hub name", group="encoder")
     max_length: int = flag(
-        0, "longest input in tokens (0: as many as the encoder has positions)", group="encoder", least=0
+        128, "longest input in tokens (0: as many as the encoder has positions)", group="encoder", least=0
     )
     encoder_dropout: float | None = flag(
         None, "dropout inside the encoder (default: as its config says)", group="encoder", least=0, most=0.99

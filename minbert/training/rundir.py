@@ -51,14 +51,17 @@ class RunDir:
             flags = ", ".join(f"{names[name]} (was {before.get(name)!r}, now {identity[name]!r})" for name in changed)
             raise UserError(f"--resume: {self.path} was started with other settings: {flags}")
 
-    def begin(self, manifest: dict[str, Any]) -> None:
-        """Make the folder and write its manifest."""
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-        write_json(self.path / "manifest.json", manifest)
+    def begin(self, manifest: dict[str, Any]) -> list[str]:
+        """Make the folder and write its manifest.
 
-    def update(self, **entries: Any) -> None:
-        """Add entries to the manifest."""
-        write_json(self.path / "manifest.json", read_json(self.path / "manifest.json") | entries)
+        Returns what differs from the environment of a run that is resumed: its bits may then differ as well.
+        """
+        before = read_json(path).get("environment", {}) if (path := self.path / "manifest.json").is_file() else {}
+        now = manifest.get("environment", {})
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        write_json(path, manifest)
+        kinds = [name for name in before if name != "started" and before[name] != now.get(name)]
+        return [f"{name} {now.get(name)} (was {before[name]})" for name in kinds]
 
     def log(self, row: dict[str, Any]) -> None:
         """Append one row to `metrics.jsonl`."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from minbert import weights
+from minbert import attention, weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError
@@ -19,7 +19,7 @@ from minbert.training.cli import Parsed
 from minbert.training.cli import identity as of_settings
 from minbert.training.loop import LoopSettings
 from minbert.training.options import CommonSettings
-from minbert.training.rundir import environment
+from minbert.training.rundir import RunDir, environment
 
 
 def device(*, demanded: bool) -> torch.device:
@@ -52,6 +52,8 @@ def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, P
     config = BertConfig.read(folder)
     tokenizer = Tokenizer.load(folder)
     tokenizer.check_fits(config.vocab_size, str(folder))
+    if tokenizer.size < config.vocab_size:
+        warn(f"{folder}: the vocabulary has {tokenizer.size:,} pieces, the weights embed {config.vocab_size:,}")
     if dropout is not None:
         config = replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     model = BertModel(config)
@@ -83,6 +85,20 @@ def manifest(
         "environment": environment(torch.get_num_threads(), str(on)),
         **more,
     }
+
+
+def begin(run: RunDir, manifest: dict[str, Any]) -> None:
+    """Write the manifest into the run's folder; a resumed run is told where its environment has changed."""
+    changed = run.begin(manifest)
+    if changed:
+        warn(f"--resume: the run goes on with {', '.join(changed)}, so its bits may differ from an unbroken run's")
+
+
+def attention_path(model: BertModel, precision: str, on: torch.device) -> str:
+    """Which attention path a training step of this model takes, for people to read."""
+    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    rate = model.config.attention_probs_dropout_prob
+    return f"{attention.path(torch.empty(0, dtype=kind, device=on), rate)} attention with dropout {rate:g}"
 
 
 def identity(

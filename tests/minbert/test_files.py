@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from minbert import BertConfig, UserError
-from minbert.files import new_folder, read_json, sha256_of, writable, write_atomic, write_json
+from minbert.files import new_folder, read_json, sha256_of, write_atomic, write_json
 
 
 def names(folder: Path) -> list[str]:
@@ -125,11 +125,23 @@ def test_sha256(tmp_path: Path) -> None:
     assert sha256_of(tmp_path / "x") == hashlib.sha256(b"abc" * 100_000).hexdigest()
 
 
-def test_what_the_disk_refuses_is_a_users_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    path = tmp_path / "file" / "inner"
-    with pytest.raises(UserError, match="inner: cannot be written: Not a directory"):
-        writable(lambda: path.write_text("x"), path)
+def test_of_two_that_fill_a_cache_the_first_stays(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    with new_folder(path, first_wins=True) as late:
+        (late / "late").write_text("x")
+        path.mkdir()
+        (path / "first").write_text("x")
+    assert names(tmp_path) == ["folder"] and names(path) == ["first"]
+
+
+def test_a_cache_folder_of_which_the_disk_says_no(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.rename", refuse)
+    with pytest.raises(OSError, match="No space"), new_folder(tmp_path / "folder", first_wins=True):
+        pass
+    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -141,6 +153,8 @@ def test_what_the_disk_refuses_is_a_users_error(tmp_path: Path) -> None:
         ({"hidden_size": "768"}, "hidden_size must be a number"),
         ({"vocab_size": True}, "vocab_size must be a number"),
         ({"attention_probs_dropout_prob": 1.0}, "attention_probs_dropout_prob must be at least 0 and below 1"),
+        ({"num_attention_heads": 0}, "num_attention_heads must be at least 1, not 0"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers must be at least 1, not 0"),
         ({"num_attention_heads": 7}, "768 is not a multiple of num_attention_heads 7"),
     ],
 )

@@ -147,9 +147,12 @@ def test_cut_inputs_are_counted_exactly(view: Callable, theirs: Any, form: str, 
     examples = view(Pair, PAIRS, 24)
     count = {text: len(theirs(text, add_special_tokens=False)["input_ids"]) for text in SENTENCES}
     texts = [[count[a] + count[b]] if joined else [count[a], count[b]] for a, b in PAIRS]
-    assert TASKS["quora"](form).truncated(examples) == sum(n + special > 24 for row in texts for n in row)
+    assert TASKS["quora"](form).truncated(examples) == (
+        sum(n + special > 24 for row in texts for n in row),
+        len(PAIRS) if joined else 2 * len(PAIRS),
+    )
     single = view(Single, [(text,) for text in SENTENCES], 24)
-    assert TASKS["sst"]("cross").truncated(single) == sum(n + 2 > 24 for n in count.values())
+    assert TASKS["sst"]("cross").truncated(single) == (sum(n + 2 > 24 for n in count.values()), len(single))
 
 
 def test_lengths_are_those_of_the_inputs(view: Callable) -> None:

@@ -216,3 +216,22 @@ def test_an_encoder_folder_that_is_not_there_is_named_by_its_own_flag() -> None:
 def test_patience_could_end_a_sequential_run_before_its_later_tasks() -> None:
     with pytest.raises(UserError, match="--patience and --sampling sequential exclude each other"):
         multitask("--patience", "2", "--sampling", "sequential")
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--tasks", "sst", "--para-train", "x"], ["--para_train has no effect: --tasks sst lacks its task"]),
+    (["--tasks", "sst,sts", "--sts-dev", "x"], []),
+    (["--tasks", "sts", "--sampling", "hybrid"], ["--sampling hybrid has no effect on a single task"]),
+    (["--tasks", "sst", "--pairs", "bi"], ["--pairs bi has no effect: no task of --tasks sst has pairs"]),
+    (["--power", "0.3"], ["--power 0.3 has no effect with --sampling round-robin"]),
+    (["--sst-dev-out", "a.csv", "--sst-test-out", "b.csv"], []),
+])  # fmt: skip
+def test_a_flag_without_effect_is_said(words: list[str], said: list[str]) -> None:
+    parsed = multitask(*words)
+    assert parsed.settings.ignored(parsed.overrides) == said
+
+
+def test_two_outputs_of_one_name_are_refused() -> None:
+    parsed = multitask("--sst-dev-out", "a.csv", "--sts-dev-out", "a.csv")
+    with pytest.raises(UserError, match=r"--\*_out flags name the same file, a\.csv"):
+        parsed.settings.ignored(parsed.overrides)

@@ -236,9 +236,11 @@ def test_metrics_refuse_nan(run: RunDir) -> None:
     assert run.metrics() == []
 
 
-def test_a_manifest_is_updated_in_place(run: RunDir) -> None:
-    run.update(done=True)
-    assert json.loads((run.path / "manifest.json").read_text()) == {"settings": {}, "done": True}
+def test_a_second_beginning_says_what_has_changed_around_the_run(run: RunDir) -> None:
+    first = {"environment": {"torch": "2.13.0", "threads": 2, "started": "today"}}
+    assert run.begin(first) == []
+    assert run.begin({"environment": {"torch": "2.13.0", "threads": 1, "started": "later"}}) == ["threads 1 (was 2)"]
+    assert json.loads((run.path / "manifest.json").read_text())["environment"]["threads"] == 1
 
 
 def test_dropout_seeds_differ_by_every_part_of_their_counter(monkeypatch: pytest.MonkeyPatch) -> None:
