@@ -29,7 +29,7 @@ realdata: .venv/installed-dev
 check: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy minbert tasks
+	$(BIN)/mypy minbert tasks data
 	$(BIN)/python -m pytest tests/test_house.py
 
 .venv/installed: requirements.txt

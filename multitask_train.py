@@ -39,7 +39,8 @@ def open_data(tasks: "list[Task[Any]]", settings: MultitaskSettings, tokenizer: 
             given = getattr(settings, f"{task.files.short}_{split}", "")
             usual = getattr(task.files, split)
             path = Path(given) if given else readers.find(start.data_folder(settings.data), "course", [usual])
-            examples = data[split][task.name] = task.open(path, split, tokenizer, length)
+            examples = task.open(path, split, tokenizer, length, settings.columns_of(task.name))
+            data[split][task.name] = examples
             (cut, inputs), skipped = task.truncated(examples), len(examples.cache.skipped)
             if cut:
                 start.warn(f"{path}: {cut:,} of {inputs:,} inputs are longer than {length} tokens and are cut")
@@ -71,13 +72,16 @@ def write_scores(
     """Predict dev and test, write the leaderboard's files and `scores.json`, and say the scores."""
     from minbert.files import write_json
     from tasks import evaluate, predictions
+    from tasks.report import record
 
     scores: dict[str, Any] = {"dev_norm": state.best, "step": state.best_step, "tasks": {}}
     for (name, split), path in paths.items():
         task, examples = model.tasks[name], data[split][name]
-        predicted = evaluate.predictions(model, task, examples, precision)
+        outputs = evaluate.outputs(model, task, examples, precision)
+        predicted = task.predict(outputs)
         predictions.write(path, task, examples, predicted)
         if split == "dev":
+            record.write(run.path, name, record.rows(task, examples, outputs))
             scores["tasks"][name] = report = evaluate.report(task, predicted, examples.labels)
             print("\n" + evaluate.as_text(task.title, report))
     write_json(run.path / "scores.json", scores)
@@ -85,12 +89,9 @@ def write_scores(
 
 def main() -> None:
     """Settings, read, build, fit, evaluate, write."""
-    about = __doc__.splitlines()[0]
-    parsed = cli.parse(
-        MultitaskSettings, PRESETS, sys.argv[1:], program="multitask_train.py", about=about, default="default"
-    )
-    settings = parsed.settings
-    notes = settings.ignored(parsed.overrides)
+    names = {"program": "multitask_train.py", "about": __doc__.splitlines()[0], "default": "default"}
+    parsed = cli.parse(MultitaskSettings, PRESETS, sys.argv[1:], **names)
+    settings, notes = parsed.settings, parsed.settings.ignored(parsed.overrides)
 
     from minbert import weights
     from minbert.config import BertConfig
@@ -98,11 +99,12 @@ def main() -> None:
     from minbert.training import loop, plan, ranks, start
     from minbert.training.rundir import RunDir
     from tasks import evaluate, predictions, registry, schedule
+    from tasks.augmentation import synonyms_of
     from tasks.model import MultitaskObjective
+    from tasks.report import page
 
     device = start.device(demanded=settings.use_gpu)
-    for note in notes:
-        start.warn(note)
+    start.warn(*notes)
     precision = choose(settings.precision, device)
     tasks = registry.build(settings.tasks, settings.pairs)
     paths = predictions.paths(tasks, settings)
@@ -115,18 +117,20 @@ def main() -> None:
     run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=identity)
     ranks.wait()  # the first rank begins to write when all have looked at the folder
 
+    augment, account = synonyms_of(settings, "finetune", data["train"], tokenizer, run.path)
     model, optimizer = build(settings, encoder, tasks, device)
     sizes = {name: len(examples) for name, examples in data["train"].items()}
     pace = {"epochs": settings.epochs, "batch_size": settings.batch_size, "seed": settings.seed}
     steps = schedule.plan(settings.sampling, sizes, **pace, power=settings.power)
     if ranks.rank() == 0:
         count = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        more = {"data": accounts, "plan": plan.describe(steps), "parameters": count}
+        more = {"data": accounts, "plan": plan.describe(steps), "parameters": count, **account}
         start.begin(run, start.manifest(parsed, identity, folder, precision=precision, on=device, **more))
         shown = ", ".join(f"{task.title} {sizes[task.name]:,}" for task in tasks)
         print(f"{count:,} parameters, {precision} on {device}, {start.attention_path(encoder, precision, device)}")
         print(f"{steps.total:,} steps of {settings.batch_size}: {shown}")
-    objective, how = MultitaskObjective(data["train"], settings.accumulate), start.loop_settings(settings, precision)
+    objective = MultitaskObjective(data["train"], settings.accumulate, augment)
+    how = start.loop_settings(settings, precision)
     scores = partial(evaluate.dev_scores, model, data["dev"], precision)
     state = loop.fit(model, optimizer, objective, steps, run, how, scores, device=device, resume=settings.resume)
     if ranks.rank():
@@ -136,6 +140,7 @@ def main() -> None:
     weights.save(run.path / "encoder", model.encoder.state_dict(), BertConfig.read(folder), tokenizer, "pooler")
     print(f"\ndev norm {state.best:.4f} (best of the evaluations, at step {state.best_step:,})")
     folders = sorted({str(path.parent) for path in paths.values()})
+    print(f"report: {page.write([run.path])}")
     print(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {run.path}")
 
 

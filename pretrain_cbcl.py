@@ -13,58 +13,35 @@ from tasks.contrastive.presets import PRESETS
 from tasks.contrastive.settings import ContrastiveSettings
 
 if TYPE_CHECKING:
-    from minbert.encode import Encoder
-    from minbert.tokenizer import Tokenizer
-    from minbert.training.plan import Plan
-    from tasks.examples import Pair, Triplet
+    from minbert.bert import BertModel
+    from tasks.contrastive.model import ContrastiveModel
+    from tasks.contrastive.pace import Paced
+    from tasks.examples import Examples
 
 
-def open_data(settings: ContrastiveSettings, tokenizer: "Tokenizer", length: int) -> "tuple[Triplet, Pair]":
-    """The triplets, and the similarity pairs that choose the best epoch."""
-    from minbert import token_cache
-    from minbert.errors import UserError
-    from minbert.training import start
-    from tasks import readers
-    from tasks.examples import Triplet
-    from tasks.sts import Similarity
+def build(settings: ContrastiveSettings, encoder: "BertModel") -> "ContrastiveModel":
+    """The encoder with what helps it in training."""
+    import torch
 
-    def find(given: str, folder: str, *names: str) -> Path:
-        return Path(given) if given else readers.find(start.data_folder(settings.data), folder, names)
+    from minbert.seeds import torch_seed
+    from tasks.contrastive.model import ContrastiveModel
+    from tasks.readers import nli
 
-    source = find(settings.triplets, "nli", "nli_for_simcse.csv", "nli-triplets.csv")
-    cache = token_cache.load(source, readers.triplets, "triplets", 3, tokenizer)
-    triplets = Triplet(cache, tokenizer.cls, tokenizer.sep, length)
-    if not len(triplets):
-        raise UserError(f"{source}: no usable row")
-    cut = triplets.truncated(2, joined=False)
-    if cut:
-        start.warn(f"{source}: {cut} of {3 * len(triplets)} sentences are longer than {length} tokens and are cut")
-    if cache.skipped:
-        start.warn(f"{source}: {len(cache.skipped)} rows skipped (listed in manifest.json)")
-    path = find(settings.sts_dev, "course", "sts-dev.csv")
-    sts = Similarity("bi").open(path, "dev", tokenizer, length)
-    cut = sts.truncated(2, joined=False)
-    if cut:
-        start.warn(f"{path}: {cut} of {2 * len(sts)} sentences are longer than {length} tokens and are cut")
-    return triplets, sts
+    torch.manual_seed(torch_seed(settings.seed, "heads"))
+    classes = len(nli.NAMES) if settings.objective == "softmax" else 0
+    return ContrastiveModel(encoder, settings.pooler, projection=settings.projection, classes=classes)
 
 
-def curriculum_plan(
-    settings: ContrastiveSettings, encoder: "Encoder", triplets: "Triplet", weights_sha256: str
-) -> "tuple[Plan, dict[str, int]]":
-    """The order of the triplets, and how many there are of each difficulty (none are counted without a curriculum)."""
-    import numpy as np
+def introduce(settings: ContrastiveSettings, train: "Examples", paced: "Paced", where: str) -> None:
+    """What is trained on what, in a few lines."""
+    from tasks.contrastive.objectives import chance
 
-    from tasks.contrastive import curriculum, scoring
-
-    order, power, mix = np.arange(len(triplets)), 0.0, {}
-    if settings.order == "curriculum":
-        cosines = scoring.similarities(encoder, triplets, weights_sha256)
-        groups = curriculum.difficulty(cosines.positive, cosines.negative, settings.margin)
-        mix = {name: int((groups == group).sum()) for group, name in enumerate(curriculum.GROUPS)}
-        order, power = curriculum.by_difficulty(groups, settings.seed), settings.power
-    how = {"epochs": settings.epochs, "batch_size": settings.batch_size, "seed": settings.seed}
-    return curriculum.plan(order, **how, power=power), mix
+    mix = paced.account().get("curriculum", {})
+    groups = ", ".join(f"{mix[name]:,} {name}" for name in ("easy", "semi-hard", "hard") if name in mix)
+    print(f"{len(train):,} {settings.data_kind} ({groups or 'no groups'}); {where}")
+    known = chance(settings)
+    guess = f"; a guess has a loss of {known:.3f}" if known else ""
+    print(f"{paced.plan.total:,} steps of {settings.batch_size} {settings.data_kind}, {settings.objective}{guess}")
 
 
 def main() -> None:
@@ -79,49 +56,50 @@ def main() -> None:
     from minbert.config import BertConfig
     from minbert.encode import Encoder
     from minbert.errors import UserError
-    from minbert.files import write_json
     from minbert.optimizer import AdamW, decay_groups
     from minbert.precision import choose
-    from minbert.training import loop, plan, ranks, start
+    from minbert.training import loop, ranks, start
     from minbert.training.rundir import RunDir
-    from tasks.contrastive import validation
-    from tasks.contrastive.objectives import TripletObjective
+    from tasks.augmentation import synonyms_of
+    from tasks.contrastive import data, pace, validation
+    from tasks.contrastive.objectives import OBJECTIVES
+    from tasks.contrastive.outcome import Evaluation
+    from tasks.report import page, record
 
-    for note in settings.ignored(parsed.overrides):
-        start.warn(note)
+    start.warn(*settings.ignored(parsed.overrides))
     device = start.device(demanded=settings.use_gpu)
     if ranks.world() > 1:
         raise UserError("contrastive pre-training runs in one process; start it without torchrun")
     precision = choose(settings.precision, device)
-    model, tokenizer, folder = start.encoder(settings.source, settings.encoder_dropout)
-    triplets, sts = open_data(settings, tokenizer, start.max_length(settings.max_length, model.config))
-    accounts = {"triplets": triplets.cache.account(), "sts_dev": sts.cache.account()}
-    hashes = {name: one["sha256"] for name, one in accounts.items()}
-    identity = start.identity(settings, hashes, folder, precision=precision, on=device)
+    bert, tokenizer, folder = start.encoder(settings.source, settings.encoder_dropout)
+    read = data.read(settings, tokenizer, start.max_length(settings.max_length, bert.config))
+    identity = start.identity(settings, read.hashes, folder, precision=precision, on=device)
     run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=identity)
 
-    model.to(device)
-    manifest = start.manifest(parsed, identity, folder, precision=precision, on=device, data=accounts)
-    encoder = Encoder(model, tokenizer, settings.pooler, precision=precision)
-    steps, mix = curriculum_plan(settings, encoder, triplets, manifest["weights"]["sha256"])
-    run.begin(manifest | {"curriculum": mix, "plan": plan.describe(steps)})
-    shown = ", ".join(f"{count:,} {name}" for name, count in mix.items()) or "no curriculum"
-    print(
-        f"{len(triplets):,} triplets ({shown}), {steps.total:,} steps of {settings.batch_size}, {precision} on {device}"
-    )
+    encoder = Encoder(bert.to(device), tokenizer, settings.pooler, precision=precision)
+    model = build(settings, bert).to(device)
+    augment, account = synonyms_of(settings, "pretrain", {"nli": read.train}, tokenizer, run.path)
+    manifest = start.manifest(parsed, identity, folder, precision=precision, on=device, data=read.account, **account)
+    paced = pace.paced(settings, encoder, read.train, manifest["weights"]["sha256"])
+    start.begin(run, manifest | paced.account())
+    path = start.attention_path(bert, precision, device)
+    introduce(settings, read.train, paced, f"{precision} on {device}, {path}")
 
+    evaluation = Evaluation(settings, encoder, read)
     optimizer = AdamW(decay_groups(model.parameters(), settings.weight_decay), lr=settings.rate)
-    evaluate = validation.sts_spearman(encoder, sts)
-    objective = TripletObjective(triplets, settings.pooler, settings.temperature)
-    how = start.loop_settings(settings, precision)
-    before = evaluate()[1]["sts_dev_spearman"]
-    print(f"STS dev Spearman before training {validation.said(before)}")
-    state = loop.fit(model, optimizer, objective, steps, run, how, evaluate, device=device, resume=settings.resume)
-    weights.save(run.path / "encoder", model.state_dict(), BertConfig.read(folder), tokenizer, settings.pooler)
-    after = evaluate()[1]["sts_dev_spearman"]
-    scores = {"sts_dev_spearman": {"before": before, "after": after}, "step": state.best_step}
-    write_json(run.path / "scores.json", scores)
-    print(f"STS dev Spearman {validation.said(after)} (best of the evaluations, at step {state.best_step:,})")
+    objective = OBJECTIVES[settings.objective](read.train, settings, augment)
+    how = start.loop_settings(settings, precision, sentences=objective.columns, floors=validation.FLOORS)
+    before = evaluation.look()
+    print(f"before training: {validation.as_text(before.numbers)}")
+    evaluate, resume = evaluation.evaluate, settings.resume
+    state = loop.fit(model, optimizer, objective, paced.plan, run, how, evaluate, device=device, resume=resume)
+    weights.save(run.path / "encoder", bert.state_dict(), BertConfig.read(folder), tokenizer, settings.pooler)
+    after = evaluation.look()
+    evaluation.write(run, paced, before, after, state.best_step)
+    record.write(run.path, "sts", record.cosines(encoder, read.sts))
+    print(f"after training: {validation.as_text(after.numbers)}")
+    print(f"(the best by {settings.metric}, at step {state.best_step:,})\n")
+    print(f"report: {page.write([run.path])}")
     print(f"encoder in {run.path / 'encoder'}; next: python multitask_train.py --encoder {run.path / 'encoder'}")
 
 

@@ -104,11 +104,19 @@ def default_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
 
 
-def load(source: Path, reader: Reader, reader_name: str, columns: int, tokenizer: Tokenizer) -> TokenCache:
-    """The cache of a data file, built now if it is not there; `UserError` where the reader finds a bad row."""
-    if not source.is_file():
-        raise UserError(f"{source}: no such file")
+def load(
+    source: Path, reader: Reader, reader_name: str, columns: int, tokenizer: Tokenizer, *, also: Sequence[Path] = ()
+) -> TokenCache:
+    """The cache of a data file, built now if it is not there; `UserError` where the reader finds a bad row.
+
+    `also` are further files that the reader looks into, such as one with the labels.
+    """
+    for path in (source, *also):
+        if not path.is_file():
+            raise UserError(f"{path}: no such file")
     digest = sha256_of(source)
+    if also:
+        digest = hashlib.sha256(" ".join([digest, *map(sha256_of, also)]).encode()).hexdigest()
     key = hashlib.sha256(f"{_VERSION} {digest} {reader_name} {columns} {tokenizer.fingerprint}".encode()).hexdigest()
     folder = default_folder() / "tokens" / key[:32]
     if not (folder / "meta.json").is_file():

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import special
 
 from minbert.encode import batches_by_length
 from minbert.precision import autocast
@@ -36,6 +37,19 @@ def predictions(model: MultitaskModel, task: Task[Any], examples: Single | Pair,
     return task.predict(outputs(model, task, examples, precision))
 
 
+def probabilities(task: Task[Any], outputs: np.ndarray) -> np.ndarray | None:
+    """Each class's probability by the head's outputs: float64 [rows, classes]; None for a task without classes.
+
+    The softmax of C outputs, or the sigmoid of one logit, which speaks for the second of two classes.
+    """
+    if not task.classes:
+        return None
+    logits = outputs.astype(np.float64)
+    if logits.ndim == 2:
+        return special.softmax(logits, axis=1)
+    return np.stack([special.expit(-logits), special.expit(logits)], axis=1)
+
+
 def dev_scores(model: MultitaskModel, dev: Mapping[str, Examples], precision: str) -> tuple[float, dict[str, Any]]:
     """The dev norm, and it once more beside the score of each task.
 
@@ -58,6 +72,7 @@ def report(task: Task[Any], predicted: np.ndarray, gold: np.ndarray) -> dict[str
     """Score and per-class table over labelled rows, for `scores.json`."""
     scored = ~np.isnan(gold)
     return {
+        "title": task.title,
         "metric": task.metric,
         "score": task.score(predicted[scored], gold[scored]),
         "rows": int(scored.sum()),

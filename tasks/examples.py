@@ -3,7 +3,9 @@
 Axes: B rows of a batch.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
@@ -19,6 +21,7 @@ class Examples:
     cls: int
     sep: int
     max_length: int
+    changes: Mapping[tuple[int, int], Sequence[int]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.cache)
@@ -34,10 +37,18 @@ class Examples:
         lengths = counts.sum(1) if joined else counts.ravel()
         return int((lengths + special > self.max_length).sum()), len(lengths)
 
+    def changed(self, changes: Mapping[tuple[int, int], Sequence[int]]) -> Self:
+        """The same rows with other ids, of whole texts without special tokens, for some (row, column)."""
+        return replace(self, changes=changes) if changes else self
+
+    def ids(self, row: int, column: int) -> list[int]:
+        """Token ids of one text, whole and without special tokens."""
+        new = self.changes.get((row, column)) if self.changes else None
+        return self.cache.ids(row, column).tolist() if new is None else list(new)
+
     def sentence(self, row: int, column: int) -> list[int]:
         """[CLS] text [SEP] of one text, cut to `max_length`."""
-        ids = self.cache.ids(row, column)[: self.max_length - 2]
-        return [self.cls, *ids.tolist(), self.sep]
+        return [self.cls, *self.ids(row, column)[: self.max_length - 2], self.sep]
 
 
 class Single(Examples):
@@ -79,13 +90,13 @@ class Pair(Examples):
 
     def _cut(self, row: int, special: int) -> tuple[list[int], list[int]]:
         """Both texts, the longer one cut first until the row fits (of an odd room it keeps one token more)."""
-        first, second = self.cache.ids(row, 0), self.cache.ids(row, 1)
+        first, second = self.ids(row, 0), self.ids(row, 1)
         room = self.max_length - special
         if len(first) + len(second) > room:
             short = min(len(first), len(second), room // 2)
             keep = room - short if len(first) > len(second) else short
             first, second = first[:keep], second[: room - keep]
-        return first.tolist(), second.tolist()
+        return first, second
 
 
 class Triplet(Examples):

@@ -17,6 +17,7 @@ from minbert.ragged import Ragged
 from minbert.training import ranks
 from minbert.training.loop import Context
 from minbert.training.plan import Step
+from tasks.augmentation import Augmentation, unchanged
 from tasks.examples import Examples
 from tasks.task import Task
 
@@ -84,11 +85,12 @@ class MultitaskObjective:
 
     examples: Mapping[str, Examples]
     accumulate: int = 1
+    augment: Augmentation[Any] = unchanged
 
     def backward(self, model: nn.Module, batch: Step, context: Context) -> dict[str, Tensor]:
         """Gradients of the mean loss over the step's rows; the parts' sums are divided by the count of all rows."""
         assert isinstance(model, MultitaskModel)
-        task, examples = model.tasks[batch.task], self.examples[batch.task]
+        task, examples = model.tasks[batch.task], self.augment(self.examples[batch.task], batch)
         total = torch.zeros((), device=context.device)
         for part, rows in enumerate(np.array_split(ranks.share(batch.rows), self.accumulate)):
             if not len(rows):

@@ -4,7 +4,7 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from tasks import metrics, readers
+from tasks import metrics
 from tasks.metrics import ClassScore
 from tasks.task import Files, PairTask
 
@@ -19,7 +19,7 @@ class Paraphrase(PairTask):
         "quora-train.csv", "quora-dev.csv", "quora-test-student.csv", "para", "id \t Predicted_Is_Paraphrase \n"
     )
     classes = ("different", "paraphrase")
-    read = staticmethod(readers.quora)
+    kind = "pair-class"
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Sum of the binary cross entropies of the logits."""

@@ -103,6 +103,16 @@ class MultitaskSettings(CommonSettings):
             if name.partition("_")[0] in absent and name.partition("_")[2]
         ]
 
+    def columns_of(self, task: str) -> str:
+        """What `--columns` says of a task's files: all of it, or what follows `sst:`, `para:` or `sts:`."""
+        parts = dict(part.strip().partition(":")[::2] for part in self.columns.split(";") if ":" in part)
+        unknown = [name for name in parts if name not in _SHORT.values()]
+        if unknown:
+            raise UserError(f"--columns: {unknown[0]!r} is not one of {', '.join(_SHORT.values())}")
+        if self.columns and not parts and len(self.chosen) > 1:
+            raise UserError(f"--columns {self.columns}: say of which task, such as sst:{self.columns}")
+        return parts.get(_SHORT.get(task, task), "") if parts else self.columns
+
     @property
     def chosen(self) -> list[str]:
         """The names in `--tasks`."""

@@ -4,7 +4,7 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tasks import metrics, readers
+from tasks import metrics
 from tasks.metrics import ClassScore
 from tasks.task import Files, Head, SingleTask
 
@@ -19,7 +19,7 @@ class Sentiment(SingleTask):
         "ids-sst-train.csv", "ids-sst-dev.csv", "ids-sst-test-student.csv", "sst", "id \t Predicted_Sentiment \n"
     )
     classes = ("very negative", "negative", "neutral", "positive", "very positive")
-    read = staticmethod(readers.sst)
+    kind = "single"
 
     def head(self, width: int, dropout: float) -> nn.Module:
         """Five outputs, one dropout."""

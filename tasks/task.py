@@ -18,6 +18,7 @@ from minbert.errors import UserError
 from minbert.ragged import Ragged
 from minbert.token_cache import Row, Skipped
 from minbert.tokenizer import Tokenizer
+from tasks import readers
 from tasks.examples import Examples, Pair, Single
 from tasks.metrics import ClassScore
 
@@ -65,6 +66,7 @@ class Task(ABC, Generic[E]):
     title: ClassVar[str]
     metric: ClassVar[str]
     files: ClassVar[Files]
+    kind: ClassVar[str]  # of its data files: single, pair-class or pair-score
     classes: ClassVar[tuple[str, ...]] = ()
     columns: ClassVar[int]
     examples: ClassVar[type[Examples]]
@@ -72,20 +74,28 @@ class Task(ABC, Generic[E]):
     def __init__(self, pairs: str = "cross") -> None:
         self.pairs = pairs
 
-    @staticmethod
-    @abstractmethod
-    def read(path: Path, split: str) -> Iterator[Row | Skipped]:
-        """Rows of a data file."""
+    def open(self, path: Path, split: str, tokenizer: Tokenizer, max_length: int, columns: str = "") -> E:
+        """Examples of a file, tokenised once and cached.
 
-    def open(self, path: Path, split: str, tokenizer: Tokenizer, max_length: int) -> E:
-        """Examples of a file, tokenised once and cached."""
+        Any form of the task's kind is read (see `tasks.readers.formats`); `columns` says what is what in a user's own.
+        """
+        how = f"{self.kind} {self.class_count} {split} {columns}"
         cache = token_cache.load(
-            path, lambda source: self.read(source, split), f"{self.name}-{split}", self.columns, tokenizer
-        )
+            path, lambda source: self._rows(source, split, columns), how, self.columns, tokenizer,
+            also=readers.companions(path),
+        )  # fmt: skip
         if not len(cache):
             raise UserError(f"{path}: no usable row")
         view: E = self.examples(cache, tokenizer.cls, tokenizer.sep, max_length)  # type: ignore[assignment]
         return view
+
+    def _rows(self, path: Path, split: str, columns: str) -> Iterator[Row | Skipped]:
+        return readers.open_as(path, self.kind, split, columns or None, classes=self.class_count).rows
+
+    @property
+    def class_count(self) -> int | None:
+        """How many classes a label may name; None for scores."""
+        return len(self.classes) or None
 
     @abstractmethod
     def encode(self, examples: E, rows: np.ndarray) -> Ragged:

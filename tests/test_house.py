@@ -23,6 +23,7 @@ FLOORS = {
     "minbert.training": 4,
     "tasks.examples": 5, "tasks.metrics": 5, "tasks.readers": 5,
     "tasks.task": 6,
+    "tasks.augmentation": 7,
     "tasks.sst": 7, "tasks.quora": 7, "tasks.sts": 7, "tasks.schedule": 7, "tasks.contrastive": 7,
     "tasks.registry": 8, "tasks.model": 8, "tasks.settings": 8,
     "tasks.evaluate": 9, "tasks.predictions": 9, "tasks.predict": 9,
@@ -99,7 +100,7 @@ def test_there_are_no_circles() -> None:
 
 
 def test_every_floor_of_the_table_is_a_file_or_a_room_to_come() -> None:
-    to_come = {"tasks.predict", "tasks.benchmarks", "tasks.report"}
+    to_come = {"tasks.predict", "tasks.benchmarks"}
     assert FLOORS.keys() - to_come <= FILES.keys()
 
 

@@ -45,7 +45,10 @@ class Parsed(Generic[S]):
     command: str
 
 
-_GROUPS = ("encoder", "data", "model", "contrastive", "schedule", "training", "run", "output")
+_GROUPS = (
+    *("encoder", "data", "model", "objective", "curriculum", "views", "augmentation", "schedule", "training"),
+    *("evaluation", "run", "output"),
+)
 """The groups of flags, in the order in which `--help` shows them."""
 
 

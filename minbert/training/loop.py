@@ -6,7 +6,7 @@ the numbers on the screen. Its place in the plan is one integer, so a run stoppe
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
@@ -71,6 +71,8 @@ class LoopSettings:
     log_every: int = 50
     seed: int = 0
     precision: str = "fp32"
+    sentences: int = 1  # that an example holds, for the speed that is shown
+    floors: Mapping[str, tuple[float, str]] = field(default_factory=dict)  # number -> (its least value, what is less)
 
 
 @dataclass
@@ -103,7 +105,7 @@ def fit(
     Raises `UserError` where a loss or a gradient is not finite, `Interrupted` after Ctrl-C.
     """
     state = _restore(model, optimizer, run) if resume else LoopState()
-    progress = Progress(plan.total, state.step)
+    progress = Progress(plan.total, state.step, settings.sentences)
     loop = _Loop(model, optimizer, objective, plan, run, settings, evaluate, device, state, progress)
     if not state.finished:
         with stop_on_signal() as stopping, loop.progress:
@@ -191,6 +193,12 @@ class _Loop:
                     raise UserError(
                         f"step {first + offset}: the {name.replace('_', ' ')} of {task} is {value}; a smaller --lr or "
                         f"--precision fp32 may help (checkpoints up to step {first} are sound)"
+                    )
+                least, meaning = self.settings.floors.get(name, (value, ""))
+                if value < least:
+                    raise UserError(
+                        f"step {first + offset}: {meaning} ({name} {value:.2g}, less than {least:g}); a smaller --lr "
+                        f"or a larger --batch-size may help (checkpoints up to step {first} are sound)"
                     )
                 key = f"{task}/{name}"
                 self.state.sums[key] = self.state.sums.get(key, 0.0) + value

@@ -16,6 +16,10 @@ class CommonSettings:
     encoder_dropout: float | None = flag(
         None, "dropout inside the encoder (default: as its config says)", group="encoder", least=0, most=0.99
     )
+    columns: str = flag(
+        "", "what is what in a table of your own, such as sentence1=premise,sentence2=hypothesis,label=gold",
+        group="data",
+    )  # fmt: skip
     data: str = flag("", "folder with the data (default: $DATA_DIR, else data/)", group="data", place=True)
 
     epochs: int = flag(10, "passes over the largest training set", group="training", least=1)
@@ -27,11 +31,32 @@ class CommonSettings:
     warmup: float = flag(0.0, "share of the steps in which the rate rises", group="training", least=0, most=1)
     weight_decay: float = flag(0.0, "decoupled decay of matrices and embeddings", group="training", least=0)
     clip: float = flag(1.0, "largest gradient norm (0: no clipping)", group="training", least=0)
+    evaluate_every: int = flag(0, "steps between evaluations (0: each epoch's end)", group="training", least=0)
     patience: int = flag(0, "stop after so many evaluations without gain (0: never)", group="training", least=0)
     seed: int = flag(11711, "seed of everything random", group="training")
     precision: str = flag(
         "auto", "number format of the matrix products", group="training", choices=("auto", "fp32", "bf16")
     )
+
+    synonyms: str = flag(
+        "none",
+        "WordNet synonyms (CBCL, section 4.4): 1 = any word, 2 = nouns and adjectives, both before training; "
+        "3 = one adjective of each sentence in some batches, live",
+        group="augmentation", choices=("none", "1", "2", "3"),
+    )  # fmt: skip
+    synonyms_stage: str = flag(
+        "both", "the stage that is augmented, for flags that are given to both scripts alike",
+        group="augmentation", choices=("pretrain", "finetune", "both"),
+    )  # fmt: skip
+    synonyms_p: float = flag(
+        0.25, "probability: of a word (1, 2) or of a batch (3)", group="augmentation", least=0, most=1
+    )
+    synonyms_grow: bool = flag(
+        False,
+        "more synonyms from epoch to epoch, up to --synonyms-p (1, 2) or to 3 adjectives (3)",
+        group="augmentation",
+    )
+    synonyms_phrases: bool = flag(False, "synonyms of several words too", group="augmentation")
 
     run_dir: str = flag("runs/run", "where the run lives", group="run", place=True)
     resume: bool = flag(

@@ -19,6 +19,7 @@ class Step:
     rows: np.ndarray
     epoch: int
     index: int  # its place in the epoch
+    number: int = 0  # its place in the run
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Plan:
             assert len(self._steps) == self.lengths[epoch], "a plan's lengths must be those of its epochs"
         index = step - (self.ends[epoch] - self.lengths[epoch])
         task, rows = self._steps[index]
-        return Step(task, rows, epoch, index)
+        return Step(task, rows, epoch, index, step)
 
 
 def shuffled(size: int, seed: int, *counter: int | str) -> np.ndarray:

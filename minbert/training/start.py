@@ -112,21 +112,24 @@ def identity(
     )
 
 
-def loop_settings(settings: CommonSettings, precision: str) -> LoopSettings:
-    """What the loop is told of the settings."""
+def loop_settings(settings: CommonSettings, precision: str, **more: Any) -> LoopSettings:
+    """What the loop is told of the settings, and `more` of its own."""
     return LoopSettings(
         lr=settings.rate,
         schedule=settings.lr_schedule,
         warmup=settings.warmup,
         clip=settings.clip,
         save_every=settings.save_every,
+        evaluate_every=settings.evaluate_every,
         patience=settings.patience,
         seed=settings.seed,
         precision=precision,
+        **more,
     )
 
 
-def warn(sentence: str) -> None:
-    """Tell the user something that does not stop the run."""
+def warn(*sentences: str) -> None:
+    """Tell the user what does not stop the run."""
     if ranks.rank() == 0:
-        print(f"note: {sentence}", file=sys.stderr)
+        for sentence in sentences:
+            print(f"note: {sentence}", file=sys.stderr)

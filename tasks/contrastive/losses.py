@@ -1,7 +1,10 @@
-"""Contrastive losses over sentence vectors, in fp32.
+"""Contrastive losses over sentence vectors, in fp32 (in float64 for float64 vectors).
 
-Axes: B rows of a batch, D hidden.
+Axes: B rows of a batch, N texts with two views each, D hidden, C candidates of a row: its own positive is number i.
+Every loss is a mean over its rows. A temperature t divides cosines: scale = 1 / t in other libraries' words.
 """
+
+import math
 
 import torch
 import torch.nn.functional as F
@@ -9,25 +12,193 @@ from torch import Tensor
 
 from minbert.errors import UserError
 
-
-def candidates(anchor: Tensor, positive: Tensor, hard_negative: Tensor, temperature: float) -> Tensor:
-    """cos(anchor_i, candidate_j) / temperature for all positives, then all hard negatives of the batch: [B, 2B]."""
-    if not temperature > 0:
-        raise UserError(f"--temperature: {temperature} is not above 0")
-    if not anchor.shape == positive.shape == hard_negative.shape or anchor.dim() != 2:
-        shapes = ", ".join(str(list(x.shape)) for x in (anchor, positive, hard_negative))
-        raise UserError(f"anchor, positive and hard_negative must have one shape [B, D], not {shapes}")
-    rows = F.normalize(anchor.float(), dim=1)
-    columns = F.normalize(torch.cat([positive, hard_negative]).float(), dim=1)
-    return rows @ columns.t() / temperature
+DIRECTIONS = ("one", "both")
+DISTANCES = ("euclidean", "cosine")
 
 
-def nt_xent(anchor: Tensor, positive: Tensor, hard_negative: Tensor, temperature: float) -> Tensor:
+def candidates(
+    anchor: Tensor,
+    positive: Tensor,
+    hard_negative: Tensor | None,
+    temperature: float,
+    *,
+    hard_weight: float = 0.0,
+    ignored: Tensor | None = None,
+) -> Tensor:
+    """cos(anchor_i, candidate_j) / temperature for all positives, then all hard negatives of the batch: [B, C].
+
+    C is 2B, or B without hard negatives. `hard_weight` is added to the logit of each row's own hard negative: the
+    logarithm of SimCSE's weight, as its code has it. Where `ignored` (bool [B, C]) is true the logit is -inf; a row's
+    own positive always stays.
+    """
+    given = [anchor, positive] if hard_negative is None else [anchor, positive, hard_negative]
+    _check_rows("anchor, positive and hard_negative", *given)
+    logits = _cosines(anchor, torch.cat(given[1:])) / _positive("temperature", temperature)
+    rows = len(anchor)
+    if hard_weight:
+        if hard_negative is None:
+            raise UserError("a weight of hard negatives needs hard negatives")
+        added = torch.eye(rows, dtype=logits.dtype, device=logits.device) * hard_weight
+        logits = logits + F.pad(added, (rows, 0))
+    if ignored is None:
+        return logits
+    if ignored.shape != logits.shape or ignored.dtype != torch.bool:
+        raise UserError(f"ignored must be bool {list(logits.shape)}, not {ignored.dtype} {list(ignored.shape)}")
+    return logits.masked_fill(ignored.clone().fill_diagonal_(False), -torch.inf)
+
+
+def nt_xent(
+    anchor: Tensor,
+    positive: Tensor,
+    hard_negative: Tensor | None,
+    temperature: float,
+    *,
+    hard_weight: float = 0.0,
+    directions: str = "one",
+    ignored: Tensor | None = None,
+) -> Tensor:
     """NT-Xent with hard negatives (CBCL, equation 1; SelfCCL, section 4.4): a scalar, the mean over the batch of
 
-        -log( exp(cos(a_i, p_i) / t) / sum_j ( exp(cos(a_i, p_j) / t) + exp(cos(a_i, n_j) / t) ) )
+        -log( exp(cos(a_i, p_i) / t) / sum_j ( exp(cos(a_i, p_j) / t) + w_ij exp(cos(a_i, n_j) / t) ) )
 
-    with t the temperature. It is the multiple negatives ranking loss with scale = 1 / temperature.
+    with t the temperature: the multiple negatives ranking loss with scale = 1 / temperature. Without hard negatives
+    the second term is absent. w_ij is exp(hard_weight) for i = j, else 1 (SimCSE's weight of the own hard negative:
+    0, the default, is no weight). Terms that are `ignored` (see `false_negatives`) are left out of the sum.
+
+    With `directions="both"` it is the mean of this and of the way back,
+
+        -log( exp(cos(p_i, a_i) / t) / sum_j exp(cos(p_i, a_j) / t) ),
+
+    without the a_j for which p_i is ignored.
     """
-    logits = candidates(anchor, positive, hard_negative, temperature)
-    return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
+    logits = candidates(anchor, positive, hard_negative, temperature, hard_weight=hard_weight, ignored=ignored)
+    return over_candidates(logits, directions)
+
+
+def over_candidates(logits: Tensor, directions: str = "one") -> Tensor:
+    """`nt_xent` from its logits [B, C], as `candidates` gives them."""
+    if directions not in DIRECTIONS:
+        raise UserError(f"directions: {directions!r} is not one of {', '.join(DIRECTIONS)}")
+    own = torch.arange(len(logits), device=logits.device)
+    there = F.cross_entropy(logits, own)
+    if directions == "one":
+        return there
+    return (there + F.cross_entropy(logits[:, : len(own)].t(), own)) / 2
+
+
+def false_negatives(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None = None) -> Tensor:
+    """Which candidates of `nt_xent` are no true negatives of a row: bool [B, C], for texts given by integer keys [B].
+
+    Those with the text of the row's anchor or of its positive, and positives of a triplet with the same anchor (one
+    premise; its hard negatives contradict this anchor too). A row's own positive and own hard negative never are.
+    """
+    given = [anchor, positive] if hard_negative is None else [anchor, positive, hard_negative]
+    if anchor.dim() != 1 or any(keys.shape != anchor.shape or keys.is_floating_point() for keys in given):
+        raise UserError("keys must be integers of one shape [B]: " + ", ".join(str(list(keys.shape)) for keys in given))
+    texts = torch.cat(given[1:])
+    same_text = (anchor[:, None] == texts) | (positive[:, None] == texts)
+    premise = anchor[:, None] == anchor
+    same_premise = torch.cat([premise, *([torch.zeros_like(premise)] * (len(given) - 2))], dim=1)
+    own = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device).repeat(1, len(given) - 1)
+    return (same_text | same_premise) & ~own
+
+
+def nt_xent_views(first: Tensor, second: Tensor, temperature: float) -> Tensor:
+    """NT-Xent over two views of N texts (ConSERT, equation 1; SimCLR): the mean over the 2N views r of
+
+        -log( exp(cos(r_i, r_j) / t) / sum_{k != i} exp(cos(r_i, r_k) / t) )
+
+    with r_j the other view of the same text and t the temperature: 2(N - 1) negatives each. One text has none, so its
+    loss is 0 and has no gradient.
+    """
+    _check_rows("the two views", first, second)
+    views = torch.cat([first, second])
+    logits = _cosines(views, views) / _positive("temperature", temperature)  # [2N, 2N]
+    itself = torch.eye(len(views), dtype=torch.bool, device=views.device)
+    other = torch.arange(len(views), device=views.device).roll(len(first))
+    return F.cross_entropy(logits.masked_fill(itself, -torch.inf), other)
+
+
+def in_batch_accuracy(logits: Tensor) -> Tensor:
+    """Share of rows whose own candidate, on the diagonal of [B, C], is above every other: a scalar; a tie is a miss."""
+    own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
+    others = F.pad(logits.masked_fill(own, -torch.inf), (0, 1), value=-torch.inf)  # one candidate has no other
+    return (logits.diagonal() > others.amax(1)).float().mean()
+
+
+def chance(count: int) -> float:
+    """The loss of a guess among `count` candidates: ln(count)."""
+    return math.log(count)
+
+
+def margin_contrastive(u: Tensor, v: Tensor, similar: Tensor, margin: float) -> Tensor:
+    """Contrastive loss over pairs (SelfCCL, section 3.1): the mean of
+
+        D^2 / 2 where the pair is similar, max(0, margin - D)^2 / 2 where it is not, with D = ||u - v||.
+
+    `similar` is bool [B]. (The paper's text gives similar pairs Y = 1, its formula Y = 0.)
+    """
+    _check_rows("u and v", u, v)
+    if similar.dtype != torch.bool or similar.shape != u.shape[:1]:
+        raise UserError(f"similar must be bool [{len(u)}], not {similar.dtype} {list(similar.shape)}")
+    distance = _distance(u, v, "euclidean")
+    apart = F.relu(_positive("margin", margin) - distance)
+    return torch.where(similar, distance, apart).square().mean() / 2
+
+
+def triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float, distance: str = "euclidean") -> Tensor:
+    """Triplet loss (SelfCCL, section 3.1; SBERT, section 3): the mean of
+
+    max(0, D(a, p) - D(a, n) + margin), with D = ||x - y||, or 1 - cos(x, y) for `distance="cosine"`.
+    """
+    _check_rows("anchor, positive and negative", anchor, positive, negative)
+    gap = _distance(anchor, positive, distance) - _distance(anchor, negative, distance)
+    return F.relu(gap + _positive("margin", margin)).mean()
+
+
+def softmax_features(u: Tensor, v: Tensor) -> Tensor:
+    """[u; v; |u - v|] (SBERT, section 3): [B, 3D]."""
+    _check_rows("u and v", u, v)
+    u, v = _full(u), _full(v)
+    return torch.cat([u, v, (u - v).abs()], dim=1)
+
+
+def softmax_pairs(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross entropy of a classifier W [u; v; |u - v|] + b over pairs (SBERT, section 3; ConSERT, equation 2).
+
+    `logits` are [B, classes], `labels` int64 [B].
+    """
+    if logits.dim() != 2 or labels.shape != logits.shape[:1] or labels.dtype != torch.int64:
+        shapes = f"{list(logits.shape)} and {labels.dtype} {list(labels.shape)}"
+        raise UserError(f"logits must be [B, classes] and labels int64 [B], not {shapes}")
+    return F.cross_entropy(_full(logits), labels)
+
+
+def _full(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def _cosines(x: Tensor, y: Tensor) -> Tensor:
+    """Cosine of every row of `x` with every row of `y`, in full precision whatever the surrounding autocast."""
+    with torch.autocast(x.device.type, enabled=False):
+        return F.normalize(_full(x), dim=1) @ F.normalize(_full(y), dim=1).t()
+
+
+def _distance(x: Tensor, y: Tensor, kind: str) -> Tensor:
+    if kind not in DISTANCES:
+        raise UserError(f"distance: {kind!r} is not one of {', '.join(DISTANCES)}")
+    x, y = _full(x), _full(y)
+    if kind == "euclidean":
+        return torch.linalg.vector_norm(x - y, dim=1)
+    return 1 - (F.normalize(x, dim=1) * F.normalize(y, dim=1)).sum(1)
+
+
+def _positive(name: str, value: float) -> float:
+    if not value > 0:
+        raise UserError(f"--{name}: {value} is not above 0")
+    return value
+
+
+def _check_rows(names: str, *given: Tensor) -> None:
+    if given[0].dim() != 2 or any(x.shape != given[0].shape for x in given):
+        raise UserError(f"{names} must have one shape [B, D], not " + ", ".join(str(list(x.shape)) for x in given))

@@ -1,16 +1,31 @@
-"""How hard a triplet is for the encoder that training starts from: cosines, computed once and kept on disk."""
+"""How hard a triplet is for a frozen encoder: cosines, computed once and kept on disk.
 
+python -m tasks.contrastive.scoring show --premise "A man pulls on a rope ." --weights minilm --triplets FILE
+
+Axes: N triplets, D hidden. Importing this module loads no torch.
+"""
+
+import argparse
 import hashlib
+import shutil
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
-import torch
 
-from minbert.encode import Encoder
+from minbert.errors import UserError
 from minbert.files import new_folder
 from minbert.token_cache import default_folder
-from tasks.examples import Triplet
+
+if TYPE_CHECKING:
+    from minbert.encode import Encoder
+    from tasks.contrastive.triplets import Triplets
+    from tasks.examples import Triplet
+
+_FILE = "cosines.npy"
 
 
 @dataclass(frozen=True)
@@ -20,26 +35,201 @@ class Similarities:
     positive: np.ndarray
     negative: np.ndarray
 
+    @property
+    def gap(self) -> np.ndarray:
+        """The first less the second: float64 [N]."""
+        return self.positive.astype(np.float64) - self.negative.astype(np.float64)
 
-def similarities(encoder: Encoder, triplets: Triplet, weights_sha256: str) -> Similarities:
-    """Cosines under the frozen encoder, dropout off; a second call reads them from the cache."""
-    model, how = encoder.model, (encoder.pooler, encoder.precision, triplets.max_length)
-    parts = map(str, (triplets.cache.sha256, weights_sha256, encoder.tokenizer.fingerprint, model.config, model.device))
-    folder = (
-        default_folder()
-        / "scores"
-        / hashlib.sha256(" ".join([*parts, *map(str, how), torch.__version__]).encode()).hexdigest()[:32]
-    )
-    if not (folder / "cosines.npy").is_file():
-        with new_folder(folder) as beside:
-            np.save(beside / "cosines.npy", _cosines(encoder, triplets))
-    positive, negative = np.load(folder / "cosines.npy")
+
+def load(source: str, pooler: str = "", *, precision: str = "auto", device: str = "cpu") -> "tuple[Encoder, str]":
+    """An encoder to score with (`minilm`, a folder, a hub name), and the hash of its weights.
+
+    The pooler is the one the folder names, unless given. Raises `UserError` where it cannot be had.
+    """
+    from minbert import weights
+    from minbert.encode import Encoder
+    from minbert.files import sha256_of
+
+    folder = weights.resolve(source)
+    encoder = Encoder.load(folder, pooler=pooler or None, device=device, precision=precision)
+    return encoder, sha256_of(folder / "model.safetensors")
+
+
+def similarities(encoder: "Encoder", triplets: "Triplet", weights_sha256: str) -> Similarities:
+    """Cosines under the frozen encoder, dropout off (SelfCCL, section 4.3.1); a second call reads them from the cache.
+
+    The cache is keyed by the hash of the texts, of weights and vocabulary, by pooler, length, number format, device
+    and torch's version. Of two processes that build it at once the first one's numbers stand, for both.
+    """
+    import torch
+
+    config = replace(encoder.model.config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    how = (encoder.pooler, encoder.precision, triplets.max_length, config, encoder.model.device, torch.__version__)
+    parts = [texts_sha256(triplets), weights_sha256, encoder.tokenizer.fingerprint, *map(str, how)]
+    folder = default_folder() / "scores" / hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]
+    if not (folder / _FILE).is_file():
+        found = cosines(encoder, triplets)
+        with new_folder(folder, first_wins=True) as beside:
+            np.save(beside / _FILE, np.stack([found.positive, found.negative]))
+    positive, negative = np.load(folder / _FILE)
     return Similarities(positive, negative)
 
 
-def _cosines(encoder: Encoder, triplets: Triplet) -> np.ndarray:
-    rows = [triplets.sentence(row, column) for column in range(3) for row in range(len(triplets))]
-    vectors = encoder.encode_ids(rows, progress=sys.stderr.isatty())
+def texts_sha256(triplets: "Triplet") -> str:
+    """Hex SHA-256 of the texts in their order, whatever file they stand in."""
+    digest = hashlib.sha256()
+    for row in range(len(triplets)):
+        for column in range(3):
+            text = triplets.cache.text(row, column).encode()
+            digest.update(b"%d:%b" % (len(text), text))
+    return digest.hexdigest()
+
+
+def cosines(encoder: "Encoder", triplets: "Triplet", rows: np.ndarray | None = None) -> Similarities:
+    """Cosines of all triplets, or of some `rows`, under the encoder as it is now, dropout off and without the cache.
+
+    Each distinct text is encoded once: the vectors take 4 D bytes for each.
+    """
+    encoder.model.eval()
+    chosen = range(len(triplets)) if rows is None else rows.tolist()
+    numbers: dict[tuple[int, ...], int] = {}
+    table = np.array(
+        [
+            [numbers.setdefault(tuple(triplets.sentence(row, column)), len(numbers)) for column in range(3)]
+            for row in chosen
+        ],
+        dtype=np.int64,
+    ).reshape(-1, 3)
+    vectors = encoder.encode_ids(list(numbers), progress=sys.stderr.isatty())
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    anchor, positive, negative = np.split(vectors, 3)
-    return np.stack([(anchor * positive).sum(1), (anchor * negative).sum(1)])
+    return _of_vectors(vectors, table)
+
+
+def _of_vectors(vectors: np.ndarray, table: np.ndarray) -> Similarities:
+    """Cosines of unit vectors by their numbers [N, 3], a block at a time, so that no second copy of all is made."""
+    found = np.empty((2, len(table)), dtype=np.float32)
+    for start in range(0, len(table), 8192):
+        block = table[start : start + 8192]
+        anchor = vectors[block[:, 0]]
+        for side in (0, 1):
+            found[side, start : start + len(block)] = (anchor * vectors[block[:, side + 1]]).sum(1)
+    return Similarities(found[0], found[1])
+
+
+def of_texts(encoder: "Encoder", texts: Sequence[Sequence[str]]) -> Similarities:
+    """Cosines of a few triplets given as texts."""
+    numbers: dict[str, int] = {}
+    table = np.array([[numbers.setdefault(text, len(numbers)) for text in row] for row in texts], dtype=np.int64)
+    vectors = encoder.encode(list(numbers))
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return _of_vectors(vectors, table)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see --help)")
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = _Parser(prog="python -m tasks.contrastive.scoring", description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True, metavar="show")
+    show = commands.add_parser(
+        "show", help="a premise's triplets with their difficulty", description="A premise's triplets with cosines, gap "
+        "and difficulty, the easiest first (SelfCCL, Table 2).", allow_abbrev=False,
+    )  # fmt: skip
+    show.add_argument(
+        "--premise", metavar="TEXT", required=True, help="the anchor (case and white space do not matter)"
+    )
+    show.add_argument(
+        "--triplets", metavar="FILE", required=True, help="labelled pairs (all their triplets are made), or triplets"
+    )
+    show.add_argument(
+        "--weights", metavar="NAME", default="bert-base-uncased", help="minilm, a folder, or a hub name "
+        "(default: %(default)s)",
+    )  # fmt: skip
+    show.add_argument("--pooler", metavar="NAME", default="", help="default: as the weights' folder says")
+    show.add_argument("--margin", metavar="X", type=float, default=0.2, help="of easy triplets (default: %(default)s)")
+    show.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto", help="number format")
+    return parser.parse_args(arguments)
+
+
+def read(path: Path) -> "Triplets":
+    """The triplets of a file of triplets, or every one that a file of labelled pairs gives."""
+    from tasks.contrastive import triplets
+    from tasks.readers import nli
+
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    with open(path, encoding="utf-8", errors="replace") as file:
+        labelled = "label" in file.readline()  # a column of the header, or a key of the first JSON object
+    if labelled:
+        return triplets.from_pairs([nli.pairs(path)], "cross")
+    return triplets.checked([nli.triplets(path)])
+
+
+def of_premise(found: "Triplets", premise: str) -> list[tuple[str, ...]]:
+    """The texts of a premise's triplets; `UserError` names the three nearest premises where there is none."""
+    from tasks.contrastive.triplets import fold
+
+    wanted = fold(premise)
+    rows = [row for row in found.table.tolist() if fold(found.texts[row[0]]) == wanted]
+    if not rows:
+        near = _nearest(wanted, [found.texts[number] for number in np.unique(found.table[:, 0])])
+        raise UserError(f"--premise: no triplet has {premise!r} as its anchor; the nearest are {', '.join(near)}")
+    return [tuple(found.texts[number] for number in row) for row in rows]
+
+
+def _nearest(wanted: str, premises: Sequence[str]) -> list[str]:
+    """Three texts like `wanted`: by difflib among the 100 with the largest share of common words."""
+    import difflib
+    import heapq
+
+    words = set(wanted.split())
+
+    def common(text: str) -> float:
+        own = set(text.lower().split())
+        return len(words & own) / max(len(words | own), 1)
+
+    def alike(text: str) -> float:
+        return difflib.SequenceMatcher(None, wanted, text.lower(), autojunk=False).ratio()
+
+    return [repr(text) for text in heapq.nlargest(3, heapq.nlargest(100, premises, key=common), key=alike)]
+
+
+def table(texts: Sequence[Sequence[str]], scores: Similarities, margin: float, width: int = 110) -> str:
+    """A premise's triplets as lines of at most `width` columns, the largest gap first (SelfCCL, Table 2)."""
+    import textwrap
+
+    from tasks.contrastive.curriculum import GROUPS, difficulty
+
+    groups = difficulty(scores.positive, scores.negative, margin)
+    longest = max(len(text) for row in texts for text in row[1:])
+    cell = max(20, min(longest, (width - 39) // 2))
+    lines = textwrap.wrap(texts[0][0], width)
+    head = f"{'entailment':{cell}}  {'contradiction':{cell}}  {'cos+':>6} {'cos-':>6} {'gap':>6}  difficulty"
+    lines += ["", head, "-" * len(head)]
+    for row in np.argsort(-scores.gap, kind="stable"):
+        left, right = (textwrap.wrap(text, cell) for text in texts[row][1:])
+        numbers = f"{scores.positive[row]:6.3f} {scores.negative[row]:6.3f} {scores.gap[row]:6.3f}"
+        for line in range(max(len(left), len(right))):
+            pair = [side[line] if line < len(side) else "" for side in (left, right)]
+            end = f"{numbers}  {GROUPS[groups[row]]}" if line == 0 else ""
+            lines.append(f"{pair[0]:{cell}}  {pair[1]:{cell}}  {end}".rstrip())
+    counts = ", ".join(f"{(groups == group).sum()} {name}" for group, name in enumerate(GROUPS))
+    return "\n".join([*lines, "", f"{len(texts)} triplet{'s'[: len(texts) != 1]}: {counts} (margin {margin:g})"])
+
+
+def main() -> None:
+    """The command line of this module."""
+    arguments = _parse(sys.argv[1:])
+    texts = of_premise(read(Path(arguments.triplets)), arguments.premise)
+    encoder, _ = load(arguments.weights, arguments.pooler, precision=arguments.precision)
+    width = shutil.get_terminal_size((110, 24)).columns
+    print(table(texts, of_texts(encoder, texts), arguments.margin, width))
+    print(f"cosines by {arguments.weights}, {encoder.pooler} pooling, {encoder.precision}, dropout off")
+
+
+if __name__ == "__main__":
+    from minbert.training import cli
+
+    cli.run(main)

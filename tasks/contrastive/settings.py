@@ -8,6 +8,24 @@ from minbert.training.cli import flag
 from minbert.training.options import CommonSettings
 
 POOLERS = ("pooler", "cls", "mean", "max", "avg-first-last", "avg-static-last", "avg-last-two")
+TRIPLETS, PAIRS, TEXTS = "triplets", "pairs", "texts"
+DATA = {
+    "nt-xent": TRIPLETS, "triplet": TRIPLETS, "margin": TRIPLETS, "softmax": PAIRS,
+}  # fmt: skip
+"""Objective -> the data it trains on."""
+IN_BATCH = ("nt-xent",)
+"""Objectives whose negatives are the other rows of the batch."""
+
+_BY_OBJECTIVE = {
+    "temperature": ("nt-xent",),
+    "directions": ("nt-xent",),
+    "hard_negatives": ("nt-xent",),
+    "hard_weight": ("nt-xent",),
+    "mask_false_negatives": ("nt-xent",),
+    "loss_margin": ("triplet", "margin"),
+    "distance": ("triplet",),
+}
+_OF_THE_CURRICULUM = ("technique", "margin", "power", "pacing", "start", "scorer", "scorer_pooler")
 
 
 @dataclass(frozen=True)
@@ -17,32 +35,138 @@ class ContrastiveSettings(CommonSettings):
     run_dir: str = flag("runs/cbcl", "where the run lives", group="run", place=True)
     lr: float | None = flag(2e-5, "learning rate", group="training", least=0)
     max_length: int = flag(
-        64, "longest sentence in tokens (0: as many as the encoder has positions)", group="encoder", least=0
+        32, "longest sentence in tokens (0: as many as the encoder has positions)", group="encoder", least=0
     )
     pooler: str = flag("pooler", "how hidden states become one vector", group="encoder", choices=POOLERS)
+    projection: bool = flag(
+        False, "a layer of tanh(W x + b) over the vector, in training only (SimCSE)", group="encoder"
+    )
 
-    triplets: str = flag("", "in place of nli/nli_for_simcse.csv or nli/nli-triplets.csv", group="data", place=True)
-    sts_dev: str = flag("", "in place of course/sts-dev.csv, which chooses the best epoch", group="data", place=True)
+    triplets: str = flag(
+        "", "in place of nli/nli_for_simcse.csv or nli/nli-triplets.csv: files of triplets, or of labelled NLI pairs "
+        "(SNLI, MultiNLI, nli-pairs.tsv), several with commas between", group="data", place=True,
+    )  # fmt: skip
+    nli_pairs: str = flag(
+        "", "in place of nli/nli-pairs.tsv for --objective softmax: labelled NLI pairs", group="data", place=True
+    )  # fmt: skip
+    sts_dev: str = flag("", "in place of course/sts-dev.csv: scored pairs to evaluate on", group="data", place=True)
+    per_premise: str = flag(
+        "first", "triplets of one premise of NLI pairs: its first entailment with its first contradiction, the i-th "
+        "with the i-th, or all with all", group="data", choices=("first", "zip", "cross"),
+    )  # fmt: skip
+    limit: int = flag(0, "train on so many rows, drawn by seed (0: all)", group="data", least=0)
 
-    temperature: float = flag(0.05, "temperature of NT-Xent", group="contrastive", least=1e-4)
+    objective: str = flag(
+        "nt-xent",
+        "nt-xent = NT-Xent with hard negatives; triplet and margin = losses over distances; "
+        "softmax = classification of NLI pairs (SBERT)",
+        group="objective", choices=tuple(DATA),
+    )  # fmt: skip
+    temperature: float = flag(0.05, "temperature of NT-Xent", group="objective", least=1e-4)
+    directions: str = flag(
+        "one", "one = from the anchor to its positive; both = and back", group="objective", choices=("one", "both")
+    )
+    hard_negatives: bool = flag(True, "hard negatives among the candidates", group="objective")
+    hard_weight: float = flag(0.0, "added to the logit of a row's own hard negative (SimCSE)", group="objective")
+    mask_false_negatives: bool = flag(
+        True, "leave candidates with the text or the premise of the row out of the loss", group="objective"
+    )
+    loss_margin: float = flag(1.0, "margin of the triplet and the margin loss", group="objective", least=1e-6)
+    distance: str = flag(
+        "euclidean", "distance of the triplet loss", group="objective", choices=("euclidean", "cosine")
+    )
+    chunk: int = flag(
+        0, "encode a batch in parts of so many sentences, in two passes: the same gradient on less memory",
+        group="objective", least=0,
+    )  # fmt: skip
+    accumulate: int = flag(1, "parts of an update; not with in-batch negatives", group="objective", least=1)
+
     order: str = flag(
         "curriculum",
-        "curriculum = easy triplets first, by the starting encoder; none = all from the first epoch",
-        group="contrastive",
-        choices=("curriculum", "none"),
-    )
-    margin: float = flag(0.2, "margin between easy and semi-hard triplets", group="contrastive", least=0)
-    power: float = flag(
-        0.5, "pacing: (epoch/epochs)^power of the triplets are eligible (0.5 root, 1 linear, 2 quadratic)",
-        group="contrastive", least=0,
+        "curriculum = easy first; anti = hard first; random = a random order paced alike; none = all from the start",
+        group="curriculum", choices=("curriculum", "anti", "random", "none"),
     )  # fmt: skip
+    technique: str = flag(
+        "groups",
+        "what makes a triplet hard: groups by margin; cosine of the entailment; of the contradiction; their gap; "
+        "length; rarity of words",
+        group="curriculum", choices=("groups", "entailment", "contradiction", "gap", "length", "rarity"),
+    )  # fmt: skip
+    margin: float = flag(0.2, "margin between easy and semi-hard triplets", group="curriculum", least=0)
+    power: float = flag(
+        0.5, "pacing: (t/T)^power of the triplets are eligible (0.5 root, 1 linear, 2 quadratic)",
+        group="curriculum", least=0,
+    )  # fmt: skip
+    pacing: str = flag("epoch", "what t counts", group="curriculum", choices=("epoch", "step"))
+    start: float = flag(0.0, "share that is eligible from the beginning", group="curriculum", least=0, most=1)
+    within: str = flag(
+        "shuffled", "how the eligible triplets follow each other", group="curriculum", choices=("shuffled", "sorted")
+    )
+    equal_steps: bool = flag(
+        False, "as many updates as without a curriculum: the eligible triplets are cycled", group="curriculum"
+    )  # fmt: skip
+    scorer: str = flag("", "the encoder that scores (default: the one that is trained)", group="curriculum")
+    scorer_pooler: str = flag("", "its pooler (default: --pooler)", group="curriculum", choices=("", *POOLERS))
+
+    metric: str = flag(
+        "spearman", "what chooses the best encoder: STS dev Spearman, accuracy or loss over triplets, ...",
+        group="evaluation", choices=("spearman", "accuracy", "loss", "alignment", "uniformity"),
+    )  # fmt: skip
+    evaluate_triplets: int = flag(
+        2000, "triplets of the training file in the frozen loss of an evaluation (0: all)", group="evaluation", least=0
+    )
+
+    @property
+    def data_kind(self) -> str:
+        """`triplets`, `pairs` or `texts`."""
+        return DATA[self.objective]
+
+    @property
+    def parts_of(self) -> int:
+        """Sentences in one part of a batch; 0 for one part."""
+        if self.chunk or self.accumulate == 1:
+            return self.chunk
+        return -(-self.batch_size * (3 if self.data_kind == TRIPLETS else 2) // self.accumulate)
 
     def ignored(self, given: dict[str, Any]) -> list[str]:
         """A sentence for every given flag that has no effect."""
-        if self.order == "curriculum":
-            return []
-        return [f"--{name} has no effect with --order none" for name in ("margin", "power") if name in given]
+        objective = f"--objective {self.objective}"
+        reasons = {name: objective for name, used in _BY_OBJECTIVE.items() if self.objective not in used}
+        if not self.hard_negatives:
+            reasons["hard_weight"] = "--no-hard-negatives"
+        if self.data_kind != TRIPLETS:
+            curriculum = ("order", *_OF_THE_CURRICULUM, "within", "equal_steps")
+            reasons |= dict.fromkeys((*curriculum, "triplets", "per_premise", "evaluate_triplets"), objective)
+        elif self.order == "none":
+            reasons |= dict.fromkeys(_OF_THE_CURRICULUM, "--order none")
+        elif self.order == "random":
+            reasons |= dict.fromkeys(("technique", "margin", "scorer", "scorer_pooler"), "--order random")
+        elif self.technique != "groups":
+            reasons["margin"] = f"--technique {self.technique}"
+        if self.data_kind != PAIRS:
+            reasons["nli_pairs"] = objective
+        return [
+            f"{_flag(name, given[name])} has no effect with {why}" for name, why in reasons.items() if name in given
+        ]
 
     def __post_init__(self) -> None:
-        if self.batch_size < 2:
+        if self.batch_size < 2 and self.objective in IN_BATCH:
             raise UserError("--batch-size 1: a contrastive batch needs a second triplet for its in-batch negatives")
+        if self.accumulate > 1 and self.objective in IN_BATCH:
+            raise UserError(
+                f"--accumulate {self.accumulate}: parts would have fewer in-batch negatives; --chunk N saves memory "
+                f"with the gradient of the whole batch"
+            )
+        if self.accumulate > 1 and self.chunk:
+            raise UserError("--accumulate and --chunk exclude each other: both cut a batch into parts")
+        if self.projection and self.pooler != "cls":
+            raise UserError(f"--projection is made over [CLS]: it needs --pooler cls, not {self.pooler}")
+        if self.metric in ("accuracy", "loss") and self.data_kind != TRIPLETS:
+            raise UserError(f"--metric {self.metric} needs triplets; --objective {self.objective} has none")
+
+
+def _flag(name: str, value: Any) -> str:
+    dashed = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{dashed}" if value else f"--no-{dashed}"
+    return f"--{dashed}"

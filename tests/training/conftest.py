@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
+TIMED = ("metrics.jsonl", "manifest.json", "report.html")  # hold times of day and speeds
 SAMPLE = ROOT / "data" / "sample"
 
 
@@ -36,7 +37,7 @@ class Run:
     def rows(self) -> list[dict[str, Any]]:
         """metrics.jsonl without its times."""
         lines = (self.folder / "metrics.jsonl").read_text().splitlines()
-        times = ("seconds", "time", "examples_per_second")
+        times = ("seconds", "time", "examples_per_second", "sentences_per_second")
         return [{key: value for key, value in json.loads(line).items() if key not in times} for line in lines]
 
     def manifest(self) -> dict[str, Any]:
@@ -48,7 +49,7 @@ class Run:
         return {
             str(path.relative_to(self.folder)): hashlib.sha256(path.read_bytes()).hexdigest()
             for path in sorted(self.folder.rglob("*"))
-            if path.is_file() and path.name not in ("metrics.jsonl", "manifest.json", *without)
+            if path.is_file() and path.name not in (*TIMED, *without)
         }
 
 

@@ -14,6 +14,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import matplotlib.backends.backend_agg
+import matplotlib.figure  # noqa: F401
 import scipy.stats  # noqa: F401
 import sklearn.metrics  # noqa: F401
 import tokenizers  # noqa: F401
@@ -21,7 +23,9 @@ import torch._inductor  # noqa: F401  torch's optimizer and its deterministic mo
 
 import minbert.training.start  # noqa: F401
 import tasks.contrastive.objectives
-import tasks.registry  # noqa: F401
+import tasks.contrastive.outcome
+import tasks.registry
+import tasks.report.page  # noqa: F401
 from minbert.training import checkpoint, plan, rundir
 
 LIMIT = 100  # seconds after which a run that hangs is ended
@@ -37,7 +41,7 @@ def arm(number: int, place: str, at: int) -> None:
         find = plan.Plan.at
 
         def asked(self: plan.Plan, step: int) -> plan.Step:
-            if step == at:
+            if step == at and sys._getframe(1).f_code.co_name == "step":  # the loop asks, not who looks ahead
                 here()
             return find(self, step)
 

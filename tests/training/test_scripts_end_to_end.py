@@ -48,7 +48,7 @@ def run(script: Callable):
 def test_a_run_folder_is_complete(run) -> None:
     folder = run.folder
     assert {path.name for path in folder.iterdir()} == {
-        "manifest.json", "metrics.jsonl", "checkpoints", "encoder", "predictions", "scores.json",
+        "manifest.json", "metrics.jsonl", "checkpoints", "encoder", "predictions", "scores.json", "dev", "report.html",
     }  # fmt: skip
     manifest = run.manifest()
     assert manifest["command"].startswith("multitask_train.py --run-dir")
@@ -121,9 +121,13 @@ def test_stage_one_feeds_stage_two(script: Callable, tiny: Path) -> None:
     first = script(PRETRAIN, "--epochs", 2, "--lr", 1e-3, "--pooler", "mean", run_dir="first")
     assert first.code == 0, first.err
     assert {path.name for path in first.folder.iterdir()} == {
-        "manifest.json", "metrics.jsonl", "checkpoints", "encoder", "scores.json",
+        "manifest.json", "metrics.jsonl", "checkpoints", "encoder", "scores.json", "dev", "pictures", "report.html",
     }  # fmt: skip
-    assert sum(first.manifest()["curriculum"].values()) == 120
+    groups = first.manifest()["curriculum"]
+    assert sum(groups[name] for name in ("easy", "semi-hard", "hard")) == 120
+    assert {path.name for path in (first.folder / "pictures").iterdir()} == {
+        f"{name}.{kind}" for name in ("loss", "sts-dev", "cosines", "groups", "mix") for kind in ("svg", "png")
+    }
     BertModel.from_pretrained(first.folder / "encoder")
     trained = load_file(first.folder / "encoder" / "model.safetensors")
     started = load_file(tiny / "model.safetensors")

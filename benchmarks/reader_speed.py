@@ -1,0 +1,215 @@
+"""How fast files are read and tokenised into the cache, and in how much memory.
+
+    DATA_DIR=... python -m benchmarks.reader_speed                 our readers beside pandas, then 10 million rows
+    python -m benchmarks.reader_speed --rows 500000 --part cache   the streaming alone, on generated pairs
+
+Part `readers`: each file is read whole by our reader (every row a checked, labelled `Row`, dropped at once) and by
+`pandas.read_csv` into one table of text columns without checks, in turn, --repeats times; median processor time of
+the process, with quartiles. The last file is generated. Part `cache`: a generated file of --rows pairs goes through
+`token_cache.load` in a fresh process: rows/s by the clock, processor time of all its threads, and its peak resident
+memory, beside those of a hundredth of the rows. Files and caches go to a temporary folder (--folder) and are removed.
+"""
+
+import argparse
+import csv
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from minbert.token_cache import Row, Skipped
+from tasks import readers
+from tasks.readers import chinese, nli, senteval
+
+Rows = Iterator[Row | Skipped]
+Read = Callable[[Path], Rows]
+UNQUOTED = {"sep": "\t", "quoting": csv.QUOTE_NONE}
+
+# File under $DATA_DIR, our reader, pandas' options.
+FILES: dict[str, tuple[Read, dict[str, Any]]] = {
+    "course/ids-sst-train.csv": (partial(readers.sst, split="train"), {"sep": "\t"}),
+    "course/quora-train.csv": (partial(readers.quora, split="train"), {"sep": "\t"}),
+    "nli/nli-triplets.csv": (readers.triplets, {}),
+    "nli/nli-pairs.tsv": (nli.pairs, UNQUOTED),
+    "senteval/downstream/SST/binary/sentiment-train": (senteval.text_label, UNQUOTED | {"header": None}),
+    "senteval/downstream/STS/STSBenchmark/sts-train.csv": (senteval.stsb, UNQUOTED | {"header": None}),
+    "zh/ATEC/atec_nlp_sim_train.csv": (chinese.pairs, {"sep": "\t", "header": None}),
+    "zh/BQ/dev.csv": (chinese.pairs, {}),
+}
+
+WORDS = [
+    "the",
+    "a",
+    "one",
+    "our",
+    "every",
+    "small",
+    "old",
+    "green",
+    "careful",
+    "river",
+    "boat",
+    "teacher",
+    "window",
+    "garden",
+    "song",
+    "train",
+    "letter",
+    "kitchen",
+    "story",
+    "bird",
+    "road",
+    "market",
+    "winter",
+    "morning",
+    "reads",
+    "finds",
+    "paints",
+    "carries",
+    "watches",
+    "leaves",
+    "near",
+    "under",
+    "behind",
+    "with",
+    "without",
+    "again",
+]
+
+
+def sentence(number: int) -> str:
+    """Four to eleven words that differ from number to number."""
+    length = 4 + number % 8
+    return " ".join(WORDS[(number // (place + 1) + 7 * place) % len(WORDS)] for place in range(length))
+
+
+def generate(path: Path, count: int) -> None:
+    """A file of `count` NLI pairs: premise, hypothesis, label; tab-separated."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write("premise\thypothesis\tlabel\n")
+        for number in range(count):
+            label = nli.NAMES[number % 3]
+            file.write(f"{sentence(number)}\t{sentence(5 * number + 3)}\t{label}\n")
+
+
+def processor_time(action: Callable[[], Any]) -> float:
+    """Seconds of this process."""
+    start = time.process_time()
+    action()
+    return time.process_time() - start
+
+
+def quartiles(values: list[float]) -> tuple[float, float, float]:
+    """Median, first and third quartile."""
+    low, _, high = quantiles(values, n=4, method="inclusive") if len(values) > 1 else (values[0],) * 3
+    return median(values), low, high
+
+
+def beside_pandas(name: str, path: Path, read: Read, options: dict[str, Any], repeats: int) -> None:
+    """One row of the table: our reader and pandas on the same file, in turn."""
+    import pandas
+
+    count = sum(1 for _ in read(path))
+    assert count == len(pandas.read_csv(path, dtype=str, **options)), f"{name}: pandas reads another number of rows"
+    ours, theirs = [], []
+    for _ in range(repeats):
+        ours.append(processor_time(lambda: deque(read(path), maxlen=0)))
+        theirs.append(processor_time(lambda: pandas.read_csv(path, dtype=str, **options)))
+    mine, other = ([count / seconds / 1000 for seconds in quartiles(times)] for times in (ours, theirs))
+    factor = quartiles([a / b for a, b in zip(ours, theirs, strict=True)])
+    print(
+        f"| {name} | {count:,} | {mine[0]:.0f} [{mine[2]:.0f}, {mine[1]:.0f}] "
+        f"| {other[0]:.0f} [{other[2]:.0f}, {other[1]:.0f}] | {factor[0]:.2f} [{factor[1]:.2f}, {factor[2]:.2f}] |",
+        flush=True,
+    )
+
+
+def reader_table(folder: Path, repeats: int, generated: int) -> None:
+    """Thousands of rows a second of processor time, ours and pandas', on the real files and on a generated one."""
+    print("| file | rows | our reader, 1,000 rows/s | pandas.read_csv, 1,000 rows/s | our time / pandas' |")
+    print("|---|---|---|---|---|")
+    data = os.environ.get("DATA_DIR")
+    for name, (read, options) in FILES.items() if data else ():
+        beside_pandas(name, Path(str(data)) / name, read, options, repeats)
+    path = folder / "speed.tsv"
+    generate(path, generated)
+    beside_pandas("generated NLI pairs", path, nli.pairs, UNQUOTED, repeats)
+    path.unlink()
+
+
+def peak() -> float:
+    """Peak resident memory of this process in MiB; what `getrusage` says counts the parent's before exec on Linux."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def build(path: Path) -> None:
+    """Build the cache of a generated file, and print rows, seconds, processor seconds, and peak memory in MiB."""
+    from minbert import token_cache, weights
+    from minbert.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.load(weights.resolve("minilm"))
+    before = peak()
+    start, used = time.perf_counter(), time.process_time()
+    cache = token_cache.load(path, nli.pairs, "nli-pairs", 2, tokenizer)
+    seconds, used = time.perf_counter() - start, time.process_time() - used
+    print(f"{len(cache)} {seconds:.1f} {used:.1f} {peak():.0f} {before:.0f}")
+
+
+def cache_table(folder: Path, count: int) -> None:
+    """Rows a second into the token cache, and peak memory, for `count` rows and a hundredth of them."""
+    print("\n| rows into the token cache | file, MB | s | rows/s | processor us/row | peak MiB | MiB before row 1 |")
+    print("|---|---|---|---|---|---|---|")
+    for rows in (max(count // 100, 1), count):
+        path = folder / "pairs.tsv"
+        generate(path, rows)
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.reader_speed", "--build", str(path)],
+            env=os.environ | {"MINBERT_CACHE": str(folder / "cache")}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            sys.exit(done.stderr)
+        found, seconds, used, most, before = done.stdout.split()
+        assert int(found) == rows
+        size = path.stat().st_size / 1e6
+        print(
+            f"| {rows:,} | {size:.0f} | {seconds} | {rows / max(float(seconds), 0.1):,.0f} "
+            f"| {float(used) / rows * 1e6:.1f} | {most} | {before} |",
+            flush=True,
+        )
+        path.unlink()
+
+
+def main() -> None:
+    """Both parts, or the one that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000_000, help="generated rows into the token cache")
+    parser.add_argument("--part", choices=("all", "readers", "cache"), default="all")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--generated", type=int, default=200_000, help="rows of the generated file beside pandas")
+    parser.add_argument("--folder", type=Path, help="where files and caches go (about 500 bytes a row)")
+    parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.build:
+        build(given.build)
+        return
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        if given.part != "cache":
+            reader_table(Path(folder), given.repeats, given.generated)
+        if given.part != "readers":
+            cache_table(Path(folder), given.rows)
+
+
+if __name__ == "__main__":
+    main()

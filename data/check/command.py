@@ -1,0 +1,51 @@
+"""The command line of the check."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from data.check.report import report
+from data.check.screen import render
+from data.check.tables import BLOCKS
+from minbert.errors import UserError
+from minbert.files import write_json
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see --help)")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Check the files of a folder, print the tables, write the whole report where `--json` says; 0, or 2 if broken."""
+    parser = _Parser(
+        prog="python data/get_data.py check",
+        description="What the data files hold, and which rows they share: nothing is downloaded or changed.",
+        allow_abbrev=False,
+    )
+    data = os.environ.get("DATA_DIR") or str(Path(__file__).resolve().parent.parent)
+    parser.add_argument(
+        "--data", default=data, metavar="DIR", help="the folder (default: $DATA_DIR, else the project's data/)"
+    )
+    parser.add_argument("--json", default="", metavar="FILE", help="write everything there, as JSON")
+    given = parser.parse_args(list(arguments))
+    target = Path(given.json) if given.json else None
+    if target and not target.parent.is_dir():
+        raise UserError(f"--json: {target.parent} is no folder")
+    if target and target.is_dir():
+        raise UserError(f"--json: {target} is a folder")
+    found = report(Path(given.data))
+    if target:
+        try:
+            write_json(target, found)
+        except OSError as error:
+            raise UserError(f"--json: {target} cannot be written: {error.strerror or error}") from error
+    try:
+        BLOCKS.encode(sys.stdout.encoding or "ascii")
+        print(render(found))
+    except UnicodeEncodeError:
+        print(render(found, "12345678").encode("ascii", "replace").decode("ascii"))
+    return 2 if found["broken"] else 0

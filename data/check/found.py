@@ -1,0 +1,143 @@
+"""The files that are known by their usual names and places, each with its set, its split and its reader.
+
+A data set's files lie in their folder (`course`, `nli`, `senteval/downstream`, `zh`) or directly in the data folder.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from minbert.errors import UserError
+from minbert.token_cache import Row, Skipped
+from tasks.readers import chinese, course, nli, senteval
+
+Rows = Iterator[Row | Skipped]
+_SPLIT = re.compile(r"(?<![a-z])(train|dev|trial|valid(?:ation)?|test)(?![a-z])")
+_ZH = ("ATEC", "ATEC_CCKS", "BQ", "LCQMC", "PAWS-X")
+_SPLITS = {"trial": "dev", "valid": "dev", "validation": "dev"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of a set; `name` is its path as it is shown, `scored` says that its labels are no classes."""
+
+    set: str
+    split: str
+    name: str
+    read: Callable[[], Rows]
+    scored: bool = False
+
+
+def sources(data: Path) -> list[Source]:
+    """All known files under a folder, in a fixed order; `UserError` where there are none."""
+    if not data.is_dir():
+        raise UserError(f"--data: {data} is no folder; python data/get_data.py course --to {data} fills one")
+    known = [*_course(data), *_nli(data), *_senteval(data), *_chinese(data)]
+    if not known:
+        raise UserError(
+            f"--data: {data} holds no file under a name that is known; "
+            f"python data/get_data.py course --to {data} brings the course's files"
+        )
+    return known
+
+
+def split_of(name: str) -> str:
+    """train, dev or test by the last such word in a file's name; `all` where there is none."""
+    words = _SPLIT.findall(name.lower())
+    return _SPLITS.get(words[-1], words[-1]) if words else "all"
+
+
+def _course(data: Path) -> Iterator[Source]:
+    kinds = (
+        ("ids-sst-*.csv", "SST", course.sst),
+        ("ids-cfimdb-*.csv", "CFIMDB", course.cfimdb),
+        ("quora-*.csv", "Quora", course.quora),
+        ("sts-*-student.csv", "course STS", course.sts),
+        ("sts-train.csv", "course STS", course.sts),
+        ("sts-dev.csv", "course STS", course.sts),
+    )
+    for pattern, name, reader in kinds:
+        for path in _files(data, ("course", ""), pattern):
+            split = split_of(path.name)
+            yield Source(name, split, _shown(data, path), partial(reader, path, split), reader is course.sts)
+
+
+def _nli(data: Path) -> Iterator[Source]:
+    for pattern, name in (("nli_for_simcse.csv", "SimCSE triplets"), ("nli-triplets.csv", "NLI triplets")):
+        for path in _files(data, ("nli", ""), pattern):
+            yield Source(name, "train", _shown(data, path), partial(nli.triplets, path))
+    kinds = (
+        ("nli-pairs.tsv", "NLI pairs"),
+        ("snli_1.0_*", "SNLI"),
+        ("snli_1.0/snli_1.0_*", "SNLI"),
+        ("multinli_1.0_*", "MultiNLI"),
+        ("multinli_1.0/multinli_1.0_*", "MultiNLI"),
+    )
+    for pattern, name in kinds:
+        originals = [path for path in _files(data, ("nli", ""), pattern) if path.suffix in (".tsv", ".jsonl", ".txt")]
+        for path in originals:
+            if path.suffix == ".txt" and path.with_suffix(".jsonl") in originals:
+                continue  # the same rows once more
+            split = split_of(path.name)
+            split = "train" if split == "all" else split
+            shown = f"{name} mismatched" if "mismatched" in path.name else name
+            yield Source(shown, split, _shown(data, path), partial(nli.pairs, path))
+
+
+def _senteval(data: Path) -> Iterator[Source]:
+    roots = ("senteval/downstream", "senteval", "downstream", "")
+    for name, (folder, subsets) in senteval.STS.items():
+        for subset in subsets:
+            for path in _files(data, roots, f"{folder}/STS.input.{subset}.txt"):
+                yield Source(name, "test", _shown(data, path), partial(senteval.sts, path), True)
+    raw = bool(_files(data, roots, "stsbenchmark/sts-*.csv"))
+    for folder in reversed(senteval.STSB):
+        name = "STS-B tokenised" if raw and folder != "stsbenchmark" else "STS-B"
+        for split in senteval.SICK:
+            for path in _files(data, roots, f"{folder}/sts-{split}.csv"):
+                yield Source(name, split, _shown(data, path), partial(senteval.stsb, path), True)
+    for split, file in senteval.SICK.items():
+        for path in _files(data, roots, f"SICK/{file}"):
+            yield Source("SICK", split, _shown(data, path), partial(senteval.sick, path), True)
+    for path in _files(data, roots, "SNLI/s1.*"):
+        yield Source("SNLI", split_of(path.name), _shown(data, path), partial(nli.pairs, path))
+    yield from _classification(data, roots)
+
+
+def _classification(data: Path, roots: tuple[str, ...]) -> Iterator[Source]:
+    readers = {"text-label": senteval.text_label, "questions": senteval.questions, "mrpc": senteval.mrpc}
+    for name, known in senteval.CLASSIFICATION.items():
+        for split, files in known.splits.items():
+            for path in _files(data, roots, files[0]):
+                if known.kind == "two-files":
+                    shown = f"{_shown(data, path)} + {Path(files[1]).suffix}"
+                    yield Source(name, split, shown, partial(_halves, path.parent.parent, name, split))
+                elif known.kind in readers:
+                    yield Source(name, split, _shown(data, path), partial(readers[known.kind], path))
+
+
+def _halves(root: Path, name: str, split: str) -> Rows:
+    return senteval.classification(root, name)[split]
+
+
+def _chinese(data: Path) -> Iterator[Source]:
+    inside = _files(data, ("zh",), "*/*") or [path for name in _ZH for path in _files(data, ("",), f"{name}/*")]
+    for path in inside:
+        if path.suffix in (".csv", ".tsv", ".txt", ".data"):
+            folder = path.parent.name
+            name = f"zh {folder} cnsd" if path.name.startswith("cnsd") else f"zh {folder}"
+            yield Source(name, split_of(path.name), _shown(data, path), partial(chinese.pairs, path), "STS" in folder)
+
+
+def _files(data: Path, folders: tuple[str, ...], pattern: str) -> list[Path]:
+    """The files of the first folder that has any."""
+    for folder in folders:
+        if found := sorted(path for path in (data / folder).glob(pattern) if path.is_file()):
+            return found
+    return []
+
+
+def _shown(data: Path, path: Path) -> str:
+    return path.relative_to(data).as_posix()

@@ -1,0 +1,117 @@
+"""What stage one reads: triplets or labelled pairs to train on, and scored pairs to evaluate on."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from minbert import token_cache
+from minbert.errors import UserError
+from minbert.files import sha256_of
+from minbert.tokenizer import Tokenizer
+from minbert.training import start
+from tasks import readers
+from tasks.contrastive import triplets
+from tasks.contrastive.settings import PAIRS, ContrastiveSettings
+from tasks.examples import Examples, Pair, Triplet
+from tasks.readers import nli
+from tasks.readers.records import head
+from tasks.sts import Similarity
+
+
+@dataclass(frozen=True)
+class Data:
+    """Examples to train and to evaluate on, and the account of their files for the manifest."""
+
+    train: Examples
+    sts: Pair
+    account: dict[str, Any]
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Hex SHA-256 of what was read, by its role."""
+        return {"train": self.train.cache.sha256, "sts_dev": self.sts.cache.sha256}
+
+
+def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Data:
+    """The data that an objective needs. Raises `UserError` for what is missing or cannot be read."""
+    train, account = (_pairs if settings.data_kind == PAIRS else _triplets)(settings, tokenizer, length)
+    if not len(train):
+        raise UserError(f"{train.cache.source}: no usable row")
+    path = _find(settings, settings.sts_dev, "course", "sts-dev.csv")
+    sts = Similarity("bi").open(path, "dev", tokenizer, length)
+    for examples, where in ((train, account["files"][0]["file"]), (sts, path)):
+        cut, texts = examples.truncated(2, joined=False)
+        if cut:
+            start.warn(f"{where}: {cut:,} of {texts:,} sentences are longer than {length} tokens and are cut")
+    if account["skipped"]:
+        first = account["skipped"][0]
+        start.warn(
+            f"{len(account['skipped']):,} rows skipped, such as line {first['line']}, {first['why']} "
+            f"(listed in manifest.json)"
+        )
+    return Data(train, sts, {"train": account, "sts_dev": sts.cache.account()})
+
+
+def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
+    paths = _files(settings, settings.triplets, "nli", "nli_for_simcse.csv", "nli-triplets.csv")
+    ready = [_are_triplets(path, settings.columns) for path in paths]
+    if len(set(ready)) > 1:
+        raise UserError(f"--triplets: {paths[ready.index(True)]} holds triplets and {paths[ready.index(False)]} pairs")
+    kind, rule = ("triplet", "") if ready[0] else ("nli", settings.per_premise)
+    columns = _columns(paths, settings.columns) if ready[0] else 3
+    if columns == 2 and (settings.objective != "nt-xent" or settings.order in ("curriculum", "anti")):
+        raise UserError(
+            f"{paths[0]}: rows without a hard negative train --objective nt-xent with --order none or random alone"
+        )
+    reader = partial(_opened, kind, settings.columns)
+    along = [sha256_of(other) for path in paths for other in readers.companions(path)]
+    made, account = triplets.gather(paths, reader, " ".join([kind, settings.columns, *along]), rule, columns=columns)
+    cache = token_cache.load(made, nli.triplets, "triplets", columns, tokenizer)
+    return Triplet(cache, tokenizer.cls, tokenizer.sep, length), account
+
+
+def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
+    paths = _files(settings, settings.nli_pairs, "nli", "nli-pairs.tsv")
+    if len(paths) > 1:
+        raise UserError(f"--nli-pairs {settings.nli_pairs}: one file is read; join them into one")
+    reader = partial(_opened, "nli", settings.columns)
+    also = readers.companions(paths[0])
+    cache = token_cache.load(paths[0], reader, f"nli {settings.columns}", 2, tokenizer, also=also)
+    account = cache.account()
+    files = [{"file": account.pop("file"), "sha256": account.pop("sha256")}]
+    return Pair(cache, tokenizer.cls, tokenizer.sep, length), {"files": files, **account}
+
+
+def _opened(kind: str, columns: str, path: Path) -> Any:
+    return readers.open_as(path, kind, columns=columns or None).rows
+
+
+def _are_triplets(path: Path, columns: str) -> bool:
+    """Whether a file holds triplets, by its header or by what `--columns` calls its columns; else it holds pairs."""
+    if columns:
+        return "anchor=" in columns.replace(" ", "")
+    keys = head(path)[0] if path.is_file() else []
+    return all(any(alias in keys for alias in nli.TRIPLET[name]) for name in ("anchor", "positive"))
+
+
+def _columns(paths: list[Path], columns: str) -> int:
+    counts = {readers.open_as(path, "triplet", columns=columns or None).texts for path in paths}
+    if len(counts) > 1:
+        raise UserError(f"--triplets: of {', '.join(map(str, paths))} some have hard negatives and some have none")
+    return counts.pop()
+
+
+def _files(settings: ContrastiveSettings, given: str, folder: str, *names: str) -> list[Path]:
+    paths = [Path(part.strip()) for part in given.split(",") if part.strip()]
+    return paths or [_find(settings, "", folder, *names)]
+
+
+def _find(settings: ContrastiveSettings, given: str, folder: str, *names: str) -> Path:
+    return Path(given) if given else readers.find(start.data_folder(settings.data), folder, names)
+
+
+def retokenised(examples: Triplet, tokenizer: Tokenizer) -> Triplet:
+    """The same triplets in another vocabulary."""
+    cache = token_cache.load(examples.cache.source, nli.triplets, "triplets", examples.cache.columns, tokenizer)
+    return Triplet(cache, tokenizer.cls, tokenizer.sep, examples.max_length)

@@ -1,0 +1,102 @@
+"""The steps of a run of stage one: from settings, through scores, to a plan."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from minbert.encode import Encoder
+from minbert.seeds import numpy_generator
+from minbert.training import plan, start
+from minbert.training.plan import Plan
+from tasks.contrastive import curriculum, scoring
+from tasks.contrastive.data import retokenised
+from tasks.contrastive.scoring import Similarities
+from tasks.contrastive.settings import TRIPLETS, ContrastiveSettings
+from tasks.examples import Examples, Triplet
+
+
+@dataclass(frozen=True)
+class Paced:
+    """A plan, and for triplets the cosines and groups (0 easy, 1 semi-hard, 2 hard) that it was made by, [N]."""
+
+    plan: Plan
+    cosines: Similarities | None = None
+    groups: np.ndarray | None = None
+
+    def account(self) -> dict[str, Any]:
+        """For the manifest: the plan in numbers, how many triplets are in each group, and each epoch's mix of them."""
+        described: dict[str, Any] = {"plan": plan.describe(self.plan)}
+        if self.groups is not None:
+            counts = {name: int((self.groups == group).sum()) for group, name in enumerate(curriculum.GROUPS)}
+            described["curriculum"] = counts | {"mix_per_epoch": self.mix().round(4).tolist()}
+        return described
+
+    def mix(self) -> np.ndarray:
+        """Share of each group in each epoch: [epochs, 3]."""
+        assert self.groups is not None
+        return curriculum.mix(self.plan, self.groups)
+
+
+def paced(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, weights_sha256: str) -> Paced:
+    """Score what has to be scored, put it in order, and cut it into steps."""
+    make = partial(
+        curriculum.plan, epochs=settings.epochs, batch_size=settings.batch_size, seed=settings.seed,
+        within=settings.within,
+    )  # fmt: skip
+    chosen = _chosen(settings, len(examples))
+    if settings.data_kind != TRIPLETS or settings.order == "none":
+        return Paced(make(chosen, power=0.0))
+    cosines, groups = None, None
+    if settings.order != "random" and settings.technique in curriculum.BY_COSINE:
+        assert isinstance(examples, Triplet)
+        cosines = scoring.similarities(*_scorer(settings, encoder, weights_sha256, examples))
+        groups = curriculum.difficulty(cosines.positive, cosines.negative, settings.margin)
+    order = _order(settings, examples, cosines)
+    made = make(
+        order[np.isin(order, chosen)], power=settings.power, pacing=settings.pacing, start=settings.start,
+        equal_steps=settings.equal_steps,
+    )  # fmt: skip
+    return Paced(made, cosines, groups)
+
+
+def _chosen(settings: ContrastiveSettings, count: int) -> np.ndarray:
+    """The rows that are trained on, in file order: all, or `--limit` of them by seed."""
+    if not settings.limit or settings.limit >= count:
+        return np.arange(count)
+    return np.sort(numpy_generator(settings.seed, "limit").permutation(count)[: settings.limit])
+
+
+def _order(settings: ContrastiveSettings, examples: Examples, cosines: Similarities | None) -> np.ndarray:
+    if settings.order == "random":
+        return curriculum.arrange(np.zeros(len(examples)), settings.seed, "random")
+    cache = examples.cache
+    scores: dict[str, Any] = {}
+    if cosines is not None:
+        scores = {"positive": cosines.positive, "negative": cosines.negative}
+    elif settings.technique == "length":
+        scores = {"lengths": cache.token_counts().sum(1)}
+    else:
+        texts = ([cache.text(row, column) for column in range(cache.columns)] for row in range(len(cache)))
+        scores = {"rarity": curriculum.rarity(texts)}
+    return curriculum.order(
+        settings.technique, seed=settings.seed, direction=settings.order, margin=settings.margin, **scores
+    )
+
+
+def _scorer(
+    settings: ContrastiveSettings, encoder: Encoder, weights_sha256: str, examples: Triplet
+) -> tuple[Encoder, Triplet, str]:
+    """The encoder that scores, the triplets in its vocabulary, and the hash of its weights."""
+    pooler = settings.scorer_pooler or encoder.pooler
+    if not settings.scorer:
+        scorer = Encoder(encoder.model, encoder.tokenizer, pooler, precision=encoder.precision)
+        return scorer, examples, weights_sha256
+    scorer, sha256 = scoring.load(
+        settings.scorer, settings.scorer_pooler, precision=settings.precision, device=str(encoder.model.device)
+    )
+    if scorer.tokenizer.fingerprint == encoder.tokenizer.fingerprint:
+        return scorer, examples, sha256
+    start.warn(f"--scorer {settings.scorer}: another vocabulary, so the triplets are tokenised for it as well")
+    return scorer, retokenised(examples, scorer.tokenizer), sha256

@@ -1,0 +1,177 @@
+"""Pictures of a first-stage run, each as SVG and PNG; the same numbers give the same bytes.
+
+Paths come without a suffix. Importing this module loads no matplotlib.
+"""
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minbert.files import write_atomic
+from tasks.contrastive.curriculum import GROUPS, difficulty
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart.
+BLUE, ORANGE, GREEN, VERMILION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#6B6B6B"
+COLOURS = dict(zip(GROUPS, (GREEN, ORANGE, VERMILION), strict=True))
+_INK, _GRID = "#222222", "#E6E6E6"
+_STYLE: Any = {
+    "figure.figsize": (8.0, 4.5), "figure.dpi": 100, "savefig.dpi": 200, "figure.facecolor": "white",
+    "font.family": "DejaVu Sans", "font.size": 12, "text.color": _INK, "svg.hashsalt": "minbert", "path.simplify": True,
+    "axes.edgecolor": _INK, "axes.linewidth": 0.7, "axes.labelcolor": _INK, "axes.labelsize": 12, "axes.titlesize": 14,
+    "axes.titlelocation": "left", "axes.titlepad": 14, "axes.titleweight": "bold", "axes.spines.top": False,
+    "axes.spines.right": False, "axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True,
+    "grid.color": _GRID, "grid.linewidth": 0.8, "xtick.color": _INK, "ytick.color": _INK, "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7, "lines.linewidth": 1.8, "legend.frameon": False, "legend.fontsize": 11,
+    "figure.constrained_layout.h_pad": 0.09, "figure.constrained_layout.w_pad": 0.09,
+}  # fmt: skip
+
+
+@contextmanager
+def _axes(path: Path, title: str, across: str, up: str) -> Iterator["Axes"]:
+    """Axes to draw on; both files are written when the block ends well."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.subplots()
+        yield axes
+        axes.set(title=title, xlabel=across, ylabel=up)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
+            out = io.BytesIO()
+            figure.savefig(out, format=kind, metadata=metadata)
+            write_atomic(path.with_name(f"{path.name}.{kind}"), out.getvalue())
+
+
+def _thousands(axis: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def _legend(axes: "Axes", columns: int) -> None:
+    """A legend under the axes, where it hides nothing."""
+    if axes.get_legend_handles_labels()[0]:
+        axes.figure.legend(loc="outside lower center", ncols=columns, handlelength=1.6, columnspacing=1.8)
+
+
+def gaps(path: Path, positive: np.ndarray, negative: np.ndarray, margin: float) -> None:
+    """Histogram of cos(anchor, positive) - cos(anchor, hard negative), [N] each, coloured by group (SelfCCL, 4.3.1)."""
+    gap = np.asarray(positive, dtype=np.float64) - np.asarray(negative, dtype=np.float64)
+    groups = difficulty(positive, negative, margin)
+    width = margin / max(1, round(margin / 0.025)) if margin > 0 else 0.025  # so that bins end at 0 and at the margin
+    edges = np.arange(np.floor(gap.min() / width), np.ceil(gap.max() / width) + 1.5) * width
+    with _axes(
+        path, "Difficulty of the triplets", "cos(anchor, positive) − cos(anchor, hard negative)", "triplets"
+    ) as on:
+        for group, name in reversed(list(enumerate(GROUPS))):
+            part = gap[groups == group]
+            label = f"{name}: {len(part):,} ({len(part) / max(len(gap), 1):.0%})"
+            on.hist(part, bins=edges.tolist(), color=COLOURS[name], label=label, edgecolor="white", linewidth=0.4)
+        for place, name in ((0.0, "0"), (margin, f"margin {margin:g}")):
+            on.axvline(place, color=_INK, linewidth=1, linestyle=(0, (4, 3)))
+            on.annotate(name, (place, 1), (4, -2), xycoords=("data", "axes fraction"), textcoords="offset points",
+                        va="top", fontsize=11)  # fmt: skip
+        _thousands(on.yaxis)
+        _legend(on, 3)
+
+
+def losses(path: Path, rows: Sequence[dict[str, Any]], chance: float | None, task: str = "nli") -> None:
+    """Loss over steps from rows of `metrics.jsonl`, each a mean since the row before.
+
+    `chance` is ln(number of candidates), the loss of an encoder that knows nothing; None for a loss without one.
+    """
+    found = [(row["step"], row[f"{task}/loss"]) for row in rows if row["kind"] == "train" and f"{task}/loss" in row]
+    with _axes(path, "Training loss", "step", "loss (nats)") as on:
+        _curve(on, found, "loss", BLUE)
+        if chance is not None:
+            on.axhline(chance, color=GREY, linewidth=1.2, linestyle=(0, (4, 3)), label=f"chance: {chance:.2f}")
+        on.set_ylim(bottom=0, top=1.08 * max([chance or 0.0, *(loss for _, loss in found)]))
+        _thousands(on.xaxis)
+        _legend(on, 2)
+
+
+def spearman(
+    path: Path, rows: Sequence[dict[str, Any]], before: float | None = None, key: str = "sts_dev_spearman"
+) -> None:
+    """Spearman's rho of the evaluations over steps, with its value `before` training and the best one marked.
+
+    Undefined values (None) are left out.
+    """
+    found = [(row["step"], row[key]) for row in rows if row["kind"] == "evaluation" and row.get(key) is not None]
+    with _axes(path, "STS development set", "step", "Spearman's ρ × 100") as on:
+        curve = [(step, 100 * rho) for step, rho in [*([(0, before)] if before is not None else []), *found]]
+        _curve(on, curve, "", BLUE, marker="o")
+        if before is not None:
+            label = f"before: {100 * before:.2f}"
+            on.axhline(100 * before, color=GREY, linewidth=1.2, linestyle=(0, (4, 3)), label=label)
+        if found:
+            step, rho = max(found, key=lambda point: (point[1], -point[0]))
+            on.plot([step], [100 * rho], "o", markersize=11, markerfacecolor="none", markeredgecolor=VERMILION,
+                    markeredgewidth=2, linestyle="none", label=f"best: {100 * rho:.2f} at step {step:,}")  # fmt: skip
+        on.margins(y=0.15)
+        _thousands(on.xaxis)
+        _legend(on, 2)
+
+
+def _curve(axes: "Axes", points: Sequence[tuple[int, float]], label: str, colour: str, marker: str = "") -> None:
+    few = "o" if len(points) <= 40 else ""
+    steps, values = [step for step, _ in points], [value for _, value in points]
+    axes.plot(steps, values, color=colour, marker=marker or few, markersize=4.5, label=label or "_")
+
+
+def cosines(
+    path: Path, before: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray] | None = None
+) -> None:
+    """Histograms of cos(anchor, positive) and cos(anchor, hard negative): lines before training, filled after."""
+    sides = (("positive", BLUE), ("hard negative", VERMILION))
+    every = [values for pair in (before, after) if pair is not None for values in pair]
+    edges = np.linspace(min(-0.1, *(float(values.min()) for values in every)), 1.0, 56)
+    with _axes(path, "Cosine to the anchor", "cosine", "share of the triplets per bin") as on:
+        for number, (name, colour) in enumerate(sides):
+            for when, pair in (("after", after), ("before", before)):
+                if pair is None:
+                    continue
+                look: dict[str, Any] = (
+                    {"histtype": "stepfilled", "alpha": 0.45}
+                    if when == "after"
+                    else {"histtype": "step", "linewidth": 1.8}
+                )
+                values = pair[number]
+                weights = np.full(len(values), 1 / max(len(values), 1))
+                label = f"{name}, {when}: mean {values.mean():.2f}"
+                on.hist(values, bins=edges.tolist(), weights=weights, color=colour, label=label, **look)
+        on.yaxis.set_major_formatter(_percent())
+        on.set_xlim(edges[0], edges[-1])
+        _legend(on, 2)
+
+
+def _percent() -> Callable[[float, float], str]:
+    return lambda value, _: f"{100 * value:g}%"
+
+
+def mix(path: Path, shares: np.ndarray, *, block: int = 0) -> None:
+    """Share of each group over time, as `curriculum.mix` gives it: [epochs, 3], or [blocks, 3] of `block` steps."""
+    edges = np.arange(len(shares) + 1) * block if block else np.arange(len(shares) + 1) + 0.5
+    tops = np.hstack([np.zeros((len(shares), 1)), np.cumsum(shares, axis=1)])
+    title = "What the batches are made of"
+    with _axes(path, title, "step" if block else "epoch", "share of the triplets trained on") as on:
+        for group, name in enumerate(GROUPS):
+            on.stairs(tops[:, group + 1], edges, baseline=tops[:, group], fill=True, color=COLOURS[name], label=name,
+                      linewidth=0)  # fmt: skip
+        on.yaxis.set_major_formatter(_percent())
+        on.set(xlim=(edges[0], edges[-1]), ylim=(0, 1))
+        on.grid(visible=False)
+        _thousands(on.xaxis)
+        _legend(on, 3)

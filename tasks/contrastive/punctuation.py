@@ -1,0 +1,60 @@
+"""Meaningless punctuation marks put into a sentence, to change its length and not its sense (EdaCSE, section 3.3).
+
+1 to K marks, the number uniform (EdaCSE, section 5.2). A mark stands directly after a word, never before the first, and
+may end the sentence, as in the paper's Table 2; of Chinese text every character is a word, as it is to BERT's
+tokenizer. The paper says "randomly" and no more: here each mark and its place are drawn independently, each mark and
+each place equally likely, so two marks may meet at one place.
+"""
+
+import re
+
+from minbert.errors import UserError
+from minbert.seeds import numpy_generator
+
+# EdaCSE, section 5.3 and Tables 12-14: the kinds that the paper compares.
+MARKS = {
+    "english": ".,!?;:",
+    "chinese": "。，！？；：",
+    "without-exclamation": ".,;:",
+    "chinese-without-exclamation": "。，；：",
+    "extra": ".,!?;:[]~|",
+}
+
+# The Chinese characters that BERT's tokenizer sets apart.
+_CHINESE = (
+    "\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff"
+    "\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f\U0002b820-\U0002ceaf\U0002f800-\U0002fa1f"
+)
+_WORD = re.compile(rf"[{_CHINESE}]|[^\s{_CHINESE}]+")
+
+
+def places(text: str) -> list[int]:
+    """Where a mark may stand, as offsets into the text: after every word; at the end of a text without one."""
+    return [match.end() for match in _WORD.finditer(text)] or [len(text)]
+
+
+def insertions(
+    text: str, *, seed: int, epoch: int, key: int, purpose: str, most: int = 3, marks: str = "english"
+) -> list[tuple[int, str]]:
+    """The 1 to `most` marks to insert, as (offset, mark) by rising offset: a function of the counter and the text.
+
+    `key` is the sentence's row. `marks` names a set of `MARKS`; `UserError` for another name, or `most` below 1.
+    """
+    if marks not in MARKS:
+        raise UserError(f"--marks: {marks!r} is not one of {', '.join(MARKS)}")
+    if most < 1:
+        raise UserError(f"--marks-most {most}: at least 1 mark is inserted")
+    generator = numpy_generator(seed, purpose, epoch, key)
+    free, kind = places(text), MARKS[marks]
+    count = int(generator.integers(1, most, endpoint=True))
+    chosen = generator.integers(0, len(free), count), generator.integers(0, len(kind), count)
+    return sorted(((free[place], kind[mark]) for place, mark in zip(*chosen, strict=True)), key=lambda pair: pair[0])
+
+
+def insert(text: str, *, seed: int, epoch: int, key: int, purpose: str, most: int = 3, marks: str = "english") -> str:
+    """`text` with its `insertions`."""
+    pieces, done = [], 0
+    for offset, mark in insertions(text, seed=seed, epoch=epoch, key=key, purpose=purpose, most=most, marks=marks):
+        pieces += [text[done:offset], mark]
+        done = offset
+    return "".join([*pieces, text[done:]])

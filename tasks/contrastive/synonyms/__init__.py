@@ -1,0 +1,1 @@
+"""Synonym replacement with WordNet (CBCL, section 4.4)."""

@@ -1,0 +1,119 @@
+"""What synonym replacement does to a file: each text before and after, changed words marked."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NoReturn
+
+from minbert.errors import UserError
+from minbert.token_cache import Row
+from tasks.contrastive.synonyms import synonym_table, wordnet
+from tasks.contrastive.synonyms.replacement import KINDS, Change, LiveSynonyms, changes_of, check_probability, splice
+from tasks.contrastive.synonyms.tagging import Tagged, tag
+
+FORMS = ("triplet", "nli", "pair-class", "pair-score", "single", "lines")
+"""The kinds of files that are tried, in this order; every text file is at least lines."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see --help)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m tasks.contrastive.synonyms", allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="preview")
+    preview = commands.add_parser("preview", help="show texts before and after", allow_abbrev=False)
+    preview.add_argument("file", type=Path, metavar="FILE", help="one sentence a line, or any of the data formats")
+    preview.add_argument("--form", choices=FORMS, help="what kind of file it is (default: recognised)")
+    preview.add_argument("--method", type=int, choices=tuple(KINDS), default=3, help="(default: 3)")
+    preview.add_argument(
+        "--p",
+        type=float,
+        help="probability that a word is replaced (methods 1 and 2; default: 0.25), or that a batch is (method 3; "
+        "default here: 1; every row is shown as a batch of its own)",
+    )
+    preview.add_argument("--seed", type=int, default=11711, metavar="N", help="(default: 11711)")
+    preview.add_argument("--limit", type=int, default=20, metavar="N", help="rows that are shown (default: 20)")
+    preview.add_argument("--multiword", action="store_true", help="synonyms of several words too")
+    preview.add_argument("--all-senses", action="store_true", help="synonyms from a word's rare senses too")
+    preview.add_argument("--data", default="", metavar="DIR", help="data folder (default: $DATA_DIR, else data/)")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The command line of `tasks.contrastive.synonyms`. Raises `UserError`."""
+    given = _parser().parse_args(arguments)
+    p = given.p if given.p is not None else 1.0 if given.method == 3 else 0.25
+    check_probability(p)
+    if given.limit < 1:
+        raise UserError(f"--limit: {given.limit} is less than 1")
+    form, rows = _rows(given.file, given.form, given.limit)
+    folder = wordnet.find(given.data)
+    table = synonym_table.load(folder, multiword=given.multiword, all_senses=given.all_senses)
+    texts = [text for row in rows for text in row.texts]
+    tagged = tag(texts, table, folder)
+    changed = 0
+    for row, changes in zip(rows, changes_by_row(rows, tagged, given.method, p, given.seed), strict=True):
+        changed += sum(map(bool, changes))
+        print("\n".join(_lines(row, changes, colour=sys.stdout.isatty())))
+    print(
+        f"\n{changed:,} of {len(texts):,} texts changed · method {given.method}, p = {p:g}, seed {given.seed} · "
+        f"read as {form} · parts of speech by {tagged.tagging}"
+    )
+
+
+def _rows(path: Path, form: str | None, limit: int) -> tuple[str, list[Row]]:
+    """The first rows of a file and the kind of file it is: the named one, or the first that it can be read as."""
+    from tasks.readers import open_as
+
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    for kind in [form] if form else FORMS:
+        try:
+            rows = list(islice((row for row in open_as(path, kind).rows if isinstance(row, Row)), limit))
+        except UserError:
+            if form or kind == FORMS[-1]:
+                raise
+            continue
+        if rows:
+            return kind, rows
+    raise UserError(f"{path}: no row to show")
+
+
+def changes_by_row(
+    rows: Sequence[Row], tagged: Tagged, method: int, p: float, seed: int
+) -> Iterator[list[list[Change]]]:
+    """The changes of every text of every row; for method 3 row n is shown as batch n."""
+    first, chosen, live = 0, tagged.only(KINDS[method]), LiveSynonyms(tagged, p, seed)
+    for batch, row in enumerate(rows):
+        if method != 3:
+            yield changes_of(row, chosen, first, p, seed)
+        elif live.chosen(batch):
+            yield [live.changes(batch, first + column, text) for column, text in enumerate(row.texts)]
+        else:
+            yield [[] for _ in row.texts]
+        first += len(row.texts)
+
+
+def _lines(row: Row, changes: Sequence[Sequence[Change]], *, colour: bool) -> Iterator[str]:
+    for column, (text, of) in enumerate(zip(row.texts, changes, strict=True)):
+        name = row.id if len(row.texts) == 1 else f"{row.id}.{column + 1}"
+        if not of:
+            yield f"{name}  = {text}"
+            continue
+        old, new = marked(text, of, colour=colour)
+        yield f"{name}  - {old}"
+        yield f"{' ' * len(name)}  + {new}"
+
+
+def marked(text: str, changes: Sequence[Change], *, colour: bool) -> tuple[str, str]:
+    """A text before and after its changes: in red and green, or plain and with `[old -> new]`."""
+    red = [Change(one.start, one.end, f"\033[31m{text[one.start : one.end]}\033[0m") for one in changes]
+    green = [Change(one.start, one.end, f"\033[32m{one.new}\033[0m") for one in changes]
+    if colour:
+        return splice(text, red), splice(text, green)
+    both = [Change(one.start, one.end, f"[{text[one.start : one.end]} -> {one.new}]") for one in changes]
+    return text, splice(text, both)

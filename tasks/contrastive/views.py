@@ -1,0 +1,221 @@
+"""ConSERT's views of a sentence, made around the embedding layer of a ragged batch (ConSERT, section 3.2).
+
+Axes: T tokens in the batch, B sentences, L tokens of a sentence, D hidden.
+
+A view has two hooks. `positions` acts on what enters the embedding layer, `hidden` on its output, after its LayerNorm.
+The released code (github.com/yym6472/ConSERT, transformers/modeling_bert.py) treats [CLS] and [SEP] as any other token:
+they take part in the shuffling and can be cut. `protect_special` leaves each sentence's first and last token as they
+are, and counts L, and so the number that is cut, without them. A number is int(n * rate), as there, and nothing is
+rescaled; dropout's number is exact too, where the paper speaks of a probability. Span cutoff alone is not that code's,
+whose `span` keeps a run of int(L * (1 - rate)) tokens and puts [PAD] for all others: ours is the paper's definition.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from minbert.bert import BertModel
+from minbert.errors import UserError
+from minbert.ragged import Ragged, inverse
+from tasks.contrastive.draws import Draw, ramp, smallest
+
+
+@dataclass(frozen=True)
+class View:
+    """The view that changes nothing (`none`), and what the others have in common."""
+
+    rate: float = 0.0
+    protect_special: bool = False
+    name: ClassVar[str] = "none"
+    default: ClassVar[float | None] = None  # None: the view takes no rate
+
+    def __str__(self) -> str:
+        return self.name if self.default is None else f"{self.name}:{self.rate:g}"
+
+    def positions(self, ragged: Ragged, draw: Draw) -> Ragged:
+        """The batch that goes into the embedding layer."""
+        return ragged
+
+    def hidden(self, x: Tensor, ragged: Ragged, draw: Draw) -> Tensor:
+        """What goes on to the first layer, from the embedding layer's output: [T, D] to [T, D]."""
+        return x
+
+    def _tokens(self, ragged: Ragged) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens that the view may touch, as indices, and how many of them each sentence has: [B]."""
+        lengths = np.array(ragged.lengths)
+        free = np.ones(lengths.sum(), dtype=bool)
+        if self.protect_special:
+            ends = np.cumsum(lengths)
+            free[ends - lengths] = free[ends - 1] = False
+            lengths = np.maximum(lengths - 2, 0)
+        return np.flatnonzero(free), lengths
+
+
+class Shuffle(View):
+    """Position ids permuted inside each sentence; token ids stay where they are."""
+
+    name = "shuffle"
+
+    def positions(self, ragged: Ragged, draw: Draw) -> Ragged:
+        """The same tokens under each other's positions."""
+        tokens, counts = self._tokens(ragged)
+        source = np.arange(len(ragged.ids))
+        source[tokens] = tokens[draw.permutation(counts)]
+        return replace(ragged, positions=ragged.positions.index_select(0, _on(source, ragged.ids)))
+
+
+class TokenCutoff(View):
+    """int(L * rate) rows of each sentence's L x D embedding to zero."""
+
+    name, default = "token-cutoff", 0.15
+
+    def hidden(self, x: Tensor, ragged: Ragged, draw: Draw) -> Tensor:
+        """Rows drawn without replacement."""
+        tokens, counts = self._tokens(ragged)
+        cut = ramp(counts) < np.repeat(_shares(counts, self.rate), counts)
+        return x.masked_fill(_rows(x, tokens[draw.permutation(counts)][cut]), 0.0)
+
+
+class SpanCutoff(View):
+    """A run of int(L * rate) neighbouring rows of each sentence's L x D embedding to zero.
+
+    ConSERT did not use it and names no rate: the default is token cutoff's.
+    """
+
+    name, default = "span-cutoff", 0.15
+
+    def hidden(self, x: Tensor, ragged: Ragged, draw: Draw) -> Tensor:
+        """Every place of the run is equally likely."""
+        tokens, counts = self._tokens(ragged)
+        runs = _shares(counts, self.rate)
+        place = ramp(counts) - np.repeat(draw.below(counts - runs + 1), counts)
+        cut = (place >= 0) & (place < np.repeat(runs, counts))
+        return x.masked_fill(_rows(x, tokens[cut]), 0.0)
+
+
+class FeatureCutoff(View):
+    """int(D * rate) columns of each sentence's L x D embedding to zero, the same ones in all its rows."""
+
+    name, default = "feature-cutoff", 0.2
+
+    def hidden(self, x: Tensor, ragged: Ragged, draw: Draw) -> Tensor:
+        """Columns drawn without replacement."""
+        width = x.shape[1]
+        words = draw.words(np.full(len(ragged), width)).reshape(-1, width)
+        columns = _on(smallest(words, int(width * self.rate)), x)  # [B, D]
+        sentence = np.repeat(np.arange(len(ragged)), ragged.lengths)
+        tokens, _ = self._tokens(ragged)
+        return x.masked_fill(columns.index_select(0, _on(sentence, x)) & _rows(x, tokens), 0.0)
+
+
+class Dropout(View):
+    """int(L * D * rate) single entries of each sentence's L x D embedding to zero, without the usual 1 / (1 - rate)."""
+
+    name, default = "dropout", 0.2
+
+    def hidden(self, x: Tensor, ragged: Ragged, draw: Draw) -> Tensor:
+        """Entries drawn without replacement."""
+        tokens, counts = self._tokens(ragged)
+        sizes = counts * x.shape[1]
+        drawn = zip(draw.words_of_each(sizes), _shares(sizes, self.rate), strict=True)
+        cut = np.zeros((len(x), x.shape[1]), dtype=bool)
+        cut[tokens] = np.concatenate([smallest(words, share) for words, share in drawn]).reshape(-1, x.shape[1])
+        return x.masked_fill(_on(cut, x), 0.0)
+
+
+class Adversarial(View):
+    """The embedding plus a perturbation that `adversarial.adversarial` makes; `rate` is its size.
+
+    ConSERT's text names no size: the default is that of the released main.py, --noise_norm.
+    """
+
+    name, default = "adversarial", 1.0
+
+
+KINDS: dict[str, type[View]] = {
+    kind.name: kind for kind in (View, Shuffle, TokenCutoff, FeatureCutoff, SpanCutoff, Dropout, Adversarial)
+}
+
+
+def parse(spec: str, *, protect_special: bool = False) -> tuple[View, View]:
+    """The two views of `--views`, such as "feature-cutoff:0.2,shuffle"; a rate that is left out is the paper's.
+
+    `UserError` where there are not two views, a name is unknown, or a rate is not a number of its range.
+    """
+    parts = [part.strip() for part in spec.split(",")]
+    if len(parts) != 2:
+        raise UserError(f"--views: {spec!r} holds {len(parts)} view{'s' * (len(parts) != 1)}, two are needed")
+    first, second = (_parsed(part, protect_special) for part in parts)
+    return first, second
+
+
+def _parsed(part: str, protect_special: bool) -> View:
+    name, colon, number = part.partition(":")
+    if name not in KINDS:
+        raise UserError(f"--views: {name!r} is not one of {', '.join(KINDS)}")
+    kind = KINDS[name]
+    if kind.default is None:
+        if colon:
+            raise UserError(f"--views: {part!r}: {name} takes no rate")
+        return kind(0.0, protect_special)
+    try:
+        rate = float(number) if colon else kind.default
+    except ValueError:
+        raise UserError(f"--views: {part!r}: {number!r} is not a number") from None
+    if kind is Adversarial and not 0 < rate < math.inf:
+        raise UserError(f"--views: {part!r}: the size of the perturbation must be above 0")
+    if kind is not Adversarial and not 0 <= rate < 1:
+        raise UserError(f"--views: {part!r}: the rate must be at least 0 and below 1")
+    return kind(rate, protect_special)
+
+
+def apply(
+    model: BertModel, ragged: Ragged, views: Sequence[View], draw: Draw, *, perturbation: Tensor | None = None
+) -> list[Tensor]:
+    """Hidden states, as `BertModel.encode` gives them, of a batch whose sentence i is seen by views[draw.numbers[i]].
+
+    One call of the embedding layer and one of the encoder for all views; any mixture, order or chunk of sentences.
+    `perturbation` [T, D] is added to the embeddings of sentences with an adversarial view; its other rows are ignored.
+    """
+    assert len(draw) == len(ragged), f"{len(draw)} keys for {len(ragged)} sentences"
+    starts = np.cumsum(ragged.lengths) - ragged.lengths
+    parts = []
+    for number in np.unique(draw.numbers):
+        sentences = np.flatnonzero(draw.numbers == number)
+        counts = np.array(ragged.lengths)[sentences]
+        tokens = _on(np.repeat(starts[sentences], counts) + ramp(counts), ragged.ids)
+        ids, positions, types = (x.index_select(0, tokens) for x in (ragged.ids, ragged.positions, ragged.types))
+        part = Ragged(ids, positions, types, tuple(counts.tolist()))
+        view, own = views[number], draw.take(sentences)
+        parts.append((view, view.positions(part, own), own, tokens))
+    back = inverse(torch.cat([tokens for *_, tokens in parts]))
+    seen = replace(ragged, positions=torch.cat([part.positions for _, part, *_ in parts]).index_select(0, back))
+    x = model.embed(seen)
+    pieces = []
+    for view, part, own, tokens in parts:
+        piece = view.hidden(x.index_select(0, tokens), part, own)
+        if isinstance(view, Adversarial):
+            assert perturbation is not None, "an adversarial view needs its perturbation"
+            piece = piece + perturbation.index_select(0, tokens)
+        pieces.append(piece)
+    return model.encode(torch.cat(pieces).index_select(0, back), seen)
+
+
+def _shares(sizes: np.ndarray, rate: float) -> np.ndarray:
+    return (sizes * rate).astype(np.int64)
+
+
+def _rows(x: Tensor, tokens: np.ndarray) -> Tensor:
+    """Mask of whole rows of x: bool [T, 1]."""
+    chosen = np.zeros((len(x), 1), dtype=bool)
+    chosen[tokens] = True
+    return _on(chosen, x)
+
+
+def _on(array: np.ndarray, like: Tensor) -> Tensor:
+    return torch.from_numpy(array).to(like.device, non_blocking=True)

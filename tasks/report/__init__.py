@@ -1,0 +1,1 @@
+"""One page a run: scores beside the papers', where it errs, how it was trained, and how to repeat it."""

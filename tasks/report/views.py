@@ -1,0 +1,242 @@
+"""What the page's template is given for one run: numbers as text, figures as SVG. Undefined is said, never NaN."""
+
+import json
+import shlex
+from base64 import b64encode
+from typing import Any
+
+import numpy as np
+
+from tasks.report import compare, figures, measures, mix, papers, training
+from tasks.report.collect import Run, TaskScores
+from tasks.report.measures import Interval
+from tasks.report.training import METRICS
+
+_LONGEST_LIST = 100  # entries of a list of the manifest that the page shows
+_SKIPPED_SHOWN = 200
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A score as a person reads it."""
+    return "undefined" if value is None else f"{value:.{digits}f}"
+
+
+def bounds(around: Interval | None, digits: int = 3) -> str:
+    """An interval as a person reads it, empty where there is none."""
+    return "" if around is None else f"{around.low:.{digits}f} to {around.high:.{digits}f}"
+
+
+def of_run(run: Run, place: int, resamples: int) -> dict[str, Any]:
+    """Everything the template shows of one run; `place` makes its anchors unique."""
+    around, norm = compare.own_intervals(run, resamples=resamples)
+    return {
+        "place": place,
+        "name": run.name,
+        "stage": run.stage,
+        "finished": run.finished,
+        "facts": _facts(run),
+        "scores": _scores(run, around),
+        "norm": {"score": number(run.dev_norm, 4), "around": bounds(norm)} if run.stage == "multitask" else None,
+        "changes": _changes(run),
+        "paper": _paper(run, around, norm) if run.stage == "multitask" else None,
+        "tasks": [_details(run, task) for task in run.tasks.values() if task.rows is not None or task.per_class],
+        "training": training.curves(run),
+        "throughput": training.throughput(run),
+        "pictures": _pictures(run),
+        "left_out": run.left_out,
+        "accounts": _accounts(run.manifest.get("data", {})),
+        "command": command(run),
+        "manifest": json.dumps(_shortened(run.manifest), indent=2, ensure_ascii=False),
+    }
+
+
+def _pictures(run: Run) -> list[dict[str, str]]:
+    """The run's own pictures, less those that the page draws from the same numbers."""
+    here = {
+        "loss": bool(run.train),
+        "sts-dev": bool(run.evaluations),
+        "mix": mix.of_curriculum(run) is not None,
+    }
+    chosen = [(name, data) for name, data in run.pictures if not here.get(name)]
+    return [
+        {"name": name.replace("_", " ").replace("-", " "), "data": b64encode(data).decode("ascii")}
+        for name, data in chosen
+    ]
+
+
+def command(run: Run) -> str:
+    """The command to type again: with the run's thread count, without `--resume`."""
+    words = [word for word in shlex.split(str(run.manifest.get("command", ""))) if word != "--resume"]
+    threads = run.manifest.get("environment", {}).get("threads")
+    return (f"OMP_NUM_THREADS={threads} " if threads else "") + shlex.join(["python", *words])
+
+
+def _facts(run: Run) -> list[tuple[str, str]]:
+    manifest, settings = run.manifest, run.settings
+    environment, steps = manifest.get("environment", {}), manifest.get("plan", {}).get("steps")
+    weights = settings.get("encoder") or settings.get("weights", "")
+    how = settings.get("sampling") if run.stage == "multitask" else settings.get("order")
+    made = max((row["step"] for row in (*run.train, *run.evaluations)), default=0)
+    facts = [
+        ("started", str(environment.get("started", "")).replace("T", " ")[:16]),
+        ("weights", weights),
+        ("preset", manifest.get("preset", "")),
+        ("sampling" if run.stage == "multitask" else "order", how),
+        ("steps", f"{made:,} of {steps:,}" if isinstance(steps, int) else f"{made:,}"),
+        ("batch", settings.get("batch_size")),
+        ("learning rate", f"{settings['lr']:g}" if isinstance(settings.get("lr"), int | float) else "by default"),
+        ("seed", settings.get("seed")),
+        ("number format", f"{manifest.get('precision', '')} on {environment.get('device', '')}"),
+        ("parameters", f"{manifest['parameters']:,}" if isinstance(manifest.get("parameters"), int) else ""),
+    ]
+    return [(name, str(value)) for name, value in facts if value not in ("", None)]
+
+
+def _scores(run: Run, around: dict[str, Interval | None]) -> list[dict[str, Any]]:
+    found = []
+    for task in run.tasks.values():
+        reported = [(one.system, one.scores[task.name]) for one in papers.CBCL_DEV if task.name in one.scores]
+        with_paper = run.stage == "multitask" and bool(reported)
+        found.append(
+            {
+                "title": task.title,
+                "metric": METRICS.get(task.metric, task.metric),
+                "score": number(task.score, 4 if run.stage == "contrastive" else 3),
+                "before": number(task.before, 4) if task.before is not None else "",
+                "gain": "" if task.score is None or task.before is None else f"{task.score - task.before:+.4f}",
+                "around": bounds(around[task.name]),
+                "count": f"{task.count:,}",
+                "strip": figures.strip(f"{task.title}: this run and the paper", task.score, around[task.name], reported)
+                if with_paper
+                else "",
+            }
+        )
+    return found
+
+
+def _changes(run: Run) -> list[dict[str, str]]:
+    """The numbers of stage one before and after training."""
+    found = []
+    for name, (before, after) in run.changes.items():
+        title, unit = training.meaning(run, name)
+        change = "undefined" if before is None or after is None else f"{after - before:+.4f}"
+        values = {"before": number(before, 4), "after": number(after, 4), "change": change}
+        found.append({"title": title, "unit": unit, **values})
+    return found
+
+
+def _paper(run: Run, around: dict[str, Interval | None], norm: Interval | None) -> dict[str, Any]:
+    known = [name for name in papers.CBCL_DEV_ROWS if name in run.tasks]
+    own = [(number(run.tasks[name].score), bounds(around[name])) for name in known]
+    whole = len(known) == len(papers.CBCL_DEV_ROWS)
+    if whole:
+        own.append((number(run.dev_norm), bounds(norm)))
+    rows = [
+        (one.system, [number(one.scores[name]) for name in known] + ([number(one.dev_norm)] if whole else []))
+        for one in papers.CBCL_DEV
+    ]
+    counts = [f"{run.tasks[name].count:,} / {papers.CBCL_DEV_ROWS[name]:,}" for name in known]
+    heads = [f"{run.tasks[name].title}, {METRICS.get(run.tasks[name].metric, '')}" for name in known]
+    return {"heads": heads + (["dev norm"] if whole else []), "own": own, "rows": rows, "counts": counts}
+
+
+def _details(run: Run, task: TaskScores) -> dict[str, Any]:
+    """Class table, confusion and calibration of a classifier; scatter and errors of a regression."""
+    rows = task.rows.labelled() if task.rows is not None else None
+    f1 = papers.CBCL_F1.get(task.name, ())
+    reported = bool(f1) and len(f1) == len(task.per_class)
+    view: dict[str, Any] = {
+        "title": task.title,
+        "name": task.name,
+        "table": [_class(row, f1[place] if reported else None) for place, row in enumerate(task.per_class)],
+        "paper": reported,
+        "confusion": "", "reliability": "", "scatter": "", "said": [],
+    }  # fmt: skip
+    if rows is None or not len(rows):
+        return view
+    if task.classes:
+        table = measures.confusion(rows.gold, rows.predicted, len(task.classes))
+        found = measures.calibration(rows, 20 if len(task.classes) == 2 else 10)
+        view["confusion"] = figures.confusion(f"{task.title}: confusion matrix", table, task.classes)
+        least = 0.5 if len(task.classes) == 2 else 0.0
+        view["reliability"] = figures.reliability(f"{task.title}: reliability diagram", found, least)
+        view["ece"] = number(found.ece)
+    else:
+        cosine = run.stage == "contrastive"
+        label = "cosine" if cosine else "predicted (points)"
+        view["scatter"] = figures.scatter(
+            f"{task.title}: predicted over gold", rows.gold, rows.predicted, y_label=label, same_scale=not cosine
+        )
+        view["said"] = _regression(rows.gold, rows.predicted, points=not cosine)
+        view["levels"] = _levels(rows.gold, rows.predicted)
+    return view
+
+
+def _levels(gold: np.ndarray, predicted: np.ndarray) -> list[tuple[str, ...]]:
+    """For each point of gold similarity: its range, rows, mean gold and mean prediction."""
+    found = []
+    for level in range(5):
+        inside = (gold >= level) & ((gold < level + 1) | (level == 4))
+        means = [number(float(side[inside].mean()), 2) if inside.any() else "–" for side in (gold, predicted)]
+        found.append((f"{level} to {level + 1}", f"{int(inside.sum()):,}", *means))
+    return found
+
+
+def _class(row: dict[str, Any], paper: float | None) -> dict[str, str]:
+    scores = {key: number(row.get(key)) for key in ("precision", "recall", "f1")}
+    return {"label": str(row.get("label")), **scores, "support": f"{row.get('support', 0):,}", "paper": number(paper)}
+
+
+def _regression(gold: np.ndarray, predicted: np.ndarray, *, points: bool) -> list[tuple[str, str]]:
+    from tasks import metrics
+
+    found = [
+        ("Pearson's r", number(metrics.pearson(predicted, gold))),
+        ("Spearman's ρ", number(metrics.spearman(predicted, gold))),
+    ]
+    if points:
+        away = np.abs(predicted - gold)
+        found += [
+            ("mean absolute error", f"{away.mean():.2f} points"),
+            ("mean error (predicted − gold)", f"{(predicted - gold).mean():+.2f} points"),
+            ("rows more than 1 point off", f"{(away > 1).sum():,} of {len(gold):,} ({(away > 1).mean():.0%})"),
+        ]
+    return found
+
+
+def _accounts(data: Any, name: str = "") -> list[dict[str, Any]]:
+    """Every set of data files of a manifest: what was read, kept, skipped and noted, and what else was counted."""
+    if not isinstance(data, dict):
+        return []
+    if not {"file", "files"} & data.keys():
+        return [row for key, value in data.items() for row in _accounts(value, f"{name} {key}".strip())]
+    counts = dict(data.get("counts", {}))
+    known = {
+        "read": data.get("read", counts.pop("read", None)),
+        "kept": data.get("kept", counts.pop("triplets", None)),
+        "skipped": counts.pop("skipped", len(data.get("skipped", ()))),
+        "noted": len(data.get("noted", ())),
+    }
+    listed = [f"{key.replace('_', ' ')}: {count:,}" for key, count in counts.items() if count]
+    listed += [
+        f"line {row.get('line')}: {row.get('why')}" for row in (*data.get("skipped", ()), *data.get("noted", ()))
+    ]
+    files = [one for one in (data, *data.get("files", ())) if "file" in one]
+    return [
+        {
+            "name": name,
+            "files": [(str(one["file"]), str(one.get("sha256", ""))[:12]) for one in files],
+            **{key: "–" if count is None else f"{count:,}" for key, count in known.items()},
+            "listed": listed[:_SKIPPED_SHOWN],
+            "more": max(len(listed) - _SKIPPED_SHOWN, 0),
+        }
+    ]
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _shortened(one) for key, one in value.items()}
+    if isinstance(value, list):
+        more = [f"… and {len(value) - _LONGEST_LIST:,} more, in manifest.json"] if len(value) > _LONGEST_LIST else []
+        return [_shortened(one) for one in value[:_LONGEST_LIST]] + more
+    return value

@@ -1,0 +1,214 @@
+"""Guards: a backward pass in parts gives the gradients of one pass, repeats its masks, and keeps one part's graph.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_cached.py
+"""
+
+import itertools
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from minbert import BertModel, Ragged
+from minbert.encode import vectors
+from minbert.precision import autocast
+from minbert.training.loop import Context
+from tasks.contrastive import cached
+from tasks.contrastive.losses import nt_xent, softmax_features, softmax_pairs
+
+CPU = torch.device("cpu")
+Ids = list[list[int]]
+
+
+@pytest.fixture
+def model(tiny: Path) -> BertModel:
+    return BertModel.from_pretrained(tiny)
+
+
+def sentences(count: int) -> Ids:
+    rng = np.random.default_rng(5)
+    return [rng.integers(5, 30, size=rng.integers(2, 12)).tolist() for _ in range(count)]
+
+
+def encoding(model: BertModel, pooler: str = "mean", precision: str = "fp32") -> Callable[[int, Ids], Tensor]:
+    """An encode function with masks of its own for every part."""
+    context = Context(3, 8, precision, CPU)
+
+    def encode(number: int, part: Ids) -> Tensor:
+        context.seed_dropout("encoder", number)
+        with autocast(precision, CPU):
+            return vectors(model, Ragged.from_lists(part), pooler)
+
+    return encode
+
+
+def triplet_loss(encoded: Tensor) -> dict[str, Tensor]:
+    anchor, positive, negative = encoded.chunk(3)
+    return {"loss": nt_xent(anchor, positive, negative, 0.1), "rows": torch.tensor(float(len(anchor)))}
+
+
+def parts_of(rows: Ids, *sizes: int) -> list[Ids]:
+    ends = np.cumsum([0, *sizes])
+    assert ends[-1] == len(rows)
+    return [rows[start:end] for start, end in itertools.pairwise(ends)]
+
+
+def gradients(*modules: nn.Module) -> list[Tensor]:
+    """The gradients, which are taken off the modules."""
+    found = [p.grad for module in modules for p in module.parameters() if p.grad is not None]
+    for module in modules:
+        module.zero_grad(set_to_none=True)
+    return found
+
+
+def close(found: list[Tensor], expected: list[Tensor], tolerance: float = 1e-5) -> None:
+    assert len(found) == len(expected) > 0
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("sizes", [(12, 12), (1, 7, 16), (5, 5, 5, 5, 4), (1,) * 24])
+@pytest.mark.parametrize("pooler", ["mean", "pooler"])
+def test_without_dropout_the_gradients_are_those_of_one_pass(model: BertModel, pooler: str, sizes: tuple) -> None:
+    rows = sentences(24)
+    whole = triplet_loss(vectors(model, Ragged.from_lists(rows), pooler))
+    whole["loss"].backward()
+    expected = gradients(model)
+    numbers = cached.backward(encoding(model, pooler), parts_of(rows, *sizes), triplet_loss, check=True)
+    close(gradients(model), expected)
+    assert float(numbers["loss"]) == pytest.approx(float(whole["loss"].detach()), abs=1e-5)
+    assert float(numbers["rows"]) == 8 and not any(value.requires_grad for value in numbers.values())
+
+
+def test_the_order_of_the_sentences_in_the_parts_changes_nothing(model: BertModel) -> None:
+    rows = sentences(18)
+    order = np.random.default_rng(1).permutation(18)
+    back = torch.from_numpy(np.argsort(order))
+    cached.backward(encoding(model), parts_of(rows, 9, 9), triplet_loss)
+    expected = gradients(model)
+    mixed = parts_of([rows[i] for i in order], 4, 10, 4)
+    cached.backward(encoding(model), mixed, lambda encoded: triplet_loss(encoded.index_select(0, back)))
+    close(gradients(model), expected)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("pooler", ["mean", "pooler", "cls", "max", "avg-first-last", "avg-static-last"])
+def test_with_dropout_the_second_forward_is_bit_equal_and_the_gradients_are_of_these_masks(
+    model: BertModel, pooler: str, precision: str
+) -> None:
+    model.train()
+    encode, parts = encoding(model, pooler, precision), parts_of(sentences(18), 4, 10, 4)
+    numbers = cached.backward(encode, parts, triplet_loss, check=True)
+    found = gradients(model)
+    whole = triplet_loss(torch.cat([encode(number, part) for number, part in enumerate(parts)]))
+    whole["loss"].backward()
+    assert float(numbers["loss"]) == float(whole["loss"].detach())
+    close(found, gradients(model), 1e-5 if precision == "fp32" else 1e-2)
+
+
+def test_every_part_has_masks_of_its_own(model: BertModel) -> None:
+    model.train()
+    encode, rows = encoding(model), sentences(3)
+    assert not torch.equal(encode(0, rows), encode(1, rows))
+
+
+def test_masks_that_are_not_repeated_are_noticed(model: BertModel) -> None:
+    model.train()
+    parts = parts_of(sentences(12), 6, 6)
+    with pytest.raises(AssertionError, match="part 0 is not encoded twice alike"):
+        cached.backward(
+            lambda number, part: vectors(model, Ragged.from_lists(part), "mean"), parts, triplet_loss, check=True
+        )
+
+
+def test_parameters_of_the_loss_get_their_gradients(model: BertModel) -> None:
+    """A classifier over pairs behind a projection, as in a joint objective."""
+    torch.manual_seed(2)
+    projection, classifier = nn.Linear(32, 8), nn.Linear(24, 3)
+    labels = torch.tensor([0, 2, 1, 1, 0])
+
+    def loss(encoded: Tensor) -> dict[str, Tensor]:
+        u, v = projection(encoded).chunk(2)
+        return {"loss": softmax_pairs(classifier(softmax_features(u, v)), labels)}
+
+    rows = sentences(10)
+    loss(vectors(model, Ragged.from_lists(rows), "mean"))["loss"].backward()
+    expected = gradients(model, projection, classifier)
+    cached.backward(encoding(model), parts_of(rows, 3, 3, 4), loss)
+    close(gradients(model, projection, classifier), expected)
+
+
+def test_gradients_are_added_to_those_that_are_there(model: BertModel) -> None:
+    encode, parts = encoding(model), parts_of(sentences(6), 3, 3)
+    cached.backward(encode, parts, triplet_loss)
+    once = gradients(model)
+    for _ in range(2):
+        cached.backward(encode, parts, triplet_loss)
+    close(gradients(model), [2 * gradient for gradient in once])
+
+
+@pytest.mark.parametrize(("sizes", "calls"), [((6,), [0]), ((3, 3), [0, 1, 0, 1]), ((2, 2, 2), [0, 1, 2, 0, 1, 2])])
+def test_a_single_part_is_encoded_once_and_several_twice(model: BertModel, sizes: tuple, calls: list[int]) -> None:
+    encode, asked, losses = encoding(model), [], []
+
+    def noted(number: int, part: Ids) -> Tensor:
+        asked.append(number)
+        return encode(number, part)
+
+    def loss(encoded: Tensor) -> dict[str, Tensor]:
+        losses.append(encoded.shape)
+        return triplet_loss(encoded)
+
+    cached.backward(noted, parts_of(sentences(6), *sizes), loss)
+    assert asked == calls and losses == [(6, 32)]
+
+
+class Held:
+    """Bytes that a backward pass is keeping: now, and at most so far. Weights do not count."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.now = self.peak = 0
+        self.weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+
+    def _keep(self, x: Tensor) -> "list[Tensor] | Tensor":
+        if x.untyped_storage().data_ptr() in self.weights:
+            return x
+        size, box = x.numel() * x.element_size(), _Box(x.detach())  # an output with its graph would hold itself
+        self.now += size
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(box, self._gone, size)
+        return box
+
+    def _gone(self, size: int) -> None:
+        self.now -= size
+
+    def hooks(self) -> torch.autograd.graph.saved_tensors_hooks:
+        return torch.autograd.graph.saved_tensors_hooks(self._keep, lambda kept: getattr(kept, "tensor", kept))
+
+
+class _Box:
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
+def kept_at_most(model: BertModel, parts: list[Ids]) -> int:
+    held = Held(model)
+    with held.hooks():
+        cached.backward(encoding(model), parts, triplet_loss)
+    gradients(model)
+    return held.peak
+
+
+def test_no_more_than_one_part_is_kept_for_the_backward_pass(model: BertModel) -> None:
+    model.train()
+    rows = [list(range(5, 15))] * 96
+    one_pass = kept_at_most(model, [rows])
+    in_parts = kept_at_most(model, parts_of(rows, *[6] * 16))
+    one_part = kept_at_most(model, [rows[:6]])
+    of_the_loss = 4 * (4 * 96 * 32 + 3 * 32 * 64)  # vectors and logits [32, 64], a few times over
+    assert in_parts <= max(one_part, of_the_loss) * 1.01
+    assert one_pass > 10 * in_parts

@@ -1,0 +1,195 @@
+"""Guards: unlabelled texts: none lost or doubled in silence, samples by seed, test files named as such.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_corpus.py
+DATA_DIR=... python -m pytest --import-mode=importlib tests/contrastive/test_corpus.py -m realdata
+"""
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from minbert import UserError
+from tasks.contrastive.corpus import Corpus, gather, sample
+from tasks.readers.senteval import STS
+
+SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """SentEval's layout with two pairs a file, the second of STS12-16 without a score; Chinese files under zh/."""
+    base = tmp_path / "downstream"
+    for folder, subsets in STS.values():
+        for subset in subsets:
+            name = f"{folder[4:9]} {subset}"
+            write(base / folder / f"STS.input.{subset}.txt", f"A {name} tap.\tThe {name} tap.\nA {name} cup.\tA cup.\n")
+            write(base / folder / f"STS.gs.{subset}.txt", "4.2\n\n")
+    for number, split in enumerate(("train", "dev", "test")):
+        rows = f"news\tf\t2015\t1\t3.0\tOld {split} mill\tA mill\nnews\tf\t2015\t2\t1.5\tA cup!\tNew {split} mill\n"
+        write(base / "STS/STSBenchmark" / f"sts-{split}.csv", rows)
+        name = ("SICK_train", "SICK_trial", "SICK_test_annotated")[number]
+        rows = f"{number}\tA goat is in {split}\tThe goat rests\t4.5\tENTAILMENT\n"
+        write(base / "SICK" / f"{name}.txt", SICK_HEADER + rows)
+    write(tmp_path / "zh/ATEC/atec_train.csv", "1\t花呗怎么还款\t怎么还花呗\t1\r\n2\t花呗怎么还款\t额度多少\t0\r\n")
+    write(tmp_path / "zh/ATEC_CCKS/train.csv", "text_1\ttext_2\tlabel\n不读这句\t也不读\t0\n")  # ATEC's own is there
+    write(tmp_path / "zh/ATEC_CCKS/test.csv", "text_1\ttext_2\tlabel\n额度 多少\t利息多少\t0\n")
+    write(tmp_path / "zh/STS-B/cnsd-sts-train.txt", "a||旧的写法。||鱼在游||2\n")
+    write(tmp_path / "zh/STS-B/sts-b-train.txt", "鸟在飞。\t鱼在游\t2\n")
+    return tmp_path
+
+
+@pytest.fixture
+def of(data: Path) -> Callable[..., Corpus]:
+    def run(*sources: str, **options: int) -> Corpus:
+        return gather(sources, data=data, seed=options.pop("seed", 0), **options)
+
+    return run
+
+
+def test_a_file_of_lines_keeps_each_first_appearance_and_counts_the_rest(of: Callable, tmp_path: Path) -> None:
+    write(tmp_path / "own.txt", "b\n\n a \nb\nB\n  \na\n")
+    found = of(str(tmp_path / "own.txt"))
+    assert found.texts == ("b", "a", "B")
+    (file,) = found.account["files"]
+    assert (file["read"], file["kept"], file["texts"]) == (7, 5, 5)
+    assert file["skipped"] == [{"line": 2, "why": "blank line"}, {"line": 6, "why": "blank line"}]
+    assert (found.account["texts"], found.account["duplicates"], found.account["distinct"]) == (5, 2, 3)
+    assert not found.account["transductive"] and found.account["also_in_test"] == {"any": 0}
+
+
+def test_sts_is_every_pair_scored_or_not_and_says_that_it_is_transductive(of: Callable) -> None:
+    found = of("sts")
+    subsets = sum(len(names) for _, names in STS.values())
+    assert found.account["texts"] == 4 * subsets + 3 * 4 + 3 * 2 == sum(f["texts"] for f in found.account["files"])
+    assert all(file["read"] == file["kept"] + len(file["skipped"]) for file in found.account["files"])
+    assert {"A STS15 belief cup.", "A mill", "New dev mill", "A goat is in test", "A cup."} <= set(found.texts)
+    assert found.account["transductive"]
+    assert len(found.texts) == len(set(found.texts)) == found.account["texts"] - found.account["duplicates"]
+    splits = Counter(file["split"] for file in found.account["files"])
+    assert splits == {"test": subsets + 2, "train": 2, "dev": 2}
+
+
+def test_train_only_reads_no_test_file_and_counts_what_stands_in_one_all_the_same(of: Callable, data: Path) -> None:
+    found = of("sts-train")
+    assert found.texts == (
+        "Old train mill",
+        "A mill",
+        "A cup!",
+        "New train mill",
+        "A goat is in train",
+        "The goat rests",
+    )
+    assert not found.account["transductive"] and found.account["absent"] == ["STS12 train"]
+    also = found.account["also_in_test"]  # "A cup!" is "A cup." but for its mark
+    assert (also["STS12-en-test"], also["STSBenchmark"], also["SICK"], also["any"]) == (1, 2, 1, 3)
+    write(data / "downstream/STS/STS12-en-train/STS.input.MSRpar.txt", "A lamp\tThe lamp\n")
+    more = of("sts-train")
+    assert more.texts == ("A lamp", "The lamp", *found.texts) and more.account["absent"] == []
+
+
+def test_train_only_needs_no_test_file(of: Callable, data: Path) -> None:
+    for folder, _ in STS.values():
+        shutil.rmtree(data / "downstream" / folder)
+    (data / "downstream/STS/STSBenchmark/sts-test.csv").unlink()
+    (data / "downstream/SICK/SICK_test_annotated.txt").unlink()
+    found = of("sts-train")
+    assert len(found.texts) == 6 and found.account["also_in_test"] == {"any": 0}
+
+
+def test_the_chinese_sets_are_those_that_are_there(of: Callable, data: Path) -> None:
+    found = of("chinese")
+    assert found.texts == ("花呗怎么还款", "怎么还花呗", "额度多少", "鸟在飞。", "鱼在游")
+    assert found.account["absent"] == ["BQ train", "LCQMC train", "PAWS-X train"]
+    assert (found.account["texts"], found.account["duplicates"], found.account["transductive"]) == (6, 1, False)
+    assert found.account["also_in_test"] == {"ATEC_CCKS": 1, "any": 1}
+    for path in (data / "zh").glob("*/*train*"):
+        path.unlink()
+    with pytest.raises(UserError, match="no train file in ATEC, BQ, LCQMC, PAWS-X, STS-B"):
+        of("chinese")
+
+
+def test_sources_are_joined_in_their_order(of: Callable, tmp_path: Path) -> None:
+    write(tmp_path / "own.txt", "A mill\nA boat\n")
+    both = of(str(tmp_path / "own.txt"), "sts-train")
+    assert both.texts[:3] == ("A mill", "A boat", "Old train mill") and both.texts.count("A mill") == 1
+    assert both.account["duplicates"] == 1
+
+
+def test_duplicates_may_be_kept(of: Callable, tmp_path: Path) -> None:
+    write(tmp_path / "own.txt", "b\na\nb\n")
+    found = of(str(tmp_path / "own.txt"), keep_duplicates=True)
+    assert found.texts == ("b", "a", "b")
+    assert (found.account["duplicates"], found.account["kept"], found.account["duplicates_kept"]) == (1, 3, True)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**40))
+def test_a_sample_is_in_order_of_its_size_and_inside_a_larger_one(few: int, more: int, seed: int) -> None:
+    texts = tuple(f"text {number}" for number in range(40))
+    few, more = sorted((few, more))
+    small, large = sample(texts, seed, few), sample(texts, seed, more)
+    assert len(small) == few and len(large) == more and set(small) <= set(large)
+    assert list(small) == sorted(small, key=texts.index)
+    assert sample(texts, seed, few) == small
+
+
+def test_every_pair_of_texts_is_equally_likely() -> None:
+    pairs = Counter(sample(("a", "b", "c", "d"), seed, 2) for seed in range(3000))
+    assert len(pairs) == 6 and chisquare(list(pairs.values())).pvalue > 1e-3
+
+
+def test_a_limit_is_said_in_the_account_and_one_without_effect_is_warned_of(of: Callable) -> None:
+    found = of("sts", limit=10, seed=4)
+    assert len(found.texts) == found.account["kept"] == found.account["limit"] == 10
+    assert of("sts", limit=10, seed=5).texts != found.texts
+    with pytest.warns(UserWarning, match=r"--limit 99 has no effect: there are 6 texts"):
+        assert len(of("sts-train", limit=99).texts) == 6
+    with pytest.raises(UserError, match="--limit -1"):
+        of("sts", limit=-1)
+
+
+def test_what_is_not_there_is_named(of: Callable, data: Path) -> None:
+    with pytest.raises(UserError, match="'stss' is neither sts, sts-train, chinese nor a file"):
+        of("stss")
+    (data / "downstream/SICK/SICK_trial.txt").unlink()
+    with pytest.raises(UserError, match=r"SICK_trial\.txt: cannot be read: No such file"):
+        of("sts")
+    write(data / "blank.txt", "\n\n")
+    with pytest.raises(UserError, match="the files hold no text"):
+        of(str(data / "blank.txt"))
+
+
+@pytest.fixture
+def real() -> Path:
+    folder = os.environ.get("DATA_DIR")
+    if not folder or not (Path(folder) / "senteval").is_dir():
+        pytest.skip("DATA_DIR is not set, or holds no senteval/")
+    return Path(folder)
+
+
+@pytest.mark.realdata
+def test_the_real_sts_texts_are_conserts_89192(real: Path) -> None:
+    """ConSERT, Table 1: the number counts duplicates."""
+    account = gather(["sts"], data=real, seed=0).account
+    assert (account["texts"], account["distinct"], account["transductive"]) == (89_192, 48_699, True)
+    by_set = Counter[str]()
+    for file in account["files"]:
+        by_set[Path(file["file"]).parent.name[:5]] += file["texts"]
+    assert list(by_set.values()) == [6216, 3000, 7500, 17000, 18366, 17256, 19854]
+
+
+@pytest.mark.realdata
+def test_the_real_train_only_texts(real: Path) -> None:
+    account = gather(["sts-train"], data=real, seed=0).account
+    assert (account["texts"], account["distinct"], account["transductive"]) == (2 * (5749 + 4500), 15_320, False)

@@ -1,0 +1,191 @@
+"""Guards: techniques and orders of difficulty, and the laws of every pacing: eligible rows, evenness, step counts.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_curriculum_plans.py
+"""
+
+import math
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minbert import UserError
+from minbert.training.plan import Plan
+from tasks.contrastive import curriculum
+from tasks.contrastive.curriculum import arrange, eligible, hardness, mix, order, plan, rarity
+
+POSITIVE = np.array([0.9, 0.5, 0.8, 0.3, 0.7])
+NEGATIVE = np.array([0.2, 0.4, 0.8, 0.5, 0.1])
+LENGTHS = np.array([30, 10, 20, 50, 40])
+RARITY = np.array([6.5, 2.0, 3.0, 9.0, 1.0])
+SCORES = {"positive": POSITIVE, "negative": NEGATIVE, "lengths": LENGTHS, "rarity": RARITY}
+
+variants = st.fixed_dictionaries(
+    {
+        "epochs": st.integers(1, 5),
+        "batch_size": st.integers(1, 9),
+        "seed": st.integers(0, 50),
+        "power": st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.7]),
+        "pacing": st.sampled_from(curriculum.PACINGS),
+        "start": st.sampled_from([0.0, 0.3, 1.0]),
+        "within": st.sampled_from(curriculum.WITHIN),
+        "equal_steps": st.booleans(),
+    }
+)
+
+
+def steps(made: Plan) -> list[list[int]]:
+    return [made.at(step).rows.tolist() for step in range(made.total)]
+
+
+@pytest.mark.parametrize(("technique", "easiest_first"), [
+    ("entailment", [0, 2, 4, 1, 3]), ("contradiction", [4, 0, 1, 3, 2]), ("gap", [0, 4, 1, 2, 3]),
+    ("length", [1, 2, 0, 4, 3]), ("rarity", [4, 1, 2, 0, 3]),
+])  # fmt: skip
+def test_a_technique_puts_the_easiest_first_and_anti_the_hardest(technique: str, easiest_first: list[int]) -> None:
+    assert order(technique, seed=1, **SCORES).tolist() == easiest_first
+    assert order(technique, seed=1, direction="anti", **SCORES).tolist() == easiest_first[::-1]
+
+
+def test_groups_come_by_margin() -> None:
+    groups = hardness("groups", margin=0.3, **SCORES)
+    assert groups.tolist() == [0, 1, 2, 2, 0]
+    assert [groups[i] for i in order("groups", seed=4, margin=0.3, **SCORES)] == [0, 0, 1, 2, 2]
+    assert [groups[i] for i in order("groups", seed=4, margin=0.3, direction="anti", **SCORES)] == [2, 2, 1, 0, 0]
+
+
+@given(st.lists(st.integers(0, 3), max_size=40), st.integers(0, 99), st.sampled_from(curriculum.DIRECTIONS))
+def test_every_direction_is_a_seeded_permutation(values: list[int], seed: int, direction: str) -> None:
+    found = arrange(np.array(values, dtype=float), seed, direction)
+    assert sorted(found) == list(range(len(values)))
+    assert found.tolist() == arrange(np.array(values, dtype=float), seed, direction).tolist()
+    keys = [values[i] for i in found]
+    if direction in ("curriculum", "anti"):
+        assert keys == sorted(values, reverse=direction == "anti")
+
+
+def test_random_asks_the_seed_alone_and_none_changes_nothing() -> None:
+    values = np.arange(50.0)
+    first, other = arrange(values, 3, "random"), arrange(values, 4, "random")
+    assert first.tolist() != other.tolist() and first.tolist() == arrange(-values, 3, "random").tolist()
+    assert arrange(values[::-1], 3, "none").tolist() == list(range(50))
+
+
+def test_rarity_is_the_mean_of_minus_log_frequency() -> None:
+    texts = [("The cat", "the cat sat"), ("A dog's bone", "?"), ("...", "")]
+    words = ["the", "cat", "the", "cat", "sat", "a", "dog's", "bone"]
+    cost = {word: -math.log(count / 8) for word, count in Counter(words).items()}
+    expected = [sum(cost[w] for w in words[:5]) / 5, sum(cost[w] for w in words[5:]) / 3, 0.0]
+    assert rarity(texts) == pytest.approx(expected)
+    assert rarity([]).shape == (0,)
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(UserError, match="--technique: 'luck' is not one of groups"):
+        order("luck", seed=1)
+    with pytest.raises(UserError, match=r"--technique entailment: .* not finite"):
+        order("entailment", seed=1, positive=np.array([0.1, math.nan]))
+    how = {"epochs": 2, "batch_size": 2, "seed": 1, "power": 1.0}
+    for flag, wrong in {"--order": None, "--pacing": {"pacing": "day"}, "--within": {"within": "x"},
+                        "--start": {"start": 1.5}, "--power": {"power": math.nan}}.items():  # fmt: skip
+        with pytest.raises(UserError, match=flag):
+            arrange(np.zeros(2), 1, "up") if wrong is None else plan(np.arange(4), **(how | wrong))
+
+
+def limit(size: int, step: int, made: Plan, variant: dict) -> int:
+    """The eligible prefix of a step by its definition."""
+    batch, epochs = min(variant["batch_size"], size), variant["epochs"]
+    if variant["pacing"] == "step":
+        eligible_now = eligible(step + 1, made.total, size, variant["power"])
+    else:
+        eligible_now = eligible(made.at(step).epoch + 1, epochs, size, variant["power"])
+    return max(eligible_now, batch, math.floor(Fraction(str(variant["start"])) * size))
+
+
+@settings(deadline=None)
+@given(st.integers(1, 60), variants)
+def test_a_batch_lies_in_its_prefix_holds_no_row_twice_and_the_prefix_grows(size: int, variant: dict) -> None:
+    ranks = np.random.default_rng(size).permutation(size)
+    made = plan(np.argsort(ranks), **variant)
+    before = 0
+    for step, rows in enumerate(steps(made)):
+        bound = limit(size, step, made, variant)
+        assert before <= bound <= size
+        assert len(set(rows)) == len(rows) > 0 and max(ranks[rows]) < bound
+        before = bound
+    assert before == size, "the last step may draw on everything"
+
+
+@settings(deadline=None)
+@given(st.integers(1, 60), variants)
+def test_a_plan_is_a_function_of_its_arguments_and_of_the_epoch_alone(size: int, variant: dict) -> None:
+    first, again = plan(np.arange(size), **variant), plan(np.arange(size), **variant)
+    backwards = [again.at(step).rows.tolist() for step in reversed(range(again.total))]
+    assert steps(first) == backwards[::-1]
+
+
+@settings(deadline=None)
+@given(st.integers(1, 60), variants)
+def test_step_counts(size: int, variant: dict) -> None:
+    """With equal steps: step by step the batch sizes of the run without a curriculum. Else the two pacings agree."""
+    made = plan(np.arange(size), **variant)
+    sizes = [len(rows) for rows in steps(made)]
+    plain = {"epochs": variant["epochs"], "batch_size": variant["batch_size"], "seed": 0, "power": 0.0}
+    if variant["equal_steps"]:
+        assert made.total == variant["epochs"] * math.ceil(size / variant["batch_size"])
+        assert sizes == [len(rows) for rows in steps(plan(np.arange(size), **plain))]
+    else:
+        other = plan(np.arange(size), **(variant | {"pacing": "epoch", "within": "shuffled"}))
+        assert sizes == [len(rows) for rows in steps(other)]
+
+
+@settings(deadline=None)
+@given(st.integers(1, 60), variants)
+def test_pacing_per_epoch_covers_the_prefix_evenly_at_every_moment(size: int, variant: dict) -> None:
+    made = plan(np.arange(size), **(variant | {"pacing": "epoch"}))
+    counts: dict[int, Counter] = {}
+    for step, rows in enumerate(steps(made)):
+        epoch, bound = made.at(step).epoch, limit(size, step, made, variant | {"pacing": "epoch"})
+        count = counts.setdefault(epoch, Counter(dict.fromkeys(range(bound), 0)))
+        count.update(rows)
+        assert max(count.values()) - min(count.values()) <= 1
+
+
+def test_pacing_per_step_draws_each_eligible_row_equally_often() -> None:
+    """By many seeds: the mean place of a step's rows is that of its prefix, and early rows get no more than others."""
+    size, how = 200, {"epochs": 3, "batch_size": 10, "power": 1.0, "pacing": "step", "start": 0.0}
+    how["equal_steps"] = True
+    plans = [plan(np.arange(size), seed=seed, **how) for seed in range(150)]
+    for step in (19, 30, 45, 59):  # the end of an epoch, its middle, and the last step
+        bound = limit(size, step, plans[0], how)
+        drawn = np.array([made.at(step).rows for made in plans])
+        assert drawn.mean() == pytest.approx((bound - 1) / 2, abs=4 * bound / math.sqrt(12 * drawn.size))
+
+
+def test_passes_differ_and_sorted_passes_keep_the_order() -> None:
+    how = {"epochs": 2, "batch_size": 4, "seed": 9, "power": 1.0, "equal_steps": True}
+    rows = [row for batch in steps(plan(np.arange(40), **how))[:10] for row in batch]
+    assert sorted(rows[:20]) == sorted(rows[20:]) == list(range(20)) and rows[:20] != rows[20:]
+    rows = [row for batch in steps(plan(np.arange(40), within="sorted", **how))[:10] for row in batch]
+    assert rows == [*range(20), *range(20)]
+    grown = steps(plan(np.arange(40), **(how | {"pacing": "step", "within": "sorted"})))
+    assert grown[:4] == [[0, 1, 2, 3], [0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]], "a prefix of 4, 4, 6 and 8 rows"
+
+
+def test_equal_steps_without_a_curriculum_change_nothing() -> None:
+    how = {"epochs": 3, "batch_size": 7, "seed": 5, "power": 0.0}
+    assert steps(plan(np.arange(50), **how)) == steps(plan(np.arange(50), equal_steps=True, **how))
+
+
+def test_the_mix_counts_what_the_steps_hold() -> None:
+    groups = np.array([0] * 20 + [1] * 12 + [2] * 8)
+    made = plan(np.arange(40), epochs=4, batch_size=3, seed=2, power=1.0)
+    shares = mix(made, groups)
+    assert shares.tolist() == pytest.approx(np.array([[1, 0, 0], [1, 0, 0], [20 / 30, 10 / 30, 0], [0.5, 0.3, 0.2]]))
+    blocks = mix(made, groups, block=5)
+    assert blocks.shape == (math.ceil(made.total / 5), 3) and blocks.sum(1) == pytest.approx(1)
+    rows = [row for batch in steps(made)[-(made.total % 5 or 5):] for row in batch]  # fmt: skip
+    assert blocks[-1] == pytest.approx([np.mean(groups[rows] == group) for group in range(3)])

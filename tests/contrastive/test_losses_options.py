@@ -1,0 +1,208 @@
+"""Guards: the options of NT-Xent: both directions, the weight of hard negatives, none of them, false negatives.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_losses_options.py
+"""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from minbert import UserError
+from tasks.contrastive.losses import candidates, chance, false_negatives, in_batch_accuracy, nt_xent
+
+WIDTH = 6
+OPTIONS = [
+    {},
+    {"hard_weight": 1.0},
+    {"hard_weight": -2.5},
+    {"directions": "both"},
+    {"directions": "both", "hard_weight": 0.7},
+]
+
+
+def drawn(rows: int, sides: int = 3) -> list[Tensor]:
+    return [(torch.randn(rows, WIDTH, dtype=torch.float64) * 2).requires_grad_() for _ in range(sides)]
+
+
+def cosine(u: Tensor, v: Tensor) -> Tensor:
+    return (u * v).sum() / torch.sqrt((u * u).sum() * (v * v).sum())
+
+
+def loops(anchor: Tensor, positive: Tensor, negative: Tensor | None, temperature: float, *, hard_weight: float = 0.0,
+          directions: str = "one", ignored: Tensor | None = None) -> Tensor:  # fmt: skip
+    """The docstring's formula, one term at a time in float64."""
+    rows, terms = len(anchor), []
+
+    def counts(i: int, column: int) -> bool:
+        return ignored is None or i == column or not bool(ignored[i, column])
+
+    for i in range(rows):
+        own = torch.exp(cosine(anchor[i], positive[i]) / temperature)
+        total = torch.zeros((), dtype=torch.float64)
+        for j in range(rows):
+            if counts(i, j):
+                total = total + torch.exp(cosine(anchor[i], positive[j]) / temperature)
+            if negative is not None and counts(i, rows + j):
+                weight = math.exp(hard_weight) if i == j else 1.0
+                total = total + weight * torch.exp(cosine(anchor[i], negative[j]) / temperature)
+        terms.append(-torch.log(own / total))
+        if directions == "both":
+            back = sum(torch.exp(cosine(positive[i], anchor[j]) / temperature) for j in range(rows) if counts(j, i))
+            terms.append(-torch.log(own / back))
+    return torch.stack(terms).mean()
+
+
+def a_mask(rows: int, columns: int) -> Tensor:
+    return torch.rand(rows, columns) < 0.4  # now and then a row's own positive, which has to stay all the same
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_options_are_the_formula_term_by_term(rows: int, masked: bool, options: dict) -> None:
+    inputs = drawn(rows)
+    ignored = a_mask(rows, 2 * rows) if masked else None
+    expected = loops(*inputs, 0.3, ignored=ignored, **options)
+    found = nt_xent(*inputs, 0.3, ignored=ignored, **options)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
+    gradients = torch.autograd.grad(expected, inputs)
+    for ours, theirs in zip(torch.autograd.grad(found, inputs), gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-10)
+
+
+@pytest.mark.parametrize("directions", ["one", "both"])
+def test_without_hard_negatives_only_the_positives_of_the_batch_count(directions: str) -> None:
+    anchor, positive = drawn(5, 2)
+    ignored = a_mask(5, 5)
+    found = nt_xent(anchor, positive, None, 0.2, directions=directions, ignored=ignored)
+    expected = loops(anchor, positive, None, 0.2, directions=directions, ignored=ignored)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
+    assert candidates(anchor, positive, None, 0.2).shape == (5, 5)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_gradients_by_finite_differences(options: dict) -> None:
+    ignored = a_mask(4, 8)
+    assert torch.autograd.gradcheck(lambda *x: nt_xent(*x, 0.5, ignored=ignored, **options), drawn(4))
+
+
+@pytest.fixture(scope="module")
+def ranking_loss():
+    """sentence-transformers' multiple negatives ranking loss over given vectors."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    class Given(torch.nn.Module):
+        def forward(self, features: dict) -> dict:
+            return features
+
+    model = SentenceTransformer(modules=[Given()], device="cpu")
+
+    def loss(sides: list[Tensor], temperature: float, **how: object) -> Tensor:
+        features = [{"sentence_embedding": x} for x in sides]
+        return MultipleNegativesRankingLoss(model, scale=1 / temperature, **how)(features, None)
+
+    return loss
+
+
+@pytest.mark.parametrize("sides", [2, 3])
+@pytest.mark.parametrize("directions", ["one", "both"])
+def test_is_sentence_transformers_ranking_loss_and_its_symmetric_variant(ranking_loss, directions, sides) -> None:
+    inputs = [x.detach().float().requires_grad_() for x in drawn(12, sides)]
+    how = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
+    theirs = ranking_loss(inputs, 0.05, **(how if directions == "both" else {}))
+    ours = nt_xent(*inputs, *[None] * (3 - sides), 0.05, directions=directions)
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    expected = torch.autograd.grad(theirs, inputs)
+    for found, wanted in zip(torch.autograd.grad(ours, inputs), expected, strict=True):
+        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+
+
+def test_a_row_with_everything_ignored_costs_nothing_and_gives_finite_gradients() -> None:
+    inputs = drawn(3)
+    loss = nt_xent(*inputs, 0.05, directions="both", ignored=torch.ones(3, 6, dtype=torch.bool))
+    loss.backward()
+    assert float(loss.detach()) == 0 and all(bool(x.grad.isfinite().all()) for x in inputs)
+
+
+def test_the_mask_given_is_left_as_it_was() -> None:
+    ignored = torch.ones(3, 6, dtype=torch.bool)
+    nt_xent(*drawn(3), 0.05, ignored=ignored)
+    assert bool(ignored.all())
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=7), st.booleans())
+def test_false_negatives_by_their_definition(rows: list[tuple[int, int, int]], hard: bool) -> None:
+    anchor, positive, negative = (torch.tensor(keys) for keys in zip(*rows, strict=True))
+    found = false_negatives(anchor, positive, negative if hard else None)
+    texts = [row[1] for row in rows] + ([row[2] for row in rows] if hard else [])
+    assert found.dtype == torch.bool and found.shape == (len(rows), len(texts))
+    for i, (own_anchor, own_positive, _) in enumerate(rows):
+        for column, text in enumerate(texts):
+            j = column % len(rows)
+            of_its_premise = column < len(rows) and rows[j][0] == own_anchor  # its contradictions are true negatives
+            expected = j != i and (text in (own_anchor, own_positive) or of_its_premise)
+            assert bool(found[i, column]) == expected
+
+
+def test_a_hard_negative_found_elsewhere_as_a_positive_stays_a_negative() -> None:
+    """Row 0's contradiction is row 1's entailment: text 7."""
+    mask = false_negatives(torch.tensor([1, 2]), torch.tensor([5, 7]), torch.tensor([7, 8]))
+    assert mask.tolist() == [[False, False, False, False], [False, False, True, False]]
+
+
+def test_a_batch_of_different_texts_has_no_false_negatives() -> None:
+    keys = torch.arange(12).view(3, 4)
+    assert not false_negatives(*keys).any()
+    inputs = drawn(4)
+    assert torch.equal(nt_xent(*inputs, 0.05, ignored=false_negatives(*keys)), nt_xent(*inputs, 0.05))
+
+
+def test_accuracy_counts_rows_whose_own_candidate_is_above_all_others() -> None:
+    logits = torch.tensor([[3.0, 1.0, 2.9, 0.0], [0.5, 0.2, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
+    assert float(in_batch_accuracy(logits)) == pytest.approx(1 / 3), "one right, one wrong, one tie"
+    assert float(in_batch_accuracy(torch.tensor([[0.3]]))) == 1, "an only candidate"
+    ignored = torch.tensor([[False] * 4, [True, False, True, True], [False] * 4])
+    assert float(in_batch_accuracy(logits.masked_fill(ignored, -math.inf))) == pytest.approx(2 / 3)
+
+
+def test_chance_is_the_loss_of_vectors_without_information() -> None:
+    same = torch.ones(16, WIDTH)
+    assert float(nt_xent(same, same, same, 0.05)) == pytest.approx(chance(32))
+    assert float(nt_xent(same, same, None, 0.05, directions="both")) == pytest.approx(chance(16))
+
+
+def test_autocast_around_the_loss_changes_nothing() -> None:
+    inputs = [x.detach().float() for x in drawn(8)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        under = nt_xent(*inputs, 0.05, directions="both")
+    assert torch.equal(under, nt_xent(*inputs, 0.05, directions="both"))
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"directions": "two"}, "directions: 'two' is not one of one, both"),
+    ({"ignored": torch.zeros(3, 3, dtype=torch.bool)}, r"ignored must be bool \[3, 6\]"),
+    ({"ignored": torch.zeros(3, 6)}, r"ignored must be bool \[3, 6\], not torch.float32"),
+])  # fmt: skip
+def test_other_options_are_refused(arguments: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        nt_xent(*drawn(3), 0.05, **arguments)
+
+
+def test_a_weight_of_hard_negatives_that_are_not_there_is_refused() -> None:
+    with pytest.raises(UserError, match="needs hard negatives"):
+        nt_xent(*drawn(3, 2), None, 0.05, hard_weight=1.0)
+
+
+@pytest.mark.parametrize("keys", [
+    (torch.arange(3), torch.arange(4)),
+    (torch.arange(3.0), torch.arange(3.0)),
+    (torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2, 2, dtype=torch.int64)),
+])  # fmt: skip
+def test_keys_of_other_shapes_and_kinds_are_refused(keys: tuple[Tensor, Tensor]) -> None:
+    with pytest.raises(UserError, match="integers of one shape"):
+        false_negatives(*keys)

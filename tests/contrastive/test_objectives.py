@@ -1,0 +1,188 @@
+"""Guards: what a step of stage one encodes, its losses against float64, and that parts change no gradient.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_objectives.py
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from minbert.bert import BertModel
+from minbert.encode import vectors
+from minbert.ragged import Ragged
+from minbert.training.loop import Context
+from minbert.training.plan import Step
+from tasks.contrastive.model import ContrastiveModel
+from tasks.contrastive.objectives import OBJECTIVES, chance
+from tasks.contrastive.settings import ContrastiveSettings
+from tasks.examples import Triplet
+
+ROWS = np.array([4, 0, 3, 1])
+STEP = Step("nli", ROWS, 0, 0)
+
+
+def context(step: int = 0) -> Context:
+    return Context(seed=5, step=step, precision="fp32", device=torch.device("cpu"))
+
+
+def settings(objective: str, **more: Any) -> ContrastiveSettings:
+    return ContrastiveSettings(objective=objective, pooler=more.pop("pooler", "mean"), **more)
+
+
+def run(bert: BertModel, examples: Any, how: ContrastiveSettings, *, train: bool = False) -> tuple[Any, dict, Any]:
+    """One backward: its numbers, the gradients by name, and the model."""
+    torch.manual_seed(1)
+    model = ContrastiveModel(bert, how.pooler, projection=how.projection, classes=3 * (how.objective == "softmax"))
+    model.train(train)
+    model.zero_grad()
+    numbers = OBJECTIVES[how.objective](examples, how).backward(model, STEP, context())
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    return numbers, gradients, model
+
+
+def encoded(model: ContrastiveModel, examples: Any, columns: int) -> list[np.ndarray]:
+    """Vectors of each column's texts, one sentence at a time, in float64."""
+    found = []
+    for column in range(columns):
+        one = [
+            vectors(model.encoder, Ragged.from_lists([examples.sentence(row, column)]), model.pooler) for row in ROWS
+        ]
+        found.append(model.projected(torch.cat(one)).detach().double().numpy())
+    return found
+
+
+def cosine(x: np.ndarray, y: np.ndarray) -> float:
+    return float(x @ y / math.sqrt((x @ x) * (y @ y)))
+
+
+def nt_xent(columns: list[np.ndarray], temperature: float, *, hard: bool) -> float:
+    anchors, positives, negatives = columns
+    total = 0.0
+    for i, anchor in enumerate(anchors):
+        candidates = [*positives, *(negatives if hard else [])]
+        below = sum(math.exp(cosine(anchor, other) / temperature) for other in candidates)
+        total -= math.log(math.exp(cosine(anchor, positives[i]) / temperature) / below)
+    return total / len(anchors)
+
+
+@pytest.mark.parametrize("hard", [True, False])
+@pytest.mark.parametrize("projection", [True, False])
+def test_nt_xent_is_the_formula_over_the_batch(
+    bert: BertModel, triplets: Triplet, hard: bool, projection: bool
+) -> None:
+    pooler = "cls" if projection else "mean"
+    how = settings("nt-xent", hard_negatives=hard, pooler=pooler, projection=projection, mask_false_negatives=False)
+    numbers, _, model = run(bert, triplets, how)
+    expected = nt_xent(encoded(model, triplets, 3), how.temperature, hard=hard)
+    assert numbers["loss"].item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_triplet_margin_and_softmax_are_their_formulas(
+    bert: BertModel, triplets: Triplet, view: Callable[..., Any]
+) -> None:
+    numbers, _, model = run(bert, triplets, settings("triplet", loss_margin=2.0))
+    anchors, positives, negatives = encoded(model, triplets, 3)
+    near, far = (np.linalg.norm(anchors - side, axis=1) for side in (positives, negatives))
+    assert numbers["loss"].item() == pytest.approx(np.maximum(near - far + 2, 0).mean(), rel=1e-4)
+
+    numbers, _, _ = run(bert, triplets, settings("margin", loss_margin=9.0))
+    both = np.concatenate([near**2, np.maximum(9 - far, 0) ** 2])
+    assert numbers["loss"].item() == pytest.approx(both.mean() / 2, rel=1e-4)
+
+    pairs = view(*[[row[i] for row in PAIRS] for i in (0, 1)], labels=[row[2] for row in PAIRS])
+    numbers, gradients, model = run(bert, pairs, settings("softmax"))
+    u, v = encoded(model, pairs, 2)
+    weight, bias = (p.detach().double().numpy() for p in (model.classifier.weight, model.classifier.bias))
+    logits = np.concatenate([u, v, abs(u - v)], axis=1) @ weight.T + bias
+    gold = np.array([PAIRS[row][2] for row in ROWS])
+    picked = logits[np.arange(len(gold)), gold] - np.log(np.exp(logits).sum(1))
+    assert numbers["loss"].item() == pytest.approx(-picked.mean(), rel=1e-4)
+    assert "classifier.weight" in gradients
+    assert numbers["accuracy"].item() == pytest.approx((logits.argmax(1) == gold).mean())
+
+
+PAIRS = [
+    ("the cat sat", "a cat sat", 0), ("a dog runs", "a dog sleeps", 2), ("who is sad ?", "the tree", 1),
+    ("the bird", "a bird is happy", 1), ("the mat", "a mat .", 0), ("a tree", "what ?", 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("objective", ["nt-xent", "triplet", "margin"])
+@pytest.mark.parametrize("size", [1, 5, 12, 40])
+def test_parts_change_no_gradient_without_dropout(
+    bert: BertModel, triplets: Triplet, objective: str, size: int
+) -> None:
+    how = settings(objective)
+    whole, gradients, _ = run(bert, triplets, how)
+    numbers, in_parts, _ = run(bert, triplets, replace(how, chunk=size))
+    assert numbers["loss"].item() == pytest.approx(whole["loss"].item(), rel=1e-6)
+    assert gradients.keys() == in_parts.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(in_parts[name], gradient, atol=1e-5, rtol=0, msg=name)
+
+
+def test_a_step_is_a_function_of_seed_and_step(bert: BertModel, triplets: Triplet) -> None:
+    how = settings("nt-xent", chunk=4)
+    first, again = (run(bert, triplets, how, train=True)[1] for _ in range(2))
+    assert all(torch.equal(again[name], gradient) for name, gradient in first.items())
+    whole = run(bert, triplets, replace(how, chunk=0), train=True)[1]
+    assert any(not torch.equal(whole[name], gradient) for name, gradient in first.items()), "dropout is off"
+
+
+def test_false_negatives_are_left_out(bert: BertModel, view: Callable[..., Any]) -> None:
+    same = ["a dog runs"] * 4
+    texts = [*same, "the bird", "a tree"], ["the dog runs", "a dog", "the cat", "the mat", "a bird", "the tree"]
+    examples = view(*texts, ["who ?", "what ?", "the cat is sad", "a dog", "a mat", "a cat"])
+    free, masked = (run(bert, examples, settings("nt-xent", mask_false_negatives=on))[0] for on in (False, True))
+    assert masked["loss"] < free["loss"]
+    rows = encoded(ContrastiveModel(bert, "mean"), examples, 3)  # rows 4, 0, 3, 1: the last three share an anchor
+    total = 0.0
+    for i in range(4):
+        others = {i} | ({0} if i else {1, 2, 3})  # a positive of the same premise is none
+        near = sum(math.exp(cosine(rows[0][i], rows[1][j]) / 0.05) for j in others)
+        far = [j for j in range(4) if (i, j) != (3, 2)]  # "a dog" is the positive of row 1 and the negative of row 3
+        below = near + sum(math.exp(cosine(rows[0][i], rows[2][j]) / 0.05) for j in far)
+        total -= math.log(math.exp(cosine(rows[0][i], rows[1][i]) / 0.05) / below)
+    assert masked["loss"].item() == pytest.approx(total / 4, rel=1e-3)
+
+
+def test_in_both_directions_the_loss_is_the_mean_of_two(bert: BertModel, triplets: Triplet) -> None:
+    how = settings("nt-xent", mask_false_negatives=False, hard_negatives=False)
+    there, _, model = run(bert, triplets, how)
+    both = run(bert, triplets, replace(how, directions="both"))[0]
+    anchors, positives, _ = encoded(model, triplets, 3)
+    back = nt_xent([positives, anchors, positives], 0.05, hard=False)
+    assert both["loss"].item() == pytest.approx((there["loss"].item() + back) / 2, rel=1e-4)
+
+
+def test_chance_is_the_loss_of_equal_vectors() -> None:
+    assert chance(settings("nt-xent", batch_size=32)) == pytest.approx(math.log(64))
+    assert chance(settings("nt-xent", batch_size=32, hard_negatives=False)) == pytest.approx(math.log(32))
+    assert chance(settings("softmax")) == pytest.approx(math.log(3))
+    assert chance(settings("triplet")) is None
+
+
+def test_the_gradients_are_those_of_the_formula(bert: BertModel, triplets: Triplet) -> None:
+    """One ragged batch of 3B sentences against a pass for each sentence and the loss term by term in float64."""
+    _, found, model = run(bert, triplets, settings("nt-xent", temperature=0.1, mask_false_negatives=False))
+    model.zero_grad(set_to_none=True)
+    columns = [
+        torch.cat([vectors(bert, Ragged.from_lists([triplets.sentence(row, column)]), "mean") for row in ROWS])
+        for column in range(3)
+    ]
+    anchors, positives, negatives = (torch.nn.functional.normalize(side.double(), dim=1) for side in columns)
+    total = torch.zeros((), dtype=torch.float64)
+    for i in range(len(ROWS)):
+        terms = [torch.exp(anchors[i] @ side[j] / 0.1) for side in (positives, negatives) for j in range(len(ROWS))]
+        total = total - torch.log(terms[i] / sum(terms))
+    (total / len(ROWS)).backward()
+    for name, parameter in model.named_parameters():
+        if parameter.grad is None:
+            assert name not in found or not found[name].any(), name
+        else:
+            torch.testing.assert_close(found[name], parameter.grad, atol=2e-5, rtol=1e-3, msg=name)

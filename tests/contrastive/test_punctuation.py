@@ -1,0 +1,115 @@
+"""Guards: punctuation marks are inserted and nothing else: their number, their places, their kinds, and the same again.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_punctuation.py
+"""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+from tokenizers.normalizers import BertNormalizer
+
+from minbert import UserError
+from tasks.contrastive.punctuation import MARKS, insert, insertions, places
+
+ENGLISH = "the ferry leaves at noon"
+CHINESE = "渡船中午离开"
+COUNTER = {"seed": 7, "epoch": 2, "key": 5, "purpose": "punctuation"}
+characters = st.characters(exclude_categories=["Cs"], max_codepoint=0x2B81F)
+texts = st.one_of(st.text(characters, max_size=30), st.text(alphabet="ab c，渡船中，.", max_size=30))
+
+
+def without(text: str, found: list[tuple[int, str]]) -> str:
+    """The text with the marks taken out again, from behind: each stands at its offset plus those before it."""
+    for number, (offset, mark) in reversed(list(enumerate(found))):
+        at = offset + number
+        assert text[at] == mark
+        text = text[:at] + text[at + 1 :]
+    return text
+
+
+@given(texts, st.integers(1, 7), st.sampled_from(sorted(MARKS)), st.integers(0, 2**40), st.integers(0, 9))
+def test_without_its_marks_it_is_the_original(text: str, most: int, marks: str, key: int, epoch: int) -> None:
+    counter = {"seed": 3, "epoch": epoch, "key": key, "purpose": "eda", "most": most, "marks": marks}
+    found, changed = insertions(text, **counter), insert(text, **counter)
+    assert 1 <= len(found) <= most and len(changed) == len(text) + len(found)
+    assert all(mark in MARKS[marks] and offset in places(text) for offset, mark in found)
+    assert without(changed, found) == text
+
+
+@given(texts)
+def test_places_are_after_words_and_after_every_chinese_character(text: str) -> None:
+    """As the tokenizers library sets them apart (but for 256 from U+2B820 on, which the original has)."""
+    separate = BertNormalizer(clean_text=False, handle_chinese_chars=True, strip_accents=False, lowercase=False)
+    apart = separate.normalize_str(text).split()
+    ends = places(text)
+    if not apart:
+        assert ends == [len(text)]
+        return
+    assert [text[a:b].strip() for a, b in zip([0, *ends], ends, strict=False)] == apart
+    assert all(not text[end - 1].isspace() for end in ends)
+
+
+def test_english_marks_stand_between_words_and_chinese_ones_between_characters() -> None:
+    assert places(ENGLISH) == [3, 9, 16, 19, 24]
+    assert places(CHINESE) == [1, 2, 3, 4, 5, 6]
+    assert places("我的 phone坏了") == [1, 2, 8, 9, 10]
+
+
+@pytest.mark.parametrize("first, last", [
+    (0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F), (0x2B740, 0x2B81F), (0x2B820, 0x2CEAF), (0x2F800, 0x2FA1F),
+])  # fmt: skip
+def test_the_chinese_characters_are_those_of_berts_tokenizer(first: int, last: int) -> None:
+    assert places(f"x{chr(first)}x{chr(last)}x") == [1, 2, 3, 4, 5]
+    assert places("".join(map(chr, range(first, last + 1)))) == list(range(1, last - first + 2))
+
+
+def test_kana_hangul_and_full_width_marks_are_no_chinese_characters() -> None:
+    assert places("こんにちは") == [5] and places("안녕") == [2] and places("好，。") == [1, 3]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5])
+def test_the_number_of_marks_is_uniform(most: int) -> None:
+    counts = Counter(len(insertions(ENGLISH, seed=1, epoch=0, key=key, purpose="n", most=most)) for key in range(3000))
+    assert set(counts) == set(range(1, most + 1))
+    assert most == 1 or chisquare([counts[i + 1] for i in range(most)]).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("text", "marks"), [
+    (ENGLISH, "english"), (CHINESE, "chinese"), (ENGLISH, "without-exclamation"),
+    (CHINESE, "chinese-without-exclamation"), (ENGLISH, "extra"),
+])  # fmt: skip
+def test_every_place_and_every_mark_is_equally_likely(text: str, marks: str) -> None:
+    found = [
+        pair
+        for key in range(2000)
+        for pair in insertions(text, seed=4, epoch=1, key=key, purpose="n", most=3, marks=marks)
+    ]
+    pairs = Counter(found)
+    assert set(pairs) == {(place, mark) for place in places(text) for mark in MARKS[marks]}
+    assert chisquare(list(pairs.values())).pvalue > 1e-3
+
+
+def test_the_same_counter_draws_the_same_and_every_part_of_it_counts() -> None:
+    first = insert(ENGLISH, **COUNTER, most=7)
+    assert insert(ENGLISH, **COUNTER, most=7) == first
+    others = [{**COUNTER, name: value} for name, value in (("seed", 8), ("epoch", 3), ("key", 6), ("purpose", "x"))]
+    assert first not in {insert(ENGLISH, **other, most=7) for other in others}
+
+
+def test_the_sets_are_the_papers() -> None:
+    assert set(MARKS["english"]) == {".", ",", "!", "?", ";", ":"}
+    assert set(MARKS["extra"]) == {".", ",", "!", "?", ";", ":", "[", "]", "~", "|"}
+    assert set(MARKS["english"]) - set(MARKS["without-exclamation"]) == {"!", "?"}
+    assert set(MARKS["chinese"]) - set(MARKS["chinese-without-exclamation"]) == {"！", "？"}
+    assert not set(MARKS["chinese"]) & set(MARKS["english"]) and len(MARKS["chinese"]) == 6
+
+
+def test_what_cannot_be_inserted_is_refused() -> None:
+    with pytest.raises(UserError, match=r"--marks: 'emoji' is not one of english, chinese,"):
+        insert(ENGLISH, **COUNTER, marks="emoji")
+    with pytest.raises(UserError, match="at least 1 mark"):
+        insert(ENGLISH, **COUNTER, most=0)

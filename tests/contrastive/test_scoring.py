@@ -1,0 +1,223 @@
+"""Guards: cosines are those of the encoder's vectors, each text is encoded once, and the cache is whole or absent.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_scoring.py
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minbert import UserError, token_cache
+from minbert.encode import Encoder
+from minbert.token_cache import Row
+from tasks.contrastive import scoring, triplets
+from tasks.examples import Triplet
+
+TEXTS = [
+    ("the cat sat on the mat", "a cat sat", "the dog runs"),
+    ("the cat sat on the mat", "the cat is on a mat", "a bird sleeps"),
+    ("who is happy ?", "what is the very happy dog ?", "the cat sat on the mat"),
+    ("a bird sleeps under the tree", "a bird sleeps", "the bird is not sad"),
+]
+LONG = ("the dog runs " * 9, "a dog runs", "the dog sleeps on the mat")
+
+Opened = Callable[..., Triplet]
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def encoder(tiny: Path) -> Encoder:
+    return scoring.load(str(tiny), "mean", precision="fp32")[0]
+
+
+@pytest.fixture
+def opened(encoder: Encoder, tmp_path: Path) -> Opened:
+    """A function that makes triplets of texts, as if they stood in a file of some name."""
+
+    def make(texts: list[tuple[str, ...]], name: str = "file", max_length: int = 16) -> Triplet:
+        (tmp_path / name).write_text(f"{name} {texts}")
+        made = (Row(f"{name}{number}", row) for number, row in enumerate(texts))
+        cache = token_cache.load(tmp_path / name, lambda _: made, name, 3, encoder.tokenizer)
+        return Triplet(cache, encoder.tokenizer.cls, encoder.tokenizer.sep, max_length)
+
+    return make
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each call of the encoder was given, from now on."""
+    calls: list[int] = []
+    real = Encoder.encode_ids
+
+    def spy(self: Encoder, rows: list, **more: object) -> np.ndarray:
+        calls.append(len(rows))
+        return real(self, rows, **more)
+
+    monkeypatch.setattr(Encoder, "encode_ids", spy)
+    return calls
+
+
+def plain(encoder: Encoder, texts: list[tuple[str, ...]]) -> np.ndarray:
+    """Each cosine by itself, in float64: [2, N]."""
+    found = []
+    for row in texts:
+        a, p, n = (encoder.encode([text])[0].astype(np.float64) for text in row)
+        found.append([a @ side / np.sqrt((a @ a) * (side @ side)) for side in (p, n)])
+    return np.array(found).T
+
+
+@pytest.mark.parametrize("pooler", ["pooler", "cls", "mean", "max", "avg-first-last", "avg-static-last"])
+def test_cosines_are_those_of_the_vectors(encoder: Encoder, opened: Opened, pooler: str) -> None:
+    encoder.pooler = pooler
+    found = scoring.similarities(encoder, opened(TEXTS), "weights")
+    assert found.positive.dtype == found.negative.dtype == np.float32
+    np.testing.assert_allclose([found.positive, found.negative], plain(encoder, TEXTS), atol=2e-6)
+    np.testing.assert_allclose(found.gap, plain(encoder, TEXTS)[0] - plain(encoder, TEXTS)[1], atol=4e-6)
+
+
+def test_each_distinct_text_is_encoded_once_and_the_cache_spares_all(
+    encoder: Encoder, opened: Opened, encoded: list[int]
+) -> None:
+    scoring.similarities(encoder, opened(TEXTS), "weights")
+    assert encoded == [len({text for row in TEXTS for text in row})] == [9]
+    again = scoring.similarities(encoder, opened(TEXTS), "weights")
+    same_texts = scoring.similarities(encoder, opened(TEXTS, "another file"), "weights")
+    assert len(encoded) == 1 and again.positive.tolist() == same_texts.positive.tolist()
+
+
+def test_what_the_numbers_depend_on_is_in_the_key(encoder: Encoder, opened: Opened, encoded: list[int]) -> None:
+    texts = [*TEXTS, LONG]
+    scoring.similarities(encoder, opened(texts), "weights")
+    scoring.similarities(encoder, opened(texts), "other weights")
+    scoring.similarities(encoder, opened(texts, max_length=8), "weights")
+    scoring.similarities(encoder, opened([*texts[1:], texts[0]], "turned"), "weights")
+    encoder.pooler = "cls"
+    scoring.similarities(encoder, opened(texts), "weights")
+    encoder.precision = "bf16"
+    scoring.similarities(encoder, opened(texts), "weights")
+    assert len(encoded) == 6
+
+
+def test_dropout_is_off_even_when_the_model_is_in_training(encoder: Encoder, opened: Opened) -> None:
+    expected = scoring.cosines(encoder, opened(TEXTS))
+    encoder.model.train()
+    found = scoring.cosines(encoder, opened(TEXTS))
+    assert found.positive.tolist() == expected.positive.tolist()
+
+
+def test_some_rows(encoder: Encoder, opened: Opened) -> None:
+    every, some = (scoring.cosines(encoder, opened(TEXTS), rows) for rows in (None, np.array([3, 0])))
+    np.testing.assert_allclose(some.negative, every.negative[[3, 0]], atol=1e-6)
+
+
+def test_of_two_that_build_at_once_the_first_one_stands(
+    encoder: Encoder, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While this process encodes, another one finishes the same cache with its own numbers."""
+    made = opened(TEXTS)
+    others = np.array([[0.5] * 4, [0.25] * 4], dtype=np.float32)
+    real = scoring.cosines
+
+    def slow(*arguments: object) -> scoring.Similarities:
+        found = real(*arguments)
+        monkeypatch.setattr(scoring, "cosines", lambda *_: scoring.Similarities(*others))
+        scoring.similarities(encoder, made, "weights")
+        return found
+
+    monkeypatch.setattr(scoring, "cosines", slow)
+    found = scoring.similarities(encoder, made, "weights")
+    assert [found.positive.tolist(), found.negative.tolist()] == others.tolist()
+
+
+def test_a_cache_that_was_not_finished_does_not_count(
+    encoder: Encoder, opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = opened(TEXTS)
+    real = np.save
+
+    def broken(path: Path, values: np.ndarray) -> None:
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "save", broken)
+    with pytest.raises(KeyboardInterrupt):
+        scoring.similarities(encoder, made, "weights")
+    assert not list((tmp_path / "cache" / "scores").iterdir())
+    monkeypatch.setattr(np, "save", real)
+    assert np.isfinite(scoring.similarities(encoder, made, "weights").positive).all()
+
+
+PREMISE = "A man with a long grey beard and work gloves is pulling hard on a rope that hangs from the old stone tower."
+FOUND = [
+    (PREMISE, "A man pulls a rope.", "Nobody is there."),
+    (
+        PREMISE,
+        "Somebody has a beard, and it is grey and long.",
+        "A clean-shaven man swings on a rope above the river with both hands.",
+    ),
+    (PREMISE, "A rope.", "No rope."),
+]
+
+
+def test_the_table_of_a_premise() -> None:
+    scores = scoring.Similarities(np.float32([0.55, 0.9, 0.5]), np.float32([0.5, 0.1, 0.75]))
+    for width in (110, 90):
+        lines = scoring.table(FOUND, scores, 0.2, width).split("\n")
+        assert all(len(line) <= width for line in lines)
+        ends = [line.split()[-4:] for line in lines if line.endswith(("easy", "semi-hard", "hard"))]
+        assert ends == [["0.900", "0.100", "0.800", "easy"], ["0.550", "0.500", "0.050", "semi-hard"],
+                        ["0.500", "0.750", "-0.250", "hard"]]  # fmt: skip
+        assert lines[-1] == "3 triplets: 1 easy, 1 semi-hard, 1 hard (margin 0.2)"
+        joined = " ".join(" ".join(lines).split())
+        assert PREMISE in joined and "cos+ cos- gap difficulty" in joined
+
+
+def test_a_premise_is_found_in_any_spelling_and_others_are_named() -> None:
+    more = [
+        ("A woman reads.", "She has a book.", "She runs."),
+        ("Two boys row a boat.", "They row.", "They sit."),
+        ("A boy pulls on a rope.", "A rope.", "No rope."),
+        ("Dogs bark.", "It is loud.", "It is silent."),
+    ]
+    made = triplets.checked([[Row(str(i), row) for i, row in enumerate([*FOUND, *more], 1)]])
+    assert scoring.of_premise(made, PREMISE.upper().replace(" ", "  ")) == FOUND
+    with pytest.raises(UserError) as caught:
+        scoring.of_premise(made, "A boy pulled on a rope.")
+    assert str(caught.value).startswith("--premise: ") and "the nearest are 'A boy pulls on a rope.', " in str(
+        caught.value
+    )
+    assert str(caught.value).count("', '") == 2
+
+
+def shown(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tasks.contrastive.scoring", "show", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_show_from_the_command_line(tiny: Path, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    lines = ["premise\thypothesis\tlabel\tsource", "the cat sat\ta cat\tentailment\tx",
+             "the cat sat\tthe dog runs\tcontradiction\tx", "the cat sat\ta bird\tcontradiction\tx"]  # fmt: skip
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    how = ("--triplets", str(path), "--weights", str(tiny), "--pooler", "mean")
+    done = shown("--premise", "The cat sat", *how)
+    assert done.returncode == 0 and "2 triplets: " in done.stdout and "mean pooling" in done.stdout, done.stderr
+    wrong = shown("--premise", "nothing", *how)
+    assert (wrong.returncode, len(wrong.stderr.splitlines())) == (2, 1) and "'the cat sat'" in wrong.stderr
+
+
+def test_help_loads_no_torch() -> None:
+    code = (
+        "import sys; sys.argv[1:] = ['show', '--help']\nfrom tasks.contrastive import scoring\n"
+        "try: scoring.main()\nexcept SystemExit: print('torch' in sys.modules, 'tokenizers' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1].startswith("False")

@@ -1,0 +1,225 @@
+"""Guards: triplets of NLI pairs are those of a plain loop over the rows; every row is kept, counted or listed.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_triplets.py
+DATA_DIR=... python -m pytest --import-mode=importlib tests/contrastive/test_triplets.py -m realdata
+"""
+
+import csv
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minbert import UserError
+from minbert.token_cache import Row, Skipped
+from tasks.contrastive import triplets
+from tasks.contrastive.triplets import PER_PREMISE, checked, fold, from_pairs, gather
+
+Pair = tuple[str, str, int]
+E, N, C = triplets.ENTAILMENT, triplets.NEUTRAL, triplets.CONTRADICTION
+FILE: list[Pair] = [
+    ("A cook stirs soup.", "Someone is cooking.", E),  # line 1
+    ("A cook stirs soup.", "The cook sleeps.", C),
+    ("Two boys row a boat.", "Boys are on water.", E),
+    ("a cook  stirs soup.", "A person makes soup.", E),  # the same premise in another spelling
+    ("A cook stirs soup.", "The kitchen is empty.", C),
+    ("Two boys row a boat.", "They may be brothers.", N),
+    ("A cook stirs soup.", "Nobody cooks.", C),
+    ("A dog barks.", "It is silent.", C),
+]
+
+
+def rows(pairs: list[Pair]) -> Iterator[Row]:
+    return (Row(str(line), (p, h), float(label)) for line, (p, h, label) in enumerate(pairs, 1))
+
+
+def texts(made: triplets.Triplets) -> list[tuple[str, ...]]:
+    return [row.texts for row in made.rows() if isinstance(row, Row)]
+
+
+COOK = "A cook stirs soup."
+ZIPPED = [(COOK, "Someone is cooking.", "The cook sleeps."), (COOK, "A person makes soup.", "The kitchen is empty.")]
+
+
+@pytest.mark.parametrize(("per_premise", "expected"), [
+    ("first", ZIPPED[:1]),
+    ("zip", ZIPPED),
+    ("cross", [(COOK, e, c) for e in ("Someone is cooking.", "A person makes soup.")
+               for c in ("The cook sleeps.", "The kitchen is empty.", "Nobody cooks.")]),
+])  # fmt: skip
+def test_the_three_ways(per_premise: str, expected: list[tuple[str, ...]]) -> None:
+    made = from_pairs([rows(FILE)], per_premise)
+    assert texts(made) == expected and len(made) == len(expected)
+    counts = made.counts
+    assert (counts.read, counts.neutral, counts.usable, counts.premises, counts.alone) == (8, 1, 7, 3, 2)
+    assert counts.unpaired == {"first": 5, "zip": 3, "cross": 2}[per_premise]
+    assert [row.id for row in made.rows()][:1] == ["1-2"]
+
+
+def test_premises_come_in_the_order_in_which_they_are_premises_first() -> None:
+    """`b` is read before `d`, but as a hypothesis; `e` has a neutral row first."""
+    pairs = [("a", "b", E), ("a", "c", C), ("e", "a", N), ("d", "b", E), ("d", "f", C), ("b", "x", C), ("b", "y", E)]
+    made = from_pairs([rows([*pairs, ("e", "x", E), ("e", "y", C)])])
+    assert texts(made) == [("a", "b", "c"), ("e", "x", "y"), ("d", "b", "f"), ("b", "y", "x")]
+
+
+def test_each_defect_is_dropped_counted_and_listed_with_its_line() -> None:
+    pairs = [
+        ("Rain falls.", "rain  FALLS.", E),  # its own premise
+        ("Rain falls.", "It is wet.", E),
+        ("Rain falls.", "It is wet.", E),  # a duplicate
+        ("Rain falls.", "It is dry.", C),
+        ("Rain falls.", "It pours.", E),  # contradictory with the next
+        ("Rain falls.", "it pours.", C),
+        ("Rain falls.", "It pours.", N),  # neutral is neither
+    ]
+    made = from_pairs([iter([Skipped(99, "label: '-'")]), rows(pairs)], "zip", names=["a.txt", "b.txt"])
+    assert texts(made) == [("Rain falls.", "It is wet.", "It is dry.")]
+    assert made.skipped == (
+        Skipped(99, "a.txt: label: '-'"),
+        Skipped(1, "b.txt: the same text as its anchor"),
+        Skipped(5, "b.txt: the same text is entailment and contradiction of one premise"),
+        Skipped(6, "b.txt: the same text is entailment and contradiction of one premise"),
+        Skipped(3, "b.txt: stands on an earlier line already"),
+    )
+    assert next(made.rows()).id == "b.txt:2-b.txt:4"
+    assert made.counts.manifest() == {
+        "read": 8, "skipped": 1, "same_as_anchor": 1, "contradictory": 2, "duplicates": 1, "neutral": 1, "usable": 2,
+        "premises": 1, "alone": 0, "unpaired": 0, "triplets": 1,
+    }  # fmt: skip
+
+
+def by_loop(pairs: list[Pair], per_premise: str) -> tuple[list[tuple[str, ...]], dict[str, int]]:
+    """The module's docstring, one row at a time."""
+    shown: dict[str, str] = {}
+    for pair in pairs:
+        for text in pair[:2]:
+            shown.setdefault(fold(text), text)
+    labels: dict[tuple[str, str], set[int]] = {}
+    for premise, hypothesis, label in pairs:
+        labels.setdefault((fold(premise), fold(hypothesis)), set()).add(label)
+    counts = dict.fromkeys(("same_as_anchor", "contradictory", "duplicates", "neutral"), 0)
+    premises: dict[str, dict[int, list[str]]] = {}
+    for premise, hypothesis, label in pairs:
+        p, h = fold(premise), fold(hypothesis)
+        kept = premises.setdefault(p, {E: [], C: []})
+        if p == h:
+            counts["same_as_anchor"] += 1
+        elif label == N:
+            counts["neutral"] += 1
+        elif {E, C} <= labels[p, h]:
+            counts["contradictory"] += 1
+        elif h in kept[label]:
+            counts["duplicates"] += 1
+        else:
+            kept[label].append(h)
+    found = []
+    for p, kept in premises.items():
+        zipped = list(zip(kept[E], kept[C]))
+        crossed = [(e, c) for e in kept[E] for c in kept[C]]
+        for e, c in {"first": zipped[:1], "zip": zipped, "cross": crossed}[per_premise]:
+            found.append((shown[p], shown[e], shown[c]))
+    counts["alone"] = sum(bool(kept[E]) != bool(kept[C]) for kept in premises.values())
+    counts |= {"usable": sum(len(kept[E]) + len(kept[C]) for kept in premises.values()), "premises": len(premises)}
+    return found, counts
+
+
+TEXT = st.sampled_from(["a", "A", "b", " b", "c", "d e", "d  E", "f"])
+
+
+@given(st.lists(st.tuples(TEXT, TEXT, st.sampled_from([E, N, C])), max_size=40), st.sampled_from(PER_PREMISE),
+       st.integers(0, 40))  # fmt: skip
+def test_any_file_in_one_piece_or_two_is_the_plain_loop(pairs: list[Pair], per_premise: str, cut: int) -> None:
+    pairs = [(p.strip(), h.strip(), label) for p, h, label in pairs]
+    made = from_pairs([rows(pairs[:cut]), rows(pairs[cut:])], per_premise)
+    expected, counts = by_loop(pairs, per_premise)
+    assert texts(made) == expected
+    assert counts.items() <= made.counts.manifest().items()
+    own = made.counts
+    dropped = own.skipped + own.same_as_anchor + own.contradictory + own.duplicates
+    assert own.read == len(pairs) == dropped + own.neutral + own.usable
+    assert len(made.skipped) == dropped and own.triplets == len(expected)
+
+
+def test_triplets_are_checked_by_the_same_rule() -> None:
+    found = [
+        ("Birds sing.", "There is song.", "It is quiet."),
+        ("Birds sing.", "there is song.", "It is quiet."),  # a duplicate
+        ("Birds sing.", "There is song.", "Birds sleep."),  # another triplet of the anchor
+        ("Birds sing.", "birds sing.", "Birds sleep."),  # its own anchor
+        ("Kids play.", "Kids have fun.", "Kids have fun."),  # contradictory in itself
+        ("Kids play.", "Kids run.", "Kids sit."),  # contradictory with the next
+        ("Kids play.", "Kids sit.", "Kids cry."),
+        ("Kids nap.", "Kids sit.", "Kids run."),  # another anchor: nothing is wrong
+    ]
+    made = checked([[Row(str(line), row) for line, row in enumerate(found, 1)]])
+    assert texts(made) == [found[0], found[2], found[7]]
+    assert [row.line for row in made.skipped] == [4, 5, 6, 7, 2]
+    assert (made.counts.same_as_anchor, made.counts.contradictory, made.counts.duplicates) == (1, 3, 1)
+    assert (made.counts.read, made.counts.triplets, made.counts.premises) == (8, 3, 3)
+
+
+def test_positive_pairs_without_a_hard_negative() -> None:
+    made = checked([[Row("1", ("a", "b")), Row("2", ("a", "A")), Row("3", ("a", "b")), Row("4", ("b", "a"))]], 2)
+    assert texts(made) == [("a", "b"), ("b", "a")] and [row.line for row in made.skipped] == [2, 3]
+
+
+def reader(path: Path) -> Iterator[Row | Skipped]:
+    with open(path, encoding="utf-8", newline="") as file:
+        for line, (premise, hypothesis, label) in enumerate(csv.reader(file), 1):
+            yield Row(str(line), (premise, hypothesis), float(label))
+
+
+def test_gathered_files_are_built_once_and_accounted_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path / "cache"))
+    for name, part in {"a.csv": FILE[:4], "b.csv": FILE[4:]}.items():
+        with open(tmp_path / name, "w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows(part)
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    target, account = gather(paths, reader, "pairs", "zip")
+    with open(target, encoding="utf-8", newline="") as file:
+        assert list(csv.reader(file)) == [["sent0", "sent1", "hard_neg"], *map(list, ZIPPED)]
+    assert account["counts"]["triplets"] == 2 and [Path(one["file"]).name for one in account["files"]] == [
+        "a.csv", "b.csv"]  # fmt: skip
+
+    def never(path: Path) -> Iterator[Row]:
+        raise AssertionError("the cache is there")
+
+    assert gather(paths, never, "pairs", "zip") == (target, account)
+    assert gather(paths, reader, "pairs", "cross")[0] != target
+    with pytest.raises(UserError, match="no triplet can be made"):
+        gather(paths[1:], reader, "pairs", "first")
+    with pytest.raises(UserError, match=r"none\.csv: no such file"):
+        gather([tmp_path / "none.csv"], reader, "pairs", "first")
+
+
+def test_another_way_is_refused() -> None:
+    with pytest.raises(UserError, match="--per-premise: 'all' is not one of first, zip, cross"):
+        from_pairs([], "all")
+
+
+def test_no_rows_give_no_triplets() -> None:
+    assert len(from_pairs([iter([])])) == len(checked([iter([])])) == 0
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("per_premise", PER_PREMISE)
+def test_the_real_pairs_are_those_of_the_plain_loop(per_premise: str) -> None:
+    if not os.environ.get("DATA_DIR"):
+        pytest.skip("DATA_DIR is not set")
+    from tasks.readers import nli
+
+    path = Path(os.environ["DATA_DIR"]) / "nli" / "nli-pairs.tsv"
+    numbers = {"entailment": E, "neutral": N, "contradiction": C}
+    lines = path.read_text(encoding="utf-8").split("\n")[1:]
+    pairs = [(p.strip(), h.strip(), numbers[label]) for p, h, label, _ in (line.split("\t") for line in lines if line)]
+    made = from_pairs([nli.pairs(path)], per_premise)
+    expected, counts = by_loop(pairs, per_premise)
+    assert texts(made) == expected and counts.items() <= made.counts.manifest().items()
+    assert made.counts.read == len(pairs)
+    assert len(set(expected)) == len(expected), "no triplet stands twice"
+    again = checked([[row for row in made.rows() if isinstance(row, Row)]])
+    assert len(again) == len(made), "what is made of pairs passes the check of triplets"

@@ -1,0 +1,163 @@
+"""Guards: specs of views; a batch of views through the encoder equals every sentence alone; the adversarial view.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_views_apply.py
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from minbert import BertModel, Ragged, UserError
+from tasks.contrastive.adversarial import adversarial
+from tasks.contrastive.draws import Draw
+from tasks.contrastive.views import Adversarial, FeatureCutoff, Shuffle, View, apply, parse
+
+ROWS = [[2, 9, 14, 11, 7, 3], [2, 8, 3], [2, 20, 21, 22, 23, 24, 25, 12, 3], [2, 10, 6, 3]]
+KEYS = [40, 7, 3, 12]
+PAIRS = ["feature-cutoff,shuffle", "token-cutoff:0.3,dropout:0.4", "span-cutoff:0.4,none", "shuffle,shuffle"]
+
+
+@pytest.fixture(scope="module")
+def model(tiny: Path) -> BertModel:
+    return BertModel.from_pretrained(tiny)
+
+
+def alone(model: BertModel, row: list[int], view: View, draw: Draw) -> torch.Tensor:
+    """The last layer for one sentence, the plain way."""
+    ragged = Ragged.from_lists([row])
+    moved = view.positions(ragged, draw)
+    return model.encode(view.hidden(model.embed(moved), moved, draw), moved)[-1]
+
+
+@pytest.mark.parametrize("protect", [False, True])
+@pytest.mark.parametrize("spec", PAIRS)
+def test_both_views_in_one_batch_are_every_sentence_alone(model: BertModel, spec: str, protect: bool) -> None:
+    views, draw = parse(spec, protect_special=protect), Draw.of_batch(3, 1, KEYS)
+    ragged = Ragged.from_lists(ROWS + ROWS)
+    states = apply(model, ragged, views, draw)
+    assert len(states) == model.config.num_hidden_layers + 1
+    for i, found in enumerate(states[-1].split(ragged.lengths)):
+        expected = alone(model, (ROWS + ROWS)[i], views[i // 4], draw.take(np.array([i])))
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("spec", PAIRS)
+@pytest.mark.parametrize(
+    "chunks", [[[0, 1, 2], [3, 4, 5], [6, 7]], [[5, 1, 4, 0], [7, 2, 3, 6]], [[6], [0, 1, 2, 3, 4, 5, 7]]]
+)
+def test_chunks_of_any_sentences_give_the_same(model: BertModel, spec: str, chunks: list[list[int]]) -> None:
+    views, draw, rows = parse(spec), Draw.of_batch(3, 1, KEYS), ROWS + ROWS
+    whole = apply(model, Ragged.from_lists(rows), views, draw)[-1].split([len(row) for row in rows])
+    for chunk in chunks:
+        part = Ragged.from_lists([rows[i] for i in chunk])
+        found = apply(model, part, views, draw.take(np.array(chunk)))[-1]
+        torch.testing.assert_close(found, torch.cat([whole[i] for i in chunk]), atol=1e-5, rtol=1e-5)
+
+
+def test_the_encoder_is_called_once_for_both_views(model: BertModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, int]] = []
+
+    def counted(name: str) -> None:
+        plain = getattr(model, name)
+
+        def call(*given: Any) -> Any:
+            calls.append((name, len(given[-1])))
+            return plain(*given)
+
+        monkeypatch.setattr(model, name, call)
+
+    counted("embed")
+    counted("encode")
+    rows = sorted(ROWS, key=len)  # sorted by length, so that the encoder does not call itself again
+    mixed = Draw(0, 0, np.repeat(KEYS, 2), np.tile([0, 1], 4))
+    apply(model, Ragged.from_lists([row for row in rows for _ in range(2)]), parse("shuffle,dropout"), mixed)
+    assert calls == [("embed", 8), ("encode", 8)]
+
+
+def test_gradients_reach_the_weights_as_from_every_sentence_alone(model: BertModel) -> None:
+    views, draw, rows = parse("feature-cutoff,shuffle"), Draw.of_batch(3, 1, KEYS), ROWS + ROWS
+    weight = model.word_embedding.weight
+
+    def gradient(last: torch.Tensor) -> torch.Tensor:
+        return torch.autograd.grad((last * last.sin()).sum(), weight)[0]
+
+    plain = torch.cat([alone(model, row, views[i // 4], draw.take(np.array([i]))) for i, row in enumerate(rows)])
+    together = apply(model, Ragged.from_lists(rows), views, draw)[-1]
+    torch.testing.assert_close(gradient(together), gradient(plain), atol=1e-4, rtol=1e-4)
+
+
+def test_a_perturbation_reaches_the_adversarial_view_alone(model: BertModel) -> None:
+    views, draw = parse("adversarial:0.5,none"), Draw.of_batch(3, 1, KEYS)
+    ragged = Ragged.from_lists(ROWS + ROWS)
+    noise = torch.randn(len(ragged.ids), model.config.hidden_size)
+    states = apply(model, ragged, views, draw, perturbation=noise)
+    plain = model.embed(ragged)
+    half = len(plain) // 2
+    assert torch.equal(states[0][:half], (plain + noise)[:half]) and torch.equal(states[0][half:], plain[half:])
+    with pytest.raises(AssertionError, match="perturbation"):
+        apply(model, ragged, views, draw)
+
+
+@pytest.mark.parametrize("protect", [False, True])
+def test_the_adversarial_change_is_the_normalised_gradient_of_each_token(protect: bool) -> None:
+    ragged = Ragged.from_lists(ROWS)
+    gradient = torch.randn(len(ragged.ids), 16) * torch.logspace(-30, 20, len(ragged.ids))[:, None]
+    gradient[4] = 0
+    ends = np.cumsum(ragged.lengths)
+    special = {*(ends - 1).tolist(), *(ends - ragged.lengths).tolist()}
+    found = adversarial(gradient, ragged, 0.3, protect_special=protect).double()
+    for i, row in enumerate(gradient.double()):
+        expected = row * 0 if i == 4 or (protect and i in special) else 0.3 * row / row.pow(2).sum().sqrt()
+        torch.testing.assert_close(found[i], expected, atol=1e-7, rtol=1e-6)
+    assert len(special) == 8
+
+
+def test_the_adversarial_change_raises_the_loss_most(model: BertModel) -> None:
+    """To first order no other change of the same size for each token raises the loss by more."""
+    ragged = Ragged.from_lists(ROWS)
+    target = torch.randn(len(ragged.ids), model.config.hidden_size)
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return F.mse_loss(model.encode(x, ragged)[-1], target)
+
+    x = model.embed(ragged).detach().requires_grad_()
+    change = adversarial(torch.autograd.grad(loss(x), x)[0], ragged, 1e-2)
+    assert not change.requires_grad
+    others = [adversarial(torch.randn_like(x), ragged, 1e-2) for _ in range(20)]
+    with torch.no_grad():
+        assert loss(x + change) > loss(x)
+        assert loss(x + change) > max(loss(x + other) for other in others)
+
+
+def test_specs() -> None:
+    assert parse("feature-cutoff:0.2,shuffle") == (FeatureCutoff(0.2), Shuffle())
+    assert [str(view) for view in parse(" token-cutoff , dropout")] == ["token-cutoff:0.15", "dropout:0.2"]
+    assert [str(view) for view in parse("span-cutoff,feature-cutoff")] == ["span-cutoff:0.15", "feature-cutoff:0.2"]
+    assert parse("adversarial:3,none", protect_special=True) == (Adversarial(3.0, True), View(0.0, True))
+    assert parse("dropout:0,shuffle")[0] == replace(parse("dropout,none")[0], rate=0.0)
+    assert parse(",".join(map(str, parse("dropout:0.125,none")))) == parse("dropout:0.125,none")
+
+
+@pytest.mark.parametrize(("spec", "why"), [
+    ("shuffle", "'shuffle' holds 1 view, two are needed"),
+    ("shuffle,none,none", "holds 3 views, two"),
+    ("shufle,none", "'shufle' is not one of none, shuffle, token-cutoff, feature-cutoff, span-cutoff, dropout, adv"),
+    ("shuffle:0.2,none", "'shuffle:0.2': shuffle takes no rate"),
+    ("none,none:", "none takes no rate"),
+    ("dropout:,none", "'dropout:': '' is not a number"),
+    ("dropout:0.1:0.2,none", "'0.1:0.2' is not a number"),
+    ("dropout:1,none", "'dropout:1': the rate must be at least 0 and below 1"),
+    ("none,token-cutoff:-0.1", "at least 0 and below 1"),
+    ("none,token-cutoff:nan", "at least 0 and below 1"),
+    ("adversarial:0,none", "must be above 0"),
+    ("adversarial:inf,none", "must be above 0"),
+])  # fmt: skip
+def test_what_a_spec_cannot_be(spec: str, why: str) -> None:
+    with pytest.raises(UserError) as error:
+        parse(spec)
+    assert why in str(error.value) and str(error.value).startswith("--views: ")

@@ -1,0 +1,125 @@
+"""Guards: the words that views draw are SplitMix64's, uniform, independent, and a sentence's own whatever its batch.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_views_draws.py
+"""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare, kstest, pearsonr
+
+from tasks.contrastive.draws import Draw, ramp, smallest
+
+MASK = (1 << 64) - 1
+
+
+def draw(keys: int, *, seed: int = 11, epoch: int = 3, number: int = 0) -> Draw:
+    return Draw(seed, epoch, np.arange(keys), np.full(keys, number))
+
+
+def splitmix(state: int, count: int) -> list[int]:
+    """The published generator, on Python's integers."""
+    words = []
+    for _ in range(count):
+        state = (state + 0x9E3779B97F4A7C15) & MASK
+        z = state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+        words.append(z ^ (z >> 31))
+    return words
+
+
+def test_the_sequence_is_splitmix64() -> None:
+    """The first words for state 1234567 are those that are published as its test vector."""
+    known = draw(1)
+    known.__dict__["states"] = np.array([1234567], dtype=np.uint64)
+    assert known.words(np.array([3])).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 2**63))
+def test_every_sentence_has_the_first_words_of_its_own_sequence(counts: list[int], seed: int) -> None:
+    ours = draw(len(counts), seed=seed)
+    expected = [splitmix(int(state), count) for state, count in zip(ours.states, counts, strict=True)]
+    assert ours.words(np.array(counts)).tolist() == [word for words in expected for word in words]
+    assert [words.tolist() for words in ours.words_of_each(np.array(counts))] == expected
+
+
+WORDS = draw(400).words(np.full(400, 250)).reshape(400, 250)
+
+
+@pytest.mark.parametrize("words", [WORDS, WORDS[:, 0], WORDS[0], WORDS[:, :2]], ids=["all", "first", "one", "two"])
+def test_words_are_uniform(words: np.ndarray) -> None:
+    assert kstest(words.ravel() / 2.0**64, "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("shift", range(0, 64, 8))
+def test_every_byte_of_a_word_is_uniform(shift: int) -> None:
+    found = np.bincount(((WORDS.ravel() >> np.uint64(shift)) & np.uint64(255)).astype(int), minlength=256)
+    assert chisquare(found).pvalue > 1e-4
+
+
+def test_words_of_neighbours_are_uncorrelated() -> None:
+    """Neighbours in a sentence, in key, in epoch, in seed and in view."""
+    ours = WORDS / 2.0**64
+    others = [
+        draw(400, **changed).words(np.full(400, 250)).reshape(400, 250) / 2.0**64
+        for changed in ({"seed": 12}, {"epoch": 4}, {"number": 1})
+    ]
+    pairs = [(ours[:, :-1], ours[:, 1:]), (ours[:-1], ours[1:]), *((ours, other) for other in others)]
+    assert all(pearsonr(a.ravel(), b.ravel()).pvalue > 1e-4 for a, b in pairs)
+
+
+def test_no_word_stands_twice() -> None:
+    assert len(np.unique(WORDS)) == WORDS.size
+    assert len(np.unique(draw(100_000).states)) == 100_000
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=8), st.data())
+def test_batch_mates_and_their_order_change_nothing(counts: list[int], data: st.DataObject) -> None:
+    whole = Draw.of_batch(5, 1, np.arange(len(counts)) * 7)
+    doubled = np.array(counts * 2)
+    chosen = np.array(data.draw(st.lists(st.integers(0, len(doubled) - 1), min_size=1, max_size=8, unique=True)))
+    ends = np.cumsum(doubled)
+    for name in ("words", "permutation"):
+        every = getattr(whole, name)(doubled)
+        base = ends - doubled if name == "permutation" else np.zeros_like(ends)
+        expected = [every[ends[i] - doubled[i] : ends[i]] - base[i].astype(every.dtype) for i in chosen]
+        part = getattr(whole.take(chosen), name)(doubled[chosen])
+        starts = np.cumsum(doubled[chosen]) - doubled[chosen]
+        shift = np.repeat(starts, doubled[chosen]) if name == "permutation" else 0
+        assert (part - np.asarray(shift, dtype=every.dtype)).tolist() == np.concatenate(expected).tolist()
+    assert whole.take(chosen).below(doubled[chosen] + 1).tolist() == whole.below(doubled + 1)[chosen].tolist()
+
+
+def test_a_batch_holds_its_sentences_once_for_each_view() -> None:
+    both = Draw.of_batch(1, 2, [8, 9, 4])
+    assert both.keys.tolist() == [8, 9, 4, 8, 9, 4] and both.numbers.tolist() == [0, 0, 0, 1, 1, 1]
+    assert len(both) == 6 and len(set(both.states.tolist())) == 6
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7, 30])
+def test_whole_numbers_below_a_limit_are_uniform(limit: int) -> None:
+    found = np.bincount(draw(6000).below(np.full(6000, limit)), minlength=limit)
+    assert len(found) == limit and (limit == 1 or chisquare(found).pvalue > 1e-3)
+
+
+def test_every_order_of_four_is_equally_likely() -> None:
+    found = draw(6000).permutation(np.full(6000, 4)).reshape(-1, 4) - 4 * np.arange(6000)[:, None]
+    orders = Counter(map(tuple, found.tolist()))
+    assert len(orders) == 24 and all(sorted(order) == [0, 1, 2, 3] for order in orders)
+    assert chisquare(list(orders.values())).pvalue > 1e-3
+
+
+def test_every_pair_of_five_is_equally_likely() -> None:
+    masks = smallest(draw(6000).words(np.full(6000, 5)).reshape(-1, 5), 2)
+    pairs = Counter(map(tuple, masks.tolist()))
+    assert len(pairs) == 10 and set(masks.sum(1)) == {2}
+    assert chisquare(list(pairs.values())).pvalue > 1e-3
+
+
+def test_ramps_may_be_empty() -> None:
+    assert ramp(np.array([2, 0, 3])).tolist() == [0, 1, 0, 1, 2]
+    assert not smallest(WORDS[:2], 0).any() and smallest(WORDS[:2], 250).all()

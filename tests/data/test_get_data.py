@@ -1,0 +1,137 @@
+"""Guards: the command: exit codes, one sentence for a mistake, a killed download that goes on, `check` handed over.
+
+python -m pytest --import-mode=importlib tests/data/test_get_data.py
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data.fetch import sources
+
+SCRIPT = Path(__file__).parent.parent.parent / "data" / "get_data.py"
+
+
+def start(*arguments: str, folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, str(SCRIPT), *arguments]
+    environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+    environment.pop("PYTHONPATH", None)  # the script finds the project by itself, from any folder
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+
+def command(*arguments: str, folder: Path) -> tuple[int, str, str]:
+    process = start(*arguments, folder=folder)
+    out, error = process.communicate(timeout=60)
+    return process.returncode, out, error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "the following arguments are required: SET (see --help)"),
+        (("senteval2",), "invalid choice: 'senteval2'"),
+        (("course", "--year", "2022"), "--year"),
+        (("course", "--from-mirror", "nowhere"), "--from-mirror nowhere: neither an http address nor a folder"),
+        (("course", "--from-mirror", ".", "--to", "."), "the mirror and --to are the same folder"),
+        (("course", "--accept-changed"), "--accept-changed is for --from-mirror alone"),
+        (("course", "--tries", "0"), "--timeout and --tries must be more than 0"),
+        (("--to", "x", "check"), "check comes first"),
+    ],
+    ids=" ".join,
+)
+def test_a_mistake_is_one_sentence_and_code_2(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    code, out, error = command(*arguments, folder=tmp_path)
+    assert (code, out) == (2, "")
+    assert error.startswith("error: ") and words in error and error.count("\n") == 1
+
+
+def test_help_is_quick_because_nothing_heavy_is_loaded(tmp_path: Path) -> None:
+    code = (
+        f"import runpy, sys; sys.argv = ['get_data.py', '--help']\n"
+        f"try: runpy.run_path({str(SCRIPT)!r}, run_name='__main__')\n"
+        f"except SystemExit as end: assert not end.code\n"
+        f"heavy = ['httpx', 'torch', 'numpy', 'nltk', 'tqdm', 'data.fetch'];\n"
+        f"print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert all(name in done.stdout for name in ("course", "nli", "senteval", "chinese", "wordnet", "check"))
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_check_is_handed_over_with_its_arguments(tmp_path: Path) -> None:
+    code = (
+        f"import runpy, sys, types; sys.argv = ['get_data.py', 'check', '--data', 'x y']\n"
+        f"made = types.ModuleType('data.check'); made.main = lambda words: print(words) or 5\n"
+        f"sys.modules['data.check'] = made\n"
+        f"runpy.run_path({str(SCRIPT)!r}, run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (5, "['--data', 'x y']\n"), done.stderr
+
+
+def chinese_mirror(folder: Path) -> dict[str, bytes]:
+    """A mirror's files with as many rows as the real ones, and nothing else of them."""
+    files = {}
+    for part in sources.chinese().parts:
+        if part.name in ("STS-B", "PAWS-X", "BQ", "ATEC"):
+            for file in part.ways[0].files:
+                files[f"zh/{file.path}"] = b"eins\tzwei\t1\n" * file.rows
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return files
+
+
+def test_a_mirror_that_lacks_a_part_ends_with_code_2_and_keeps_the_rest(tmp_path: Path) -> None:
+    mirror = tmp_path / "mirror"
+    chinese_mirror(mirror)
+    code, out, error = command("chinese", "--to", "to", "--from-mirror", "mirror", folder=tmp_path)
+    assert code == 2 and error == "error: incomplete: chinese (see above); run the same command again to go on\n"
+    assert "LCQMC: MISSING: mirror/zh/LCQMC/LCQMC.train.data: not in the mirror" in out
+    assert (tmp_path / "to/zh/STS-B/STS-B.test.data").exists() and not (tmp_path / "to/zh/manifest.json").exists()
+    for split, count in (("train", 238766), ("valid", 8802), ("test", 12500)):
+        (mirror / "zh/LCQMC").mkdir(exist_ok=True)
+        (mirror / f"zh/LCQMC/LCQMC.{split}.data").write_bytes(b"a\tb\t0\n" * count)
+    code, out, error = command("chinese", "--to", "to", "--from-mirror", "mirror", folder=tmp_path)
+    assert (code, error) == (0, "") and out.count("already there") == 4
+    files = json.loads((tmp_path / "to/zh/manifest.json").read_text())["files"]
+    assert {entry["path"]: entry["rows"] for entry in files}["LCQMC/LCQMC.train.data"] == 238766
+
+
+def test_killed_in_the_middle_it_goes_on_from_there(server: Any, tmp_path: Path) -> None:
+    """Kill -9: the second run asks for the rest alone, and the manifest comes with the last file."""
+    name = "zh/ATEC/ATEC.train.data"
+    files = chinese_mirror(tmp_path / "mirror")
+    server.files = {f"m/{path}": content for path, content in files.items()}
+    server.script[f"m/{name}"] = ["stalls"]  # half of it, then silence
+    arguments = ("chinese", "--to", "to", "--from-mirror", server.url("m"), "--tries", "1")
+    process = start(*arguments, folder=tmp_path)
+    part, half = tmp_path / "to/zh/ATEC/.ATEC.train.data.part", len(files[name]) // 2
+    until = time.monotonic() + 30
+    while time.monotonic() < until and not (server.asked and part.exists()):
+        time.sleep(0.01)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    kept = part.stat().st_size
+    assert 0 < kept <= half and not (tmp_path / "to" / name).exists()
+    code, _, error = command(*arguments, folder=tmp_path)
+    assert code == 2 and "incomplete: chinese" in error  # LCQMC is not in this mirror
+    asked = [one for one in server.asked if one.path == f"m/{name}"]
+    assert asked[1].range == f"bytes={kept}-" and asked[1].condition
+    assert (tmp_path / "to" / name).read_bytes() == files[name]
+
+
+def test_a_server_out_of_reach_is_one_sentence(tmp_path: Path) -> None:
+    arguments = ("--to", "to", "--from-mirror", "http://127.0.0.1:9", "--tries", "1", "--timeout", "1")
+    code, out, error = command("chinese", *arguments, folder=tmp_path)
+    assert code == 2 and error.count("\n") == 1 and "no connection" in out
+    assert not [path for path in (tmp_path / "to").rglob("*") if path.is_file() and path.name != ".fetched.json"]

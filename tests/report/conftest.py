@@ -1,0 +1,190 @@
+"""Run folders as the scripts leave them, small and made up, with texts that try to become markup."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minbert.training.plan import describe
+from tasks import metrics, schedule
+from tasks.report import record
+from tasks.report.record import Rows
+
+HOSTILE = (
+    "<script>window.owned = 1</script>",
+    "</script><script>window.owned = 2</script>",
+    "<img src=x onerror='window.owned = 3'>",
+    "\"quotes\" & 'quotes' \u2028 \u2029 &lt;b&gt;",
+    "]]><!-- <svg onload=window.owned=4> -->",
+)
+CLASSES = {"sst": ("very negative", "negative", "neutral", "positive", "very positive"), "quora": ("no", "yes")}
+TITLES = {"sst": "sentiment", "quora": "paraphrase", "sts": "similarity"}
+
+
+def made_rows(name: str, count: int, seed: int, skill: float, texts: tuple[str, ...] = ()) -> Rows:
+    """Dev rows of which about `skill` are right; gold and ids do not depend on the seed. The last has no label."""
+    gold_draws, draws = np.random.default_rng(5), np.random.default_rng(seed)
+    ids = [f"{name}-{row}" for row in range(count)]
+    words = [f"sentence number {row} of {name}" for row in range(count)]
+    words[: len(texts)] = texts
+    pairs = [(text,) if name == "sst" else (text, f"the other side of {text}") for text in words]
+    if name == "sts":
+        gold = np.round(gold_draws.uniform(0, 5, count), 1)
+        predicted, shares = np.clip(gold + draws.normal(0, 3 * (1 - skill), count), 0, 5), None
+    else:
+        size = len(CLASSES[name])
+        gold = gold_draws.integers(size, size=count).astype(np.float64)
+        logits = draws.normal(0, 1, (count, size))
+        logits[np.arange(count), gold.astype(int)] += 6 * skill - 2
+        shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        predicted = shares.argmax(1).astype(np.float64)
+    gold[-1] = np.nan
+    return Rows(ids, pairs, gold, predicted, shares)
+
+
+def scored(name: str, rows: Rows) -> dict[str, Any]:
+    """A task's entry of scores.json."""
+    known = rows.labelled()
+    if name == "sts":
+        score, table = metrics.pearson(known.predicted, known.gold), []
+    else:
+        score = metrics.accuracy(known.predicted, known.gold)
+        table = [vars(row) for row in metrics.per_class(known.predicted, known.gold, CLASSES[name])]
+    metric = "Pearson's r" if name == "sts" else "accuracy"
+    return {"title": TITLES[name], "metric": metric, "score": score, "rows": len(known), "per_class": table}
+
+
+def _manifest(settings: dict[str, Any], data: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "command": "multitask_train.py --data 'my data' --resume --run-dir runs/x",
+        "preset": "default",
+        "settings": settings,
+        "all_settings": settings,
+        "precision": "fp32",
+        "environment": {"threads": 2, "device": "cpu", "started": "2026-01-02T03:04:05+0000"},
+        "data": data,
+        **more,
+    }
+
+
+def _account(name: str, count: int) -> dict[str, Any]:
+    skipped = [{"line": 3, "why": "sentence2: empty"}] if name == "quora" else []
+    return {
+        "file": f"data/{name}.csv",
+        "sha256": "ab" * 32,
+        "read": count,
+        "kept": count,
+        "skipped": skipped,
+        "noted": [],
+    }
+
+
+def _metrics(steps: int, tasks: list[str], seed: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for step in range(10, steps + 1, 10):
+        losses = {f"{task}/loss": 2.0 / step + 0.1 * seed for task in tasks}
+        rows.append({"kind": "train", "step": step, "lr": 1e-3, **losses, "seconds": 1.0, "examples_per_second": 50.0})
+        if step % 20 == 0:
+            scores = dict.fromkeys(tasks, 0.5 + step / 1000)
+            rows.append(
+                {
+                    "kind": "evaluation",
+                    "step": step,
+                    "score": 0.5,
+                    "best": step == 20,
+                    **scores,
+                    "dev_norm": 0.6,
+                    "seconds": 1.0,
+                }
+            )
+    return rows
+
+
+@pytest.fixture
+def multitask(tmp_path: Path) -> Callable[..., Path]:
+    """A function that makes the run folder of the second stage."""
+
+    def make(
+        name: str = "run", *, seed: int = 1, skill: float = 0.7, rows: int = 60, texts: tuple[str, ...] = (),
+        finished: bool = True, recorded: bool = True,
+    ) -> Path:  # fmt: skip
+        folder, tasks = tmp_path / name, ["sst", "quora", "sts"]
+        folder.mkdir(parents=True)
+        sizes = {"sst": 48, "quora": 160, "sts": 64}
+        settings = {"tasks": "sst,quora,sts", "sampling": "round-robin", "epochs": 2, "batch_size": 16, "seed": seed,
+                    "power": 0.5, "weights": "minilm", "run_dir": str(folder), "lr": 1e-4}  # fmt: skip
+        plan = schedule.plan("round-robin", sizes, epochs=2, batch_size=16, seed=seed)
+        data = {
+            "train": {task: _account(task, sizes[task]) for task in tasks},
+            "dev": {task: _account(task, rows) for task in tasks},
+        }
+        (folder / "manifest.json").write_text(json.dumps(_manifest(settings, data, plan=describe(plan))))
+        (folder / "metrics.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in _metrics(plan.total, tasks, seed))
+        )
+        if finished:
+            made = {task: made_rows(task, rows, seed, skill, texts) for task in tasks}
+            scores = {task: scored(task, made[task]) for task in tasks}
+            parts = [scores["sst"]["score"], scores["quora"]["score"], (scores["sts"]["score"] + 1) / 2]
+            (folder / "scores.json").write_text(json.dumps({"dev_norm": sum(parts) / 3, "step": 20, "tasks": scores}))
+            for task in tasks if recorded else ():
+                record.write(folder, task, made[task])
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def contrastive(tmp_path: Path) -> Callable[..., Path]:
+    """A function that makes the run folder of the first stage."""
+
+    def make(name: str = "cbcl", *, after: float | None = 0.85, recorded: int = 0) -> Path:
+        folder = tmp_path / name
+        (folder / "pictures").mkdir(parents=True)
+        settings = {
+            "order": "curriculum",
+            "power": 0.5,
+            "epochs": 3,
+            "batch_size": 16,
+            "weights": "minilm",
+            "lr": 2e-5,
+            "seed": 1,
+        }
+        counts = {"read": 1300, "skipped": 4, "triplets": 1200, "duplicates": 7}
+        train = {"files": [{"file": "a.csv", "sha256": "cd" * 32}], "counts": counts, "skipped": []}
+        data = {"train": train, "sts_dev": _account("sts", 50)}
+        manifest = _manifest(
+            settings,
+            data,
+            curriculum={
+                "easy": 60,
+                "semi-hard": 40,
+                "hard": 20,
+                "mix_per_epoch": [[0.8, 0.2, 0], [0.6, 0.4, 0], [0.5, 1 / 3, 1 / 6]],
+            },
+            plan={"steps": 19, "steps_per_epoch": [5, 6, 8]},
+        )
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        rows = [
+            {"kind": "train", "step": 5, "lr": 2e-5, "nli/loss": 2.0, "seconds": 1.0, "examples_per_second": 80.0},
+            {"kind": "evaluation", "step": 5, "score": -1.0, "best": True, "sts_dev_spearman": None, "seconds": 0.1},
+        ]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        scores = {
+            "sts_dev_spearman": {"before": 0.8, "after": after},
+            "uniformity": {"before": -1.5, "after": -2},
+            "step": 5,
+        }
+        (folder / "scores.json").write_text(json.dumps(scores))
+        if recorded:  # cosines that follow gold, by a seed
+            dev = made_rows("sts", 50, recorded, 0.6)
+            record.write(folder, "sts", Rows(dev.ids, dev.texts, dev.gold, dev.predicted / 5, None))
+        head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9">'
+        picture = f'{head}<script>window.owned = 5</script><circle r="4"/></svg>'
+        (folder / "pictures" / "cosine_histogram.svg").write_text(picture)
+        return folder
+
+    return make

@@ -1,0 +1,93 @@
+"""Guards: two runs are compared over the rows both have, and a verdict is what the interval says.
+
+python -m pytest --import-mode=importlib tests/report/test_compare.py
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minbert.errors import UserError
+from tasks.report import collect, compare
+from tasks.report.compare import DEV_NORM
+from tasks.report.record import Rows
+
+Made = Callable[..., Path]
+
+
+def rows(ids: str, gold: list[float], predicted: list[float]) -> Rows:
+    return Rows(list(ids), [("",)] * len(ids), np.array(gold), np.array(predicted), None)
+
+
+def test_rows_pair_by_id_where_gold_agrees() -> None:
+    nan = float("nan")
+    first = rows("abcd", [1, 2, 3, nan], [1, 1, 1, 1])
+    second = rows("dcxba", [1, 3, 0, 9, 1], [4, 3, 0, 2, 1])
+    one, two = compare.paired(first, second)
+    assert one.ids == two.ids == ["a", "c"]  # b has another gold label there, d none here, x is not here
+    assert two.predicted.tolist() == [1, 3]
+
+
+def test_a_run_held_against_itself_differs_by_nothing(multitask: Made) -> None:
+    run = collect.read(multitask())
+    for one in compare.differences(run, run, resamples=20):
+        assert one.value == 0
+        assert one.around is not None
+        assert (one.around.low, one.around.high) == (0, 0)
+        assert one.verdict == "cannot be told apart"
+
+
+def test_a_far_better_run_is_called_better_and_the_other_way_worse(multitask: Made) -> None:
+    weak, strong = (collect.read(multitask(name, skill=skill)) for name, skill in (("weak", 0.3), ("strong", 0.95)))
+    forth, back = (compare.differences(*pair, resamples=200) for pair in ((weak, strong), (strong, weak)))
+    assert [one.name for one in forth] == ["sst", "quora", "sts", DEV_NORM]
+    assert {one.verdict for one in forth} == {"better"}
+    assert {one.verdict for one in back} == {"worse"}
+    first = forth[0]
+    assert weak.tasks["sst"].rows is not None and strong.tasks["sst"].rows is not None
+    one, two = weak.tasks["sst"].rows.labelled(), strong.tasks["sst"].rows.labelled()
+    assert first.rows == len(one) == 59
+    assert first.only_second == int(((one.predicted != one.gold) & (two.predicted == two.gold)).sum())
+    norm = forth[-1]
+    assert norm.value == pytest.approx(
+        sum(d.value * (0.5 if d.name == "sts" else 1) for d in forth[:-1] if d.value) / 3
+    )
+
+
+def test_the_scores_of_a_comparison_are_those_of_the_runs(multitask: Made) -> None:
+    first, second = (collect.read(multitask(name, seed=seed)) for name, seed in (("a", 1), ("b", 2)))
+    for one in compare.differences(first, second, resamples=5)[:-1]:
+        assert one.first == pytest.approx(first.tasks[one.name].score)
+        assert one.second == pytest.approx(second.tasks[one.name].score)
+
+
+def test_without_rows_there_is_no_interval_and_the_reason_is_said(multitask: Made) -> None:
+    first, second = collect.read(multitask("a")), collect.read(multitask("b", recorded=False))
+    found = compare.differences(first, second, resamples=5)
+    assert all(one.around is None for one in found)
+    assert found[0].verdict == "no dev rows recorded"
+    apart = replace(first.tasks["sst"], metric="Pearson's r")
+    other = replace(first, tasks={**first.tasks, "sst": apart})
+    assert compare.differences(first, other, resamples=5)[0].verdict == "accuracy here, Pearson's r there"
+    unknown = replace(first, tasks={"sst": replace(first.tasks["sst"], metric="macro F1")})
+    assert compare.differences(unknown, unknown, resamples=5)[0].verdict == "no interval for macro F1"
+    assert compare.own_intervals(unknown, resamples=5) == ({"sst": None}, None)
+
+
+def test_runs_of_different_stages_are_not_compared(multitask: Made, contrastive: Made) -> None:
+    found = compare.differences(collect.read(multitask()), collect.read(contrastive()), resamples=5)
+    assert found == []
+
+
+def test_settings_that_differ_are_listed_without_paths(multitask: Made) -> None:
+    runs = [collect.read(multitask(name, seed=seed)) for name, seed in (("a", 1), ("b", 2))]
+    assert compare.changed_settings(runs) == [("seed", ["1", "2"])]
+
+
+def test_runs_of_one_name_are_told_apart_by_their_folders() -> None:
+    assert collect.names([Path("x/a/run"), Path("x/b/run")]) == ["a/run", "b/run"]
+    with pytest.raises(UserError, match="named twice"):
+        collect.names([Path("x/a"), Path("x/b/../a")])

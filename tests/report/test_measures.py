@@ -1,0 +1,107 @@
+"""Guards: confusion, calibration and bootstrap against scikit-learn, scipy and plain loops; undefined is None.
+
+python -m pytest --import-mode=importlib tests/report/test_measures.py
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn import metrics
+
+from minbert.seeds import numpy_generator
+from tasks.report import measures
+from tasks.report.record import Rows
+
+DRAWS = np.random.default_rng(3)
+
+
+def classified(count: int, classes: int) -> Rows:
+    shares = DRAWS.dirichlet(np.full(classes, 0.4), count)
+    gold = np.where(DRAWS.random(count) < 0.6, shares.argmax(1), DRAWS.integers(classes, size=count)).astype(float)
+    return Rows([str(row) for row in range(count)], [("",)] * count, gold, shares.argmax(1).astype(float), shares)
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_confusion_is_scikit_learns(classes: int) -> None:
+    rows = classified(200, classes)
+    expected = metrics.confusion_matrix(rows.gold, rows.predicted, labels=list(range(classes)))
+    np.testing.assert_array_equal(measures.confusion(rows.gold, rows.predicted, classes), expected)
+
+
+@pytest.mark.parametrize(("classes", "bins"), [(2, 20), (5, 10)])
+def test_calibration_is_that_of_a_plain_loop(classes: int, bins: int) -> None:
+    rows = classified(300, classes)
+    assert rows.probabilities is not None
+    rows.probabilities[0], rows.gold[0], rows.predicted[0] = np.eye(classes)[0], 0, 0  # a confidence of exactly 1
+    found, total = measures.calibration(rows, bins), 0.0
+    for number in range(bins):
+        low, high = number / bins, (number + 1) / bins
+        inside = [row for row in range(300) if low < max(rows.probabilities[row]) <= high]
+        assert found.bins[number].count == len(inside)
+        if not inside:
+            assert found.bins[number].accuracy is found.bins[number].confidence is None
+            continue
+        right = sum(rows.gold[row] == rows.predicted[row] for row in inside) / len(inside)
+        sure = sum(max(rows.probabilities[row]) for row in inside) / len(inside)
+        assert found.bins[number].accuracy == pytest.approx(right)
+        assert found.bins[number].confidence == pytest.approx(sure)
+        total += len(inside) / 300 * abs(right - sure)
+    assert sum(one.count for one in found.bins) == 300
+    assert found.ece == pytest.approx(total)
+
+
+def plain(metric: str, predicted: np.ndarray, gold: np.ndarray) -> float:
+    if metric == "accuracy":
+        return float(metrics.accuracy_score(gold, predicted))
+    method = stats.pearsonr if metric == "Pearson's r" else stats.spearmanr
+    return float(method(predicted, gold).statistic)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "Pearson's r", "Spearman's rho"])
+def test_a_bootstrap_is_a_plain_one_over_the_same_draws(metric: str) -> None:
+    gold = DRAWS.integers(5, size=80).astype(float)
+    both = np.stack([gold + DRAWS.integers(-1, 2, 80), gold + DRAWS.integers(-2, 3, 80)])
+    found = measures.bootstrap(metric, both, gold, "task", seed=9, resamples=40)
+    for number in range(40):
+        rows = numpy_generator(9, "bootstrap", "task", number).integers(80, size=80)
+        for system in (0, 1):
+            assert found[system, number] == pytest.approx(plain(metric, both[system, rows], gold[rows]), abs=1e-12)
+    np.testing.assert_array_equal(measures.bootstrap(metric, both, gold, "task", seed=9, resamples=15), found[:, :15])
+    assert not np.array_equal(measures.bootstrap(metric, both, gold, "other", seed=9, resamples=40), found)
+
+
+def test_an_interval_of_a_difference_is_scipys() -> None:
+    gold = DRAWS.integers(2, size=400).astype(float)
+    one, two = (np.where(DRAWS.random(400) < skill, gold, 1 - gold) for skill in (0.7, 0.78))
+    draws = measures.bootstrap("accuracy", np.stack([one, two]), gold, "task")
+    found = measures.interval(draws[1] - draws[0])
+
+    def difference(a: np.ndarray, b: np.ndarray, axis: int = -1) -> np.ndarray:
+        return (b.astype(float) - a.astype(float)).mean(axis)
+
+    expected = stats.bootstrap(
+        (one == gold, two == gold), difference, paired=True, method="percentile", n_resamples=20_000, rng=1
+    ).confidence_interval
+    assert found is not None
+    assert found.low == pytest.approx(expected.low, abs=0.006)
+    assert found.high == pytest.approx(expected.high, abs=0.006)
+
+
+def test_what_is_undefined_has_no_interval() -> None:
+    gold = np.arange(6.0)
+    constant = measures.bootstrap("Pearson's r", np.ones((1, 6)), gold, "task", resamples=5)
+    assert measures.interval(constant[0]) is None
+    assert measures.interval([]) is None
+    assert math.isnan(measures.scores("Spearman's rho", np.ones((1, 6)), gold)[0])
+
+
+def test_wrongness_is_worst_where_the_gold_class_is_least_probable() -> None:
+    rows = classified(50, 5)
+    assert rows.probabilities is not None
+    found = measures.wrongness(rows, scale=5)
+    expected = [1 - rows.probabilities[row][int(rows.gold[row])] for row in range(50)]
+    np.testing.assert_allclose(found, expected)
+    similar = Rows(["a", "b"], [("",)] * 2, np.array([0.0, 4.0]), np.array([5.0, 3.5]), None)
+    np.testing.assert_allclose(measures.wrongness(similar, scale=5), [1.0, 0.1])

@@ -1,0 +1,106 @@
+"""Guards: dev rows survive writing and reading, carry the head's probabilities, and a spoiled file is named by line.
+
+python -m pytest --import-mode=importlib tests/report/test_record.py
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from minbert.bert import BertModel
+from minbert.config import BertConfig
+from minbert.encode import Encoder
+from minbert.errors import UserError
+from minbert.tokenizer import Tokenizer
+from tasks import evaluate
+from tasks.registry import TASKS
+from tasks.report import record
+
+Made = Callable[..., Path]
+
+
+def test_rows_of_a_task_hold_its_texts_labels_and_probabilities(tmp_path: Path) -> None:
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "cat", "dog", "bird", "tree"]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    source = tmp_path / "quora-dev.csv"
+    lines = ["\tid\tsentence1\tsentence2\tis_duplicate", "0\tA1\tthe cat\ta dog\t1.0", "1\tB2\tthe bird\tthe tree\t"]
+    source.write_text("\n".join(lines) + "\n")
+    task = TASKS["quora"]("cross")
+    examples = task.open(source, "dev", Tokenizer.load(tmp_path), 32)
+    logits = np.array([-1.5, 2.0], dtype=np.float32)
+    record.write(tmp_path, "quora", record.rows(task, examples, logits))
+    rows = record.read(tmp_path / "dev" / "quora.jsonl")
+    assert rows.ids == ["a1", "b2"]
+    assert rows.texts == [("the cat", "a dog"), ("the bird", "the tree")]
+    np.testing.assert_array_equal(rows.gold, [1.0, np.nan])
+    np.testing.assert_array_equal(rows.predicted, [0.0, 1.0])
+    assert rows.probabilities is not None
+    np.testing.assert_allclose(rows.probabilities[:, 1], torch.sigmoid(torch.tensor(logits)).numpy(), atol=1e-6)
+    assert rows.labelled().ids == ["a1"]
+
+
+def test_stage_one_records_the_cosine_of_each_pair(tmp_path: Path) -> None:
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "cat", "dog", "bird", "tree"]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    source = tmp_path / "sts-dev.csv"
+    lines = ["\tid\tsentence1\tsentence2\tsimilarity", "0\tA1\tthe cat\ta dog\t1.5", "1\tB2\tbird\tbird\t5.0"]
+    source.write_text("\n".join(lines) + "\n")
+    tokenizer = Tokenizer.load(tmp_path)
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    encoder = Encoder(BertModel(BertConfig(vocab_size=len(vocabulary), **shape)), tokenizer, "mean", precision="fp32")
+    rows = record.cosines(encoder, TASKS["sts"]("bi").open(source, "dev", tokenizer, 16))
+    one, other = encoder.encode(["the cat", "a dog"]).astype(np.float64)
+    assert rows.predicted[0] == pytest.approx(one @ other / np.sqrt((one @ one) * (other @ other)), abs=1e-6)
+    assert rows.predicted[1] == pytest.approx(1, abs=1e-6)
+    assert (rows.ids, rows.texts) == (["a1", "b2"], [("the cat", "a dog"), ("bird", "bird")])
+    np.testing.assert_array_equal(rows.gold, [1.5, 5.0])
+    assert rows.probabilities is None
+
+
+def test_probabilities_are_torchs_softmax_and_none_for_a_regression() -> None:
+    logits = torch.randn(7, 5) * 4
+    found = evaluate.probabilities(TASKS["sst"](), logits.numpy())
+    np.testing.assert_allclose(found, torch.softmax(logits.double(), 1).numpy(), rtol=1e-12)
+    two = evaluate.probabilities(TASKS["quora"](), np.array([800.0, -800.0, 0.0], dtype=np.float32))
+    np.testing.assert_array_equal(two, [[0, 1], [1, 0], [0.5, 0.5]])
+    assert evaluate.probabilities(TASKS["sts"](), np.zeros(3)) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"gold": "1"}, "gold"),
+        ({"predicted": None}, "predicted"),
+        ({"predicted": True}, "predicted"),
+        ({"texts": "one"}, "texts"),
+        ({"probabilities": []}, "probabilities"),
+        ({"id": 3}, "id"),
+    ],
+)
+def test_a_spoiled_row_is_named_by_file_line_and_field(multitask: Made, change: dict[str, Any], named: str) -> None:
+    path = multitask() / "dev" / "sst.jsonl"
+    lines = path.read_text().splitlines()
+    lines[2] = json.dumps(json.loads(lines[2]) | change)
+    path.write_text("\n".join(lines))
+    with pytest.raises(UserError, match=rf"sst\.jsonl:3: {named}"):
+        record.read(path)
+
+
+def test_nan_and_rows_of_other_widths_are_refused(multitask: Made) -> None:
+    path = multitask() / "dev" / "sst.jsonl"
+    whole = path.read_text()
+    row = json.loads(whole.splitlines()[0])
+    path.write_text(json.dumps(row | {"predicted": float("nan")}))
+    with pytest.raises(UserError, match="predicted"):
+        record.read(path)
+    path.write_text(whole + json.dumps(row | {"probabilities": [0.5, 0.5]}) + "\n")
+    with pytest.raises(UserError, match="more probabilities"):
+        record.read(path)
+    path.write_text("{not json}\n")
+    with pytest.raises(UserError, match=r"sst\.jsonl:1"):
+        record.read(path)

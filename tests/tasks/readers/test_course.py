@@ -1,0 +1,225 @@
+"""Guards: the course's files are read with their quirks, no row is lost in silence, a bad one is named by its place.
+
+python -m pytest --import-mode=importlib tests/tasks/readers/test_course.py
+"""
+
+import csv
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from minbert import UserError
+from minbert.token_cache import Row, Skipped
+from tasks import readers
+
+SST, QUORA, STS = "\tid\tsentence\tsentiment\n", "\tid\tsentence1\tsentence2\tis_duplicate\n", ""
+STS = "\tid\tsentence1\tsentence2\tsimilarity\n"
+READERS = {"sst": readers.sst, "quora": readers.quora, "sts": readers.sts}
+WITH_CFIMDB = READERS | {"cfimdb": readers.cfimdb}
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[..., list[Row | Skipped]]:
+    def run(kind: str, content: str | bytes, split: str = "train") -> list[Row | Skipped]:
+        path = tmp_path / "file.csv"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+        reader = WITH_CFIMDB.get(kind)
+        return list(reader(path, split) if reader else readers.triplets(path))
+
+    return run
+
+
+@pytest.fixture
+def complaint(read: Callable, tmp_path: Path) -> Callable[..., str]:
+    """The message of a reader that must refuse, with the file's path taken off."""
+
+    def run(kind: str, content: str | bytes, split: str = "train") -> str:
+        with pytest.raises(UserError) as caught:
+            read(kind, content, split)
+        message = str(caught.value)
+        assert message.startswith(str(tmp_path / "file.csv")) and "\n" not in message
+        return message.removeprefix(str(tmp_path / "file.csv"))
+
+    return run
+
+
+def test_sst_has_a_nameless_column_and_a_leading_space(read: Callable) -> None:
+    assert read("sst", SST + "0\tA1B \t It 's A Film .\t3\n17\tc2\t no\t0.0\n") == [
+        Row("a1b", ("it 's a film .",), 3.0),
+        Row("c2", ("no",), 0.0),
+    ]
+
+
+def test_film_reviews_are_binary_and_keep_their_markup(read: Callable, complaint: Callable) -> None:
+    review = '0\tR1\t" A ""classic"" .<br /><br />Go <br /> See it ! "\t1\n'
+    assert read("cfimdb", SST + review) == [Row("r1", ('a "classic" .<br /><br />go <br /> see it !',), 1.0)]
+    assert complaint("cfimdb", SST + "0\tr1\tdull\t2\n").startswith(":2: sentiment: '2'")
+
+
+def test_the_sst_test_file_has_another_header_and_no_labels(read: Callable) -> None:
+    rows = read("sst", "0\t\tid\tsentence\n1\t0.0\tB75\t Too-Tepid biopic\n", "test")
+    assert [(row.id, row.texts) for row in rows] == [("b75", ("too-tepid biopic",))]
+    assert math.isnan(rows[0].label)
+
+
+def test_columns_are_found_by_name_in_any_order(read: Callable) -> None:
+    (row,) = read("sts", "similarity\tsentence2\tother\tid\tsentence1\n2.6\tb\t?\tX\ta\n")
+    assert row == Row("x", ("a", "b"), 2.6)
+
+
+def test_pairs_are_cleaned_as_the_course_cleans_them(read: Callable) -> None:
+    (row,) = read("quora", QUORA + '9\tQ\tWhat\'s  New, in\u00a0U.S.?\t"A ""quoted""\tword."\t1.0\n')
+    assert row == Row("q", ("what 's new , in u .s .?".replace(".?", ". ?"), 'a "quoted" word .'), 1.0)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
+def test_pair_cleaning_equals_the_course_formula(text: str) -> None:
+    """CS 224N's preprocess_string, as handed out."""
+    course = " ".join(text.lower().replace(".", " .").replace("?", " ?").replace(",", " ,").replace("'", " '").split())
+    assert readers.clean_pair(text) == course
+
+
+def test_quora_train_skips_gaps_by_line(read: Callable) -> None:
+    content = QUORA + "0\ta\tx\ty\t0.0\n1\tb\tx\ty\t\n2\tc\tx\t\t1.0\n3\td\t\ty\t\n4\te\tx\ty\t1.0\n"
+    assert read("quora", content) == [
+        Row("a", ("x", "y"), 0.0),
+        Skipped(3, "is_duplicate: empty"),
+        Skipped(4, "sentence2: empty"),
+        Skipped(5, "sentence1: empty"),
+        Row("e", ("x", "y"), 1.0),
+    ]
+
+
+def test_quora_dev_predicts_a_row_without_a_label_and_skips_one_without_a_sentence(read: Callable) -> None:
+    kept, skipped, last = read("quora", QUORA + "1\tb\tx\ty\t\n2\tc\tx\t\t\n4\te\tx\ty\t1.0\n", "dev")
+    assert (kept.id, kept.texts, kept.line) == ("b", ("x", "y"), 2) and math.isnan(kept.label)
+    assert "is_duplicate" in kept.note and "not scored" in kept.note
+    assert skipped == Skipped(3, "sentence2: empty")
+    assert last == Row("e", ("x", "y"), 1.0)
+
+
+def test_quora_test_keeps_every_id(read: Callable) -> None:
+    rows = read("quora", "\tid\tsentence1\tsentence2\n1\tB\tx\t\n2\tc\t\t\n", "test")
+    assert [(row.id, row.texts) for row in rows] == [("b", ("x", "")), ("c", ("", ""))]
+
+
+def test_a_test_file_may_have_labels_which_are_then_read(read: Callable) -> None:
+    (row,) = read("sts", STS + "0\ta\tx\ty\t3.25\n", "test")
+    assert row.label == 3.25
+
+
+def test_triplets_are_comma_separated_and_quoted(read: Callable) -> None:
+    content = 'sent0,sent1,hard_neg\n"One, two.", A "b",C\n,x,y\nd,e, \n'
+    first, second, third = read("triplets", content)
+    assert first.texts == ("One, two.", 'A "b"', "C")
+    assert (second, third) == (Skipped(3, "sent0: empty"), Skipped(4, "hard_neg: empty"))
+
+
+def test_a_byte_order_mark_and_crlf_are_survived(read: Callable) -> None:
+    content = b"\xef\xbb\xbf" + (SST + "0\ta\t fine\t3\n").replace("\n", "\r\n").encode()
+    assert read("sst", content) == [Row("a", ("fine",), 3.0)]
+
+
+def test_a_sentence_longer_than_csv_allows_by_default(read: Callable) -> None:
+    (row,) = read("sst", SST + "0\ta\t" + "word " * 40_000 + "\t3\n")
+    assert len(row.texts[0]) == 199_999
+
+
+def test_lines_are_right_after_a_quoted_field_over_several_lines(complaint: Callable) -> None:
+    good = '0\ta\t"one\ntwo\nthree"\t3\n\n'  # lines 2 to 4, and an empty fifth
+    assert complaint("sst", SST + good + '1\tb\t"four\nfive"\t9\n').startswith(":6: sentiment: '9'")
+
+
+BAD = {
+    "no column": ("sst", "\tid\tsentence\tlabel\n0\ta\tx\t1\n", "train", [":1:", "'sentiment'", "'label'"]),
+    "no id": ("sts", "\tsentence1\tsentence2\tsimilarity\n0\ta\tx\t1\n", "dev", [":1:", "'id'"]),
+    "comma-separated": ("sst", ",id,sentence,sentiment\n0,a,x,1\n", "train", [":1:", "'id'"]),
+    "label 5": ("sst", SST + "0\ta\tx\t5\n", "train", [":2: sentiment: '5'"]),
+    "label 2.5": ("sst", SST + "0\ta\tx\t2.5\n", "train", [":2: sentiment: '2.5'"]),
+    "label word": ("sst", SST + "0\ta\tx\t1\n1\tb\tx\tgood\n", "train", [":3: sentiment: 'good'"]),
+    "label nan": ("sts", STS + "0\ta\tx\ty\tnan\n", "train", [":2: similarity: 'nan'"]),
+    "label missing": ("sst", SST + "0\ta\tx\t\n", "dev", [":2: sentiment: ''"]),
+    "similarity 5.1": ("sts", STS + "0\ta\tx\ty\t5.1\n", "train", [":2: similarity: '5.1'"]),
+    "similarity -1": ("sts", STS + "0\ta\tx\ty\t-1\n", "train", [":2: similarity: '-1'"]),
+    "duplicate 2": ("quora", QUORA + "0\ta\tx\ty\t2.0\n", "train", [":2: is_duplicate: '2.0'"]),
+    "sst without text": ("sst", SST + "0\ta\t \t1\n", "train", [":2: sentence:"]),
+    "sts without text": ("sts", STS + "0\ta\tx\t\t1\n", "test", [":2: sentence2:"]),
+    "double id": ("quora", QUORA + "0\tAb\tx\ty\t0.0\n1\tcc\tx\ty\t0.0\n2\taB \tz\tw\t1.0\n", "train",
+                  [":4: id: 'ab'", "line 2"]),
+    "empty id": ("sst", SST + "0\t \tx\t1\n", "train", [":2: id:"]),
+    "ragged row": ("sst", SST + "0\ta\tx\t1\n1\tb\tx\n", "train", [":3:", "3 columns", "4"]),
+    "too wide": ("sst", SST + "0\ta\tx\ty\t1\n", "train", [":2:", "5 columns", "4"]),
+    "empty file": ("sst", "", "train", [": ", "empty"]),
+    "header only": ("sst", SST, "train", [": ", "no row"]),
+    "cut off in a quote": ("sts", STS + '0\ta\t"x"y\tz\t1\n1\tb\t"open\tz\t1\n', "train", [":3:", "columns"]),
+    "header only, test": ("sst", "0\t\tid\tsentence\n", "test", [": ", "no row"]),
+    "latin-1": ("sst", (SST + "0\ta\tcaf\xe9\t1\n").encode("latin-1"), "train", [":2: ", "UTF-8"]),
+    "latin-1, test": ("sst", "0\t\tid\tsentence\n0\t0\ta\tcaf\xe9\n".encode("latin-1"), "test", [":2: ", "UTF-8"]),
+    "open quote": ("sst", SST + '0\ta\t"never closed\t1\n1\tb\tx\t2\n', "train", [":2:"]),
+    "NUL bytes": ("sst", b"\tid\tsentence\tsentiment\n\x00\x01\tb\x00\t\xff\xfe\n", "train", [":"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_file_is_refused_with_its_place(complaint: Callable, case: str) -> None:
+    kind, content, split, words = BAD[case]
+    message = complaint(kind, content, split)
+    assert message.startswith(words[0]), message
+    for word in words[1:]:
+        assert word in message, message
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_a_missing_file_is_named(kind: str, tmp_path: Path, tiny: Path) -> None:
+    from minbert.tokenizer import Tokenizer
+    from tasks import TASKS
+
+    with pytest.raises(UserError, match=re.escape(str(tmp_path / "absent.csv"))):
+        TASKS[kind]("cross").open(tmp_path / "absent.csv", "train", Tokenizer.load(tiny), 32)
+
+
+def test_a_binary_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "file.csv"
+    path.write_bytes(bytes(range(256)) * 4)
+    with pytest.raises(UserError):
+        list(readers.sst(path, "train"))
+
+
+cell = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)
+
+
+@given(st.lists(st.tuples(cell, cell, st.sampled_from(["0.0", "1.0", "", " "])), min_size=1, max_size=8),
+       st.sampled_from(["train", "dev", "test"]))  # fmt: skip
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+def test_read_is_kept_plus_skipped(tmp_path: Path, rows: list[tuple[str, str, str]], split: str) -> None:
+    """Whatever the sentences hold: quotes, tabs, line ends, other scripts."""
+    path = tmp_path / "law.csv"
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t")
+        writer.writerow(["", "id", "sentence1", "sentence2", "is_duplicate"])
+        writer.writerows([number, f"id{number}", *row] for number, row in enumerate(rows))
+    found = list(readers.quora(path, split))
+    assert len(found) == len(rows)
+    kept = [row for row in found if isinstance(row, Row)]
+    usable = [
+        number
+        for number, (first, second, label) in enumerate(rows)
+        if split == "test" or (first.split() and second.split() and (split == "dev" or label.strip()))
+    ]
+    assert [row.id for row in kept] == [f"id{number}" for number in usable]
+    assert [row.texts for row in kept] == [tuple(readers.clean_pair(text) for text in rows[i][:2]) for i in usable]
+
+
+def test_find_looks_in_the_sub_folder_first_and_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "course").mkdir()
+    with pytest.raises(UserError, match=r"course/a\.csv.*--data"):
+        readers.find(tmp_path, "course", ["a.csv"])
+    (tmp_path / "a.csv").write_text("x")
+    assert readers.find(tmp_path, "course", ["a.csv"]) == tmp_path / "a.csv"
+    (tmp_path / "course" / "a.csv").write_text("x")
+    assert readers.find(tmp_path, "course", ["a.csv"]) == tmp_path / "course" / "a.csv"

@@ -1,0 +1,146 @@
+"""Guards: premise, hypothesis and label of every NLI form, gold labels alone, and triplets of two or three columns.
+
+python -m pytest --import-mode=importlib tests/tasks/readers/test_nli.py
+"""
+
+import json
+import math
+from collections.abc import Callable
+
+import pytest
+
+from minbert.token_cache import Row, Skipped
+from tasks.readers import nli, triplets
+
+# What each form below says: four pairs, the third without a gold label.
+EXPECTED = [
+    (("A man naps.", '"Hush," he sleeps.'), 0.0),
+    (("A man naps.", "He dreams of the sea."), 1.0),
+    "no gold label",
+    (("A man naps.", 'A man runs "fast'), 2.0),
+]
+PAIRS = [(*row, name) for row, name in zip(
+    [EXPECTED[0][0], EXPECTED[1][0], ("A man naps.", "Unclear."), EXPECTED[3][0]],
+    ["entailment", "neutral", "-", "contradiction"], strict=True,
+)]  # fmt: skip
+
+SNLI_HEAD = [
+    *("gold_label", "sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse", "sentence2_parse"),
+    *("sentence1", "sentence2", "captionID", "pairID", "label1", "label2", "label3", "label4", "label5"),
+]
+MNLI_HEAD = [*SNLI_HEAD[:7], "promptID", "pairID", "genre", *SNLI_HEAD[9:]]
+GLUE_HEAD = ["index", "captionID", "pairID", *SNLI_HEAD[1:7], "label1", "gold_label"]
+
+
+def tsv(head: list[str], *records: list[str]) -> str:
+    return "\n".join("\t".join(cells) for cells in (head, *records)) + "\n"
+
+
+def json_lines(**more: object) -> str:
+    return "".join(
+        json.dumps({"annotator_labels": [gold], "gold_label": gold, "pairID": "1", **more,
+                    "sentence1": a, "sentence2": b, "sentence1_parse": "(ROOT x)"}) + "\n"
+        for a, b, gold in PAIRS
+    )  # fmt: skip
+
+
+def snli(a: str, b: str, gold: str) -> list[str]:
+    return [gold, "( x )", "( y )", "(ROOT x)", "(ROOT y)", a, b, "1.jpg#0", "1.jpg#0r1n", gold, "", "", "", ""]
+
+
+def glue(number: int, a: str, b: str, gold: str) -> list[str]:
+    """Every second row has the labels of five annotators, and so more cells than the header."""
+    annotators = ["neutral"] * (5 if number % 2 else 1)
+    return [str(number), "c", "p", "( x )", "( y )", "(ROOT x)", "(ROOT y)", a, b, *annotators, gold]
+
+
+FORMS = {
+    "snli.jsonl": json_lines(captionID="c"),
+    "mnli.jsonl": json_lines(genre="fiction", promptID="7"),
+    "snli.txt": tsv(SNLI_HEAD, *(snli(*pair) for pair in PAIRS)),
+    "mnli.txt": tsv(MNLI_HEAD, *([*snli(*pair)[:7], "7", "7n", "fiction", *snli(*pair)[9:]] for pair in PAIRS)),
+    "glue.tsv": tsv(GLUE_HEAD, *(glue(number, *pair) for number, pair in enumerate(PAIRS))),
+    "nli-pairs.tsv": tsv(["premise", "hypothesis", "label", "source"], *([*pair, "snli_dev"] for pair in PAIRS)),
+    "numbers.jsonl": "".join(
+        json.dumps({"premise": a, "hypothesis": b, "label": number}) + "\n"
+        for (a, b, _), number in zip(PAIRS, (0, 1, -1, 2), strict=True)
+    ),
+    "comma.csv": "premise,hypothesis,label\n"
+    + "".join('{},"{}",{}\n'.format(a, b.replace('"', '""'), gold) for a, b, gold in PAIRS),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_says_the_same(write: Callable, name: str) -> None:
+    found = list(nli.pairs(write(FORMS[name], name)))
+    first = 1 if name.endswith("jsonl") else 2
+    for number, (row, expected) in enumerate(zip(found, EXPECTED, strict=True), first):
+        if isinstance(expected, str):
+            assert row == Skipped(number, expected)
+        else:
+            assert row == Row(str(number), *expected)
+
+
+@pytest.mark.parametrize("named", ["s1.dev", "s2.dev", "labels.dev"])
+def test_the_three_files_of_senteval(write: Callable, refusal: Callable, named: str) -> None:
+    for name, column in (("s1.dev", 0), ("s2.dev", 1), ("labels.dev", 2)):
+        path = write("".join(f"{pair[column]}\n" for pair in PAIRS), name)
+    path = path.with_name(named)
+    found = list(nli.pairs(path))
+    assert [row.texts for row in found if isinstance(row, Row)] == [one[0] for one in EXPECTED if one[0] != "n"]
+    assert [row.label for row in found if isinstance(row, Row)] == [0.0, 1.0, 2.0]
+    write("neutral\n" * 3, "labels.dev")
+    assert refusal(nli.pairs, path) == "labels.dev: ends before line 4, which its neighbours have"
+    path.with_name("s2.dev").unlink()
+    assert refusal(nli.pairs, path).startswith("s2.dev: cannot be read")
+
+
+def test_a_file_that_only_shares_a_name_with_senteval(write: Callable) -> None:
+    (row,) = nli.pairs(write("premise\thypothesis\tlabel\na\tb\tneutral\n", "s1.tsv"))
+    assert row == Row("2", ("a", "b"), 1.0)
+
+
+def test_gaps_and_bad_labels(write: Callable, refusal: Callable) -> None:
+    head = "premise\thypothesis\tlabel\n"
+    path = write(head + "a\tb\thidden\n\tb\tneutral\na\t \tneutral\n")
+    assert list(nli.pairs(path)) == [
+        Skipped(2, "no gold label"), Skipped(3, "premise: empty"), Skipped(4, "hypothesis: empty")
+    ]  # fmt: skip
+    assert refusal(nli.pairs, write(head + "a\tb\tmaybe\n")) == (
+        "file.csv:2: label: 'maybe' is not one of entailment, neutral, contradiction"
+    )
+    assert refusal(nli.pairs, write(head + "a\tb\n")).startswith("file.csv:2: 2 columns")
+    message = refusal(nli.pairs, write("premise\tlabel\n"))
+    assert message.startswith("file.csv:1: no column 'sentence2' or 'hypothesis'; the file has 'premise', 'label'; ")
+    assert "MultiNLI" in message and "s1.X" in message
+    unlabelled = '{"premise": "a", "hypothesis": "b", "label": "neutral"}\n{"premise": "c", "hypothesis": "d"}\n'
+    assert list(nli.pairs(write(unlabelled)))[1] == Skipped(2, "no gold label")
+
+
+def test_triplets_are_comma_separated_and_quoted(write: Callable) -> None:
+    content = 'sent0,sent1,hard_neg\n"One, two.", A "b",C\n,x,y\nd,e, \n'
+    first, second, third = triplets(write(content))
+    assert isinstance(first, Row) and (first.id, first.texts) == ("2", ("One, two.", 'A "b"', "C"))
+    assert math.isnan(first.label)
+    assert (second, third) == (Skipped(3, "sent0: empty"), Skipped(4, "hard_neg: empty"))
+
+
+@pytest.mark.parametrize(("content", "expected"), [
+    ("anchor,positive\na,b\n", [("a", "b")]),
+    ("positive\tanchor\tnegative\tnote\nb, c\ta\t\"n\" too\t1\n", [("a", "b, c", '"n" too')]),
+    ('{"anchor": "a", "positive": "b", "negative": "c"}\n{"negative": "f", "anchor": "d", "positive": "e"}\n',
+     [("a", "b", "c"), ("d", "e", "f")]),
+    ("sent0,sent1\r\na,b\r\n", [("a", "b")]),
+])  # fmt: skip
+def test_other_names_separators_and_no_third_column(write: Callable, content: str, expected: list) -> None:
+    path = write(content)
+    assert [row.texts for row in triplets(path) if isinstance(row, Row)] == expected
+    assert nli.triplet_columns(path) == len(expected[0])
+
+
+def test_triplets_that_are_none(write: Callable, refusal: Callable) -> None:
+    assert refusal(triplets, write("anchor,negative\na,b\n")).startswith("file.csv:1: no column 'sent1' or 'positive'")
+    assert refusal(triplets, write("anchor,positive\na,b,c\n")) == "file.csv:2: 3 columns, the header has 2"
+    assert refusal(triplets, write('{"anchor": "a", "positive": "b"}\n{"anchor": "c"}\n')).startswith(
+        "file.csv:2: positive: missing"
+    )

@@ -1,0 +1,201 @@
+"""Guards: every file of $DATA_DIR is read whole, with the counts that its makers and a plain count of lines give.
+
+DATA_DIR=... python -m pytest --import-mode=importlib tests/tasks/readers/test_real.py -m realdata
+"""
+
+import csv
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from minbert.token_cache import Row, Skipped
+from tasks import readers
+from tasks.readers import chinese, nli, open_as, senteval
+
+pytestmark = pytest.mark.realdata
+COURSE = {"sst": readers.sst, "quora": readers.quora, "sts": readers.sts, "cfimdb": readers.cfimdb}
+REAL = [
+    ("sst", "ids-sst-train.csv", "train", 8544, 0, 8544),
+    ("sst", "ids-sst-dev.csv", "dev", 1101, 0, 1101),
+    ("sst", "ids-sst-test-student.csv", "test", 2210, 0, 0),
+    ("cfimdb", "ids-cfimdb-dev.csv", "dev", 245, 0, 245),
+    ("sts", "sts-train.csv", "train", 6040, 0, 6040),
+    ("sts", "sts-dev.csv", "dev", 863, 0, 863),
+    ("sts", "sts-test-student.csv", "test", 1725, 0, 0),
+    ("quora", "quora-dev.csv", "dev", 10107, 1, 10106),
+    ("quora", "quora-test-student.csv", "test", 10106, 0, 0),
+    ("quora", "quora-train.csv", "train", 41654, 0, 41654),
+]
+
+
+@pytest.fixture
+def real() -> Path:
+    if not os.environ.get("DATA_DIR"):
+        pytest.skip("DATA_DIR is not set")
+    return Path(os.environ["DATA_DIR"])
+
+
+def kept(rows: Iterable[Row | Skipped]) -> list[Row]:
+    found = [row for row in rows if isinstance(row, Row)]
+    assert len({row.id for row in found}) == len(found)
+    return found
+
+
+def line_feeds(path: Path) -> int:
+    """What `wc -l` says."""
+    return path.read_bytes().count(b"\n")
+
+
+@pytest.mark.parametrize(("kind", "name", "split", "count", "skipped", "labelled"), REAL)
+def test_the_course(real: Path, kind: str, name: str, split: str, count: int, skipped: int, labelled: int) -> None:
+    path = readers.find(real, "course", [name])
+    rows = list(COURSE[kind](path, split))
+    found = kept(rows)
+    assert (len(found), len(rows) - len(found)) == (count, skipped)
+    assert sum(not math.isnan(row.label) for row in found) == labelled
+    with path.open(encoding="utf-8", newline="") as file:
+        table = list(csv.DictReader(file, delimiter="\t"))
+    texts = [name for name in ("sentence", "sentence1", "sentence2") if name in table[0]]
+    clean = readers.clean_sentence if texts == ["sentence"] else readers.clean_pair
+    assert len(table) == len(rows)
+    expected = {row["id"].strip().lower(): tuple(clean(row[text]) for text in texts) for row in table}
+    assert all(expected[row.id] == row.texts for row in found)
+
+
+def test_gaps_of_the_quora_dev_file_are_named_by_line(real: Path) -> None:
+    path = readers.find(real, "course", ["quora-dev.csv"])
+    rows = list(readers.quora(path, "dev"))
+    skipped = [row for row in rows if isinstance(row, Skipped)]
+    noted = [row for row in rows if isinstance(row, Row) and row.note]
+    assert len(skipped) == len(noted) == 1
+    lines = path.read_text(encoding="utf-8").split("\n")
+    for row in (*skipped, *noted):
+        assert lines[row.line - 1].endswith("\t"), "the line number leads to a row without a label"
+
+
+def test_nli(real: Path) -> None:
+    path = readers.find(real, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
+    with path.open(encoding="utf-8", newline="") as file:
+        expected = [tuple(cell.strip() for cell in row) for row in csv.reader(file)][1:]
+    assert [row.texts for row in kept(readers.triplets(path))] == expected and len(expected) == 10_983
+    path = real / "nli" / "nli-pairs.tsv"
+    cells = [line.split("\t") for line in path.read_text(encoding="utf-8").removesuffix("\n").split("\n")][1:]
+    found = kept(nli.pairs(path))
+    assert [(*row.texts, nli.NAMES[int(row.label)]) for row in found] == [
+        (a.strip(), b.strip(), label) for a, b, label, _ in cells
+    ]
+    assert len(found) == line_feeds(path) - 1 == 87_622
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_snli_as_senteval_has_it(real: Path, split: str) -> None:
+    path = real / f"senteval/downstream/SNLI/s1.{split}"
+    labels = path.with_name(f"labels.{split}").read_text().split()
+    assert [nli.NAMES[int(row.label)] for row in kept(nli.pairs(path))] == labels
+
+
+@pytest.mark.parametrize(("name", "pairs"), list(zip(senteval.STS, (3108, 1500, 3750, 3000, 1186), strict=True)))
+def test_sts(real: Path, name: str, pairs: int) -> None:
+    total = 0
+    for subset, rows in senteval.scored(real / "senteval", name).items():
+        gold = real / f"senteval/downstream/{senteval.STS[name][0]}/STS.gs.{subset}.txt"
+        scores = gold.read_text().removesuffix("\n").split("\n")
+        read = list(rows)
+        assert len(read) == len(scores)
+        assert [row.label for row in kept(read)] == [float(score) for score in scores if score.strip()]
+        total += len(kept(read))
+    assert total == pairs
+
+
+@pytest.mark.parametrize(("name", "counts"), [("STS-B", (5749, 1500, 1379)), ("SICK", (4500, 500, 4927))])
+def test_scored_pairs_with_splits(real: Path, name: str, counts: tuple[int, ...]) -> None:
+    for split, count in zip(("train", "dev", "test"), counts, strict=True):
+        (rows,) = senteval.scored(real / "senteval" / "downstream", name, split).values()
+        assert len(kept(rows)) == count
+
+
+def test_both_copies_of_sts_b_hold_the_same_scores(real: Path) -> None:
+    for split in ("train", "dev", "test"):
+        copies = [real / f"senteval/downstream/{place}/sts-{split}.csv" for place in senteval.STSB]
+        first, second = ([row.label for row in senteval.stsb(path)] for path in copies)
+        assert first == second and len(first) == line_feeds(copies[0])
+
+
+def test_sick_contradictions(real: Path) -> None:
+    """SelfCCL counts 720 contradictions of mean relatedness 3.58 in the test set."""
+    pairs = kept(senteval.scored(real / "senteval", "SICK")["SICK"])
+    labels = [row.label for row in senteval.classification(real / "senteval", "SICK-E")["test"]]
+    scores = [row.label for row, label in zip(pairs, labels, strict=True) if nli.NAMES[int(label)] == "contradiction"]
+    assert len(scores) == 720 and round(sum(scores) / len(scores), 1) == 3.6
+
+
+# Sizes as SentEval's paper and readme give them.
+SIZES = {"MR": 10662, "CR": 3775, "SUBJ": 10000, "MPQA": 10606, "SST2": 67349 + 872 + 1821, "TREC": 5952, "MRPC": 5801,
+         "SICK-E": 9927}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_classification(real: Path, name: str) -> None:
+    known, total = senteval.CLASSIFICATION[name], 0
+    for split, rows in senteval.classification(real / "senteval", name).items():
+        found = kept(rows)
+        files = [real / "senteval" / "downstream" / one for one in known.splits[split]]
+        headed = name in ("MRPC", "SICK-E")
+        assert len(found) == sum(map(line_feeds, files)) - headed
+        assert {row.label for row in found} == set(range(known.classes))
+        assert all(len(row.texts) == known.texts and all(row.texts) for row in found)
+        total += len(found)
+    assert total == SIZES[name]
+
+
+CHINESE = {
+    "ATEC/atec_nlp_sim_train.csv": (39346, 0), "ATEC_CCKS/dev.csv": (10000, 1), "ATEC_CCKS/test.csv": (10000, 1),
+    "BQ/dev.csv": (10000, 1), "BQ/test.csv": (10000, 1), "LCQMC/dev.txt": (8802, 0), "LCQMC/test.txt": (12500, 0),
+    "PAWS-X/dev_2k.tsv": (2000, 1), "PAWS-X/test_2k.tsv": (2000, 1), "STS-B/cnsd-sts-train.txt": (5231, 0),
+    "STS-B/cnsd-sts-dev.txt": (1458, 0), "STS-B/cnsd-sts-test.txt": (1361, 0), "STS-B/sts-b-train.txt": (5231, 0),
+    "STS-B/sts-b-dev.txt": (1458, 0), "STS-B/sts-b-test.txt": (1361, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHINESE)
+def test_chinese(real: Path, name: str) -> None:
+    count, header = CHINESE[name]
+    path = real / "zh" / name
+    found = kept(chinese.pairs(path))
+    assert len(found) == count == line_feeds(path) - header
+    last = [line.rstrip("\r").rsplit(",\t"["," not in line.split("\t")[0] or "\t" in line], 1)[-1].rsplit("|", 1)[-1]
+            for line in path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")][header:]  # fmt: skip
+    assert Counter(row.label for row in found) == Counter(float(label) for label in last)
+    assert not any("\ufeff" in text for text in found[0].texts)
+
+
+def test_both_copies_of_the_chinese_sts_b_say_the_same(real: Path) -> None:
+    for split in ("train", "dev", "test"):
+        first, second = (kept(chinese.pairs(real / f"zh/STS-B/{name}-{split}.txt")) for name in ("cnsd-sts", "sts-b"))
+        assert [row.texts for row in first] == [row.texts for row in second]
+
+
+OPENED = [
+    ("single", "course/ids-cfimdb-dev.csv", 2, "course", 245),
+    ("single", "senteval/downstream/SST/binary/sentiment-dev", 2, "text and class", 872),
+    ("pair-class", "senteval/downstream/MRPC/msr_paraphrase_train.txt", 2, "MRPC", 4076),
+    ("pair-class", "zh/LCQMC/dev.txt", 2, "pairs without a header", 8802),
+    ("pair-class", "zh/PAWS-X/test_2k.tsv", 2, "table", 2000),
+    ("pair-score", "senteval/downstream/stsbenchmark/sts-test.csv", None, "STS-B", 1379),
+    ("pair-score", "senteval/downstream/SICK/SICK_train.txt", None, "table", 4500),
+    ("nli", "nli/nli-pairs.tsv", None, "nli", 87622),
+    ("triplet", "nli/nli-triplets.csv", None, "triplets", 10983),
+    ("lines", "senteval/downstream/CR/custrev.pos", None, "lines", 2405),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "classes", "expected", "count"), OPENED)
+def test_formats(real: Path, kind: str, name: str, classes: int | None, expected: str, count: int) -> None:
+    opened = open_as(real / name, kind, classes=classes)
+    found = kept(opened.rows)
+    assert (opened.format, len(found)) == (expected, count)
+    assert {len(row.texts) for row in found} == {opened.texts}

@@ -1,0 +1,150 @@
+"""Guards: SentEval's layout is found and read: subsets, splits, classes, encodings, blank gold lines, blank sentences.
+
+python -m pytest --import-mode=importlib tests/tasks/readers/test_senteval.py
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from minbert import UserError
+from minbert.token_cache import Row, Skipped
+from tasks.readers import senteval
+
+BENCH = "main-news\theadlines\t2014\t0007\t{}\t{}\t{}"
+SICK = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
+
+
+@pytest.fixture
+def layout(write: Callable, tmp_path: Path) -> Path:
+    """A small copy of the layout; each file holds what its original would trip a reader with."""
+    files = {
+        "STS/STS13-en-test/STS.input.FNWN.txt": 'He said " no .\tShe said no .\nA\tB\nC\tD\n',
+        "STS/STS13-en-test/STS.gs.FNWN.txt": "2.5\n\n0\n",
+        "STS/STS13-en-test/STS.input.headlines.txt": "One\tTwo\n",
+        "STS/STS13-en-test/STS.gs.headlines.txt": "5.000\n",
+        "STS/STS13-en-test/STS.input.OnWN.txt": "Uno\tDue\n",
+        "STS/STS13-en-test/STS.gs.OnWN.txt": "1\n",
+        "STS/STS13-en-test/STS.gs.SMT.txt": "1\n",
+        "STS/STSBenchmark/sts-test.csv": BENCH.format("3.200", 'a " b', "c") + "\n",
+        "stsbenchmark/sts-test.csv": BENCH.format("4", "A", "B")
+        + "\n"
+        + BENCH.format("1", "C", "D\tsource\tLDC")
+        + "\n",
+        "stsbenchmark/sts-dev.csv": BENCH.format("0", "E", "F") + "\n",
+        "SICK/SICK_train.txt": SICK + "\n1\tA dog runs\tA dog sleeps\t2.5\tCONTRADICTION\n",
+        "SICK/SICK_trial.txt": SICK + "\n4\tA\tB\t3\tNEUTRAL\n",
+        "SICK/SICK_test_annotated.txt": SICK + "\r\n6\tA\tB\t5\tENTAILMENT\r\n",
+        "MR/rt-polarity.pos": "a caf\xe9 of wit .\n",
+        "MR/rt-polarity.neg": "dull\x85 and long\n  \n",
+        "SUBJ/subj.objective": "he leaves .\n",
+        "SUBJ/subj.subjective": "a joy .\n",
+        "SST/binary/sentiment-train": 'so " good\t1\nbad\t0\n',
+        "SST/binary/sentiment-dev": "fine\t1\n",
+        "SST/binary/sentiment-test": "poor\t0\n",
+        "TREC/train_5500.label": "DESC:manner How ?\nNUM:count How many \xe9clairs : two ?\n",
+        "TREC/TREC_10.label": "ABBR:exp What is NASA ?\n",
+        "MRPC/msr_paraphrase_train.txt": '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\t" A , he\tA\n',
+        "MRPC/msr_paraphrase_test.txt": "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t7\t8\tA\tB\n",
+    }
+    for name, content in files.items():
+        latin = name.split("/")[0] in ("MR", "SUBJ", "TREC")
+        write(content, f"downstream/{name}", encoding="latin-1" if latin else "utf-8")
+    return tmp_path
+
+
+def test_the_folder_may_be_named_itself_or_by_its_parents(layout: Path) -> None:
+    assert senteval.root(layout) == senteval.root(layout / "downstream") == layout / "downstream"
+    (layout / "data").mkdir()
+    with pytest.raises(UserError, match="no SentEval data there"):
+        senteval.root(layout / "data")
+    (layout / "downstream").rename(layout / "data" / "downstream")
+    (layout / "data").rename(layout / "senteval")
+    assert senteval.root(layout) == layout / "senteval" / "downstream"
+
+
+def test_sts_pairs_the_sentences_with_the_gold_scores(layout: Path) -> None:
+    found = {subset: list(rows) for subset, rows in senteval.scored(layout, "STS13").items()}
+    assert list(found) == ["FNWN", "headlines", "OnWN"], "SMT is not among them"
+    assert found["FNWN"] == [
+        Row("1", ('He said " no .', "She said no ."), 2.5), Skipped(2, "no gold score"), Row("3", ("C", "D"), 0.0)
+    ]  # fmt: skip
+    assert found["headlines"] == [Row("1", ("One", "Two"), 5.0)]
+
+
+def test_a_blank_line_of_both_files_keeps_them_aligned(write: Callable) -> None:
+    write("1\n\n2\n", "STS.gs.x.txt")
+    rows = senteval.sts(write("A\tB\n\nC\tD\n", "STS.input.x.txt"))
+    assert list(rows) == [Row("1", ("A", "B"), 1.0), Row("3", ("C", "D"), 2.0)]
+
+
+@pytest.mark.parametrize(("gold", "words"), [
+    ("1\n2\n", "STS.gs.FNWN.txt: ends before line 3, which STS.input.FNWN.txt has"),
+    ("1\n\n3\n4\n", "STS.gs.FNWN.txt: has more lines than STS.input.FNWN.txt"),
+    ("1\n5.5\n3\n", "STS.gs.FNWN.txt:2: score: '5.5' is not between 0 and 5"),
+])  # fmt: skip
+def test_gold_files_that_do_not_fit(layout: Path, refusal: Callable, gold: str, words: str) -> None:
+    (layout / "downstream/STS/STS13-en-test/STS.gs.FNWN.txt").write_text(gold)
+    message = refusal(lambda: senteval.scored(layout, "STS13")["FNWN"])
+    assert message.removeprefix("downstream/STS/STS13-en-test/") == words
+
+
+def test_sts_b_in_both_copies(layout: Path) -> None:
+    (first,) = senteval.scored(layout, "STS-B")["STS-B"]
+    assert first == Row("1", ('a " b', "c"), 3.2), "the tokenised copy comes first, as in SentEval"
+    (dev,) = senteval.scored(layout, "STS-B", "dev")["STS-B"]
+    assert dev == Row("1", ("E", "F"), 0.0)
+    (layout / "downstream/STS/STSBenchmark/sts-test.csv").unlink()
+    raw = list(senteval.scored(layout, "STS-B")["STS-B"])
+    assert raw == [Row("1", ("A", "B"), 4.0), Row("2", ("C", "D"), 1.0)], "the source behind a row is left out"
+    with pytest.raises(UserError, match=r"STSBenchmark/sts-train\.csv: no such file"):
+        senteval.scored(layout, "STS-B", "train")
+
+
+def test_sick_has_scores_and_classes(layout: Path) -> None:
+    assert list(senteval.scored(layout, "SICK")["SICK"]) == [Row("6", ("A", "B"), 5.0)]
+    found = {split: [row.label for row in rows] for split, rows in senteval.classification(layout, "SICK-E").items()}
+    assert found == {"train": [2.0], "dev": [1.0], "test": [0.0]}
+
+
+def test_sets_of_two_files(layout: Path) -> None:
+    first, second, blank = senteval.classification(layout, "MR")["all"]
+    assert (first, second) == (Row("pos-1", ("a café of wit .",), 1.0), Row("neg-1", ("dull\x85 and long",), 0.0))
+    assert (blank.texts, blank.label, blank.line) == ((".",), 0.0, 2) and "blank line" in blank.note
+    assert [row.label for row in senteval.classification(layout, "SUBJ")["all"]] == [1.0, 0.0], "objective is 1"
+
+
+def test_sets_with_splits(layout: Path) -> None:
+    sst = senteval.classification(layout, "SST2")
+    assert list(sst["train"]) == [Row("1", ('so " good',), 1.0), Row("2", ("bad",), 0.0)]
+    assert [row.label for split in ("dev", "test") for row in sst[split]] == [1.0, 0.0]
+    trec = senteval.classification(layout, "TREC")
+    assert list(trec["train"]) == [Row("1", ("How ?",), 1.0), Row("2", ("How many éclairs : two ?",), 5.0)]
+    assert [row.label for row in trec["test"]] == [0.0]
+    mrpc = senteval.classification(layout, "MRPC")
+    assert list(mrpc["train"]) == [Row("2", ('" A , he', "A"), 1.0)]
+    assert [row.label for row in mrpc["test"]] == [0.0]
+
+
+def test_every_table_entry_is_read_by_a_reader(layout: Path) -> None:
+    for name, known in senteval.CLASSIFICATION.items():
+        if name not in ("CR", "MPQA"):  # of the same kind as MR, and not in this small copy
+            found = senteval.classification(layout, name)
+            assert set(found) == set(known.splits)
+            for rows in found.values():
+                assert all(len(row.texts) == known.texts and row.label in range(known.classes) for row in rows)
+
+
+def test_what_is_not_there(layout: Path, refusal: Callable) -> None:
+    with pytest.raises(UserError, match=r"STS17 test: no such set of scored pairs; there are STS12, .*SICK"):
+        senteval.scored(layout, "STS17")
+    with pytest.raises(UserError, match="STS12 train: no such set"):
+        senteval.scored(layout, "STS12", "train")
+    with pytest.raises(UserError, match=r"custrev\.pos: no such file"):
+        senteval.classification(layout, "CR")
+    with pytest.raises(UserError, match="XY: no such classification set; there are MR, CR"):
+        senteval.classification(layout, "XY")
+    (layout / "downstream/TREC/TREC_10.label").write_text("NUM:x one ?\nwhat ?\n")
+    message = refusal(lambda: senteval.classification(layout, "TREC")["test"])
+    assert message.startswith("downstream/TREC/TREC_10.label:2: label: ")
