@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from minbert.training import cli
 from tasks.contrastive.presets import PRESETS
-from tasks.contrastive.settings import ContrastiveSettings
+from tasks.contrastive.settings import PAIRS, ContrastiveSettings
 
 if TYPE_CHECKING:
     from minbert.bert import BertModel
@@ -28,7 +28,7 @@ def build(settings: ContrastiveSettings, encoder: "BertModel") -> "ContrastiveMo
     from tasks.readers import nli
 
     torch.manual_seed(torch_seed(settings.seed, "heads"))
-    classes = len(nli.NAMES) if settings.objective == "softmax" else 0
+    classes = len(nli.NAMES) if settings.data_kind == PAIRS else 0
     return ContrastiveModel(encoder, settings.pooler, projection=settings.projection, classes=classes)
 
 
@@ -39,7 +39,7 @@ def introduce(settings: ContrastiveSettings, train: "Examples", paced: "Paced", 
     mix = paced.account().get("curriculum", {})
     groups = ", ".join(f"{mix[name]:,} {name}" for name in ("easy", "semi-hard", "hard") if name in mix)
     print(f"{len(train):,} {settings.data_kind} ({groups or 'no groups'}); {where}")
-    known = chance(settings)
+    known = chance(settings, train.cache.columns)
     guess = f"; a guess has a loss of {known:.3f}" if known else ""
     print(f"{paced.plan.total:,} steps of {settings.batch_size} {settings.data_kind}, {settings.objective}{guess}")
 
@@ -60,10 +60,10 @@ def main() -> None:
     from minbert.precision import choose
     from minbert.training import loop, ranks, start
     from minbert.training.rundir import RunDir
-    from tasks.augmentation import synonyms_of
     from tasks.contrastive import data, pace, validation
-    from tasks.contrastive.objectives import OBJECTIVES
+    from tasks.contrastive.augment import augmentation
     from tasks.contrastive.outcome import Evaluation
+    from tasks.contrastive.registry import OBJECTIVES
     from tasks.report import page, record
 
     start.warn(*settings.ignored(parsed.overrides))
@@ -78,7 +78,7 @@ def main() -> None:
 
     encoder = Encoder(bert.to(device), tokenizer, settings.pooler, precision=precision)
     model = build(settings, bert).to(device)
-    augment, account = synonyms_of(settings, "pretrain", {"nli": read.train}, tokenizer, run.path)
+    augment, account = augmentation(settings, read.train, tokenizer, run.path)
     manifest = start.manifest(parsed, identity, folder, precision=precision, on=device, data=read.account, **account)
     paced = pace.paced(settings, encoder, read.train, manifest["weights"]["sha256"])
     start.begin(run, manifest | paced.account())
@@ -88,7 +88,7 @@ def main() -> None:
     evaluation = Evaluation(settings, encoder, read)
     optimizer = AdamW(decay_groups(model.parameters(), settings.weight_decay), lr=settings.rate)
     objective = OBJECTIVES[settings.objective](read.train, settings, augment)
-    how = start.loop_settings(settings, precision, sentences=objective.columns, floors=validation.FLOORS)
+    how = start.loop_settings(settings, precision, sentences=len(objective.texts), floors=validation.FLOORS)
     before = evaluation.look()
     print(f"before training: {validation.as_text(before.numbers)}")
     evaluate, resume = evaluation.evaluate, settings.resume

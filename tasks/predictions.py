@@ -1,23 +1,33 @@
-"""The course leaderboard's prediction files, byte for byte."""
+"""The course leaderboard's prediction files, byte for byte: written by a run, checked, compared and packed.
 
+python -m tasks.predictions check runs/multitask/predictions --data data --gold
+python -m tasks.predictions check runs/a/predictions --data data --compare runs/b/predictions
+python -m tasks.predictions submit runs/multitask/predictions --data data --out submission.zip
+"""
+
+import argparse
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from minbert.errors import UserError
 from minbert.files import write_atomic
-from tasks.examples import Examples
-from tasks.settings import MultitaskSettings
-from tasks.task import Task
+from minbert.training import cli
+
+if TYPE_CHECKING:  # `--help` waits for no torch
+    import numpy as np
+
+    from tasks.examples import Examples
+    from tasks.settings import MultitaskSettings
+    from tasks.task import Task
 
 Paths = dict[tuple[str, str], Path]
 """(task, split) -> where its prediction file goes."""
 
 
-def paths(tasks: Sequence[Task[Any]], settings: MultitaskSettings) -> Paths:
+def paths(tasks: "Sequence[Task[Any]]", settings: "MultitaskSettings") -> Paths:
     """Where the settings send each prediction file; `UserError` where no file can be written."""
     found = {}
     for task in tasks:
@@ -30,19 +40,69 @@ def paths(tasks: Sequence[Task[Any]], settings: MultitaskSettings) -> Paths:
     return found
 
 
-def content(task: Task[Any], examples: Examples, predicted: np.ndarray) -> str:
+def content(task: "Task[Any]", examples: "Examples", predicted: "np.ndarray") -> str:
     """One line for each row that was kept, in file order: `{id} , {value} \\n` under the task's header."""
     assert len(predicted) == len(examples)
     rows = (f"{examples.cache.row_id(row)} , {task.written(value)} \n" for row, value in enumerate(predicted.tolist()))
     return task.files.header + "".join(rows)
 
 
-def write(path: Path, task: Task[Any], examples: Examples, predicted: np.ndarray) -> None:
+def write(path: Path, task: "Task[Any]", examples: "Examples", predicted: "np.ndarray") -> None:
     """Write a prediction file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, content(task, examples, predicted))
 
 
-def file_name(task: Task[Any], split: str) -> str:
+def file_name(task: "Task[Any]", split: str) -> str:
     """Such as `para-dev-output.csv`."""
     return f"{task.files.short}-{split}-output.csv"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see --help)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    about = (__doc__ or "").splitlines()[0]
+    parser = _Parser(prog="python -m tasks.predictions", description=about, allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{check,submit}")
+    check = commands.add_parser("check", help="hold the six files against the data files", allow_abbrev=False)
+    submit = commands.add_parser("submit", help="check them, then pack them as the course asks", allow_abbrev=False)
+    for one in (check, submit):
+        one.add_argument("folder", metavar="DIR", type=Path, help="a run folder, or the folder of prediction files")
+        one.add_argument("--data", metavar="DIR", default="", help="the data files (default: $DATA_DIR, else data)")
+    check.add_argument("--gold", action="store_true", help="score the rows that have a gold label")
+    check.add_argument("--compare", metavar="DIR", type=Path, help="compare with another submission, with intervals")
+    submit.add_argument("--out", metavar="FILE.zip", type=Path, required=True, help="the zip to write")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Read the command line, check, and then score, compare or pack; `UserError` where anything is wrong."""
+    given = _parser().parse_args(sys.argv[1:] if arguments is None else arguments)
+    if given.command == "submit" and (given.out.is_dir() or not given.out.absolute().parent.is_dir()):
+        raise UserError(f"--out {given.out}: no file can be written there")
+
+    from minbert.training.start import data_folder
+    from tasks import submission
+
+    data = data_folder(given.data)
+    files = submission.check(given.folder, data)
+    print(submission.as_text(files))
+    if given.command == "check" and given.gold:
+        print("\n" + submission.scores_text(files))
+    submission.demand_clean(given.folder, files)
+    if given.command == "submit":
+        submission.pack(files, given.out)
+        print(f"\n{given.out}: {given.out.stat().st_size:,} bytes, {len(files)} files under predictions/")
+    elif given.compare is not None:
+        from tasks.report import submissions
+
+        other = submission.check(given.compare, data)
+        submission.demand_clean(given.compare, other)
+        print("\n" + submissions.as_text(given.folder, files, given.compare, other))
+
+
+if __name__ == "__main__":
+    cli.run(main)

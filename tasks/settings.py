@@ -81,6 +81,8 @@ class MultitaskSettings(CommonSettings):
         if "option" in given and "fine_tune_mode" in given:
             raise UserError("--option and --fine-tune-mode exclude each other: the first is the older name")
         sentences = self._of_absent_tasks(given)
+        without = self.without_synonyms(given, "finetune")
+        sentences += [f"--{name.replace('_', '-')} has no effect with {why}" for name, why in without.items()]
         if "sampling" in given and len(self.chosen) == 1:
             sentences.append(f"--sampling {self.sampling} has no effect on a single task")
         if "pairs" in given and self.chosen == ["sst"]:
@@ -107,6 +109,9 @@ class MultitaskSettings(CommonSettings):
         """What `--columns` says of a task's files: all of it, or what follows `sst:`, `para:` or `sts:`."""
         parts = dict(part.strip().partition(":")[::2] for part in self.columns.split(";") if ":" in part)
         unknown = [name for name in parts if name not in _SHORT.values()]
+        unsaid = [part for part in self.columns.split(";") if parts and ":" not in part]
+        if unsaid:
+            raise UserError(f"--columns: {unsaid[0].strip()!r} does not say of which task it is, such as sst:...")
         if unknown:
             raise UserError(f"--columns: {unknown[0]!r} is not one of {', '.join(_SHORT.values())}")
         if self.columns and not parts and len(self.chosen) > 1:

@@ -14,7 +14,6 @@ from minbert.errors import UserError
 from minbert.files import write_atomic
 from minbert.token_cache import Row
 from tasks import metrics, readers
-from tasks.predictions import file_name
 from tasks.registry import TASKS
 from tasks.task import Task
 
@@ -69,7 +68,11 @@ def check(folder: Path, data: Path) -> list[Checked]:
     if not place.is_dir():
         raise UserError(f"{folder}: no such folder")
     tasks = [factory() for factory in TASKS.values()]
-    return [_check(place / file_name(task, split), task, split, data) for split in SPLITS for task in tasks]
+    return [
+        _check(place / f"{task.files.short}-{split}-output.csv", task, split, data)
+        for split in SPLITS
+        for task in tasks
+    ]
 
 
 def expected(task: Task[Any], split: str, data: Path) -> Expected:

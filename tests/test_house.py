@@ -26,13 +26,13 @@ FLOORS = {
     "tasks.augmentation": 7,
     "tasks.sst": 7, "tasks.quora": 7, "tasks.sts": 7, "tasks.schedule": 7, "tasks.contrastive": 7,
     "tasks.registry": 8, "tasks.model": 8, "tasks.settings": 8,
-    "tasks.evaluate": 9, "tasks.predictions": 9, "tasks.predict": 9,
+    "tasks.submission": 9, "tasks.evaluate": 9, "tasks.predictions": 9, "tasks.predict": 9,
     "tasks.benchmarks": 10, "tasks.report": 10,
 }  # fmt: skip
 # Import what is asked of them, lazily, and are imported by name only.
 DOORS = {"minbert", "tasks"}
-# The command line of weights hands over to convert, when it is run and not before.
-LATE = {("minbert.weights", "minbert.convert")}
+# Command lines that hand over to a higher floor when they are run, and not before.
+LATE = {("minbert.weights", "minbert.convert"), ("tasks.predictions", "tasks.report.submissions")}
 
 
 def name_of(path: Path) -> str:
@@ -99,9 +99,8 @@ def test_there_are_no_circles() -> None:
         graph = {module: needed for module, needed in graph.items() if module not in free}
 
 
-def test_every_floor_of_the_table_is_a_file_or_a_room_to_come() -> None:
-    to_come = {"tasks.predict", "tasks.benchmarks"}
-    assert FLOORS.keys() - to_come <= FILES.keys()
+def test_every_floor_of_the_table_is_a_file_or_a_room() -> None:
+    assert FLOORS.keys() <= FILES.keys()
 
 
 @pytest.mark.parametrize("path", sorted(TREES), ids=lambda path: str(path.relative_to(ROOT)))

@@ -52,6 +52,9 @@ _GROUPS = (
 """The groups of flags, in the order in which `--help` shows them."""
 
 
+_OnOff = argparse.BooleanOptionalAction
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message} (see --help)")
@@ -110,7 +113,8 @@ def _parser(
 def _add(group: argparse._ArgumentGroup, item: Field[Any]) -> None:
     name, text = f"--{item.name.replace('_', '-')}", item.metadata["help"].replace("%", "%%")
     if isinstance(item.default, bool):
-        group.add_argument(name, action=argparse.BooleanOptionalAction if item.default else "store_true", help=text)
+        # what a preset may turn on can be turned off again
+        group.add_argument(name, action="store_true" if item.metadata["place"] else _OnOff, help=text)
         return
     assert item.default is not MISSING
     shown = f" (default: {item.default})" if item.default not in ("", None) else ""

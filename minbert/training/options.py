@@ -1,6 +1,7 @@
 """The flags that both scripts share. Importing this module loads no torch."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from minbert.training.cli import flag
 
@@ -66,6 +67,15 @@ class CommonSettings:
         0, "checkpoint every so many steps, beside the one after each evaluation", group="run", least=0, place=True
     )
     use_gpu: bool = flag(False, "demand a CUDA device (one is used anyway where there is one)", group="run", place=True)
+
+    def without_synonyms(self, given: dict[str, Any], stage: str) -> dict[str, str]:
+        """Flags about synonyms that have no effect in a stage, and what disables them."""
+        names = [name for name in given if name.startswith("synonyms_")]
+        if self.synonyms == "none":
+            return dict.fromkeys(names, "--synonyms none")
+        if self.synonyms_stage not in (stage, "both"):
+            return {"synonyms": f"--synonyms-stage {self.synonyms_stage}"}
+        return {}
 
     @property
     def source(self) -> str:

@@ -1,5 +1,6 @@
 """What stage one reads: triplets or labelled pairs to train on, and scored pairs to evaluate on."""
 
+import hashlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -7,14 +8,15 @@ from typing import Any
 
 from minbert import token_cache
 from minbert.errors import UserError
-from minbert.files import sha256_of
+from minbert.files import sha256_of, write_atomic
 from minbert.tokenizer import Tokenizer
 from minbert.training import start
 from tasks import readers
-from tasks.contrastive import triplets
-from tasks.contrastive.settings import PAIRS, ContrastiveSettings
-from tasks.examples import Examples, Pair, Triplet
-from tasks.readers import nli
+from tasks.contrastive import corpus, triplets
+from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettings
+from tasks.examples import Examples, Pair, Single, Triplet
+from tasks.readers import lines, nli
+from tasks.readers.columns import KINDS
 from tasks.readers.records import head
 from tasks.sts import Similarity
 
@@ -35,10 +37,14 @@ class Data:
 
 def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Data:
     """The data that an objective needs. Raises `UserError` for what is missing or cannot be read."""
-    train, account = (_pairs if settings.data_kind == PAIRS else _triplets)(settings, tokenizer, length)
+    readers_of = {TRIPLETS: _triplets, PAIRS: _pairs, TEXTS: _texts}
+    train, account = readers_of[settings.data_kind](settings, tokenizer, length)
     if not len(train):
         raise UserError(f"{train.cache.source}: no usable row")
-    path = _find(settings, settings.sts_dev, "course", "sts-dev.csv")
+    if "chinese" in [name.strip() for name in settings.texts.split(",")]:
+        path = _find(settings, settings.sts_dev, "zh", "STS-B/cnsd-sts-dev.txt", "STS-B/STS-B.valid.data")
+    else:
+        path = _find(settings, settings.sts_dev, "course", "sts-dev.csv")
     sts = Similarity("bi").open(path, "dev", tokenizer, length)
     for examples, where in ((train, account["files"][0]["file"]), (sts, path)):
         cut, texts = examples.truncated(2, joined=False)
@@ -83,6 +89,25 @@ def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> 
     return Pair(cache, tokenizer.cls, tokenizer.sep, length), {"files": files, **account}
 
 
+def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
+    sources = [name.strip() for name in settings.texts.split(",") if name.strip()]
+    own = all(Path(name).is_file() for name in sources)
+    found = corpus.gather(
+        sources, data=Path() if own else start.data_folder(settings.data), seed=settings.seed, limit=settings.limit,
+        keep_duplicates=settings.keep_duplicates,
+    )  # fmt: skip
+    content = "".join(f"{text}\n" for text in found.texts).encode()
+    path = token_cache.default_folder() / "corpora" / f"{hashlib.sha256(content).hexdigest()[:32]}.txt"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, content)
+    if found.account["transductive"]:
+        start.warn("the texts hold test sentences (transductive), which the manifest and the report say as well")
+    cache = token_cache.load(path, lines.sentences, "lines", 1, tokenizer)
+    skipped = [row for file in found.account["files"] for row in file["skipped"]]
+    return Single(cache, tokenizer.cls, tokenizer.sep, length), found.account | {"skipped": skipped}
+
+
 def _opened(kind: str, columns: str, path: Path) -> Any:
     return readers.open_as(path, kind, columns=columns or None).rows
 
@@ -90,7 +115,7 @@ def _opened(kind: str, columns: str, path: Path) -> Any:
 def _are_triplets(path: Path, columns: str) -> bool:
     """Whether a file holds triplets, by its header or by what `--columns` calls its columns; else it holds pairs."""
     if columns:
-        return "anchor=" in columns.replace(" ", "")
+        return any(part.partition("=")[0].strip() in KINDS["triplet"].texts for part in columns.split(","))
     keys = head(path)[0] if path.is_file() else []
     return all(any(alias in keys for alias in nli.TRIPLET[name]) for name in ("anchor", "positive"))
 
@@ -104,6 +129,9 @@ def _columns(paths: list[Path], columns: str) -> int:
 
 def _files(settings: ContrastiveSettings, given: str, folder: str, *names: str) -> list[Path]:
     paths = [Path(part.strip()) for part in given.split(",") if part.strip()]
+    for path in paths:
+        if not path.is_file():
+            raise UserError(f"{path}: no such file")
     return paths or [_find(settings, "", folder, *names)]
 
 

@@ -3,13 +3,18 @@
 Axes: B sentences, D hidden.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
+from minbert import pooling
 from minbert.bert import BertModel
 from minbert.encode import vectors
 from minbert.ragged import Ragged
+from tasks.contrastive.draws import Draw
 from tasks.contrastive.losses import softmax_features
+from tasks.contrastive.views import View, apply
 
 
 class ContrastiveModel(nn.Module):
@@ -30,9 +35,19 @@ class ContrastiveModel(nn.Module):
                 nn.init.normal_(layer.weight, std=encoder.config.initializer_range)
                 nn.init.zeros_(layer.bias)
 
-    def vectors(self, ragged: Ragged) -> Tensor:
-        """The vectors that the loss sees: [B, D]."""
-        return self.projected(vectors(self.encoder, ragged, self.pooler))
+    def vectors(
+        self, ragged: Ragged, views: Sequence[View] = (), draw: Draw | None = None, perturbation: Tensor | None = None
+    ) -> Tensor:
+        """The vectors that the loss sees, [B, D]; with `views` of sentences that are changed as `draw` says."""
+        if draw is None:
+            return self.projected(vectors(self.encoder, ragged, self.pooler))
+        return self.pool(apply(self.encoder, ragged, views, draw, perturbation=perturbation), ragged)
+
+    def pool(self, states: list[Tensor], ragged: Ragged) -> Tensor:
+        """The vectors that the loss sees, from hidden states: [B, D]."""
+        if self.pooler == "pooler":
+            return self.projected(self.encoder.pool(states[-1].index_select(0, ragged.starts)))
+        return self.projected(pooling.POOLERS[self.pooler](states, ragged))
 
     def projected(self, pooled: Tensor) -> Tensor:
         """tanh(W x + b) where there is a projection: [B, D]."""

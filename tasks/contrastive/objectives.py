@@ -4,7 +4,8 @@ Axes: B rows of a batch, k texts of a row, D hidden.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,46 +17,80 @@ from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks.augmentation import Augmentation, unchanged
 from tasks.contrastive import cached, losses
+from tasks.contrastive.draws import Draw
 from tasks.contrastive.model import ContrastiveModel
 from tasks.contrastive.settings import IN_BATCH, ContrastiveSettings
 from tasks.contrastive.validation import spread
+from tasks.contrastive.views import View, parse
 from tasks.examples import Examples
 from tasks.readers import nli
 
 Numbers = dict[str, Tensor]
+ANCHOR_AND_OTHERS: Sequence[tuple[int, int]] = ((0, 0), (1, 1), (2, 1))
 
 
 @dataclass
 class Texts(ABC):
-    """An objective over k texts of each row, encoded as one ragged batch, or part by part (`chunk` sentences each)."""
+    """An objective over k texts of each row, encoded as one ragged batch, or part by part (`chunk` sentences each).
+
+    With `--views` each text is seen through one of two views, the third, where it is asked for, changing nothing.
+    """
 
     examples: Examples
     settings: ContrastiveSettings
     augment: Augmentation[Any] = unchanged
-    columns: ClassVar[int]
+    views: tuple[View, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        how = self.settings
+        self.views = (*parse(how.views, protect_special=how.protect_special), View()) if how.views else ()
+
+    @property
+    @abstractmethod
+    def texts(self) -> Sequence[tuple[int, int]]:
+        """What is encoded of a row: (column of the data, number of its view), k of them."""
 
     def backward(self, model: nn.Module, batch: Step, context: Context) -> Numbers:
         """Gradients of the mean loss over the batch; reports the loss, and how far the vectors are spread out."""
         assert isinstance(model, ContrastiveModel)
-        sentences = self.sentences(batch)
+        sentences, draw = self.sentences(batch), self.draw(batch)
+        perturbation = self.perturbation(model, sentences, batch, context)
+        ends = np.cumsum([0, *map(len, sentences)])
         size = self.settings.parts_of or len(sentences)
-        parts = [sentences[start : start + size] for start in range(0, len(sentences), size)]
+        parts = [slice(start, min(start + size, len(sentences))) for start in range(0, len(sentences), size)]
 
-        def encode(number: int, part: list[list[int]]) -> Tensor:
-            ragged = Ragged.from_lists(part).to(context.device)
+        def encode(number: int, part: slice) -> Tensor:
+            ragged = Ragged.from_lists(sentences[part]).to(context.device)
+            tokens = slice(ends[part.start], ends[part.stop])
+            added = None if perturbation is None else perturbation[tokens]
             context.seed_dropout("encoder", number)
             with context.autocast():
-                return model.vectors(ragged).float()
+                return model.vectors(ragged, self.views, draw and draw.take(part), added).float()
 
         def loss(vectors: Tensor) -> Numbers:
-            return self.loss(model, vectors, sentences, batch) | {"spread": spread(vectors)}
+            numbers = self.loss(model, vectors, sentences, batch)
+            return numbers | {"spread": spread(vectors)} if len(batch.rows) > 1 else numbers
 
         return cached.backward(encode, parts, loss)
 
     def sentences(self, batch: Step) -> list[list[int]]:
         """k * B lists of ids: the first text of every row, then the second of every row, and so on."""
         examples = self.augment(self.examples, batch)
-        return [examples.sentence(row, column) for column in range(self.columns) for row in batch.rows]
+        return [examples.sentence(row, column) for column, _ in self.texts for row in batch.rows]
+
+    def draw(self, batch: Step) -> Draw | None:
+        """What the views of these sentences draw from: a text has its own counter, whatever its place in a batch."""
+        if not self.views:
+            return None
+        width = 1 + max(column for column, _ in self.texts)
+        keys = np.concatenate([batch.rows * width + column for column, _ in self.texts])
+        return Draw(self.settings.seed, batch.epoch, keys, np.repeat([view for _, view in self.texts], len(batch.rows)))
+
+    def perturbation(
+        self, model: ContrastiveModel, sentences: list[list[int]], batch: Step, context: Context
+    ) -> Tensor | None:
+        """What an adversarial view adds to the embeddings of all sentences, [T, D]; None without such a view."""
+        return None
 
     @abstractmethod
     def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
@@ -66,26 +101,31 @@ class NTXent(Texts):
     """NT-Xent with hard negatives (CBCL, equation 1), or with in-batch negatives alone."""
 
     @property
-    def columns(self) -> int:  # type: ignore[override]
+    def texts(self) -> Sequence[tuple[int, int]]:
         """Anchor and positive, and the hard negative where it is wanted and there."""
-        return self.examples.cache.columns if self.settings.hard_negatives else 2
+        return ANCHOR_AND_OTHERS[: self.examples.cache.columns if self.settings.hard_negatives else 2]
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
         """Beside the loss, how often a row's positive is the nearest candidate."""
         how = self.settings
-        anchor, positive, *others = vectors.chunk(self.columns)
+        anchor, positive, *others = vectors.chunk(len(self.texts))
         negative = others[0] if others else None
-        ignored = _false_negatives(sentences, self.columns).to(vectors.device) if how.mask_false_negatives else None
+        ignored = self.false_negatives(batch).to(vectors.device) if how.mask_false_negatives else None
         weight = how.hard_weight if others else 0.0
         logits = losses.candidates(anchor, positive, negative, how.temperature, hard_weight=weight, ignored=ignored)
         loss = losses.over_candidates(logits, how.directions)
         return {"loss": loss, "accuracy": losses.in_batch_accuracy(logits.detach())}
 
+    def false_negatives(self, batch: Step) -> Tensor:
+        """By the texts of the data file: synonyms may have made one premise read differently in two rows."""
+        texts = [self.examples.sentence(row, column) for column, _ in self.texts for row in batch.rows]
+        return _false_negatives(texts, len(self.texts))
+
 
 class TripletLoss(Texts):
     """max(0, D(a, p) - D(a, n) + margin) (SelfCCL, section 3.1)."""
 
-    columns = 3
+    texts: ClassVar[Sequence[tuple[int, int]]] = ANCHOR_AND_OTHERS
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
         """The mean over the batch."""
@@ -97,7 +137,7 @@ class TripletLoss(Texts):
 class MarginLoss(Texts):
     """The contrastive loss with a margin over (anchor, positive) as similar, (anchor, negative) as dissimilar pairs."""
 
-    columns = 3
+    texts: ClassVar[Sequence[tuple[int, int]]] = ANCHOR_AND_OTHERS
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
         """The mean over both kinds of pairs (SelfCCL, section 3.1)."""
@@ -110,7 +150,7 @@ class MarginLoss(Texts):
 class Softmax(Texts):
     """Classification of NLI pairs over [u; v; |u - v|] (SBERT, section 3)."""
 
-    columns = 2
+    texts: ClassVar[Sequence[tuple[int, int]]] = ANCHOR_AND_OTHERS[:2]
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
         """Cross entropy, and the share of pairs that are classified rightly."""
@@ -120,18 +160,21 @@ class Softmax(Texts):
         return {"loss": losses.softmax_pairs(logits, labels), "accuracy": accuracy}
 
 
-OBJECTIVES: dict[str, type[Any]] = {
-    "nt-xent": NTXent, "triplet": TripletLoss, "margin": MarginLoss, "softmax": Softmax,
-}  # fmt: skip
+def chance(settings: ContrastiveSettings, columns: int = 3) -> float | None:
+    """The loss of an encoder that knows nothing: ln(number of candidates, or of classes); None for a distance loss.
 
-
-def chance(settings: ContrastiveSettings) -> float | None:
-    """The loss of an encoder that knows nothing: ln(number of candidates, or of classes); None for a distance loss."""
+    `columns` are the texts of a row: with two there are no hard negatives.
+    """
     if settings.objective == "softmax":
         return losses.chance(len(nli.NAMES))
     if settings.objective not in IN_BATCH:
         return None
-    return losses.chance(settings.batch_size * (2 if settings.hard_negatives else 1))
+    if settings.objective == "nt-xent":
+        return losses.chance(settings.batch_size * (2 if settings.hard_negatives and columns == 3 else 1))
+    guess = losses.chance(2 * settings.batch_size - 1)
+    if settings.objective == "simcse":
+        return losses.chance(settings.batch_size) * (1 + settings.eda_weight)
+    return guess if settings.objective == "views" else losses.chance(len(nli.NAMES)) + settings.alpha * guess
 
 
 def _false_negatives(sentences: list[list[int]], columns: int) -> Tensor:

@@ -1,6 +1,6 @@
 """The steps of a run of stage one: from settings, through scores, to a plan."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from minbert.training.plan import Plan
 from tasks.contrastive import curriculum, scoring
 from tasks.contrastive.data import retokenised
 from tasks.contrastive.scoring import Similarities
-from tasks.contrastive.settings import TRIPLETS, ContrastiveSettings
+from tasks.contrastive.settings import TEXTS, TRIPLETS, ContrastiveSettings
 from tasks.examples import Examples, Triplet
 
 
@@ -45,7 +45,7 @@ def paced(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, w
         curriculum.plan, epochs=settings.epochs, batch_size=settings.batch_size, seed=settings.seed,
         within=settings.within,
     )  # fmt: skip
-    chosen = _chosen(settings, len(examples))
+    chosen = np.arange(len(examples)) if settings.data_kind == TEXTS else _chosen(settings, len(examples))
     if settings.data_kind != TRIPLETS or settings.order == "none":
         return Paced(make(chosen, power=0.0))
     cosines, groups = None, None
@@ -96,7 +96,8 @@ def _scorer(
     scorer, sha256 = scoring.load(
         settings.scorer, settings.scorer_pooler, precision=settings.precision, device=str(encoder.model.device)
     )
+    shorter = replace(examples, max_length=min(examples.max_length, scorer.max_length))
     if scorer.tokenizer.fingerprint == encoder.tokenizer.fingerprint:
-        return scorer, examples, sha256
+        return scorer, shorter, sha256
     start.warn(f"--scorer {settings.scorer}: another vocabulary, so the triplets are tokenised for it as well")
-    return scorer, retokenised(examples, scorer.tokenizer), sha256
+    return scorer, retokenised(shorter, scorer.tokenizer), sha256

@@ -16,6 +16,22 @@ _SBERT = {
 }  # fmt: skip
 _SELF_TAUGHT = {"margin": 0.2, "power": 1.0, "epochs": 4}
 
+_CONSERT = {
+    "objective": "views", "views": "feature-cutoff:0.2,shuffle", "texts": "sts", "keep_duplicates": True,
+    "pooler": "mean", "max_length": 64, "encoder_dropout": 0.0, "temperature": 0.1, "lr": 5e-7, "epochs": 10,
+    "batch_size": 96, "lr_schedule": "linear", "warmup": 0.1, "evaluate_every": 200, "patience": 10,
+    "protect_special": False,
+}  # fmt: skip
+_EDACSE = {
+    "objective": "simcse", "eda_weight": 0.6, "marks_most": 3, "texts": "chinese", "limit": 10_000, "pooler": "cls",
+    "max_length": 64, "temperature": 0.05, "lr": 3e-5, "epochs": 1, "batch_size": 32, "lr_schedule": "cosine",
+    "weight_decay": 0.01, "evaluate_every": 125, "weights": "bert-base-chinese",
+}  # fmt: skip
+_SUPERVISED = {
+    "pooler": "mean", "max_length": 64, "lr": 2e-5, "epochs": 1, "batch_size": 96, "lr_schedule": "linear",
+    "warmup": 0.1, "evaluate_every": 200,
+}  # fmt: skip
+
 PRESETS: Presets = {
     "cbcl": (
         "CBCL: margin groups, root pacing, NT-Xent with hard negatives, on the pooled vector its heads see",
@@ -52,5 +68,44 @@ PRESETS: Presets = {
             "objective": "softmax", "pooler": "mean", "max_length": 128, "epochs": 1, "batch_size": 16, "lr": 2e-5,
             "lr_schedule": "linear", "warmup": 0.1,
         },
+    ),
+    "consert": ("ConSERT: feature cutoff and shuffling of the STS texts, at the paper's rates", _CONSERT),
+    "consert-tuned": (
+        "ConSERT with the released code's rate and temperature, [CLS] and [SEP] protected",
+        _CONSERT | {"lr": 2e-5, "temperature": 0.05, "protect_special": True},
+    ),
+    "consert-joint": (
+        "ConSERT joint: classification of NLI pairs and two views of their texts, one epoch",
+        _SUPERVISED
+        | {
+            "objective": "joint", "views": "none,token-cutoff:0.1", "alpha": 0.15, "temperature": 0.1,
+            "protect_special": False,
+        },
+    ),
+    "consert-sup": (
+        "the first half of ConSERT sup-unsup: classification of NLI pairs, one epoch",
+        _SUPERVISED | {"objective": "softmax"},
+    ),
+    "consert-sup-unsup": (
+        "its second half: give --weights RUN/encoder of a run with consert-sup",
+        _CONSERT,
+    ),
+    "consert-joint-unsup": (
+        "the second half of ConSERT joint-unsup: give --weights RUN/encoder of a run with consert-joint",
+        _CONSERT,
+    ),
+    "simcse": (
+        "unsupervised SimCSE on the texts of EdaCSE: a text twice under dropout",
+        _EDACSE | {"eda_weight": 0.0, "marks_most": 0},
+    ),
+    "edacse-bert": ("EdaCSE for bert-base-chinese: 1 to 3 marks, lambda 0.6", _EDACSE),
+    "edacse-roberta": (
+        "EdaCSE for chinese-roberta-wwm-ext: 1 or 2 marks, lambda 0.3",
+        _EDACSE | {"weights": "hfl/chinese-roberta-wwm-ext", "marks_most": 2, "eda_weight": 0.3},
+    ),
+    "edacse-roberta-large": (
+        "EdaCSE for chinese-roberta-wwm-ext-large: 1 to 5 marks, lambda 0.6",
+        _EDACSE
+        | {"weights": "hfl/chinese-roberta-wwm-ext-large", "marks_most": 5, "lr": 5e-6, "batch_size": 16},
     ),
 }  # fmt: skip

@@ -10,20 +10,23 @@ from minbert.training.options import CommonSettings
 POOLERS = ("pooler", "cls", "mean", "max", "avg-first-last", "avg-static-last", "avg-last-two")
 TRIPLETS, PAIRS, TEXTS = "triplets", "pairs", "texts"
 DATA = {
-    "nt-xent": TRIPLETS, "triplet": TRIPLETS, "margin": TRIPLETS, "softmax": PAIRS,
+    "nt-xent": TRIPLETS, "triplet": TRIPLETS, "margin": TRIPLETS, "softmax": PAIRS, "joint": PAIRS,
+    "views": TEXTS, "simcse": TEXTS,
 }  # fmt: skip
 """Objective -> the data it trains on."""
-IN_BATCH = ("nt-xent",)
+IN_BATCH = ("nt-xent", "joint", "views", "simcse")
 """Objectives whose negatives are the other rows of the batch."""
 
 _BY_OBJECTIVE = {
-    "temperature": ("nt-xent",),
+    "temperature": (*IN_BATCH, "triplet", "margin"),  # the latter are judged by a frozen NT-Xent loss
     "directions": ("nt-xent",),
     "hard_negatives": ("nt-xent",),
     "hard_weight": ("nt-xent",),
     "mask_false_negatives": ("nt-xent",),
     "loss_margin": ("triplet", "margin"),
     "distance": ("triplet",),
+    "alpha": ("joint",),
+    "eda_weight": ("simcse",),
 }
 _OF_THE_CURRICULUM = ("technique", "margin", "power", "pacing", "start", "scorer", "scorer_pooler")
 
@@ -49,6 +52,11 @@ class ContrastiveSettings(CommonSettings):
     nli_pairs: str = flag(
         "", "in place of nli/nli-pairs.tsv for --objective softmax: labelled NLI pairs", group="data", place=True
     )  # fmt: skip
+    texts: str = flag(
+        "", "unlabelled texts for --objective views and simcse: sts, sts-train, chinese, or files of one sentence a "
+        "line, several with commas between", group="data",
+    )  # fmt: skip
+    keep_duplicates: bool = flag(False, "unlabelled texts as often as they stand in the files", group="data")
     sts_dev: str = flag("", "in place of course/sts-dev.csv: scored pairs to evaluate on", group="data", place=True)
     per_premise: str = flag(
         "first", "triplets of one premise of NLI pairs: its first entailment with its first contradiction, the i-th "
@@ -59,7 +67,8 @@ class ContrastiveSettings(CommonSettings):
     objective: str = flag(
         "nt-xent",
         "nt-xent = NT-Xent with hard negatives; triplet and margin = losses over distances; "
-        "softmax = classification of NLI pairs (SBERT)",
+        "softmax = classification of NLI pairs (SBERT); views = two views of a text (ConSERT); joint = softmax and "
+        "views; simcse = a text twice under dropout, and with punctuation (EdaCSE)",
         group="objective", choices=tuple(DATA),
     )  # fmt: skip
     temperature: float = flag(0.05, "temperature of NT-Xent", group="objective", least=1e-4)
@@ -80,6 +89,26 @@ class ContrastiveSettings(CommonSettings):
         group="objective", least=0,
     )  # fmt: skip
     accumulate: int = flag(1, "parts of an update; not with in-batch negatives", group="objective", least=1)
+
+    alpha: float = flag(0.15, "weight of the views beside the classification (joint)", group="objective", least=0)
+    eda_weight: float = flag(
+        0.0, "weight of NT-Xent between a text and itself with punctuation inserted (simcse; EdaCSE's lambda)",
+        group="objective", least=0,
+    )  # fmt: skip
+
+    views: str = flag(
+        "", "two views, around the embedding layer, such as feature-cutoff:0.2,shuffle; of anchors and of all other "
+        "texts where the data are triplets", group="views",
+    )  # fmt: skip
+    protect_special: bool = flag(True, "views leave [CLS] and [SEP] as they are", group="views")
+    marks: str = flag(
+        "english", "the punctuation that is inserted", group="views",
+        choices=("english", "chinese", "without-exclamation", "chinese-without-exclamation", "extra"),
+    )  # fmt: skip
+    marks_most: int = flag(
+        0, "insert 1 to so many marks into positives (nt-xent) or the third text (simcse); 0 inserts none",
+        group="views", least=0,
+    )  # fmt: skip
 
     order: str = flag(
         "curriculum",
@@ -106,7 +135,10 @@ class ContrastiveSettings(CommonSettings):
         False, "as many updates as without a curriculum: the eligible triplets are cycled", group="curriculum"
     )  # fmt: skip
     scorer: str = flag("", "the encoder that scores (default: the one that is trained)", group="curriculum")
-    scorer_pooler: str = flag("", "its pooler (default: --pooler)", group="curriculum", choices=("", *POOLERS))
+    scorer_pooler: str = flag(
+        "", "its pooler (default: --pooler, or what the scorer's folder names)", group="curriculum",
+        choices=("", *POOLERS),
+    )  # fmt: skip
 
     metric: str = flag(
         "spearman", "what chooses the best encoder: STS dev Spearman, accuracy or loss over triplets, ...",
@@ -138,13 +170,21 @@ class ContrastiveSettings(CommonSettings):
             curriculum = ("order", *_OF_THE_CURRICULUM, "within", "equal_steps")
             reasons |= dict.fromkeys((*curriculum, "triplets", "per_premise", "evaluate_triplets"), objective)
         elif self.order == "none":
-            reasons |= dict.fromkeys(_OF_THE_CURRICULUM, "--order none")
+            reasons |= dict.fromkeys((*_OF_THE_CURRICULUM, "equal_steps"), "--order none")
         elif self.order == "random":
             reasons |= dict.fromkeys(("technique", "margin", "scorer", "scorer_pooler"), "--order random")
         elif self.technique != "groups":
-            reasons["margin"] = f"--technique {self.technique}"
+            needless = ("scorer", "scorer_pooler") if self.technique in ("length", "rarity") else ()
+            reasons |= dict.fromkeys(("margin", *needless), f"--technique {self.technique}")
+        reasons |= self.without_synonyms(given, "pretrain")
         if self.data_kind != PAIRS:
             reasons["nli_pairs"] = objective
+        if self.data_kind != TEXTS:
+            reasons |= dict.fromkeys(("texts", "keep_duplicates"), objective)
+        if not self.views:
+            reasons["protect_special"] = "no --views"
+        if not self.marks_most:
+            reasons["marks"] = "no --marks-most"
         return [
             f"{_flag(name, given[name])} has no effect with {why}" for name, why in reasons.items() if name in given
         ]
@@ -159,6 +199,16 @@ class ContrastiveSettings(CommonSettings):
             )
         if self.accumulate > 1 and self.chunk:
             raise UserError("--accumulate and --chunk exclude each other: both cut a batch into parts")
+        if self.objective in ("views", "joint") and not self.views:
+            raise UserError(f"--objective {self.objective} needs two --views, such as feature-cutoff:0.2,shuffle")
+        if self.marks_most and self.objective not in ("nt-xent", "simcse"):
+            raise UserError("--marks-most: punctuation is inserted with --objective nt-xent or simcse alone")
+        if bool(self.eda_weight) != bool(self.marks_most) and self.objective == "simcse":
+            raise UserError("--eda-weight and --marks-most belong together: one weighs the text that the other makes")
+        if self.data_kind == TEXTS and not self.texts:
+            raise UserError(f"--objective {self.objective} needs --texts: sts, sts-train, chinese or a file")
+        if "adversarial" in self.views and self.objective != "joint":
+            raise UserError("--views: an adversarial view needs the supervision of --objective joint")
         if self.projection and self.pooler != "cls":
             raise UserError(f"--projection is made over [CLS]: it needs --pooler cls, not {self.pooler}")
         if self.metric in ("accuracy", "loss") and self.data_kind != TRIPLETS:

@@ -10,7 +10,7 @@ from minbert import token_cache
 from minbert.bert import BertModel
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
-from tasks.examples import Pair, Triplet
+from tasks.examples import Pair, Single, Triplet
 
 ANCHORS = ["the cat sat on a mat", "a dog runs", "the bird is happy", "who is sad ?", "a tree", "the dog sleeps"]
 POSITIVES = ["a cat sat", "the dog runs on", "the bird is not sad", "who is not happy ?", "the tree .", "a dog sleeps"]
@@ -19,7 +19,7 @@ NEGATIVES = ["a cat runs", "the dog sleeps", "the bird is sad", "what is happy ?
 
 @pytest.fixture
 def view(tiny: Path, tmp_path: Path) -> Callable[..., Any]:
-    """A function that makes examples of texts, rows of 2 or 3, with labels."""
+    """A function that makes examples of texts, rows of 1, 2 or 3, with labels."""
 
     def make(*columns: list[str], labels: list[float] | None = None) -> Any:
         texts = list(zip(*columns, strict=True))
@@ -29,7 +29,7 @@ def view(tiny: Path, tmp_path: Path) -> Callable[..., Any]:
         source.write_text(repr(rows))
         tokenizer = Tokenizer.load(tiny)
         cache = token_cache.load(source, lambda _: iter(rows), "rows of a test", len(columns), tokenizer)
-        kind = Triplet if len(columns) == 3 else Pair
+        kind = {1: Single, 2: Pair, 3: Triplet}[len(columns)]
         return kind(cache, tokenizer.cls, tokenizer.sep, 64)
 
     return make

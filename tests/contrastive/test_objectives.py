@@ -18,7 +18,8 @@ from minbert.ragged import Ragged
 from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks.contrastive.model import ContrastiveModel
-from tasks.contrastive.objectives import OBJECTIVES, chance
+from tasks.contrastive.objectives import chance
+from tasks.contrastive.registry import OBJECTIVES
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Triplet
 

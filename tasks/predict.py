@@ -1,0 +1,197 @@
+"""Predict a user's own sentences with the heads of a finished run: one a line, pairs divided by a TAB; TSV comes out.
+
+python -m tasks.predict runs/multitask --task sst reviews.txt
+printf 'A man is eating.\\tSomeone eats.\\n' | python -m tasks.predict runs/multitask --task sts
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+from minbert.errors import UserError
+from minbert.files import read_json
+from minbert.training import cli
+
+if TYPE_CHECKING:  # `--help` waits for no torch
+    import numpy as np
+
+    from minbert.token_cache import TokenCache
+    from minbert.tokenizer import Tokenizer
+    from tasks.model import MultitaskModel
+    from tasks.task import Task
+
+NAMES = {"sst": "sst", "para": "quora", "sts": "sts"}
+"""The course's words for the tasks, and the tasks."""
+_CHUNK = 1024  # lines that are predicted together
+_COLUMNS = {
+    "sst": ("class", "name", "probability", "sentence"),
+    "quora": ("is_paraphrase", "probability", "sentence1", "sentence2"),
+    "sts": ("similarity", "sentence1", "sentence2"),
+}
+Texts = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A run's best model, and what a task's inputs need."""
+
+    model: "MultitaskModel"
+    task: "Task[Any]"
+    tokenizer: "Tokenizer"
+    max_length: int
+    precision: str
+
+    def outputs(self, texts: Sequence[Texts]) -> "np.ndarray":
+        """The head's outputs for sentences or pairs, cleaned as the course cleans: float32 [rows] or [rows, C]."""
+        from tasks import evaluate, readers
+
+        clean = readers.clean_sentence if self.task.kind == "single" else readers.clean_pair
+        cache = _cache([tuple(map(clean, row)) for row in texts], self.task.columns, self.tokenizer)
+        examples: Any = self.task.examples(cache, self.tokenizer.cls, self.tokenizer.sep, self.max_length)
+        return evaluate.outputs(self.model, self.task, examples, self.precision)
+
+    def table(self, texts: Sequence[Texts]) -> Iterator[tuple[str, ...]]:
+        """A row for each input, in order: the prediction, the predicted class's probability, and the texts.
+
+        The columns are class, its name and probability (sentiment), 0.0 or 1.0 and probability (paraphrase), or the
+        similarity from 0 to 5.
+        """
+        from tasks import evaluate
+
+        outputs = self.outputs(texts)
+        shares = evaluate.probabilities(self.task, outputs)
+        for row, value in enumerate(self.task.predict(outputs).tolist()):
+            found = [self.task.written(value) if shares is not None else f"{value:.4f}"]
+            if shares is not None:
+                named = [self.task.classes[int(value)]] if len(self.task.classes) > 2 else []
+                found += [*named, f"{shares[row, int(value)]:.4f}"]
+            yield (*found, *texts[row])
+
+
+def _cache(rows: Sequence[Texts], columns: int, tokenizer: "Tokenizer") -> "TokenCache":
+    """The token cache of rows that come from no file; nothing is written to disk. Texts stay with the caller."""
+    import numpy as np
+
+    from minbert.token_cache import TokenCache
+
+    ids = tokenizer.encode([text for row in rows for text in row])
+    ends = np.cumsum([0, *map(len, ids)], dtype=np.int64)
+    flat = np.array([one for text in ids for one in text], dtype=np.int32)
+    none = np.zeros(0, dtype=np.uint8)
+    labels, text_ends = np.full(len(rows), np.nan), np.zeros(len(rows) * (columns + 1) + 1, dtype=np.int64)
+    return TokenCache(Path("-"), "", columns, (), (), labels, flat, ends, none, text_ends)
+
+
+def load(run: Path, name: str) -> Predictor:
+    """The model of a run's best checkpoint, for its task `name` (sst, quora or sts).
+
+    `UserError` where `run` is no finished run of the second stage, or has no head for the task.
+    """
+    settings, step = _read(run, name)
+    import torch
+
+    from minbert.bert import BertModel
+    from minbert.config import BertConfig
+    from minbert.precision import choose
+    from minbert.tokenizer import Tokenizer
+    from minbert.training import checkpoint, start
+    from tasks import registry
+    from tasks.model import MultitaskModel
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    config, tokenizer = BertConfig.read(run / "encoder"), Tokenizer.load(run / "encoder")
+    model = MultitaskModel(BertModel(config), registry.build(settings["tasks"], settings["pairs"]), dropout=0.0)
+    checkpoint.load(run / "checkpoints", step, model)
+    length, precision = start.max_length(settings["max_length"], config), choose(settings["precision"], device)
+    return Predictor(model.to(device).eval(), model.tasks[name], tokenizer, length, precision)
+
+
+def _read(run: Path, name: str) -> tuple[dict[str, Any], int]:
+    """A run's settings, and the step of its best checkpoint."""
+    if not (run / "manifest.json").is_file():
+        raise UserError(f"{run}: not a run folder: it holds no manifest.json")
+    manifest = read_json(run / "manifest.json")
+    settings = manifest.get("all_settings") if isinstance(manifest, dict) else None
+    if not isinstance(settings, dict) or not {"tasks", "pairs", "max_length", "precision"} <= settings.keys():
+        raise UserError(f"{run}: holds no heads: only runs of multitask_train.py can predict")
+    trained = [one.strip() for one in str(settings["tasks"]).split(",")]
+    if name not in trained:
+        raise UserError(f"{run}: has no head for {name}: it was trained on {', '.join(trained)}")
+    scores = read_json(run / "scores.json") if (run / "scores.json").is_file() else None
+    step = scores.get("step") if isinstance(scores, dict) else None
+    if not isinstance(step, int):
+        raise UserError(f"{run}: has no scores.json that names its best step: let the run finish first (--resume)")
+    if not (run / "checkpoints" / f"step-{step:08d}").is_dir():
+        raise UserError(f"{run / 'checkpoints'}: the best checkpoint, of step {step}, is not there")
+    return settings, step
+
+
+def read(lines: Iterable[bytes], source: str, columns: int) -> Iterator[Texts]:
+    """The inputs of a file: one sentence a line, or two with a TAB between; blank lines are left out and counted.
+
+    `UserError` with the line where it is not UTF-8, or has not as many texts as the task takes.
+    """
+    blank = 0
+    for number, raw in enumerate(lines, start=1):
+        try:
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise UserError(f"{source}:{number}: not UTF-8") from error
+        if not line.strip():
+            blank += 1
+            continue
+        texts = tuple(" ".join(text.split()) for text in (line.split("\t") if columns > 1 else [line]))
+        if len(texts) != columns or not all(texts):
+            raise UserError(f"{source}:{number}: not two sentences with one TAB between them")
+        yield texts
+    if blank:
+        print(f"note: {source}: {blank:,} blank line{'s' * (blank > 1)} left out", file=sys.stderr)
+
+
+def _opened(path: str) -> Any:
+    if path == "-":
+        return nullcontext(sys.stdin.buffer)
+    if not Path(path).is_file():
+        raise UserError(f"{path}: no such file")
+    return open(path, "rb")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see --help)")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Read the command line, load the model, and write a table to standard output as lines come in."""
+    about = (__doc__ or "").splitlines()[0]
+    parser = _Parser(prog="python -m tasks.predict", description=about, allow_abbrev=False)
+    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run of multitask_train.py")
+    parser.add_argument("--task", required=True, choices=tuple(NAMES), help="which head")
+    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the sentences (default: standard input)")
+    given = parser.parse_intermixed_args(sys.argv[1:] if arguments is None else arguments)
+    name = NAMES[given.task]
+    with _opened(given.file) as lines:
+        predictor = load(given.run, name)
+        inputs = read(lines, "standard input" if given.file == "-" else given.file, predictor.task.columns)
+        try:
+            _write(predictor, inputs, sys.stdout)
+        except BrokenPipeError:  # whoever reads has enough; Python would complain once more at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write(predictor: Predictor, inputs: Iterator[Texts], out: IO[str]) -> None:
+    print("\t".join(_COLUMNS[predictor.task.name]), file=out)
+    while chunk := list(islice(inputs, _CHUNK)):
+        for row in predictor.table(chunk):
+            print("\t".join(row), file=out)
+        out.flush()
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,89 @@
+"""CBCL's Figure 1 from annotations: how often each reason to fail was chosen, by group of pairs, as SVG and PNG.
+
+Importing this module loads no matplotlib.
+"""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from minbert.errors import UserError
+from minbert.files import write_atomic
+from tasks.report import agreement
+from tasks.report.agreement import Annotation
+from tasks.report.annotation import CATEGORIES, GROUPS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart; failed pairs are what the figure is about.
+_COLOURS = {"failed": "#D55E00", "train": "#0072B2", "dev": "#7A9CB0"}
+_INK, _QUIET, _GRID = "#222222", "#666666", "#E6E6E6"
+_STYLE: Any = {
+    "savefig.dpi": 200, "font.family": "DejaVu Sans", "font.size": 11, "text.color": _INK, "svg.hashsalt": "minbert",
+    "axes.edgecolor": _INK, "axes.labelcolor": _INK, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.spines.left": False, "axes.grid": True, "axes.grid.axis": "x", "axes.axisbelow": True, "grid.color": _GRID,
+    "xtick.color": _INK, "ytick.color": _INK, "legend.frameon": False, "axes.titlelocation": "left",
+    "axes.titlesize": 12, "figure.facecolor": "white",
+}  # fmt: skip
+_THICK = 0.26  # of a bar; three fill most of a category's band
+
+
+def write(base: Path, annotations: Sequence[Annotation]) -> list[Path]:
+    """Write `base`.svg and `base`.png, a panel for each annotation; the same counts give the same bytes."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    if not base.absolute().parent.is_dir():
+        raise UserError(f"--out {base}: {base.parent} is no folder")
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(8.4 if len(annotations) == 1 else 12.0, 7.2), layout="constrained")
+        FigureCanvasAgg(figure)
+        panels = figure.subplots(1, len(annotations), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, one, name in zip(panels, annotations, agreement.names(annotations), strict=True):
+            _panel(axes, one)
+            if len(annotations) > 1:
+                axes.set_title(name)
+        panels[0].set_xlim(left=0)
+        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)  # type: ignore[union-attr, call-arg]
+        figure.suptitle("Reasons to fail, by group of pairs", x=0.012, ha="left", fontweight="bold", fontsize=14)
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, loc="outside lower left", ncols=3, columnspacing=1.8, alignment="left", title_fontsize=10,
+            title="Numbers at the bars are counts of pairs, lines are 95% Wilson intervals",
+        )  # fmt: skip
+        found = []
+        for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
+            out = io.BytesIO()
+            figure.savefig(out, format=kind, metadata=metadata)
+            found.append(base.with_name(f"{base.name}.{kind}"))
+            write_atomic(found[-1], out.getvalue())
+    return found
+
+
+def _panel(axes: "Axes", annotation: Annotation) -> None:
+    """Three bars a category, the failed pairs on top, each with its count and Wilson's interval as a whisker."""
+    from matplotlib.ticker import PercentFormatter
+
+    for place, (group, title) in enumerate(GROUPS.items()):
+        total, counts = annotation.total(group), annotation.counts(group)
+        if not total:
+            continue
+        middles = [row + (place - 1) * _THICK for row in range(len(CATEGORIES))]
+        shares = [counts[one.key] / total for one in CATEGORIES]
+        axes.barh(middles, shares, _THICK * 0.88, color=_COLOURS[group], label=f"{title} ({total})")
+        for y, share, count in zip(middles, shares, counts.values(), strict=True):
+            around = agreement.wilson(count, total)
+            assert around is not None
+            axes.plot([around.low, around.high], [y, y], color=_INK, linewidth=1.0, solid_capstyle="butt")
+            axes.annotate(
+                str(count), (max(around.high, share), y), (4, 0), textcoords="offset points",
+                va="center", fontsize=8.5, color=_QUIET if not count else _INK,
+            )  # fmt: skip
+    axes.set_yticks(range(len(CATEGORIES)), [one.name for one in CATEGORIES])
+    axes.set_ylim(len(CATEGORIES) - 0.45, -0.55)
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_xlabel("share of the group’s pairs")

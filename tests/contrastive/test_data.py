@@ -1,0 +1,254 @@
+"""Guards: every form of NLI data gives the right triplets or pairs and an account of each row; mixtures are refused.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_data.py
+"""
+
+import csv
+import json
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minbert import UserError
+from minbert.tokenizer import Tokenizer
+from tasks.contrastive import data
+from tasks.contrastive.data import Data
+from tasks.contrastive.settings import ContrastiveSettings
+
+SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
+E, N, C = "entailment", "neutral", "contradiction"
+PAIRS = [
+    ("The cat sleeps on the mat.", "A cat sleeps.", E), ("The cat sleeps on the mat.", "The cat is happy.", N),
+    ("The cat sleeps on the mat.", "The cat runs.", C), ("A dog runs, \"fast\".", "The dog is not asleep.", E),
+    ("The cat sleeps on the mat.", "A cat is on a mat.", E), ("A dog runs, \"fast\".", "The dog sat.", C),
+    ("The cat sleeps on the mat.", "The mat is under a dog.", C), ("The bird is sad.", "A bird is not happy.", E),
+    ("The cat sleeps on the mat.", "A cat is not awake.", E), ("A dog runs, \"fast\".", "A dog.", "-"),
+]  # fmt: skip
+TRIPLETS = [("The cat, who sat.", "A cat sat.", "A cat runs."), ("A tree.", "The tree.", "A \"bird\"."),
+            ("Who is happy?", "Who is not sad?", "Who is sad?")]  # fmt: skip
+Read = Callable[..., Data]
+
+
+@pytest.fixture
+def read(tiny: Path) -> Read:
+    """A function that reads stage one's data under some settings, evaluation pairs from the sample."""
+
+    def found(length: int = 64, **given: Any) -> Data:
+        settings = ContrastiveSettings(**({"data": str(SAMPLE), "order": "none"} | given))
+        return data.read(settings, Tokenizer.load(tiny), length)
+
+    return found
+
+
+def snli(path: Path, pairs: list[tuple[str, str, str]] = PAIRS) -> Path:
+    rows = [
+        {"annotator_labels": [label], "gold_label": label, "pairID": str(n), "sentence1": one, "sentence2": two}
+        for n, (one, two, label) in enumerate(pairs)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def multinli(path: Path, pairs: list[tuple[str, str, str]] = PAIRS) -> Path:
+    lines = ["gold_label\tsentence1_parse\tsentence1\tsentence2\tpairID"]
+    lines += [f"{label}\t(ROOT)\t{one}\t{two}\t{n}e" for n, (one, two, label) in enumerate(pairs)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def nli_pairs(path: Path, pairs: list[tuple[str, str, str]] = PAIRS) -> Path:
+    lines = ["premise\thypothesis\tlabel\tsource"] + [f"{one}\t{two}\t{label}\tmnli" for one, two, label in pairs]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def table(path: Path, header: list[str], rows: Any) -> Path:
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([header, *rows])
+    return path
+
+
+def texts(examples: Any) -> list[tuple[str, ...]]:
+    columns = range(examples.cache.columns)
+    return [tuple(examples.cache.text(row, column) for column in columns) for row in range(len(examples))]
+
+
+def merged(pairs: list[tuple[str, str, str]], rule: str) -> list[tuple[str, ...]]:
+    """The triplets of each premise, premises by first appearance."""
+    found: list[tuple[str, ...]] = []
+    for premise in dict.fromkeys(premise for premise, _, _ in pairs):
+        good, bad = ([two for one, two, label in pairs if (one, label) == (premise, kind)] for kind in (E, C))
+        both = {
+            "first": [*zip(good, bad, strict=False)][:1],
+            "zip": zip(good, bad, strict=False),
+            "cross": product(good, bad),
+        }
+        found += [(premise, *two) for two in both[rule]]
+    return found
+
+
+@pytest.mark.parametrize("rule", ["first", "zip", "cross"])
+@pytest.mark.parametrize("write", [snli, multinli, nli_pairs])
+def test_labelled_pairs_become_the_triplets_of_their_premises(
+    read: Read, tmp_path: Path, write: Callable[[Path], Path], rule: str
+) -> None:
+    path = write(tmp_path / {snli: "train.jsonl", multinli: "train.txt", nli_pairs: "nli-pairs.tsv"}[write])
+    found = read(triplets=str(path), per_premise=rule)
+    assert texts(found.train) == merged(PAIRS, rule)
+    account = found.account["train"]
+    counts = account["counts"]
+    assert account["per_premise"] == rule and account["files"][0]["file"] == str(path)
+    assert counts["read"] == len(PAIRS) == counts["skipped"] + counts["neutral"] + counts["usable"]
+    assert (counts["skipped"], counts["neutral"], counts["triplets"]) == (1, 1, len(found.train))
+    (dropped,) = account["skipped"]
+    assert dropped["line"] == len(PAIRS) + (write is not snli), "the row labelled -, by its line"
+
+
+@pytest.mark.parametrize("header", [
+    ["sent0", "sent1", "hard_neg"], ["anchor", "positive", "negative"], ["anchor", "positive"],
+])  # fmt: skip
+def test_rows_that_are_triplets_are_kept_one_to_one(read: Read, tmp_path: Path, header: list[str]) -> None:
+    width = len(header)
+    good = [row[:width] for row in TRIPLETS]
+    rows = [
+        good[0],
+        good[1],
+        good[0],
+        ("A tree.", " a  TREE.", "A mat.")[:width],
+        ("", "A cat.", "A dog.")[:width],
+        good[2],
+    ]
+    found = read(triplets=str(table(tmp_path / "own.csv", header, rows)))
+    assert texts(found.train) == good
+    account = found.account["train"]
+    assert account["counts"]["read"] == len(rows) == len(found.train) + len(account["skipped"])
+    assert sorted(row["line"] for row in account["skipped"]) == [4, 5, 6]
+
+
+def test_a_users_own_columns(read: Read, tmp_path: Path) -> None:
+    header = ["no", "sentence", "same", "other"]
+    path = str(table(tmp_path / "own.csv", header, [(n, *row) for n, row in enumerate(TRIPLETS)]))
+    found = read(triplets=path, columns="anchor=sentence,positive=same,negative=other")
+    assert texts(found.train) == TRIPLETS
+    swapped = read(triplets=path, columns="anchor=sentence, positive=other, negative=same")
+    assert texts(swapped.train) == [(one, three, two) for one, two, three in TRIPLETS]
+    assert texts(read(triplets=path, columns="anchor=sentence,positive=same").train) == [row[:2] for row in TRIPLETS]
+    path = str(table(tmp_path / "pairs.csv", ["a", "b", "gold"], PAIRS))
+    found = read(triplets=path, columns="sentence1=a,sentence2=b,label=gold", per_premise="cross")
+    assert texts(found.train) == merged(PAIRS, "cross")
+    found = read(objective="softmax", nli_pairs=path, columns="sentence1=a,sentence2=b,label=gold")
+    assert texts(found.train) == [row[:2] for row in PAIRS[:-1]]
+
+
+def test_columns_need_naming_only_where_their_names_are_the_users_own(read: Read, tmp_path: Path) -> None:
+    path = str(table(tmp_path / "own.csv", ["anchor", "same", "other"], TRIPLETS))
+    assert texts(read(triplets=path, columns="positive=same,negative=other").train) == TRIPLETS
+
+
+def test_several_files_are_merged_on_the_premise(read: Read, tmp_path: Path) -> None:
+    """An entailment in one file and a contradiction in another make a triplet; its id and every drop name the file."""
+    paths = snli(tmp_path / "one.jsonl", PAIRS[:4]), multinli(tmp_path / "two.txt", PAIRS[4:])
+    found = read(triplets=f"{paths[0]}, {paths[1]}", per_premise="cross")
+    assert texts(found.train) == merged(PAIRS, "cross")
+    account = found.account["train"]
+    assert [one["file"] for one in account["files"]] == [str(path) for path in paths]
+    assert account["counts"]["read"] == len(PAIRS)
+    assert account["skipped"] == [{"line": 7, "why": "two.txt: no gold label"}]
+    files = [table(tmp_path / f"{n}.csv", ["sent0", "sent1", "hard_neg"], TRIPLETS[n : n + 2]) for n in (0, 1)]
+    found = read(triplets=",".join(map(str, files)))
+    assert texts(found.train) == TRIPLETS
+    assert found.account["train"]["skipped"] == [{"line": 2, "why": "1.csv: stands on an earlier line already"}]
+
+
+def test_files_of_different_kinds_are_refused_by_name(read: Read, tmp_path: Path) -> None:
+    with_hard = table(tmp_path / "hard.csv", ["sent0", "sent1", "hard_neg"], TRIPLETS)
+    without = table(tmp_path / "two.csv", ["anchor", "positive"], [row[:2] for row in TRIPLETS])
+    pairs = nli_pairs(tmp_path / "pairs.tsv")
+    for others in ((pairs, with_hard), (with_hard, pairs), (with_hard, without)):
+        with pytest.raises(UserError, match="--triplets") as caught:
+            read(triplets=",".join(map(str, others)))
+        assert all(str(path) in str(caught.value) for path in others)
+    with pytest.raises(UserError, match=r"--nli-pairs.*one file"):
+        read(objective="softmax", nli_pairs=f"{pairs},{pairs}")
+
+
+@pytest.mark.parametrize("flag", ["triplets", "nli_pairs", "sts_dev"])
+def test_a_file_that_is_not_there_is_named(read: Read, tmp_path: Path, flag: str) -> None:
+    there = table(tmp_path / "hard.csv", ["sent0", "sent1", "hard_neg"], TRIPLETS)
+    missing = tmp_path / "missing.csv"
+    with pytest.raises(UserError, match=f"{missing}: no such file"):
+        read(**{flag: str(missing), "objective": "softmax" if flag == "nli_pairs" else "nt-xent"})
+    if flag == "triplets":
+        with pytest.raises(UserError, match=f"{missing}: no such file"):
+            read(triplets=f"{there},{missing}")
+
+
+@pytest.mark.parametrize(
+    "given", [{"objective": "triplet"}, {"objective": "margin"}, {"order": "curriculum"}, {"order": "anti"}]
+)
+def test_rows_without_hard_negatives_train_what_needs_none(read: Read, tmp_path: Path, given: dict[str, str]) -> None:
+    path = table(tmp_path / "two.csv", ["anchor", "positive"], [row[:2] for row in TRIPLETS])
+    with pytest.raises(UserError, match=r"without a hard negative.*--order none or random") as caught:
+        read(triplets=str(path), **given)
+    assert str(path) in str(caught.value)
+    for order in ("none", "random"):
+        assert read(triplets=str(path), order=order).train.cache.columns == 2
+
+
+@pytest.mark.parametrize("write", [snli, multinli, nli_pairs])
+def test_labelled_pairs_train_the_classifier_row_by_row(
+    read: Read, tmp_path: Path, write: Callable[[Path], Path]
+) -> None:
+    found = read(objective="softmax", nli_pairs=str(write(tmp_path / f"pairs.{'jsonl' if write is snli else 'txt'}")))
+    assert texts(found.train) == [row[:2] for row in PAIRS[:-1]]
+    assert found.train.labels.tolist() == [[E, N, C].index(row[2]) for row in PAIRS[:-1]]
+    account = found.account["train"]
+    assert account["read"] == len(PAIRS) == account["kept"] + len(account["skipped"])
+    assert account["kept"] == len(found.train)
+
+
+def test_the_usual_files_are_found_in_the_data_folder(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "nli").mkdir()
+    table(tmp_path / "nli" / "nli-triplets.csv", ["sent0", "sent1", "hard_neg"], TRIPLETS)
+    dev = str(SAMPLE / "course" / "sts-dev.csv")
+    assert texts(read(data=str(tmp_path), sts_dev=dev).train) == TRIPLETS
+    table(tmp_path / "nli" / "nli_for_simcse.csv", ["sent0", "sent1", "hard_neg"], TRIPLETS[:2])
+    assert texts(read(data=str(tmp_path), sts_dev=dev).train) == TRIPLETS[:2], "SimCSE's whole file comes first"
+    with pytest.raises(UserError, match=r"nli-pairs\.tsv"):
+        read(data=str(tmp_path), sts_dev=dev, objective="softmax")
+
+
+def test_hashes_follow_what_is_trained_on(read: Read, tmp_path: Path) -> None:
+    """They decide whether a run may be resumed."""
+    path = nli_pairs(tmp_path / "pairs.tsv")
+    one, other = (read(triplets=str(path), per_premise=rule).hashes for rule in ("first", "cross"))
+    assert one["sts_dev"] == other["sts_dev"] and one["train"] != other["train"]
+    assert read(triplets=str(path), per_premise="first").hashes == one
+    nli_pairs(path, [*PAIRS[:-1], ("A tree.", "Trees.", E), ("A tree.", "A dog.", C)])
+    assert read(triplets=str(path), per_premise="first").hashes["train"] != one["train"]
+
+
+def test_what_is_cut_and_what_is_skipped_is_said(
+    read: Read, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = ("the cat " * 30, "the dog", "the bird")
+    path = table(tmp_path / "own.csv", ["sent0", "sent1", "hard_neg"], [*TRIPLETS, long, ("A cat.", "", "A dog.")])
+    read(length=32, triplets=str(path))
+    said = capsys.readouterr().err.splitlines()
+    assert f"note: {path}: 1 of 12 sentences are longer than 32 tokens and are cut" in said
+    assert any("skipped" in line and "line 6" in line and "sent1: empty" in line for line in said)
+
+
+def test_another_vocabulary_reads_the_same_triplets(read: Read, tmp_path: Path, tiny: Path) -> None:
+    found = read(triplets=str(table(tmp_path / "own.csv", ["sent0", "sent1", "hard_neg"], TRIPLETS)))
+    lines = (tiny / "vocab.txt").read_text(encoding="utf-8").split()
+    (tmp_path / "vocab.txt").write_text("\n".join(lines[:5] + lines[:4:-1]) + "\n", encoding="utf-8")
+    other = Tokenizer.load(tmp_path)
+    again = data.retokenised(found.train, other)
+    assert texts(again) == texts(found.train) and again.max_length == found.train.max_length
+    wanted = [[other.cls, *ids, other.sep] for ids in other.encode([text for row in TRIPLETS for text in row])]
+    assert [again.sentence(row, column) for row in range(3) for column in range(3)] == wanted
+    assert [found.train.sentence(row, 0) for row in range(3)] != wanted[::3]

@@ -1,0 +1,196 @@
+"""Guards: what a run says of its encoder before and after training, and what goes into no encoder folder.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_outcome.py
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from minbert.bert import BertModel
+from minbert.encode import Encoder
+from minbert.tokenizer import Tokenizer
+from minbert.training.plan import Plan
+from minbert.training.rundir import RunDir
+from tasks.contrastive import pictures
+from tasks.contrastive.data import Data
+from tasks.contrastive.model import ContrastiveModel
+from tasks.contrastive.outcome import Evaluation
+from tasks.contrastive.pace import Paced
+from tasks.contrastive.scoring import Similarities
+from tasks.contrastive.settings import ContrastiveSettings
+from tasks.examples import Pair, Triplet
+
+LOOKS = {"sts_dev_spearman", "alignment", "uniformity"}
+OF_TRIPLETS = {"triplet_accuracy", "full_pass_loss"}
+DRAWN = ("losses", "spearman", "cosines", "gaps", "mix")
+
+
+@pytest.fixture
+def encoder(bert: BertModel, tiny: Path) -> Encoder:
+    return Encoder(bert, Tokenizer.load(tiny), "mean", precision="fp32")
+
+
+@pytest.fixture
+def sts(view: Callable[..., Any]) -> Pair:
+    first, second = ["the cat sat", "a dog runs", "a tree"], ["the cat is on a mat", "a dog sleeps", "the tree ."]
+    found: Pair = view(first, second, labels=[3.0, 1.5, 5.0])
+    return found
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    made = RunDir(tmp_path / "run")
+    made.begin({"settings": {}})
+    made.log({"kind": "train", "step": 2, "epoch": 1, "lr": 1e-5, "nli/loss": 2.5})
+    made.log({"kind": "evaluation", "step": 2, "epoch": 1, "score": 0.7, "best": True, "sts_dev_spearman": 0.7})
+    return made
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Any, ...]]:
+    """What each picture was made of, in place of the pictures."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for name in DRAWN:
+        monkeypatch.setattr(pictures, name, lambda *given, name=name: found.setdefault(name, given))
+    return found
+
+
+def settings(**more: Any) -> ContrastiveSettings:
+    return ContrastiveSettings(**({"batch_size": 2, "pooler": "mean", "margin": 0.1, "precision": "fp32"} | more))
+
+
+def shake(bert: BertModel) -> None:
+    with torch.no_grad():
+        for parameter in bert.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+
+
+def cosines(encoder: Encoder, examples: Any, rows: int) -> list[np.ndarray]:
+    """cos(anchor, positive) and cos(anchor, hard negative) of the first rows, in float64."""
+    texts = [[examples.cache.text(row, column) for row in range(rows)] for column in range(3)]
+    sides = [encoder.encode(side).astype(np.float64) for side in texts]
+    anchor, *others = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides)
+    return [(anchor * other).sum(1) for other in others]
+
+
+@pytest.mark.parametrize("limit", [0, 2, 4, 100])
+def test_a_look_is_made_on_the_first_triplets_and_the_encoder_as_it_is_now(
+    encoder: Encoder, bert: BertModel, triplets: Triplet, sts: Pair, limit: int
+) -> None:
+    evaluation = Evaluation(settings(evaluate_triplets=limit), encoder, Data(triplets, sts, {}))
+    before = evaluation.look()
+    assert before.cosines is not None
+    shake(bert)
+    after = evaluation.look()
+    count = min(limit or len(triplets), len(triplets))
+    for side, wanted in zip(
+        (after.cosines.positive, after.cosines.negative), cosines(encoder, triplets, count), strict=True
+    ):
+        np.testing.assert_allclose(side, wanted, atol=1e-5)
+    assert not np.allclose(before.cosines.positive, after.cosines.positive)
+    assert set(after.numbers) == LOOKS | OF_TRIPLETS
+    positive, negative = cosines(encoder, triplets, count)
+    assert after.numbers["triplet_accuracy"] == pytest.approx((positive > negative).mean())
+    assert evaluation.evaluate() == (after.numbers["sts_dev_spearman"], after.numbers), "dropout is off: twice the same"
+
+
+def test_the_metric_chooses_and_the_loss_counts_downwards(encoder: Encoder, triplets: Triplet, sts: Pair) -> None:
+    data = Data(triplets, sts, {})
+    for metric, name, sign in (("accuracy", "triplet_accuracy", 1), ("loss", "full_pass_loss", -1)):
+        score, numbers = Evaluation(settings(metric=metric), encoder, data).evaluate()
+        assert score == sign * numbers[name]
+    cold, warm = (
+        Evaluation(settings(temperature=t), encoder, data).evaluate()[1]["full_pass_loss"] for t in (0.05, 1.0)
+    )
+    assert cold != warm, "the frozen loss has the run's temperature"
+
+
+def test_without_hard_negatives_or_triplets_there_are_no_cosines(
+    encoder: Encoder, view: Callable[..., Any], sts: Pair
+) -> None:
+    pairs = view(["the cat", "a dog", "who ?"], ["a cat", "the dog", "what ?"], labels=[0.0, 1.0, 2.0])
+    look = Evaluation(settings(objective="softmax"), encoder, Data(pairs, sts, {})).look()
+    assert look.cosines is None and set(look.numbers) == LOOKS
+    alone = Triplet(pairs.cache, pairs.cls, pairs.sep, pairs.max_length)
+    look = Evaluation(settings(order="none"), encoder, Data(alone, sts, {})).look()
+    assert look.cosines is None and set(look.numbers) == LOOKS | {"full_pass_loss"}
+
+
+def plan() -> Plan:
+    return Plan([1, 2], lambda epoch: [("nli", np.array([0, 1])), ("nli", np.array([4, 5]))][: epoch + 1])
+
+
+def test_scores_hold_every_number_before_and_after(
+    encoder: Encoder, bert: BertModel, triplets: Triplet, sts: Pair, run: RunDir, drawn: dict[str, tuple[Any, ...]]
+) -> None:
+    evaluation = Evaluation(settings(), encoder, Data(triplets, sts, {}))
+    scored = Similarities(*np.array([[0.9, 0.9, 0.9, 0.9, 0.1, 0.1], [0.1, 0.1, 0.1, 0.85, 0.5, 0.5]]))
+    paced = Paced(plan(), scored, np.array([0, 0, 0, 1, 2, 2]))
+    before = evaluation.look()
+    shake(bert)
+    after = evaluation.look()
+    evaluation.write(run, paced, before, after, 3)
+    scores = json.loads((run.path / "scores.json").read_text())
+    assert scores.pop("step") == 3 and set(scores) == LOOKS | OF_TRIPLETS
+    for name, pair in scores.items():
+        assert pair == {"before": before.numbers[name], "after": after.numbers[name]}
+
+    paths = {name: given[0].relative_to(run.path) for name, given in drawn.items()}
+    names = {"losses": "loss", "spearman": "sts-dev", "cosines": "cosines", "gaps": "groups", "mix": "mix"}
+    assert paths == {name: Path("pictures") / file for name, file in names.items()}
+    assert drawn["losses"][1] == run.metrics() and drawn["losses"][2] == pytest.approx(np.log(4))
+    assert drawn["spearman"][2] == before.numbers["sts_dev_spearman"]
+    (old_positive, _), (new_positive, new_negative) = drawn["cosines"][1:]
+    assert old_positive is before.cosines.positive and new_positive is after.cosines.positive
+    np.testing.assert_allclose(new_negative, cosines(encoder, triplets, 6)[1], atol=1e-5)
+    assert drawn["gaps"][3] == 0.1 and drawn["gaps"][1] is scored.positive
+    np.testing.assert_allclose(drawn["mix"][1], [[1, 0, 0], [0.5, 0, 0.5]])
+
+
+def test_pictures_of_what_there_is_not_are_not_drawn(
+    encoder: Encoder, triplets: Triplet, view: Callable[..., Any], sts: Pair, run: RunDir,
+    drawn: dict[str, tuple[Any, ...]],
+) -> None:  # fmt: skip
+    evaluation = Evaluation(settings(order="random"), encoder, Data(triplets, sts, {}))
+    look = evaluation.look()
+    evaluation.write(run, Paced(plan()), look, look, 3)
+    assert set(drawn) == {"losses", "spearman", "cosines"}
+    drawn.clear()
+    pairs = view(["the cat", "a dog", "who ?"], ["a cat", "the dog", "what ?"], labels=[0.0, 1.0, 2.0])
+    evaluation = Evaluation(settings(objective="softmax"), encoder, Data(pairs, sts, {}))
+    look = evaluation.look()
+    evaluation.write(run, Paced(plan()), look, look, 3)
+    assert set(drawn) == {"losses", "spearman"} and drawn["losses"][2] == pytest.approx(np.log(3))
+    drawn.clear()
+    alone = Triplet(pairs.cache, pairs.cls, pairs.sep, pairs.max_length)
+    evaluation = Evaluation(settings(order="none"), encoder, Data(alone, sts, {}))
+    look = evaluation.look()
+    evaluation.write(run, Paced(plan()), look, look, 3)
+    assert drawn["losses"][2] == pytest.approx(np.log(2)), "rows of two texts have no hard negatives to guess among"
+
+
+def test_what_helps_in_training_alone_stays_out_of_the_encoder(bert: BertModel) -> None:
+    names = set(bert.state_dict())
+    model = ContrastiveModel(bert, "cls", projection=True, classes=3)
+    assert set(bert.state_dict()) == names
+    extra = {name for name in model.state_dict() if not name.startswith("encoder.")}
+    assert extra == {f"{part}.{kind}" for part in ("projection", "classifier") for kind in ("weight", "bias")}
+    width = bert.config.hidden_size
+    assert model.projection is not None and model.classifier is not None
+    assert tuple(model.projection.weight.shape) == (width, width)
+    assert tuple(model.classifier.weight.shape) == (3, 3 * width)
+    assert model.classifier.weight.std().item() == pytest.approx(bert.config.initializer_range, rel=0.2)
+    assert not model.classifier.bias.any() and not model.projection.bias.any()
+    u, v = torch.randn(2, 5, width)
+    both = torch.cat([u, v, (u - v).abs()], dim=1)
+    wanted = both.double() @ model.classifier.weight.double().T + model.classifier.bias.double()
+    torch.testing.assert_close(model.classify(u, v).double(), wanted, rtol=1e-4, atol=1e-4)
+    projected = torch.tanh(u.double() @ model.projection.weight.double().T)
+    torch.testing.assert_close(model.projected(u).double(), projected, rtol=1e-5, atol=1e-5)
+    assert ContrastiveModel(bert, "mean").projected(u) is u

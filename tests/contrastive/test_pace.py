@@ -1,0 +1,248 @@
+"""Guards: settings become the right steps: who scores, in which order, how many updates, and which rows a limit draws.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_pace.py
+"""
+
+import csv
+import math
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from minbert import token_cache
+from minbert.bert import BertModel
+from minbert.config import BertConfig
+from minbert.encode import Encoder
+from minbert.tokenizer import Tokenizer
+from minbert.weights import save
+from tasks.contrastive import curriculum
+from tasks.contrastive.pace import Paced, paced
+from tasks.contrastive.settings import ContrastiveSettings
+from tasks.examples import Triplet
+from tasks.readers import nli
+
+SUBJECTS = ("the cat", "a very happy dog", "the bird", "who", "a sad cat under the tree")
+VERBS = ("sleeps", "runs on", "is not sad", "sat under a tree", "is happy ?")
+ANCHORS = [f"{subject} {verb}" for subject in SUBJECTS for verb in VERBS]
+POSITIVES = [f"{verb} {subject}" for verb in VERBS for subject in SUBJECTS]
+NEGATIVES = [f"not {VERBS[(n + 2) % 5]} {SUBJECTS[n % 4]}" for n in range(25)]
+COUNT = len(ANCHORS)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def encoder(tiny: Path) -> Encoder:
+    return Encoder.load(tiny, pooler="mean", precision="fp32")
+
+
+@pytest.fixture
+def examples(encoder: Encoder, tmp_path: Path) -> Triplet:
+    with open(tmp_path / "triplets.csv", "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("sent0", "sent1", "hard_neg"), *zip(ANCHORS, POSITIVES, NEGATIVES, strict=True)])
+    cache = token_cache.load(tmp_path / "triplets.csv", nli.triplets, "triplets", 3, encoder.tokenizer)
+    return Triplet(cache, encoder.tokenizer.cls, encoder.tokenizer.sep, 32)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pooler of every call of an encoder, from now on."""
+    found: list[str] = []
+    real = Encoder.encode_ids
+
+    def spy(self: Encoder, rows: Any, **more: Any) -> np.ndarray:
+        found.append(self.pooler)
+        return real(self, rows, **more)
+
+    monkeypatch.setattr(Encoder, "encode_ids", spy)
+    return found
+
+
+def settings(**more: Any) -> ContrastiveSettings:
+    return ContrastiveSettings(**({"epochs": 3, "batch_size": 4, "power": 1.0, "seed": 2, "precision": "fp32"} | more))
+
+
+def steps(made: Paced) -> list[list[int]]:
+    return [made.plan.at(step).rows.tolist() for step in range(made.plan.total)]
+
+
+def cosines(folder: Path, pooler: str) -> tuple[np.ndarray, np.ndarray]:
+    """cos(anchor, positive), cos(anchor, hard negative) of each row, in float64, under a folder's encoder."""
+    encoder = Encoder.load(folder, pooler=pooler, precision="fp32")
+    sides = [encoder.encode(texts).astype(np.float64) for texts in (ANCHORS, POSITIVES, NEGATIVES)]
+    anchor, positive, negative = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides)
+    return (anchor * positive).sum(1), (anchor * negative).sum(1)
+
+
+@pytest.mark.parametrize("pacing", ["epoch", "step"])
+@pytest.mark.parametrize("order", ["curriculum", "anti", "random"])
+def test_equal_steps_are_those_without_a_curriculum(encoder: Encoder, examples: Any, order: str, pacing: str) -> None:
+    plain = paced(settings(order="none"), encoder, examples, "w")
+    assert plain.plan.total == 3 * math.ceil(COUNT / 4)
+    for technique in curriculum.TECHNIQUES:
+        for power in (0.5, 2.0):
+            how = {"order": order, "technique": technique, "pacing": pacing, "power": power}
+            made = paced(settings(equal_steps=True, **how), encoder, examples, "w")
+            assert [len(rows) for rows in steps(made)] == [len(rows) for rows in steps(plain)]
+            assert paced(settings(**how), encoder, examples, "w").plan.total < plain.plan.total
+
+
+def test_without_a_curriculum_every_epoch_sees_each_row_once_and_nothing_is_scored(
+    encoder: Encoder, examples: Any, calls: list[str]
+) -> None:
+    made = paced(settings(order="none"), encoder, examples, "w")
+    rows = [row for batch in steps(made) for row in batch]
+    for epoch in range(3):
+        assert sorted(rows[epoch * COUNT : (epoch + 1) * COUNT]) == list(range(COUNT))
+    assert rows[:COUNT] != rows[COUNT : 2 * COUNT] and not calls
+    assert made.cosines is None and made.groups is None and "curriculum" not in made.account()
+
+
+def test_a_random_order_keeps_the_pacing_and_asks_no_encoder(encoder: Encoder, examples: Any, calls: list[str]) -> None:
+    for pacing in ("epoch", "step"):
+        made = paced(settings(order="random", pacing=pacing), encoder, examples, "w")
+        assert made.plan.lengths == [math.ceil(n / 4) for n in (COUNT // 3, 2 * COUNT // 3, COUNT)]
+    made = paced(settings(order="random"), encoder, examples, "w")
+    seen = [{row for step in range(end - length, end) for row in made.plan.at(step).rows}
+            for end, length in zip(made.plan.ends, made.plan.lengths, strict=True)]  # fmt: skip
+    assert [len(rows) for rows in seen] == [COUNT // 3, 2 * COUNT // 3, COUNT]
+    assert seen[0] < seen[1] and seen[0] != set(range(COUNT // 3)), "a prefix that grows, of a random order"
+    assert not calls and made.cosines is None
+    assert steps(paced(settings(order="random", seed=3), encoder, examples, "w")) != steps(made)
+
+
+@pytest.mark.parametrize("technique", curriculum.TECHNIQUES)
+@pytest.mark.parametrize("order", ["curriculum", "anti"])
+def test_what_is_easy_comes_first_by_every_technique(
+    encoder: Encoder, examples: Any, tiny: Path, technique: str, order: str
+) -> None:
+    positive, negative = cosines(tiny, "mean")
+    gap = positive - negative
+    margin = float(np.quantile(gap, 0.7))
+    words = [re.findall(r"\w+", " ".join(row)) for row in zip(ANCHORS, POSITIVES, NEGATIVES, strict=True)]
+    counts = Counter(word for row in words for word in row)
+    hardness = {
+        "groups": np.select([gap > margin, gap > 0], [0, 1], 2), "entailment": -positive, "contradiction": negative,
+        "gap": -gap, "length": np.array([len(" ".join(row).split()) for row in zip(ANCHORS, POSITIVES, NEGATIVES)]),
+        "rarity": np.array([-np.mean([math.log(counts[word] / counts.total()) for word in row]) for row in words]),
+    }[technique]  # fmt: skip
+    how = settings(technique=technique, order=order, margin=margin, within="sorted", epochs=1, batch_size=5)
+    rows = [row for batch in steps(paced(how, encoder, examples, "w")) for row in batch]
+    assert sorted(rows) == list(range(COUNT))
+    found = hardness[rows] if order == "curriculum" else hardness[rows][::-1]
+    assert (np.diff(found) >= -1e-6).all() and found[0] < found[-1]
+
+
+@pytest.mark.parametrize("technique", ["length", "rarity"])
+def test_length_and_rarity_ask_no_encoder(encoder: Encoder, examples: Any, calls: list[str], technique: str) -> None:
+    made = paced(settings(technique=technique, order="anti", scorer="no such encoder"), encoder, examples, "w")
+    assert not calls and made.cosines is None and made.groups is None
+
+
+def test_scores_are_the_trained_encoders_and_a_second_start_reads_them(
+    encoder: Encoder, examples: Any, tiny: Path, calls: list[str]
+) -> None:
+    made = paced(settings(), encoder, examples, "w")
+    assert made.cosines is not None and made.groups is not None and set(calls) == {"mean"}
+    positive, negative = cosines(tiny, "mean")
+    np.testing.assert_allclose(made.cosines.positive, positive, atol=1e-5)
+    np.testing.assert_allclose(made.cosines.negative, negative, atol=1e-5)
+    calls.clear()
+    assert steps(paced(settings(), encoder, examples, "w")) == steps(made) and not calls
+    np.testing.assert_allclose(paced(settings(scorer_pooler="cls"), encoder, examples, "w").cosines.positive,
+                               cosines(tiny, "cls")[0], atol=1e-5)  # fmt: skip
+    assert set(calls) == {"cls"} and encoder.pooler == "mean", "the trained encoder keeps its own pooler"
+    paced(settings(), encoder, examples, "other weights")
+    assert "mean" in calls, "other weights are scored anew"
+
+
+def another(tiny: Path, folder: Path, *, positions: int = 64, vocabulary: bool = True) -> Path:
+    """An encoder of other weights, its vocabulary in another order."""
+    torch.manual_seed(11)
+    config = BertConfig.read(tiny)
+    values = {name: getattr(config, name) for name in config.__dataclass_fields__}
+    model = BertModel(BertConfig(**(values | {"max_position_embeddings": positions})))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    source = folder.with_name("vocabulary")
+    shutil.copytree(tiny, source)
+    lines = (tiny / "vocab.txt").read_text(encoding="utf-8").split()
+    if vocabulary:
+        (source / "vocab.txt").write_text("\n".join(lines[:5] + lines[:4:-1]) + "\n", encoding="utf-8")
+    save(folder, model.state_dict(), model.config, Tokenizer.load(source), "max")
+    return folder
+
+
+@pytest.mark.parametrize("vocabulary", [True, False])
+def test_another_encoder_can_score(
+    encoder: Encoder, examples: Any, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], vocabulary: bool
+) -> None:
+    folder = another(tiny, tmp_path / "scorer", vocabulary=vocabulary)
+    made = paced(settings(scorer=str(folder), scorer_pooler="cls"), encoder, examples, "w")
+    positive, negative = cosines(folder, "cls")
+    np.testing.assert_allclose(made.cosines.positive, positive, atol=1e-5)
+    np.testing.assert_allclose(made.cosines.negative, negative, atol=1e-5)
+    assert not np.allclose(positive, cosines(tiny, "cls")[0], atol=1e-2)
+    assert ("another vocabulary" in capsys.readouterr().err) == vocabulary
+
+
+def test_a_scorer_with_fewer_positions_reads_what_it_can(
+    encoder: Encoder, examples: Any, tiny: Path, tmp_path: Path
+) -> None:
+    folder = another(tiny, tmp_path / "scorer", positions=8)
+    made = paced(settings(scorer=str(folder), scorer_pooler="mean"), encoder, examples, "w")
+    with pytest.warns(UserWarning, match="longer than 8 tokens"):
+        positive, _ = cosines(folder, "mean")
+    np.testing.assert_allclose(made.cosines.positive, positive, atol=1e-5)
+
+
+@pytest.mark.parametrize("order", ["none", "random", "curriculum"])
+def test_a_limit_draws_the_same_rows_for_the_same_seed(encoder: Encoder, examples: Any, order: str) -> None:
+    def rows(limit: int, seed: int = 2, **more: Any) -> set[int]:
+        made = paced(settings(order=order, limit=limit, seed=seed, epochs=1, **more), encoder, examples, "w")
+        found = [row for batch in steps(made) for row in batch]
+        assert len(found) == min(limit, COUNT) == len(set(found))
+        return set(found)
+
+    assert rows(10) == rows(10, batch_size=3, within="sorted") and rows(10) != rows(10, seed=3)
+    assert rows(6) < rows(10) < rows(20), "a larger limit keeps the rows of a smaller one"
+    assert rows(COUNT) == rows(1000) == set(range(COUNT))
+    if order == "none":
+        by_length = settings(technique="length", limit=10, epochs=1)
+        made = paced(by_length, encoder, examples, "w")
+        assert {row for batch in steps(made) for row in batch} == rows(10), "whatever the order"
+
+
+def test_the_account_says_groups_mix_and_steps(encoder: Encoder, examples: Any, tiny: Path) -> None:
+    positive, negative = cosines(tiny, "mean")
+    gap = positive - negative
+    margin = float(np.quantile(gap, 0.7))
+    account = paced(settings(margin=margin), encoder, examples, "w").account()
+    easy, hard = int((gap > margin).sum()), int((gap <= 0).sum())
+    mix = account["curriculum"].pop("mix_per_epoch")
+    assert account["curriculum"] == {"easy": easy, "semi-hard": COUNT - easy - hard, "hard": hard}
+    assert len(mix) == 3 and mix[-1] == pytest.approx([easy / COUNT, 1 - (easy + hard) / COUNT, hard / COUNT], abs=1e-4)
+    assert account["plan"]["epochs"] == 3 and sum(account["plan"]["steps_per_epoch"]) == account["plan"]["steps"]
+
+
+def test_pairs_are_trained_on_without_a_curriculum(
+    encoder: Encoder, view: Callable[..., Any], calls: list[str]
+) -> None:
+    pairs = view(ANCHORS, POSITIVES, labels=[float(n % 3) for n in range(COUNT)])
+    made = paced(settings(objective="softmax"), encoder, pairs, "w")
+    assert made.plan.total == 3 * math.ceil(COUNT / 4) and not calls and made.cosines is None
+
+
+def test_rows_without_hard_negatives_are_paced_at_random(encoder: Encoder, view: Callable[..., Any]) -> None:
+    made = paced(settings(order="random"), encoder, view(ANCHORS, POSITIVES), "w")
+    assert made.plan.lengths == [math.ceil(n / 4) for n in (COUNT // 3, 2 * COUNT // 3, COUNT)]

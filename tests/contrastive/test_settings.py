@@ -1,0 +1,223 @@
+"""Guards: presets with the papers' numbers, flags without effect that are said, combinations that are refused.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_settings.py
+"""
+
+import subprocess
+import sys
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from minbert import UserError
+from minbert.training import cli
+from minbert.training.cli import Parsed
+from tasks.contrastive.presets import PRESETS
+from tasks.contrastive.settings import DATA, IN_BATCH, ContrastiveSettings
+from tasks.settings import PRESETS as FINE_TUNING
+from tasks.settings import MultitaskSettings
+
+
+def parse(*flags: str, preset: str = "cbcl") -> Parsed[ContrastiveSettings]:
+    words = ["--preset", preset, *flags]
+    return cli.parse(ContrastiveSettings, PRESETS, words, program="pretrain_cbcl.py", about="", default="cbcl")
+
+
+# Written down from the papers' texts: CBCL sections 4.3, 4.4 and 5.2; SelfCCL sections 4.3, 5.1, 5.3 and its Table 3,
+# with the settings of SimCSE (supervised) and sentence-transformers that it refers to; SBERT section 3.
+CBCL = {
+    "objective": "nt-xent", "directions": "one", "hard_negatives": True, "hard_weight": 0.0, "temperature": 0.05,
+    "epochs": 10, "batch_size": 32, "lr": 2e-5, "max_length": 32, "pooler": "pooler", "lr_schedule": "constant",
+    "mask_false_negatives": False, "evaluate_every": 0, "metric": "spearman", "projection": False,
+}  # fmt: skip
+ROOT_PACING = {
+    "order": "curriculum",
+    "technique": "groups",
+    "margin": 0.2,
+    "power": 0.5,
+    "pacing": "epoch",
+    "start": 0.0,
+}
+SIMCSE = {
+    "objective": "nt-xent", "directions": "one", "hard_negatives": True, "hard_weight": 0.0, "temperature": 0.05,
+    "batch_size": 512, "lr": 5e-5, "max_length": 32, "lr_schedule": "linear", "warmup": 0.0, "weight_decay": 0.0,
+    "mask_false_negatives": False, "evaluate_every": 125, "metric": "spearman", "synonyms": "none",
+}  # fmt: skip
+SBERT = {
+    "objective": "nt-xent", "directions": "one", "hard_negatives": True, "temperature": 1 / 20, "batch_size": 350,
+    "max_length": 75, "pooler": "mean", "lr": 2e-5, "lr_schedule": "linear", "warmup": 0.1, "weight_decay": 0.01,
+    "mask_false_negatives": False, "metric": "spearman", "synonyms": "none", "projection": False,
+}  # fmt: skip
+SELF_TAUGHT = {
+    "order": "curriculum", "technique": "groups", "margin": 0.2, "power": 1.0, "scorer": "", "scorer_pooler": "",
+    "epochs": 4, "start": 0.0,
+}  # fmt: skip
+PAPERS = {
+    "cbcl": CBCL | ROOT_PACING | {"synonyms": "none"},
+    "cbcl-synonyms": CBCL | ROOT_PACING | {"synonyms": "3", "synonyms_p": 0.25, "synonyms_grow": False},
+    "contrastive": CBCL | {"order": "none", "synonyms": "none"},
+    "selfccl-bert": SIMCSE | SELF_TAUGHT | {"pooler": "avg-first-last", "projection": False},
+    "selfccl-sbert": SBERT | SELF_TAUGHT,
+    "sbert-nli-v2": SBERT | {"order": "none", "epochs": 3},
+    "simcse-sup": SIMCSE | {"order": "none", "epochs": 3, "pooler": "cls", "projection": True},
+    "sbert-nli": {
+        "objective": "softmax", "pooler": "mean", "epochs": 1, "batch_size": 16, "lr": 2e-5, "warmup": 0.1,
+        "lr_schedule": "linear", "data_kind": "pairs",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_papers_preset_has_its_numbers(name: str) -> None:
+    settings = parse(preset=name).settings
+    assert {key: getattr(settings, key) for key in PAPERS[name]} == pytest.approx(PAPERS[name])
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_valid_and_told_apart_from_overrides(name: str) -> None:
+    parsed = parse("--seed", "3", preset=name)
+    assert (parsed.preset, parsed.overrides) == (name, {"seed": 3})
+    assert parsed.settings.ignored(parsed.overrides) == []
+    known = {item.name: item for item in fields(ContrastiveSettings)}
+    for key, value in PRESETS[name][1].items():
+        assert getattr(parsed.settings, key) == value
+        rules = known[key].metadata
+        assert not rules["choices"] or value in rules["choices"]
+        assert rules["least"] is None or value >= rules["least"]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_any_number_and_any_switch_of_a_preset_can_be_overridden(name: str) -> None:
+    for key, value in PRESETS[name][1].items():
+        dashed = key.replace("_", "-")
+        if isinstance(value, bool):
+            given, wanted = [f"--no-{dashed}" if value else f"--{dashed}"], not value
+        elif isinstance(value, int | float) and name in PAPERS:
+            wanted = value / 2 if isinstance(value, float) else value + 1
+            given = [f"--{dashed}", str(wanted)]
+        else:
+            continue
+        parsed = parse(*given, preset=name)
+        assert getattr(parsed.settings, key) == wanted and parsed.overrides == {key: wanted}
+
+
+OF_NT_XENT = (
+    ["--temperature", "0.1"], ["--directions", "both"], ["--no-hard-negatives"], ["--hard-weight", "1"],
+    ["--no-mask-false-negatives"],
+)  # fmt: skip
+OF_COSINES = (["--margin", "0.1"], ["--scorer", "minilm"], ["--scorer-pooler", "mean"])
+OF_PACING = (["--power", "1"], ["--pacing", "step"], ["--start", "0.2"])
+NO_EFFECT = [
+    *((["--objective", "softmax"], given) for given in OF_NT_XENT),
+    *((["--objective", "triplet"], given) for given in OF_NT_XENT[1:]),
+    *((["--objective", "margin"], given) for given in (*OF_NT_XENT[1:], ["--distance", "cosine"])),
+    (["--objective", "nt-xent"], ["--loss-margin", "0.5"]), (["--objective", "nt-xent"], ["--distance", "cosine"]),
+    (["--objective", "softmax"], ["--loss-margin", "0.5"]), (["--objective", "softmax"], ["--distance", "cosine"]),
+    (["--no-hard-negatives"], ["--hard-weight", "1"]),
+    *((["--order", "none"], given) for given in (*OF_COSINES, *OF_PACING, ["--technique", "gap"], ["--equal-steps"])),
+    *((["--order", "random"], given) for given in (*OF_COSINES, ["--technique", "gap"])),
+    *((["--technique", how], given) for how in ("length", "rarity") for given in OF_COSINES),
+    *((["--objective", "softmax"], given) for given in (
+        *OF_COSINES, *OF_PACING, ["--order", "anti"], ["--technique", "gap"], ["--within", "sorted"],
+        ["--equal-steps"], ["--triplets", "a.csv"], ["--per-premise", "zip"], ["--evaluate-triplets", "9"],
+    )),
+    *((["--objective", how], ["--nli-pairs", "a.tsv"]) for how in ("nt-xent", "triplet", "margin")),
+    *((["--synonyms", "none"], given) for given in (
+        ["--synonyms-p", "0.5"], ["--synonyms-grow"], ["--synonyms-phrases"], ["--synonyms-stage", "pretrain"],
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("because", "given"), NO_EFFECT, ids=lambda flags: " ".join(flags))
+def test_a_flag_without_effect_is_said_with_what_disables_it(because: list[str], given: list[str]) -> None:
+    parsed = parse(*because, *given)
+    (said,) = [line for line in parsed.settings.ignored(parsed.overrides) if line.startswith(f"{given[0]} ")]
+    assert " ".join(because) in said and "no effect" in said and "\n" not in said
+
+
+@pytest.mark.parametrize("flags", [
+    ["--objective", "triplet", "--loss-margin", "0.5", "--distance", "cosine", "--temperature", "0.1"],
+    ["--objective", "softmax", "--nli-pairs", "a.tsv", "--accumulate", "2"],
+    ["--no-hard-negatives", "--directions", "both", "--temperature", "0.1"],
+    ["--order", "none", "--within", "sorted"],
+    ["--order", "random", "--power", "1", "--pacing", "step", "--start", "0.1", "--equal-steps", "--within", "sorted"],
+    ["--technique", "gap", "--scorer", "minilm", "--scorer-pooler", "mean"],
+    ["--technique", "length", "--power", "2", "--pacing", "step"],
+    ["--synonyms", "3", "--synonyms-p", "0.5", "--synonyms-grow", "--synonyms-phrases", "--synonyms-stage", "pretrain"],
+])  # fmt: skip
+def test_nothing_is_said_of_flags_with_an_effect(flags: list[str]) -> None:
+    """The temperature of a distance loss is that of the frozen NT-Xent in its evaluations."""
+    parsed = parse(*flags)
+    assert parsed.settings.ignored(parsed.overrides) == []
+
+
+@pytest.mark.parametrize(("flags", "named"), [
+    (["--accumulate", "2"], ["--accumulate 2", "--chunk"]),
+    (["--objective", "triplet", "--accumulate", "2", "--chunk", "8"], ["--accumulate", "--chunk"]),
+    (["--projection", "--pooler", "mean"], ["--projection", "--pooler cls", "mean"]),
+    (["--metric", "accuracy", "--objective", "softmax"], ["--metric accuracy", "--objective softmax"]),
+    (["--metric", "loss", "--objective", "softmax"], ["--metric loss", "--objective softmax"]),
+    (["--batch-size", "1"], ["--batch-size 1", "in-batch"]),
+])  # fmt: skip
+def test_flags_that_exclude_each_other_are_both_named(flags: list[str], named: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        parse(*flags)
+    said = str(caught.value)
+    assert all(word in said for word in named) and "\n" not in said
+
+
+@pytest.mark.parametrize("objective", ["nt-xent", *sorted(set(DATA) - set(IN_BATCH))])
+@pytest.mark.parametrize("size", [7, 16])
+def test_a_batch_is_cut_into_as_many_parts_as_were_asked_for(objective: str, size: int) -> None:
+    def settings(**more: Any) -> ContrastiveSettings:
+        return ContrastiveSettings(objective=objective, batch_size=size, **more)
+
+    sentences = size * (3 if DATA[objective] == "triplets" else 2)
+    assert settings().parts_of == 0
+    assert settings(chunk=5).parts_of == 5
+    if objective not in IN_BATCH:
+        for parts in (2, 3, 5):
+            assert -(-sentences // settings(accumulate=parts).parts_of) <= parts
+            assert settings(accumulate=parts).parts_of * (parts - 1) < sentences
+
+
+def test_settings_and_presets_load_no_torch() -> None:
+    code = "import sys, tasks.contrastive.settings, tasks.contrastive.presets, tasks.settings as _\n"
+    code += "print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def fine_tuning(*flags: str) -> Parsed[MultitaskSettings]:
+    return cli.parse(MultitaskSettings, FINE_TUNING, flags, program="multitask_train.py", about="", default="default")
+
+
+def test_columns_are_said_of_a_task_by_its_short_name() -> None:
+    spec = "sst:sentence=text,label=stars; para:sentence1=a,sentence2=b"
+    settings = fine_tuning("--columns", spec).settings
+    assert settings.columns_of("sst") == "sentence=text,label=stars"
+    assert settings.columns_of("quora") == "sentence1=a,sentence2=b"
+    assert settings.columns_of("sts") == ""
+    alone = fine_tuning("--tasks", "quora", "--columns", "sentence1=a").settings
+    assert alone.columns_of("quora") == "sentence1=a"
+    assert fine_tuning().settings.columns_of("sts") == ""
+
+
+@pytest.mark.parametrize(("flags", "said"), [
+    (["--columns", "sentence=text"], "sst:sentence=text"),
+    (["--columns", "quora:sentence1=a"], "'quora' is not one of sst, para, sts"),
+    (["--columns", "sst:sentence=a;label=b"], "label=b"),
+])  # fmt: skip
+def test_columns_of_no_known_task_are_refused(flags: list[str], said: str) -> None:
+    settings = fine_tuning(*flags).settings
+    with pytest.raises(UserError, match="--columns") as caught:
+        for task in settings.chosen:
+            settings.columns_of(task)
+    assert said in str(caught.value)
+
+
+def test_synonyms_without_effect_are_said_in_fine_tuning_too() -> None:
+    parsed = fine_tuning("--synonyms-p", "0.5")
+    (said,) = parsed.settings.ignored(parsed.overrides)
+    assert said.startswith("--synonyms-p ") and "--synonyms none" in said

@@ -1,0 +1,215 @@
+"""Guards: ConSERT's and EdaCSE's objectives against float64 loops over one sentence at a time, and their draws.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_unsupervised.py
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from minbert import UserError
+from minbert.bert import BertModel
+from minbert.ragged import Ragged
+from minbert.tokenizer import Tokenizer
+from minbert.training.loop import Context
+from minbert.training.plan import Step
+from tasks.contrastive import views
+from tasks.contrastive.augment import Punctuation
+from tasks.contrastive.draws import Draw
+from tasks.contrastive.model import ContrastiveModel
+from tasks.contrastive.punctuation import insert
+from tasks.contrastive.registry import OBJECTIVES
+from tasks.contrastive.settings import ContrastiveSettings
+
+TEXTS = ["the cat sat on a mat", "a dog runs", "the bird is happy", "who is sad ?", "a tree", "the dog sleeps"]
+OTHERS = ["a cat sat", "the dog runs on", "a bird is not sad", "who is not happy ?", "the tree .", "a dog sleeps"]
+ROWS = np.array([5, 0, 2, 3])
+SPEC = "token-cutoff:0.3,shuffle"
+
+
+def settings(objective: str, **more: Any) -> ContrastiveSettings:
+    texts = {"texts": "sts"} if objective in ("views", "simcse") else {}
+    return ContrastiveSettings(objective=objective, pooler="mean", seed=9, **texts, **more)
+
+
+def backward(
+    bert: BertModel,
+    examples: Any,
+    how: ContrastiveSettings,
+    *,
+    train: bool = False,
+    augment: Any = None,
+    epoch: int = 1,
+) -> tuple[dict[str, Any], dict[str, torch.Tensor], ContrastiveModel]:
+    torch.manual_seed(3)
+    model = ContrastiveModel(bert, how.pooler, classes=3 * (how.objective == "joint")).train(train)
+    model.zero_grad()
+    objective = OBJECTIVES[how.objective](examples, how, *([augment] if augment else []))
+    numbers = objective.backward(model, Step("nli", ROWS, epoch, 0, 7), Context(9, 7, "fp32", torch.device("cpu")))
+    return numbers, {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}, model
+
+
+def seen(model: ContrastiveModel, ids: list[int], view: views.View, key: int, number: int, added: Any = None) -> Any:
+    """The vector of one sentence through one view, alone in its batch."""
+    draw = Draw(9, 1, np.array([key]), np.array([number]))
+    chosen = {number: view}
+    ragged = Ragged.from_lists([ids])
+    with torch.no_grad():
+        return model.vectors(ragged, [chosen.get(n, views.View()) for n in range(3)], draw, added)[0].double().numpy()
+
+
+def cosine(x: np.ndarray, y: np.ndarray) -> float:
+    return float(x @ y / math.sqrt((x @ x) * (y @ y)))
+
+
+def two_views(first: list[np.ndarray], second: list[np.ndarray], temperature: float) -> float:
+    every, total = [*first, *second], 0.0
+    for i, own in enumerate(every):
+        other = (i + len(first)) % len(every)
+        below = sum(math.exp(cosine(own, every[k]) / temperature) for k in range(len(every)) if k != i)
+        total -= math.log(math.exp(cosine(own, every[other]) / temperature) / below)
+    return total / len(every)
+
+
+def test_views_are_contrasted_as_equation_1_says(bert: BertModel, view: Callable[..., Any]) -> None:
+    examples = view(TEXTS)
+    numbers, _, model = backward(bert, examples, settings("views", views=SPEC, temperature=0.1))
+    a, b = views.parse(SPEC, protect_special=True)
+    first, second = (
+        [seen(model, examples.sentence(row, 0), one, int(row), number) for row in ROWS]
+        for number, one in enumerate((a, b))
+    )
+    assert numbers["loss"].item() == pytest.approx(two_views(first, second, 0.1), rel=1e-4)
+    assert two_views(first, first, 0.1) != pytest.approx(two_views(first, second, 0.1), rel=1e-3), (
+        "views change nothing"
+    )
+
+
+@pytest.mark.parametrize("size", [1, 3, 8])
+def test_parts_change_neither_draws_nor_gradients(bert: BertModel, view: Callable[..., Any], size: int) -> None:
+    how = settings("views", views="feature-cutoff:0.2,dropout:0.2", temperature=0.1)
+    examples = view(TEXTS)
+    whole, gradients, _ = backward(bert, examples, how)
+    numbers, in_parts, _ = backward(bert, examples, replace(how, chunk=size))
+    assert numbers["loss"].item() == pytest.approx(whole["loss"].item(), rel=1e-6)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(in_parts[name], gradient, atol=1e-5, rtol=0, msg=name)
+
+
+def test_views_differ_from_epoch_to_epoch(bert: BertModel, view: Callable[..., Any]) -> None:
+    how, examples = settings("views", views=SPEC, temperature=0.1), view(TEXTS)
+    first, again, later = (backward(bert, examples, how, epoch=epoch)[0]["loss"] for epoch in (1, 1, 2))
+    assert torch.equal(first, again) and not torch.equal(first, later)
+
+
+def in_batch(first: list[np.ndarray], second: list[np.ndarray], temperature: float) -> float:
+    total = 0.0
+    for i, own in enumerate(first):
+        terms = [math.exp(cosine(own, other) / temperature) for other in second]
+        total -= math.log(terms[i] / sum(terms))
+    return total / len(first)
+
+
+def test_edacse_is_simcse_plus_lambda_times_punctuation(bert: BertModel, view: Callable[..., Any], tiny: Any) -> None:
+    tokenizer, examples = Tokenizer.load(tiny), view(TEXTS)
+    how = settings("simcse", eda_weight=0.6, marks_most=3)
+    numbers, _, model = backward(bert, examples, how, augment=Punctuation(how, tokenizer))
+    plain = [seen(model, examples.sentence(row, 0), views.View(), 0, 0) for row in ROWS]
+    marked = []
+    for row in ROWS:
+        text = insert(TEXTS[row], seed=9, epoch=1, key=int(row), purpose="punctuation", most=3)
+        assert text != TEXTS[row]
+        ids = [tokenizer.cls, *tokenizer.encode([text])[0], tokenizer.sep]
+        marked.append(seen(model, ids, views.View(), 0, 0))
+    expected = in_batch(plain, plain, 0.05) + 0.6 * in_batch(plain, marked, 0.05)
+    assert numbers["loss"].item() == pytest.approx(expected, rel=1e-4)
+    alone = backward(bert, examples, settings("simcse"))[0]
+    assert alone["loss"].item() == pytest.approx(in_batch(plain, plain, 0.05), rel=1e-4)
+
+
+def test_simcse_draws_two_masks_of_dropout(bert: BertModel, view: Callable[..., Any]) -> None:
+    examples = view(TEXTS)
+    off, on = (backward(bert, examples, settings("simcse"), train=train)[0]["loss"] for train in (False, True))
+    assert not torch.isclose(off, on)
+
+
+LABELS = [0.0, 2.0, 1.0, 0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("spec", ["none,token-cutoff:0.3", "adversarial:0.5,shuffle"])
+def test_joint_is_classification_plus_alpha_times_views(bert: BertModel, view: Callable[..., Any], spec: str) -> None:
+    examples = view(TEXTS, OTHERS, labels=LABELS)
+    numbers, gradients, model = backward(bert, examples, settings("joint", views=spec, temperature=0.1, alpha=0.3))
+    texts = [[examples.sentence(row, column) for row in ROWS] for column in (0, 1)]
+    u, v = ([seen(model, ids, views.View(), 0, 2) for ids in side] for side in texts)
+    weight, bias = (p.detach().double().numpy() for p in (model.classifier.weight, model.classifier.bias))
+    logits = np.array([np.concatenate([a, b, abs(a - b)]) for a, b in zip(u, v, strict=True)]) @ weight.T + bias
+    gold = np.array(LABELS)[ROWS].astype(int)
+    classified = -(logits[np.arange(4), gold] - np.log(np.exp(logits).sum(1))).mean()
+    assert numbers["classification_loss"].item() == pytest.approx(classified, rel=1e-4)
+    assert numbers["loss"].item() == pytest.approx(
+        numbers["classification_loss"].item() + 0.3 * numbers["views_loss"].item(), rel=1e-6
+    )
+    assert "classifier.weight" in gradients
+
+    parsed = views.parse(spec, protect_special=True)
+    contrast = 0.0
+    for column, side in enumerate(texts):
+        added = perturbations(model, texts, gold, 0.5)[column] if "adversarial" in spec else [None] * 4
+        first, second = (
+            [
+                seen(model, ids, one, int(row) * 2 + column, number, extra if number == 0 else None)
+                for row, ids, extra in zip(ROWS, side, added, strict=True)
+            ]
+            for number, one in enumerate(parsed)
+        )
+        contrast += two_views(first, second, 0.1) / 2
+    assert numbers["views_loss"].item() == pytest.approx(contrast, rel=1e-3)
+
+
+def perturbations(
+    model: ContrastiveModel, texts: list[list[list[int]]], gold: np.ndarray, eps: float
+) -> list[list[Any]]:
+    """eps * g / |g| for every token but the first and the last, by autograd over one pair at a time."""
+    found: list[list[Any]] = [[], []]
+    for pair, label in zip(zip(*texts, strict=True), gold, strict=True):
+        raggeds = [Ragged.from_lists([ids]) for ids in pair]
+        inputs = [model.encoder.embed(ragged).detach().requires_grad_() for ragged in raggeds]
+        states = [
+            model.encoder.encode(x, ragged)[-1].mean(0, keepdim=True) for x, ragged in zip(inputs, raggeds, strict=True)
+        ]
+        loss = torch.nn.functional.cross_entropy(model.classify(*states), torch.tensor([int(label)]))
+        for side, gradient in enumerate(torch.autograd.grad(loss, inputs)):
+            change = eps * gradient / gradient.norm(dim=1, keepdim=True)
+            change[[0, -1]] = 0
+            found[side].append(change)
+    return found
+
+
+def test_punctuation_goes_into_positives_of_triplets(bert: BertModel, view: Callable[..., Any], tiny: Any) -> None:
+    tokenizer, examples = Tokenizer.load(tiny), view(TEXTS, OTHERS, TEXTS[::-1])
+    how = settings("nt-xent", marks_most=2)
+    changed = Punctuation(how, tokenizer)(examples, Step("nli", ROWS, 4, 0))
+    for row in ROWS:
+        assert changed.sentence(row, 0) == examples.sentence(row, 0)
+        assert changed.sentence(row, 2) == examples.sentence(row, 2)
+        text = insert(OTHERS[row], seed=9, epoch=4, key=int(row), purpose="punctuation", most=2)
+        assert changed.sentence(row, 1) == [tokenizer.cls, *tokenizer.encode([text])[0], tokenizer.sep]
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    ({"objective": "views", "texts": "sts"}, ["--objective views", "--views"]),
+    ({"objective": "views", "views": SPEC}, ["--objective views", "--texts"]),
+    ({"objective": "simcse", "texts": "sts", "eda_weight": 0.6}, ["--eda-weight", "--marks-most"]),
+    ({"objective": "softmax", "marks_most": 2}, ["--marks-most", "nt-xent"]),
+    ({"objective": "views", "texts": "sts", "views": "adversarial,none"}, ["adversarial", "joint"]),
+])  # fmt: skip
+def test_what_does_not_go_together_is_refused(given: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        ContrastiveSettings(**given)
+    assert all(word in str(caught.value) for word in words)

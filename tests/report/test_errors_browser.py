@@ -1,0 +1,208 @@
+"""Guards: the annotation page in a real browser: keys, undo, what is kept, export and import, hostile texts, a phone.
+
+python -m pytest --import-mode=importlib tests/report/test_errors_browser.py
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.report import agreement, annotation
+from tasks.report.agreement import KEYS
+from tasks.report.annotation import Item
+from tests.report.conftest import HOSTILE
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (requirements-dev.txt)")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Debian's chromium is not installed (apt install chromium)")
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+
+
+def items(count: int = 6, texts: tuple[str, ...] = ()) -> list[Item]:
+    groups = list(annotation.GROUPS)
+    words = [*texts, *(f"Question {number}?" for number in range(len(texts), count))]
+    return [
+        Item(groups[n % 3], f"id {n}", (text, f"the other of {text}"), "different", "paraphrase")
+        for n, text in enumerate(words)
+    ]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield started
+        started.close()
+
+
+class Tab:
+    """The annotation page opened from disk, with everything that it says or asks for."""
+
+    def __init__(self, browser: Any, path: Path, **how: Any) -> None:
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **how})
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+
+    def quiet(self) -> bool:
+        asked = [url for url in self.requests if not url.startswith(("file:", "data:", "blob:"))]
+        assert (self.complaints, asked) == ([], [])
+        return self.page.evaluate("window.owned") is None
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def said(self, id_: str) -> str:
+        return self.page.inner_text(f"#{id_}")
+
+    def export(self, path: Path) -> dict[str, Any]:
+        with self.page.expect_download() as download:
+            self.page.click("#export")
+        download.value.save_as(path)
+        return json.loads(path.read_text())
+
+    def load(self, path: Path) -> None:
+        self.page.set_input_files("#file", path)
+        self.page.wait_for_function("document.getElementById('message').textContent.includes('.json')")
+
+
+@pytest.fixture
+def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
+    tabs: list[Tab] = []
+
+    def open_page(drawn: list[Item] | None = None, name: str = "page.html", **how: Any) -> Tab:
+        path = tmp_path / name
+        path.write_text(annotation.build(drawn or items(), run="run", task="quora", seed=0), encoding="utf-8")
+        tabs.append(Tab(browser, path, **how))
+        return tabs[-1]
+
+    yield open_page
+    for tab in tabs:
+        tab.context.close()
+
+
+def test_keys_sort_undo_and_move(opened: Callable[..., Tab], tmp_path: Path) -> None:
+    tab = opened()
+    assert (tab.said("place"), tab.said("count")) == ("Pair 1 of 6", "0 of 6 sorted")
+    tab.press("1", "8", "3")
+    assert (tab.said("place"), tab.said("count")) == ("Pair 4 of 6", "3 of 6 sorted")
+    tab.press("u")
+    assert (tab.said("place"), tab.said("chosen")) == ("Pair 3 of 6", "Not sorted yet")
+    tab.press("ArrowLeft", "5")  # another choice for the second pair, on to the next unsorted
+    assert (tab.said("place"), tab.said("count")) == ("Pair 3 of 6", "2 of 6 sorted")
+    tab.press("Control+z")
+    assert tab.said("place") == "Pair 2 of 6" and tab.said("chosen") == "Sorted: Wrong label"
+    tab.press("9", "0", "x", "ArrowRight", "ArrowRight", "7")
+    found = tab.export(tmp_path / "a.json")
+    assert [one["category"] for one in found["items"]] == [KEYS[0], KEYS[7], None, KEYS[6], None, None]
+    tab.press("Backspace", "Backspace", "Backspace", "Backspace", "Backspace")
+    assert tab.said("count") == "0 of 6 sorted" and tab.page.is_disabled("#undo")
+    assert tab.quiet()
+
+
+def test_a_key_held_down_sorts_one_pair(opened: Callable[..., Tab]) -> None:
+    tab = opened()
+    for _ in range(4):  # without a release between them, a browser takes them for repeats
+        tab.page.keyboard.down("2")
+    tab.page.keyboard.up("2")
+    assert tab.said("count") == "1 of 6 sorted"
+
+
+def test_buttons_sort_as_keys_do_and_the_end_is_said(opened: Callable[..., Tab]) -> None:
+    tab = opened(items(3))
+    for number in range(3):
+        assert tab.said("texts").split("\n")[0] == f"Question {number}?"
+        tab.page.click(f"[data-category={KEYS[number]}]")
+    assert tab.said("message") == "All pairs are sorted: export them."
+    assert tab.page.evaluate("document.getElementById('bar').value") == 3 and tab.page.is_disabled("#open")
+    assert tab.page.get_attribute(f"[data-category={KEYS[2]}]", "aria-pressed") == "true"
+    assert tab.quiet()
+
+
+def test_names_are_typed_and_sort_nothing(opened: Callable[..., Tab], tmp_path: Path) -> None:
+    tab = opened()
+    tab.page.click("#annotator")
+    tab.page.keyboard.type("Ada 1815 u")
+    assert tab.said("count") == "0 of 6 sorted"
+    assert tab.export(tmp_path / "a.json")["annotator"] == "Ada 1815 u"
+
+
+def test_work_is_kept_in_the_browser_for_its_own_sample(opened: Callable[..., Tab]) -> None:
+    tab = opened()
+    tab.press("2", "4")
+    tab.page.reload()
+    assert (tab.said("place"), tab.said("count")) == ("Pair 3 of 6", "2 of 6 sorted")
+    tab.press("u")
+    assert tab.said("place") == "Pair 2 of 6"
+    other = annotation.build(items(7), run="run", task="quora", seed=0)
+    path = Path(tab.page.url.removeprefix("file://"))
+    path.write_text(other)
+    tab.page.reload()
+    assert tab.said("count") == "0 of 7 sorted"
+    tab.page.evaluate("for (const key of Object.keys(localStorage)) localStorage.setItem(key, '{\"answers\":[9]}')")
+    tab.page.reload()
+    assert tab.said("count") == "0 of 7 sorted"
+    assert tab.quiet()
+
+
+def test_exports_are_read_here_and_imported_there(opened: Callable[..., Tab], tmp_path: Path) -> None:
+    first = opened()
+    first.press("1", "2", "3", "4")
+    first.export(tmp_path / "a.json")
+    read = agreement.read(tmp_path / "a.json")
+    assert (len(read.sorted), read.drawn, read.sample) == (4, 6, annotation.fingerprint(items()))
+    second = opened()
+    second.press("8")
+    second.load(tmp_path / "a.json")
+    assert (second.said("count"), second.said("place")) == ("4 of 6 sorted", "Pair 5 of 6")
+    assert second.export(tmp_path / "b.json")["items"] == json.loads((tmp_path / "a.json").read_text())["items"]
+    second.press("u", "u", "u", "u")  # an import is undone like any choice
+    assert second.said("count") == "1 of 6 sorted" and second.said("chosen") == "Sorted: Wrong label"
+    second.press("u")
+    for change in ({"format": "x"}, {"sample": "other"}, {"items": [{"group": "dev", "id": "x", "category": "luck"}]}):
+        (tmp_path / "bad.json").write_text(json.dumps(json.loads((tmp_path / "a.json").read_text()) | change))
+        second.load(tmp_path / "bad.json")
+        assert second.said("message").startswith("bad.json ") and second.said("count") == "0 of 6 sorted"
+    (tmp_path / "worse.json").write_text("{")
+    second.load(tmp_path / "worse.json")
+    assert "no exported annotation" in second.said("message")
+    assert first.quiet() and second.quiet()
+
+
+def test_hostile_texts_are_shown_and_never_run(opened: Callable[..., Tab]) -> None:
+    tab = opened(items(6, HOSTILE))
+    for text in HOSTILE:
+        assert tab.page.evaluate("document.querySelector('#texts p').textContent") == text
+        tab.press("ArrowRight")
+    assert tab.page.locator("main img, main svg, main script").count() == 0
+    assert tab.quiet()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_theme_follows_the_system_and_the_button(scheme: str, opened: Callable[..., Tab]) -> None:
+    tab = opened(color_scheme=scheme)
+
+    def bright() -> bool:
+        return tab.page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]") > 128
+
+    assert bright() == (scheme == "light")
+    tab.page.click("#theme")
+    tab.page.reload()
+    assert bright() != (scheme == "light")
+
+
+def test_a_phone_scrolls_one_way_and_returns_to_the_pair(opened: Callable[..., Tab]) -> None:
+    tab = opened(items(4, ("word" * 120, "https://example.org/" + "path/" * 60)), **PHONE)
+    assert tab.page.evaluate("document.documentElement.scrollWidth <= screen.width")
+    tab.page.tap(f"[data-category={KEYS[7]}]")
+    assert tab.said("place") == "Pair 2 of 4" and tab.page.evaluate("scrollY") == 0
+    assert tab.quiet()

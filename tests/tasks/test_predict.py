@@ -1,0 +1,180 @@
+"""Guards: a user's own sentences get what the run itself would predict for them, line by line.
+
+python -m pytest --import-mode=importlib tests/tasks/test_predict.py
+"""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit, softmax
+
+from minbert import weights
+from minbert.bert import BertModel
+from minbert.config import BertConfig
+from minbert.errors import UserError
+from minbert.optimizer import AdamW
+from minbert.tokenizer import Tokenizer
+from minbert.training import checkpoint
+from tasks import TASKS, evaluate, predict, registry
+from tasks.model import MultitaskModel
+
+SENTENCES = ["The cat sat on a mat.", "is a dog happy?", "Not very , SAD bird!", "who", "a bird's tree " * 40]
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def made(tiny: Path, tmp_path: Path) -> Callable[..., Path]:
+    """A function that makes the folder of a finished run: the best checkpoint, and a later one that is not."""
+
+    def make(pairs: str = "cross", tasks: str = "sst,quora,sts", length: int = 24) -> Path:
+        run = tmp_path / f"run-{pairs}"
+        model = MultitaskModel(BertModel.from_pretrained(tiny), registry.build(tasks, pairs), 0.3)
+        settings = {"tasks": tasks, "pairs": pairs, "max_length": length, "precision": "fp32"}
+        for step, shift in ((4, 0.0), (8, 0.5)):
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter += shift
+            if step == 4:
+                weights.save(
+                    run / "encoder", model.encoder.state_dict(), BertConfig.read(tiny), Tokenizer.load(tiny), "pooler"
+                )
+            checkpoint.save(run / "checkpoints", step, model, AdamW(model.parameters(), lr=1e-3), {})
+        (run / "manifest.json").write_text(json.dumps({"all_settings": settings}))
+        (run / "scores.json").write_text(json.dumps({"step": 4}))
+        return run
+
+    return make
+
+
+def course_file(path: Path, name: str) -> list[tuple[str, ...]]:
+    """SENTENCES, or all pairs of them, as a data file of the course; returns the rows' texts."""
+    rows = [(one,) for one in SENTENCES] if name == "sst" else [(one, two) for one in SENTENCES for two in SENTENCES]
+    label = {"sst": "sentiment", "quora": "is_duplicate", "sts": "similarity"}[name]
+    columns = ["sentence"] if name == "sst" else ["sentence1", "sentence2"]
+    lines = ["\t".join(["", "id", *columns, label])]
+    lines += ["\t".join([str(n), f"i{n}", *texts, "1"]) for n, texts in enumerate(rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return rows
+
+
+@pytest.mark.parametrize("pairs", ["cross", "paper", "bi"])
+def test_outputs_are_those_of_the_runs_own_evaluation(pairs: str, made: Callable[..., Path], tmp_path: Path) -> None:
+    run = made(pairs)
+    best = MultitaskModel(BertModel(BertConfig.read(run / "encoder")), registry.build("sst,quora,sts", pairs), 0.3)
+    checkpoint.load(run / "checkpoints", 4, best)
+    for name in TASKS:
+        rows = course_file(tmp_path / f"{name}.csv", name)
+        task = best.tasks[name]
+        examples = task.open(tmp_path / f"{name}.csv", "dev", Tokenizer.load(run / "encoder"), 24)
+        outputs = evaluate.outputs(best, task, examples, "fp32")
+        predictor = predict.load(run, name)
+        np.testing.assert_array_equal(predictor.outputs(rows), outputs)
+        table = list(predictor.table(rows))
+        predicted = evaluate.predictions(best, task, examples, "fp32")
+        assert [float(row[0]) for row in table] == pytest.approx(predicted.tolist(), abs=5e-5)
+        assert [row[-task.columns :] for row in table] == rows
+
+
+def test_probabilities_are_those_of_the_predicted_class(made: Callable[..., Path]) -> None:
+    run = made()
+    for name in ("sst", "quora"):
+        predictor = predict.load(run, name)
+        rows = [(one,) if name == "sst" else (one, "a cat") for one in SENTENCES]
+        outputs = predictor.outputs(rows).astype(np.float64)
+        for row, output in zip(predictor.table(rows), outputs, strict=True):
+            if name == "sst":
+                label = int(output.argmax())
+                assert row[:2] == (str(label), predictor.task.classes[label])
+                assert float(row[2]) == pytest.approx(softmax(output)[label], abs=5e-5)
+            else:
+                assert row[0] == ("1.0" if output > 0 else "0.0")
+                assert (
+                    float(row[1]) == pytest.approx(max(expit(output), expit(-output)), abs=5e-5)
+                    and float(row[1]) >= 0.5
+                )
+
+
+def test_a_prediction_depends_on_its_own_line_alone(made: Callable[..., Path]) -> None:
+    predictor = predict.load(made(), "sts")
+    rows = [(one, two) for one in SENTENCES for two in SENTENCES]
+    together = predictor.outputs(rows)
+    alone = np.concatenate([predictor.outputs([row]) for row in rows])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+
+
+def test_lines_become_inputs() -> None:
+    lines = b"\xef\xbb\xbfone  two\tthree\r\n\n \xc3\xa9t\xc3\xa9\t b \n".splitlines(keepends=True)
+    assert list(predict.read(lines, "f", 2)) == [("one two", "three"), ("été", "b")]
+    assert list(predict.read([b"a\tb c\n"], "f", 1)) == [("a b c",)]
+    separators = "a\u2028b\x0bc\n".encode()
+    assert list(predict.read(io.BytesIO(separators), "f", 1)) == [("a b c",)]
+
+
+@pytest.mark.parametrize("line", [b"one sentence\n", b"a\tb\tc\n", b"a\t \n", b"\tb\n"])
+def test_a_line_that_is_no_pair_is_said_with_its_number(line: bytes) -> None:
+    with pytest.raises(UserError, match=r"^f:3: not two sentences with one TAB"):
+        list(predict.read([b"a\tb\n", b"\n", line], "f", 2))
+
+
+def test_a_line_that_is_not_utf_8_is_said_with_its_number() -> None:
+    with pytest.raises(UserError, match=r"^f:2: not UTF-8$"):
+        list(predict.read([b"a\n", b"\xe9\n"], "f", 1))
+
+
+@pytest.mark.parametrize("name", ["sst", "para", "sts"])
+def test_the_command_prints_a_table(name: str, made: Callable[..., Path], tmp_path: Path, capsys: Capture) -> None:
+    run, source = made(), tmp_path / "own.txt"
+    lines = SENTENCES if name == "sst" else [f"{one}\tA dog." for one in SENTENCES]
+    source.write_text("\n\n".join(lines) + "\n")
+    predict.main([str(run), "--task", name, str(source)])
+    printed = capsys.readouterr()
+    header, *rows = [line.split("\t") for line in printed.out.splitlines()]
+    assert len(rows) == len(SENTENCES) and all(len(row) == len(header) for row in rows)
+    assert header[0] == {"sst": "class", "para": "is_paraphrase", "sts": "similarity"}[name]
+    assert "note: " in printed.err and "4 blank lines left out" in printed.err
+
+
+def test_standard_input_and_a_reader_that_leaves(made: Callable[..., Path]) -> None:
+    command = [sys.executable, "-m", "tasks.predict", str(made()), "--task", "sst"]
+    root = Path(predict.__file__).parent.parent
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        process.stdin.write(b"the cat sat\n" * 3000)
+        process.stdin.close()
+        assert process.stdout.readline() == b"class\tname\tprobability\tsentence\n"
+        assert process.stdout.readline().endswith(b"\tthe cat sat\n")
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == (b"", 0)
+
+
+def test_mistakes_are_said_in_a_sentence(made: Callable[..., Path], tmp_path: Path) -> None:
+    run = made(tasks="sst,sts")
+    (tmp_path / "own.txt").write_text("a\n")
+
+    def said(*arguments: str) -> str:
+        with pytest.raises(UserError) as raised:
+            predict.main([*arguments])
+        return str(raised.value)
+
+    own = str(tmp_path / "own.txt")
+    assert "has no head for quora: it was trained on sst, sts" in said(str(run), "--task", "para", own)
+    assert "no such file" in said(str(run), "--task", "sst", "nowhere.txt")
+    assert "not a run folder" in said(str(tmp_path), "--task", "sst", own)
+    assert "invalid choice" in said(str(run), "--task", "nli", own)
+    (run / "scores.json").write_text(json.dumps({"step": 6}))
+    assert "the best checkpoint, of step 6, is not there" in said(str(run), "--task", "sst", own)
+    (run / "scores.json").unlink()
+    assert "let the run finish first" in said(str(run), "--task", "sst", own)
+    (run / "manifest.json").write_text(json.dumps({"all_settings": {"order": "curriculum"}}))
+    assert "holds no heads" in said(str(run), "--task", "sst", own)
