@@ -13,8 +13,6 @@ time; the first --warmup batches are not timed, because oneDNN compiles a kernel
 import argparse
 import csv
 import os
-import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +21,7 @@ import torch.nn.functional as F
 import transformers
 from torch import Tensor, nn
 
+from benchmarks.timing import measure, quartiles, shuffled
 from minbert import AdamW, BertConfig, BertModel, Ragged, weights
 from minbert.precision import autocast
 from minbert.tokenizer import Tokenizer
@@ -50,11 +49,7 @@ def read_pairs(path: Path, tokenizer: Tokenizer) -> Pairs:
 
 def shuffled_batches(pairs: Pairs, count: int) -> list[Pairs]:
     """`count` batches of 32 pairs in shuffled order, beginning again where the pairs run out."""
-    order: list[int] = []
-    generator = random.Random(0)
-    while len(order) < count * BATCH:
-        order += generator.sample(range(len(pairs)), len(pairs))
-    return [[pairs[index] for index in order[start : start + BATCH]] for start in range(0, count * BATCH, BATCH)]
+    return [[pairs[index] for index in rows] for rows in shuffled(len(pairs), BATCH, count)]
 
 
 def our_pooled(model: BertModel) -> Pooled:
@@ -118,28 +113,6 @@ def contestants(folder: Path | None) -> dict[str, Step]:
             steps[f"transformers {precision}, AdamW {name}"] = step
         steps[f"minbert {precision}"] = training_step(our_pooled(ours), head, our_optimizer, precision)
     return steps
-
-
-def measure(steps: dict[str, Step], batches: list[Pairs], warmup: int) -> dict[str, Tensor]:
-    """Seconds of each timed batch, for each contestant."""
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
-    entries = list(steps.items())
-    begun = time.perf_counter()
-    for number, pairs in enumerate(batches):
-        if number == warmup:
-            print(f"warm-up: {warmup} batches each, {time.perf_counter() - begun:.0f} s in all")
-        turn = number % len(entries)
-        for name, step in entries[turn:] + entries[:turn]:
-            start = time.perf_counter()
-            step(pairs)
-            seconds[name].append(time.perf_counter() - start)
-    return {name: torch.tensor(values[warmup:], dtype=torch.float64) for name, values in seconds.items()}
-
-
-def quartiles(values: Tensor) -> tuple[float, float, float]:
-    """Lower quartile, median, upper quartile."""
-    low, middle, high = values.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64)).tolist()
-    return low, middle, high
 
 
 def show(seconds: dict[str, Tensor]) -> None:

@@ -1,0 +1,152 @@
+"""Guards: the speed benchmarks compare the same work, in the number formats they name, and count as they say.
+
+python -m pytest --import-mode=importlib tests/test_benchmarks.py
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import contrastive_speed, timing, train_speed
+from minbert import token_cache
+from minbert.tokenizer import Tokenizer
+from tasks.contrastive.settings import ContrastiveSettings
+from tasks.examples import Triplet
+from tasks.readers import nli
+
+SAMPLE = contrastive_speed.ROOT / "data" / "sample"
+
+
+def trainers() -> None:
+    """Skip where sentence-transformers is there without what its trainer needs."""
+    pytest.importorskip("accelerate")
+    pytest.importorskip("datasets")
+
+
+@pytest.fixture
+def still(tiny_copy: Callable[..., Path]) -> Path:
+    """The tiny BERT without dropout."""
+    folder = tiny_copy("config.json")
+    source = tiny_copy(name="whole") / "config.json"
+    config = json.loads(source.read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def sample(folder: Path, length: int = 32) -> Triplet:
+    tokenizer = Tokenizer.load(folder)
+    cache = token_cache.load(SAMPLE / "nli" / "nli-triplets.csv", nli.triplets, "triplets", 3, tokenizer)
+    return Triplet(cache, tokenizer.cls, tokenizer.sep, length)
+
+
+def settings(**more: object) -> ContrastiveSettings:
+    given = {"pooler": "mean", "batch_size": 8, "lr": 1e-3, "precision": "fp32", "mask_false_negatives": False}
+    return ContrastiveSettings(**(given | more))  # type: ignore[arg-type]
+
+
+def test_both_sides_make_the_same_updates(still: Path, tmp_path: Path) -> None:
+    trainers()
+    from benchmarks.contrastive_steps import Ours, Theirs, batches, padding
+
+    examples = sample(still)
+    ours, theirs = Ours(still, examples, settings()), Theirs(still, settings(), tmp_path)
+    made, seconds = batches(examples, timing.shuffled(len(examples), 8, 4), theirs)
+    assert len(seconds) == len(made) == 4
+    lengths = [[len(ids) for ids in ours.objective.sentences(batch.step)] for batch in made]
+    masks = [
+        [batch.features[f"{name}_attention_mask"] for name in ("anchor", "positive", "negative")] for batch in made
+    ]
+    assert lengths == [[row for mask in parts for row in mask.sum(1).tolist()] for parts in masks]
+    area = sum(mask.numel() for parts in masks for mask in parts)
+    assert padding(made) == pytest.approx(1 - sum(map(sum, lengths)) / area)
+    first, second = ([float(side(batch)) for batch in [*made, made[0]]] for side in (ours, theirs))
+    assert first == pytest.approx(second, rel=1e-3)
+    assert first[-1] < 0.9 * first[0], "nothing was learnt"
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_each_trainer_keeps_its_number_format(tiny: Path, tmp_path: Path) -> None:
+    trainers()
+    from benchmarks.contrastive_steps import Ours, Theirs, batches
+
+    examples, seen = sample(tiny), []
+    formats = [settings(precision=precision) for precision in ("bf16", "fp32")]
+    theirs = [Theirs(tiny, how, tmp_path) for how in formats]
+    ours = [Ours(tiny, examples, how) for how in formats]
+    for side in (*theirs, *ours):
+        dense = [module for module in side.model.modules() if isinstance(module, torch.nn.Linear)]
+        dense[5].register_forward_hook(lambda module, given, out: seen.append(out.dtype))
+        assert {parameter.dtype for parameter in side.model.parameters()} == {torch.float32}
+    made, _ = batches(examples, timing.shuffled(len(examples), 8, 1), theirs[0])
+    formats_of = []
+    for side in (*theirs, *ours):
+        seen.clear()
+        side(made[0])
+        formats_of.append(set(seen))
+    assert formats_of == [{torch.bfloat16}, {torch.float32}] * 2
+
+
+def test_both_sides_give_the_same_vectors(tiny: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    from benchmarks import scoring_speed
+
+    examples = sample(tiny)
+    texts = [examples.cache.text(row, 0) for row in range(9)]
+    model = SentenceTransformer(str(tiny), device="cpu")
+    model.max_seq_length = 16
+    first = scoring_speed.ours(tiny, 16, "fp32")(texts)
+    np.testing.assert_allclose(first, scoring_speed.theirs(model, "fp32", 4)(texts), atol=1e-5)
+    assert np.abs(first - scoring_speed.theirs(model, "bf16", 4)(texts)).max() > 1e-4
+
+
+def test_the_command_prints_both_tables(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainers()
+    command = f"x --weights {tiny} --data {SAMPLE} --batches 2 --warmup 1 --batch-size 4 --sentences 6 --length 16"
+    monkeypatch.setattr(sys, "argv", command.split())
+    contrastive_speed.main()
+    said = capsys.readouterr().out
+    rows = [line.strip("| ").split(" | ") for line in said.splitlines() if line.startswith("| ")]
+    assert sum(cells[0] == "minbert bf16" and cells[2] == "1.00 [1.00, 1.00]" for cells in rows) == 2
+    names = [cells[0] for cells in rows]
+    assert {"sentence-transformers bf16", "sentence-transformers fp32", "minbert fp32"} <= set(names)
+    assert sum("batches of 32 (default)" in name for name in names) == 2
+    assert re.search(r"sentence-transformers \d+\.\d+.*\n\d+ threads", said)
+
+
+def test_batches_go_through_all_contestants_in_turn(capsys: pytest.CaptureFixture[str]) -> None:
+    calls: list[tuple[str, int]] = []
+    steps = {name: (lambda batch, name=name: calls.append((name, batch))) for name in "abc"}
+    seconds = timing.measure(steps, range(5), warmup=2)
+    assert [name for name, _ in calls] == [*"abc", *"bca", *"cab", *"abc", *"bca"]
+    assert [batch for _, batch in calls] == [number for number in range(5) for _ in "abc"]
+    assert {name: len(values) for name, values in seconds.items()} == dict.fromkeys("abc", 3)
+    assert "2 batches" in capsys.readouterr().out
+
+
+def test_ratios_are_taken_batch_by_batch() -> None:
+    seconds = {"us": torch.tensor([1.0, 2.0, 4.0]), "them": torch.tensor([3.0, 2.0, 8.0])}
+    *_, us, them = timing.markdown({k: v.double() for k, v in seconds.items()}, "step", ["us"]).splitlines()
+    assert us == "| us | 2000 [1500, 3000] | 1.00 [1.00, 1.00] |"
+    assert them == "| them | 3000 [2500, 5500] | 2.00 [1.50, 2.50] |"
+
+
+def test_shuffled_batches_use_every_row_before_one_comes_again() -> None:
+    found = timing.shuffled(10, 4, 5)
+    assert [len(rows) for rows in found] == [4] * 5
+    flat = [row for rows in found for row in rows]
+    assert sorted(flat[:10]) == sorted(flat[10:]) == list(range(10))
+    pairs = [([number], [0], 0.0) for number in range(7)]
+    made = train_speed.shuffled_batches(pairs, 2)
+    assert [len(batch) for batch in made] == [32, 32]
+    numbers = [ids[0] for batch in made for ids, _, _ in batch]
+    assert sorted(numbers[:63]) == sorted([*range(7)] * 9)
