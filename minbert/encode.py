@@ -58,7 +58,9 @@ class Encoder:
         tokenizer.check_fits(model.config.vocab_size, str(folder))
         return cls(model, tokenizer, pooler or weights.saved_pooler(folder), precision=precision)
 
-    def encode(self, sentences: Sequence[str], *, batch_tokens: int = 8192, progress: bool = False) -> np.ndarray:
+    def encode(
+        self, sentences: Sequence[str], *, batch_tokens: int | None = None, progress: bool = False
+    ) -> np.ndarray:
         """Vectors of N sentences: float32 [N, D]. Longer sentences are cut, and a warning counts them."""
         inner = self.max_length - 2
         encoded = self.tokenizer.encode(sentences)
@@ -71,12 +73,16 @@ class Encoder:
 
     @torch.inference_mode()
     def encode_ids(
-        self, rows: Sequence[Sequence[int]], *, batch_tokens: int = 8192, progress: bool = False
+        self, rows: Sequence[Sequence[int]], *, batch_tokens: int | None = None, progress: bool = False
     ) -> np.ndarray:
-        """Vectors of lists of ids that hold their special tokens already: float32 [N, D]."""
+        """Vectors of lists of ids that hold their special tokens already: float32 [N, D].
+
+        A batch has at most `batch_tokens` tokens; by default as many as keep a CPU's caches, or a GPU, busy.
+        """
         result = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
         bar = _bar(len(rows), progress)
-        for batch in batches_by_length([len(row) for row in rows], batch_tokens):
+        size = batch_tokens or (2048 if self.model.device.type == "cpu" else 32_768)
+        for batch in batches_by_length([len(row) for row in rows], size):
             ragged = Ragged.from_lists([rows[i] for i in batch]).to(self.model.device)
             with autocast(self.precision, self.model.device):
                 out = vectors(self.model, ragged, self.pooler)

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 BLUE, ORANGE, GREEN, VERMILION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#6B6B6B"
 COLOURS = dict(zip(GROUPS, (GREEN, ORANGE, VERMILION), strict=True))
-_INK, _GRID = "#222222", "#E6E6E6"
-_STYLE: Any = {
+INK, _GRID = "#222222", "#E6E6E6"
+STYLE: Any = {
     "figure.figsize": (8.0, 4.5), "figure.dpi": 100, "savefig.dpi": 200, "figure.facecolor": "white",
-    "font.family": "DejaVu Sans", "font.size": 12, "text.color": _INK, "svg.hashsalt": "minbert", "path.simplify": True,
-    "axes.edgecolor": _INK, "axes.linewidth": 0.7, "axes.labelcolor": _INK, "axes.labelsize": 12, "axes.titlesize": 14,
+    "font.family": "DejaVu Sans", "font.size": 12, "text.color": INK, "svg.hashsalt": "minbert", "path.simplify": True,
+    "axes.edgecolor": INK, "axes.linewidth": 0.7, "axes.labelcolor": INK, "axes.labelsize": 12, "axes.titlesize": 14,
     "axes.titlelocation": "left", "axes.titlepad": 14, "axes.titleweight": "bold", "axes.spines.top": False,
     "axes.spines.right": False, "axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True,
-    "grid.color": _GRID, "grid.linewidth": 0.8, "xtick.color": _INK, "ytick.color": _INK, "xtick.major.width": 0.7,
+    "grid.color": _GRID, "grid.linewidth": 0.8, "xtick.color": INK, "ytick.color": INK, "xtick.major.width": 0.7,
     "ytick.major.width": 0.7, "lines.linewidth": 1.8, "legend.frameon": False, "legend.fontsize": 11,
     "figure.constrained_layout.h_pad": 0.09, "figure.constrained_layout.w_pad": 0.09,
 }  # fmt: skip
@@ -40,7 +40,7 @@ def _axes(path: Path, title: str, across: str, up: str) -> Iterator["Axes"]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots()
@@ -80,7 +80,7 @@ def gaps(path: Path, positive: np.ndarray, negative: np.ndarray, margin: float) 
             label = f"{name}: {len(part):,} ({len(part) / max(len(gap), 1):.0%})"
             on.hist(part, bins=edges.tolist(), color=COLOURS[name], label=label, edgecolor="white", linewidth=0.4)
         for place, name in ((0.0, "0"), (margin, f"margin {margin:g}")):
-            on.axvline(place, color=_INK, linewidth=1, linestyle=(0, (4, 3)))
+            on.axvline(place, color=INK, linewidth=1, linestyle=(0, (4, 3)))
             on.annotate(name, (place, 1), (4, -2), xycoords=("data", "axes fraction"), textcoords="offset points",
                         va="top", fontsize=11)  # fmt: skip
         _thousands(on.yaxis)

@@ -1,0 +1,192 @@
+"""How many scored pairs an encoder has been trained on: a run's manifest names its training files and their hashes.
+
+Two texts are the same where their letters and digits are, case and width aside: the course's files are lower-cased
+and spaced differently from the original sets.
+"""
+
+import csv
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from minbert.files import read_json, sha256_of
+from tasks.benchmarks.sets import ScoredSet
+from tasks.benchmarks.tables import Table, number
+from tasks.readers.records import opened
+
+_MARKS = re.compile(r"[\W_]+")
+
+
+@dataclass(frozen=True)
+class TrainingFile:
+    """A file that a run has read: for training, or to choose its best epoch (`purpose` train or dev)."""
+
+    path: Path
+    sha256: str
+    purpose: str
+    state: str  # "read", "gone", "changed"
+
+
+@dataclass(frozen=True)
+class Count:
+    """The scored pairs of a set: how many there are, how many stand in a training file as a pair, how many have a
+    sentence there, and how many stand as a pair in a file that chose the best epoch.
+    """
+
+    pairs: int
+    trained: int
+    sentence: int
+    chosen_on: int
+
+
+@dataclass(frozen=True)
+class Contamination:
+    """What was found for one encoder, by set."""
+
+    encoder: str
+    manifests: list[str]
+    files: list[TrainingFile]
+    counts: dict[str, Count] = field(default_factory=dict)
+    why: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every file that the manifests name could be read as it was."""
+        return not self.why and all(file.state == "read" for file in self.files)
+
+
+def key(text: str) -> str:
+    """What equal texts share; a text without letters and digits is its marks."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return _MARKS.sub("", folded) or "".join(folded.split())
+
+
+def check(name: str, folder: Path, sets: Sequence[ScoredSet]) -> Contamination:
+    """Look for the scored pairs in the files that made the encoder in `folder`, and the encoder it began with."""
+    manifests, files = training_files(folder)
+    if not manifests:
+        return Contamination(name, [], [], why="no run folder with a manifest.json: nothing is known of its training")
+    readable = [file for file in files if file.state == "read"]
+    return Contamination(name, [str(path) for path in manifests], files, _counts(readable, sets))
+
+
+def training_files(folder: Path) -> tuple[list[Path], list[TrainingFile]]:
+    """The manifests behind an encoder, latest first, and the files for training and choosing that they name."""
+    manifests: list[Path] = []
+    files: dict[tuple[str, str], TrainingFile] = {}
+    place: Path | None = folder
+    while place is not None:
+        path = next((up / "manifest.json" for up in (place, place.parent) if (up / "manifest.json").is_file()), None)
+        if path is None or path.resolve() in [seen.resolve() for seen in manifests]:
+            break
+        content = read_json(path)
+        if not isinstance(content, dict) or not {"data", "settings"} <= content.keys():
+            break  # some other program's manifest
+        manifests.append(path)
+        for purpose, record in _records(content.get("data", {})):
+            kept = files.setdefault((record["file"], record["sha256"]), _found(record, purpose))
+            if purpose == "train" and kept.purpose != purpose:
+                files[record["file"], record["sha256"]] = _found(record, purpose)
+        before = (content.get("weights") or {}).get("folder")
+        place = Path(before) if before else None
+    return manifests, list(files.values())
+
+
+def _records(data: Any, purpose: str = "") -> Iterator[tuple[str, dict[str, str]]]:
+    """Everything under a manifest's `data` that has a file and its hash; files for testing do not train."""
+    if isinstance(data, dict):
+        if "file" in data and "sha256" in data:
+            if purpose != "test":
+                yield purpose or "train", {"file": str(data["file"]), "sha256": str(data["sha256"])}
+            return
+        for name, inner in data.items():
+            known = next((kind for kind in ("train", "dev", "test") if kind in name), purpose)
+            yield from _records(inner, purpose or known)
+    elif isinstance(data, list):
+        for inner in data:
+            yield from _records(inner, purpose)
+
+
+def _found(record: dict[str, str], purpose: str) -> TrainingFile:
+    path = Path(record["file"])
+    if not path.is_file():
+        return TrainingFile(path, record["sha256"], purpose, "gone")
+    state = "read" if sha256_of(path) == record["sha256"] else "changed"
+    return TrainingFile(path, record["sha256"], purpose, state)
+
+
+def _counts(files: Sequence[TrainingFile], sets: Sequence[ScoredSet]) -> dict[str, Count]:
+    numbers: dict[str, int] = {}
+    keyed = {
+        one.shown: [[numbers.setdefault(key(text), len(numbers)) for text in pair] for pair in one.pairs]
+        for one in sets
+    }
+    texts, pairs = set[int](), {"train": set[frozenset[int]](), "dev": set[frozenset[int]]()}
+    for file in files:
+        for cells in rows(file.path):
+            here = [numbers[found] for cell in cells if (found := key(cell)) in numbers]
+            pairs[file.purpose] |= {frozenset(pair) for pair in combinations(here, 2)}
+            texts |= set(here) if file.purpose == "train" else set()
+    return {
+        name: Count(
+            len(found),
+            sum(frozenset(pair) in pairs["train"] for pair in found),
+            sum(not texts.isdisjoint(pair) for pair in found),
+            sum(frozenset(pair) in pairs["dev"] for pair in found),
+        )
+        for name, found in keyed.items()
+    }
+
+
+def rows(path: Path) -> Iterator[list[str]]:
+    """The cells of every line of a data file, whatever its form: tabs, commas, two bars, or JSON lines."""
+    with opened(path, "latin-1") as probe:
+        head = next(probe, "")
+    encoding = "utf-8-sig" if _is_utf8(path) else "latin-1"
+    with opened(path, encoding) as file:
+        if head.lstrip("\ufeffï»¿").startswith("{"):
+            for line in file:
+                yield [value for value in json.loads(line).values() if isinstance(value, str)] if line.strip() else []
+        elif "||" in head:
+            for line in file:
+                yield line.rstrip("\r\n").split("||")
+        elif "\t" in head or "," not in head:
+            for line in file:
+                yield [cell.strip().strip('"').replace('""', '"') for cell in line.rstrip("\r\n").split("\t")]
+        else:
+            yield from csv.reader(file)
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        with open(path, encoding="utf-8") as file:
+            for _ in file:
+                pass
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def table(found: Contamination) -> Table:
+    """The counts of one encoder, and in the notes what they rest on."""
+    head = ("set", "scored pairs", "trained on", "share", "a sentence trained on", "chosen on")
+    lines = [
+        (name, f"{one.pairs:,}", f"{one.trained:,}", f"{number(one.trained / one.pairs, 1, times=100)}%",
+         f"{one.sentence:,}", f"{one.chosen_on:,}")
+        for name, one in found.counts.items()
+    ]  # fmt: skip
+    notes = [found.why] if found.why else []
+    for state, words in (("gone", "gone, not looked into"), ("changed", "changed since, not looked into")):
+        some = [str(file.path) for file in found.files if file.state == state]
+        notes += [f"{len(some)} of {len(found.files)} files {words}: {', '.join(some)}"] if some else []
+    read = [f"{file.path} ({file.purpose})" for file in found.files if file.state == "read"]
+    notes += [f"Looked into: {', '.join(read)}"] if read else []
+    if found.manifests and not found.files:
+        notes.append("the manifest names no files")
+    notes.append("What weights from elsewhere were trained on before is not recorded.")
+    return Table(f"Contamination of {found.encoder}", head, tuple(lines) if read else (), tuple(notes))

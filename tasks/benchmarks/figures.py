@@ -1,0 +1,173 @@
+"""The suites' pictures, one panel for each encoder, as SVG and PNG; the same numbers give the same bytes.
+
+Paths come without a suffix. Importing this module loads no matplotlib.
+"""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minbert.files import write_atomic
+from minbert.seeds import numpy_generator
+from tasks.contrastive.pictures import INK, STYLE, BLUE, GREEN, GREY, ORANGE, VERMILION
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ACROSS = 3
+LINES = (BLUE, VERMILION, GREEN, ORANGE, "#CC79A7", "#56B4E9", GREY)
+MARKERS = "osD^vPX"
+STYLES: tuple[Any, ...] = ("solid", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
+
+
+@contextmanager
+def _panels(path: Path, title: str, count: int, across: str, up: str) -> Iterator[list["Axes"]]:
+    """Panels with shared axes under one title; both files are written when the block ends well."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = 2 if count == 4 else min(count, ACROSS)
+    rows = -(-count // columns)
+    size = (8.0, 4.8) if count == 1 else (4.1 * columns + 0.7, 4.0 * rows + 1.0)
+    with matplotlib.rc_context({**STYLE, "figure.figsize": size, "axes.titlesize": 12, "axes.titlepad": 8}):
+        figure = Figure(layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
+        for spare in axes[count:]:
+            spare.set_visible(False)
+        yield axes[:count]
+        figure.suptitle(title, x=0.015, ha="left", fontsize=14, fontweight="bold")
+        for place, panel in enumerate(axes[:count]):
+            if place + columns >= count:  # nothing below: a legend would cover a label of the whole figure
+                panel.set_xlabel(across)
+                panel.tick_params(labelbottom=True)
+            if place % columns == 0:
+                panel.set_ylabel(up)
+        _save(figure, path)
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
+        out = io.BytesIO()
+        figure.savefig(out, format=kind, metadata=metadata)
+        write_atomic(path.with_name(f"{path.name}.{kind}"), out.getvalue())
+
+
+def _legend(axes: "Axes", columns: int, **look: Any) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        figure: Any = axes.figure
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=2.0,
+                      columnspacing=1.8, **look)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Some of the pairs of a scatter, with a colour and a marker of their own; `rows` are their places."""
+
+    name: str
+    colour: str
+    marker: str
+    rows: np.ndarray
+
+
+def scatter(
+    path: Path,
+    title: str,
+    gold: np.ndarray,
+    cosines: Mapping[str, np.ndarray],
+    rho: Mapping[str, float | None],
+    kinds: Sequence[Kind] = (),
+) -> None:
+    """Human score across, cosine up, a panel for each encoder (ConSERT, Figure 1; SelfCCL, Figure 4).
+
+    The line joins the median cosine of pairs whose score rounds to the same half point. Points are moved sideways by
+    up to 0.04, so that equal scores do not hide each other.
+    """
+    kinds = kinds or (Kind("pair", BLUE, "o", np.arange(len(gold))),)
+    across = gold + numpy_generator(0, "jitter", len(gold)).uniform(-0.04, 0.04, len(gold))
+    low = min(float(values.min()) for values in cosines.values())
+    with _panels(path, title, len(cosines), "human score", "cosine") as panels:
+        for panel, (name, values) in zip(panels, cosines.items(), strict=True):
+            for kind in kinds:
+                panel.scatter(across[kind.rows], values[kind.rows], s=9, c=kind.colour, marker=kind.marker, alpha=0.3,
+                              linewidths=0, rasterized=True, label=kind.name or "_")  # fmt: skip
+            places, medians = _medians(gold, values)
+            panel.plot(places, medians, color=INK, linewidth=1.8, marker="o", markersize=3.5, label="median")
+            value = rho[name]
+            shown = "undefined" if value is None else f"{100 * value:.1f}"
+            panel.set_title(f"{name}: ρ × 100 = {shown}", fontweight="normal")
+            panel.set_xlim(float(gold.min()) - 0.1, float(gold.max()) + 0.1)
+            panel.set_ylim(min(low - 0.03, 0.0), 1.03)
+        _legend(panels[0], len(kinds) + 1, markerscale=1.8)
+        for mark in panels[0].figure.legends[0].legend_handles if panels[0].figure.legends else ():
+            mark.set_alpha(1.0) if mark is not None else None
+
+
+def _medians(gold: np.ndarray, values: np.ndarray) -> tuple[list[float], list[float]]:
+    half = np.round(gold * 2) / 2
+    places = sorted(set(half.tolist()))
+    return places, [float(np.median(values[half == place])) for place in places]
+
+
+def histogram(path: Path, groups: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+    """Cosines of kinds of pairs, a panel for each encoder: `groups[encoder][kind]`; each kind's bars add up to 1."""
+    every = [values for kinds in groups.values() for values in kinds.values() if len(values)]
+    edges = np.linspace(min(0.0, *(float(values.min()) for values in every)), 1.0, 41)
+    colours = (GREY, VERMILION, BLUE)
+    with _panels(path, "Cosine of sentence pairs", len(groups), "cosine", "share of the pairs per bin") as panels:
+        for panel, (name, kinds) in zip(panels, groups.items(), strict=True):
+            for number, (kind, values) in enumerate(kinds.items()):
+                weights = np.full(len(values), 1 / max(len(values), 1))
+                panel.hist(values, bins=edges.tolist(), weights=weights, histtype="stepfilled", alpha=0.28,
+                           color=colours[number], linewidth=0)  # fmt: skip
+                panel.hist(values, bins=edges.tolist(), weights=weights, histtype="step", linewidth=1.8,
+                           color=colours[number], linestyle=STYLES[number], label=kind)  # fmt: skip
+            panel.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
+            panel.set_title(name, fontweight="normal")
+            panel.set_xlim(edges[0], 1.0)
+        _legend(panels[0], 3)
+
+
+def removed_tokens(path: Path, removed: Sequence[int], curves: Mapping[str, Sequence[float]], sets: str) -> None:
+    """Spearman over the number of most frequent tokens left out of the mean (ConSERT, Figure 4), best points ringed."""
+    title = "Leaving the most frequent tokens out of the mean"
+    with _panels(path, title, 1, "tokens left out, [CLS] and [SEP] among them", f"Spearman's ρ × 100, {sets}") as (on,):
+        for number, (name, values) in enumerate(curves.items()):
+            shown, colour = [100 * value for value in values], LINES[number % len(LINES)]
+            best = int(np.argmax(shown))
+            label = f"{name}: {shown[0]:.2f}, best {shown[best]:.2f} without {removed[best]} tokens"
+            on.plot(removed, shown, color=colour, marker=MARKERS[number % len(MARKERS)], markersize=4.5,
+                    linestyle=STYLES[number % len(STYLES)], label=label)  # fmt: skip
+            on.plot([removed[best]], [shown[best]], "o", markersize=12, markerfacecolor="none",
+                    markeredgecolor=colour, markeredgewidth=2, linestyle="none")  # fmt: skip
+        on.margins(y=0.12)
+        _legend(on, 1)
+
+
+def associations(path: Path, tests: Sequence[str], sizes: Mapping[str, Sequence[float]]) -> None:
+    """WEAT's effect sizes, a row for each test and a marker for each encoder."""
+    import matplotlib
+
+    with _panels(path, "Word associations", 1, "WEAT effect size (standard deviations)", "") as (on,):
+        places = np.arange(len(tests))[::-1]
+        for number, (name, values) in enumerate(sizes.items()):
+            shift = 0.16 * ((len(sizes) - 1) / 2 - number)
+            on.plot(values, places + shift, MARKERS[number % len(MARKERS)], color=LINES[number % len(LINES)],
+                    markersize=7, linestyle="none", label=name)  # fmt: skip
+        on.axvline(0, color=INK, linewidth=1)
+        on.set_yticks(places, tests, fontsize=10)
+        on.set_xlim(-2.05, 2.05)
+        on.grid(axis="x", color=matplotlib.rcParams["grid.color"])
+        on.tick_params(axis="y", length=0)
+        figure: Any = on.figure
+        figure.set_size_inches(9.0, 1.6 + 0.42 * len(tests))
+        _legend(on, 3)

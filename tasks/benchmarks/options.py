@@ -1,0 +1,172 @@
+"""What the three suites share on the command line, and the encoders that it names. Importing this loads no torch."""
+
+import argparse
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from minbert.errors import UserError
+
+if TYPE_CHECKING:
+    from minbert.encode import Encoder
+
+RESAMPLES = 1000
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see --help)")
+
+
+def parser(suite: str, about: str) -> argparse.ArgumentParser:
+    """The flags of every suite: `--encoder`, `--pooler`, `--data`, `--compare`, `--out` and a few more."""
+    made = _Parser(prog=f"python -m tasks.benchmarks.{suite}", description=about, allow_abbrev=False)
+    made.add_argument(
+        *("--encoder", "--encoders"), dest="encoder", nargs="+", required=True, metavar="DIR|NAME",
+        help="a folder, a run, minilm or a hub name; several are set side by side",
+    )  # fmt: skip
+    made.add_argument(
+        "--pooler", metavar="NAMES", default="",
+        help="mean, cls and so on, several with commas, or `every` (default: the one each encoder's folder names)",
+    )  # fmt: skip
+    made.add_argument(
+        "--data", metavar="DIR", default="",
+        help="folder in SentEval's layout (default: $DATA_DIR/senteval, $DATA_DIR or data/)",
+    )  # fmt: skip
+    made.add_argument(
+        "--compare", metavar="OTHER", help="another encoder: differences to the first, with paired intervals"
+    )
+    made.add_argument("--out", metavar="DIR", type=Path, help="results folder (default: runs/benchmarks/ENCODER)")
+    made.add_argument("--precision", default="fp32", metavar="{fp32,bf16,auto}", help="number format (default: fp32)")
+    made.add_argument("--device", default="cpu", help="where the encoder runs (default: cpu)")
+    made.add_argument("--seed", type=int, default=0, metavar="N", help="of every random draw (default: 0)")
+    made.add_argument(
+        "--resamples", type=int, default=RESAMPLES, metavar="N",
+        help=f"bootstrap resamples of an interval, 0 for none (default: {RESAMPLES})",
+    )  # fmt: skip
+    return made
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An encoder with the name it is shown by, where it came from, and the poolers it is read with."""
+
+    name: str
+    folder: Path
+    encoder: "Encoder"
+    poolers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class System:
+    """One encoder read with one pooler: a row of every table."""
+
+    encoder: str
+    pooler: str
+
+    @property
+    def name(self) -> str:
+        """Encoder and pooler in one phrase."""
+        return f"{self.encoder}, {self.pooler}"
+
+
+def check(given: argparse.Namespace) -> None:
+    """`UserError` for values that no run could use; the poolers' names are checked before any weights are read."""
+    from minbert.pooling import check as known
+
+    if given.resamples < 0:
+        raise UserError(f"--resamples: {given.resamples} is less than 0")
+    if given.out is not None and given.out.exists() and not given.out.is_dir():
+        raise UserError(f"--out {given.out}: is a file, not a folder")
+    for name in _poolers(given.pooler):
+        known(name)
+
+
+def _poolers(text: str) -> tuple[str, ...]:
+    from minbert.pooling import NAMES
+
+    if text in ("every", "all"):
+        return NAMES
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def load(given: argparse.Namespace) -> list[Loaded]:
+    """Every encoder of `--encoder`, then that of `--compare`; `UserError` where one cannot be had."""
+    from minbert.encode import Encoder
+    from minbert.precision import choose
+
+    places = [*given.encoder, *([given.compare] if given.compare else [])]
+    if len(set(places)) < len(places):
+        raise UserError(f"--encoder, --compare: {', '.join(places)}: an encoder stands twice")
+    found = []
+    for place, name in zip(places, names(places), strict=True):
+        folder = encoder_folder(place)
+        encoder = Encoder.load(folder, device=_device(given.device), precision=given.precision)
+        choose(given.precision, encoder.model.device)
+        found.append(Loaded(name, folder, encoder, _poolers(given.pooler) or (encoder.pooler,)))
+    return found
+
+
+def _device(name: str) -> str:
+    import torch
+
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"--device {name}: not a device of this machine") from error
+    return name
+
+
+def encoder_folder(place: str) -> Path:
+    """The folder of an encoder's files; a run folder stands for its `encoder/`."""
+    from minbert import weights
+
+    inner = Path(place).expanduser() / "encoder"
+    return inner if (inner / "config.json").is_file() else weights.resolve(place)
+
+
+def names(places: list[str]) -> list[str]:
+    """Short names that tell the encoders apart: of `runs/cbcl/encoder` it is `cbcl`, or the path where two agree."""
+    short = []
+    for place in places:
+        path = Path(place)
+        name = path.resolve().parent.name if path.is_dir() and path.resolve().name == "encoder" else path.name
+        short.append(name or place)
+    return [one if short.count(one) == 1 else place for one, place in zip(short, places, strict=True)]
+
+
+def systems(loaded: list[Loaded]) -> list[System]:
+    """Every encoder with each of its poolers, in order."""
+    return [System(one.name, pooler) for one in loaded for pooler in one.poolers]
+
+
+def references(loaded: list[Loaded]) -> list[tuple[System, System]]:
+    """(first, other) for every encoder after the first: pooler by pooler where both have it, else first with first."""
+    pairs = []
+    for other in loaded[1:]:
+        shared = [pooler for pooler in loaded[0].poolers if pooler in other.poolers]
+        both = [(name, name) for name in shared] or [(loaded[0].poolers[0], other.poolers[0])]
+        pairs += [(System(loaded[0].name, one), System(other.name, two)) for one, two in both]
+    return pairs
+
+
+def data_folder(given: str) -> Path:
+    """`--data`, else `$DATA_DIR`, else `data`; `UserError` where it is no folder."""
+    folder = Path(given or os.environ.get("DATA_DIR") or "data").expanduser()
+    if not folder.is_dir():
+        raise UserError(f"--data {folder}: no such folder")
+    return folder
+
+
+def out_folder(given: argparse.Namespace, loaded: list[Loaded]) -> Path:
+    """Where results go, made now."""
+    folder: Path = given.out or Path("runs/benchmarks") / loaded[0].name.strip("/.").replace("/", "-")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def command(suite: str, arguments: list[str]) -> str:
+    """The command as it can be given again."""
+    return shlex.join(["python", "-m", f"tasks.benchmarks.{suite}", *arguments])

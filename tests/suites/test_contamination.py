@@ -1,0 +1,119 @@
+"""Guards: which files a run's manifests name, which of them can be read, and how many scored pairs stand in them.
+
+python -m pytest --import-mode=importlib tests/suites/test_contamination.py
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minbert.files import sha256_of
+from tasks.benchmarks import contamination
+from tasks.benchmarks.contamination import Count
+from tasks.benchmarks.sets import ScoredSet, Subset
+
+PAIRS = [
+    ("A man is eating food.", "Somebody eats."),
+    ("The dog's asleep", "A cat runs, fast!"),
+    ("Two birds sing .", "No bird sings ."),
+    ("What is it?", "Who are they?"),
+]
+SET = ScoredSet("STS-B", (Subset("STS-B", list("abcd"), PAIRS, np.arange(4.0)),))
+
+
+def write(path: Path, content: str) -> dict[str, str]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    return {"file": str(path), "sha256": sha256_of(path)}
+
+
+def run(folder: Path, data: Any, weights: str = "") -> Path:
+    (folder / "encoder").mkdir(parents=True)
+    (folder / "manifest.json").write_text(json.dumps({"data": data, "settings": {}, "weights": {"folder": weights}}))
+    return folder / "encoder"
+
+
+def test_pairs_are_found_in_either_order_whatever_case_and_spaces(tmp_path: Path) -> None:
+    train = write(tmp_path / "sts-train.csv", "\tid\tsentence1\tsentence2\tsimilarity\n"
+                  "0\tx\tsomebody eats .\ta man is eating food .\t3\n1\ty\tthe dog 's asleep\ta bus\t1\n")  # fmt: skip
+    found = contamination.check("e", run(tmp_path / "run", {"train": {"sts": train}}), [SET])
+    assert found.counts == {"STS-B": Count(4, 1, 2, 0)} and found.complete
+    assert "1" in found_table(found) and "25.0%" in found_table(found)
+
+
+def found_table(found: contamination.Contamination) -> str:
+    return contamination.table(found).terminal()
+
+
+@pytest.mark.parametrize(("name", "content"), [
+    ("triplets.csv", 'sent0,sent1,hard_neg\n"A cat runs, fast!",The dog\'s asleep,No.\n'),
+    ("snli.jsonl", '{"sentence1": "The dog\'s asleep", "sentence2": "a cat runs fast", "gold_label": "neutral"}\n'),
+    ("cnsd.txt", "1||the dog's asleep||a cat runs fast||3\n"),
+    ("pairs.tsv", '"The dog\'s asleep"\tA cat runs, fast!\n'),
+])  # fmt: skip
+def test_every_form_of_file(tmp_path: Path, name: str, content: str) -> None:
+    record = write(tmp_path / name, content)
+    encoder = run(tmp_path / "run", {"train": {"files": [record], "counts": {"read": 1}}})
+    assert contamination.check("e", encoder, [SET]).counts == {"STS-B": Count(4, 1, 1, 0)}
+
+
+def test_a_pair_of_equal_sentences_needs_both(tmp_path: Path) -> None:
+    twice = ScoredSet("X", (Subset("X", ["a"], [("A bus.", "a bus")], np.zeros(1)),))
+    for content, trained in (("a bus\n", 0), ("a bus\ta bus !\n", 1)):
+        record = write(tmp_path / "lines.txt", content)
+        encoder = run(tmp_path / f"run{trained}", {"train": record})
+        assert contamination.check("e", encoder, [twice]).counts == {"X": Count(1, trained, 1, 0)}
+
+
+def test_sentences_of_one_column_make_no_pair(tmp_path: Path) -> None:
+    record = write(tmp_path / "lines.txt", "What is it?\nWho are they?\n")
+    assert contamination.check("e", run(tmp_path / "run", {"train": record}), [SET]).counts == {
+        "STS-B": Count(4, 0, 1, 0)
+    }
+
+
+def test_files_that_are_gone_or_changed_are_said_and_not_looked_into(tmp_path: Path) -> None:
+    gone, changed = (write(tmp_path / name, "What is it?\tWho are they?\n") for name in ("gone.tsv", "changed.tsv"))
+    (tmp_path / "gone.tsv").unlink()
+    (tmp_path / "changed.tsv").write_text("What is it?\tWho are they?\nmore\tmore\n")
+    found = contamination.check("e", run(tmp_path / "run", {"train": [gone, changed]}), [SET])
+    assert not found.complete and found.counts["STS-B"].trained == 0
+    said = found_table(found)
+    assert f"1 of 2 files gone, not looked into: {tmp_path / 'gone.tsv'}" in said and "1 of 2 files changed" in said
+    assert "scored pairs" not in said, "no counts where nothing could be read"
+
+
+def test_the_encoder_that_a_run_began_with_counts_too(tmp_path: Path) -> None:
+    first = run(tmp_path / "cbcl", {"train": write(tmp_path / "a.tsv", "Two birds sing.\tno bird sings\n")})
+    texts = {
+        "train": "what is it\twho are they\n",
+        "dev": "who are they\twhat is it\nA cat runs, fast\tThe dog is asleep\n",
+        "test": "a\tc\n",
+    }
+    data = {split: {"sts": write(tmp_path / f"{split}.tsv", text)} for split, text in texts.items()}
+    second = run(tmp_path / "multitask", data, str(first))
+    manifests, files = contamination.training_files(second)
+    assert manifests == [tmp_path / "multitask/manifest.json", tmp_path / "cbcl/manifest.json"]
+    purposes = {file.path.name: file.purpose for file in files}
+    assert purposes == {"train.tsv": "train", "dev.tsv": "dev", "a.tsv": "train"}, "test files are not trained on"
+    assert contamination.check("e", second, [SET]).counts == {"STS-B": Count(4, 2, 2, 1)}
+
+
+def test_without_a_manifest_nothing_is_known(tiny: Path) -> None:
+    found = contamination.check("tiny", tiny, [SET])
+    assert not found.complete and "nothing is known of its training" in found_table(found)
+
+
+def test_a_manifest_of_something_else_is_none(tiny_copy: Callable[..., Path]) -> None:
+    folder = tiny_copy()
+    (folder / "manifest.json").write_text('{"files": []}')
+    assert contamination.training_files(folder) == ([], [])
+
+
+def test_chinese_texts_have_keys() -> None:
+    assert contamination.key("你好，世界！") == contamination.key("你好 世界") == "你好世界"
+    assert contamination.key("Ｇｒｅａｔ") == "great" and contamination.key("? !") == "?!"

@@ -1,0 +1,191 @@
+"""Guards: isotropy, frequent tokens, length bias and WEAT against plain loops, and the probes' command.
+
+python -m pytest --import-mode=importlib tests/suites/test_probes.py
+"""
+
+import json
+import re
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from minbert import Encoder, UserError
+from tasks.benchmarks import frequency, geometry, length_bias, probes, sets, vectors, weat
+from tasks.benchmarks.weat_words import TESTS
+from tasks.contrastive.validation import unit
+
+RNG = np.random.default_rng(8)
+
+
+@pytest.fixture
+def encoder(tiny: Path) -> Encoder:
+    return Encoder.load(tiny, precision="fp32")
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / np.sqrt((a @ a) * (b @ b)))
+
+
+def test_isotropy() -> None:
+    rows = unit(RNG.normal(size=(9, 5)) + 0.4)
+    plain = np.mean([cosine(rows[i], rows[j]) for i, j in combinations(range(9), 2)])
+    assert geometry.mean_cosine(rows) == pytest.approx(plain, abs=1e-12)
+    values = np.linalg.svd(rows, compute_uv=False) ** 2
+    assert geometry.top_singular_share(rows) == pytest.approx(values[0] / values.sum(), abs=1e-12)
+    assert geometry.mean_cosine(rows[:1]) is None
+    assert geometry.top_singular_share(np.tile(rows[:1], (4, 1))) == pytest.approx(1)
+    assert geometry.top_singular_share(np.eye(5)) == pytest.approx(0.2)
+
+
+def test_random_pairs_are_no_pairs_of_the_set() -> None:
+    first = np.eye(6)
+    part = sets.Subset("x", list("abcdef"), [("", "")] * 6, np.array([0, 1, 2, 3, 4, 5.0]))
+    found = geometry.groups(sets.ScoredSet("x", (part,)), first, first, seed=1)
+    random, low, high = found.values()
+    assert not random.any() and low.tolist() == [1, 1] and high.tolist() == [1, 1]
+
+
+def test_ranks_count_the_special_tokens_too(encoder: Encoder) -> None:
+    rank = frequency.ranks(encoder, ["the cat", "the dog sat", "the the the"])
+    the, cat = (encoder.tokenizer.encode([word])[0][0] for word in ("the", "cat"))
+    special = (encoder.tokenizer.cls, encoder.tokenizer.sep)
+    assert rank[the] == 0, "five times" and {rank[special[0]], rank[special[1]]} == {1, 2}
+    assert 3 <= rank[cat] <= 5 and sorted(rank) == list(range(len(rank)))
+
+
+@pytest.mark.parametrize("pooler", frequency.LAYERS)
+def test_the_mean_without_frequent_tokens(encoder: Encoder, pooler: str) -> None:
+    texts = ["the cat sat", "the", "a happy dog runs under the tree"]
+    rank = frequency.ranks(encoder, ["the the the the", "the cat"])
+    ways = {str(k): frequency.mean_without(torch.from_numpy(rank), k, frequency.LAYERS[pooler]) for k in (0, 1, 3)}
+    found = vectors.encode(encoder, texts, {**ways, "plain": vectors.way(pooler)})
+    assert np.allclose(found["0"], found["plain"], atol=1e-6), "nothing left out is the pooler itself"
+    for k in (1, 3):
+        for place, text in enumerate(texts):
+            ids = [encoder.tokenizer.cls, *encoder.tokenizer.encode([text])[0], encoder.tokenizer.sep]
+            with torch.no_grad():
+                states = encoder.model.encode(*_embedded(encoder, ids))
+            x = torch.stack([states[layer] for layer in frequency.LAYERS[pooler]]).mean(0).numpy()
+            kept = [row for row, number in zip(x, ids, strict=True) if rank[number] >= k] or list(x)
+            assert np.allclose(found[str(k)][place], np.mean(kept, axis=0), atol=1e-5)
+
+
+def _embedded(encoder: Encoder, ids: list[int]) -> tuple:
+    from minbert import Ragged
+
+    ragged = Ragged.from_lists([ids])
+    return encoder.model.embed(ragged), ragged
+
+
+def test_length_bias_is_the_change_of_each_cosine(encoder: Encoder) -> None:
+    texts = [("the cat sat on the mat", "a dog"), ("a bird", "the dog runs under a tree"), ("the cat", "a sad cat")]
+    pairs = length_bias.Pairs("x", texts, np.array([1.0, 3.0, 2.0]))
+    plain = Encoder(encoder.model, encoder.tokenizer, "mean", precision="fp32")
+    before = [cosine(*plain.encode(list(pair)).astype(np.float64)) for pair in texts]
+    after = [cosine(*plain.encode([a, b + " . ."]).astype(np.float64)) for a, b in texts]
+    (found,) = length_bias.measure(encoder, "mean", pairs, (" . .",), seed=2, resamples=50)
+    assert (found.before, found.after) == pytest.approx((np.mean(before), np.mean(after)), abs=1e-6)
+    assert found.nearer == pytest.approx(after[0] - before[0], abs=1e-6), "the first pair alone comes closer in length"
+    assert found.apart == pytest.approx(np.mean([after[i] - before[i] for i in (1, 2)]), abs=1e-6)
+    assert found.spearman_after == pytest.approx(stats.spearmanr(after, pairs.gold).statistic)
+    change = np.subtract(after, before)
+    assert found.change is not None and change.min() <= found.change.low <= change.mean() <= found.change.high
+    (nothing,) = length_bias.measure(encoder, "mean", pairs, ("",), seed=2, resamples=50)
+    assert nothing.before == nothing.after and nothing.change == length_bias.Interval(0.0, 0.0)
+
+
+@pytest.mark.parametrize(("content", "pairs", "gold"), [
+    ("a cat\ta dog\t3\nb\tc\t0.5\n", [("a cat", "a dog"), ("b", "c")], [3, 0.5]),
+    ("a cat\ta dog\nb\tc\n", [("a cat", "a dog"), ("b", "c")], None),
+    ("sentence1\tsentence2\tlabel\na\tb\t1\n", [("a", "b")], [1]),
+])  # fmt: skip
+def test_any_file_of_pairs(tmp_path: Path, content: str, pairs: list, gold: list | None) -> None:
+    (tmp_path / "x.tsv").write_text(content)
+    found = length_bias.read(tmp_path / "x.tsv", seed=0)
+    assert found.texts == pairs and (found.gold is None if gold is None else found.gold.tolist() == gold)
+
+
+def test_single_sentences_get_partners_by_the_seed(tmp_path: Path) -> None:
+    lines = [f"Sentence number {i}." for i in range(9)]
+    (tmp_path / "x.txt").write_text("\n".join(lines))
+    found = length_bias.read(tmp_path / "x.txt", seed=0)
+    assert sorted(a for a, _ in found.texts) == sorted(b for _, b in found.texts) == sorted(lines)
+    assert all(a != b for a, b in found.texts) and found == length_bias.read(tmp_path / "x.txt", seed=0)
+    (tmp_path / "x.txt").write_text("one line\n")
+    with pytest.raises(UserError, match=r"x\.txt: neither pairs in two columns nor two sentences"):
+        length_bias.read(tmp_path / "x.txt", seed=0)
+
+
+def plain_weat(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    """Caliskan et al. 2017 word by word: effect size, and the exact one-sided p."""
+
+    def s(w: np.ndarray) -> float:
+        return sum(cosine(w, one) for one in a) / len(a) - sum(cosine(w, one) for one in b) / len(b)
+
+    values = [s(w) for w in [*x, *y]]
+    n, mean = len(x), sum(values) / len(values)
+    spread = (sum((value - mean) ** 2 for value in values) / (len(values) - 1)) ** 0.5
+    observed = sum(values[:n]) - sum(values[n:])
+    every = [sum(values[i] for i in some) * 2 - sum(values) for some in combinations(range(2 * n), n)]
+    return observed / n / spread, sum(one >= observed - 1e-9 for one in every) / len(every)
+
+
+def test_weat() -> None:
+    x, y, a, b = (RNG.normal(size=(n, 6)) for n in (5, 5, 4, 3))
+    x += a.mean(0)
+    found = weat.test(*map(unit, (x, y, a, b)))
+    assert (found.effect, found.p) == pytest.approx(plain_weat(x, y, a, b), abs=1e-9)
+    other = weat.test(*map(unit, (y, x, a, b)))
+    assert other.effect == pytest.approx(-found.effect)
+    alike = np.ones((5, 6)) / 6**0.5
+    assert weat.test(alike, alike, alike, alike) == weat.Association(None, None)
+
+
+def test_weat_draws_where_there_are_too_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y, a, b = (unit(RNG.normal(size=(n, 6))) for n in (6, 6, 4, 4))
+    exact = weat.test(x, y, a, b).p
+    monkeypatch.setattr(weat, "comb", lambda *_: 10**9)
+    drawn = weat.test(x, y, a, b, name="t").p
+    assert drawn == weat.test(x, y, a, b, name="t").p != weat.test(x, y, a, b, seed=1, name="t").p
+    assert drawn == pytest.approx(exact, abs=0.015), "20,000 draws: a standard error of at most .0035"
+
+
+def test_the_published_word_sets() -> None:
+    sizes = [tuple(len(part.split()) for part in parts) for parts in TESTS.values()]
+    assert sizes == [
+        *((25, 25, 25, 25), (25, 25, 25, 25), (32, 32, 25, 25), (16, 16, 25, 25), (16, 16, 8, 8)),
+        *((8, 8, 8, 8), (8, 8, 8, 8), (8, 8, 8, 8), (6, 6, 7, 7), (8, 8, 8, 8)),
+    ]
+    for parts in TESTS.values():
+        words = [word for part in parts for word in part.split()]
+        assert len(set(words)) == len(words), "no word stands on two sides"
+
+
+def test_the_command(tiny: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weat, "EXACT", 200)
+    probes.main(["--encoder", str(tiny), "--pooler", "mean,max", "--data", str(folder), "--resamples", "5",
+                 "--out", str(tmp_path)])  # fmt: skip
+    found = json.loads((tmp_path / "probes.json").read_text())
+    assert {"geometry", "frequency", "length", "weat"} <= found.keys()
+    name = f"{tiny.name}, mean"
+    assert list(found["geometry"]) == list(found["weat"]) == [name, f"{tiny.name}, max"]
+    assert list(found["frequency"]["spearman"]) == [name], "max is no mean of tokens"
+    assert len(found["frequency"]["spearman"][name]) == len(frequency.STEPS)
+    assert len(found["length"]["systems"][name]) == len(length_bias.ADDED)
+    page = (tmp_path / "probes.md").read_text()
+    for image in re.findall(r"\(([\w-]+\.svg)\)", page):
+        assert (tmp_path / image).is_file()
+    assert page.count(".svg") == 3 and "Length bias" in page
+
+
+def test_mistakes(tiny: Path, tmp_path: Path) -> None:
+    for more, words in (
+        (["--probes", "magic"], "--probes: 'magic' is not one of geometry"),
+        (["--pairs", str(tmp_path / "no")], "no: no such file"),
+    ):
+        with pytest.raises(UserError, match=words):
+            probes.main(["--encoder", str(tiny), *more])

@@ -1,0 +1,29 @@
+"""Guards: the known numbers of all-MiniLM-L6-v2 in fp32, and SICK's contradictions as SelfCCL counts them.
+
+DATA_DIR=... python -m pytest --import-mode=importlib tests/suites/test_real.py -m realdata
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tasks.benchmarks import sts_suite
+
+pytestmark = pytest.mark.realdata
+KNOWN = {"STS-B": 82.03, "STS13": 80.60, "STS16": 78.99, "SICK-R": 77.15}
+PAIRS = {"STS-B": 1379, "STS13": 1500, "STS16": 1186, "SICK-R": 4927}
+
+
+def test_minilm_with_mean_pooling(minilm: Path, tmp_path: Path) -> None:
+    if not os.environ.get("DATA_DIR"):
+        pytest.skip("DATA_DIR is not set")
+    sts_suite.main(["--encoder", "minilm", "--pooler", "mean", "--sets", "STS-B,STS13,STS16,SICK", "--resamples", "0",
+                    "--out", str(tmp_path)])  # fmt: skip
+    found = json.loads((tmp_path / "sts.json").read_text())
+    assert {name: one["pairs"] for name, one in found["sets"].items()} == PAIRS
+    for name, value in KNOWN.items():
+        assert 100 * found["protocols"][0]["systems"][0]["spearman"][name] == pytest.approx(value, abs=0.05)
+    contradictions = found["sick"]["relations"]["contradiction"]
+    assert contradictions["pairs"] == 720 and contradictions["human"] == pytest.approx(3.58, abs=0.005)

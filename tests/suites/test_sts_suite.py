@@ -1,0 +1,187 @@
+"""Guards: the STS suite end to end on a folder made here: numbers by hand, files, poolers, messages.
+
+python -m pytest --import-mode=importlib tests/suites/test_sts_suite.py
+"""
+
+import json
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from minbert import Encoder, UserError
+from minbert.pooling import NAMES
+from tasks.benchmarks import options, sets, sts_suite, tables, vectors
+
+
+def scored(out: Path) -> Any:
+    return json.loads((out / "sts.json").read_text())
+
+
+def plain_cosines(folder: Path, pooler: str, pairs: list[tuple[str, str]]) -> np.ndarray:
+    encoder = Encoder.load(folder, pooler=pooler, precision="fp32")
+    first, second = (encoder.encode([pair[side] for pair in pairs]).astype(np.float64) for side in (0, 1))
+    return np.array([a @ b / np.sqrt((a @ a) * (b @ b)) for a, b in zip(first, second, strict=True)])
+
+
+@pytest.fixture(scope="module")
+def done(tiny: Path, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("sts")
+    sts_suite.main(["--encoder", str(tiny), "--pooler", "mean,cls", "--data", str(folder), "--protocol", "all,wmean",
+                    "--resamples", "20", "--out", str(out)])  # fmt: skip
+    return out
+
+
+def test_numbers_are_those_of_a_plain_computation(tiny: Path, folder: Path, done: Path) -> None:
+    by_protocol = {one["protocol"]: one["systems"] for one in scored(done)["protocols"]}
+    assert [(one["pooler"]) for one in by_protocol["all"]] == ["mean", "cls"]
+    for one in sets.read(folder, ["STS13", "SICK"]):
+        for place, pooler in enumerate(("mean", "cls")):
+            cosines = plain_cosines(tiny, pooler, one.pairs)
+            for metric, function in (("spearman", stats.spearmanr), ("pearson", stats.pearsonr)):
+                value = by_protocol["all"][place][metric][one.shown]
+                assert value == pytest.approx(function(cosines, one.gold).statistic, abs=1e-4)
+    every = by_protocol["all"][0]["spearman"]
+    assert list(every) == ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "avg."]
+    assert every["avg."] == pytest.approx(np.mean([every[name] for name in every if name != "avg."]))
+    assert by_protocol["wmean"][0]["spearman"]["STS13"] != pytest.approx(every["STS13"], abs=1e-6)
+
+
+def test_what_is_unscored_is_counted(done: Path) -> None:
+    found = scored(done)["sets"]
+    assert found["STS13"] == {"pairs": 8 + 9 + 10 - 3, "skipped": 3, "file": ""}, "one blank gold line in each subset"
+
+
+def test_sick_by_relation_and_its_most_related_contradictions(tiny: Path, folder: Path, done: Path) -> None:
+    part = sets.read(folder, ["SICK"])[0].subsets[0]
+    cosines, found = plain_cosines(tiny, "mean", part.pairs), scored(done)["sick"]
+    rows = [row for row in range(24) if row % 3 == 2]  # the relations go round in the folder made here
+    group = found["relations"]["contradiction"]
+    assert group["pairs"] == 8 and group["human"] == pytest.approx(np.mean(part.gold[rows]))
+    assert group["cosine"][f"{tiny.name}, mean"] == pytest.approx(np.mean(cosines[rows]), abs=1e-5)
+    order = sorted(rows, key=lambda row: -part.gold[row])[:5]
+    assert [one["human"] for one in found["examples"]] == part.gold[order].tolist()
+    assert [tuple(one["texts"]) for one in found["examples"]] == [part.pairs[row] for row in order]
+
+
+def test_the_page_names_protocol_and_pooler_and_holds_the_json_s_numbers(done: Path) -> None:
+    page = (done / "sts.md").read_text()
+    assert "Spearman's rho × 100, protocol all" in page and "protocol wmean" in page
+    assert "| mean |" in page and "| cls |" in page and "--protocol all,wmean" in page
+    value = scored(done)["protocols"][0]["systems"][1]["spearman"]["STS14"]
+    assert tables.number(value, times=100) in page
+    for name in re.findall(r"\(([\w-]+\.svg)\)", page):
+        assert (done / name).is_file() and (done / name.replace("svg", "png")).stat().st_size > 10_000
+    assert "sts-sick-scatter.svg" in page and "sts-sts-b-scatter.svg" in page
+
+
+def test_the_same_command_writes_the_same_bytes(tiny: Path, folder: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    names = {}
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        sts_suite.main(["--encoder", str(tiny), "--data", str(folder), "--sets", "SICK", "--resamples", "5",
+                        "--out", "out"])  # fmt: skip
+        names[name] = {path.name: path.read_bytes() for path in Path("out").iterdir()}
+    assert names["one"] == names["two"] and len(names["one"]) == 4
+
+
+def test_the_interval_of_a_comparison_is_paired(
+    tiny: Path, tiny_copy: Callable[..., Path], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same = tiny_copy(name="twin")
+    sts_suite.main(["--encoder", str(tiny), "--compare", str(same), "--pooler", "mean", "--data", str(folder),
+                    "--sets", "STS12,STS-B", "--resamples", "30", "--out", str(tmp_path / "out")])  # fmt: skip
+    (found,) = scored(tmp_path / "out")["differences"][0]
+    assert (found["first"], found["second"]) == (f"{tiny.name}, mean", "twin, mean")
+    for one in found["sets"].values():
+        assert one == {"difference": 0.0, "interval": [0.0, 0.0], "verdict": "cannot be told apart"}, "the same rows"
+    assert "cannot be told apart" in capsys.readouterr().out
+
+
+def test_all_poolers_at_once_agree_with_one_at_a_time(tiny: Path) -> None:
+    encoder = Encoder.load(tiny, precision="fp32")
+    texts = ["the cat sat on the mat", "a dog", "the dog sleeps under a tree!", "who?"]
+    found = vectors.encode(encoder, texts, {name: vectors.way(name) for name in NAMES}, batch_tokens=12)
+    for name in NAMES:
+        alone = Encoder.load(tiny, pooler=name, precision="fp32").encode(texts)
+        assert np.allclose(found[name], alone, atol=2e-6), name
+
+
+def test_a_text_is_encoded_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Encoder.load(tiny, precision="fp32")
+    seen: list[int] = []
+    real = encoder.model.encode
+    monkeypatch.setattr(encoder.model, "encode", lambda x, ragged: (seen.append(len(ragged)), real(x, ragged))[1])
+    one = options.Loaded("tiny", tiny, encoder, ("mean", "cls"))
+    bank = vectors.Bank.of([one], ["a cat", "a dog", "a cat", "a cat"])
+    assert sum(seen) == 2
+    system = options.System("tiny", "cls")
+    assert bank.cosines(system, [("a cat", "a cat"), ("a cat", "a dog")])[0] == pytest.approx(1)
+
+
+def test_long_texts_are_cut_and_counted(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    encoder = Encoder.load(tiny, precision="fp32")
+    vectors.encode(encoder, ["a cat " * 60, "a dog"], {"mean": vectors.way("mean")}, note="tiny")
+    assert "tiny: 1 of 2 texts are over 64 tokens and are cut" in capsys.readouterr().err
+
+
+def test_chinese_sets(tiny: Path, folder: Path, tmp_path: Path) -> None:
+    sts_suite.main(["--encoder", str(tiny), "--data", str(folder), "--sets", "LCQMC", "--resamples", "0",
+                    "--out", str(tmp_path)])  # fmt: skip
+    found = scored(tmp_path)
+    assert found["sets"] == {"LCQMC": {"pairs": 12, "skipped": 0, "file": "LCQMC/test.txt"}}
+    assert found["protocols"][0]["systems"][0]["spearman_interval"] == {}
+    assert sets.chosen("", folder) == list(sets.ENGLISH) and sets.chosen("", folder / "zh") == list(sets.CHINESE)
+
+
+def test_the_folder_s_own_pooler_is_the_default_and_a_run_stands_for_its_encoder(
+    tiny_copy: Callable[..., Path], tmp_path: Path
+) -> None:
+    encoder = tiny_copy(name="runs/cbcl/encoder")
+    (encoder / "minbert.json").write_text('{"pooler": "avg-first-last"}')
+    given = options.parser("sts_suite", "").parse_args(["--encoder", str(encoder.parent), str(encoder)])
+    first, second = options.load(given)
+    assert first.poolers == second.poolers == ("avg-first-last",) and first.folder == encoder
+    assert (first.name, second.name) == (str(encoder.parent), str(encoder)), "two of one name are shown by their paths"
+    assert options.names([str(encoder), "org/model"]) == ["cbcl", "model"]
+
+
+@pytest.mark.parametrize(("more", "words"), [
+    (["--pooler", "middle"], "--pooler: 'middle' is not one of pooler, cls"),
+    (["--protocol", "median"], "--protocol: 'median' is not one of all, mean, wmean"),
+    (["--sets", "STS17"], "--sets: 'STS17' is not en, zh or one of STS12"),
+    (["--data", "/nowhere"], "--data /nowhere: no such folder"),
+    (["--resamples", "-1"], "--resamples: -1 is less than 0"),
+    (["--resamples", "x"], "invalid int value: 'x' (see --help)"),
+    (["--compare", "./nothing"], "./nothing: no such folder"),
+    (["--device", "abacus"], "--device abacus: not a device"),
+    (["--sets", "ATEC"], "zh: no test file of ATEC (ATEC/*test*)"),
+])  # fmt: skip
+def test_mistakes_are_one_sentence(tiny: Path, folder: Path, more: list[str], words: str) -> None:
+    with pytest.raises(UserError, match=re.escape(words)) as caught:
+        sts_suite.main(["--encoder", str(tiny), "--data", str(folder), *more])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_table_is_aligned_and_its_texts_are_escaped() -> None:
+    table = tables.Table("T", ("set", "x"), (("a|b<i>", "−1.00"), ("注意", "22.00")), ("note*",))
+    lines = table.terminal().splitlines()
+    assert lines[4:6] == ["a|b<i>  −1.00", "注意    22.00"]
+    assert r"| a\|b\<i\> | −1.00 |" in table.markdown() and r"note\*" in table.markdown()
+    assert tables.Table("T", ("set",), (), ("why",)).terminal() == "T\nwhy"
+    assert [tables.number(x, sign=True) for x in (None, -0.001, 0.5)] == ["–", "0.00", "+0.50"]
+
+
+def test_no_warning_of_a_library_reaches_the_user(tiny: Path, folder: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sts_suite.main(["--encoder", str(tiny), "--data", str(folder), "--sets", "SICK", "--resamples", "3",
+                        "--out", str(tmp_path)])  # fmt: skip

@@ -1,0 +1,122 @@
+"""Guards: SentEval's three protocols against plain scikit-learn, and the transfer command.
+
+python -m pytest --import-mode=importlib tests/suites/test_transfer.py
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFold, cross_val_score
+
+from minbert import UserError
+from tasks.benchmarks import classifiers, transfer
+
+RNG = np.random.default_rng(4)
+GRID = (0.25, 0.5, 1, 2, 4, 8)
+
+
+def made(count: int, classes: int = 2, noise: float = 1.5) -> tuple[np.ndarray, np.ndarray]:
+    y = np.arange(count) % classes
+    return np.eye(classes, 6)[y] + noise * RNG.normal(size=(count, 6)), y
+
+
+def folds(count: int) -> StratifiedKFold:
+    return StratifiedKFold(n_splits=count, shuffle=True, random_state=1111)
+
+
+def model(c: float) -> LogisticRegression:
+    return LogisticRegression(C=c, max_iter=5000, tol=1e-8)
+
+
+def search(grid: tuple[float, ...], cv: Any) -> GridSearchCV:
+    return GridSearchCV(model(1), {"C": list(grid)}, cv=cv, scoring="accuracy")
+
+
+def test_nested_cross_validation() -> None:
+    x, y = made(90)
+    x = x / 8  # so that C matters
+    found = classifiers.nested(x, y, folds=3)
+    chosen, right = [], []
+    for train, test in folds(3).split(x, y):
+        inner = [cross_val_score(model(c), x[train], y[train], cv=folds(3)).mean() for c in GRID]
+        chosen.append(GRID[[round(100 * score, 2) for score in inner].index(round(100 * max(inner), 2))])
+        plain = model(chosen[-1]).fit(x[train], y[train])
+        assert np.array_equal(found.predicted[test], plain.predict(x[test]))
+        right.append(plain.score(x[test], y[test]))
+    assert found.folds == pytest.approx(right) and found.accuracy == pytest.approx(np.mean(right))
+    assert list(found.chosen) == chosen and len(set(chosen)) > 1, "the folds do not agree on C here"
+
+
+def test_a_fixed_test_set() -> None:
+    (x, y), (x_test, y_test) = made(80, 3, 0.3), made(30, 3, 0.3)
+    x, x_test = x / 60, x_test / 60  # so that the largest C is best
+    found = classifiers.fixed_test(x, y, x_test, y_test, folds=4)
+    plain = search((0.5, 1, 2, 4, 8, 16, 32), folds(4)).fit(x, y)
+    assert (
+        found.chosen == (plain.best_params_["C"],)
+        and found.chosen[0] > 8
+        and found.dev == pytest.approx(plain.best_score_)
+    )
+    assert np.array_equal(found.predicted, plain.predict(x_test))
+    assert found.folds == (pytest.approx((plain.predict(x_test) == y_test).mean()),)
+
+
+def test_a_development_set() -> None:
+    parts = [made(60), made(40), made(30)]
+    (x, y), (x_dev, y_dev), (x_test, y_test) = parts
+    found = classifiers.with_dev(x, y, x_dev, y_dev, x_test, y_test)
+    scores = [model(c).fit(x, y).score(x_dev, y_dev) for c in GRID]
+    split = PredefinedSplit([-1] * 60 + [0] * 40)
+    plain = search(GRID, split).fit(np.vstack([x, x_dev]), np.hstack([y, y_dev]))
+    assert found.dev == pytest.approx(max(scores)) and found.chosen == (plain.best_params_["C"],)
+    assert np.array_equal(found.predicted, model(found.chosen[0]).fit(x, y).predict(x_test)), (
+        "the dev rows are not trained on"
+    )
+
+
+def test_pair_features() -> None:
+    u, v = RNG.normal(size=(2, 3, 4))
+    found = classifiers.pair_features(u, v)
+    for i in range(3):
+        assert found[i].tolist() == [*(abs(u[i, j] - v[i, j]) for j in range(4)), *(u[i] * v[i])]
+
+
+def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--encoder", str(tiny), "--pooler", "mean,cls", "--data", str(folder), "--tasks", "MR,SST2,MRPC",
+                 "--folds", "3", "--resamples", "20"]  # fmt: skip
+    transfer.main([*arguments, "--out", str(tmp_path)])
+    found = json.loads((tmp_path / "transfer.json").read_text())
+    assert found["sets"]["MR"] == {"rows": {"all": 48}, "skipped": {"all": 0}}
+    assert [one["pooler"] for one in found["systems"]] == ["mean", "cls"]
+    for one in found["systems"]:
+        mr, sst, mrpc = one["sets"].values()
+        assert (len(mr["folds"]), len(sst["folds"]), len(mrpc["folds"])) == (3, 1, 1)
+        for task in (mr, sst, mrpc):
+            assert task["interval"][0] <= task["accuracy"] + 1e-9 and task["accuracy"] <= task["interval"][1] + 1e-9
+    assert "Transfer, accuracy × 100" in capsys.readouterr().out
+    assert "MR, CR, SUBJ, MPQA: 3-fold" in (tmp_path / "transfer.md").read_text()
+
+
+def test_a_comparison_counts_the_same_rows(tiny: Path, tiny_copy: Any, folder: Path, tmp_path: Path) -> None:
+    transfer.main(["--encoder", str(tiny), "--compare", str(tiny_copy(name="twin")), "--pooler", "mean", "--data",
+                   str(folder), "--tasks", "SST2,MRPC", "--folds", "2", "--resamples", "9",
+                   "--out", str(tmp_path)])  # fmt: skip
+    (found,) = json.loads((tmp_path / "transfer.json").read_text())["differences"]
+    assert list(found["sets"]) == ["SST2", "MRPC", "avg."]
+    for one in found["sets"].values():
+        assert one == {"difference": 0.0, "interval": [0.0, 0.0], "verdict": "cannot be told apart"}
+
+
+@pytest.mark.parametrize(("more", "words"), [
+    (["--tasks", "SST5"], "--tasks: 'SST5' is not one of MR, CR"),
+    (["--folds", "1"], "--folds: 1 is less than 2"),
+    (["--tasks", "MR", "--folds", "25"], "MR all: 25 folds need as many rows of every class"),
+    (["--tasks", "CR"], r"custrev\.pos: no such file"),
+])  # fmt: skip
+def test_mistakes(tiny: Path, folder: Path, more: list[str], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        transfer.main(["--encoder", str(tiny), "--data", str(folder), *more])
