@@ -27,7 +27,7 @@ run: .venv/installed
 	@echo "  .venv/bin/python multitask_train.py --preset minilm --encoder runs/cbcl/encoder --data DIR --run-dir runs/multitask"
 
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -m "not realdata"
+	$(BIN)/python -m pytest -m "not realdata" -n 2 --dist loadfile
 
 realdata: .venv/installed-dev
 	DATA_DIR="$(DATA_DIR)" $(BIN)/python -m pytest -m realdata

@@ -14,7 +14,7 @@ import numpy as np
 
 from minbert.files import write_atomic
 from minbert.seeds import numpy_generator
-from tasks.contrastive.pictures import INK, STYLE, BLUE, GREEN, GREY, ORANGE, VERMILION
+from tasks.contrastive.pictures import BLUE, GREEN, GREY, INK, ORANGE, STYLE, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
