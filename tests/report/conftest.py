@@ -1,7 +1,7 @@
 """Run folders as the scripts leave them, small and made up, with texts that try to become markup."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from minbert.training.plan import describe
 from tasks import metrics, schedule
 from tasks.report import record
 from tasks.report.record import Rows
+from tests.report.browsing import started
 
 HOSTILE = (
     "<script>window.owned = 1</script>",
@@ -188,3 +189,10 @@ def contrastive(tmp_path: Path) -> Callable[..., Path]:
         return folder
 
     return make
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One Chromium for a file of tests."""
+    with started() as found:
+        yield found

@@ -3,7 +3,6 @@
 python -m pytest --import-mode=importlib tests/report/test_browser.py
 """
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,34 +10,14 @@ from typing import Any
 import pytest
 
 from tasks.report import collect, page
+from tests.report.browsing import Tab
 from tests.report.conftest import HOSTILE
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (requirements-dev.txt)")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Debian's chromium is not installed (apt install chromium)")
 Made = Callable[..., Path]
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield started
-        started.close()
-
-
-class Tab:
-    """A page opened from disk, with everything that it says or asks for."""
-
-    def __init__(self, browser: Any, path: Path, **how: Any) -> None:
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **how})
-        self.page = self.context.new_page()
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(path.as_uri())
+class ReportTab(Tab):
+    """The report page."""
 
     def quiet(self) -> bool:
         """Nothing said, nothing asked for but the page itself and data inside it."""
@@ -61,15 +40,15 @@ class Tab:
 
 
 @pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
+def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., ReportTab]]:
     """A function that builds the page of some run folders and opens it."""
-    tabs: list[Tab] = []
+    tabs: list[ReportTab] = []
 
-    def open_page(*folders: Path, texts: bool = True, **how: Any) -> Tab:
+    def open_page(*folders: Path, texts: bool = True, **how: Any) -> ReportTab:
         path = tmp_path / "page.html"
         runs = [collect.read(folder) for folder in folders]
         path.write_bytes(page.build(runs, texts=texts, resamples=20).encode("utf-8", "replace"))
-        tabs.append(Tab(browser, path, **how))
+        tabs.append(ReportTab(browser, path, **how))
         return tabs[-1]
 
     yield open_page
@@ -77,7 +56,9 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
         tab.context.close()
 
 
-def test_hostile_data_is_shown_and_never_runs(multitask: Made, contrastive: Made, opened: Callable[..., Tab]) -> None:
+def test_hostile_data_is_shown_and_never_runs(
+    multitask: Made, contrastive: Made, opened: Callable[..., ReportTab]
+) -> None:
     tab = opened(multitask(HOSTILE[2], texts=HOSTILE, skill=0.2, rows=100), contrastive())
     assert tab.quiet()
     tab.page.fill("#query", "window.owned")
@@ -87,7 +68,7 @@ def test_hostile_data_is_shown_and_never_runs(multitask: Made, contrastive: Made
     assert tab.page.locator("main img").count() == 1  # the run's own picture
 
 
-def test_search_task_and_more_choose_what_is_listed(multitask: Made, opened: Callable[..., Tab]) -> None:
+def test_search_task_and_more_choose_what_is_listed(multitask: Made, opened: Callable[..., ReportTab]) -> None:
     tab = opened(multitask(skill=0.3, rows=120))
     assert len(tab.rows()) == 25
     tab.page.click("#more")
@@ -105,7 +86,7 @@ def test_search_task_and_more_choose_what_is_listed(multitask: Made, opened: Cal
     assert tab.quiet()
 
 
-def test_columns_sort_both_ways(multitask: Made, opened: Callable[..., Tab]) -> None:
+def test_columns_sort_both_ways(multitask: Made, opened: Callable[..., ReportTab]) -> None:
     tab = opened(multitask(skill=0.3, rows=120))
     tab.page.select_option("#of-task", "sts")
 
@@ -126,7 +107,9 @@ def test_columns_sort_both_ways(multitask: Made, opened: Callable[..., Tab]) -> 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_theme_follows_the_system_and_the_button(scheme: str, multitask: Made, opened: Callable[..., Tab]) -> None:
+def test_the_theme_follows_the_system_and_the_button(
+    scheme: str, multitask: Made, opened: Callable[..., ReportTab]
+) -> None:
     tab = opened(multitask(), color_scheme=scheme)
 
     def brightness() -> int:
@@ -145,7 +128,7 @@ def test_the_theme_follows_the_system_and_the_button(scheme: str, multitask: Mad
 
 @pytest.mark.parametrize("texts", [True, False])
 def test_a_phone_scrolls_one_way_only(
-    texts: bool, multitask: Made, contrastive: Made, opened: Callable[..., Tab]
+    texts: bool, multitask: Made, contrastive: Made, opened: Callable[..., ReportTab]
 ) -> None:
     long = ("word" * 200, "https://example.org/" + "path/" * 60, "一" * 300)
     folders = [multitask("a" * 90, texts=long, skill=0.2), multitask("second", seed=2), contrastive()]
@@ -158,7 +141,7 @@ def test_a_phone_scrolls_one_way_only(
         assert tab.quiet()
 
 
-def test_on_paper_it_is_light_and_without_controls(multitask: Made, opened: Callable[..., Tab]) -> None:
+def test_on_paper_it_is_light_and_without_controls(multitask: Made, opened: Callable[..., ReportTab]) -> None:
     tab = opened(multitask(), color_scheme="dark")
     tab.page.click("#theme")
     tab.page.click("#theme")
@@ -170,7 +153,7 @@ def test_on_paper_it_is_light_and_without_controls(multitask: Made, opened: Call
     assert tab.page.pdf(format="A4").startswith(b"%PDF")
 
 
-def test_without_scripts_the_rest_is_there(multitask: Made, opened: Callable[..., Tab]) -> None:
+def test_without_scripts_the_rest_is_there(multitask: Made, opened: Callable[..., ReportTab]) -> None:
     tab = opened(multitask(), java_script_enabled=False)
     assert "needs JavaScript" in tab.page.inner_text("#errors")
     assert tab.page.is_visible("svg.chart")

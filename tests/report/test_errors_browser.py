@@ -4,7 +4,6 @@ python -m pytest --import-mode=importlib tests/report/test_errors_browser.py
 """
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,9 @@ import pytest
 from tasks.report import agreement, annotation
 from tasks.report.agreement import KEYS
 from tasks.report.annotation import Item
+from tests.report.browsing import Tab
 from tests.report.conftest import HOSTILE
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (requirements-dev.txt)")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Debian's chromium is not installed (apt install chromium)")
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 
 
@@ -31,26 +28,8 @@ def items(count: int = 6, texts: tuple[str, ...] = ()) -> list[Item]:
     ]
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield started
-        started.close()
-
-
-class Tab:
-    """The annotation page opened from disk, with everything that it says or asks for."""
-
-    def __init__(self, browser: Any, path: Path, **how: Any) -> None:
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **how})
-        self.page = self.context.new_page()
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(path.as_uri())
+class AnnotationTab(Tab):
+    """The annotation page."""
 
     def quiet(self) -> bool:
         asked = [url for url in self.requests if not url.startswith(("file:", "data:", "blob:"))]
@@ -71,18 +50,20 @@ class Tab:
         return json.loads(path.read_text())
 
     def load(self, path: Path) -> None:
+        self.page.evaluate("document.getElementById('message').textContent = ''")
         self.page.set_input_files("#file", path)
-        self.page.wait_for_function("document.getElementById('message').textContent.includes('.json')")
+        # The page's content policy forbids the polling of wait_for_function.
+        self.page.locator("#message", has_text=path.name).wait_for()
 
 
 @pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
-    tabs: list[Tab] = []
+def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., AnnotationTab]]:
+    tabs: list[AnnotationTab] = []
 
-    def open_page(drawn: list[Item] | None = None, name: str = "page.html", **how: Any) -> Tab:
+    def open_page(drawn: list[Item] | None = None, name: str = "page.html", **how: Any) -> AnnotationTab:
         path = tmp_path / name
         path.write_text(annotation.build(drawn or items(), run="run", task="quora", seed=0), encoding="utf-8")
-        tabs.append(Tab(browser, path, **how))
+        tabs.append(AnnotationTab(browser, path, **how))
         return tabs[-1]
 
     yield open_page
@@ -90,7 +71,7 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
         tab.context.close()
 
 
-def test_keys_sort_undo_and_move(opened: Callable[..., Tab], tmp_path: Path) -> None:
+def test_keys_sort_undo_and_move(opened: Callable[..., AnnotationTab], tmp_path: Path) -> None:
     tab = opened()
     assert (tab.said("place"), tab.said("count")) == ("Pair 1 of 6", "0 of 6 sorted")
     tab.press("1", "8", "3")
@@ -109,7 +90,7 @@ def test_keys_sort_undo_and_move(opened: Callable[..., Tab], tmp_path: Path) -> 
     assert tab.quiet()
 
 
-def test_a_key_held_down_sorts_one_pair(opened: Callable[..., Tab]) -> None:
+def test_a_key_held_down_sorts_one_pair(opened: Callable[..., AnnotationTab]) -> None:
     tab = opened()
     for _ in range(4):  # without a release between them, a browser takes them for repeats
         tab.page.keyboard.down("2")
@@ -117,7 +98,7 @@ def test_a_key_held_down_sorts_one_pair(opened: Callable[..., Tab]) -> None:
     assert tab.said("count") == "1 of 6 sorted"
 
 
-def test_buttons_sort_as_keys_do_and_the_end_is_said(opened: Callable[..., Tab]) -> None:
+def test_buttons_sort_as_keys_do_and_the_end_is_said(opened: Callable[..., AnnotationTab]) -> None:
     tab = opened(items(3))
     for number in range(3):
         assert tab.said("texts").split("\n")[0] == f"Question {number}?"
@@ -128,7 +109,7 @@ def test_buttons_sort_as_keys_do_and_the_end_is_said(opened: Callable[..., Tab])
     assert tab.quiet()
 
 
-def test_names_are_typed_and_sort_nothing(opened: Callable[..., Tab], tmp_path: Path) -> None:
+def test_names_are_typed_and_sort_nothing(opened: Callable[..., AnnotationTab], tmp_path: Path) -> None:
     tab = opened()
     tab.page.click("#annotator")
     tab.page.keyboard.type("Ada 1815 u")
@@ -136,7 +117,7 @@ def test_names_are_typed_and_sort_nothing(opened: Callable[..., Tab], tmp_path: 
     assert tab.export(tmp_path / "a.json")["annotator"] == "Ada 1815 u"
 
 
-def test_work_is_kept_in_the_browser_for_its_own_sample(opened: Callable[..., Tab]) -> None:
+def test_work_is_kept_in_the_browser_for_its_own_sample(opened: Callable[..., AnnotationTab]) -> None:
     tab = opened()
     tab.press("2", "4")
     tab.page.reload()
@@ -154,7 +135,7 @@ def test_work_is_kept_in_the_browser_for_its_own_sample(opened: Callable[..., Ta
     assert tab.quiet()
 
 
-def test_exports_are_read_here_and_imported_there(opened: Callable[..., Tab], tmp_path: Path) -> None:
+def test_exports_are_read_here_and_imported_there(opened: Callable[..., AnnotationTab], tmp_path: Path) -> None:
     first = opened()
     first.press("1", "2", "3", "4")
     first.export(tmp_path / "a.json")
@@ -178,7 +159,7 @@ def test_exports_are_read_here_and_imported_there(opened: Callable[..., Tab], tm
     assert first.quiet() and second.quiet()
 
 
-def test_hostile_texts_are_shown_and_never_run(opened: Callable[..., Tab]) -> None:
+def test_hostile_texts_are_shown_and_never_run(opened: Callable[..., AnnotationTab]) -> None:
     tab = opened(items(6, HOSTILE))
     for text in HOSTILE:
         assert tab.page.evaluate("document.querySelector('#texts p').textContent") == text
@@ -188,7 +169,7 @@ def test_hostile_texts_are_shown_and_never_run(opened: Callable[..., Tab]) -> No
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_theme_follows_the_system_and_the_button(scheme: str, opened: Callable[..., Tab]) -> None:
+def test_the_theme_follows_the_system_and_the_button(scheme: str, opened: Callable[..., AnnotationTab]) -> None:
     tab = opened(color_scheme=scheme)
 
     def bright() -> bool:
@@ -200,7 +181,7 @@ def test_the_theme_follows_the_system_and_the_button(scheme: str, opened: Callab
     assert bright() != (scheme == "light")
 
 
-def test_a_phone_scrolls_one_way_and_returns_to_the_pair(opened: Callable[..., Tab]) -> None:
+def test_a_phone_scrolls_one_way_and_returns_to_the_pair(opened: Callable[..., AnnotationTab]) -> None:
     tab = opened(items(4, ("word" * 120, "https://example.org/" + "path/" * 60)), **PHONE)
     assert tab.page.evaluate("document.documentElement.scrollWidth <= screen.width")
     tab.page.tap(f"[data-category={KEYS[7]}]")
