@@ -15,7 +15,7 @@ from torch import Tensor
 from minbert import pooling, weights
 from minbert.bert import BertModel
 from minbert.precision import autocast, choose
-from minbert.ragged import Ragged
+from minbert.ragged import Ragged, inverse
 from minbert.tokenizer import Tokenizer
 
 
@@ -23,6 +23,9 @@ def vectors(model: BertModel, ragged: Ragged, pooler: str) -> Tensor:
     """One vector for each sentence of a batch: [B, D], in the batch's order."""
     if pooler == "pooler":
         return model.pooled(ragged)
+    if ragged.by_length is not None:
+        ragged, _, order = ragged.by_length
+        return vectors(model, ragged, pooler).index_select(0, inverse(order))
     return pooling.POOLERS[pooler](model.encode(model.embed(ragged), ragged), ragged)
 
 
