@@ -9,13 +9,12 @@ A set whose manifest.json is there is whole. What is there already is not fetche
 import argparse
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from minbert.errors import UserError  # noqa: E402
-from minbert.training.cli import run  # noqa: E402
+from minbert.training.cli import Parser, run  # noqa: E402
 
 SETS = {
     "course": "SST, Quora and STS of the CS 224N default project (--year), CFIMDB where it can be had",
@@ -26,16 +25,11 @@ SETS = {
 }
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (see --help)")
-
-
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     lines = [f"  {name:9} {text}" for name, text in SETS.items()]
     lines += ["  all       all of these", "  check     what lies in a folder: rows, labels, duplicates, overlaps"]
-    made = _Parser(
+    made = Parser(
         prog="get_data.py",
         description="Fetch the real data sets into a folder.\n\n" + "\n".join(lines),
         epilog="Run the same command again to go on where it stopped. HF_ENDPOINT names another hub.",

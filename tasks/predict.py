@@ -4,7 +4,6 @@ python -m tasks.predict runs/multitask --task sst reviews.txt
 printf 'A man is eating.\\tSomeone eats.\\n' | python -m tasks.predict runs/multitask --task sts
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any
 
 from minbert.errors import UserError
 from minbert.files import read_json
@@ -162,15 +161,10 @@ def _opened(path: str) -> Any:
     return open(path, "rb")
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (see --help)")
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line, load the model, and write a table to standard output as lines come in."""
     about = (__doc__ or "").splitlines()[0]
-    parser = _Parser(prog="python -m tasks.predict", description=about, allow_abbrev=False)
+    parser = cli.Parser(prog="python -m tasks.predict", description=about, allow_abbrev=False)
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run of multitask_train.py")
     parser.add_argument("--task", required=True, choices=tuple(NAMES), help="which head")
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the sentences (default: standard input)")

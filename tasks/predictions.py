@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from minbert.errors import UserError
 from minbert.files import write_atomic
@@ -58,14 +58,9 @@ def file_name(task: "Task[Any]", split: str) -> str:
     return f"{task.files.short}-{split}-output.csv"
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (see --help)")
-
-
 def _parser() -> argparse.ArgumentParser:
     about = (__doc__ or "").splitlines()[0]
-    parser = _Parser(prog="python -m tasks.predictions", description=about, allow_abbrev=False)
+    parser = cli.Parser(prog="python -m tasks.predictions", description=about, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="{check,submit}")
     check = commands.add_parser("check", help="hold the six files against the data files", allow_abbrev=False)
     submit = commands.add_parser("submit", help="check them, then pack them as the course asks", allow_abbrev=False)

@@ -21,7 +21,7 @@ FLOORS = {
     "minbert.bert": 2, "minbert.convert": 2,
     "minbert.encode": 3,
     "minbert.training": 4,
-    "tasks.examples": 5, "tasks.metrics": 5, "tasks.readers": 5,
+    "tasks.drawing": 5, "tasks.examples": 5, "tasks.metrics": 5, "tasks.readers": 5,
     "tasks.task": 6,
     "tasks.augmentation": 7,
     "tasks.sst": 7, "tasks.quora": 7, "tasks.sts": 7, "tasks.schedule": 7, "tasks.contrastive": 7,

@@ -1,27 +1,21 @@
 """The command line of the check."""
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from data.check.report import report
 from data.check.screen import render
 from data.check.tables import BLOCKS
 from minbert.errors import UserError
 from minbert.files import write_json
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (see --help)")
+from minbert.training.cli import Parser
 
 
 def run(arguments: Sequence[str]) -> int:
     """Check the files of a folder, print the tables, write the whole report where `--json` says; 0, or 2 if broken."""
-    parser = _Parser(
+    parser = Parser(
         prog="python data/get_data.py check",
         description="What the data files hold, and which rows they share: nothing is downloaded or changed.",
         allow_abbrev=False,

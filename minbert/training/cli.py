@@ -55,8 +55,11 @@ _GROUPS = (
 _OnOff = argparse.BooleanOptionalAction
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are a user's mistake, not an exit."""
+
     def error(self, message: str) -> NoReturn:
+        """Raises `UserError`."""
         raise UserError(f"{message} (see --help)")
 
 
@@ -92,7 +95,7 @@ def _with_dashes(word: str) -> str:
 def _parser(
     options: Mapping[str, Field[Any]], presets: Presets, program: str, about: str, default: str
 ) -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog=program,
         description=about,
         epilog="Flags may be written with - or _.",

@@ -11,7 +11,7 @@ from tasks.benchmarks.figures import Kind
 from tasks.benchmarks.options import System
 from tasks.benchmarks.sets import Subset
 from tasks.benchmarks.tables import Table, number
-from tasks.contrastive.pictures import BLUE, GREY, VERMILION
+from tasks.drawing import BLUE, GREY, VERMILION
 from tasks.readers import nli, senteval
 
 EXAMPLES = 5

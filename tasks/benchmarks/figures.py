@@ -3,7 +3,6 @@
 Paths come without a suffix. Importing this module loads no matplotlib.
 """
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minbert.files import write_atomic
 from minbert.seeds import numpy_generator
-from tasks.contrastive.pictures import BLUE, GREEN, GREY, INK, ORANGE, STYLE, VERMILION
+from tasks.drawing import BLUE, GREEN, GREY, INK, ORANGE, STYLE, VERMILION, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 ACROSS = 3
 LINES = (BLUE, VERMILION, GREEN, ORANGE, "#CC79A7", "#56B4E9", GREY)
@@ -50,15 +47,7 @@ def _panels(path: Path, title: str, count: int, across: str, up: str) -> Iterato
                 panel.tick_params(labelbottom=True)
             if place % columns == 0:
                 panel.set_ylabel(up)
-        _save(figure, path)
-
-
-def _save(figure: "Figure", path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
-        out = io.BytesIO()
-        figure.savefig(out, format=kind, metadata=metadata)
-        write_atomic(path.with_name(f"{path.name}.{kind}"), out.getvalue())
+        save(figure, path)
 
 
 def _legend(axes: "Axes", columns: int, **look: Any) -> None:

@@ -5,9 +5,10 @@ import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from minbert.errors import UserError
+from minbert.training.cli import Parser
 
 if TYPE_CHECKING:
     from minbert.encode import Encoder
@@ -15,14 +16,9 @@ if TYPE_CHECKING:
 RESAMPLES = 1000
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (see --help)")
-
-
 def parser(suite: str, about: str) -> argparse.ArgumentParser:
     """The flags of every suite: `--encoder`, `--pooler`, `--data`, `--compare`, `--out` and a few more."""
-    made = _Parser(prog=f"python -m tasks.benchmarks.{suite}", description=about, allow_abbrev=False)
+    made = Parser(prog=f"python -m tasks.benchmarks.{suite}", description=about, allow_abbrev=False)
     made.add_argument(
         *("--encoder", "--encoders"), dest="encoder", nargs="+", required=True, metavar="DIR|NAME",
         help="a folder, a run, minilm or a hub name; several are set side by side",

@@ -103,27 +103,6 @@ def arrange(values: np.ndarray, seed: int, direction: str = "curriculum") -> np.
     return ties[np.argsort(-keys if direction == "anti" else keys, kind="stable")]
 
 
-def order(
-    technique: str,
-    *,
-    seed: int,
-    direction: str = "curriculum",
-    positive: np.ndarray | None = None,
-    negative: np.ndarray | None = None,
-    margin: float = 0.2,
-    lengths: np.ndarray | None = None,
-    rarity: np.ndarray | None = None,
-) -> np.ndarray:
-    """All triplets in training order by a technique: `arrange` of `hardness`, int64 [N]."""
-    scores = {"positive": positive, "negative": negative, "lengths": lengths, "rarity": rarity}
-    return arrange(hardness(technique, margin=margin, **scores), seed, direction)
-
-
-def by_difficulty(groups: np.ndarray, seed: int) -> np.ndarray:
-    """All triplets, easy ones first; inside a group a fixed order by seed."""
-    return arrange(groups, seed)
-
-
 def eligible(epoch: int, epochs: int, size: int, power: float) -> int:
     """How many of `size` triplets epoch 1..epochs may draw on: floor((epoch / epochs)^power * size).
 

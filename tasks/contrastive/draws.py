@@ -3,7 +3,7 @@
 Axes: B sentences.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -27,12 +27,6 @@ class Draw:
     epoch: int
     keys: np.ndarray
     numbers: np.ndarray
-
-    @classmethod
-    def of_batch(cls, seed: int, epoch: int, keys: Sequence[int] | np.ndarray, views: int = 2) -> "Draw":
-        """For a batch that holds the same sentences once for each view: all of view 0, then all of view 1."""
-        rows = np.asarray(keys, dtype=np.int64)
-        return cls(seed, epoch, np.tile(rows, views), np.repeat(np.arange(views), len(rows)))
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -68,4 +68,4 @@ class Evaluation:
             )
         if paced.cosines is not None:
             pictures.gaps(into / "groups", paced.cosines.positive, paced.cosines.negative, self.settings.margin)
-            pictures.mix(into / "mix", paced.mix())
+            pictures.mix(into / "mix", paced.mix)

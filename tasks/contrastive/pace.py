@@ -1,7 +1,7 @@
 """The steps of a run of stage one: from settings, through scores, to a plan."""
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,10 @@ class Paced:
         described: dict[str, Any] = {"plan": plan.describe(self.plan)}
         if self.groups is not None:
             counts = {name: int((self.groups == group).sum()) for group, name in enumerate(curriculum.GROUPS)}
-            described["curriculum"] = counts | {"mix_per_epoch": self.mix().round(4).tolist()}
+            described["curriculum"] = counts | {"mix_per_epoch": self.mix.round(4).tolist()}
         return described
 
+    @cached_property
     def mix(self) -> np.ndarray:
         """Share of each group in each epoch: [epochs, 3]."""
         assert self.groups is not None
@@ -80,9 +81,8 @@ def _order(settings: ContrastiveSettings, examples: Examples, cosines: Similarit
     else:
         texts = ([cache.text(row, column) for column in range(cache.columns)] for row in range(len(cache)))
         scores = {"rarity": curriculum.rarity(texts)}
-    return curriculum.order(
-        settings.technique, seed=settings.seed, direction=settings.order, margin=settings.margin, **scores
-    )
+    values = curriculum.hardness(settings.technique, margin=settings.margin, **scores)
+    return curriculum.arrange(values, settings.seed, settings.order)
 
 
 def _scorer(

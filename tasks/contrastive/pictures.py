@@ -3,7 +3,6 @@
 Paths come without a suffix. Importing this module loads no matplotlib.
 """
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,26 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minbert.files import write_atomic
 from tasks.contrastive.curriculum import GROUPS, difficulty
+from tasks.drawing import BLUE, GREEN, GREY, INK, ORANGE, STYLE, VERMILION, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart.
-BLUE, ORANGE, GREEN, VERMILION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#6B6B6B"
 COLOURS = dict(zip(GROUPS, (GREEN, ORANGE, VERMILION), strict=True))
-INK, _GRID = "#222222", "#E6E6E6"
-STYLE: Any = {
-    "figure.figsize": (8.0, 4.5), "figure.dpi": 100, "savefig.dpi": 200, "figure.facecolor": "white",
-    "font.family": "DejaVu Sans", "font.size": 12, "text.color": INK, "svg.hashsalt": "minbert", "path.simplify": True,
-    "axes.edgecolor": INK, "axes.linewidth": 0.7, "axes.labelcolor": INK, "axes.labelsize": 12, "axes.titlesize": 14,
-    "axes.titlelocation": "left", "axes.titlepad": 14, "axes.titleweight": "bold", "axes.spines.top": False,
-    "axes.spines.right": False, "axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True,
-    "grid.color": _GRID, "grid.linewidth": 0.8, "xtick.color": INK, "ytick.color": INK, "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7, "lines.linewidth": 1.8, "legend.frameon": False, "legend.fontsize": 11,
-    "figure.constrained_layout.h_pad": 0.09, "figure.constrained_layout.w_pad": 0.09,
-}  # fmt: skip
 
 
 @contextmanager
@@ -46,11 +32,7 @@ def _axes(path: Path, title: str, across: str, up: str) -> Iterator["Axes"]:
         axes = figure.subplots()
         yield axes
         axes.set(title=title, xlabel=across, ylabel=up)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
-            out = io.BytesIO()
-            figure.savefig(out, format=kind, metadata=metadata)
-            write_atomic(path.with_name(f"{path.name}.{kind}"), out.getvalue())
+        save(figure, path)
 
 
 def _thousands(axis: Any) -> None:

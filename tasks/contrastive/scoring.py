@@ -12,13 +12,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minbert.errors import UserError
 from minbert.files import new_folder
 from minbert.token_cache import default_folder
+from minbert.training.cli import Parser
 
 if TYPE_CHECKING:
     from minbert.encode import Encoder
@@ -125,13 +126,8 @@ def of_texts(encoder: "Encoder", texts: Sequence[Sequence[str]]) -> Similarities
     return _of_vectors(vectors, table)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (see --help)")
-
-
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(prog="python -m tasks.contrastive.scoring", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python -m tasks.contrastive.scoring", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True, metavar="show")
     show = commands.add_parser(
         "show", help="a premise's triplets with their difficulty", description="A premise's triplets with cosines, gap "

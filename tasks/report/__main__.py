@@ -4,23 +4,16 @@ python -m tasks.report runs/multitask
 python -m tasks.report runs/multitask runs/cbcl-multitask --out comparison.html --no-texts
 """
 
-import argparse
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 from minbert.errors import UserError
 from minbert.training import cli
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (see --help)")
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line and write the page."""
-    parser = _Parser(prog="python -m tasks.report", description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
+    parser = cli.Parser(prog="python -m tasks.report", description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a run folder; the first is compared with")
     parser.add_argument(
         "--out", metavar="FILE", type=Path, help="the page (default: RUN/report.html, or comparison.html for several)"

@@ -3,13 +3,12 @@
 Importing this module loads no matplotlib.
 """
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minbert.errors import UserError
-from minbert.files import write_atomic
+from tasks.drawing import BLUE, INK, STYLE, VERMILION, save
 from tasks.report import agreement
 from tasks.report.agreement import Annotation
 from tasks.report.annotation import CATEGORIES, GROUPS
@@ -17,16 +16,10 @@ from tasks.report.annotation import CATEGORIES, GROUPS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart; failed pairs are what the figure is about.
-_COLOURS = {"failed": "#D55E00", "train": "#0072B2", "dev": "#7A9CB0"}
-_INK, _QUIET, _GRID = "#222222", "#666666", "#E6E6E6"
-_STYLE: Any = {
-    "savefig.dpi": 200, "font.family": "DejaVu Sans", "font.size": 11, "text.color": _INK, "svg.hashsalt": "minbert",
-    "axes.edgecolor": _INK, "axes.labelcolor": _INK, "axes.spines.top": False, "axes.spines.right": False,
-    "axes.spines.left": False, "axes.grid": True, "axes.grid.axis": "x", "axes.axisbelow": True, "grid.color": _GRID,
-    "xtick.color": _INK, "ytick.color": _INK, "legend.frameon": False, "axes.titlelocation": "left",
-    "axes.titlesize": 12, "figure.facecolor": "white",
-}  # fmt: skip
+# Failed pairs are what the figure is about.
+_COLOURS = {"failed": VERMILION, "train": BLUE, "dev": "#7A9CB0"}
+_QUIET = "#666666"
+_LOOK: Any = {"axes.grid.axis": "x", "axes.spines.left": False, "axes.titlesize": 12, "font.size": 11}
 _THICK = 0.26  # of a bar; three fill most of a category's band
 
 
@@ -38,7 +31,7 @@ def write(base: Path, annotations: Sequence[Annotation]) -> list[Path]:
 
     if not base.absolute().parent.is_dir():
         raise UserError(f"--out {base}: {base.parent} is no folder")
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context({**STYLE, **_LOOK}):
         figure = Figure(figsize=(8.4 if len(annotations) == 1 else 12.0, 7.2), layout="constrained")
         FigureCanvasAgg(figure)
         panels = figure.subplots(1, len(annotations), sharex=True, sharey=True, squeeze=False)[0]
@@ -54,13 +47,7 @@ def write(base: Path, annotations: Sequence[Annotation]) -> list[Path]:
             handles, labels, loc="outside lower left", ncols=3, columnspacing=1.8, alignment="left", title_fontsize=10,
             title="Numbers at the bars are counts of pairs, lines are 95% Wilson intervals",
         )  # fmt: skip
-        found = []
-        for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
-            out = io.BytesIO()
-            figure.savefig(out, format=kind, metadata=metadata)
-            found.append(base.with_name(f"{base.name}.{kind}"))
-            write_atomic(found[-1], out.getvalue())
-    return found
+        return save(figure, base)
 
 
 def _panel(axes: "Axes", annotation: Annotation) -> None:
@@ -77,10 +64,10 @@ def _panel(axes: "Axes", annotation: Annotation) -> None:
         for y, share, count in zip(middles, shares, counts.values(), strict=True):
             around = agreement.wilson(count, total)
             assert around is not None
-            axes.plot([around.low, around.high], [y, y], color=_INK, linewidth=1.0, solid_capstyle="butt")
+            axes.plot([around.low, around.high], [y, y], color=INK, linewidth=1.0, solid_capstyle="butt")
             axes.annotate(
                 str(count), (max(around.high, share), y), (4, 0), textcoords="offset points",
-                va="center", fontsize=8.5, color=_QUIET if not count else _INK,
+                va="center", fontsize=8.5, color=_QUIET if not count else INK,
             )  # fmt: skip
     axes.set_yticks(range(len(CATEGORIES)), [one.name for one in CATEGORIES])
     axes.set_ylim(len(CATEGORIES) - 0.45, -0.55)

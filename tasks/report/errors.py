@@ -8,16 +8,10 @@ python -m tasks.report.errors nouns runs/multitask --data data
 import argparse
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 from minbert.errors import UserError
 from minbert.files import write_atomic
 from minbert.training import cli
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (see --help)")
 
 
 def _whole(text: str) -> int:
@@ -28,7 +22,7 @@ def _whole(text: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     about = (__doc__ or "").splitlines()[0]
-    parser = _Parser(prog="python -m tasks.report.errors", description=about, allow_abbrev=False)
+    parser = cli.Parser(prog="python -m tasks.report.errors", description=about, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="{sample,figure,nouns}")
     sample = commands.add_parser("sample", help="write a page on which pairs are sorted into categories")
     figure = commands.add_parser("figure", help="draw the categories, and say how far two people agree")

@@ -1,15 +1,17 @@
 """What the tests of stage one share: triplets and pairs over the tiny BERT's vocabulary, and a model to train."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from minbert import token_cache
 from minbert.bert import BertModel
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
+from tasks.contrastive.draws import Draw
 from tasks.examples import Pair, Single, Triplet
 
 ANCHORS = ["the cat sat on a mat", "a dog runs", "the bird is happy", "who is sad ?", "a tree", "the dog sleeps"]
@@ -46,3 +48,9 @@ def triplets(view: Callable[..., Any]) -> Triplet:
 def bert(tiny: Path) -> BertModel:
     """The tiny BERT."""
     return BertModel.from_pretrained(tiny)
+
+
+def of_batch(seed: int, epoch: int, keys: Sequence[int] | np.ndarray) -> Draw:
+    """The draws of a batch that holds the same sentences twice: all of view 0, then all of view 1."""
+    rows = np.asarray(keys, dtype=np.int64)
+    return Draw(seed, epoch, np.tile(rows, 2), np.repeat([0, 1], len(rows)))

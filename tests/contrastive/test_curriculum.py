@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert import UserError
-from tasks.contrastive.curriculum import by_difficulty, difficulty, eligible, plan
+from tasks.contrastive.curriculum import arrange, difficulty, eligible, plan
 
 EASY, SEMI_HARD, HARD = 0, 1, 2
 POWERS = [0.5, 1.0, 2.0]
@@ -84,15 +84,15 @@ def test_epochs_count_from_one(epoch: int) -> None:
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=60), st.integers(0, 1000))
 def test_the_order_is_easy_first_and_seeded_inside_a_group(groups: list[int], seed: int) -> None:
-    order = by_difficulty(np.array(groups), seed)
+    order = arrange(np.array(groups), seed)
     assert sorted(order) == list(range(len(groups)))
     assert [groups[i] for i in order] == sorted(groups)
-    assert by_difficulty(np.array(groups), seed).tolist() == order.tolist()
+    assert arrange(np.array(groups), seed).tolist() == order.tolist()
 
 
 def test_ties_are_broken_by_seed_and_not_by_place() -> None:
     groups = np.zeros(50, dtype=int)
-    first, second = by_difficulty(groups, 1).tolist(), by_difficulty(groups, 2).tolist()
+    first, second = arrange(groups, 1).tolist(), arrange(groups, 2).tolist()
     assert first != second and list(range(50)) not in (first, second)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from minbert import UserError
 from minbert.training.plan import Plan
 from tasks.contrastive import curriculum
-from tasks.contrastive.curriculum import arrange, eligible, hardness, mix, order, plan, rarity
+from tasks.contrastive.curriculum import arrange, eligible, hardness, mix, plan, rarity
 
 POSITIVE = np.array([0.9, 0.5, 0.8, 0.3, 0.7])
 NEGATIVE = np.array([0.2, 0.4, 0.8, 0.5, 0.1])
@@ -46,15 +46,15 @@ def steps(made: Plan) -> list[list[int]]:
     ("length", [1, 2, 0, 4, 3]), ("rarity", [4, 1, 2, 0, 3]),
 ])  # fmt: skip
 def test_a_technique_puts_the_easiest_first_and_anti_the_hardest(technique: str, easiest_first: list[int]) -> None:
-    assert order(technique, seed=1, **SCORES).tolist() == easiest_first
-    assert order(technique, seed=1, direction="anti", **SCORES).tolist() == easiest_first[::-1]
+    assert arrange(hardness(technique, **SCORES), 1).tolist() == easiest_first
+    assert arrange(hardness(technique, **SCORES), 1, "anti").tolist() == easiest_first[::-1]
 
 
 def test_groups_come_by_margin() -> None:
     groups = hardness("groups", margin=0.3, **SCORES)
     assert groups.tolist() == [0, 1, 2, 2, 0]
-    assert [groups[i] for i in order("groups", seed=4, margin=0.3, **SCORES)] == [0, 0, 1, 2, 2]
-    assert [groups[i] for i in order("groups", seed=4, margin=0.3, direction="anti", **SCORES)] == [2, 2, 1, 0, 0]
+    assert [groups[i] for i in arrange(hardness("groups", margin=0.3, **SCORES), 4)] == [0, 0, 1, 2, 2]
+    assert [groups[i] for i in arrange(hardness("groups", margin=0.3, **SCORES), 4, "anti")] == [2, 2, 1, 0, 0]
 
 
 @given(st.lists(st.integers(0, 3), max_size=40), st.integers(0, 99), st.sampled_from(curriculum.DIRECTIONS))
@@ -85,9 +85,9 @@ def test_rarity_is_the_mean_of_minus_log_frequency() -> None:
 
 def test_mistakes_are_named() -> None:
     with pytest.raises(UserError, match="--technique: 'luck' is not one of groups"):
-        order("luck", seed=1)
+        hardness("luck")
     with pytest.raises(UserError, match=r"--technique entailment: .* not finite"):
-        order("entailment", seed=1, positive=np.array([0.1, math.nan]))
+        hardness("entailment", positive=np.array([0.1, math.nan]))
     how = {"epochs": 2, "batch_size": 2, "seed": 1, "power": 1.0}
     for flag, wrong in {"--order": None, "--pacing": {"pacing": "day"}, "--within": {"within": "x"},
                         "--start": {"start": 1.5}, "--power": {"power": math.nan}}.items():  # fmt: skip

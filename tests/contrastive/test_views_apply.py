@@ -16,6 +16,7 @@ from minbert import BertModel, Ragged, UserError
 from tasks.contrastive.adversarial import adversarial
 from tasks.contrastive.draws import Draw
 from tasks.contrastive.views import Adversarial, FeatureCutoff, Shuffle, View, apply, parse
+from tests.contrastive.conftest import of_batch
 
 ROWS = [[2, 9, 14, 11, 7, 3], [2, 8, 3], [2, 20, 21, 22, 23, 24, 25, 12, 3], [2, 10, 6, 3]]
 KEYS = [40, 7, 3, 12]
@@ -37,7 +38,7 @@ def alone(model: BertModel, row: list[int], view: View, draw: Draw) -> torch.Ten
 @pytest.mark.parametrize("protect", [False, True])
 @pytest.mark.parametrize("spec", PAIRS)
 def test_both_views_in_one_batch_are_every_sentence_alone(model: BertModel, spec: str, protect: bool) -> None:
-    views, draw = parse(spec, protect_special=protect), Draw.of_batch(3, 1, KEYS)
+    views, draw = parse(spec, protect_special=protect), of_batch(3, 1, KEYS)
     ragged = Ragged.from_lists(ROWS + ROWS)
     states = apply(model, ragged, views, draw)
     assert len(states) == model.config.num_hidden_layers + 1
@@ -51,7 +52,7 @@ def test_both_views_in_one_batch_are_every_sentence_alone(model: BertModel, spec
     "chunks", [[[0, 1, 2], [3, 4, 5], [6, 7]], [[5, 1, 4, 0], [7, 2, 3, 6]], [[6], [0, 1, 2, 3, 4, 5, 7]]]
 )
 def test_chunks_of_any_sentences_give_the_same(model: BertModel, spec: str, chunks: list[list[int]]) -> None:
-    views, draw, rows = parse(spec), Draw.of_batch(3, 1, KEYS), ROWS + ROWS
+    views, draw, rows = parse(spec), of_batch(3, 1, KEYS), ROWS + ROWS
     whole = apply(model, Ragged.from_lists(rows), views, draw)[-1].split([len(row) for row in rows])
     for chunk in chunks:
         part = Ragged.from_lists([rows[i] for i in chunk])
@@ -80,7 +81,7 @@ def test_the_encoder_is_called_once_for_both_views(model: BertModel, monkeypatch
 
 
 def test_gradients_reach_the_weights_as_from_every_sentence_alone(model: BertModel) -> None:
-    views, draw, rows = parse("feature-cutoff,shuffle"), Draw.of_batch(3, 1, KEYS), ROWS + ROWS
+    views, draw, rows = parse("feature-cutoff,shuffle"), of_batch(3, 1, KEYS), ROWS + ROWS
     weight = model.word_embedding.weight
 
     def gradient(last: torch.Tensor) -> torch.Tensor:
@@ -92,7 +93,7 @@ def test_gradients_reach_the_weights_as_from_every_sentence_alone(model: BertMod
 
 
 def test_a_perturbation_reaches_the_adversarial_view_alone(model: BertModel) -> None:
-    views, draw = parse("adversarial:0.5,none"), Draw.of_batch(3, 1, KEYS)
+    views, draw = parse("adversarial:0.5,none"), of_batch(3, 1, KEYS)
     ragged = Ragged.from_lists(ROWS + ROWS)
     noise = torch.randn(len(ragged.ids), model.config.hidden_size)
     states = apply(model, ragged, views, draw, perturbation=noise)

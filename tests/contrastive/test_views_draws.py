@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest, pearsonr
 
 from tasks.contrastive.draws import Draw, ramp, smallest
+from tests.contrastive.conftest import of_batch
 
 MASK = (1 << 64) - 1
 
@@ -79,7 +80,7 @@ def test_no_word_stands_twice() -> None:
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8), st.data())
 def test_batch_mates_and_their_order_change_nothing(counts: list[int], data: st.DataObject) -> None:
-    whole = Draw.of_batch(5, 1, np.arange(len(counts)) * 7)
+    whole = of_batch(5, 1, np.arange(len(counts)) * 7)
     doubled = np.array(counts * 2)
     chosen = np.array(data.draw(st.lists(st.integers(0, len(doubled) - 1), min_size=1, max_size=8, unique=True)))
     ends = np.cumsum(doubled)
@@ -95,7 +96,7 @@ def test_batch_mates_and_their_order_change_nothing(counts: list[int], data: st.
 
 
 def test_a_batch_holds_its_sentences_once_for_each_view() -> None:
-    both = Draw.of_batch(1, 2, [8, 9, 4])
+    both = of_batch(1, 2, [8, 9, 4])
     assert both.keys.tolist() == [8, 9, 4, 8, 9, 4] and both.numbers.tolist() == [0, 0, 0, 1, 1, 1]
     assert len(both) == 6 and len(set(both.states.tolist())) == 6
 

@@ -5,10 +5,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NoReturn
 
 from minbert.errors import UserError
 from minbert.token_cache import Row
+from minbert.training.cli import Parser
 from tasks.contrastive.synonyms import synonym_table, wordnet
 from tasks.contrastive.synonyms.replacement import KINDS, Change, LiveSynonyms, changes_of, check_probability, splice
 from tasks.contrastive.synonyms.tagging import Tagged, tag
@@ -17,13 +17,8 @@ FORMS = ("triplet", "nli", "pair-class", "pair-score", "single", "lines")
 """The kinds of files that are tried, in this order; every text file is at least lines."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (see --help)")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m tasks.contrastive.synonyms", allow_abbrev=False)
+    parser = Parser(prog="python -m tasks.contrastive.synonyms", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="preview")
     preview = commands.add_parser("preview", help="show texts before and after", allow_abbrev=False)
     preview.add_argument("file", type=Path, metavar="FILE", help="one sentence a line, or any of the data formats")
