@@ -98,8 +98,7 @@ def main() -> None:
     from minbert.precision import choose
     from minbert.training import loop, plan, ranks, start
     from minbert.training.rundir import RunDir
-    from tasks import evaluate, predictions, registry, schedule
-    from tasks.augmentation import synonyms_of
+    from tasks import augmentation, evaluate, predictions, registry, schedule
     from tasks.model import MultitaskObjective
     from tasks.report import page
 
@@ -112,12 +111,13 @@ def main() -> None:
     data = open_data(tasks, settings, tokenizer, start.max_length(settings.max_length, encoder.config))
 
     accounts = {split: {name: one.cache.account() for name, one in data[split].items()} for split in data}
-    hashes = {f"{split} {name}": one["sha256"] for split in data for name, one in accounts[split].items()}
+    hashes = augmentation.hashes(settings, "finetune")
+    hashes |= {f"{split} {name}": one["sha256"] for split in data for name, one in accounts[split].items()}
     identity = start.identity(settings, hashes, folder, precision=precision, on=device)
     run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=identity)
     ranks.wait()  # the first rank begins to write when all have looked at the folder
 
-    augment, account = synonyms_of(settings, "finetune", data["train"], tokenizer, run.path)
+    augment, account = augmentation.synonyms_of(settings, "finetune", data["train"], tokenizer, run.path)
     model, optimizer = build(settings, encoder, tasks, device)
     sizes = {name: len(examples) for name, examples in data["train"].items()}
     pace = {"epochs": settings.epochs, "batch_size": settings.batch_size, "seed": settings.seed}

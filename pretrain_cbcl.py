@@ -60,8 +60,8 @@ def main() -> None:
     from minbert.precision import choose
     from minbert.training import loop, ranks, start
     from minbert.training.rundir import RunDir
-    from tasks.contrastive import data, pace, validation
-    from tasks.contrastive.augment import augmentation
+    from tasks import augmentation
+    from tasks.contrastive import augment, data, pace, validation
     from tasks.contrastive.outcome import Evaluation
     from tasks.contrastive.registry import OBJECTIVES
     from tasks.report import page, record
@@ -73,12 +73,13 @@ def main() -> None:
     precision = choose(settings.precision, device)
     bert, tokenizer, folder = start.encoder(settings.source, settings.encoder_dropout)
     read = data.read(settings, tokenizer, start.max_length(settings.max_length, bert.config))
-    identity = start.identity(settings, read.hashes, folder, precision=precision, on=device)
+    hashes = read.hashes | pace.hashes(settings) | augmentation.hashes(settings, "pretrain")
+    identity = start.identity(settings, hashes, folder, precision=precision, on=device)
     run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=identity)
 
     encoder = Encoder(bert.to(device), tokenizer, settings.pooler, precision=precision)
     model = build(settings, bert).to(device)
-    augment, account = augmentation(settings, read.train, tokenizer, run.path)
+    augmented, account = augment.augmentation(settings, read.train, tokenizer, run.path)
     manifest = start.manifest(parsed, identity, folder, precision=precision, on=device, data=read.account, **account)
     paced = pace.paced(settings, encoder, read.train, manifest["weights"]["sha256"])
     start.begin(run, manifest | paced.account())
@@ -87,7 +88,7 @@ def main() -> None:
 
     evaluation = Evaluation(settings, encoder, read)
     optimizer = AdamW(decay_groups(model.parameters(), settings.weight_decay), lr=settings.rate)
-    objective = OBJECTIVES[settings.objective](read.train, settings, augment)
+    objective = OBJECTIVES[settings.objective](read.train, settings, augmented)
     how = start.loop_settings(settings, precision, sentences=len(objective.texts), floors=validation.FLOORS)
     before = evaluation.look()
     print(f"before training: {validation.as_text(before.numbers)}")

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from minbert.config import BertConfig
 from minbert.errors import UserError
-from minbert.files import new_folder, read_json
+from minbert.files import new_folder, read_json, sha256_of
 
 if TYPE_CHECKING:
     from minbert.tokenizer import Tokenizer
@@ -169,6 +169,11 @@ def _described(config: BertConfig, tokenizer: "Tokenizer", pooler: str) -> dict[
 
 _POOLING_MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
 _TANH = "torch.nn.modules.activation.Tanh"
+
+
+def sha256(folder: Path) -> str:
+    """Hex SHA-256 of a folder's weights."""
+    return sha256_of(folder / "model.safetensors")
 
 
 def saved_pooler(folder: Path) -> str:

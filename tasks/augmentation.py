@@ -99,6 +99,18 @@ class Synonyms:
         return {"tagging": sorted({one.tagging for one in self.tagged.values()}), "sets": sets}
 
 
+def hashes(settings: CommonSettings, stage: str) -> dict[str, str]:
+    """Hashes of what `--synonyms` reads in a stage, `pretrain` or `finetune`; none without it.
+
+    Raises `UserError` where WordNet is not there.
+    """
+    if not _asked(settings, stage):
+        return {}
+    folder = wordnet.find(settings.data)
+    resources = (("WordNet", wordnet.WORDNET), ("tagger", wordnet.TAGGER))
+    return {name: wordnet.fingerprint(folder, resource) for name, resource in resources}
+
+
 def synonyms_of(
     settings: CommonSettings, stage: str, sets: Mapping[str, Examples], tokenizer: Tokenizer, run: Path
 ) -> tuple[Augmentation[Any], dict[str, Any]]:
@@ -106,7 +118,7 @@ def synonyms_of(
 
     Raises `UserError` where WordNet is not there.
     """
-    if settings.synonyms == "none" or settings.synonyms_stage not in (stage, "both"):
+    if not _asked(settings, stage):
         return unchanged, {}
     folder = wordnet.find(settings.data)
     table = synonym_table.load(folder, multiword=settings.synonyms_phrases)
@@ -117,6 +129,10 @@ def synonyms_of(
     }
     made = Synonyms(settings, tokenizer, tagged, run / "synonyms")
     return made, {"synonyms": made.account()}
+
+
+def _asked(settings: CommonSettings, stage: str) -> bool:
+    return settings.synonyms != "none" and settings.synonyms_stage in (stage, "both")
 
 
 def _rows(cache: TokenCache) -> list[Row]:

@@ -12,7 +12,6 @@ from minbert import attention, weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError
-from minbert.files import sha256_of
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from minbert.training.cli import Parsed
@@ -80,7 +79,7 @@ def manifest(
         "overrides": parsed.overrides,
         "settings": identity,
         "all_settings": asdict(parsed.settings),
-        "weights": {"folder": str(folder), "sha256": sha256_of(folder / "model.safetensors")},
+        "weights": {"folder": str(folder), "sha256": weights.sha256(folder)},
         "precision": precision,
         "environment": environment(torch.get_num_threads(), str(on)),
         **more,
@@ -106,10 +105,8 @@ def identity(
 ) -> dict[str, Any]:
     """What decides a run's bits: its settings, the hashes of data and weights, number format and kind of device."""
     hashes = {f"data {name}": sha256 for name, sha256 in accounts.items()}
-    weights_sha256 = sha256_of(folder / "model.safetensors")
-    return (
-        of_settings(settings) | hashes | {"weights sha256": weights_sha256, "number format": precision, "on": on.type}
-    )
+    about = {"weights sha256": weights.sha256(folder), "number format": precision, "on": on.type}
+    return of_settings(settings) | hashes | about
 
 
 def loop_settings(settings: CommonSettings, precision: str, **more: Any) -> LoopSettings:

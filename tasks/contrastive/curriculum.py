@@ -15,9 +15,8 @@ from minbert.seeds import numpy_generator
 from minbert.training.plan import Plan, batch_count, batches, shuffled
 
 GROUPS = ("easy", "semi-hard", "hard")
-BY_COSINE = ("groups", "entailment", "contradiction", "gap")
-TECHNIQUES = (*BY_COSINE, "length", "rarity")
-"""What makes a triplet hard. Those of BY_COSINE need an encoder's cosines, the others no model."""
+TECHNIQUES = ("groups", "entailment", "contradiction", "gap", "length", "rarity")
+"""What makes a triplet hard. Length and rarity need no model, the others an encoder's cosines."""
 DIRECTIONS = ("curriculum", "anti", "random", "none")
 PACINGS = ("epoch", "step")
 WITHIN = ("shuffled", "sorted")

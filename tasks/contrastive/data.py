@@ -66,9 +66,12 @@ def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) 
         raise UserError(f"--triplets: {paths[ready.index(True)]} holds triplets and {paths[ready.index(False)]} pairs")
     kind, rule = ("triplet", "") if ready[0] else ("nli", settings.per_premise)
     columns = _columns(paths, settings.columns) if ready[0] else 3
-    if columns == 2 and (settings.objective != "nt-xent" or settings.order in ("curriculum", "anti")):
+    if columns == 2 and settings.objective != "nt-xent":
+        raise UserError(f"{paths[0]}: --objective {settings.objective} needs hard negatives, and these rows have none")
+    if columns == 2 and settings.by_cosine:
         raise UserError(
-            f"{paths[0]}: rows without a hard negative train --objective nt-xent with --order none or random alone"
+            f"{paths[0]}: rows without a hard negative have no gap for --technique {settings.technique}; "
+            f"choose length or rarity, or --order none or random"
         )
     reader = partial(_opened, kind, settings.columns)
     along = [sha256_of(other) for path in paths for other in readers.companions(path)]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minbert import weights
 from minbert.encode import Encoder
 from minbert.seeds import numpy_generator
 from minbert.training import plan, start
@@ -19,7 +20,8 @@ from tasks.examples import Examples, Triplet
 
 @dataclass(frozen=True)
 class Paced:
-    """A plan, and for triplets the cosines and groups (0 easy, 1 semi-hard, 2 hard) that it was made by, [N]."""
+    """A plan, and for triplets what it was made by: the cosines of those trained on, and the group of each row of the
+    file, int64 [N] (0 easy, 1 semi-hard, 2 hard, -1 not trained on)."""
 
     plan: Plan
     cosines: Similarities | None = None
@@ -40,6 +42,13 @@ class Paced:
         return curriculum.mix(self.plan, self.groups)
 
 
+def hashes(settings: ContrastiveSettings) -> dict[str, str]:
+    """The hash of the weights of `--scorer`, where it decides the order. `UserError` where they cannot be had."""
+    if not (settings.scorer and settings.by_cosine):
+        return {}
+    return {"scorer": weights.sha256(weights.resolve(settings.scorer))}
+
+
 def paced(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, weights_sha256: str) -> Paced:
     """Score what has to be scored, put it in order, and cut it into steps."""
     make = partial(
@@ -50,14 +59,14 @@ def paced(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, w
     if settings.data_kind != TRIPLETS or settings.order == "none":
         return Paced(make(chosen, power=0.0))
     cosines, groups = None, None
-    if settings.order != "random" and settings.technique in curriculum.BY_COSINE:
+    if settings.by_cosine:
         assert isinstance(examples, Triplet)
-        cosines = scoring.similarities(*_scorer(settings, encoder, weights_sha256, examples))
-        groups = curriculum.difficulty(cosines.positive, cosines.negative, settings.margin)
-    order = _order(settings, examples, cosines)
+        cosines = scoring.similarities(*_scorer(settings, encoder, weights_sha256, examples), chosen)
+        groups = np.full(len(examples), -1)
+        groups[chosen] = curriculum.difficulty(cosines.positive, cosines.negative, settings.margin)
     made = make(
-        order[np.isin(order, chosen)], power=settings.power, pacing=settings.pacing, start=settings.start,
-        equal_steps=settings.equal_steps,
+        chosen[_order(settings, examples, cosines, chosen)], power=settings.power, pacing=settings.pacing,
+        start=settings.start, equal_steps=settings.equal_steps,
     )  # fmt: skip
     return Paced(made, cosines, groups)
 
@@ -69,18 +78,21 @@ def _chosen(settings: ContrastiveSettings, count: int) -> np.ndarray:
     return np.sort(numpy_generator(settings.seed, "limit").permutation(count)[: settings.limit])
 
 
-def _order(settings: ContrastiveSettings, examples: Examples, cosines: Similarities | None) -> np.ndarray:
+def _order(
+    settings: ContrastiveSettings, examples: Examples, cosines: Similarities | None, chosen: np.ndarray
+) -> np.ndarray:
+    """The `chosen` rows in training order, by their places among them: [n]. Rarity is that among all texts."""
     if settings.order == "random":
-        return curriculum.arrange(np.zeros(len(examples)), settings.seed, "random")
+        return curriculum.arrange(np.zeros(len(chosen)), settings.seed, "random")
     cache = examples.cache
     scores: dict[str, Any] = {}
     if cosines is not None:
         scores = {"positive": cosines.positive, "negative": cosines.negative}
     elif settings.technique == "length":
-        scores = {"lengths": cache.token_counts().sum(1)}
+        scores = {"lengths": cache.token_counts().sum(1)[chosen]}
     else:
         texts = ([cache.text(row, column) for column in range(cache.columns)] for row in range(len(cache)))
-        scores = {"rarity": curriculum.rarity(texts)}
+        scores = {"rarity": curriculum.rarity(texts)[chosen]}
     values = curriculum.hardness(settings.technique, margin=settings.margin, **scores)
     return curriculum.arrange(values, settings.seed, settings.order)
 

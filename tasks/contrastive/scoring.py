@@ -49,15 +49,17 @@ def load(source: str, pooler: str = "", *, precision: str = "auto", device: str 
     """
     from minbert import weights
     from minbert.encode import Encoder
-    from minbert.files import sha256_of
 
     folder = weights.resolve(source)
-    encoder = Encoder.load(folder, pooler=pooler or None, device=device, precision=precision)
-    return encoder, sha256_of(folder / "model.safetensors")
+    return Encoder.load(folder, pooler=pooler or None, device=device, precision=precision), weights.sha256(folder)
 
 
-def similarities(encoder: "Encoder", triplets: "Triplet", weights_sha256: str) -> Similarities:
-    """Cosines under the frozen encoder, dropout off (SelfCCL, section 4.3.1); a second call reads them from the cache.
+def similarities(
+    encoder: "Encoder", triplets: "Triplet", weights_sha256: str, rows: np.ndarray | None = None
+) -> Similarities:
+    """Cosines of all triplets, or of some `rows`, under the frozen encoder, dropout off (SelfCCL, section 4.3.1).
+
+    A second call reads them from the cache.
 
     The cache is keyed by the hash of the texts, of weights and vocabulary, by pooler, length, number format, device
     and torch's version. Of two processes that build it at once the first one's numbers stand, for both.
@@ -66,20 +68,20 @@ def similarities(encoder: "Encoder", triplets: "Triplet", weights_sha256: str) -
 
     config = replace(encoder.model.config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     how = (encoder.pooler, encoder.precision, triplets.max_length, config, encoder.model.device, torch.__version__)
-    parts = [texts_sha256(triplets), weights_sha256, encoder.tokenizer.fingerprint, *map(str, how)]
+    parts = [texts_sha256(triplets, rows), weights_sha256, encoder.tokenizer.fingerprint, *map(str, how)]
     folder = default_folder() / "scores" / hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]
     if not (folder / _FILE).is_file():
-        found = cosines(encoder, triplets)
+        found = cosines(encoder, triplets, rows)
         with new_folder(folder, first_wins=True) as beside:
             np.save(beside / _FILE, np.stack([found.positive, found.negative]))
     positive, negative = np.load(folder / _FILE)
     return Similarities(positive, negative)
 
 
-def texts_sha256(triplets: "Triplet") -> str:
-    """Hex SHA-256 of the texts in their order, whatever file they stand in."""
+def texts_sha256(triplets: "Triplet", rows: np.ndarray | None = None) -> str:
+    """Hex SHA-256 of the texts of all triplets, or of some `rows`, in their order, whatever file they stand in."""
     digest = hashlib.sha256()
-    for row in range(len(triplets)):
+    for row in range(len(triplets)) if rows is None else rows.tolist():
         for column in range(3):
             text = triplets.cache.text(row, column).encode()
             digest.update(b"%d:%b" % (len(text), text))

@@ -28,6 +28,7 @@ _BY_OBJECTIVE = {
     "alpha": ("joint",),
     "eda_weight": ("simcse",),
 }
+_NO_MODEL = ("length", "rarity")
 _OF_THE_CURRICULUM = ("technique", "margin", "power", "pacing", "start", "scorer", "scorer_pooler")
 
 
@@ -154,6 +155,11 @@ class ContrastiveSettings(CommonSettings):
         return DATA[self.objective]
 
     @property
+    def by_cosine(self) -> bool:
+        """Whether triplets are put in order by an encoder's cosines."""
+        return self.data_kind == TRIPLETS and self.order in ("curriculum", "anti") and self.technique not in _NO_MODEL
+
+    @property
     def parts_of(self) -> int:
         """Sentences in one part of a batch; 0 for one part."""
         if self.chunk or self.accumulate == 1:
@@ -174,7 +180,7 @@ class ContrastiveSettings(CommonSettings):
         elif self.order == "random":
             reasons |= dict.fromkeys(("technique", "margin", "scorer", "scorer_pooler"), "--order random")
         elif self.technique != "groups":
-            needless = ("scorer", "scorer_pooler") if self.technique in ("length", "rarity") else ()
+            needless = ("scorer", "scorer_pooler") if self.technique in _NO_MODEL else ()
             reasons |= dict.fromkeys(("margin", *needless), f"--technique {self.technique}")
         reasons |= self.without_synonyms(given, "pretrain")
         if self.data_kind != PAIRS:

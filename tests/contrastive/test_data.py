@@ -187,15 +187,23 @@ def test_a_file_that_is_not_there_is_named(read: Read, tmp_path: Path, flag: str
 
 
 @pytest.mark.parametrize(
-    "given", [{"objective": "triplet"}, {"objective": "margin"}, {"order": "curriculum"}, {"order": "anti"}]
+    ("given", "said"),
+    [
+        ({"objective": "triplet", "order": "none"}, "--objective triplet needs hard negatives"),
+        ({"objective": "margin"}, "--objective margin needs hard negatives"),
+        ({"order": "curriculum"}, "no gap for --technique groups.*length or rarity, or --order none or random"),
+        ({"order": "anti", "technique": "entailment"}, "no gap for --technique entailment"),
+    ],
 )
-def test_rows_without_hard_negatives_train_what_needs_none(read: Read, tmp_path: Path, given: dict[str, str]) -> None:
+def test_rows_without_hard_negatives_train_what_needs_none(
+    read: Read, tmp_path: Path, given: dict[str, str], said: str
+) -> None:
     path = table(tmp_path / "two.csv", ["anchor", "positive"], [row[:2] for row in TRIPLETS])
-    with pytest.raises(UserError, match=r"without a hard negative.*--order none or random") as caught:
+    with pytest.raises(UserError, match=said) as caught:
         read(triplets=str(path), **given)
     assert str(path) in str(caught.value)
-    for order in ("none", "random"):
-        assert read(triplets=str(path), order=order).train.cache.columns == 2
+    for order, technique in (("none", "groups"), ("random", "groups"), ("curriculum", "length"), ("anti", "rarity")):
+        assert read(triplets=str(path), order=order, technique=technique).train.cache.columns == 2
 
 
 @pytest.mark.parametrize("write", [snli, multinli, nli_pairs])

@@ -223,6 +223,26 @@ def test_a_limit_draws_the_same_rows_for_the_same_seed(encoder: Encoder, example
         assert {row for batch in steps(made) for row in batch} == rows(10), "whatever the order"
 
 
+def test_a_limit_scores_and_counts_the_rows_it_draws(
+    encoder: Encoder, examples: Any, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[int] = []
+    real = Encoder.encode_ids
+    monkeypatch.setattr(
+        Encoder, "encode_ids", lambda self, rows, **more: (encoded.append(len(rows)), real(self, rows, **more))[1]
+    )
+    how = settings(limit=7, technique="gap", within="sorted", epochs=1)
+    made = paced(how, encoder, examples, "w")
+    rows = [row for batch in steps(made) for row in batch]
+    assert encoded[0] <= 3 * 7 and len(made.cosines.positive) == 7
+    positive, negative = cosines(tiny, "mean")
+    gap = positive - negative
+    assert rows == sorted(rows, key=lambda row: -gap[row]) and len(set(rows)) == 7
+    counts = made.account()["curriculum"]
+    easy, hard = int((gap[rows] > how.margin).sum()), int((gap[rows] <= 0).sum())
+    assert (counts["easy"], counts["semi-hard"], counts["hard"]) == (easy, 7 - easy - hard, hard)
+
+
 def test_the_account_says_groups_mix_and_steps(encoder: Encoder, examples: Any, tiny: Path) -> None:
     positive, negative = cosines(tiny, "mean")
     gap = positive - negative
@@ -241,6 +261,16 @@ def test_pairs_are_trained_on_without_a_curriculum(
     pairs = view(ANCHORS, POSITIVES, labels=[float(n % 3) for n in range(COUNT)])
     made = paced(settings(objective="softmax"), encoder, pairs, "w")
     assert made.plan.total == 3 * math.ceil(COUNT / 4) and not calls and made.cosines is None
+
+
+@pytest.mark.parametrize("order", ["curriculum", "anti"])
+def test_rows_without_hard_negatives_are_sorted_by_length(
+    encoder: Encoder, view: Callable[..., Any], calls: list[str], order: str
+) -> None:
+    pairs = view(ANCHORS, POSITIVES)
+    made = paced(settings(order=order, technique="length", within="sorted", epochs=1), encoder, pairs, "w")
+    lengths = [pairs.cache.token_counts()[row].sum() for batch in steps(made) for row in batch]
+    assert lengths == sorted(lengths, reverse=order == "anti") and len(set(lengths)) > 3 and not calls
 
 
 def test_rows_without_hard_negatives_are_paced_at_random(encoder: Encoder, view: Callable[..., Any]) -> None:

@@ -5,6 +5,7 @@ python -m pytest --import-mode=importlib tests/training/test_floors.py
 
 import csv
 import json
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -153,6 +154,24 @@ def test_an_augmented_run_evaluates_when_asked_takes_the_best_and_resumes_with_t
     assert other.code == 0, "the other stage's synonyms need no WordNet: " + other.err
     model = "encoder/model.safetensors"
     assert "synonyms" not in other.manifest() and other.bits()[model] != whole.bits()[model]
+
+
+def test_resume_with_another_wordnet_or_scorer_is_refused(
+    script: Script, small_wordnet: Path, tiny: Path, tmp_path: Path
+) -> None:
+    scorer = shutil.copytree(tiny, tmp_path / "scorer")
+    where = {"NLTK_DATA": str(small_wordnet)}
+    flags = (*FLAGS, *SYNONYMS, "--order", "curriculum", "--scorer", scorer)
+    script(PRETRAIN, *flags, signal=(signal.SIGINT, "step", 3), **where)
+    weights = load_file(scorer / "model.safetensors")
+    save_file({name: 2 * tensor for name, tensor in weights.items()}, scorer / "model.safetensors", {"format": "pt"})
+    refused = script(PRETRAIN, *flags, "--resume", **where)
+    assert refused.code == 2 and "data scorer (was" in refused.errors[0] and "WordNet" not in refused.errors[0]
+    save_file(weights, scorer / "model.safetensors", {"format": "pt"})
+    index = small_wordnet / wordnet.WORDNET / "index.adj"
+    index.write_text(index.read_text() + "\n")
+    refused = script(PRETRAIN, *flags, "--resume", **where)
+    assert refused.code == 2 and "data WordNet (was" in refused.errors[0]
 
 
 def test_synonyms_in_fine_tuning_are_written_and_trained_on(script: Script, small_wordnet: Path) -> None:
