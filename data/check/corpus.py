@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from data.check import texts
+from tasks.readers import texts
 
 K = TypeVar("K")
 

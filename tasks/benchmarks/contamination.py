@@ -1,13 +1,11 @@
 """How many scored pairs an encoder has been trained on: a run's manifest names its training files and their hashes.
 
-Two texts are the same where their letters and digits are, case and width aside: the course's files are lower-cased
-and spaced differently from the original sets.
+Two texts are the same by `tasks.readers.texts`: the course's files are lower-cased and spaced differently from the
+original sets.
 """
 
 import csv
 import json
-import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -18,8 +16,7 @@ from minbert.files import read_json, sha256_of
 from tasks.benchmarks.sets import ScoredSet
 from tasks.benchmarks.tables import Table, number
 from tasks.readers.records import opened
-
-_MARKS = re.compile(r"[\W_]+")
+from tasks.readers.texts import key
 
 
 @dataclass(frozen=True)
@@ -58,12 +55,6 @@ class Contamination:
     def complete(self) -> bool:
         """Whether every file that the manifests name could be read as it was."""
         return not self.why and all(file.state == "read" for file in self.files)
-
-
-def key(text: str) -> str:
-    """What equal texts share; a text without letters and digits is its marks."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return _MARKS.sub("", folded) or "".join(folded.split())
 
 
 def check(name: str, folder: Path, sets: Sequence[ScoredSet]) -> Contamination:

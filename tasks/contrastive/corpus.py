@@ -21,6 +21,7 @@ from minbert.token_cache import Row, Skipped
 from tasks.readers import chinese, lines, senteval
 from tasks.readers.records import records
 from tasks.readers.rows import rows
+from tasks.readers.texts import key
 
 _PAIR = ("sentence1", "sentence2")
 _CHINESE = {"ATEC": ("ATEC", "ATEC_CCKS"), **{name: (name,) for name in ("BQ", "LCQMC", "PAWS-X", "STS-B")}}
@@ -175,11 +176,7 @@ def _read(file: File) -> tuple[list[str], dict[str, Any]]:
 def _overlap(texts: Iterable[str], tests: Sequence[File]) -> dict[str, int]:
     known: dict[str, set[str]] = {}
     for file in tests:
-        known.setdefault(file.path.parent.name, set()).update(map(_plain, _read(file)[0]))
-    plain = [_plain(text) for text in texts]
+        known.setdefault(file.path.parent.name, set()).update(map(key, _read(file)[0]))
+    plain = [key(text) for text in texts]
     counts = {folder: sum(text in there for text in plain) for folder, there in known.items()}
     return {**counts, "any": sum(any(text in there for there in known.values()) for text in plain)}
-
-
-def _plain(text: str) -> str:
-    return "".join(filter(str.isalnum, text.casefold()))

@@ -17,6 +17,6 @@ def words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
-def key(text: str, parts: list[str]) -> str:
-    """What equal texts share, from a text and its words; a text without letters and digits is its marks."""
-    return "".join(parts) or "".join(text.split())
+def key(text: str, parts: list[str] | None = None) -> str:
+    """What equal texts share, from a text and its `words`; a text without letters and digits is its marks."""
+    return "".join(words(text) if parts is None else parts) or "".join(text.split())
