@@ -1,0 +1,65 @@
+"""Guards: every preset of stage one trains to its end, and those that go on from another run's encoder do so.
+
+python -m pytest --import-mode=importlib tests/training/test_presets.py
+"""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from minbert import BertModel
+from tasks.contrastive.presets import PRESETS
+
+PRETRAIN = "pretrain_cbcl.py"
+SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
+SMALL = ("--epochs", 2, "--batch-size", 4, "--lr", 1e-3, "--limit", 12, "--evaluate-triplets", 8)
+SECOND = {"consert-sup-unsup": "consert-sup", "consert-joint-unsup": "consert-joint"}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """Texts and labelled pairs, from the sample's triplets."""
+    with open(SAMPLE / "nli" / "nli-triplets.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))[:30]
+    (tmp_path / "texts.txt").write_text("".join(f"{row['sent0']}\n" for row in rows), encoding="utf-8")
+    labels = (("sent1", "entailment"), ("hard_neg", "contradiction"))
+    lines = [f"{row['sent0']}\t{row[column]}\t{label}\n" for row in rows for column, label in labels]
+    (tmp_path / "pairs.tsv").write_text("premise\thypothesis\tlabel\n" + "".join(lines), encoding="utf-8")
+    return {"texts": tmp_path / "texts.txt", "nli_pairs": tmp_path / "pairs.tsv"}
+
+
+@pytest.fixture
+def train(script: Callable[..., Any], files: dict[str, Path], tiny: Path) -> Callable[..., Any]:
+    def run(preset: str, weights: Path = tiny) -> Any:
+        settings = {"objective": "nt-xent", **PRESETS[preset][1]}
+        given: list[Any] = ["--preset", preset, "--weights", weights]
+        if settings["objective"] in ("views", "simcse"):
+            given += ["--texts", files["texts"], "--sts-dev", SAMPLE / "course" / "sts-dev.csv"]
+        if settings["objective"] in ("softmax", "joint"):
+            given += ["--nli-pairs", files["nli_pairs"]]
+        if "synonyms" in settings:
+            given += ["--synonyms", "none"]  # the test of synonyms has a WordNet of its own
+        found = script(PRETRAIN, *given, *SMALL, run_dir=preset, weights=False)
+        assert found.code == 0, found.err
+        return found
+
+    return run
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_trains_to_its_end(train: Callable[..., Any], preset: str, tiny: Path) -> None:
+    start = tiny
+    if preset in SECOND:
+        start = train(SECOND[preset]).folder / "encoder"
+    run = train(preset, start)
+    manifest = run.manifest()
+    assert manifest["preset"] == preset and manifest["plan"]["steps"] >= 4
+    before, after = BertModel.from_pretrained(start), BertModel.from_pretrained(run.folder / "encoder")
+    moved = [name for name, value in before.state_dict().items() if not torch.equal(value, after.state_dict()[name])]
+    scores = json.loads((run.folder / "scores.json").read_text())
+    assert moved and set(scores["sts_dev_spearman"]) == {"before", "after"}
