@@ -45,7 +45,7 @@ def curves(
     low, high = padded(values) if values else (0.0, 1.0)
     y_range = (0.0 if from_zero or (0 <= min(values, default=0) < 0.3 * high) else low, high)
     named = len(series) > 1
-    chart = Chart(title, 340, 220, x_range=(0, furthest), y_range=y_range, right=74 if named else 14, top=36)
+    chart = Chart(title, 340, 220, x_range=(0, furthest), y_range=y_range, right=98 if named else 14, top=36)
     _marks(chart, marks, best)
     chart.axes(x_label, y_label)
     for one in series:
@@ -85,12 +85,21 @@ def _names(chart: Chart, ends: list[tuple[float, str, int]]) -> None:
         heights[number] = max(heights[number], heights[number - 1] + 12)
     over = max(0.0, heights[-1] - lowest) if heights else 0.0
     for height, (_, label, slot) in zip(heights, places, strict=True):
-        short = label if len(label) <= 10 else label[:9] + "…"
-        chart.text(chart.width - chart.right + 5, height - over + 3.5, short, f"label n{slot}", "start")
+        place = chart.width - chart.right + 5
+        chart.text(place, height - over + 3.5, _clipped(label, 14), f"label n{slot}", "start")
 
 
-def shares(title: str, mix: Mix, labels: Sequence[str], *, x_label: str, y_label: str, apart: bool) -> Markup:
-    """What each window holds, as shares of it: side by side over steps, or as bars `apart`, one an epoch."""
+def _clipped(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def shares(
+    title: str, mix: Mix, labels: Sequence[str], *, x_label: str, y_label: str, apart: bool, slots: Sequence[int] = ()
+) -> Markup:
+    """What each window holds, as shares of it: side by side over steps, or as bars `apart`, one an epoch.
+
+    `slots` are the page's colours of the parts, one after the other unless given.
+    """
     chart = Chart(title, 340, 220, x_range=(0, mix.ends[-1]), right=78, top=36)
     if apart:
         chart.x_range = (0.5, mix.ends[-1] + 0.5)
@@ -100,14 +109,15 @@ def shares(title: str, mix: Mix, labels: Sequence[str], *, x_label: str, y_label
     for end, row in zip(mix.ends, mix.counts, strict=True):
         edge = end + 0.5 if apart else end
         base, total, middles = 0.0, sum(row) or 1, []
-        for slot, count in enumerate(row):
+        for part, count in enumerate(row):
+            slot = slots[part] if slots else part
             top = base + count / total
             gap = 2.0 if apart else 0.0
             left, right = chart.x(start) + gap, chart.x(edge) - gap
             box: dict[str, Any] = {"x": left, "width": max(right - left, 0.5), "y": chart.y(top)}
             node = chart.add("rect", f"bar f{slot}", **box, height=max(chart.y(base) - chart.y(top) - 0.8, 0))
-            chart.hint(node, f"{x_label} {end:,}: {labels[slot]} {count:,}")
-            middles.append((chart.y((base + top) / 2), labels[slot], slot))
+            chart.hint(node, f"{x_label} {end:,}: {labels[part]} {count:,}")
+            middles.append((chart.y((base + top) / 2), labels[part], slot))
             base = top
         start = edge
     _names(chart, middles)
@@ -147,9 +157,7 @@ def _wrapped(chart: Chart, x: float, y: float, text: str, anchor: str) -> None:
     words = text.split(" ")
     lines = [text] if len(words) == 1 or len(text) <= 8 else [" ".join(words[:-1]), words[-1]]
     for number, line in enumerate(lines):
-        chart.text(
-            x, y + (number - (len(lines) - 1) / 2) * 12, line if len(line) <= 13 else line[:12] + "…", "label", anchor
-        )
+        chart.text(x, y + (number - (len(lines) - 1) / 2) * 12, _clipped(line, 13), "label", anchor)
 
 
 def reliability(title: str, found: Calibration, least: float) -> Markup:
@@ -242,14 +250,16 @@ def forest(title: str, rows: Sequence[tuple[str, float | None, Interval | None]]
         value for _, middle, around in rows for value in ((around.low, around.high) if around else (middle or 0.0,))
     ]
     widest = max([abs(value) for value in ends] + [1e-3]) * 1.15
-    chart = Chart(title, 420, 44 + 28 * len(rows), left=128, right=12, top=6, bottom=38, x_range=(-widest, widest))
+    left = 16 + 6.6 * min(max((len(name) for name, _, _ in rows), default=0), 30)  # pixels of the longest name
+    height = 44 + 28 * len(rows)
+    chart = Chart(title, left + 292, height, left=left, right=12, top=6, bottom=38, x_range=(-widest, widest))
     chart.y_range = (len(rows), 0)
     chart.axes(y_label, "", None, [])
     zero = chart.x(0)
     chart.add("line", "best", x1=zero, x2=zero, y1=chart.top, y2=chart.height - chart.bottom)
     for number, (name, middle, around) in enumerate(rows):
         y = chart.y(number + 0.5)
-        chart.text(chart.left - 10, y + 4, name if len(name) <= 24 else name[:23] + "…", "label", "end")
+        chart.text(chart.left - 10, y + 4, _clipped(name, 30), "label", "end")
         if around:
             chart.add("line", "range s0", x1=chart.x(around.low), x2=chart.x(around.high), y1=y, y2=y)
         if middle is not None:

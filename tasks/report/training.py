@@ -8,6 +8,7 @@ from tasks.report.collect import Run
 from tasks.report.figures import Series
 
 _SLOTS = {"sst": 0, "quora": 1, "sts": 2}
+_GROUP_SLOTS = (2, 5, 1)  # easy, semi-hard, hard: green, yellow, vermilion, as the pictures have them
 _NUMBERS = {
     "dev_norm": ("dev norm", "mean of the parts"),
     "sts_dev_spearman": ("STS dev", "Spearman's ρ"),
@@ -87,9 +88,9 @@ def _mixes(run: Run) -> list[dict[str, Any]]:
         return []
     labels = [run.tasks[name].title if name in run.tasks else name for name in made.parts]
     x_label = "epoch" if epochs else "step"
-    return [
-        {"title": title, "figure": figures.shares(title, made, labels, x_label=x_label, y_label=what, apart=epochs)}
-    ]
+    slots = () if run.stage == "multitask" else _GROUP_SLOTS
+    figure = figures.shares(title, made, labels, x_label=x_label, y_label=what, apart=epochs, slots=slots)
+    return [{"title": title, "figure": figure}]
 
 
 def throughput(run: Run) -> dict[str, Any] | None:
