@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import contrastive_speed, timing, train_speed
+from benchmarks import chunk_memory, contrastive_speed, timing, train_speed
 from minbert import token_cache
 from minbert.tokenizer import Tokenizer
 from tasks.contrastive.settings import ContrastiveSettings
@@ -150,3 +150,10 @@ def test_shuffled_batches_use_every_row_before_one_comes_again() -> None:
     assert [len(batch) for batch in made] == [32, 32]
     numbers = [ids[0] for batch in made for ids, _, _ in batch]
     assert sorted(numbers[:63]) == sorted([*range(7)] * 9)
+
+
+def test_memory_is_that_of_steps_which_are_taken(still: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for chunk in (0, 6):
+        chunk_memory.steps(SAMPLE, str(still), 16, 8, chunk)
+        before, after = map(float, capsys.readouterr().out.splitlines()[-1].split())
+        assert 50 < before <= after
