@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from minbert.training import cli
 from tasks.contrastive.presets import PRESETS
-from tasks.contrastive.settings import PAIRS, ContrastiveSettings
+from tasks.contrastive.settings import IN_BATCH, PAIRS, ContrastiveSettings
 
 if TYPE_CHECKING:
     from minbert.bert import BertModel
@@ -34,14 +34,22 @@ def build(settings: ContrastiveSettings, encoder: "BertModel") -> "ContrastiveMo
 
 def introduce(settings: ContrastiveSettings, train: "Examples", paced: "Paced", where: str) -> None:
     """What is trained on what, in a few lines."""
+    from minbert.training import start
     from tasks.contrastive.objectives import chance
 
     mix = paced.account().get("curriculum", {})
-    groups = ", ".join(f"{mix[name]:,} {name}" for name in ("easy", "semi-hard", "hard") if name in mix)
-    print(f"{len(train):,} {settings.data_kind} ({groups or 'no groups'}); {where}")
-    known = chance(settings, train.cache.columns)
+    names = [name for name in ("easy", "semi-hard", "hard") if name in mix]
+    groups = ", ".join(f"{mix[name]:,} {name}" for name in names)
+    print(f"{paced.rows:,} {settings.data_kind} ({groups or 'no groups'}); {where}")
+    if names:
+        epochs = [f"{epoch}: " + "/".join(f"{share:.0%}" for share in row) for epoch, row in enumerate(paced.mix, 1)]
+        shown = epochs if len(epochs) <= 10 else [*epochs[:5], "...", *epochs[-4:]]
+        print(f"{'/'.join(names)} in epoch {', '.join(shown)}")
+    known = chance(settings, paced.rows, train.cache.columns)
     guess = f"; a guess has a loss of {known:.3f}" if known else ""
     print(f"{paced.plan.total:,} steps of {settings.batch_size} {settings.data_kind}, {settings.objective}{guess}")
+    if paced.rows == 1 and settings.objective in IN_BATCH:
+        start.warn("a batch of one row has no in-batch negatives: nothing tells its texts from others")
 
 
 def main() -> None:
@@ -80,15 +88,15 @@ def main() -> None:
     encoder = Encoder(bert.to(device), tokenizer, settings.pooler, precision=precision)
     model = build(settings, bert).to(device)
     augmented, account = augment.augmentation(settings, read.train, tokenizer, run.path)
+    evaluation = Evaluation(settings, encoder, read)
+    objective = OBJECTIVES[settings.objective](read.train, settings, augmented)
     manifest = start.manifest(parsed, identity, folder, precision=precision, on=device, data=read.account, **account)
     paced = pace.paced(settings, encoder, read.train, manifest["weights"]["sha256"])
     start.begin(run, manifest | paced.account())
     path = start.attention_path(bert, precision, device)
     introduce(settings, read.train, paced, f"{precision} on {device}, {path}")
 
-    evaluation = Evaluation(settings, encoder, read)
     optimizer = AdamW(decay_groups(model.parameters(), settings.weight_decay), lr=settings.rate)
-    objective = OBJECTIVES[settings.objective](read.train, settings, augmented)
     how = start.loop_settings(settings, precision, sentences=len(objective.texts), floors=validation.FLOORS)
     before = evaluation.look()
     print(f"before training: {validation.as_text(before.numbers)}")

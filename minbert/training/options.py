@@ -74,7 +74,8 @@ class CommonSettings:
         if self.synonyms == "none":
             return dict.fromkeys(names, "--synonyms none")
         if self.synonyms_stage not in (stage, "both"):
-            return {"synonyms": f"--synonyms-stage {self.synonyms_stage}"}
+            others = [name for name in names if name != "synonyms_stage"]
+            return dict.fromkeys(["synonyms", *others], f"--synonyms-stage {self.synonyms_stage}")
         return {}
 
     @property

@@ -52,22 +52,23 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
             start.warn(f"{where}: {cut:,} of {texts:,} sentences are longer than {length} tokens and are cut")
     if account["skipped"]:
         first = account["skipped"][0]
-        start.warn(
-            f"{len(account['skipped']):,} rows skipped, such as line {first['line']}, {first['why']} "
-            f"(listed in manifest.json)"
-        )
+        place = f"{first.get('file', '')} line {first['line']}".strip()
+        many = f"{len(account['skipped']):,} rows skipped"
+        start.warn(f"{many}, such as {place}, {first['why']} (listed in manifest.json)")
     return Data(train, sts, {"train": account, "sts_dev": sts.cache.account()})
 
 
 def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
     paths = _files(settings, settings.triplets, "nli", "nli_for_simcse.csv", "nli-triplets.csv")
-    ready = [_are_triplets(path, settings.columns) for path in paths]
+    ready = [holds_triplets(path, settings.columns) for path in paths]
     if len(set(ready)) > 1:
         raise UserError(f"--triplets: {paths[ready.index(True)]} holds triplets and {paths[ready.index(False)]} pairs")
     kind, rule = ("triplet", "") if ready[0] else ("nli", settings.per_premise)
     columns = _columns(paths, settings.columns) if ready[0] else 3
     if columns == 2 and settings.objective != "nt-xent":
         raise UserError(f"{paths[0]}: --objective {settings.objective} needs hard negatives, and these rows have none")
+    if columns == 2 and settings.hard_weight:
+        raise UserError(f"{paths[0]}: --hard-weight needs hard negatives, and these rows have none")
     if columns == 2 and settings.by_cosine:
         raise UserError(
             f"{paths[0]}: rows without a hard negative have no gap for --technique {settings.technique}; "
@@ -107,7 +108,7 @@ def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> 
     if found.account["transductive"]:
         start.warn("the texts hold test sentences (transductive), which the manifest and the report say as well")
     cache = token_cache.load(path, lines.sentences, "lines", 1, tokenizer)
-    skipped = [row for file in found.account["files"] for row in file["skipped"]]
+    skipped = [{"file": Path(file["file"]).name, **row} for file in found.account["files"] for row in file["skipped"]]
     return Single(cache, tokenizer.cls, tokenizer.sep, length), found.account | {"skipped": skipped}
 
 
@@ -115,7 +116,7 @@ def _opened(kind: str, columns: str, path: Path) -> Any:
     return readers.open_as(path, kind, columns=columns or None).rows
 
 
-def _are_triplets(path: Path, columns: str) -> bool:
+def holds_triplets(path: Path, columns: str = "") -> bool:
     """Whether a file holds triplets, by its header or by what `--columns` calls its columns; else it holds pairs."""
     if columns:
         return any(part.partition("=")[0].strip() in KINDS["triplet"].texts for part in columns.split(","))

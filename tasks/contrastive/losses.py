@@ -103,6 +103,18 @@ def false_negatives(anchor: Tensor, positive: Tensor, hard_negative: Tensor | No
     return (same_text | same_premise) & ~own
 
 
+def view_candidates(first: Tensor, second: Tensor, temperature: float) -> Tensor:
+    """cos(r_i, r_k) / temperature of each of the 2N views with all of them: [2N, 2N], its other view in column i.
+
+    The logit of a view with itself is -inf.
+    """
+    _check_rows("the two views", first, second)
+    views = torch.cat([first, second])
+    logits = _cosines(views, torch.cat([second, first])) / _positive("temperature", temperature)
+    itself = torch.eye(len(views), dtype=torch.bool, device=views.device).roll(len(first), 1)
+    return logits.masked_fill(itself, -torch.inf)
+
+
 def nt_xent_views(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     """NT-Xent over two views of N texts (ConSERT, equation 1; SimCLR): the mean over the 2N views r of
 
@@ -111,12 +123,7 @@ def nt_xent_views(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     with r_j the other view of the same text and t the temperature: 2(N - 1) negatives each. One text has none, so its
     loss is 0 and has no gradient.
     """
-    _check_rows("the two views", first, second)
-    views = torch.cat([first, second])
-    logits = _cosines(views, views) / _positive("temperature", temperature)  # [2N, 2N]
-    itself = torch.eye(len(views), dtype=torch.bool, device=views.device)
-    other = torch.arange(len(views), device=views.device).roll(len(first))
-    return F.cross_entropy(logits.masked_fill(itself, -torch.inf), other)
+    return over_candidates(view_candidates(first, second, temperature))
 
 
 def in_batch_accuracy(logits: Tensor) -> Tensor:
@@ -126,8 +133,8 @@ def in_batch_accuracy(logits: Tensor) -> Tensor:
     return (logits.diagonal() > others.amax(1)).float().mean()
 
 
-def chance(count: int) -> float:
-    """The loss of a guess among `count` candidates: ln(count)."""
+def chance(count: float) -> float:
+    """The loss of a guess among `count` candidates: ln(count). One that weighs more counts as so many."""
     return math.log(count)
 
 

@@ -3,6 +3,7 @@
 Axes: B rows of a batch, k texts of a row, D hidden.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -160,20 +161,24 @@ class Softmax(Texts):
         return {"loss": losses.softmax_pairs(logits, labels), "accuracy": accuracy}
 
 
-def chance(settings: ContrastiveSettings, columns: int = 3) -> float | None:
+def chance(settings: ContrastiveSettings, rows: int, columns: int = 3) -> float | None:
     """The loss of an encoder that knows nothing: ln(number of candidates, or of classes); None for a distance loss.
 
-    `columns` are the texts of a row: with two there are no hard negatives.
+    `rows` is how many are trained on, fewer than a batch perhaps; `columns` are the texts of a row: with two there are
+    no hard negatives. The mask of false negatives, which leaves out candidates, is not counted.
     """
+    batch = min(settings.batch_size, rows)
     if settings.objective == "softmax":
         return losses.chance(len(nli.NAMES))
     if settings.objective not in IN_BATCH:
         return None
-    if settings.objective == "nt-xent":
-        return losses.chance(settings.batch_size * (2 if settings.hard_negatives and columns == 3 else 1))
-    guess = losses.chance(2 * settings.batch_size - 1)
     if settings.objective == "simcse":
-        return losses.chance(settings.batch_size) * (1 + settings.eda_weight)
+        return losses.chance(batch) * (1 + settings.eda_weight)
+    if settings.objective == "nt-xent":
+        hard = settings.hard_negatives and columns == 3
+        there = losses.chance(2 * batch - 1 + math.exp(settings.hard_weight) if hard else batch)
+        return there if settings.directions == "one" else (there + losses.chance(batch)) / 2
+    guess = losses.chance(2 * batch - 1)
     return guess if settings.objective == "views" else losses.chance(len(nli.NAMES)) + settings.alpha * guess
 
 

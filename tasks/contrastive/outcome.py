@@ -60,7 +60,7 @@ class Evaluation:
         scores = {name: {"before": before.numbers[name], "after": value} for name, value in after.numbers.items()}
         write_json(run.path / "scores.json", scores | {"step": step})
         into, rows = run.path / "pictures", run.metrics()
-        pictures.losses(into / "loss", rows, chance(self.settings, self.data.train.cache.columns))
+        pictures.losses(into / "loss", rows, chance(self.settings, paced.rows, self.data.train.cache.columns))
         pictures.spearman(into / "sts-dev", rows, before.numbers["sts_dev_spearman"])
         if before.cosines and after.cosines:
             pictures.cosines(

@@ -20,10 +20,14 @@ from tasks.examples import Examples, Triplet
 
 @dataclass(frozen=True)
 class Paced:
-    """A plan, and for triplets what it was made by: the cosines of those trained on, and the group of each row of the
-    file, int64 [N] (0 easy, 1 semi-hard, 2 hard, -1 not trained on)."""
+    """A plan over so many `rows`, and for triplets what it was made by.
+
+    That is the cosines of those trained on, and the group of each row of the file, int64 [N]: 0 easy, 1 semi-hard,
+    2 hard, -1 not trained on.
+    """
 
     plan: Plan
+    rows: int
     cosines: Similarities | None = None
     groups: np.ndarray | None = None
 
@@ -57,7 +61,7 @@ def paced(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, w
     )  # fmt: skip
     chosen = np.arange(len(examples)) if settings.data_kind == TEXTS else _chosen(settings, len(examples))
     if settings.data_kind != TRIPLETS or settings.order == "none":
-        return Paced(make(chosen, power=0.0))
+        return Paced(make(chosen, power=0.0), len(chosen))
     cosines, groups = None, None
     if settings.by_cosine:
         assert isinstance(examples, Triplet)
@@ -68,7 +72,7 @@ def paced(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, w
         chosen[_order(settings, examples, cosines, chosen)], power=settings.power, pacing=settings.pacing,
         start=settings.start, equal_steps=settings.equal_steps,
     )  # fmt: skip
-    return Paced(made, cosines, groups)
+    return Paced(made, len(chosen), cosines, groups)
 
 
 def _chosen(settings: ContrastiveSettings, count: int) -> np.ndarray:

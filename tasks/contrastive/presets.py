@@ -88,11 +88,11 @@ PRESETS: Presets = {
     ),
     "consert-sup-unsup": (
         "its second half: give --weights RUN/encoder of a run with consert-sup",
-        _CONSERT,
+        _CONSERT | {"weights": ""},
     ),
     "consert-joint-unsup": (
         "the second half of ConSERT joint-unsup: give --weights RUN/encoder of a run with consert-joint",
-        _CONSERT,
+        _CONSERT | {"weights": ""},
     ),
     "simcse": (
         "unsupervised SimCSE on the texts of EdaCSE: a text twice under dropout",

@@ -153,15 +153,16 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def read(path: Path) -> "Triplets":
     """The triplets of a file of triplets, or every one that a file of labelled pairs gives."""
-    from tasks.contrastive import triplets
+    from tasks import readers
+    from tasks.contrastive import data, triplets
     from tasks.readers import nli
 
     if not path.is_file():
         raise UserError(f"{path}: no such file")
-    with open(path, encoding="utf-8", errors="replace") as file:
-        labelled = "label" in file.readline()  # a column of the header, or a key of the first JSON object
-    if labelled:
+    if not data.holds_triplets(path):
         return triplets.from_pairs([nli.pairs(path)], "cross")
+    if readers.open_as(path, "triplet").texts < 3:
+        raise UserError(f"{path}: rows without a hard negative have no gap to show")
     return triplets.checked([nli.triplets(path)])
 
 

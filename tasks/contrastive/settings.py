@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minbert.errors import UserError
-from minbert.training.cli import flag
+from minbert.training.cli import flag, spelled
 from minbert.training.options import CommonSettings
 
 POOLERS = ("pooler", "cls", "mean", "max", "avg-first-last", "avg-static-last", "avg-last-two")
@@ -51,7 +51,7 @@ class ContrastiveSettings(CommonSettings):
         "(SNLI, MultiNLI, nli-pairs.tsv), several with commas between", group="data", place=True,
     )  # fmt: skip
     nli_pairs: str = flag(
-        "", "in place of nli/nli-pairs.tsv for --objective softmax: labelled NLI pairs", group="data", place=True
+        "", "in place of nli/nli-pairs.tsv for --objective softmax and joint: labelled NLI pairs", group="data", place=True
     )  # fmt: skip
     texts: str = flag(
         "", "unlabelled texts for --objective views and simcse: sts, sts-train, chinese, or files of one sentence a "
@@ -86,7 +86,8 @@ class ContrastiveSettings(CommonSettings):
         "euclidean", "distance of the triplet loss", group="objective", choices=("euclidean", "cosine")
     )
     chunk: int = flag(
-        0, "encode a batch in parts of so many sentences, in two passes: the same gradient on less memory",
+        0, "encode a batch in parts of so many sentences, in two passes: the same gradient on less memory (the pass "
+        "of its own that an adversarial view takes stays whole)",
         group="objective", least=0,
     )  # fmt: skip
     accumulate: int = flag(1, "parts of an update; not with in-batch negatives", group="objective", least=1)
@@ -150,6 +151,13 @@ class ContrastiveSettings(CommonSettings):
     )
 
     @property
+    def source(self) -> str:
+        """Where the encoder's weights come from: a folder or a name. `UserError` where a preset wants it named."""
+        if not self.weights:
+            raise UserError("--weights: name the encoder to go on from, such as runs/consert-sup/encoder")
+        return self.weights
+
+    @property
     def data_kind(self) -> str:
         """`triplets`, `pairs` or `texts`."""
         return DATA[self.objective]
@@ -173,7 +181,7 @@ class ContrastiveSettings(CommonSettings):
         if not self.hard_negatives:
             reasons["hard_weight"] = "--no-hard-negatives"
         if self.data_kind != TRIPLETS:
-            curriculum = ("order", *_OF_THE_CURRICULUM, "within", "equal_steps")
+            curriculum = ("order", *_OF_THE_CURRICULUM, "equal_steps")
             reasons |= dict.fromkeys((*curriculum, "triplets", "per_premise", "evaluate_triplets"), objective)
         elif self.order == "none":
             reasons |= dict.fromkeys((*_OF_THE_CURRICULUM, "equal_steps"), "--order none")
@@ -187,17 +195,19 @@ class ContrastiveSettings(CommonSettings):
             reasons["nli_pairs"] = objective
         if self.data_kind != TEXTS:
             reasons |= dict.fromkeys(("texts", "keep_duplicates"), objective)
+        else:
+            reasons["columns"] = objective
         if not self.views:
             reasons["protect_special"] = "no --views"
         if not self.marks_most:
             reasons["marks"] = "no --marks-most"
         return [
-            f"{_flag(name, given[name])} has no effect with {why}" for name, why in reasons.items() if name in given
+            f"{spelled(name, given[name])} has no effect with {why}" for name, why in reasons.items() if name in given
         ]
 
     def __post_init__(self) -> None:
         if self.batch_size < 2 and self.objective in IN_BATCH:
-            raise UserError("--batch-size 1: a contrastive batch needs a second triplet for its in-batch negatives")
+            raise UserError("--batch-size 1: a contrastive batch needs a second row for its in-batch negatives")
         if self.accumulate > 1 and self.objective in IN_BATCH:
             raise UserError(
                 f"--accumulate {self.accumulate}: parts would have fewer in-batch negatives; --chunk N saves memory "
@@ -219,10 +229,3 @@ class ContrastiveSettings(CommonSettings):
             raise UserError(f"--projection is made over [CLS]: it needs --pooler cls, not {self.pooler}")
         if self.metric in ("accuracy", "loss") and self.data_kind != TRIPLETS:
             raise UserError(f"--metric {self.metric} needs triplets; --objective {self.objective} has none")
-
-
-def _flag(name: str, value: Any) -> str:
-    dashed = name.replace("_", "-")
-    if isinstance(value, bool):
-        return f"--{dashed}" if value else f"--no-{dashed}"
-    return f"--{dashed}"

@@ -25,9 +25,9 @@ class Views(Texts):
     texts = ((0, 0), (0, 1))
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
-        """A batch of one text has no negatives: its loss is 0."""
-        first, second = vectors.chunk(2)
-        return {"loss": losses.nt_xent_views(first, second, self.settings.temperature)}
+        """Beside the loss, how often a view's other view is nearest. A batch of one text has no negatives: its loss is 0."""
+        logits = losses.view_candidates(*vectors.chunk(2), self.settings.temperature)
+        return {"loss": losses.over_candidates(logits), "accuracy": losses.in_batch_accuracy(logits.detach())}
 
 
 class SimCSE(Texts):
@@ -67,11 +67,12 @@ class Joint(Softmax):
         plain, views = vectors[: 2 * len(batch.rows)], vectors[2 * len(batch.rows) :].chunk(4)
         numbers = super().loss(model, plain, sentences, batch)
         how = self.settings
-        sides = [losses.nt_xent_views(views[side], views[side + 2], how.temperature) for side in (0, 1)]
-        contrast = (sides[0] + sides[1]) / 2
+        sides = [losses.view_candidates(views[side], views[side + 2], how.temperature) for side in (0, 1)]
+        contrast = torch.stack([losses.over_candidates(side) for side in sides]).mean()
         return numbers | {
             "classification_loss": numbers["loss"],
             "views_loss": contrast,
+            "views_accuracy": torch.stack([losses.in_batch_accuracy(side.detach()) for side in sides]).mean(),
             "loss": numbers["loss"] + how.alpha * contrast,
         }
 

@@ -145,11 +145,6 @@ def spread(vectors: torch.Tensor) -> torch.Tensor:
     return (rows - rows.mean(0)).square().sum(1).mean().sqrt()
 
 
-def collapsed(vectors: torch.Tensor) -> bool:
-    """Whether the encoder gives B > 1 different sentences (nearly) one direction. Waits for the device."""
-    return len(vectors) > 1 and bool(spread(vectors) < COLLAPSED)
-
-
 def _sts_numbers(vectors: np.ndarray, gold: np.ndarray) -> dict[str, float | None]:
     first, second = np.split(vectors, 2)
     alike = gold >= ALIKE

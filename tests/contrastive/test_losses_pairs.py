@@ -5,6 +5,7 @@ python -m pytest --import-mode=importlib tests/contrastive/test_losses_pairs.py
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -59,6 +60,18 @@ def test_two_views_of_one_text_have_no_negatives() -> None:
 def test_two_views_without_information_are_chance() -> None:
     ones = torch.ones(6, WIDTH)
     assert float(losses.nt_xent_views(ones, ones, 0.1)) == pytest.approx(losses.chance(11))
+
+
+def test_another_view_of_a_text_is_its_own_candidate() -> None:
+    first, second = drawn(5)
+    logits = losses.view_candidates(first, second, 0.1)
+    every = torch.cat([first, second]).detach().double().numpy()
+    unit = every / np.linalg.norm(every, axis=1, keepdims=True)
+    cosines = unit @ unit.T
+    np.fill_diagonal(cosines, -np.inf)
+    nearest = cosines.argmax(1) == (np.arange(10) + 5) % 10
+    assert float(losses.in_batch_accuracy(logits)) == pytest.approx(nearest.mean())
+    np.testing.assert_allclose(logits.detach().numpy(), np.roll(cosines, -5, axis=1) / 0.1, rtol=1e-4, atol=1e-4)
 
 
 def test_the_views_may_change_places() -> None:

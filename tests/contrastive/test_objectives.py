@@ -17,6 +17,7 @@ from minbert.encode import vectors
 from minbert.ragged import Ragged
 from minbert.training.loop import Context
 from minbert.training.plan import Step
+from tasks.contrastive import losses
 from tasks.contrastive.model import ContrastiveModel
 from tasks.contrastive.objectives import chance
 from tasks.contrastive.registry import OBJECTIVES
@@ -161,11 +162,31 @@ def test_in_both_directions_the_loss_is_the_mean_of_two(bert: BertModel, triplet
     assert both["loss"].item() == pytest.approx((there["loss"].item() + back) / 2, rel=1e-4)
 
 
-def test_chance_is_the_loss_of_equal_vectors() -> None:
-    assert chance(settings("nt-xent", batch_size=32)) == pytest.approx(math.log(64))
-    assert chance(settings("nt-xent", batch_size=32, hard_negatives=False)) == pytest.approx(math.log(32))
-    assert chance(settings("softmax")) == pytest.approx(math.log(3))
-    assert chance(settings("triplet")) is None
+@pytest.mark.parametrize("rows", [1, 5, 100])
+@pytest.mark.parametrize("directions", ["one", "both"])
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+@pytest.mark.parametrize("columns", [2, 3])
+def test_chance_is_the_loss_of_equal_vectors(rows: int, directions: str, weight: float, columns: int) -> None:
+    same = torch.ones(min(rows, 32), 7)
+    how = settings("nt-xent", batch_size=32, directions=directions, hard_weight=weight)
+    for hard in (same, None) if columns == 3 else (None,):
+        expected = losses.nt_xent(
+            same, same, hard, how.temperature, directions=directions, hard_weight=weight if hard is not None else 0.0
+        )
+        found = chance(replace(how, hard_negatives=hard is not None or columns == 2), rows, columns)
+        assert found == pytest.approx(float(expected), abs=1e-5)
+    views = float(losses.nt_xent_views(same, same, how.temperature))
+    unlabelled = {"texts": "sts", "views": "none,shuffle", "batch_size": 32}
+    assert chance(settings("views", **unlabelled), rows) == pytest.approx(views, abs=1e-5)
+    assert chance(settings("joint", **unlabelled, alpha=2.0), rows) == pytest.approx(math.log(3) + 2 * views, abs=1e-5)
+    simcse = float(losses.nt_xent(same, same, None, how.temperature))
+    marked = settings("simcse", texts="sts", batch_size=32, eda_weight=0.5, marks_most=2)
+    assert chance(marked, rows) == pytest.approx(1.5 * simcse, abs=1e-5)
+
+
+def test_chance_of_classes_and_distances() -> None:
+    assert chance(settings("softmax"), 100) == pytest.approx(math.log(3))
+    assert chance(settings("triplet"), 100) is None
 
 
 def test_the_gradients_are_those_of_the_formula(bert: BertModel, triplets: Triplet) -> None:

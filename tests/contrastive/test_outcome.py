@@ -131,7 +131,7 @@ def test_scores_hold_every_number_before_and_after(
 ) -> None:
     evaluation = Evaluation(settings(), encoder, Data(triplets, sts, {}))
     scored = Similarities(*np.array([[0.9, 0.9, 0.9, 0.9, 0.1, 0.1], [0.1, 0.1, 0.1, 0.85, 0.5, 0.5]]))
-    paced = Paced(plan(), scored, np.array([0, 0, 0, 1, 2, 2]))
+    paced = Paced(plan(), 6, scored, np.array([0, 0, 0, 1, 2, 2]))
     before = evaluation.look()
     shake(bert)
     after = evaluation.look()
@@ -159,19 +159,19 @@ def test_pictures_of_what_there_is_not_are_not_drawn(
 ) -> None:  # fmt: skip
     evaluation = Evaluation(settings(order="random"), encoder, Data(triplets, sts, {}))
     look = evaluation.look()
-    evaluation.write(run, Paced(plan()), look, look, 3)
+    evaluation.write(run, Paced(plan(), 6), look, look, 3)
     assert set(drawn) == {"losses", "spearman", "cosines"}
     drawn.clear()
     pairs = view(["the cat", "a dog", "who ?"], ["a cat", "the dog", "what ?"], labels=[0.0, 1.0, 2.0])
     evaluation = Evaluation(settings(objective="softmax"), encoder, Data(pairs, sts, {}))
     look = evaluation.look()
-    evaluation.write(run, Paced(plan()), look, look, 3)
+    evaluation.write(run, Paced(plan(), 6), look, look, 3)
     assert set(drawn) == {"losses", "spearman"} and drawn["losses"][2] == pytest.approx(np.log(3))
     drawn.clear()
     alone = Triplet(pairs.cache, pairs.cls, pairs.sep, pairs.max_length)
     evaluation = Evaluation(settings(order="none"), encoder, Data(alone, sts, {}))
     look = evaluation.look()
-    evaluation.write(run, Paced(plan()), look, look, 3)
+    evaluation.write(run, Paced(plan(), 6), look, look, 3)
     assert drawn["losses"][2] == pytest.approx(np.log(2)), "rows of two texts have no hard negatives to guess among"
 
 

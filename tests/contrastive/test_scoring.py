@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/contrastive/test_scoring.py
 """
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -200,6 +201,17 @@ def test_a_premise_is_found_in_any_spelling_and_others_are_named() -> None:
 def shown(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tasks.contrastive.scoring", "show", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_file_is_triplets_or_pairs_by_its_columns(tmp_path: Path) -> None:
+    lines = [{"anchor": "a label here", "positive": "a label", "negative": "no label"}]
+    path = tmp_path / "triplets.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert sorted(scoring.read(path).texts) == ["a label", "a label here", "no label"]
+    path = tmp_path / "two.csv"
+    path.write_text("anchor,positive\na label here,a label\n")
+    with pytest.raises(UserError, match="rows without a hard negative"):
+        scoring.read(path)
 
 
 def test_show_from_the_command_line(tiny: Path, tmp_path: Path) -> None:

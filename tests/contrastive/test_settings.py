@@ -53,6 +53,22 @@ SELF_TAUGHT = {
     "order": "curriculum", "technique": "groups", "margin": 0.2, "power": 1.0, "scorer": "", "scorer_pooler": "",
     "epochs": 4, "start": 0.0,
 }  # fmt: skip
+# ConSERT sections 3.3, 3.4 and 4.1, its released scripts for the supervised half; EdaCSE sections 4 and 5.
+CONSERT = {
+    "objective": "views", "views": "feature-cutoff:0.2,shuffle", "texts": "sts", "pooler": "mean", "max_length": 64,
+    "encoder_dropout": 0.0, "temperature": 0.1, "lr": 5e-7, "epochs": 10, "batch_size": 96, "lr_schedule": "linear",
+    "warmup": 0.1, "evaluate_every": 200, "patience": 10, "metric": "spearman", "protect_special": False,
+    "keep_duplicates": True,
+}  # fmt: skip
+SUPERVISED = {
+    "data_kind": "pairs", "pooler": "mean", "max_length": 64, "lr": 2e-5, "epochs": 1, "batch_size": 96,
+    "warmup": 0.1, "lr_schedule": "linear", "evaluate_every": 200, "encoder_dropout": None,
+}  # fmt: skip
+EDACSE = {
+    "objective": "simcse", "texts": "chinese", "limit": 10_000, "weights": "bert-base-chinese", "lr": 3e-5,
+    "batch_size": 32, "weight_decay": 0.01, "lr_schedule": "cosine", "pooler": "cls", "temperature": 0.05,
+    "max_length": 64, "encoder_dropout": None, "keep_duplicates": False,
+}  # fmt: skip
 PAPERS = {
     "cbcl": CBCL | ROOT_PACING | {"synonyms": "none"},
     "cbcl-synonyms": CBCL | ROOT_PACING | {"synonyms": "3", "synonyms_p": 0.25, "synonyms_grow": False},
@@ -64,6 +80,25 @@ PAPERS = {
     "sbert-nli": {
         "objective": "softmax", "pooler": "mean", "epochs": 1, "batch_size": 16, "lr": 2e-5, "warmup": 0.1,
         "lr_schedule": "linear", "data_kind": "pairs",
+    },
+    "consert": CONSERT,
+    "consert-tuned": CONSERT | {"lr": 2e-5, "temperature": 0.05, "protect_special": True},
+    "consert-sup": SUPERVISED | {"objective": "softmax"},
+    "consert-joint": SUPERVISED
+    | {
+        "objective": "joint", "alpha": 0.15, "temperature": 0.1, "views": "none,token-cutoff:0.1",
+        "protect_special": False,
+    },
+    "consert-sup-unsup": CONSERT,
+    "consert-joint-unsup": CONSERT,
+    "simcse": EDACSE | {"eda_weight": 0.0, "marks_most": 0},
+    "edacse-bert": EDACSE | {"eda_weight": 0.6, "marks_most": 3, "marks": "english"},
+    "edacse-roberta": EDACSE
+    | {"weights": "hfl/chinese-roberta-wwm-ext", "eda_weight": 0.3, "marks_most": 2, "marks": "english"},
+    "edacse-roberta-large": EDACSE
+    | {
+        "weights": "hfl/chinese-roberta-wwm-ext-large", "eda_weight": 0.6, "marks_most": 5, "marks": "english",
+        "lr": 5e-6, "batch_size": 16,
     },
 }  # fmt: skip
 
@@ -93,7 +128,7 @@ def test_any_number_and_any_switch_of_a_preset_can_be_overridden(name: str) -> N
         dashed = key.replace("_", "-")
         if isinstance(value, bool):
             given, wanted = [f"--no-{dashed}" if value else f"--{dashed}"], not value
-        elif isinstance(value, int | float) and name in PAPERS:
+        elif isinstance(value, int | float) and value and name in PAPERS:
             wanted = value / 2 if isinstance(value, float) else value + 1
             given = [f"--{dashed}", str(wanted)]
         else:
@@ -119,9 +154,11 @@ NO_EFFECT = [
     *((["--order", "random"], given) for given in (*OF_COSINES, ["--technique", "gap"])),
     *((["--technique", how], given) for how in ("length", "rarity") for given in OF_COSINES),
     *((["--objective", "softmax"], given) for given in (
-        *OF_COSINES, *OF_PACING, ["--order", "anti"], ["--technique", "gap"], ["--within", "sorted"],
+        *OF_COSINES, *OF_PACING, ["--order", "anti"], ["--technique", "gap"],
         ["--equal-steps"], ["--triplets", "a.csv"], ["--per-premise", "zip"], ["--evaluate-triplets", "9"],
     )),
+    (["--synonyms-stage", "finetune"], ["--synonyms-p", "0.5", "--synonyms", "3"]),
+    (["--objective", "simcse"], ["--columns", "a=b", "--texts", "sts"]),
     *((["--objective", how], ["--nli-pairs", "a.tsv"]) for how in ("nt-xent", "triplet", "margin")),
     *((["--synonyms", "none"], given) for given in (
         ["--synonyms-p", "0.5"], ["--synonyms-grow"], ["--synonyms-phrases"], ["--synonyms-stage", "pretrain"],
@@ -141,6 +178,7 @@ def test_a_flag_without_effect_is_said_with_what_disables_it(because: list[str],
     ["--objective", "softmax", "--nli-pairs", "a.tsv", "--accumulate", "2"],
     ["--no-hard-negatives", "--directions", "both", "--temperature", "0.1"],
     ["--order", "none", "--within", "sorted"],
+    ["--objective", "softmax", "--within", "sorted"],
     ["--order", "random", "--power", "1", "--pacing", "step", "--start", "0.1", "--equal-steps", "--within", "sorted"],
     ["--technique", "gap", "--scorer", "minilm", "--scorer-pooler", "mean"],
     ["--technique", "length", "--power", "2", "--pacing", "step"],

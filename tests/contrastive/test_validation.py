@@ -16,7 +16,7 @@ from scipy import stats
 from minbert import Encoder, UserError, token_cache
 from minbert.token_cache import Row
 from tasks.contrastive import validation
-from tasks.contrastive.validation import METRICS, collapsed, evaluation, spread
+from tasks.contrastive.validation import COLLAPSED, METRICS, evaluation, spread
 from tasks.examples import Pair, Triplet
 
 PAIRS = [
@@ -201,10 +201,9 @@ def test_distinct_texts_in_order_of_appearance() -> None:
 def test_collapse_is_one_direction_for_several_sentences() -> None:
     noise = torch.randn(8, 32)
     one = torch.randn(1, 32)
-    assert collapsed(one * torch.rand(8, 1).add(0.1)), "one direction, several lengths"
-    assert collapsed(one + 1e-3 * noise) and collapsed((one + 1e-3 * noise).bfloat16())
-    assert not collapsed(one + noise) and not collapsed(noise.bfloat16())
-    assert not collapsed(one), "one sentence has nothing to differ from"
+    assert spread(one * torch.rand(8, 1).add(0.1)) < COLLAPSED, "one direction, several lengths"
+    assert spread(one + 1e-3 * noise) < COLLAPSED and spread((one + 1e-3 * noise).bfloat16()) < COLLAPSED
+    assert spread(one + noise) > COLLAPSED and spread(noise.bfloat16()) > COLLAPSED
 
 
 def test_spread_is_the_standard_deviation_of_the_unit_vectors() -> None:
@@ -216,7 +215,8 @@ def test_spread_is_the_standard_deviation_of_the_unit_vectors() -> None:
 
 
 def test_an_encoder_at_the_start_is_not_collapsed(encoder) -> None:
-    assert not collapsed(torch.from_numpy(encoder.encode([text for *row, _ in PAIRS for text in row])))
+    texts = [text for *row, _ in PAIRS for text in row]
+    assert spread(torch.from_numpy(encoder.encode(texts))) > COLLAPSED
 
 
 def test_a_metric_over_triplets_needs_triplets(encoder, pairs) -> None:

@@ -60,6 +60,7 @@ def refused(run, *words: str, folder: bool = False) -> str:
     (PRETRAIN, ["--pooler", "sum"], ["--pooler", "sum", "mean"]),
     (PRETRAIN, ["--triplets", "no-such-file.csv"], ["no-such-file.csv"]),
     (PRETRAIN, ["--encoder", "x"], ["--encoder"]),
+    (PRETRAIN, ["--views", "feature-cutof:0.2,shuffle"], ["--views", "feature-cutof"]),
 ])  # fmt: skip
 def test_a_bad_command_line(script: Callable, name: str, flags: list[str], words: list[str]) -> None:
     refused(script(name, *flags), *words)
@@ -78,6 +79,27 @@ def test_a_file_without_one_usable_row_is_refused(script: Callable, tmp_path: Pa
     other = tmp_path / "quora.csv"
     other.write_text("\tid\tsentence1\tsentence2\tis_duplicate\n0\tx1\ta\tb\t\n")
     refused(script(MULTITASK, "--para_train", other), str(other))
+
+
+def test_a_metric_that_the_rows_do_not_give_is_refused(script: Callable, tmp_path: Path) -> None:
+    two = tmp_path / "two.csv"
+    two.write_text("anchor,positive\na cat,the cat\na dog,the dog\n")
+    refused(script(PRETRAIN, "--triplets", two, "--order", "none", "--metric", "accuracy"), "--metric accuracy")
+    refused(script(PRETRAIN, "--triplets", two, "--order", "none", "--hard-weight", 1), str(two), "--hard-weight")
+
+
+def test_a_preset_that_goes_on_from_a_run_asks_for_it(script: Callable) -> None:
+    refused(script(PRETRAIN, "--preset", "consert-sup-unsup", weights=False), "--weights", "runs/consert-sup/encoder")
+
+
+def test_a_single_row_is_said_to_have_no_negatives(script: Callable, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("a cat sat\nthe dog runs\n")
+    run = script(
+        PRETRAIN, "--objective", "views", "--views", "feature-cutoff:0.2,shuffle", "--texts", tmp_path / "texts.txt",
+        "--limit", 1, "--epochs", 1,
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    assert "no in-batch negatives" in run.err and "a guess has a loss" not in run.out
 
 
 def test_missing_data_says_what_to_type(script: Callable, tmp_path: Path) -> None:
