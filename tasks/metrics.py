@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from scipy import stats
 from sklearn import metrics
+
+S = TypeVar("S", float, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,11 @@ def per_class(predicted: np.ndarray, gold: np.ndarray, names: Sequence[str]) -> 
     return scores
 
 
+def normalised(r: S) -> S:
+    """A correlation's part in the dev norm: r from -1..1 brought to 0..1."""
+    return (r + 1) / 2
+
+
 def dev_norm(sst_accuracy: float, para_accuracy: float, sts_pearson: float) -> float:
     """The course leaderboard's overall score: the mean of the three, Pearson's r brought to 0..1."""
-    return (sst_accuracy + para_accuracy + (sts_pearson + 1) / 2) / 3
+    return (sst_accuracy + para_accuracy + normalised(sts_pearson)) / 3

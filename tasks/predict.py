@@ -6,9 +6,10 @@ printf 'A man is eating.\\tSomeone eats.\\n' | python -m tasks.predict runs/mult
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -25,26 +26,20 @@ if TYPE_CHECKING:  # `--help` waits for no torch
     from tasks.model import MultitaskModel
     from tasks.task import Task
 
-NAMES = {"sst": "sst", "para": "quora", "sts": "sts"}
-"""The course's words for the tasks, and the tasks."""
 _CHUNK = 1024  # lines that are predicted together
-_COLUMNS = {
-    "sst": ("class", "name", "probability", "sentence"),
-    "quora": ("is_paraphrase", "probability", "sentence1", "sentence2"),
-    "sts": ("similarity", "sentence1", "sentence2"),
-}
 Texts = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """A run's best model, and what a task's inputs need."""
+    """A run's best model, and what a task's inputs need; `seen` counts its inputs so far, `all` and those `cut`."""
 
     model: "MultitaskModel"
     task: "Task[Any]"
     tokenizer: "Tokenizer"
     max_length: int
     precision: str
+    seen: Counter[str] = field(default_factory=Counter)
 
     def outputs(self, texts: Sequence[Texts]) -> "np.ndarray":
         """The head's outputs for sentences or pairs, cleaned as the course cleans: float32 [rows] or [rows, C]."""
@@ -53,6 +48,8 @@ class Predictor:
         clean = readers.clean_sentence if self.task.kind == "single" else readers.clean_pair
         cache = _cache([tuple(map(clean, row)) for row in texts], self.task.columns, self.tokenizer)
         examples: Any = self.task.examples(cache, self.tokenizer.cls, self.tokenizer.sep, self.max_length)
+        cut, inputs = self.task.truncated(examples)
+        self.seen.update(cut=cut, all=inputs)
         return evaluate.outputs(self.model, self.task, examples, self.precision)
 
     def table(self, texts: Sequence[Texts]) -> Iterator[tuple[str, ...]]:
@@ -88,7 +85,7 @@ def _cache(rows: Sequence[Texts], columns: int, tokenizer: "Tokenizer") -> "Toke
 
 
 def load(run: Path, name: str) -> Predictor:
-    """The model of a run's best checkpoint, for its task `name` (sst, quora or sts).
+    """The model of a run's best checkpoint, for its task `name`, such as quora.
 
     `UserError` where `run` is no finished run of the second stage, or has no head for the task.
     """
@@ -126,7 +123,9 @@ def _read(run: Path, name: str) -> tuple[dict[str, Any], int]:
     step = scores.get("step") if isinstance(scores, dict) else None
     if not isinstance(step, int):
         raise UserError(f"{run}: has no scores.json that names its best step: let the run finish first (--resume)")
-    if not (run / "checkpoints" / f"step-{step:08d}").is_dir():
+    from minbert.training import checkpoint
+
+    if not checkpoint.folder_of(run / "checkpoints", step).is_dir():
         raise UserError(f"{run / 'checkpoints'}: the best checkpoint, of step {step}, is not there")
     return settings, step
 
@@ -166,21 +165,48 @@ def main(arguments: list[str] | None = None) -> None:
     about = (__doc__ or "").splitlines()[0]
     parser = cli.Parser(prog="python -m tasks.predict", description=about, allow_abbrev=False)
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run of multitask_train.py")
-    parser.add_argument("--task", required=True, choices=tuple(NAMES), help="which head")
+    parser.add_argument("--task", required=True, metavar="NAME", help="which head: sst, para, sts or one of your own")
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the sentences (default: standard input)")
     given = parser.parse_intermixed_args(sys.argv[1:] if arguments is None else arguments)
-    name = NAMES[given.task]
     with _opened(given.file) as lines:
-        predictor = load(given.run, name)
-        inputs = read(lines, "standard input" if given.file == "-" else given.file, predictor.task.columns)
+        predictor = load(given.run, _named(given.task))
+        source = "standard input" if given.file == "-" else given.file
         try:
-            _write(predictor, inputs, sys.stdout)
+            _write(predictor, read(lines, source, predictor.task.columns), sys.stdout)
+            _say_cut(predictor, source)
         except BrokenPipeError:  # whoever reads has enough; Python would complain once more at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _say_cut(predictor: Predictor, source: str) -> None:
+    cut, inputs = predictor.seen["cut"], predictor.seen["all"]
+    if cut:
+        longer = f"longer than {predictor.max_length} tokens and are cut"
+        print(f"note: {source}: {cut:,} of {inputs:,} inputs are {longer}", file=sys.stderr)
+
+
+def _named(short: str) -> str:
+    """The task that `--task` means by its word in flags."""
+    from tasks.registry import shorts  # late: it imports torch
+
+    known = shorts()
+    if short not in known:
+        raise UserError(f"--task: {short!r} is not one of {', '.join(known)}")
+    return known[short]
+
+
+def _columns(task: "Task[Any]") -> tuple[str, ...]:
+    """The heads of `Predictor.table`'s columns."""
+    texts = ("sentence",) if task.columns == 1 else ("sentence1", "sentence2")
+    if not task.classes:
+        return (task.title, *texts)
+    if len(task.classes) == 2:
+        return (f"is_{task.classes[1].replace(' ', '_')}", "probability", *texts)
+    return ("class", "name", "probability", *texts)
+
+
 def _write(predictor: Predictor, inputs: Iterator[Texts], out: IO[str]) -> None:
-    print("\t".join(_COLUMNS[predictor.task.name]), file=out)
+    print("\t".join(_columns(predictor.task)), file=out)
     while chunk := list(islice(inputs, _CHUNK)):
         for row in predictor.table(chunk):
             print("\t".join(row), file=out)

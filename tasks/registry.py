@@ -32,6 +32,11 @@ class _Lazy(Mapping[str, Factory]):
 TASKS: Mapping[str, Factory] = _Lazy()
 
 
+def shorts() -> dict[str, str]:
+    """The words for the tasks in flags and prediction files (`Files.short`), and the tasks; imports them all."""
+    return {factory().files.short: name for name, factory in TASKS.items()}
+
+
 def build(names: str, pairs: str) -> list[Task[Any]]:
     """The tasks of a list such as `sst,quora,sts`; `UserError` for an unknown or a doubled name."""
     chosen = [name.strip() for name in names.split(",") if name.strip()]

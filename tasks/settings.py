@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError
-from minbert.training.cli import Presets, flag
+from minbert.training.cli import Presets, flag, spelled
 from minbert.training.options import CommonSettings
 
 SAMPLING = ("round-robin", "hybrid", "sequential", "proportional")
 PAIRS = ("cross", "paper", "bi")
-_SHORT = {"sst": "sst", "quora": "para", "sts": "sts"}  # the course's words for the tasks in flags
+LEADERBOARD = ("sst", "quora", "sts")
+"""The tasks that the course's leaderboard takes predictions for; its overall score is the mean of their parts."""
+_SUFFIXES = ("train", "dev", "test", "dev_out", "test_out")  # of the flags that name a task's files
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class MultitaskSettings(CommonSettings):
         None, "learning rate (default: 1e-5 for the full model, 1e-3 for the last layers)", group="training", least=0
     )
 
-    tasks: str = flag("sst,quora,sts", "the tasks to train, in the order of the round", group="data")
+    tasks: str = flag(",".join(LEADERBOARD), "the tasks to train, in the order of the round", group="data")
     sst_train: str = flag("", "in place of ids-sst-train.csv", group="data", place=True)
     sst_dev: str = flag("", "in place of ids-sst-dev.csv", group="data", place=True)
     sst_test: str = flag("", "in place of ids-sst-test-student.csv", group="data", place=True)
@@ -55,7 +57,7 @@ class MultitaskSettings(CommonSettings):
         group="schedule",
         choices=SAMPLING,
     )
-    power: float = flag(0.5, "the power of proportional sampling", group="schedule", least=0, most=1)
+    power: float = flag(0.5, "the power of proportional sampling", group="schedule", least=0)
     accumulate: int = flag(1, "parts an update's examples are computed in, to save memory", group="schedule", least=1)
     sst_dev_out: str = flag("", "in place of RUN/predictions/sst-dev-output.csv", group="output", place=True)
     sst_test_out: str = flag("", "in place of RUN/predictions/sst-test-output.csv", group="output", place=True)
@@ -82,13 +84,15 @@ class MultitaskSettings(CommonSettings):
             raise UserError("--option and --fine-tune-mode exclude each other: the first is the older name")
         sentences = self._of_absent_tasks(given)
         without = self.without_synonyms(given, "finetune")
-        sentences += [f"--{name.replace('_', '-')} has no effect with {why}" for name, why in without.items()]
+        sentences += [f"{spelled(name, given[name])} has no effect with {why}" for name, why in without.items()]
         if "sampling" in given and len(self.chosen) == 1:
             sentences.append(f"--sampling {self.sampling} has no effect on a single task")
-        if "pairs" in given and self.chosen == ["sst"]:
+        if "pairs" in given and not self._has_pairs:
             sentences.append(f"--pairs {self.pairs} has no effect: no task of --tasks {self.tasks} has pairs")
         if "power" in given and self.sampling != "proportional":
             sentences.append(f"--power {self.power} has no effect with --sampling {self.sampling}")
+        elif "power" in given and len(self.chosen) == 1:
+            sentences.append(f"--power {self.power} has no effect on a single task")
         if "encoder_dropout" in given and self.fine_tune_mode == "last-linear-layer":
             sentences.append("--encoder-dropout has no effect with --fine-tune-mode last-linear-layer")
         return sentences
@@ -98,25 +102,34 @@ class MultitaskSettings(CommonSettings):
         doubled = [path for path in outputs if outputs.count(path) > 1]
         if doubled:
             raise UserError(f"two of the --*_out flags name the same file, {doubled[0]}")
-        absent = [short for name, short in _SHORT.items() if name not in self.chosen]
-        return [
-            f"--{name} has no effect: --tasks {self.tasks} lacks its task"
-            for name in given
-            if name.partition("_")[0] in absent and name.partition("_")[2]
-        ]
+        from tasks.registry import shorts  # late, as it imports torch, for which `--help` does not wait
+
+        absent = [short for short, name in shorts().items() if name not in self.chosen]
+        flags = {f"{short}_{suffix}" for short in absent for suffix in _SUFFIXES}
+        return [f"--{name} has no effect: --tasks {self.tasks} lacks its task" for name in given if name in flags]
+
+    @property
+    def _has_pairs(self) -> bool:
+        """Whether a chosen task reads pairs; a task that is not known may do so, and is refused elsewhere."""
+        from tasks.registry import TASKS
+
+        return any(name not in TASKS or TASKS[name]().columns == 2 for name in self.chosen)
 
     def columns_of(self, task: str) -> str:
         """What `--columns` says of a task's files: all of it, or what follows `sst:`, `para:` or `sts:`."""
+        from tasks.registry import shorts
+
         parts = dict(part.strip().partition(":")[::2] for part in self.columns.split(";") if ":" in part)
-        unknown = [name for name in parts if name not in _SHORT.values()]
+        known = shorts()
+        unknown = [name for name in parts if name not in known]
         unsaid = [part for part in self.columns.split(";") if parts and ":" not in part]
         if unsaid:
             raise UserError(f"--columns: {unsaid[0].strip()!r} does not say of which task it is, such as sst:...")
         if unknown:
-            raise UserError(f"--columns: {unknown[0]!r} is not one of {', '.join(_SHORT.values())}")
+            raise UserError(f"--columns: {unknown[0]!r} is not one of {', '.join(known)}")
         if self.columns and not parts and len(self.chosen) > 1:
             raise UserError(f"--columns {self.columns}: say of which task, such as sst:{self.columns}")
-        return parts.get(_SHORT.get(task, task), "") if parts else self.columns
+        return next((said for short, said in parts.items() if known[short] == task), "") if parts else self.columns
 
     @property
     def chosen(self) -> list[str]:

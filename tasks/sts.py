@@ -50,7 +50,7 @@ class Similarity(PairTask):
 
     def normalised(self, score: float | None) -> float:
         """(r + 1) / 2."""
-        return 0.0 if score is None else (score + 1) / 2
+        return 0.0 if score is None else metrics.normalised(score)
 
     def written(self, value: float) -> str:
         """A plain float."""

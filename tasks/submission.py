@@ -13,8 +13,9 @@ import numpy as np
 from minbert.errors import UserError
 from minbert.files import write_atomic
 from minbert.token_cache import Row
-from tasks import metrics, readers
+from tasks import readers
 from tasks.registry import TASKS
+from tasks.settings import LEADERBOARD
 from tasks.task import Task
 
 SPLITS = ("dev", "test")
@@ -67,7 +68,7 @@ def check(folder: Path, data: Path) -> list[Checked]:
     place = inner if inner.is_dir() else folder
     if not place.is_dir():
         raise UserError(f"{folder}: no such folder")
-    tasks = [factory() for factory in TASKS.values()]
+    tasks = [TASKS[name]() for name in LEADERBOARD]
     return [
         _check(place / f"{task.files.short}-{split}-output.csv", task, split, data)
         for split in SPLITS
@@ -184,12 +185,11 @@ def score(file: Checked) -> tuple[float | None, int]:
 
 
 def norm(files: Sequence[Checked]) -> float | None:
-    """The dev norm of the dev files; None unless all are without findings. An undefined r counts as (r + 1) / 2 = 0."""
-    scores = {file.task.name: score(file)[0] for file in files if file.split == "dev" and not file.findings}
-    if scores.keys() != set(TASKS):
+    """The dev norm of the dev files; None unless all are without findings. An undefined r counts as 0."""
+    scored = {file.task.name: file for file in files if file.split == "dev" and not file.findings}
+    if scored.keys() != set(LEADERBOARD):
         return None
-    found = {name: (-1.0 if name == "sts" else 0.0) if value is None else value for name, value in scores.items()}
-    return metrics.dev_norm(found["sst"], found["quora"], found["sts"])
+    return sum(file.task.normalised(score(file)[0]) for file in scored.values()) / len(scored)
 
 
 def scores_text(files: Sequence[Checked]) -> str:

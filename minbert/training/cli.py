@@ -159,8 +159,15 @@ def _list(presets: Presets, default: str) -> str:
     lines = []
     for name, (text, values) in presets.items():
         lines.append(f"{name}{' (default)' if name == default else ''}: {text}")
-        lines += [f"    --{key.replace('_', '-')} {value}" for key, value in values.items()]
+        for key, value in values.items():
+            said = "" if isinstance(value, bool) else f" {shlex.quote(str(value))}"
+            lines.append(f"    {spelled(key, value)}{said}")
     return "\n".join(lines)
+
+
+def spelled(name: str, value: Any) -> str:
+    """The flag of a setting as it is typed: `--max-length`, or `--projection` and `--no-projection` by a yes or no."""
+    return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"
 
 
 def identity(settings: Any) -> dict[str, Any]:

@@ -38,8 +38,8 @@ def device(*, demanded: bool) -> torch.device:
 
 
 def data_folder(given: str) -> Path:
-    """`--data`, else `$DATA_DIR`, else `data`; `UserError` where it is no folder."""
-    folder = Path(given or os.environ.get("DATA_DIR") or "data")
+    """`--data`, else `$DATA_DIR`, else `data`, a `~` expanded; `UserError` where it is no folder."""
+    folder = Path(given or os.environ.get("DATA_DIR") or "data").expanduser()
     if not folder.is_dir():
         raise UserError(f"--data {folder}: no such folder")
     return folder
@@ -72,7 +72,11 @@ def max_length(asked: int, config: BertConfig) -> int:
 def manifest(
     parsed: Parsed[Any], identity: dict[str, Any], folder: Path, *, precision: str, on: torch.device, **more: Any
 ) -> dict[str, Any]:
-    """Everything that is needed to repeat a run, and to know what it was made of."""
+    """Everything that is needed to repeat a run, and to know what it was made of.
+
+    `variables` holds `$DATA_DIR` where the command does not say `--data`: without it the command means other files.
+    """
+    variables = {name: os.environ[name] for name in ("DATA_DIR",) if os.environ.get(name) and not parsed.settings.data}
     return {
         "command": parsed.command,
         "preset": parsed.preset,
@@ -82,6 +86,7 @@ def manifest(
         "weights": {"folder": str(folder), "sha256": weights.sha256(folder)},
         "precision": precision,
         "environment": environment(torch.get_num_threads(), str(on)),
+        "variables": variables,
         **more,
     }
 

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from minbert.files import read_json, sha256_of
+from tasks import readers
 from tasks.benchmarks.sets import ScoredSet
 from tasks.benchmarks.tables import Table, number
+from tasks.readers import nli
 from tasks.readers.records import opened
 from tasks.readers.texts import key
 
@@ -53,26 +55,32 @@ class Contamination:
 
     @property
     def complete(self) -> bool:
-        """Whether every file that the manifests name could be read as it was."""
+        """Whether every file that the manifests name could be read as it was, back to weights from elsewhere."""
         return not self.why and all(file.state == "read" for file in self.files)
 
 
 def check(name: str, folder: Path, sets: Sequence[ScoredSet]) -> Contamination:
     """Look for the scored pairs in the files that made the encoder in `folder`, and the encoder it began with."""
-    manifests, files = training_files(folder)
+    manifests, files, absent = training_files(folder)
     if not manifests:
         return Contamination(name, [], [], why="no run folder with a manifest.json: nothing is known of its training")
     readable = [file for file in files if file.state == "read"]
-    return Contamination(name, [str(path) for path in manifests], files, _counts(readable, sets))
+    why = f"the encoder this run began with, {absent}, is not there: its training is not looked into" if absent else ""
+    return Contamination(name, [str(path) for path in manifests], files, _counts(readable, sets), why)
 
 
-def training_files(folder: Path) -> tuple[list[Path], list[TrainingFile]]:
-    """The manifests behind an encoder, latest first, and the files for training and choosing that they name."""
+def training_files(folder: Path) -> tuple[list[Path], list[TrainingFile], str]:
+    """The manifests behind an encoder, latest first, and the files for training and choosing that they name.
+
+    Third, the encoder at which the chain breaks: one that a run began with and that is not there any more, else "".
+    """
     manifests: list[Path] = []
     files: dict[tuple[str, str], TrainingFile] = {}
     place: Path | None = folder
     while place is not None:
         path = next((up / "manifest.json" for up in (place, place.parent) if (up / "manifest.json").is_file()), None)
+        if path is None and manifests and not place.is_dir():
+            return manifests, list(files.values()), str(place)
         if path is None or path.resolve() in [seen.resolve() for seen in manifests]:
             break
         content = read_json(path)
@@ -85,7 +93,7 @@ def training_files(folder: Path) -> tuple[list[Path], list[TrainingFile]]:
                 files[record["file"], record["sha256"]] = _found(record, purpose)
         before = (content.get("weights") or {}).get("folder")
         place = Path(before) if before else None
-    return manifests, list(files.values())
+    return manifests, list(files.values()), ""
 
 
 def _records(data: Any, purpose: str = "") -> Iterator[tuple[str, dict[str, str]]]:
@@ -105,10 +113,17 @@ def _records(data: Any, purpose: str = "") -> Iterator[tuple[str, dict[str, str]
 
 def _found(record: dict[str, str], purpose: str) -> TrainingFile:
     path = Path(record["file"])
-    if not path.is_file():
-        return TrainingFile(path, record["sha256"], purpose, "gone")
-    state = "read" if sha256_of(path) == record["sha256"] else "changed"
-    return TrainingFile(path, record["sha256"], purpose, state)
+    return TrainingFile(path, record["sha256"], purpose, _state(path, record["sha256"]))
+
+
+def _state(path: Path, recorded: str) -> str:
+    """A manifest has the hash of the file alone, or together with its companions where their labels were read too."""
+    if not all(one.is_file() for one in (path, *nli.aligned(path))):
+        return "gone"
+    if sha256_of(path) == recorded:
+        return "read"
+    along = readers.companions(path)
+    return "read" if along and all(map(Path.is_file, along)) and readers.digest(path) == recorded else "changed"
 
 
 def _counts(files: Sequence[TrainingFile], sets: Sequence[ScoredSet]) -> dict[str, Count]:
@@ -135,7 +150,14 @@ def _counts(files: Sequence[TrainingFile], sets: Sequence[ScoredSet]) -> dict[st
 
 
 def rows(path: Path) -> Iterator[list[str]]:
-    """The cells of every line of a data file, whatever its form: tabs, commas, two bars, or JSON lines."""
+    """The cells of every line of a data file, whatever its form: tabs, commas, two bars, or JSON lines.
+
+    Of SentEval's `s1.X`, `s2.X`, `labels.X`, any one of which is named, the two sentences of a line.
+    """
+    if sides := nli.aligned(path):
+        with opened(sides[0]) as first, opened(sides[1]) as second:
+            yield from map(list, zip(first, second, strict=False))
+        return
     with opened(path, "latin-1") as probe:
         head = next(probe, "")
     encoding = "utf-8-sig" if _is_utf8(path) else "latin-1"

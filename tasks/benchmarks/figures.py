@@ -75,20 +75,25 @@ def scatter(
     cosines: Mapping[str, np.ndarray],
     rho: Mapping[str, float | None],
     kinds: Sequence[Kind] = (),
+    *,
+    scale: tuple[float, float],
 ) -> None:
     """Human score across, cosine up, a panel for each encoder (ConSERT, Figure 1; SelfCCL, Figure 4).
 
-    The line joins the median cosine of pairs whose score rounds to the same half point. Points are moved sideways by
-    up to 0.04, so that equal scores do not hide each other.
+    Points are coloured by their score, or by their kind where there are kinds. `scale` is the lowest and the highest
+    score that the set allows; SelfCCL shows the score over 5. The line joins the median cosine of pairs whose score
+    rounds to the same half point. Points are moved sideways by up to 0.04, so that equal scores do not hide each other.
     """
-    kinds = kinds or (Kind("pair", BLUE, "o", np.arange(len(gold))),)
     across = gold + numpy_generator(0, "jitter", len(gold)).uniform(-0.04, 0.04, len(gold))
     low = min(float(values.min()) for values in cosines.values())
-    with _panels(path, title, len(cosines), "human score", "cosine") as panels:
+    look: Any = {"s": 9, "linewidths": 0, "rasterized": True}
+    with _panels(path, title, len(cosines), f"human score ({scale[0]:g} to {scale[1]:g})", "cosine") as panels:
         for panel, (name, values) in zip(panels, cosines.items(), strict=True):
+            if not kinds:
+                panel.scatter(across, values, c=gold, cmap="viridis", vmin=scale[0], vmax=scale[1], alpha=0.5, **look)
             for kind in kinds:
-                panel.scatter(across[kind.rows], values[kind.rows], s=9, c=kind.colour, marker=kind.marker, alpha=0.3,
-                              linewidths=0, rasterized=True, label=kind.name or "_")  # fmt: skip
+                panel.scatter(across[kind.rows], values[kind.rows], c=kind.colour, marker=kind.marker, alpha=0.3,
+                              label=kind.name or "_", **look)  # fmt: skip
             places, medians = _medians(gold, values)
             panel.plot(places, medians, color=INK, linewidth=1.8, marker="o", markersize=3.5, label="median")
             value = rho[name]

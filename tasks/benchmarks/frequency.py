@@ -55,14 +55,18 @@ def mean_without(rank: Tensor, removed: int, layers: Sequence[int]) -> Way:
 
 
 def curve(
-    encoder: Encoder, pooler: str, sets: Sequence[ScoredSet], counted: Iterable[str], removed: Sequence[int]
-) -> list[float | None]:
-    """Mean over the sets of Spearman's rho (protocol `all`) without the k most frequent tokens of `counted`."""
+    encoder: Encoder, pooler: str, sets: Sequence[ScoredSet], counted: Iterable[str], removed: Sequence[int],
+    *, name: str,
+) -> list[float | None]:  # fmt: skip
+    """Mean over the sets of Spearman's rho (protocol `all`) without the k most frequent tokens of `counted`.
+
+    `name` says on standard error whose texts were cut, if any are.
+    """
     rank = torch.from_numpy(ranks(encoder, counted))
     texts = list(dict.fromkeys(text for one in sets for pair in one.pairs for text in pair))
     places = {text: place for place, text in enumerate(texts)}
     ways = {str(number): mean_without(rank, number, LAYERS[pooler]) for number in removed}
-    found = encode(encoder, texts, ways)
+    found = encode(encoder, texts, ways, name=name)
     return [_score(sets, _looked_up(found[str(number)], places)) for number in removed]
 
 

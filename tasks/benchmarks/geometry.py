@@ -38,6 +38,12 @@ def measure(one: ScoredSet, first: np.ndarray, second: np.ndarray, distinct: np.
     )
 
 
+def distances(one: ScoredSet, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Squared distance of each pair of a score of 4 or more, whose mean is the alignment: float64 [pairs]."""
+    alike = one.gold >= ALIKE
+    return np.square(first[alike] - second[alike]).sum(1)
+
+
 def mean_cosine(vectors: np.ndarray) -> float | None:
     """Mean cosine over all pairs of N unit vectors, without any N x N matrix; None for fewer than two.
 

@@ -1,33 +1,22 @@
 """Does a cosine move when words that say nothing are appended to one sentence of a pair? (EdaCSE, Table 1.)"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
 from minbert.encode import Encoder
-from minbert.errors import UserError
-from minbert.seeds import numpy_generator
-from minbert.token_cache import Row
 from tasks import metrics
+from tasks.benchmarks import paired
+from tasks.benchmarks.own_pairs import Pairs
 from tasks.benchmarks.vectors import cosines, encode, way
-from tasks.readers import chinese
-from tasks.readers.lines import sentences
 from tasks.report import measures
 from tasks.report.measures import Interval, interval
 
 ADDED = (" Okay, okay, okay.", " ? ? ? ? ?", " . . .", " What are the", " And so on, and so on, and so on.")
 """What is appended: words and marks of the kinds that EdaCSE's Table 1 shows."""
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Sentence pairs, and their gold score where the file has one: `gold` is None without."""
-
-    name: str
-    texts: list[tuple[str, str]]
-    gold: np.ndarray | None
+PURPOSE = "length bias"  # of the resamples' random numbers
 
 
 @dataclass(frozen=True)
@@ -47,39 +36,25 @@ class Shift:
     spearman_before: float | None
     spearman_after: float | None
     spearman_change: Interval | None
+    changes: np.ndarray = field(repr=False, compare=False)  # of each pair: float64 [pairs]
 
-
-def read(path: Path, *, seed: int) -> Pairs:
-    """Pairs of any sentence file: two or three columns with or without a score, or one sentence a line.
-
-    Sentences without partners are joined at random by the seed. Raises `UserError` where there are fewer than two.
-    """
-    form = chinese.recognise(path) if path.is_file() else None
-    if form is not None:
-        from tasks.benchmarks.sets import subset
-
-        found = subset(path.name, chinese.pairs(path))
-        return Pairs(path.name, found.pairs, found.gold)
-    texts = [row.texts[0] for row in sentences(path) if isinstance(row, Row)]
-    rows = [cells for text in texts if all(cells := [cell.strip() for cell in text.split("\t")])]
-    if rows and all(len(cells) >= 2 for cells in rows):
-        return Pairs(path.name, [(cells[0], cells[1]) for cells in rows], None)
-    if len(rows) < 2 or any(len(cells) != 1 for cells in rows):
-        raise UserError(f"{path}: neither pairs in two columns nor two sentences or more, one a line")
-    order = numpy_generator(seed, "partners", path.name).permutation(len(rows)).tolist()
-    partners = zip(order, [*order[1:], order[0]], strict=True)
-    return Pairs(path.name, [(rows[one][0], rows[two][0]) for one, two in partners], None)
+    def as_json(self) -> dict[str, Any]:
+        """The numbers but for the single pairs'."""
+        return {name: value for name, value in asdict(self).items() if name != "changes"}
 
 
 def measure(
-    encoder: Encoder, pooler: str, pairs: Pairs, added: Sequence[str] = ADDED, *, seed: int, resamples: int
+    encoder: Encoder, pooler: str, pairs: Pairs, added: Sequence[str] = ADDED, *, seed: int, resamples: int, name: str
 ) -> list[Shift]:
-    """Append each addition to every second sentence, and compare with the pairs as they are."""
+    """Append each addition to every second sentence, and compare with the pairs as they are.
+
+    `name` says on standard error whose texts were cut, if any are.
+    """
     first, second = ([pair[side] for pair in pairs.texts] for side in (0, 1))
     texts = [*first, *second, *(text + more for more in added for text in second)]
     distinct = list(dict.fromkeys(texts))
     places = {text: place for place, text in enumerate(distinct)}
-    vectors = encode(encoder, distinct, {pooler: way(pooler)})[pooler]
+    vectors = encode(encoder, distinct, {pooler: way(pooler)}, name=name)[pooler]
 
     def of(some: Sequence[str]) -> np.ndarray:
         return vectors[[places[text] for text in some]]
@@ -101,10 +76,7 @@ def _shift(
     resamples: int,
 ) -> Shift:  # fmt: skip
     change = after - before
-    means = [
-        change[numpy_generator(seed, "length bias", added, place).integers(len(change), size=len(change))].mean()
-        for place in range(resamples)
-    ]
+    means = paired.means(change, PURPOSE, added, seed=seed, resamples=resamples)
     rho: tuple[float | None, float | None] = (None, None)
     around = None
     if gold is not None:
@@ -114,7 +86,7 @@ def _shift(
         draws = measures.bootstrap("Spearman's rho", both, gold, name, seed=seed, resamples=resamples)
         around = interval(draws[1] - draws[0])
     nearer, apart = _mean(change[gap < 0]), _mean(change[gap > 0])
-    return Shift(added, float(before.mean()), float(after.mean()), interval(means), nearer, apart, *rho, around)
+    return Shift(added, float(before.mean()), float(after.mean()), interval(means), nearer, apart, *rho, around, change)
 
 
 def _mean(values: np.ndarray) -> float | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 RESAMPLES = 1000
 
 
-def parser(suite: str, about: str) -> argparse.ArgumentParser:
+def parser(suite: str, about: str, differences: str = "differences to the first") -> argparse.ArgumentParser:
     """The flags of every suite: `--encoder`, `--pooler`, `--data`, `--compare`, `--out` and a few more."""
     made = Parser(prog=f"python -m tasks.benchmarks.{suite}", description=about, allow_abbrev=False)
     made.add_argument(
@@ -31,9 +31,7 @@ def parser(suite: str, about: str) -> argparse.ArgumentParser:
         "--data", metavar="DIR", default="",
         help="folder in SentEval's layout (default: $DATA_DIR/senteval, $DATA_DIR or data/)",
     )  # fmt: skip
-    made.add_argument(
-        "--compare", metavar="OTHER", help="another encoder: differences to the first, with paired intervals"
-    )
+    made.add_argument("--compare", metavar="OTHER", help=f"another encoder: {differences}, with paired intervals")
     made.add_argument("--out", metavar="DIR", type=Path, help="results folder (default: runs/benchmarks/ENCODER)")
     made.add_argument("--precision", default="fp32", metavar="{fp32,bf16,auto}", help="number format (default: fp32)")
     made.add_argument("--device", default="cpu", help="where the encoder runs (default: cpu)")

@@ -8,6 +8,7 @@ python -m tasks.benchmarks.probes --encoder minilm --probes length --pairs my-pa
 import argparse
 import sys
 from dataclasses import asdict
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +26,11 @@ PROBES = ("geometry", "frequency", "length", "weat")
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line, probe, and write tables, JSON and figures."""
     words = sys.argv[1:] if arguments is None else arguments
-    parser = options.parser("probes", (__doc__ or "").splitlines()[0])
+    differences = "its numbers beside the first's, and differences of alignment and of the length shift"
+    parser = options.parser("probes", (__doc__ or "").splitlines()[0], differences)
     parser.add_argument("--probes", default=",".join(PROBES), metavar="NAMES",
                         help="which of them, with commas (default: all)")  # fmt: skip
-    parser.add_argument("--sets", default="STS-B", metavar="NAMES", help="scored sets of the frequency probe, as the "
+    parser.add_argument("--sets", default="", metavar="NAMES", help="scored sets of the frequency probe, as the "
                         "STS suite names them; `en` is the paper's choice (default: STS-B)")  # fmt: skip
     parser.add_argument("--pairs", type=Path, metavar="FILE", help="pairs or sentences of the length probe (default: "
                         "STS-B test)")  # fmt: skip
@@ -42,6 +44,11 @@ def main(arguments: list[str] | None = None) -> None:
             raise UserError(f"--probes: {name!r} is not one of {', '.join(PROBES)}")
     if given.pairs is not None and not given.pairs.is_file():
         raise UserError(f"--pairs {given.pairs}: no such file")
+    for flag, probe in (("sets", "frequency"), ("pairs", "length"), ("append", "length")):
+        if getattr(given, flag) and probe not in chosen:
+            print(f"note: --{flag} has no effect without the probe {probe}", file=sys.stderr)
+    if given.compare and not {"geometry", "length"} & set(chosen):
+        print("note: --compare: only geometry and length have differences with paired intervals", file=sys.stderr)
     run(given, chosen, options.command("probes", words))
 
 
@@ -70,17 +77,18 @@ def run(given: argparse.Namespace, chosen: list[str], command: str) -> dict[str,
 
 
 def _geometry(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSet", out: Path) -> Any:
-    from tasks.benchmarks import figures, geometry
+    from tasks.benchmarks import figures, geometry, paired
     from tasks.benchmarks.tables import Table, number
     from tasks.benchmarks.vectors import Bank
     from tasks.contrastive.validation import unit
 
     bank = Bank.of(loaded, (text for pair in base.pairs for text in pair))
-    numbers, groups, rows = {}, {}, []
+    numbers, groups, rows, distances = {}, {}, [], {}
     for system in options.systems(loaded):
         first, second = (unit(bank.of_texts(system, [pair[side] for pair in base.pairs])) for side in (0, 1))
         found = geometry.measure(base, first, second, unit(bank.vectors[system]))
         numbers[system.name] = asdict(found)
+        distances[system] = geometry.distances(base, first, second)
         groups[system.name] = geometry.groups(base, first, second, seed=given.seed)
         share = f"{number(found.top_singular_share, 1, times=100)}%"
         cells = (number(value, 3) for value in (found.alignment, found.uniformity, found.mean_cosine))
@@ -93,7 +101,14 @@ def _geometry(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSe
     )
     path = out / "probes-cosines"
     figures.histogram(path, groups)
-    return [Table(f"Geometry, {base.shown} test", head, tuple(rows), notes, left=2)], numbers, [path]
+    how = {"seed": given.seed, "resamples": given.resamples}
+    apart: paired.Found = {
+        (one, other): [paired.difference(base.shown, distances[one], distances[other], "alignment", **how)]
+        for one, other in options.references(loaded)
+    }
+    tables = [Table(f"Geometry, {base.shown} test", head, tuple(rows), notes, left=2)]
+    content = {"systems": numbers, "differences": paired.as_json(apart)}
+    return [*tables, *paired.tables("Alignment", apart, "set")], content, [path]
 
 
 def _frequency(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSet", out: Path) -> Any:
@@ -101,12 +116,14 @@ def _frequency(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredS
     from tasks.benchmarks.tables import Table, number
 
     folder = options.data_folder(given.data)
-    scored = sets.read(folder, sets.chosen(given.sets, folder))
+    scored = sets.read(folder, sets.chosen(given.sets or "STS-B", folder))
     counted = [text for pair in base.pairs for text in pair]
     numbers: dict[str, list[float | None]] = {}
     for one in loaded:
         for pooler in dict.fromkeys(name if name in frequency.LAYERS else "mean" for name in one.poolers):
-            numbers[f"{one.name}, {pooler}"] = frequency.curve(one.encoder, pooler, scored, counted, frequency.STEPS)
+            numbers[f"{one.name}, {pooler}"] = frequency.curve(
+                one.encoder, pooler, scored, counted, frequency.STEPS, name=one.name
+            )
     rows = [
         (name, *(number(values[frequency.STEPS.index(k)], times=100) for k in _SHOWN))
         for name, values in numbers.items()
@@ -130,20 +147,22 @@ _SHOWN = (0, 2, 8, 16, 24, 34, 50, 100)
 
 
 def _length(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSet | None", out: Path) -> Any:
-    from tasks.benchmarks import length_bias
+    from tasks.benchmarks import length_bias, own_pairs, paired
     from tasks.benchmarks.tables import Table, between, number
 
     if given.pairs is not None:
-        pairs = length_bias.read(given.pairs, seed=given.seed)
+        pairs = own_pairs.read(given.pairs, seed=given.seed)
     else:
         assert base is not None
-        pairs = length_bias.Pairs(f"{base.shown} test", base.pairs, base.gold)
+        pairs = own_pairs.Pairs(f"{base.shown} test", base.pairs, base.gold, base.skipped)
     added = tuple(given.append or length_bias.ADDED)
-    made, numbers = [], {}
+    how = {"seed": given.seed, "resamples": given.resamples}
+    made, shifts = [], {}
     for one in loaded:
         for pooler in one.poolers:
-            found = length_bias.measure(one.encoder, pooler, pairs, added, seed=given.seed, resamples=given.resamples)
-            numbers[f"{one.name}, {pooler}"] = [asdict(shift) for shift in found]
+            name = f"{one.name}, {pairs.name}"
+            found = length_bias.measure(one.encoder, pooler, pairs, added, name=name, **how)
+            shifts[options.System(one.name, pooler)] = found
             rows = [
                 (repr(shift.added), number(shift.before, 3), number(shift.after, 3),
                  between(shift.change, 3, sign=True), number(shift.nearer, 3, sign=True),
@@ -159,7 +178,17 @@ def _length(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSet 
             )
             title = f"Length bias of {one.name}, {pooler}: {pairs.name}, {len(pairs.texts):,} pairs"
             made.append(Table(title, head, tuple(rows), (note,)))
-    return made, {"pairs": pairs.name, "systems": numbers}, []
+    apart: paired.Found = {
+        (one, other): [
+            paired.difference(repr(a.added), a.changes, b.changes, length_bias.PURPOSE, **how)
+            for a, b in zip(shifts[one], shifts[other], strict=True)
+        ]
+        for one, other in options.references(loaded)
+    }
+    made += paired.tables(f"Change of the cosine, {pairs.name}", apart, "appended")
+    numbers = {system.name: [shift.as_json() for shift in found] for system, found in shifts.items()}
+    content = {"pairs": pairs.name, "count": len(pairs.texts), "skipped": pairs.skipped, "systems": numbers}
+    return made, {**content, "differences": paired.as_json(apart)}, []
 
 
 def _weat(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSet | None", out: Path) -> Any:
@@ -168,7 +197,7 @@ def _weat(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSet | 
     from tasks.benchmarks.weat_words import TESTS
 
     found = {
-        f"{one.name}, {pooler}": weat.measure(one.encoder, pooler, seed=given.seed)
+        f"{one.name}, {pooler}": weat.measure(one.encoder, pooler, seed=given.seed, name=one.name)
         for one in loaded
         for pooler in one.poolers
     }
@@ -182,7 +211,8 @@ def _weat(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSet | 
         "d: effect size in standard deviations; above 0 the first targets stand nearer the first attributes. p: "
         "one-sided, by permutation, not corrected for ten tests. Words are encoded as sentences of one word.",
     )
-    sizes = {name: [tests[one].effect or 0.0 for one in TESTS] for name, tests in found.items()}
+    effects = {name: [tests[one].effect for one in TESTS] for name, tests in found.items()}
+    sizes = {name: [nan if one is None else one for one in some] for name, some in effects.items()}
     path = out / "probes-weat"
     figures.associations(path, list(TESTS), sizes)
     numbers = {name: {one: asdict(test) for one, test in tests.items()} for name, tests in found.items()}

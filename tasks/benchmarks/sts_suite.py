@@ -96,7 +96,7 @@ def run(
 
 
 def _pictures(out: Path, sets: "list[ScoredSet]", cosines: "Cosines", data: Path) -> tuple[list[Path], list[Any], Any]:
-    """The scatters of STS-B and SICK if they are among the sets, and the tables of SICK's relations."""
+    """The scatters of STS-B and SICK if they are among the sets, SICK's by relation too, and its relations' tables."""
     import numpy as np
 
     from tasks.benchmarks import contradictions, figures
@@ -107,17 +107,17 @@ def _pictures(out: Path, sets: "list[ScoredSet]", cosines: "Cosines", data: Path
         if one.name not in ("STS-B", "SICK", "zh-STS-B"):
             continue
         values = {system: np.concatenate(parts[one.name]) for system, parts in cosines.items()}
-        kinds = []
+        shown = {system.name: array for system, array in values.items()}
+        rho = {name: spearman(array, one.gold) for name, array in shown.items()}
+        title, scale = f"{one.shown} test, {len(one.gold):,} pairs", (1.0 if one.name == "SICK" else 0.0, 5.0)
+        paths.append(out / f"sts-{one.name.lower()}-scatter")
+        figures.scatter(paths[-1], title, one.gold, shown, rho, scale=scale)
         if one.name == "SICK":
             relation = contradictions.relations(data, one.subsets[0])
             sick = contradictions.summary(one.subsets[0], relation, values)
             tables, kinds = contradictions.tables(sick, list(cosines)), contradictions.kinds(relation)
-        path = out / f"sts-{one.name.lower()}-scatter"
-        shown = {system.name: array for system, array in values.items()}
-        rho = {name: spearman(array, one.gold) for name, array in shown.items()}
-        title = f"{one.shown} test, {len(one.gold):,} pairs"
-        figures.scatter(path, title, one.gold, shown, rho, kinds)
-        paths.append(path)
+            paths.append(out / "sts-sick-relations")
+            figures.scatter(paths[-1], f"{title}, by relation", one.gold, shown, rho, kinds, scale=scale)
     return paths, tables, sick
 
 

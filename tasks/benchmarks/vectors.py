@@ -13,7 +13,7 @@ from torch import Tensor
 
 from minbert import pooling
 from minbert.bert import BertModel
-from minbert.encode import Encoder, batches_by_length
+from minbert.encode import Encoder
 from minbert.precision import autocast
 from minbert.ragged import Ragged
 from tasks.benchmarks.options import Loaded, System
@@ -32,27 +32,22 @@ def way(pooler: str) -> Way:
 
 @torch.inference_mode()
 def encode(
-    encoder: Encoder, texts: Sequence[str], ways: Mapping[str, Way], *, batch_tokens: int = 0, note: str = ""
+    encoder: Encoder, texts: Sequence[str], ways: Mapping[str, Way], *, name: str, batch_tokens: int | None = None
 ) -> dict[str, np.ndarray]:
     """For each way float32 [M, D], in the order of the texts. A text over the length limit is cut, and counted.
 
-    `batch_tokens` is the size of a batch: 0 takes 2,048 on the CPU, where a batch's activations stay in the cache and
-    a token costs a quarter less than at 8,192, and 32,768 elsewhere.
+    `name` says on standard error whose texts were cut; `batch_tokens` is that of `Encoder.batches`.
     """
-    model, tokenizer = encoder.model, encoder.tokenizer
-    batch_tokens = batch_tokens or (2048 if model.device.type == "cpu" else 32_768)
-    inner, encoded = encoder.max_length - 2, tokenizer.encode(texts)
-    cut = sum(len(ids) > inner for ids in encoded)
+    model = encoder.model
+    rows, cut = encoder.rows(texts)
     if cut:
-        print(f"{note}: {cut} of {len(texts)} texts are over {encoder.max_length} tokens and are cut", file=sys.stderr)
-    rows = [[tokenizer.cls, *ids[:inner], tokenizer.sep] for ids in encoded]
-    found = {name: np.empty((len(rows), model.config.hidden_size), dtype=np.float32) for name in ways}
-    for batch in batches_by_length([len(row) for row in rows], batch_tokens):
-        ragged = Ragged.from_lists([rows[place] for place in batch]).to(model.device)
+        print(f"{name}: {cut} of {len(texts)} texts are over {encoder.max_length} tokens and are cut", file=sys.stderr)
+    found = {one: np.empty((len(rows), model.config.hidden_size), dtype=np.float32) for one in ways}
+    for batch, ragged in encoder.batches(rows, batch_tokens):
         with autocast(encoder.precision, model.device):
             states = model.encode(model.embed(ragged), ragged)
-            for name, function in ways.items():
-                found[name][batch] = function(model, states, ragged).float().cpu().numpy()
+            for one, function in ways.items():
+                found[one][batch] = function(model, states, ragged).float().cpu().numpy()
     return found
 
 
@@ -69,7 +64,7 @@ class Bank:
         distinct = list(dict.fromkeys(texts))
         vectors: dict[System, np.ndarray] = {}
         for one in loaded:
-            made = encode(one.encoder, distinct, {name: way(name) for name in one.poolers}, note=one.name)
+            made = encode(one.encoder, distinct, {name: way(name) for name in one.poolers}, name=one.name)
             vectors |= {System(one.name, name): array for name, array in made.items()}
         return cls({text: place for place, text in enumerate(distinct)}, vectors)
 

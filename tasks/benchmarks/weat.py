@@ -58,14 +58,14 @@ def _p(s: np.ndarray, half: int, seed: int, name: str) -> float:
 
 
 def measure(
-    encoder: Encoder, pooler: str, *, seed: int = 0, tests: Mapping[str, Sequence[str]] = TESTS
+    encoder: Encoder, pooler: str, *, seed: int = 0, name: str, tests: Mapping[str, Sequence[str]] = TESTS
 ) -> dict[str, Association]:
-    """All tests with one encoder."""
+    """All tests with one encoder; `name` says on standard error whose words were cut, if any are."""
     words = list(dict.fromkeys(word for sets in tests.values() for part in sets for word in part.split()))
-    vectors = unit(encode(encoder, words, {pooler: way(pooler)})[pooler])
+    vectors = unit(encode(encoder, words, {pooler: way(pooler)}, name=name)[pooler])
     places = {word: place for place, word in enumerate(words)}
     found = {}
-    for name, sets in tests.items():
+    for one, sets in tests.items():
         x, y, a, b = (vectors[[places[word] for word in part.split()]] for part in sets)
-        found[name] = test(x, y, a, b, seed=seed, name=name)
+        found[one] = test(x, y, a, b, seed=seed, name=one)
     return found

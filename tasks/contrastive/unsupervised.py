@@ -25,8 +25,9 @@ class Views(Texts):
     texts = ((0, 0), (0, 1))
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
-        """Beside the loss, how often a view's other view is nearest. A batch of one text has no negatives: its loss is 0."""
-        logits = losses.view_candidates(*vectors.chunk(2), self.settings.temperature)
+        """Beside the loss, how often a view's other view is nearest. One text has no negatives: its loss is 0."""
+        first, second = vectors.chunk(2)
+        logits = losses.view_candidates(first, second, self.settings.temperature)
         return {"loss": losses.over_candidates(logits), "accuracy": losses.in_batch_accuracy(logits.detach())}
 
 

@@ -5,7 +5,7 @@ which are skipped and counted.
 """
 
 from tasks.readers.course import cfimdb, clean_pair, clean_sentence, find, quora, sst, sts
-from tasks.readers.formats import companions, open_as
+from tasks.readers.formats import companions, digest, open_as
 from tasks.readers.nli import triplets
 from tasks.readers.records import table
 
@@ -14,6 +14,7 @@ __all__ = [
     "clean_pair",
     "clean_sentence",
     "companions",
+    "digest",
     "find",
     "open_as",
     "quora",

@@ -13,6 +13,7 @@ from minbert.errors import UserError
 from minbert.files import read_json
 from minbert.seeds import numpy_generator
 from tasks.report.annotation import CATEGORIES, FORMAT, GROUPS
+from tasks.report.figures import wilson
 from tasks.report.measures import Interval, interval
 
 KEYS = tuple(one.key for one in CATEGORIES)
@@ -80,16 +81,6 @@ def names(annotations: Sequence[Annotation]) -> list[str]:
     found = [one.annotator or one.path.stem for one in annotations]
     same = len(set(found)) < len(found)
     return [f"{name} ({one.path.name})" if same else name for name, one in zip(found, annotations, strict=True)]
-
-
-def wilson(count: int, total: int) -> Interval | None:
-    """Wilson's 95% score interval of a share; None without trials."""
-    from scipy import stats
-
-    if not total:
-        return None
-    found = stats.binomtest(count, total).proportion_ci(method="wilson")
-    return Interval(float(found.low), float(found.high))
 
 
 @dataclass(frozen=True)

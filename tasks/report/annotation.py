@@ -159,11 +159,16 @@ def fingerprint(items: Sequence[Item]) -> str:
 
 
 def build(items: Sequence[Item], *, run: str, task: str, seed: int) -> str:
-    """The page as one string; nothing of the data becomes markup or script, and nothing is fetched."""
+    """The page as one string; nothing of the data becomes markup or script, and nothing is fetched.
+
+    Answers are on it only where every pair has one: where failed pairs alone do, it would say which have failed.
+    """
     style, script = page._part("style.css") + page._part("annotate.css"), page._part("annotate.js")
+    supposed = all(item.said for item in items)
     shown = {
         "format": FORMAT, "sample": fingerprint(items), "run": run, "task": task, "seed": seed,
-        "categories": [one.key for one in CATEGORIES], "items": [vars(item) for item in items],
+        "categories": [one.key for one in CATEGORIES],
+        "items": [vars(item) if supposed else vars(item) | {"said": ""} for item in items],
     }  # fmt: skip
     environment = Environment(
         loader=FunctionLoader(page._part), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
@@ -171,7 +176,7 @@ def build(items: Sequence[Item], *, run: str, task: str, seed: int) -> str:
     )  # fmt: skip
     return environment.get_template("annotate.html").render(
         title=run, policy=page._policy(style, script), style=Markup(style), script=Markup(script),
-        data=page.embedded(_plain(shown)), categories=CATEGORIES, supposed=any(item.said for item in items),
+        data=page.embedded(_plain(shown)), categories=CATEGORIES, supposed=supposed,
         count=len(items),
     )  # fmt: skip
 

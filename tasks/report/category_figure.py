@@ -12,6 +12,7 @@ from tasks.drawing import BLUE, INK, STYLE, VERMILION, save
 from tasks.report import agreement
 from tasks.report.agreement import Annotation
 from tasks.report.annotation import CATEGORIES, GROUPS
+from tasks.report.figures import wilson
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,7 +63,7 @@ def _panel(axes: "Axes", annotation: Annotation) -> None:
         shares = [counts[one.key] / total for one in CATEGORIES]
         axes.barh(middles, shares, _THICK * 0.88, color=_COLOURS[group], label=f"{title} ({total})")
         for y, share, count in zip(middles, shares, counts.values(), strict=True):
-            around = agreement.wilson(count, total)
+            around = wilson(count, total)
             assert around is not None
             axes.plot([around.low, around.high], [y, y], color=INK, linewidth=1.0, solid_capstyle="butt")
             axes.annotate(

@@ -1,6 +1,6 @@
 """Is a difference between two runs real? Paired bootstrap over the dev rows that both have predicted."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,7 +85,7 @@ def differences(first: Run, second: Run, *, seed: int = 0, resamples: int = RESA
     order = list(first.tasks)
     found.sort(key=lambda one: order.index(one.name))
     if first.stage == "multitask" and first.tasks.keys() == second.tasks.keys():
-        found.append(_overall(first, second, drawn))
+        found.append(_overall(first, second, found, drawn))
     return found
 
 
@@ -112,12 +112,19 @@ def _task(first: TaskScores, second: TaskScores, seed: int, resamples: int) -> t
     return Difference(first.name, first.metric, values[0], values[1], around, len(one), *counts), draws
 
 
-def _overall(first: Run, second: Run, drawn: Mapping[str, np.ndarray]) -> Difference:
-    scores = (first.dev_norm, second.dev_norm)
+def _overall(first: Run, second: Run, found: Sequence[Difference], drawn: Mapping[str, np.ndarray]) -> Difference:
+    """The dev norm over the rows in common, as the scores in `found` are: the runs' own may be over other rows."""
     if drawn.keys() != first.tasks.keys():
-        return Difference(DEV_NORM, "mean", *scores, None, why="not every task can be compared")
+        own = (first.dev_norm, second.dev_norm)
+        return Difference(DEV_NORM, "mean", *own, None, why="not every task can be compared")
+    scores = [
+        [0.0 if score is None else measures.normalised(one.metric, score) for score in (one.first, one.second)]
+        for one in found
+    ]
     one, two = (_norm(first.tasks, {name: draws[side] for name, draws in drawn.items()}) for side in (0, 1))
-    return Difference(DEV_NORM, "mean", *scores, interval(two - one))
+    norms = np.mean(scores, axis=0)
+    rows = sum(each.rows for each in found)
+    return Difference(DEV_NORM, "mean", float(norms[0]), float(norms[1]), interval(two - one), rows)
 
 
 def changed_settings(runs: list[Run]) -> list[tuple[str, list[str]]]:

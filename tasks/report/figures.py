@@ -15,6 +15,7 @@ from tasks.report.svg import Chart, padded, said, ticks
 
 _LONGEST = 300  # points of a curve; longer ones are averaged over neighbours
 _MOST_DOTS = 2000
+_MOST_MARKS = 60  # evaluations that are marked on a curve
 _DEEPEST = 0.55  # opacity of a full cell: the numbers on it stay readable in both themes
 _FEW = 10  # rows of a bin under which its accuracy says little
 
@@ -61,7 +62,7 @@ def curves(
 def _marks(chart: Chart, marks: Sequence[float], best: float | None) -> None:
     """Evaluations as ticks at the foot of the plot, thinned where they crowd; the best one as a line with its name."""
     floor = chart.height - chart.bottom
-    for step in marks if len(marks) <= 60 else ():
+    for step in marks[_sparse(len(marks))]:
         chart.add("line", "mark", x1=chart.x(step), x2=chart.x(step), y1=floor - 5, y2=floor)
     if best is not None:
         x = chart.x(best)
@@ -70,8 +71,13 @@ def _marks(chart: Chart, marks: Sequence[float], best: float | None) -> None:
         chart.text(x + (4 if right else -4), chart.top - 9, "best", "label bestname", "end" if right else "start")
 
 
+def _sparse(count: int) -> slice:
+    """Every one of `count`, or every second, third and so on: `_MOST_MARKS` at most."""
+    return slice(None, None, max(1, -(-count // _MOST_MARKS)))
+
+
 def _dots(chart: Chart, points: Sequence[tuple[float, float]], slot: int, what: str) -> None:
-    for x, y in points if len(points) <= 60 else ():
+    for x, y in points[_sparse(len(points))]:
         node = chart.add("circle", f"dot s{slot}", cx=chart.x(x), cy=chart.y(y), r=2.6)
         chart.hint(node, f"step {x:,.0f}: {what} {y:.4f}")
 
@@ -177,9 +183,10 @@ def reliability(title: str, found: Calibration, least: float) -> Markup:
             chart.text(x + width / 2, base - tall - 3, _short(one.count), "tiny")
         if one.accuracy is None or one.confidence is None:
             continue
-        low, high = _wilson(round(one.accuracy * one.count), one.count)
+        around = wilson(round(one.accuracy * one.count), one.count)
+        assert around is not None  # the bin has rows
         middle, slot = chart.x(one.confidence), "s0" if one.count >= _FEW else "few"
-        chart.add("line", f"whisker {slot}", x1=middle, x2=middle, y1=chart.y(low), y2=chart.y(high))
+        chart.add("line", f"whisker {slot}", x1=middle, x2=middle, y1=chart.y(around.low), y2=chart.y(around.high))
         node = chart.add("circle", f"dot {slot}", cx=middle, cy=chart.y(one.accuracy), r=3.6)
         chart.hint(node, f"{one.count:,} rows, confidence {one.confidence:.3f}, accuracy {one.accuracy:.3f}")
     chart.add("line", "axis", x1=chart.left, x2=chart.width - chart.right, y1=base, y2=base)
@@ -196,9 +203,12 @@ def _short(count: int) -> str:
     return f"{count / 1000:.1f}k" if count >= 1000 else str(count)
 
 
-def _wilson(right: int, count: int) -> tuple[float, float]:
-    found = stats.binomtest(right, count).proportion_ci(0.95, method="wilson")
-    return float(found.low), float(found.high)
+def wilson(count: int, total: int) -> Interval | None:
+    """Wilson's 95% score interval of a share; None without trials."""
+    if not total:
+        return None
+    found = stats.binomtest(count, total).proportion_ci(0.95, method="wilson")
+    return Interval(float(found.low), float(found.high))
 
 
 def scatter(title: str, gold: np.ndarray, predicted: np.ndarray, *, y_label: str, same_scale: bool) -> Markup:

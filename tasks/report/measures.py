@@ -10,6 +10,8 @@ import numpy as np
 from scipy import stats
 
 from minbert.seeds import numpy_generator
+from tasks import metrics
+from tasks.metrics import S
 from tasks.report.record import Rows
 
 RESAMPLES = 2000
@@ -91,9 +93,9 @@ def scores(metric: str, predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
     return _correlation(predicted, gold)
 
 
-def normalised(metric: str, score: np.ndarray) -> np.ndarray:
+def normalised(metric: str, score: S) -> S:
     """A score's part in the dev norm: accuracy itself, (r + 1) / 2 of a correlation."""
-    return score if metric == "accuracy" else (score + 1) / 2
+    return score if metric == "accuracy" else metrics.normalised(score)
 
 
 def bootstrap(

@@ -1,12 +1,10 @@
 """The texts of a run's data files as they were published: the course's preprocessing lower-cases what a run records."""
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError
-from minbert.files import sha256_of
 from minbert.token_cache import Row
 from tasks.report.collect import Run
 
@@ -28,11 +26,13 @@ def rows(run: Run, task: str, split: str, data: Path | None = None) -> list[Orig
     The file is the one in the run's manifest; where it is not there any more, one of its name in `data` or
     `data/course`. `UserError` where neither is there, or where the file is not the one that the run read.
     """
+    from tasks import readers
+
     account = run.manifest.get("data", {}).get(split, {}).get(task)
     if not isinstance(account, dict) or not {"file", "sha256"} <= account.keys():
         raise UserError(f"{run.folder / 'manifest.json'}: names no {split} file of {task}")
     path = _find(Path(account["file"]), data)
-    if _digest(path) != account["sha256"]:
+    if readers.digest(path) != account["sha256"]:
         raise UserError(f"{path}: not the file that {run.folder} was made with (its hash is not the recorded one)")
     return _read(run, task, split, path)
 
@@ -43,14 +43,6 @@ def _find(path: Path, data: Path | None) -> Path:
         if one.is_file():
             return one
     raise UserError(f"{path}: not there any more; give the folder that holds {path.name} with --data DIR")
-
-
-def _digest(path: Path) -> str:
-    """As a manifest has it: of the file, or of its hash and those of the files that are read along with it."""
-    from tasks import readers
-
-    digest, others = sha256_of(path), readers.companions(path)
-    return hashlib.sha256(" ".join([digest, *map(sha256_of, others)]).encode()).hexdigest() if others else digest
 
 
 def _read(run: Run, task: str, split: str, path: Path) -> list[Original]:

@@ -65,12 +65,12 @@ def rows(task: "Task[Any]", examples: "Examples", outputs: np.ndarray) -> Rows:
 
 def cosines(encoder: "Encoder", pairs: "Pair") -> Rows:
     """The rows of scored pairs, predicted by the cosine of an encoder's vectors: what stage one records."""
+    from tasks.benchmarks import vectors
+
     encoder.model.eval()
     count, cache = len(pairs), pairs.cache
     inputs = [pairs.sentence(row, column) for column in (0, 1) for row in range(count)]
-    first, second = np.split(encoder.encode_ids(inputs).astype(np.float64), 2)
-    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-    predicted = (first * second).sum(1) / np.maximum(lengths, 1e-12)
+    predicted = vectors.cosines(*np.split(encoder.encode_ids(inputs), 2))
     texts = [(cache.text(row, 0), cache.text(row, 1)) for row in range(count)]
     return Rows([cache.row_id(row) for row in range(count)], texts, np.asarray(pairs.labels), predicted, None)
 

@@ -3,6 +3,7 @@
 import json
 import shlex
 from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def of_run(run: Run, place: int, resamples: int) -> dict[str, Any]:
         "scores": _scores(run, around),
         "norm": {"score": number(run.dev_norm, 4), "around": bounds(norm)} if run.stage == "multitask" else None,
         "changes": _changes(run),
-        "paper": _paper(run, around, norm) if run.stage == "multitask" else None,
+        "paper": _paper(run) if run.stage == "multitask" else None,
         "tasks": [_details(run, task) for task in run.tasks.values() if task.rows is not None or task.per_class],
         "training": training.curves(run),
         "throughput": training.throughput(run),
@@ -65,10 +66,12 @@ def _pictures(run: Run) -> list[dict[str, str]]:
 
 
 def command(run: Run) -> str:
-    """The command to type again: with the run's thread count, without `--resume`."""
+    """The command to type again: with the run's data folder and thread count, without `--resume`."""
     words = [word for word in shlex.split(str(run.manifest.get("command", ""))) if word != "--resume"]
     threads = run.manifest.get("environment", {}).get("threads")
-    return (f"OMP_NUM_THREADS={threads} " if threads else "") + shlex.join(["python", *words])
+    variables = {**run.manifest.get("variables", {}), **({"OMP_NUM_THREADS": threads} if threads else {})}
+    before = [f"{name}={shlex.quote(str(value))}" for name, value in variables.items()]
+    return " ".join([*before, shlex.join(["python", *words])])
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:
@@ -83,6 +86,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("preset", manifest.get("preset", "")),
         ("sampling" if run.stage == "multitask" else "order", how),
         ("steps", f"{made:,} of {steps:,}" if isinstance(steps, int) else f"{made:,}"),
+        ("training texts", _in_tests(manifest.get("data", {}).get("train", {}))),
         ("batch", settings.get("batch_size")),
         ("learning rate", f"{settings['lr']:g}" if isinstance(settings.get("lr"), int | float) else "by default"),
         ("seed", settings.get("seed")),
@@ -90,6 +94,14 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("parameters", f"{manifest['parameters']:,}" if isinstance(manifest.get("parameters"), int) else ""),
     ]
     return [(name, str(value)) for name, value in facts if value not in ("", None)]
+
+
+def _in_tests(train: dict[str, Any]) -> str:
+    """What unlabelled training texts share with test sets; empty where nothing is known to be shared."""
+    if train.get("transductive"):
+        return "hold test sentences (transductive)"
+    shared = train.get("also_in_test", {}).get("any", 0)
+    return f"{shared:,} of {train.get('kept', 0):,} stand in a test file too" if shared else ""
 
 
 def _scores(run: Run, around: dict[str, Interval | None]) -> list[dict[str, Any]]:
@@ -125,12 +137,12 @@ def _changes(run: Run) -> list[dict[str, str]]:
     return found
 
 
-def _paper(run: Run, around: dict[str, Interval | None], norm: Interval | None) -> dict[str, Any]:
+def _paper(run: Run) -> dict[str, Any]:
     known = [name for name in papers.CBCL_DEV_ROWS if name in run.tasks]
-    own = [(number(run.tasks[name].score), bounds(around[name])) for name in known]
+    own = [number(run.tasks[name].score) for name in known]
     whole = len(known) == len(papers.CBCL_DEV_ROWS)
     if whole:
-        own.append((number(run.dev_norm), bounds(norm)))
+        own.append(number(run.dev_norm))
     rows = [
         (one.system, [number(one.scores[name]) for name in known] + ([number(one.dev_norm)] if whole else []))
         for one in papers.CBCL_DEV
@@ -147,7 +159,6 @@ def _details(run: Run, task: TaskScores) -> dict[str, Any]:
     reported = bool(f1) and len(f1) == len(task.per_class)
     view: dict[str, Any] = {
         "title": task.title,
-        "name": task.name,
         "table": [_class(row, f1[place] if reported else None) for place, row in enumerate(task.per_class)],
         "paper": reported,
         "confusion": "", "reliability": "", "scatter": "", "said": [],
@@ -217,10 +228,8 @@ def _accounts(data: Any, name: str = "") -> list[dict[str, Any]]:
         "skipped": counts.pop("skipped", len(data.get("skipped", ()))),
         "noted": len(data.get("noted", ())),
     }
-    listed = [f"{key.replace('_', ' ')}: {count:,}" for key, count in counts.items() if count]
-    listed += [
-        f"line {row.get('line')}: {row.get('why')}" for row in (*data.get("skipped", ()), *data.get("noted", ()))
-    ]
+    listed = [f"{key.replace('_', ' ')}: {count:,}" for key, count in counts.items() if count] + _of_texts(data)
+    listed += [_row(row) for row in (*data.get("skipped", ()), *data.get("noted", ()))]
     files = [one for one in (data, *data.get("files", ())) if "file" in one]
     return [
         {
@@ -231,6 +240,19 @@ def _accounts(data: Any, name: str = "") -> list[dict[str, Any]]:
             "more": max(len(listed) - _SKIPPED_SHOWN, 0),
         }
     ]
+
+
+def _of_texts(data: dict[str, Any]) -> list[str]:
+    """What is counted of unlabelled texts alone."""
+    found = [f"{name}: {data[name]:,}" for name in ("texts", "distinct", "duplicates") if name in data]
+    for folder, count in data.get("also_in_test", {}).items():
+        found.append(f"kept texts that stand in a test file{'' if folder == 'any' else f' of {folder}'}: {count:,}")
+    return found
+
+
+def _row(row: dict[str, Any]) -> str:
+    place = f"{Path(row['file']).name}: " if row.get("file") else ""
+    return f"{place}line {row.get('line')}: {row.get('why')}"
 
 
 def _shortened(value: Any) -> Any:

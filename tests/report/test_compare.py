@@ -57,6 +57,27 @@ def test_a_far_better_run_is_called_better_and_the_other_way_worse(multitask: Ma
     )
 
 
+def test_the_dev_norm_is_compared_over_the_rows_in_common_as_well(multitask: Made) -> None:
+    first, second = collect.read(multitask("long", rows=60)), collect.read(multitask("short", rows=21, seed=2))
+    *tasks, norm = compare.differences(first, second, resamples=200)
+    assert [one.rows for one in (*tasks, norm)] == [20, 20, 20, 60]
+    for side, run in (("first", first), ("second", second)):
+        sst, quora, sts = (getattr(one, side) for one in tasks)
+        assert getattr(norm, side) == pytest.approx((sst + quora + (sts + 1) / 2) / 3)
+        assert (getattr(norm, side) == pytest.approx(run.dev_norm)) == (run is second)
+    assert norm.around is not None and norm.around.low < norm.value < norm.around.high
+
+
+def test_an_undefined_correlation_counts_as_nothing_in_the_dev_norm(multitask: Made) -> None:
+    run = collect.read(multitask())
+    sts = run.tasks["sts"]
+    assert sts.rows is not None
+    flat = replace(sts, score=None, rows=replace(sts.rows, predicted=np.full(len(sts.rows), 2.5)))
+    norm = compare.differences(run, replace(run, tasks={**run.tasks, "sts": flat}), resamples=5)[-1]
+    assert norm.second == pytest.approx((run.tasks["sst"].score + run.tasks["quora"].score) / 3)
+    assert norm.verdict == "undefined"
+
+
 def test_the_scores_of_a_comparison_are_those_of_the_runs(multitask: Made) -> None:
     first, second = (collect.read(multitask(name, seed=seed)) for name, seed in (("a", 1), ("b", 2)))
     for one in compare.differences(first, second, resamples=5)[:-1]:

@@ -111,6 +111,18 @@ def test_texts_are_the_published_ones_and_small_groups_are_taken_whole(multitask
     assert all(abs(float(item.gold.split()[0]) - float(item.said.split()[0])) > 0.9 for item in similar)
 
 
+@pytest.mark.parametrize(("task", "answers"), [("quora", True), ("sst", False), ("sts", False)])
+def test_an_answer_is_shown_for_every_pair_or_for_none(task: str, answers: bool, multitask: Made) -> None:
+    run = collect.read(with_files(multitask(rows=60, skill=0.3)))
+    items = annotation.draw(run, task, seed=0)
+    assert any(item.said for item in items)
+    html = annotation.build(items, run="run", task=task, seed=0)
+    embedded = re.search(r'id="sample">(.*?)</script>', html)
+    assert embedded is not None
+    assert {bool(item["said"]) for item in json.loads(embedded[1])["items"]} == {answers}
+    assert ('id="answer"' in html) == answers
+
+
 def test_data_files_must_be_the_runs_own(multitask: Made, tmp_path: Path) -> None:
     folder = with_files(multitask(rows=30))
     run = collect.read(folder)

@@ -42,6 +42,16 @@ def test_a_thinned_curve_keeps_its_sum_and_is_short(count: int) -> None:
     assert np.dot(weights, [y for _, y in found]) == pytest.approx(sum(y for _, y in points))
 
 
+@pytest.mark.parametrize("count", [1, 60, 61, 240, 1000])
+def test_many_evaluations_are_thinned_and_not_left_out(count: int) -> None:
+    steps = [float(step) for step in range(1, count + 1)]
+    drawn = figures.curves("t", [Series("a", [(x, x) for x in steps])], y_label="y", marks=steps, dots=True)
+    nodes = list(ET.fromstring(drawn).iter())
+    for kind in ("mark", "dot s0"):
+        found = sum(node.get("class") == kind for node in nodes)
+        assert found == count if count <= 60 else 30 <= found <= 60
+
+
 def test_every_figure_is_xml_and_escapes_names() -> None:
     bad, sst, sts = HOSTILE[0], made_rows("sst", 40, 1, 0.6).labelled(), made_rows("sts", 40, 1, 0.6).labelled()
     lines = [Series(bad, [(1, 2.0), (2, 3.0)], 0), Series("b", [(1, 2.0)], 1)]

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from minbert.files import sha256_of
+from minbert.tokenizer import Tokenizer
+from tasks import TASKS, readers
 from tasks.benchmarks import contamination
 from tasks.benchmarks.contamination import Count
 from tasks.benchmarks.sets import ScoredSet, Subset
@@ -96,11 +98,56 @@ def test_the_encoder_that_a_run_began_with_counts_too(tmp_path: Path) -> None:
     }
     data = {split: {"sts": write(tmp_path / f"{split}.tsv", text)} for split, text in texts.items()}
     second = run(tmp_path / "multitask", data, str(first))
-    manifests, files = contamination.training_files(second)
+    manifests, files, absent = contamination.training_files(second)
+    assert not absent and contamination.check("e", second, [SET]).complete
     assert manifests == [tmp_path / "multitask/manifest.json", tmp_path / "cbcl/manifest.json"]
     purposes = {file.path.name: file.purpose for file in files}
     assert purposes == {"train.tsv": "train", "dev.tsv": "dev", "a.tsv": "train"}, "test files are not trained on"
     assert contamination.check("e", second, [SET]).counts == {"STS-B": Count(4, 2, 2, 1)}
+
+
+def test_an_encoder_that_a_run_began_with_and_that_is_gone_is_said(tmp_path: Path) -> None:
+    train = {"train": write(tmp_path / "a.tsv", "Two birds sing.\tno bird sings\n")}
+    missing = tmp_path / "cbcl/encoder"
+    found = contamination.check("e", run(tmp_path / "multitask", train, str(missing)), [SET])
+    assert not found.complete and found.counts == {"STS-B": Count(4, 1, 1, 0)}
+    assert f"the encoder this run began with, {missing}, is not there" in found_table(found)
+    missing.mkdir(parents=True)
+    assert contamination.check("e", tmp_path / "multitask/encoder", [SET]).complete, "weights without a manifest"
+
+
+def aligned(folder: Path) -> list[Path]:
+    for name, lines in (("s1", "A man is eating food.\nWhat is it?\n"), ("s2", "somebody eats\nWho are they?\n"),
+                        ("labels", "entailment\nneutral\n")):  # fmt: skip
+        write(folder / f"{name}.train", lines)
+    return [folder / f"{name}.train" for name in ("s1", "s2", "labels")]
+
+
+@pytest.mark.parametrize("named", [0, 1, 2])
+@pytest.mark.parametrize("alone", [True, False])
+def test_all_sides_of_aligned_files(tmp_path: Path, named: int, alone: bool) -> None:
+    sides = aligned(tmp_path / "nli")
+    path = sides[named]
+    record = {"file": str(path), "sha256": sha256_of(path) if alone else readers.digest(path)}
+    encoder = run(tmp_path / "run", {"train": record})
+    found = contamination.check("e", encoder, [SET])
+    assert found.complete and found.counts == {"STS-B": Count(4, 2, 2, 0)}
+    sides[2 if named != 2 else 0].unlink()
+    assert [file.state for file in contamination.check("e", encoder, [SET]).files] == ["gone"]
+
+
+def test_a_manifests_hash_of_several_files_is_known(tmp_path: Path, tiny: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "STS.input.own.txt"
+    path.write_text("Somebody eats.\tA man is eating food.\nwho\twhat\n")
+    path.with_name("STS.gs.own.txt").write_text("3\n1\n")
+    account = TASKS["sts"]("cross").open(path, "train", Tokenizer.load(tiny), 32).cache.account()
+    assert account["sha256"] != sha256_of(path)
+    encoder = run(tmp_path / "run", {"train": {"sts": account}})
+    found = contamination.check("e", encoder, [SET])
+    assert found.complete and found.counts == {"STS-B": Count(4, 1, 1, 0)}
+    path.with_name("STS.gs.own.txt").write_text("3\n2\n")
+    assert [file.state for file in contamination.check("e", encoder, [SET]).files] == ["changed"]
 
 
 def test_without_a_manifest_nothing_is_known(tiny: Path) -> None:
@@ -111,4 +158,4 @@ def test_without_a_manifest_nothing_is_known(tiny: Path) -> None:
 def test_a_manifest_of_something_else_is_none(tiny_copy: Callable[..., Path]) -> None:
     folder = tiny_copy()
     (folder / "manifest.json").write_text('{"files": []}')
-    assert contamination.training_files(folder) == ([], [])
+    assert contamination.training_files(folder) == ([], [], "")

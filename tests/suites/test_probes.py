@@ -5,6 +5,7 @@ python -m pytest --import-mode=importlib tests/suites/test_probes.py
 
 import json
 import re
+from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 
@@ -14,7 +15,9 @@ import torch
 from scipy import stats
 
 from minbert import Encoder, UserError
-from tasks.benchmarks import frequency, geometry, length_bias, probes, sets, vectors, weat
+from minbert.seeds import numpy_generator
+from tasks.benchmarks import figures, frequency, geometry, length_bias, paired, probes, sets, vectors, weat
+from tasks.benchmarks.own_pairs import Pairs
 from tasks.benchmarks.weat_words import TESTS
 from tasks.contrastive.validation import unit
 
@@ -62,7 +65,7 @@ def test_the_mean_without_frequent_tokens(encoder: Encoder, pooler: str) -> None
     texts = ["the cat sat", "the", "a happy dog runs under the tree"]
     rank = frequency.ranks(encoder, ["the the the the", "the cat"])
     ways = {str(k): frequency.mean_without(torch.from_numpy(rank), k, frequency.LAYERS[pooler]) for k in (0, 1, 3)}
-    found = vectors.encode(encoder, texts, {**ways, "plain": vectors.way(pooler)})
+    found = vectors.encode(encoder, texts, {**ways, "plain": vectors.way(pooler)}, name="x")
     assert np.allclose(found["0"], found["plain"], atol=1e-6), "nothing left out is the pooler itself"
     for k in (1, 3):
         for place, text in enumerate(texts):
@@ -83,41 +86,19 @@ def _embedded(encoder: Encoder, ids: list[int]) -> tuple:
 
 def test_length_bias_is_the_change_of_each_cosine(encoder: Encoder) -> None:
     texts = [("the cat sat on the mat", "a dog"), ("a bird", "the dog runs under a tree"), ("the cat", "a sad cat")]
-    pairs = length_bias.Pairs("x", texts, np.array([1.0, 3.0, 2.0]))
+    pairs = Pairs("x", texts, np.array([1.0, 3.0, 2.0]))
     plain = Encoder(encoder.model, encoder.tokenizer, "mean", precision="fp32")
     before = [cosine(*plain.encode(list(pair)).astype(np.float64)) for pair in texts]
     after = [cosine(*plain.encode([a, b + " . ."]).astype(np.float64)) for a, b in texts]
-    (found,) = length_bias.measure(encoder, "mean", pairs, (" . .",), seed=2, resamples=50)
+    (found,) = length_bias.measure(encoder, "mean", pairs, (" . .",), seed=2, resamples=50, name="x")
     assert (found.before, found.after) == pytest.approx((np.mean(before), np.mean(after)), abs=1e-6)
     assert found.nearer == pytest.approx(after[0] - before[0], abs=1e-6), "the first pair alone comes closer in length"
     assert found.apart == pytest.approx(np.mean([after[i] - before[i] for i in (1, 2)]), abs=1e-6)
     assert found.spearman_after == pytest.approx(stats.spearmanr(after, pairs.gold).statistic)
     change = np.subtract(after, before)
     assert found.change is not None and change.min() <= found.change.low <= change.mean() <= found.change.high
-    (nothing,) = length_bias.measure(encoder, "mean", pairs, ("",), seed=2, resamples=50)
+    (nothing,) = length_bias.measure(encoder, "mean", pairs, ("",), seed=2, resamples=50, name="x")
     assert nothing.before == nothing.after and nothing.change == length_bias.Interval(0.0, 0.0)
-
-
-@pytest.mark.parametrize(("content", "pairs", "gold"), [
-    ("a cat\ta dog\t3\nb\tc\t0.5\n", [("a cat", "a dog"), ("b", "c")], [3, 0.5]),
-    ("a cat\ta dog\nb\tc\n", [("a cat", "a dog"), ("b", "c")], None),
-    ("sentence1\tsentence2\tlabel\na\tb\t1\n", [("a", "b")], [1]),
-])  # fmt: skip
-def test_any_file_of_pairs(tmp_path: Path, content: str, pairs: list, gold: list | None) -> None:
-    (tmp_path / "x.tsv").write_text(content)
-    found = length_bias.read(tmp_path / "x.tsv", seed=0)
-    assert found.texts == pairs and (found.gold is None if gold is None else found.gold.tolist() == gold)
-
-
-def test_single_sentences_get_partners_by_the_seed(tmp_path: Path) -> None:
-    lines = [f"Sentence number {i}." for i in range(9)]
-    (tmp_path / "x.txt").write_text("\n".join(lines))
-    found = length_bias.read(tmp_path / "x.txt", seed=0)
-    assert sorted(a for a, _ in found.texts) == sorted(b for _, b in found.texts) == sorted(lines)
-    assert all(a != b for a, b in found.texts) and found == length_bias.read(tmp_path / "x.txt", seed=0)
-    (tmp_path / "x.txt").write_text("one line\n")
-    with pytest.raises(UserError, match=r"x\.txt: neither pairs in two columns nor two sentences"):
-        length_bias.read(tmp_path / "x.txt", seed=0)
 
 
 def plain_weat(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
@@ -172,7 +153,7 @@ def test_the_command(tiny: Path, folder: Path, tmp_path: Path, monkeypatch: pyte
     found = json.loads((tmp_path / "probes.json").read_text())
     assert {"geometry", "frequency", "length", "weat"} <= found.keys()
     name = f"{tiny.name}, mean"
-    assert list(found["geometry"]) == list(found["weat"]) == [name, f"{tiny.name}, max"]
+    assert list(found["geometry"]["systems"]) == list(found["weat"]) == [name, f"{tiny.name}, max"]
     assert list(found["frequency"]["spearman"]) == [name], "max is no mean of tokens"
     assert len(found["frequency"]["spearman"][name]) == len(frequency.STEPS)
     assert len(found["length"]["systems"][name]) == len(length_bias.ADDED)
@@ -180,6 +161,82 @@ def test_the_command(tiny: Path, folder: Path, tmp_path: Path, monkeypatch: pyte
     for image in re.findall(r"\(([\w-]+\.svg)\)", page):
         assert (tmp_path / image).is_file()
     assert page.count(".svg") == 3 and "Length bias" in page
+
+
+def test_a_comparison_has_the_paired_differences_of_alignment_and_shift(
+    tiny: Path, tiny_copy: Callable[..., Path], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tiny_copy(name="other")
+    more = ["--probes", "geometry,length", "--pooler", "mean", "--data", str(folder), "--resamples", "40"]
+    twin = tiny_copy(name="twin")
+    probes.main(["--encoder", str(tiny), "--compare", str(twin), *more, "--out", str(tmp_path / "same")])
+    found = json.loads((tmp_path / "same/probes.json").read_text())
+    for name in ("geometry", "length"):
+        (one,) = found[name]["differences"]
+        assert (one["first"], one["second"]) == (f"{tiny.name}, mean", "twin, mean")
+        assert {(row["difference"], *row["interval"]) for row in one["means"]} == {(0, 0, 0)}, "the same encoder"
+    (other / "minbert.json").write_text('{"pooler": "avg-first-last"}')
+    given = ["--encoder", str(other), *more[:2], *more[4:], "--append", " . .", "--out", str(tmp_path / "other")]
+    probes.main([*given, "--compare", str(twin)])
+    found = json.loads((tmp_path / "other/probes.json").read_text())
+    for name in ("geometry", "length"):
+        (row,) = found[name]["differences"][0]["means"]
+        assert row["interval"][0] <= row["difference"] <= row["interval"][1] and row["difference"] != 0
+    values = [one["alignment"] for one in found["geometry"]["systems"].values()]
+    assert found["geometry"]["differences"][0]["means"][0]["difference"] == pytest.approx(values[1] - values[0])
+    shifts = [one[0]["after"] - one[0]["before"] for one in found["length"]["systems"].values()]
+    assert found["length"]["differences"][0]["means"][0]["difference"] == pytest.approx(shifts[1] - shifts[0])
+    assert "95% interval, paired" in capsys.readouterr().out
+
+
+def test_resamples_are_the_same_pairs_for_every_system() -> None:
+    values = RNG.normal(size=(2, 30))
+    draws = paired.means(values, "p", "x", seed=1, resamples=200)
+    assert np.allclose(draws[1] - draws[0], paired.means(values[1] - values[0], "p", "x", seed=1, resamples=200))
+    chosen = numpy_generator(1, "p", "x", 7).integers(30, size=30)
+    assert draws[0, 7] == pytest.approx(values[0][chosen].mean())
+    found = paired.difference("x", values[0], values[1], "p", seed=1, resamples=200)
+    assert found.around is not None and found.around.low < found.value < found.around.high
+    assert paired.difference("x", values[0], values[1], "p", seed=1, resamples=0).around is None
+    assert paired.difference("x", values[0][:0], values[1][:0], "p", seed=1, resamples=9).value is None
+
+
+def test_flags_without_effect_are_said(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(weat, "EXACT", 50)
+    (tmp_path / "own.tsv").write_text("a cat\ta dog\n")
+    given = ["--encoder", str(tiny), "--probes", "weat", "--out", str(tmp_path / "out")]
+    probes.main([*given, "--pairs", str(tmp_path / "own.tsv"), "--append", "!", "--sets", "en"])
+    said = capsys.readouterr().err
+    for flag, probe in (("sets", "frequency"), ("pairs", "length"), ("append", "length")):
+        assert f"note: --{flag} has no effect without the probe {probe}" in said
+    probes.main(given)
+    assert "no effect" not in capsys.readouterr().err
+
+
+def test_cut_texts_are_said_with_the_encoder(
+    tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own.tsv").write_text(f"{'a cat ' * 60}\ta dog\n")
+    probes.main(["--encoder", str(tiny), "--probes", "length", "--pairs", str(tmp_path / "own.tsv"), "--append", "!",
+                 "--resamples", "0", "--out", str(tmp_path / "out")])  # fmt: skip
+    assert f"{tiny.name}, own.tsv: 1 of 3 texts are over 64 tokens and are cut" in capsys.readouterr().err
+
+
+def test_an_undefined_effect_is_left_out_of_the_figure(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: dict[str, list[float]] = {}
+    undefined, known = weat.Association(None, None), weat.Association(0.5, 0.1)
+    made = {name: undefined if place == 0 else known for place, name in enumerate(TESTS)}
+    monkeypatch.setattr(weat, "measure", lambda *_, **__: made)
+    real = figures.associations
+    monkeypatch.setattr(figures, "associations", lambda *given: (drawn.update(given[2]), real(*given)))
+    probes.main(["--encoder", str(tiny), "--probes", "weat", "--pooler", "mean", "--out", str(tmp_path)])
+    (values,) = drawn.values()
+    assert np.isnan(values[0]) and values[1:] == [0.5] * (len(TESTS) - 1)
+    assert (tmp_path / "probes-weat.svg").is_file()
 
 
 def test_mistakes(tiny: Path, tmp_path: Path) -> None:

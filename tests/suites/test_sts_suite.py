@@ -17,7 +17,7 @@ from scipy import stats
 
 from minbert import Encoder, UserError
 from minbert.pooling import NAMES
-from tasks.benchmarks import options, sets, sts_suite, tables, vectors
+from tasks.benchmarks import contradictions, figures, options, sets, sts_suite, tables, vectors
 
 
 def scored(out: Path) -> Any:
@@ -78,7 +78,8 @@ def test_the_page_names_protocol_and_pooler_and_holds_the_json_s_numbers(done: P
     assert tables.number(value, times=100) in page
     for name in re.findall(r"\(([\w-]+\.svg)\)", page):
         assert (done / name).is_file() and (done / name.replace("svg", "png")).stat().st_size > 10_000
-    assert "sts-sick-scatter.svg" in page and "sts-sts-b-scatter.svg" in page
+    for name in ("sts-sick-scatter", "sts-sick-relations", "sts-sts-b-scatter"):
+        assert f"{name}.svg" in page
 
 
 def test_the_same_command_writes_the_same_bytes(tiny: Path, folder: Path, tmp_path: Path, monkeypatch: Any) -> None:
@@ -89,7 +90,26 @@ def test_the_same_command_writes_the_same_bytes(tiny: Path, folder: Path, tmp_pa
         sts_suite.main(["--encoder", str(tiny), "--data", str(folder), "--sets", "SICK", "--resamples", "5",
                         "--out", "out"])  # fmt: skip
         names[name] = {path.name: path.read_bytes() for path in Path("out").iterdir()}
-    assert names["one"] == names["two"] and len(names["one"]) == 4
+    assert names["one"] == names["two"] and len(names["one"]) == 6
+
+
+@pytest.mark.parametrize("by_kind", [False, True])
+def test_points_are_coloured_by_score_or_by_kind_and_the_axis_names_the_scale(
+    by_kind: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(figures, "save", lambda figure, path: drawn.append(figure))
+    gold, cosines = np.array([1, 2.5, 4, 5]), {"a": np.array([0.1, 0.2, 0.9, 0.8]), "b": np.zeros(4)}
+    kinds = contradictions.kinds(np.array([0, 1, 2, 2])) if by_kind else []
+    figures.scatter(tmp_path / "x", "t", gold, cosines, {"a": 0.8, "b": None}, kinds, scale=(1.0, 5.0))
+    for panel in drawn[0].axes:
+        assert panel.get_xlabel() == "human score (1 to 5)"
+        values = [points.get_array() for points in panel.collections]
+        if by_kind:
+            assert values == [None] * 3 and [len(points.get_offsets()) for points in panel.collections] == [2, 1, 1]
+        else:
+            assert len(values) == 1 and values[0].tolist() == gold.tolist()
+            assert panel.collections[0].get_clim() == (1, 5)
 
 
 def test_the_interval_of_a_comparison_is_paired(
@@ -108,7 +128,7 @@ def test_the_interval_of_a_comparison_is_paired(
 def test_all_poolers_at_once_agree_with_one_at_a_time(tiny: Path) -> None:
     encoder = Encoder.load(tiny, precision="fp32")
     texts = ["the cat sat on the mat", "a dog", "the dog sleeps under a tree!", "who?"]
-    found = vectors.encode(encoder, texts, {name: vectors.way(name) for name in NAMES}, batch_tokens=12)
+    found = vectors.encode(encoder, texts, {name: vectors.way(name) for name in NAMES}, name="x", batch_tokens=12)
     for name in NAMES:
         alone = Encoder.load(tiny, pooler=name, precision="fp32").encode(texts)
         assert np.allclose(found[name], alone, atol=2e-6), name
@@ -128,7 +148,7 @@ def test_a_text_is_encoded_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_long_texts_are_cut_and_counted(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     encoder = Encoder.load(tiny, precision="fp32")
-    vectors.encode(encoder, ["a cat " * 60, "a dog"], {"mean": vectors.way("mean")}, note="tiny")
+    vectors.encode(encoder, ["a cat " * 60, "a dog"], {"mean": vectors.way("mean")}, name="tiny")
     assert "tiny: 1 of 2 texts are over 64 tokens and are cut" in capsys.readouterr().err
 
 

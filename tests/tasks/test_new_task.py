@@ -3,10 +3,13 @@
 python -m pytest --import-mode=importlib tests/tasks/test_new_task.py
 """
 
+import json
 import os
 import re
+import subprocess
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +17,17 @@ import numpy as np
 import pytest
 import torch
 
-from minbert import UserError
+from minbert import UserError, weights
 from minbert.bert import BertModel
+from minbert.config import BertConfig
+from minbert.optimizer import AdamW
 from minbert.tokenizer import Tokenizer
-from tasks import registry
+from minbert.training import checkpoint
+from tasks import predict, registry, submission
 from tasks.evaluate import predictions
 from tasks.model import MultitaskModel
+from tasks.settings import MultitaskSettings
+from tests.tasks.test_predictions_check import SAMPLE, made
 
 README = Path(__file__).parent.parent.parent / "README.md"
 
@@ -56,6 +64,63 @@ def test_five_classes_are_refused(reviews: Any, tiny: Path, tmp_path: Path) -> N
     path.write_text("\tid\tsentence\tsentiment\n0\tA\tthe cat\t4\n")
     with pytest.raises(UserError, match=r"x\.csv:2: sentiment: .4."):
         reviews.open(path, "dev", Tokenizer.load(tiny), 32)
+
+
+def test_its_head_predicts_a_users_own_sentences(
+    reviews: Any, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, model = tmp_path / "run", MultitaskModel(BertModel.from_pretrained(tiny), [reviews], 0.0)
+    config, tokenizer = BertConfig.read(tiny), Tokenizer.load(tiny)
+    weights.save(run / "encoder", model.encoder.state_dict(), config, tokenizer, "pooler")
+    checkpoint.save(run / "checkpoints", 4, model, AdamW(model.parameters(), lr=1e-3), {})
+    settings = {"tasks": reviews.name, "pairs": "cross", "max_length": 24, "precision": "fp32"}
+    (run / "manifest.json").write_text(json.dumps({"all_settings": settings}))
+    (run / "scores.json").write_text(json.dumps({"step": 4}))
+    (tmp_path / "own.txt").write_text("The cat sat.\nA sad dog!\n")
+    predict.main([str(run), "--task", reviews.files.short, str(tmp_path / "own.txt")])
+    header, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert header == ["is_positive", "probability", "sentence"]
+    assert [row[-1] for row in rows] == ["The cat sat.", "A sad dog!"]
+    assert {row[0] for row in rows} <= {"0", "1"}
+    assert all(len(row) == 3 and float(row[1]) >= 0.5 for row in rows)
+    with pytest.raises(UserError, match="'x' is not one of sst, para, sts, cfimdb"):
+        predict.main([str(run), "--task", "x"])
+
+
+def test_its_files_have_columns_and_its_flags_are_known(reviews: Any) -> None:
+    settings = MultitaskSettings(tasks="sst,cfimdb", columns="cfimdb:sentence=text,label=stars", pairs="bi")
+    assert settings.columns_of("cfimdb") == "sentence=text,label=stars"
+    assert settings.columns_of("sst") == ""
+    said = settings.ignored({"pairs": "bi", "para_dev": "x", "sst_dev": "x", "max_length": 8})
+    assert [sentence.partition(" has no effect")[0] for sentence in said] == ["--para_dev", "--pairs bi"]
+
+
+def test_only_flags_of_files_belong_to_a_task_that_is_not_chosen(reviews: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(reviews), "files", replace(reviews.files, short="max"))
+    said = MultitaskSettings(tasks="sst").ignored({"max_length": 8, "sts_dev_out": "x"})
+    assert said == ["--sts_dev_out has no effect: --tasks sst lacks its task"]
+
+
+@pytest.mark.parametrize("module", ["tasks.predict", "tasks.predictions"])
+def test_help_waits_for_no_torch(module: str) -> None:
+    code = f"""if True:
+        import runpy, sys
+        sys.argv[1:] = ["--help"]
+        try:
+            runpy.run_module({module!r}, run_name="__main__")
+        except SystemExit as stop:
+            print("CODE", stop.code, "torch" in sys.modules)
+    """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=README.parent, timeout=60)
+    assert ended.stdout.splitlines()[-1] == "CODE 0 False", ended.stderr
+
+
+def test_the_leaderboard_asks_for_no_more_files_than_before(reviews: Any, tmp_path: Path) -> None:
+    files = submission.check(made(tmp_path / "predictions"), SAMPLE)
+    assert reviews.name in registry.TASKS
+    assert {file.task.name for file in files} == {"sst", "quora", "sts"} and len(files) == 6
+    assert not any(file.findings for file in files)
+    assert submission.norm(files) is not None
 
 
 @pytest.mark.realdata

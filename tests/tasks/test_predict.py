@@ -142,6 +142,22 @@ def test_the_command_prints_a_table(name: str, made: Callable[..., Path], tmp_pa
     assert "note: " in printed.err and "4 blank lines left out" in printed.err
 
 
+@pytest.mark.parametrize(("pairs", "cut", "inputs"), [("cross", 7, 10), ("bi", 7, 20)])
+def test_what_is_cut_is_counted_over_all_chunks_and_said_once(
+    pairs: str, cut: int, inputs: int, made: Callable[..., Path], tmp_path: Path, capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(predict, "_CHUNK", 4)
+    run = made(pairs)
+    (tmp_path / "own.txt").write_text("the cat\ta dog\n" * 3 + f"{SENTENCES[-1]}\tthe cat\n" * 7)
+    predict.main([str(run), "--task", "sts", str(tmp_path / "own.txt")])
+    said = f"note: {tmp_path / 'own.txt'}: {cut:,} of {inputs:,} inputs are longer than 24 tokens and are cut\n"
+    assert capsys.readouterr().err == said
+    (tmp_path / "own.txt").write_text("the cat\ta dog\n")
+    predict.main([str(run), "--task", "sts", str(tmp_path / "own.txt")])
+    assert capsys.readouterr().err == ""
+
+
 def test_standard_input_and_a_reader_that_leaves(made: Callable[..., Path]) -> None:
     command = [sys.executable, "-m", "tasks.predict", str(made()), "--task", "sst"]
     root = Path(predict.__file__).parent.parent
@@ -171,7 +187,7 @@ def test_mistakes_are_said_in_a_sentence(made: Callable[..., Path], tmp_path: Pa
     assert "has no head for quora: it was trained on sst, sts" in said(str(run), "--task", "para", own)
     assert "no such file" in said(str(run), "--task", "sst", "nowhere.txt")
     assert "not a run folder" in said(str(tmp_path), "--task", "sst", own)
-    assert "invalid choice" in said(str(run), "--task", "nli", own)
+    assert said(str(run), "--task", "nli", own) == "--task: 'nli' is not one of sst, para, sts"
     (run / "scores.json").write_text(json.dumps({"step": 6}))
     assert "the best checkpoint, of step 6, is not there" in said(str(run), "--task", "sst", own)
     (run / "scores.json").unlink()

@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/training/test_cli.py
 """
 
 import os
+import shlex
 import subprocess
 import sys
 from dataclasses import fields
@@ -104,6 +105,18 @@ def test_every_preset_holds_valid_settings_of_the_right_type(kind: type, table: 
             assert isinstance(value, float if default is None else type(default)), (name, key)
 
 
+@pytest.mark.parametrize("kind", TABLES)
+def test_what_list_presets_prints_of_a_preset_can_be_typed(kind: type) -> None:
+    table = TABLES[kind]
+    plain = {"plain": ("nothing", {})}
+    for name, preset in table.items():
+        title, *lines = cli._list({name: preset}, "").splitlines()
+        assert title == f"{name}: {preset[0]}"
+        typed = [word for line in lines for word in shlex.split(line)]
+        parsed = cli.parse(kind, plain, typed, program="p", about="a", default="plain")
+        assert parsed.settings == kind(**table[name][1]), name
+
+
 BAD: list[tuple[Any, list[str], list[str]]] = [
     (multitask, ["--no-such"], ["--no-such"]),
     (multitask, ["--epoch", "3"], ["--epoch"]),  # no abbreviations: a later flag could change what they mean
@@ -111,7 +124,7 @@ BAD: list[tuple[Any, list[str], list[str]]] = [
     (multitask, ["--lr", "fast"], ["--lr", "fast", "a number"]),
     (multitask, ["--lr", "NaN"], ["--lr", "nan", "finite"]),
     (multitask, ["--power", "inf"], ["--power", "inf"]),
-    (multitask, ["--power", "1.5"], ["--power", "1.5", "1"]),
+    (multitask, ["--power", "-0.5"], ["--power", "-0.5", "less than 0"]),
     (multitask, ["--epochs", "0"], ["--epochs", "0"]),
     (multitask, ["--warmup", "-0.1"], ["--warmup"]),
     (multitask, ["--resume=maybe"], ["--resume"]),
@@ -223,7 +236,11 @@ def test_patience_could_end_a_sequential_run_before_its_later_tasks() -> None:
     (["--tasks", "sst,sts", "--sts-dev", "x"], []),
     (["--tasks", "sts", "--sampling", "hybrid"], ["--sampling hybrid has no effect on a single task"]),
     (["--tasks", "sst", "--pairs", "bi"], ["--pairs bi has no effect: no task of --tasks sst has pairs"]),
+    (["--tasks", "quora", "--pairs", "bi"], []),
     (["--power", "0.3"], ["--power 0.3 has no effect with --sampling round-robin"]),
+    (["--power", "1.5", "--sampling", "proportional"], []),
+    (["--power", "0.3", "--tasks", "sst", "--preset", "minilm"], ["--power 0.3 has no effect on a single task"]),
+    (["--no-synonyms-grow"], ["--no-synonyms-grow has no effect with --synonyms none"]),
     (["--sst-dev-out", "a.csv", "--sst-test-out", "b.csv"], []),
 ])  # fmt: skip
 def test_a_flag_without_effect_is_said(words: list[str], said: list[str]) -> None:
@@ -235,3 +252,26 @@ def test_two_outputs_of_one_name_are_refused() -> None:
     parsed = multitask("--sst-dev-out", "a.csv", "--sts-dev-out", "a.csv")
     with pytest.raises(UserError, match=r"--\*_out flags name the same file, a\.csv"):
         parsed.settings.ignored(parsed.overrides)
+
+
+def test_a_tilde_is_the_home_folder_in_the_data_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from minbert.training import start
+
+    (tmp_path / "sets").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert start.data_folder("~/sets") == tmp_path / "sets"
+    monkeypatch.setenv("DATA_DIR", "~/sets")
+    assert start.data_folder("") == tmp_path / "sets"
+
+
+@pytest.mark.parametrize(("words", "kept"), [([], {"DATA_DIR": "my sets"}), (["--data", "x"], {})])
+def test_a_manifest_holds_the_variable_that_names_the_data(
+    words: list[str], kept: dict[str, str], tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    from minbert.training import start
+
+    monkeypatch.setenv("DATA_DIR", "my sets")
+    found = start.manifest(multitask(*words), {}, tiny, precision="fp32", on=torch.device("cpu"))
+    assert found["variables"] == kept

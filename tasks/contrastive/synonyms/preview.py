@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     preview.add_argument("--seed", type=int, default=11711, metavar="N", help="(default: 11711)")
     preview.add_argument("--limit", type=int, default=20, metavar="N", help="rows that are shown (default: 20)")
-    preview.add_argument("--multiword", action="store_true", help="synonyms of several words too")
+    preview.add_argument("--phrases", action="store_true", help="synonyms of several words too")
     preview.add_argument("--all-senses", action="store_true", help="synonyms from a word's rare senses too")
     preview.add_argument("--data", default="", metavar="DIR", help="data folder (default: $DATA_DIR, else data/)")
     return parser
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError(f"--limit: {given.limit} is less than 1")
     form, rows = _rows(given.file, given.form, given.limit)
     folder = wordnet.find(given.data)
-    table = synonym_table.load(folder, multiword=given.multiword, all_senses=given.all_senses)
+    table = synonym_table.load(folder, multiword=given.phrases, all_senses=given.all_senses)
     texts = [text for row in rows for text in row.texts]
     tagged = tag(texts, table, folder)
     changed = 0

@@ -40,6 +40,20 @@ def test_lines_and_triplets_with_marks(tmp_path: Path, capsys: pytest.CaptureFix
     assert "3 texts changed · method 2" in shown
 
 
+@pytest.mark.usefixtures("_small_table")
+@pytest.mark.parametrize("phrases", [False, True])
+def test_phrases_go_by_the_name_that_training_has(
+    phrases: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[dict[str, bool]] = []
+    table = SynonymTable.of({("big", "a"): ["enormous"]})
+    load = "tasks.contrastive.synonyms.synonym_table.load"
+    monkeypatch.setattr(load, lambda folder, **options: (seen.append(options), table)[1])
+    (tmp_path / "plain.txt").write_text("A big car stops.\n", encoding="utf-8")
+    synonym_preview.main(["preview", str(tmp_path / "plain.txt"), *(["--phrases"] if phrases else [])])
+    assert seen == [{"multiword": phrases, "all_senses": False}]
+
+
 def test_marks_are_colours_on_a_terminal_and_brackets_elsewhere() -> None:
     changes = [Change(0, 5, "An enormous")]
     assert synonym_preview.marked("A big car", changes, colour=False) == ("A big car", "[A big -> An enormous] car")
