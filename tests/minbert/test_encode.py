@@ -137,5 +137,5 @@ def test_batches_cover_all_within_the_budget_longest_first(lengths: list[int], b
     batches = [batch.tolist() for batch in batches_by_length(lengths, budget)]
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     assert all(len(batch) == 1 or sum(lengths[i] for i in batch) <= budget for batch in batches)
-    in_order = [lengths[i] for batch in batches for i in batch]
-    assert in_order == sorted(in_order, reverse=True)
+    in_order = [lengths[i] for batch in batches for i in reversed(batch)]
+    assert in_order == sorted(in_order, reverse=True), "batch by batch, and inside each from its end"
