@@ -104,6 +104,15 @@ def default_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
 
 
+def digest(source: Path, also: Sequence[Path] = ()) -> str:
+    """Hex SHA-256 of a data file, or of its hash and those of files that are read along; `UserError` without one."""
+    for path in (source, *also):
+        if not path.is_file():
+            raise UserError(f"{path}: no such file")
+    own = sha256_of(source)
+    return hashlib.sha256(" ".join([own, *map(sha256_of, also)]).encode()).hexdigest() if also else own
+
+
 def load(
     source: Path, reader: Reader, reader_name: str, columns: int, tokenizer: Tokenizer, *, also: Sequence[Path] = ()
 ) -> TokenCache:
@@ -111,13 +120,8 @@ def load(
 
     `also` are further files that the reader looks into, such as one with the labels.
     """
-    for path in (source, *also):
-        if not path.is_file():
-            raise UserError(f"{path}: no such file")
-    digest = sha256_of(source)
-    if also:
-        digest = hashlib.sha256(" ".join([digest, *map(sha256_of, also)]).encode()).hexdigest()
-    key = hashlib.sha256(f"{_VERSION} {digest} {reader_name} {columns} {tokenizer.fingerprint}".encode()).hexdigest()
+    content = digest(source, also)
+    key = hashlib.sha256(f"{_VERSION} {content} {reader_name} {columns} {tokenizer.fingerprint}".encode()).hexdigest()
     folder = default_folder() / "tokens" / key[:32]
     if not (folder / "meta.json").is_file():
         try:
@@ -127,7 +131,7 @@ def load(
                 _build(beside, reader(source), columns, tokenizer)
         except OSError as error:
             raise UserError(f"{folder}: the token cache cannot be written: {error.strerror or error}") from error
-    return _open(folder, source, digest, columns)
+    return _open(folder, source, content, columns)
 
 
 def _build(folder: Path, rows: Iterator[Row | Skipped], columns: int, tokenizer: Tokenizer) -> None:

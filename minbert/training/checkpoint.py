@@ -1,5 +1,7 @@
 """Checkpoints: safetensors and JSON with hashes, written beside and renamed, verified when loaded, rotated."""
 
+import hashlib
+import json
 import re
 import shutil
 from pathlib import Path
@@ -34,8 +36,8 @@ def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dic
     with new_folder(folder_of(parent, step)) as beside:
         weights.write(beside / "model.safetensors", _tensors(model))
         weights.write(beside / "optimizer.safetensors", moments)
-        hashes = {name: sha256_of(beside / name) for name in ("model.safetensors", "optimizer.safetensors")}
-        write_json(beside / "state.json", {"step": step, "state": state, "counts": counts, "sha256": hashes})
+        content = {"step": step, "state": state, "counts": counts}
+        write_json(beside / "state.json", content | {"sha256": _hashes(beside, content)})
 
 
 def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = None) -> dict[str, Any]:
@@ -45,14 +47,22 @@ def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = No
     """
     folder = folder_of(parent, step)
     content = read_json(folder / "state.json")
-    for name, expected in content["sha256"].items():
-        if not (folder / name).is_file() or sha256_of(folder / name) != expected:
+    recorded = content.pop("sha256", None) if isinstance(content, dict) else None
+    for name, found in _hashes(folder, content).items():
+        if not isinstance(recorded, dict) or recorded.get(name) != found:
             raise UserError(f"{folder / name}: damaged (its hash is not the recorded one); delete {folder} to go back")
     model.load_state_dict(safetensors.torch.load_file(folder / "model.safetensors"))
     if optimizer is not None:
         _restore(model, optimizer, safetensors.torch.load_file(folder / "optimizer.safetensors"), content["counts"])
     state: dict[str, Any] = content["state"]
     return state
+
+
+def _hashes(folder: Path, content: Any) -> dict[str, str]:
+    """Of the rest of `state.json` and of both other files, "" for one that is not there."""
+    files = {name: folder / name for name in ("model.safetensors", "optimizer.safetensors")}
+    state = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    return {"state.json": state} | {name: sha256_of(path) if path.is_file() else "" for name, path in files.items()}
 
 
 def rotate(parent: Path, keep: set[int]) -> None:

@@ -1,7 +1,6 @@
 """What the three suites share on the command line, and the encoders that it names. Importing this loads no torch."""
 
 import argparse
-import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,14 +143,6 @@ def references(loaded: list[Loaded]) -> list[tuple[System, System]]:
         both = [(name, name) for name in shared] or [(loaded[0].poolers[0], other.poolers[0])]
         pairs += [(System(loaded[0].name, one), System(other.name, two)) for one, two in both]
     return pairs
-
-
-def data_folder(given: str) -> Path:
-    """`--data`, else `$DATA_DIR`, else `data`; `UserError` where it is no folder."""
-    folder = Path(given or os.environ.get("DATA_DIR") or "data").expanduser()
-    if not folder.is_dir():
-        raise UserError(f"--data {folder}: no such folder")
-    return folder
 
 
 def out_folder(given: argparse.Namespace, loaded: list[Loaded]) -> Path:

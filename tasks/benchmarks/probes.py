@@ -54,10 +54,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(given: argparse.Namespace, chosen: list[str], command: str) -> dict[str, Any]:
     """Run the probes with every encoder; returns what `probes.json` holds."""
+    from minbert.training import start
     from tasks.benchmarks import sets, tables
 
     needs = "geometry" in chosen or "frequency" in chosen or ("length" in chosen and given.pairs is None)
-    folder = options.data_folder(given.data) if needs else None
+    folder = start.data_folder(given.data) if needs else None
     base = sets.read(folder, ["STS-B"])[0] if folder is not None else None
     loaded = options.load(given)
     out = options.out_folder(given, loaded)
@@ -112,10 +113,11 @@ def _geometry(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSe
 
 
 def _frequency(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSet", out: Path) -> Any:
+    from minbert.training import start
     from tasks.benchmarks import figures, frequency, sets
     from tasks.benchmarks.tables import Table, number
 
-    folder = options.data_folder(given.data)
+    folder = start.data_folder(given.data)
     scored = sets.read(folder, sets.chosen(given.sets or "STS-B", folder))
     counted = [text for pair in base.pairs for text in pair]
     numbers: dict[str, list[float | None]] = {}

@@ -35,10 +35,11 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(words)
     options.check(given)
 
+    from minbert.training import start
     from tasks.benchmarks import sets
 
     protocols = _protocols(given.protocol)
-    folder = options.data_folder(given.data)
+    folder = start.data_folder(given.data)
     chosen = sets.read(folder, sets.chosen(given.sets, folder))
     loaded = options.load(given)
     run(given, chosen, loaded, protocols, folder, options.command("sts_suite", words))

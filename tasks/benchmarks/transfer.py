@@ -60,10 +60,11 @@ def read(folder: Path, name: str, folds: int) -> "tuple[dict[str, list[Row]], di
 
 def run(given: argparse.Namespace, chosen: list[str], command: str) -> dict[str, Any]:
     """Classify with every encoder; returns what `transfer.json` holds."""
+    from minbert.training import start
     from tasks.benchmarks import tables, transfer_results
     from tasks.benchmarks.vectors import Bank
 
-    folder = options.data_folder(given.data)
+    folder = start.data_folder(given.data)
     data = {name: read(folder, name, given.folds) for name in chosen}
     loaded = options.load(given)
     texts = (text for rows, _ in data.values() for split in rows.values() for row in split for text in row.texts)

@@ -1,13 +1,12 @@
 """Which reader a file needs: recognised by its first line, for the kind of rows that is asked for."""
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from minbert import token_cache
 from minbert.errors import UserError
-from minbert.files import sha256_of
 from minbert.token_cache import Row, Skipped
 from tasks.readers import chinese, course, lines, nli, senteval
 from tasks.readers.columns import KINDS, Kind, choose, parse, read
@@ -187,11 +186,7 @@ def companions(path: Path) -> list[Path]:
 
 def digest(path: Path) -> str:
     """Hex SHA-256 of a data file as manifests record it: its own, or that of its hash and its companions' hashes."""
-    for one in (path, *companions(path)):
-        if not one.is_file():
-            raise UserError(f"{one}: no such file")
-    own, others = sha256_of(path), companions(path)
-    return hashlib.sha256(" ".join([own, *map(sha256_of, others)]).encode()).hexdigest() if others else own
+    return token_cache.digest(path, companions(path))
 
 
 def _look(path: Path, split: str, kind: Kind) -> File:

@@ -77,9 +77,10 @@ def finder(data: str = "") -> tuple[Finder, str]:
     from tasks.contrastive.synonyms import wordnet
 
     try:
-        tag = wordnet.tagger(wordnet.find(data))
+        folder = wordnet.find(data)
     except UserError:
-        tag = None  # neither WordNet nor what lies beside it is there: said with the table
+        folder = None  # neither WordNet nor the tagger beside it is there: said with the table
+    tag = wordnet.tagger(folder) if folder else None
     if tag is None:
         return capitalised, "capitalised words inside a sentence (NLTK's tagger is not there)"
 

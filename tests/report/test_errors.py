@@ -21,7 +21,7 @@ from sklearn.metrics import cohen_kappa_score
 from minbert.errors import UserError
 from minbert.files import sha256_of
 from tasks import readers
-from tasks.report import agreement, annotation, category_figure, collect, errors, originals, record
+from tasks.report import agreement, annotation, category_figure, collect, errors, figures, originals, record
 from tasks.report.agreement import KEYS
 from tasks.report.record import Rows
 from tests.report.conftest import HOSTILE
@@ -163,10 +163,10 @@ def test_wilson_is_its_formula() -> None:
         share, middle = count / total, z * z / total
         centre = (share + middle / 2) / (1 + middle)
         half = z / (1 + middle) * math.sqrt(share * (1 - share) / total + middle / (4 * total))
-        found = agreement.wilson(count, total)
+        found = figures.wilson(count, total)
         assert found is not None
         assert (found.low, found.high) == pytest.approx((max(centre - half, 0), min(centre + half, 1)), abs=1e-12)
-    assert agreement.wilson(0, 0) is None
+    assert figures.wilson(0, 0) is None
 
 
 def test_counts_add_up(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from minbert.errors import UserError
+from tasks.contrastive.synonyms import wordnet
 from tasks.report import collect, errors, nouns
 from tasks.report.nouns import Pair
 from tests.report.conftest import HOSTILE
@@ -123,6 +124,16 @@ def test_the_command_writes_what_it_prints(multitask: Made, tmp_path: Path, caps
     assert "counted in 10 fine-tuning sentences" in printed and "| predicted incorrectly | " in printed
     with pytest.raises(UserError, match="a task sts with classes"):
         errors.main(["nouns", str(folder), "--task", "sts"])
+
+
+def test_a_tagger_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NLTK_DATA", str(tmp_path))
+    assert nouns.finder(str(tmp_path))[0] is nouns.capitalised, "nothing is there"
+    for resource in (wordnet.WORDNET, wordnet.TAGGER):
+        (tmp_path / resource).mkdir(parents=True)
+        (tmp_path / resource / "index.adj").write_text("of a test")
+    with pytest.raises(UserError, match="cannot read it"):
+        nouns.finder(str(tmp_path))
 
 
 @pytest.mark.realdata

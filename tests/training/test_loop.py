@@ -208,6 +208,21 @@ def test_a_damaged_checkpoint_names_its_file(tmp_path: Path, damage: str) -> Non
         checkpoint.load(tmp_path, 3, model)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"), [('"seen": 41', '"seen": 42'), ('"counts"', '"count"'), ('"sha256"', '"sha"'), ("{", "[1] #{")]
+)
+def test_a_checkpoint_whose_state_was_changed_is_refused(tmp_path: Path, before: str, after: str) -> None:
+    model = nn.Linear(4, 3)
+    checkpoint.save(tmp_path, 3, model, AdamW(model.parameters()), {"seen": 41, "best": 0.1 + 0.2, "rows": [1, None]})
+    assert checkpoint.load(tmp_path, 3, model) == {"seen": 41, "best": 0.1 + 0.2, "rows": [1, None]}
+    path = tmp_path / "step-00000003" / "state.json"
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after, 1))
+    with pytest.raises(UserError, match=str(path)):
+        checkpoint.load(tmp_path, 3, model)
+
+
 def test_a_checkpoint_that_fails_half_way_leaves_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Linear(4, 3)
     checkpoint.save(tmp_path, 3, model, AdamW(model.parameters()), {})
