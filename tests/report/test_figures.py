@@ -52,6 +52,23 @@ def test_many_evaluations_are_thinned_and_not_left_out(count: int) -> None:
         assert found == count if count <= 60 else 30 <= found <= 60
 
 
+def test_parts_have_the_colours_they_are_given() -> None:
+    made = mix.Mix(("a", "b"), (1,), ((3, 4),))
+    for slots in ((), (2, 5)):
+        drawn = figures.shares("t", made, ["a", "b"], x_label="x", y_label="y", apart=True, slots=slots)
+        nodes = [node.get("class") for node in ET.fromstring(drawn).iter()]
+        for slot in slots or (0, 1):
+            assert nodes.count(f"bar f{slot}") == nodes.count(f"label n{slot}") == 1
+
+
+@pytest.mark.parametrize("name", ["sst", "similarity, Spearman's rho", "x" * 60])
+def test_the_names_of_differences_begin_inside_the_figure(name: str) -> None:
+    drawn = ET.fromstring(figures.forest("t", [(name, 0.1, None)], "difference"))
+    (label,) = [node for node in drawn.iter() if node.get("class") == "label"]
+    assert label.get("text-anchor") == "end" and name.startswith((label.text or "").rstrip("…"))
+    assert float(label.get("x", "0")) >= 6 * len(label.text or ""), "about 6 pixels a letter"
+
+
 def test_every_figure_is_xml_and_escapes_names() -> None:
     bad, sst, sts = HOSTILE[0], made_rows("sst", 40, 1, 0.6).labelled(), made_rows("sts", 40, 1, 0.6).labelled()
     lines = [Series(bad, [(1, 2.0), (2, 3.0)], 0), Series("b", [(1, 2.0)], 1)]
