@@ -64,8 +64,8 @@ def test_parts_have_the_colours_they_are_given() -> None:
 @pytest.mark.parametrize("name", ["sst", "similarity, Spearman's rho", "x" * 60])
 def test_the_names_of_differences_begin_inside_the_figure(name: str) -> None:
     drawn = ET.fromstring(figures.forest("t", [(name, 0.1, None)], "difference"))
-    (label,) = [node for node in drawn.iter() if node.get("class") == "label"]
-    assert label.get("text-anchor") == "end" and name.startswith((label.text or "").rstrip("…"))
+    (label,) = [node for node in drawn.iter() if node.get("text-anchor") == "end"]
+    assert label.get("class") == "label" and name.startswith((label.text or "x").rstrip("…"))
     assert float(label.get("x", "0")) >= 6 * len(label.text or ""), "about 6 pixels a letter"
 
 
