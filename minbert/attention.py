@@ -57,8 +57,20 @@ def grouped(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: 
     outputs = []
     for (n, _), *qkv in parts:
         q, k, v = (x.unflatten(0, (n, -1)).transpose(1, 2) for x in qkv)  # [n, H, Q or L, d]
-        outputs.append(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(0, 1))  # [n * Q, H, d]
+        outputs.append(_mix(q, k, v).transpose(1, 2).flatten(0, 1))  # [n * Q, H, d]
     return torch.cat(outputs)
+
+
+def _mix(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """softmax(q k' / sqrt(d)) v of one group: [n, H, Q, d] from queries like it and keys and values [n, H, L, d].
+
+    In bf16 on the CPU two plain products take half the time of torch's kernel for sentences of usual lengths.
+    """
+    if query.dtype == torch.float32 or query.is_cuda:
+        return F.scaled_dot_product_attention(query, key, value)
+    q, k, v = (x.flatten(0, 1) for x in (query, key, value))  # [n * H, Q or L, d]
+    scores = torch.bmm(q, k.transpose(1, 2)).mul_(1 / math.sqrt(q.shape[-1]))
+    return torch.bmm(scores.softmax(-1), v).unflatten(0, query.shape[:2])
 
 
 def variable_length(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -> Tensor:

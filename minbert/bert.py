@@ -6,7 +6,6 @@ Axes: T tokens in the batch, B sentences, L length of a padded row, D hidden, H 
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minbert import weights
@@ -14,6 +13,7 @@ from minbert.attention import attend
 from minbert.config import BertConfig
 from minbert.dropout import Dropout
 from minbert.linear import Linear, linear
+from minbert.packed import Packed
 from minbert.ragged import Ragged, inverse
 
 
@@ -27,6 +27,7 @@ class SelfAttention(nn.Module):
         self.query = Linear(config.hidden_size, config.hidden_size)
         self.key = Linear(config.hidden_size, config.hidden_size)
         self.value = Linear(config.hidden_size, config.hidden_size)
+        self.packed: Packed | None = None  # of query, key and value
 
     def forward(self, x: Tensor, ragged: Ragged, rows: Tensor | None = None) -> Tensor:
         """Attend over each sentence of [T, D]; `rows` asks for some rows only: one for each sentence, [B]."""
@@ -38,9 +39,15 @@ class SelfAttention(nn.Module):
 
     def _project(self, x: Tensor, *projections: Linear) -> list[Tensor]:
         """Several projections of [T, D] in one product, each given as [T, H, d]."""
+        packed = self.packed
+        if packed and len(projections) == 3:
+            return self._by_head(packed(x), 3)
         weight = torch.cat([projection.weight for projection in projections])
         bias = torch.cat([projection.bias for projection in projections])
-        return [part.unflatten(1, (self.heads, -1)) for part in linear(x, weight, bias).chunk(len(projections), 1)]
+        return self._by_head(linear(x, weight, bias), len(projections))
+
+    def _by_head(self, projected: Tensor, count: int) -> list[Tensor]:
+        return [part.unflatten(1, (self.heads, -1)) for part in projected.chunk(count, 1)]
 
 
 class Layer(nn.Module):
@@ -57,12 +64,24 @@ class Layer(nn.Module):
         self.out_layer_norm = nn.LayerNorm(narrow, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
+    def pack(self, dtype: torch.dtype) -> None:
+        """Multiply with packed weights from here on."""
+        attention = self.self_attention
+        attention.packed = Packed([attention.query, attention.key, attention.value], dtype)
+        for dense in (self.attention_dense, self.interm_dense, self.out_dense):
+            dense.packed = Packed([dense], dtype)
+
+    def unpack(self) -> None:
+        """Multiply with the weights themselves again."""
+        for module in (self.self_attention, self.attention_dense, self.interm_dense, self.out_dense):
+            module.packed = None
+
     def forward(self, x: Tensor, ragged: Ragged, rows: Tensor | None = None) -> Tensor:
         """[T, D] to [T, D], or to [B, D] where `rows` names one row of each sentence."""
         kept = x if rows is None else x.index_select(0, rows)
         mixed = self.attention_dense(self.self_attention(x, ragged, rows))
         x = self.attention_layer_norm(self.dropout.add(kept, mixed))
-        return self.out_layer_norm(self.dropout.add(x, self.out_dense(F.gelu(self.interm_dense(x)))))
+        return self.out_layer_norm(self.dropout.add(x, self.out_dense(self.interm_dense.gelu(x))))
 
 
 class BertModel(nn.Module):

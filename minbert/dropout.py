@@ -57,7 +57,9 @@ class Dropout(nn.Module):
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
         """`residual` plus what `forward` makes of `x`."""
-        return add_dropped(residual, x, self.p) if self.training else residual + x
+        if self.training:
+            return add_dropped(residual, x, self.p)
+        return residual + x.to(residual.dtype)  # converted first: sums of mixed dtypes are slow
 
 
 class _AddDropped(torch.autograd.Function):

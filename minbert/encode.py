@@ -14,6 +14,7 @@ from torch import Tensor
 
 from minbert import pooling, weights
 from minbert.bert import BertModel
+from minbert.packed import packed
 from minbert.precision import autocast, choose
 from minbert.ragged import Ragged, inverse
 from minbert.tokenizer import Tokenizer
@@ -87,11 +88,12 @@ class Encoder:
         """
         result = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
         bar = _bar(len(rows), progress)
-        for batch, ragged in self.batches(rows, batch_tokens):
-            with autocast(self.precision, self.model.device):
-                out = vectors(self.model, ragged, self.pooler)
-            result[batch] = out.float().cpu().numpy()
-            bar.update(len(batch))
+        with packed(self.model, self.precision, sum(map(len, rows))):
+            for batch, ragged in self.batches(rows, batch_tokens):
+                with autocast(self.precision, self.model.device):
+                    out = vectors(self.model, ragged, self.pooler)
+                result[batch] = out.float().cpu().numpy()
+                bar.update(len(batch))
         bar.close()
         return result
 

@@ -9,12 +9,15 @@ Axes: T rows, D columns in, E columns out.
 """
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+if TYPE_CHECKING:
+    from minbert.packed import Packed
 
 # oneDNN reads this at its first product; its default of 1024 kernels is less than a long run comes to need.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
@@ -47,11 +50,19 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 class Linear(nn.Linear):
-    """x W' + b over rows [T, D]: `nn.Linear`, by blocks where that is faster."""
+    """x W' + b over rows [T, D]: `nn.Linear`, by blocks or with `packed` weights where that is faster."""
+
+    packed: "Packed | None" = None
 
     def forward(self, x: Tensor) -> Tensor:
         """[T, D] to [T, E]."""
-        return linear(x, self.weight, self.bias)
+        packed = self.packed
+        return packed(x) if packed else linear(x, self.weight, self.bias)
+
+    def gelu(self, x: Tensor) -> Tensor:
+        """GELU of `forward`."""
+        packed = self.packed
+        return packed(x, "gelu") if packed else F.gelu(linear(x, self.weight, self.bias))
 
 
 class _BlockedLinear(torch.autograd.Function):

@@ -9,6 +9,7 @@ import torch
 from scipy import special
 
 from minbert.encode import batches_by_length
+from minbert.packed import packed
 from minbert.precision import autocast
 from tasks.examples import Examples, Pair, Single
 from tasks.model import MultitaskModel
@@ -20,12 +21,14 @@ def outputs(model: MultitaskModel, task: Task[Any], examples: Single | Pair, pre
     """The head's outputs for every row, in file order: float32 [rows] or [rows, C]."""
     device = model.encoder.device
     results: list[np.ndarray] = []
-    order = batches_by_length(examples.lengths().tolist(), batch_tokens=4096)
+    lengths = examples.lengths()
+    order = batches_by_length(lengths.tolist(), batch_tokens=4096)
     model.eval()
-    for rows in order:
-        ragged = task.encode(examples, rows).to(device)
-        with autocast(precision, device):
-            results.append(model(task.name, ragged).float().cpu().numpy())
+    with packed(model.encoder, precision, int(lengths.sum())):
+        for rows in order:
+            ragged = task.encode(examples, rows).to(device)
+            with autocast(precision, device):
+                results.append(model(task.name, ragged).float().cpu().numpy())
     joined = np.concatenate(results)
     in_order = np.empty_like(joined)
     in_order[np.concatenate(order)] = joined

@@ -14,6 +14,7 @@ from torch import Tensor
 from minbert import pooling
 from minbert.bert import BertModel
 from minbert.encode import Encoder
+from minbert.packed import packed
 from minbert.precision import autocast
 from minbert.ragged import Ragged
 from tasks.benchmarks.options import Loaded, System
@@ -43,11 +44,12 @@ def encode(
     if cut:
         print(f"{name}: {cut} of {len(texts)} texts are over {encoder.max_length} tokens and are cut", file=sys.stderr)
     found = {one: np.empty((len(rows), model.config.hidden_size), dtype=np.float32) for one in ways}
-    for batch, ragged in encoder.batches(rows, batch_tokens):
-        with autocast(encoder.precision, model.device):
-            states = model.encode(model.embed(ragged), ragged)
-            for one, function in ways.items():
-                found[one][batch] = function(model, states, ragged).float().cpu().numpy()
+    with packed(model, encoder.precision, sum(map(len, rows))):
+        for batch, ragged in encoder.batches(rows, batch_tokens):
+            with autocast(encoder.precision, model.device):
+                states = model.encode(model.embed(ragged), ragged)
+                for one, function in ways.items():
+                    found[one][batch] = function(model, states, ragged).float().cpu().numpy()
     return found
 
 
