@@ -11,7 +11,7 @@ Axes: T rows, D columns in, E columns out.
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from minbert.precision import supports_bf16
 
 if TYPE_CHECKING:
-    from minbert.bert import BertModel
+    from minbert.bert import BertModel, Layer
 
 _WORTHWHILE = 8192  # tokens: packing takes about as long as packed weights save over some 3,000
 
@@ -49,13 +49,13 @@ def packed(model: "BertModel", precision: str, tokens: int) -> Iterator[None]:
     if tokens < _WORTHWHILE or not torch.is_inference_mode_enabled() or not _possible(model.device, precision):
         yield
         return
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    layers = cast("list[Layer]", list(model.bert_layers))
     try:
-        for layer in model.bert_layers:
-            layer.pack(dtype)
+        for layer in layers:
+            layer.pack(torch.bfloat16 if precision == "bf16" else torch.float32)
         yield
     finally:
-        for layer in model.bert_layers:
+        for layer in layers:
             layer.unpack()
 
 

@@ -70,7 +70,7 @@ class Synonyms:
         before = [cache.text(*place) for place in places]
         numbers = [row * cache.columns + column for row, column in places]
         count = methods.growing_count(epoch, how.epochs, MOST_ADJECTIVES) if how.synonyms_grow else 1
-        return self._tokenised(places, before, live.texts(batch.number, numbers, before, count))
+        return self._tokenised(places, before, live.texts(batch.number, numbers, before, count, batch.turn))
 
     def _rewrite(self, cache: TokenCache, name: str, epoch: int) -> dict[tuple[int, int], list[int]]:
         how = self.settings

@@ -168,8 +168,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--task", required=True, metavar="NAME", help="which head: sst, para, sts or one of your own")
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the sentences (default: standard input)")
     given = parser.parse_intermixed_args(sys.argv[1:] if arguments is None else arguments)
+    from tasks.registry import named  # late: it imports torch
+
     with _opened(given.file) as lines:
-        predictor = load(given.run, _named(given.task))
+        predictor = load(given.run, named(given.task))
         source = "standard input" if given.file == "-" else given.file
         try:
             _write(predictor, read(lines, source, predictor.task.columns), sys.stdout)
@@ -183,16 +185,6 @@ def _say_cut(predictor: Predictor, source: str) -> None:
     if cut:
         longer = f"longer than {predictor.max_length} tokens and are cut"
         print(f"note: {source}: {cut:,} of {inputs:,} inputs are {longer}", file=sys.stderr)
-
-
-def _named(short: str) -> str:
-    """The task that `--task` means by its word in flags."""
-    from tasks.registry import shorts  # late: it imports torch
-
-    known = shorts()
-    if short not in known:
-        raise UserError(f"--task: {short!r} is not one of {', '.join(known)}")
-    return known[short]
 
 
 def _columns(task: "Task[Any]") -> tuple[str, ...]:

@@ -37,6 +37,14 @@ def shorts() -> dict[str, str]:
     return {factory().files.short: name for name, factory in TASKS.items()}
 
 
+def named(word: str) -> str:
+    """The task that `--task` means, by its word in flags or its name; `UserError` for another word."""
+    known = shorts()
+    if word not in known and word not in TASKS:
+        raise UserError(f"--task: {word!r} is not one of {', '.join(known)}")
+    return known.get(word, word)
+
+
 def build(names: str, pairs: str) -> list[Task[Any]]:
     """The tasks of a list such as `sst,quora,sts`; `UserError` for an unknown or a doubled name."""
     chosen = [name.strip() for name in names.split(",") if name.strip()]

@@ -1,9 +1,10 @@
 """Plans: which examples make each step, as pure functions of (sizes, seed, epoch) that tests can print."""
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, count
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ class Step:
     epoch: int
     index: int  # its place in the epoch
     number: int = 0  # its place in the run
+    turn: int = 0  # its place among the steps of its task in the epoch
 
 
 @dataclass
@@ -30,6 +32,7 @@ class Plan:
     build: Callable[[int], list[tuple[str, np.ndarray]]]
     _epoch: int = field(default=-1, repr=False)
     _steps: list[tuple[str, np.ndarray]] = field(default_factory=list, repr=False)
+    _turns: list[int] = field(default_factory=list, repr=False)
 
     @property
     def ends(self) -> list[int]:
@@ -47,9 +50,11 @@ class Plan:
         if epoch != self._epoch:
             self._epoch, self._steps = epoch, self.build(epoch)
             assert len(self._steps) == self.lengths[epoch], "a plan's lengths must be those of its epochs"
+            counts: dict[str, count[int]] = defaultdict(count)
+            self._turns = [next(counts[task]) for task, _ in self._steps]
         index = step - (self.ends[epoch] - self.lengths[epoch])
         task, rows = self._steps[index]
-        return Step(task, rows, epoch, index, step)
+        return Step(task, rows, epoch, index, step, self._turns[index])
 
 
 def shuffled(size: int, seed: int, *counter: int | str) -> np.ndarray:

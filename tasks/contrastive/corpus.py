@@ -25,7 +25,7 @@ from tasks.readers.texts import key
 
 _PAIR = ("sentence1", "sentence2")
 _CHINESE = {"ATEC": ("ATEC", "ATEC_CCKS"), **{name: (name,) for name in ("BQ", "LCQMC", "PAWS-X", "STS-B")}}
-_TABLES = (".csv", ".tsv", ".txt")
+_TABLES = (".csv", ".tsv", ".txt", ".data")
 
 
 @dataclass(frozen=True)

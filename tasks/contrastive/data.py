@@ -1,7 +1,8 @@
 """What stage one reads: triplets or labelled pairs to train on, and scored pairs to evaluate on."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from minbert import token_cache
 from minbert.errors import UserError
 from minbert.files import sha256_of, write_atomic
+from minbert.token_cache import Row, Skipped
 from minbert.tokenizer import Tokenizer
 from minbert.training import start
 from tasks import readers
@@ -19,6 +21,8 @@ from tasks.readers import lines, nli
 from tasks.readers.columns import KINDS
 from tasks.readers.records import head
 from tasks.sts import Similarity
+
+_ORIGINALS = ("snli_1.0/snli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.jsonl")
 
 
 @dataclass(frozen=True)
@@ -82,15 +86,28 @@ def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) 
 
 
 def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
-    paths = _files(settings, settings.nli_pairs, "nli", "nli-pairs.tsv")
-    if len(paths) > 1:
-        raise UserError(f"--nli-pairs {settings.nli_pairs}: one file is read; join them into one")
-    reader = partial(_opened, "nli", settings.columns)
-    also = readers.companions(paths[0])
-    cache = token_cache.load(paths[0], reader, f"nli {settings.columns}", 2, tokenizer, also=also)
-    account = cache.account()
-    files = [{"file": account.pop("file"), "sha256": account.pop("sha256")}]
-    return Pair(cache, tokenizer.cls, tokenizer.sep, length), {"files": files, **account}
+    paths = _files(settings, settings.nli_pairs, "nli", "nli-pairs.tsv", *_ORIGINALS)
+    if not settings.nli_pairs and paths[0].name != "nli-pairs.tsv":
+        there = (paths[0].parent.parent / name for name in _ORIGINALS)
+        paths = [path for path in there if path.is_file()]
+    also = [path for one in paths for path in (one, *readers.companions(one))][1:]
+    names = " ".join(path.name for path in paths[1:])
+    reader = partial(_labelled, paths, settings.columns)
+    cache = token_cache.load(paths[0], reader, f"nli {settings.columns}{names}", 2, tokenizer, also=also)
+    account = cache.account() | {"files": [{"file": str(path), "sha256": readers.digest(path)} for path in paths]}
+    del account["file"], account["sha256"]
+    return Pair(cache, tokenizer.cls, tokenizer.sep, length), account
+
+
+def _labelled(paths: list[Path], columns: str, _: Path) -> Iterator[Row | Skipped]:
+    """The labelled pairs of all files; where there are several, ids and reasons begin with the file's name."""
+    for path in paths:
+        name = f"{path.name}:" if len(paths) > 1 else ""
+        for row in _opened("nli", columns, path):
+            if isinstance(row, Skipped):
+                yield replace(row, why=f"{name} {row.why}".strip())
+            else:
+                yield replace(row, id=f"{name}{row.id}")
 
 
 def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:

@@ -1,6 +1,6 @@
 """What a run of stage one says of its encoder: before, during and after training, in numbers and pictures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,18 @@ from tasks.contrastive.pace import Paced
 from tasks.contrastive.scoring import Similarities
 from tasks.contrastive.settings import TRIPLETS, ContrastiveSettings
 from tasks.examples import Triplet
+
+
+def last_epoch_loss(rows: Iterable[Mapping[str, Any]]) -> float | None:
+    """Mean training loss over the steps of the last epoch, by which CBCL chose its settings (section 5.2).
+
+    `rows` are those of `metrics.jsonl`: each has the mean over the steps since the row before it.
+    """
+    train = [row for row in rows if row["kind"] == "train" and "nli/loss" in row]
+    starts = [0, *(row["step"] for row in train)]
+    last = [(row["nli/loss"], row["step"] - start) for row, start in zip(train, starts, strict=False)
+            if row["epoch"] == train[-1]["epoch"]]  # fmt: skip
+    return sum(loss * steps for loss, steps in last) / sum(steps for _, steps in last) if last else None
 
 
 @dataclass(frozen=True)
@@ -58,8 +70,8 @@ class Evaluation:
     def write(self, run: RunDir, paced: Paced, before: Look, after: Look, step: int) -> None:
         """`scores.json`, and pictures as SVG and PNG in `pictures/`: loss and STS dev over steps, cosines, groups."""
         scores = {name: {"before": before.numbers[name], "after": value} for name, value in after.numbers.items()}
-        write_json(run.path / "scores.json", scores | {"step": step})
         into, rows = run.path / "pictures", run.metrics()
+        write_json(run.path / "scores.json", scores | {"step": step, "last_epoch_loss": last_epoch_loss(rows)})
         pictures.losses(into / "loss", rows, chance(self.settings, paced.rows, self.data.train.cache.columns))
         pictures.spearman(into / "sts-dev", rows, before.numbers["sts_dev_spearman"])
         if before.cosines and after.cosines:

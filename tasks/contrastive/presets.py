@@ -4,7 +4,7 @@ from minbert.training.cli import Presets
 
 _CBCL = {
     "pooler": "pooler", "max_length": 32, "temperature": 0.05, "power": 0.5, "margin": 0.2, "epochs": 10,
-    "batch_size": 32, "lr": 2e-5, "mask_false_negatives": False,
+    "batch_size": 32, "lr": 2e-5, "clip": 0.0, "mask_false_negatives": False,
 }  # fmt: skip
 _SIMCSE = {
     "max_length": 32, "temperature": 0.05, "batch_size": 512, "lr": 5e-5, "lr_schedule": "linear",

@@ -51,8 +51,8 @@ class ContrastiveSettings(CommonSettings):
         "(SNLI, MultiNLI, nli-pairs.tsv), several with commas between", group="data", place=True,
     )  # fmt: skip
     nli_pairs: str = flag(
-        "", "in place of nli/nli-pairs.tsv for --objective softmax and joint: labelled NLI pairs",
-        group="data", place=True,
+        "", "in place of nli/nli-pairs.tsv, else SNLI's and MultiNLI's originals, for --objective softmax and joint: "
+        "labelled NLI pairs, several files with commas between", group="data", place=True,
     )  # fmt: skip
     texts: str = flag(
         "", "unlabelled texts for --objective views and simcse: sts, sts-train, chinese, or files of one sentence a "

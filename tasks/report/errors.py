@@ -29,7 +29,9 @@ def _parser() -> argparse.ArgumentParser:
     nouns = commands.add_parser("nouns", help="proper nouns of correct and failed pairs, as Markdown")
     for one in (sample, nouns):
         one.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run of multitask_train.py")
-        one.add_argument("--task", default="quora", choices=("sst", "quora", "sts"), help="(default: quora)")
+        one.add_argument(
+            "--task", default="para", metavar="NAME", help="sst, para, sts or one of your own (default: para)"
+        )
         one.add_argument("--seed", type=_whole, default=0, metavar="N", help="which pairs are drawn (default: 0)")
         one.add_argument("--data", type=Path, metavar="DIR", help="the run's data files, where they have been moved")
     sample.add_argument("--out", type=Path, metavar="FILE", help="the page (default: RUN/annotation.html)")
@@ -52,10 +54,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _sample(given: argparse.Namespace) -> None:
+    from tasks import registry
     from tasks.report import annotation
 
     out = given.out or given.run / "annotation.html"
-    counts = annotation.write(given.run, out, given.task, seed=given.seed, data=given.data)
+    counts = annotation.write(given.run, out, registry.named(given.task), seed=given.seed, data=given.data)
     for group, count in counts.items():
         if count < annotation.DRAWN:
             print(f"note: only {count} {annotation.GROUPS[group]}: all of them are drawn", file=sys.stderr)
@@ -77,10 +80,11 @@ def _figure(given: argparse.Namespace) -> None:
 
 
 def _nouns(given: argparse.Namespace) -> None:
+    from tasks import registry
     from tasks.report import nouns
 
     how = {"seed": given.seed, "data": given.data, "most": given.rows, "shown": given.pairs}
-    text = nouns.write(given.run, given.task, **how)
+    text = nouns.write(given.run, registry.named(given.task), **how)
     if given.out is not None:
         write_atomic(given.out, text.encode("utf-8", "replace"))
     print(text, end="")

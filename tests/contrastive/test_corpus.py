@@ -108,6 +108,23 @@ def test_train_only_needs_no_test_file(of: Callable, data: Path) -> None:
     assert len(found.texts) == 6 and found.account["also_in_test"] == {"any": 0}
 
 
+def test_the_chinese_sets_as_they_are_fetched(tmp_path: Path) -> None:
+    names = {"ATEC": "ATEC", "BQ": "BQ", "LCQMC": "LCQMC", "PAWS-X": "PAWSX", "STS-B": "STS-B"}
+    for number, (folder, name) in enumerate(names.items()):
+        for split in ("train", "valid", "test"):
+            write(
+                tmp_path / f"zh/{folder}/{name}.{split}.data",
+                f"{folder}第一句{split}\t同一句\t1\n鱼{number}\t鸟{number}\t0\n",
+            )
+    found = gather(["chinese"], data=tmp_path, seed=0)
+    assert found.account["absent"] == [] and not found.account["transductive"]
+    assert [Path(one["file"]).name for one in found.account["files"]] == [
+        f"{name}.train.data" for name in names.values()
+    ]
+    assert len(found.texts) == 5 + 1 + 10 and found.account["texts"] == 20
+    assert found.account["also_in_test"] == {**dict.fromkeys(names, 3), "any": 11}
+
+
 def test_the_chinese_sets_are_those_that_are_there(of: Callable, data: Path) -> None:
     found = of("chinese")
     assert found.texts == ("花呗怎么还款", "怎么还花呗", "额度多少", "鸟在飞。", "鱼在游")

@@ -5,6 +5,7 @@ python -m pytest --import-mode=importlib tests/contrastive/test_data.py
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from minbert import UserError
+from minbert.files import sha256_of
 from minbert.tokenizer import Tokenizer
 from tasks.contrastive import data
 from tasks.contrastive.data import Data
@@ -171,8 +173,34 @@ def test_files_of_different_kinds_are_refused_by_name(read: Read, tmp_path: Path
         with pytest.raises(UserError, match="--triplets") as caught:
             read(triplets=",".join(map(str, others)))
         assert all(str(path) in str(caught.value) for path in others)
-    with pytest.raises(UserError, match=r"--nli-pairs.*one file"):
-        read(objective="softmax", nli_pairs=f"{pairs},{pairs}")
+
+
+def test_several_files_of_labelled_pairs_are_read_in_their_order(read: Read, tmp_path: Path) -> None:
+    paths = [snli(tmp_path / "one.jsonl", PAIRS[:4]), multinli(tmp_path / "two.txt", PAIRS[4:])]
+    found = read(objective="softmax", nli_pairs=",".join(map(str, paths)))
+    assert texts(found.train) == [row[:2] for row in PAIRS[:-1]]
+    assert found.train.labels.tolist() == [[E, N, C].index(row[2]) for row in PAIRS[:-1]]
+    account = found.account["train"]
+    assert account["files"] == [{"file": str(path), "sha256": sha256_of(path)} for path in paths]
+    assert account["skipped"] == [{"line": 7, "why": "two.txt: no gold label"}]
+    assert [found.train.cache.row_id(row) for row in (0, 4)] == ["one.jsonl:1", "two.txt:2"]
+    turned = read(objective="softmax", nli_pairs=",".join(map(str, reversed(paths))))
+    assert texts(turned.train) == [row[:2] for row in (*PAIRS[4:-1], *PAIRS[:4])]
+    snli(paths[1], PAIRS[4:6])
+    assert len(read(objective="softmax", nli_pairs=",".join(map(str, paths))).train) == 6, "another content, read anew"
+
+
+@pytest.mark.parametrize("there", [("snli_1.0",), ("multinli_1.0",), ("snli_1.0", "multinli_1.0")])
+def test_without_our_own_file_the_originals_are_read(read: Read, tmp_path: Path, there: tuple[str, ...]) -> None:
+    (tmp_path / "course").mkdir()
+    shutil.copy(SAMPLE / "course" / "sts-dev.csv", tmp_path / "course")
+    for number, name in enumerate(there):
+        (tmp_path / "nli" / name).mkdir(parents=True)
+        snli(tmp_path / "nli" / name / f"{name}_train.jsonl", PAIRS[4 * number : 4 * number + 4])
+    found = read(objective="softmax", data=str(tmp_path))
+    assert texts(found.train) == [row[:2] for row in PAIRS[: 4 * len(there)]]
+    nli_pairs(tmp_path / "nli" / "nli-pairs.tsv")
+    assert len(read(objective="softmax", data=str(tmp_path)).train) == len(PAIRS) - 1, "the joined file comes first"
 
 
 @pytest.mark.parametrize("flag", ["triplets", "nli_pairs", "sts_dev"])

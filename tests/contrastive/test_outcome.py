@@ -20,7 +20,7 @@ from minbert.training.rundir import RunDir
 from tasks.contrastive import pictures
 from tasks.contrastive.data import Data
 from tasks.contrastive.model import ContrastiveModel
-from tasks.contrastive.outcome import Evaluation
+from tasks.contrastive.outcome import Evaluation, last_epoch_loss
 from tasks.contrastive.pace import Paced
 from tasks.contrastive.scoring import Similarities
 from tasks.contrastive.settings import ContrastiveSettings
@@ -137,7 +137,8 @@ def test_scores_hold_every_number_before_and_after(
     after = evaluation.look()
     evaluation.write(run, paced, before, after, 3)
     scores = json.loads((run.path / "scores.json").read_text())
-    assert scores.pop("step") == 3 and set(scores) == LOOKS | OF_TRIPLETS
+    assert scores.pop("step") == 3 and scores.pop("last_epoch_loss") == 2.5
+    assert set(scores) == LOOKS | OF_TRIPLETS
     for name, pair in scores.items():
         assert pair == {"before": before.numbers[name], "after": after.numbers[name]}
 
@@ -194,3 +195,13 @@ def test_what_helps_in_training_alone_stays_out_of_the_encoder(bert: BertModel) 
     projected = torch.tanh(u.double() @ model.projection.weight.double().T)
     torch.testing.assert_close(model.projected(u).double(), projected, rtol=1e-5, atol=1e-5)
     assert ContrastiveModel(bert, "mean").projected(u) is u
+
+
+def test_the_loss_of_the_last_epoch_is_the_mean_over_its_steps() -> None:
+    losses = np.random.default_rng(0).normal(1, 0.2, 130)
+    rows: list[dict[str, Any]] = [{"kind": "evaluation", "step": 130, "epoch": 2, "score": 0.5}]
+    for start, end, epoch in ((0, 50, 1), (50, 65, 1), (65, 100, 2), (100, 130, 2)):
+        rows.append({"kind": "train", "step": end, "epoch": epoch, "nli/loss": losses[start:end].mean()})
+    assert last_epoch_loss(rows) == pytest.approx(losses[65:].mean())
+    assert last_epoch_loss(rows[:3]) == pytest.approx(losses[:65].mean())
+    assert last_epoch_loss(rows[:1]) is None

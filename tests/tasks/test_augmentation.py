@@ -72,7 +72,6 @@ def made(tokenizer: Tokenizer, tmp_path: Path) -> Make:
 @pytest.fixture
 def texts_of(tokenizer: Tokenizer) -> Make:
     """A function that tells the texts of examples by their ids: (row, column) -> text."""
-
     possible = {TEXTS[1].replace("an old", "an aged"), *TEXTS}
     for word, others in OTHERS.items():
         possible |= {text.replace(word, new) for text in possible if "an old" not in text for new in others}
@@ -90,7 +89,8 @@ def settings(method: str, p: float = 1.0, **more: Any) -> CommonSettings:
 
 
 def step(number: int, rows: list[int], epoch: int = 0, task: str = "nli") -> Step:
-    return Step(task, np.array(rows), epoch, number, number)
+    """A task's step number `number` of an epoch, every second step being one of another task."""
+    return Step(task, np.array(rows), epoch, 2 * number, 2 * number, number)
 
 
 def plain(text: str) -> str:

@@ -202,3 +202,15 @@ def test_a_shuffle_favours_no_place() -> None:
 def test_an_unknown_sampling_is_refused() -> None:
     with pytest.raises(UserError, match="--sampling"):
         plan("squared", {"a": 3}, epochs=1, batch_size=2, seed=0)
+
+
+@pytest.mark.parametrize("sampling", SAMPLING)
+@given(sizes=sizes_of_tasks, batch=batch_sizes, seed=seeds)
+def test_turns_count_the_steps_of_each_task_in_an_epoch(
+    sampling: str, sizes: dict[str, int], batch: int, seed: int
+) -> None:
+    made = plan(sampling, sizes, epochs=2, batch_size=batch, seed=seed)
+    for epoch in range(len(made.lengths)):
+        for task in sizes:
+            found = [step.turn for step in steps(made, epoch) if step.task == task]
+            assert found == list(range(len(found)))

@@ -92,10 +92,15 @@ class LiveSynonyms:
         draw = numpy_generator(self._seed, "synonyms live", self._name, batch_number).random()
         return bool(draw < self._p)
 
-    def changes(self, batch_number: int, text_number: int, text: str, count: int = 1) -> list[Change]:
-        """The changes of one text in a batch that is augmented: `count` adjectives from the front, or from the end."""
+    def changes(
+        self, batch_number: int, text_number: int, text: str, count: int = 1, turn: int | None = None
+    ) -> list[Change]:
+        """The changes of one text in a batch that is augmented: `count` adjectives from the front, or from the end.
+
+        Front and end take turns by the parity of `turn`: `batch_number` unless batches of other sets lie in between.
+        """
         places = self._tagged.of(text_number)
-        picked = places[:count] if batch_number % 2 == 0 else places[-count:]
+        picked = places[:count] if (batch_number if turn is None else turn) % 2 == 0 else places[-count:]
         if not picked:
             return []
         bits = digest(self._seed, "synonyms live", self._name, batch_number, text_number)
@@ -106,11 +111,13 @@ class LiveSynonyms:
             found.append(change(text, place, self._tagged.words[place[3]], options[draw * len(options) >> 32]))
         return found
 
-    def texts(self, batch_number: int, ids: Sequence[int], texts: Sequence[str], count: int = 1) -> list[str]:
+    def texts(
+        self, batch_number: int, ids: Sequence[int], texts: Sequence[str], count: int = 1, turn: int | None = None
+    ) -> list[str]:
         """The texts of a batch as they are trained on: unchanged, or all augmented. `count` > 1 is for growing."""
         if count < 1:
             raise ValueError(f"count {count} is less than 1")
         if not self.chosen(batch_number):
             return list(texts)
         pairs = zip(ids, texts, strict=True)
-        return [splice(text, self.changes(batch_number, int(number), text, count)) for number, text in pairs]
+        return [splice(text, self.changes(batch_number, int(number), text, count, turn)) for number, text in pairs]
