@@ -38,7 +38,7 @@ def steps(data: Path, weights: str, triplets: int, batch_size: int, chunk: int) 
 
     settings = ContrastiveSettings(pooler="mean", batch_size=batch_size, chunk=chunk)
     encoder, tokenizer, _ = start.encoder(weights, settings.encoder_dropout)
-    path = readers.find(data, "nli", ["nli-triplets.csv"])
+    path = readers.find(data, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
     cache = token_cache.load(path, nli.triplets, "triplets", 3, tokenizer)
     examples = Triplet(cache, tokenizer.cls, tokenizer.sep, settings.max_length)
     model = ContrastiveModel(encoder, settings.pooler).train()
@@ -56,11 +56,16 @@ def steps(data: Path, weights: str, triplets: int, batch_size: int, chunk: int) 
 def main() -> None:
     """Run each variant in its own process and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder with nli/nli-triplets.csv (default $DATA_DIR, else data/sample)")
-    parser.add_argument("--weights", default="minilm", help="minilm, or a folder")
-    parser.add_argument("--batch-size", type=int, default=512, help="triplets of the large batch")
-    parser.add_argument("--chunk", type=int, default=32, help="sentences of a chunk")
-    parser.add_argument("--batches", type=int, default=2, help="large batches")
+    parser.add_argument(
+        "--data",
+        help="folder with NLI triplets (default: $DATA_DIR, else data/sample)",
+    )
+    parser.add_argument("--weights", default="minilm", help="minilm, or a folder (default: minilm)")
+    parser.add_argument(
+        "--batch-size", type=int, default=512, help="triplets of the large batch (default: %(default)s)"
+    )
+    parser.add_argument("--chunk", type=int, default=32, help="sentences of a chunk (default: %(default)s)")
+    parser.add_argument("--batches", type=int, default=2, help="large batches (default: %(default)s)")
     parser.add_argument("--one", type=int, nargs=2, metavar=("TRIPLETS", "CHUNK"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     data = Path(options.data or os.environ.get("DATA_DIR") or ROOT / "data" / "sample")
@@ -77,7 +82,11 @@ def main() -> None:
     print("| a batch of | MiB before | MiB at the peak |\n|---|---|---|")
     for name, (batch_size, chunk) in variants.items():
         command = [sys.executable, "-m", "benchmarks.chunk_memory", *sys.argv[1:], "--one", str(batch_size), str(chunk)]
-        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.stderr.write(done.stderr)
+            raise SystemExit(done.returncode)
+        found = done.stdout.split()
         print(f"| {name} | {float(found[0]):,.0f} | {float(found[1]):,.0f} |", flush=True)
 
 

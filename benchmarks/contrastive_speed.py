@@ -79,14 +79,21 @@ def scoring(folder: Path, examples: "Triplet", options: argparse.Namespace) -> N
 def main() -> None:
     """Read the triplets, then time each part at each length."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder with nli/nli-triplets.csv (default $DATA_DIR, else data/sample)")
-    parser.add_argument("--weights", default="minilm", help="minilm, or a folder")
-    parser.add_argument("--part", choices=("both", "training", "scoring"), default="both")
-    parser.add_argument("--length", type=int, nargs="+", default=[32], help="longest sentence in tokens")
-    parser.add_argument("--batches", type=int, default=20, help="timed batches, or calls of encode")
-    parser.add_argument("--warmup", type=int, default=10, help="batches before them")
-    parser.add_argument("--batch-size", type=int, default=64, help="triplets of a training step")
-    parser.add_argument("--sentences", type=int, default=1920, help="sentences of a call of encode")
+    parser.add_argument(
+        "--data",
+        help="folder with NLI triplets (default: $DATA_DIR, else data/sample)",
+    )
+    parser.add_argument("--weights", default="minilm", help="minilm, or a folder (default: minilm)")
+    parser.add_argument("--part", choices=("both", "training", "scoring"), default="both", help="(default: both)")
+    parser.add_argument("--length", type=int, nargs="+", default=[32], help="longest sentence in tokens (default: 32)")
+    parser.add_argument(
+        "--batches", type=int, default=20, help="timed batches, or calls of encode (default: %(default)s)"
+    )
+    parser.add_argument("--warmup", type=int, default=10, help="batches before them (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=64, help="triplets of a training step (default: %(default)s)")
+    parser.add_argument(
+        "--sentences", type=int, default=1920, help="sentences of a call of encode (default: %(default)s)"
+    )
     parser.add_argument("--threads", type=int, help="default: as many as torch takes")
     options = parser.parse_args()
 
@@ -108,7 +115,7 @@ def main() -> None:
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = weights.resolve(options.weights)
     tokenizer = Tokenizer.load(folder)
-    path = readers.find(Path(given or ROOT / "data" / "sample"), "nli", ["nli-triplets.csv"])
+    path = readers.find(Path(given or ROOT / "data" / "sample"), "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
     cache = token_cache.load(path, nli.triplets, "triplets", 3, tokenizer)
     print(", ".join(f"{library} {metadata.version(library)}" for library in LIBRARIES))
     print(f"{torch.get_num_threads()} threads; load of the machine before: {os.getloadavg()[0]:.1f}")

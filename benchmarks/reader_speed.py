@@ -26,6 +26,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from minbert.token_cache import Row, Skipped
+from minbert.training import cli
 from tasks import readers
 from tasks.readers import chinese, nli, senteval
 
@@ -194,10 +195,14 @@ def cache_table(folder: Path, count: int) -> None:
 def main() -> None:
     """Both parts, or the one that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=10_000_000, help="generated rows into the token cache")
-    parser.add_argument("--part", choices=("all", "readers", "cache"), default="all")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--generated", type=int, default=200_000, help="rows of the generated file beside pandas")
+    parser.add_argument(
+        "--rows", type=int, default=10_000_000, help="generated rows into the token cache (default: %(default)s)"
+    )
+    parser.add_argument("--part", choices=("all", "readers", "cache"), default="all", help="(default: all)")
+    parser.add_argument("--repeats", type=int, default=7, help="times each reader runs (default: %(default)s)")
+    parser.add_argument(
+        "--generated", type=int, default=200_000, help="rows of the generated file beside pandas (default: %(default)s)"
+    )
     parser.add_argument("--folder", type=Path, help="where files and caches go (about 500 bytes a row)")
     parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -212,4 +217,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    cli.run(main)

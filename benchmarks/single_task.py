@@ -23,6 +23,7 @@ from transformers import BertForSequenceClassification, BertTokenizerFast, get_l
 from minbert import weights
 from minbert.precision import autocast, choose
 from minbert.token_cache import Row
+from minbert.training import cli
 from tasks import readers
 from tasks.registry import TASKS
 
@@ -76,12 +77,13 @@ def dev_score(
 def main() -> None:
     """Fine-tune, and print a line for each epoch."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--task", choices=list(OUTPUTS), required=True)
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("DATA_DIR", "data/sample")))
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--lr", type=float, default=5e-5)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--seed", type=int, default=11711)
+    parser.add_argument("--task", choices=list(OUTPUTS), required=True, help="which task")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("DATA_DIR", "data/sample")),
+                        help="folder with the course's files (default: $DATA_DIR, else data/sample)")  # fmt: skip
+    parser.add_argument("--epochs", type=int, default=3, help="(default: %(default)s)")
+    parser.add_argument("--lr", type=float, default=5e-5, help="(default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=32, help="(default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=11711, help="(default: %(default)s)")
     options = parser.parse_args()
     torch.manual_seed(options.seed)
     generator = np.random.default_rng(options.seed)
@@ -112,4 +114,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    cli.run(main)

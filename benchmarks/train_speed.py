@@ -25,6 +25,7 @@ from benchmarks.timing import measure, quartiles, shuffled
 from minbert import AdamW, BertConfig, BertModel, Ragged, weights
 from minbert.precision import autocast
 from minbert.tokenizer import Tokenizer
+from minbert.training import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 CPU = torch.device("cpu")
@@ -131,10 +132,17 @@ def main() -> None:
     """Read the pairs, then time each shape."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="folder with course/quora-train.csv (default $DATA_DIR, else data/sample)")
-    parser.add_argument("--batches", type=int, default=60, help="timed batches (a quarter of them for bert-base shape)")
-    parser.add_argument("--warmup", type=int, default=60, help="batches before them (a quarter for bert-base shape)")
-    parser.add_argument("--shape", choices=("minilm", "base", "both"), default="both")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--batches",
+        type=int,
+        default=60,
+        help="timed batches, a quarter of them in bert-base's shape (default: %(default)s)",
+    )
+    parser.add_argument("--warmup", type=int, default=60, help="batches before them, likewise (default: %(default)s)")
+    parser.add_argument("--shape", choices=("minilm", "base", "both"), default="both", help="(default: both)")
+    parser.add_argument(
+        "--threads", type=int, default=torch.get_num_threads(), help="(default: as many as torch takes)"
+    )
     options = parser.parse_args()
     data = Path(options.data or os.environ.get("DATA_DIR") or ROOT / "data" / "sample")
     if not (options.data or os.environ.get("DATA_DIR")):
@@ -157,4 +165,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    cli.run(main)
