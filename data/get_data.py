@@ -37,8 +37,12 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     made.add_argument("set", choices=[*SETS, "all", "check"], metavar="SET", help=", ".join([*SETS, "all", "check"]))
-    made.add_argument("--to", type=Path, default=ROOT / "data", metavar="DIR", help="default: the project's data/")
-    made.add_argument("--year", type=int, choices=[2024, 2023], default=2024, help="the course's handout")
+    made.add_argument(
+        "--to", type=Path, default=ROOT / "data", metavar="DIR", help="folder to fill (default: the project's data/)"
+    )
+    made.add_argument(
+        "--year", type=int, choices=[2024, 2023], default=2024, help="the course's handout (default: 2024)"
+    )
     made.add_argument("--from-mirror", default="", metavar="URL|DIR", help="take the files from here; layout as --to")
     made.add_argument(
         "--accept-changed",
@@ -46,9 +50,11 @@ def parser() -> argparse.ArgumentParser:
         help="with --from-mirror: keep files whose content is not the pinned one (the manifest says so)",
     )
     made.add_argument(
-        "--timeout", type=float, default=30.0, metavar="SECONDS", help="of a stall (30); to connect, a third"
+        "--timeout", type=float, default=30.0, metavar="SECONDS", help="of a stall (default: 30); to connect, a third"
     )
-    made.add_argument("--tries", type=int, default=5, metavar="N", help="attempts in a row without progress (5)")
+    made.add_argument(
+        "--tries", type=int, default=5, metavar="N", help="attempts in a row without progress (default: 5)"
+    )
     return made
 
 

@@ -10,7 +10,7 @@ import re
 import types
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import safetensors.torch
 import torch
@@ -19,20 +19,21 @@ from torch import Tensor
 from minbert import weights
 from minbert.config import BertConfig
 from minbert.errors import UserError
-from minbert.files import write_atomic
+from minbert.files import present, write_atomic
 from minbert.tokenizer import Tokenizer
 
 
 def run(arguments: Sequence[str]) -> int:
     """The `convert` command: exit code 0, or 2 with one sentence."""
-    parser = argparse.ArgumentParser(prog="python -m minbert.weights", description=__doc__.splitlines()[0])
+    parser = _Parser(prog="python -m minbert.weights", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="convert")
     convert = commands.add_parser("convert", help="a pickled checkpoint to an encoder folder")
     convert.add_argument("source", type=Path, help="folder with pytorch_model.bin, or a checkpoint file")
-    convert.add_argument("--like", default="bert-base-uncased", help="weights whose config and vocabulary a file takes")
+    like = "weights whose config and vocabulary a file takes (default: %(default)s)"
+    convert.add_argument("--like", default="bert-base-uncased", help=like)
     convert.add_argument("--to", type=Path, help="folder to write (default: the folder itself, or FILE without suffix)")
-    options = parser.parse_args(arguments)
     try:
+        options = parser.parse_args(arguments)
         if options.source.is_dir():
             written = convert_folder(options.source, options.to or options.source)
         else:
@@ -43,6 +44,13 @@ def run(arguments: Sequence[str]) -> int:
         parser.exit(2, f"error: {error.filename}: {error.strerror}\n")
     print(f"wrote {written}")
     return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """As `minbert.training.cli.Parser`, which lies on a higher floor."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see --help)")
 
 
 def convert_folder(folder: Path, to: Path) -> Path:
@@ -60,14 +68,12 @@ def convert_folder(folder: Path, to: Path) -> Path:
 
 def convert_checkpoint(source: Path, like: str, to: Path) -> Path:
     """The encoder inside a checkpoint of the course's code, whose heads are left out, as an encoder folder."""
-    if not source.is_file():
-        raise UserError(f"{source}: no such file")
-    folder = weights.resolve(like)
-    content = _unpickle(source)
+    content = _unpickle(present(source))
     tensors = content.get("model", content)
     if not isinstance(tensors, dict):
         raise UserError(f"{source}: holds a {type(tensors).__name__} under 'model', not a dict of tensors")
     encoder = {key: tensor for key, tensor in tensors.items() if key.startswith("bert.")} or tensors
+    folder = weights.resolve(like, "--like")
     return _write(encoder, BertConfig.read(folder), Tokenizer.load(folder), source, to)
 
 

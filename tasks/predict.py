@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from minbert.errors import UserError
-from minbert.files import read_json
+from minbert.files import present, read_json
 from minbert.training import cli
 
 if TYPE_CHECKING:  # `--help` waits for no torch
@@ -155,9 +155,7 @@ def read(lines: Iterable[bytes], source: str, columns: int) -> Iterator[Texts]:
 def _opened(path: str) -> Any:
     if path == "-":
         return nullcontext(sys.stdin.buffer)
-    if not Path(path).is_file():
-        raise UserError(f"{path}: no such file")
-    return open(path, "rb")
+    return open(present(Path(path)), "rb")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -198,11 +196,13 @@ def _columns(task: "Task[Any]") -> tuple[str, ...]:
 
 
 def _write(predictor: Predictor, inputs: Iterator[Texts], out: IO[str]) -> None:
+    chunk = list(islice(inputs, _CHUNK))  # where one of these lines is broken, nothing is printed
     print("\t".join(_columns(predictor.task)), file=out)
-    while chunk := list(islice(inputs, _CHUNK)):
+    while chunk:
         for row in predictor.table(chunk):
             print("\t".join(row), file=out)
         out.flush()
+        chunk = list(islice(inputs, _CHUNK))
 
 
 if __name__ == "__main__":

@@ -76,8 +76,10 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line, check, and then score, compare or pack; `UserError` where anything is wrong."""
     given = _parser().parse_args(sys.argv[1:] if arguments is None else arguments)
-    if given.command == "submit" and (given.out.is_dir() or not given.out.absolute().parent.is_dir()):
-        raise UserError(f"--out {given.out}: no file can be written there")
+    if given.command == "submit":
+        cli.demand_writable(given.out)
+    if given.command == "check" and given.compare is not None and not given.compare.is_dir():
+        raise UserError(f"--compare {given.compare}: no such folder")
 
     from minbert.training.start import data_folder
     from tasks import submission

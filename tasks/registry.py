@@ -37,20 +37,17 @@ def shorts() -> dict[str, str]:
     return {factory().files.short: name for name, factory in TASKS.items()}
 
 
-def named(word: str) -> str:
-    """The task that `--task` means, by its word in flags or its name; `UserError` for another word."""
+def named(word: str, flag: str = "--task") -> str:
+    """The task that a flag means, by its word in flags or its name; `UserError` for another word."""
     known = shorts()
     if word not in known and word not in TASKS:
-        raise UserError(f"--task: {word!r} is not one of {', '.join(known)}")
+        raise UserError(f"{flag}: {word!r} is not one of {', '.join(known)}")
     return known.get(word, word)
 
 
 def build(names: str, pairs: str) -> list[Task[Any]]:
-    """The tasks of a list such as `sst,quora,sts`; `UserError` for an unknown or a doubled name."""
-    chosen = [name.strip() for name in names.split(",") if name.strip()]
-    for name in chosen:
-        if name not in TASKS:
-            raise UserError(f"--tasks: {name!r} is not one of {', '.join(TASKS)}")
+    """The tasks of a list such as `sst,para,sts`; `UserError` for an unknown or a doubled name."""
+    chosen = [named(name.strip(), "--tasks") for name in names.split(",") if name.strip()]
     if not chosen or len(set(chosen)) < len(chosen):
         raise UserError(f"--tasks: {names!r} must name each task once, and one at least")
     return [TASKS[name](pairs) for name in chosen]

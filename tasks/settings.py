@@ -19,13 +19,15 @@ _SUFFIXES = ("train", "dev", "test", "dev_out", "test_out")  # of the flags that
 class MultitaskSettings(CommonSettings):
     """Everything `multitask_train.py` can be told."""
 
-    encoder: str = flag("", "an encoder folder from pretrain_cbcl.py, in place of --weights", group="encoder")
+    encoder: str = flag("", "a run of pretrain_cbcl.py or an encoder folder, in place of --weights", group="encoder")
     run_dir: str = flag("runs/multitask", "where the run lives", group="run", place=True)
     lr: float | None = flag(
         None, "learning rate (default: 1e-5 for the full model, 1e-3 for the last layers)", group="training", least=0
     )
 
-    tasks: str = flag(",".join(LEADERBOARD), "the tasks to train, in the order of the round", group="data")
+    tasks: str = flag(
+        ",".join(LEADERBOARD), "the tasks to train, in the order of the round; para is quora", group="data"
+    )
     sst_train: str = flag("", "in place of ids-sst-train.csv", group="data", place=True)
     sst_dev: str = flag("", "in place of ids-sst-dev.csv", group="data", place=True)
     sst_test: str = flag("", "in place of ids-sst-test-student.csv", group="data", place=True)
@@ -75,6 +77,12 @@ class MultitaskSettings(CommonSettings):
             object.__setattr__(
                 self, "fine_tune_mode", "full-model" if self.option == "finetune" else "last-linear-layer"
             )
+        if self.chosen != list(LEADERBOARD):  # else torch, which the tasks' words load, can wait
+            from tasks.registry import shorts
+
+            words = shorts()
+            names = [words.get(name, name) for name in self.chosen]
+            object.__setattr__(self, "tasks", self.tasks if names == self.chosen else ",".join(names))
 
     def ignored(self, given: dict[str, Any]) -> list[str]:
         """A sentence for every given flag that has no effect; `UserError` for flags that exclude each other."""
@@ -139,11 +147,15 @@ class MultitaskSettings(CommonSettings):
     @property
     def source(self) -> str:
         """Where the encoder's weights come from: a folder or a name."""
-        if self.encoder and not Path(self.encoder).is_dir():
+        if not self.encoder:
+            return self.weights
+        if not Path(self.encoder).expanduser().is_dir():
             raise UserError(
                 f"--encoder {self.encoder}: no such folder; pretrain_cbcl.py writes one into its run folder"
             )
-        return self.encoder or self.weights
+        from minbert.weights import of_run  # late, as it imports torch
+
+        return of_run(self.encoder)
 
     @property
     def rate(self) -> float:

@@ -42,4 +42,9 @@ def run(arguments: Sequence[str]) -> int:
         print(render(found))
     except UnicodeEncodeError:
         print(render(found, "12345678").encode("ascii", "replace").decode("ascii"))
-    return 2 if found["broken"] else 0
+    if not found["broken"]:
+        return 0
+    first = next(entry["broken"] for entry in found["files"] if entry["broken"] is not None)
+    many = f"{found['broken']} of {len(found['files'])} files broken"
+    print(f"error: {given.data}: {many}, the first: {first}", file=sys.stderr)
+    return 2

@@ -46,16 +46,43 @@ def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = No
     Raises `UserError` where a file's hash is not the one recorded.
     """
     folder = folder_of(parent, step)
-    content = read_json(folder / "state.json")
-    recorded = content.pop("sha256", None) if isinstance(content, dict) else None
-    for name, found in _hashes(folder, content).items():
-        if not isinstance(recorded, dict) or recorded.get(name) != found:
-            raise UserError(f"{folder / name}: damaged (its hash is not the recorded one); delete {folder} to go back")
+    content = _verified(folder)
     model.load_state_dict(safetensors.torch.load_file(folder / "model.safetensors"))
     if optimizer is not None:
         _restore(model, optimizer, safetensors.torch.load_file(folder / "optimizer.safetensors"), content["counts"])
     state: dict[str, Any] = content["state"]
     return state
+
+
+def check(parent: Path) -> None:
+    """`UserError` where a run cannot go on from the newest checkpoint in a folder, with what to do about it.
+
+    A run that is finished needs its best checkpoint as well.
+    """
+    *older, newest = steps(parent) or [-1]
+    if newest < 0:
+        return
+    folder = folder_of(parent, newest)
+    try:
+        state = _verified(folder)["state"]
+    except UserError as error:
+        instead = f"go back to step {older[-1]}" if older else "start over"
+        raise UserError(f"{error}; delete {folder} to {instead}") from error
+    if state["finished"] and state["best_step"] != newest:
+        _verified(folder_of(parent, state["best_step"]))
+
+
+def _verified(folder: Path) -> dict[str, Any]:
+    """`state.json` without its hashes; `UserError` where a file's hash is not the one recorded."""
+    try:
+        content = read_json(folder / "state.json")
+    except UserError as error:
+        raise UserError(f"{folder / 'state.json'}: damaged (not a JSON file)") from error
+    recorded = content.pop("sha256", None) if isinstance(content, dict) else None
+    for name, found in _hashes(folder, content).items():
+        if not isinstance(recorded, dict) or recorded.get(name) != found:
+            raise UserError(f"{folder / name}: damaged (its hash is not the recorded one)")
+    return dict(content)
 
 
 def _hashes(folder: Path, content: Any) -> dict[str, str]:

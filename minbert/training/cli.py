@@ -11,6 +11,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
 from minbert.errors import UserError
@@ -117,6 +118,7 @@ def _add(group: argparse._ArgumentGroup, item: Field[Any]) -> None:
     name, text = f"--{item.name.replace('_', '-')}", item.metadata["help"].replace("%", "%%")
     if isinstance(item.default, bool):
         # what a preset may turn on can be turned off again
+        text += f" (default: {'on' if item.default else 'off'})"
         group.add_argument(name, action="store_true" if item.metadata["place"] else _OnOff, help=text)
         return
     assert item.default is not MISSING
@@ -160,7 +162,7 @@ def _list(presets: Presets, default: str) -> str:
     for name, (text, values) in presets.items():
         lines.append(f"{name}{' (default)' if name == default else ''}: {text}")
         for key, value in values.items():
-            said = "" if isinstance(value, bool) else f" {shlex.quote(str(value))}"
+            said = "" if isinstance(value, bool) else f" {shlex.quote(str(value)) if value != '' else '(to be given)'}"
             lines.append(f"    {spelled(key, value)}{said}")
     return "\n".join(lines)
 
@@ -173,6 +175,12 @@ def spelled(name: str, value: Any) -> str:
 def identity(settings: Any) -> dict[str, Any]:
     """The settings that decide what is computed: two runs that agree in them are the same run."""
     return {item.name: getattr(settings, item.name) for item in fields(settings) if not item.metadata["place"]}
+
+
+def demand_writable(out: Path | None) -> None:
+    """`UserError` where `--out` is given, and is a folder or lies in none."""
+    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
+        raise UserError(f"--out {out}: no file can be written there")
 
 
 def run(main: Callable[[], None]) -> NoReturn:

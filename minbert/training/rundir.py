@@ -24,13 +24,16 @@ class RunDir:
         """The folder for a run whose settings are `identity`.
 
         Raises `UserError` where the folder exists and `resume` is off, where it belongs to a run with other
-        settings, or where it cannot be written.
+        settings or to one whose newest checkpoint is damaged, or where it cannot be written.
         """
         run = cls(path)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and not path.is_dir():
+            raise UserError(f"--run-dir {path}: is a file, not a folder")
+        if path.is_dir() and any(path.iterdir()):
             if not resume:
                 raise UserError(f"--run-dir {path}: exists already; add --resume to go on, or choose another folder")
             run._check_identity(identity)
+            checkpoint.check(run.checkpoints)
         nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
             raise UserError(f"--run-dir {path}: {nearest} is not a folder that can be written to")
@@ -58,7 +61,10 @@ class RunDir:
         """
         before = read_json(path).get("environment", {}) if (path := self.path / "manifest.json").is_file() else {}
         now = manifest.get("environment", {})
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        try:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--run-dir {self.path}: cannot be made: {error.strerror}") from error
         write_json(path, manifest)
         kinds = [name for name in before if name != "started" and before[name] != now.get(name)]
         return [f"{name} {now.get(name)} (was {before[name]})" for name in kinds]

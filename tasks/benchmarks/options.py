@@ -94,8 +94,8 @@ def load(given: argparse.Namespace) -> list[Loaded]:
     if len(set(places)) < len(places):
         raise UserError(f"--encoder, --compare: {', '.join(places)}: an encoder stands twice")
     found = []
-    for place, name in zip(places, names(places), strict=True):
-        folder = encoder_folder(place)
+    for number, (place, name) in enumerate(zip(places, names(places), strict=True)):
+        folder = encoder_folder(place, "--encoder" if number < len(given.encoder) else "--compare")
         encoder = Encoder.load(folder, device=_device(given.device), precision=given.precision)
         choose(given.precision, encoder.model.device)
         found.append(Loaded(name, folder, encoder, _poolers(given.pooler) or (encoder.pooler,)))
@@ -112,12 +112,11 @@ def _device(name: str) -> str:
     return name
 
 
-def encoder_folder(place: str) -> Path:
+def encoder_folder(place: str, flag: str) -> Path:
     """The folder of an encoder's files; a run folder stands for its `encoder/`."""
     from minbert import weights
 
-    inner = Path(place).expanduser() / "encoder"
-    return inner if (inner / "config.json").is_file() else weights.resolve(place)
+    return weights.resolve(weights.of_run(place), flag)
 
 
 def names(places: list[str]) -> list[str]:

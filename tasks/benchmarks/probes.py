@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minbert.errors import UserError
+from minbert.files import present
 from minbert.training import cli
 from tasks.benchmarks import options
 
@@ -42,8 +43,8 @@ def main(arguments: list[str] | None = None) -> None:
     for name in chosen:
         if name not in PROBES:
             raise UserError(f"--probes: {name!r} is not one of {', '.join(PROBES)}")
-    if given.pairs is not None and not given.pairs.is_file():
-        raise UserError(f"--pairs {given.pairs}: no such file")
+    if given.pairs is not None:
+        present(given.pairs, "--pairs")
     for flag, probe in (("sets", "frequency"), ("pairs", "length"), ("append", "length")):
         if getattr(given, flag) and probe not in chosen:
             print(f"note: --{flag} has no effect without the probe {probe}", file=sys.stderr)

@@ -108,11 +108,15 @@ def sample(texts: tuple[str, ...], seed: int, limit: int) -> tuple[str, ...]:
 
 def _source(name: str, data: Path) -> Source:
     if name in ("sts", "sts-train"):
-        every = _english(data)
+        try:
+            base = senteval.root(data)
+        except UserError as error:
+            raise UserError(f"--texts {name}: {error}") from None
+        every = _english(base)
         tests = [file for file in every if file.split == "test"]
         if name == "sts":
             return Source(every, tests, [])
-        extra = sorted((senteval.root(data) / "STS" / "STS12-en-train").glob("STS.input.*.txt"))
+        extra = sorted((base / "STS" / "STS12-en-train").glob("STS.input.*.txt"))
         train = [file for file in every if file.split == "train"]
         return Source(
             [File(path, "train", _unscored) for path in extra] + train, tests, [] if extra else ["STS12 train"]
@@ -127,9 +131,8 @@ def _source(name: str, data: Path) -> Source:
     return Source([File(Path(name), "text", lines.sentences)], [], [])
 
 
-def _english(data: Path) -> list[File]:
+def _english(base: Path) -> list[File]:
     """In ConSERT's order."""
-    base = senteval.root(data)
     found = [
         File(base / folder / f"STS.input.{subset}.txt", "test", _unscored)
         for folder, subsets in senteval.STS.values()
@@ -155,7 +158,10 @@ def _chinese(data: Path) -> dict[tuple[str, str], File]:
             if split and path.suffix in _TABLES:
                 found[name, split] = File(path, split, chinese.pairs)
     if not any(split == "train" for _, split in found):
-        raise UserError(f"{base}: no train file in {', '.join(_CHINESE)}")
+        raise UserError(
+            f"--texts chinese: {base}: no train file in {', '.join(_CHINESE)}; "
+            f"python data/get_data.py chinese fetches them into data/"
+        )
     return found
 
 

@@ -1,7 +1,7 @@
 """What stage one reads: triplets or labelled pairs to train on, and scored pairs to evaluate on."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -9,12 +9,12 @@ from typing import Any
 
 from minbert import token_cache
 from minbert.errors import UserError
-from minbert.files import sha256_of, write_atomic
+from minbert.files import present, sha256_of, write_atomic
 from minbert.token_cache import Row, Skipped
 from minbert.tokenizer import Tokenizer
 from minbert.training import start
 from tasks import readers
-from tasks.contrastive import corpus, triplets
+from tasks.contrastive import corpus, triplets, views
 from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettings
 from tasks.examples import Examples, Pair, Single, Triplet
 from tasks.readers import lines, nli
@@ -40,7 +40,9 @@ class Data:
 
 
 def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Data:
-    """The data that an objective needs. Raises `UserError` for what is missing or cannot be read."""
+    """The data that an objective needs. Raises `UserError` for what is missing or cannot be read, and wrong views."""
+    if settings.views:
+        views.parse(settings.views)  # refused before anything is read
     readers_of = {TRIPLETS: _triplets, PAIRS: _pairs, TEXTS: _texts}
     train, account = readers_of[settings.data_kind](settings, tokenizer, length)
     if not len(train):
@@ -65,6 +67,9 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
 def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
     paths = _files(settings, settings.triplets, "nli", "nli_for_simcse.csv", "nli-triplets.csv")
     ready = [holds_triplets(path, settings.columns) for path in paths]
+    for path, triple in zip(paths, ready, strict=True):
+        if not triple and not settings.columns:
+            _demand_pairs(path)
     if len(set(ready)) > 1:
         raise UserError(f"--triplets: {paths[ready.index(True)]} holds triplets and {paths[ready.index(False)]} pairs")
     kind, rule = ("triplet", "") if ready[0] else ("nli", settings.per_premise)
@@ -138,7 +143,22 @@ def holds_triplets(path: Path, columns: str = "") -> bool:
     if columns:
         return any(part.partition("=")[0].strip() in KINDS["triplet"].texts for part in columns.split(","))
     keys = head(path)[0] if path.is_file() else []
-    return all(any(alias in keys for alias in nli.TRIPLET[name]) for name in ("anchor", "positive"))
+    return _among(keys, nli.TRIPLET["anchor"], nli.TRIPLET["positive"])
+
+
+def _among(keys: Sequence[str], *names: Sequence[str]) -> bool:
+    return all(any(alias in keys for alias in aliases) for aliases in names)
+
+
+def _demand_pairs(path: Path) -> None:
+    """`UserError` where a file for `--triplets` names the texts of neither triplets nor pairs."""
+    keys = head(path)[0]
+    if not nli.aligned(path) and not _among(keys, nli.COLUMNS["sentence1"], nli.COLUMNS["sentence2"]):
+        raise UserError(
+            f"{path}:1: the columns {', '.join(map(repr, keys))} are neither triplets (sent0, sent1, hard_neg, or "
+            f"anchor, positive, negative) nor labelled pairs (premise, hypothesis, label); say which column is what "
+            f"with --columns anchor=...,positive=..."
+        )
 
 
 def _columns(paths: list[Path], columns: str) -> int:
@@ -150,14 +170,11 @@ def _columns(paths: list[Path], columns: str) -> int:
 
 def _files(settings: ContrastiveSettings, given: str, folder: str, *names: str) -> list[Path]:
     paths = [Path(part.strip()) for part in given.split(",") if part.strip()]
-    for path in paths:
-        if not path.is_file():
-            raise UserError(f"{path}: no such file")
-    return paths or [_find(settings, "", folder, *names)]
+    return [present(path) for path in paths] or [_find(settings, "", folder, *names)]
 
 
 def _find(settings: ContrastiveSettings, given: str, folder: str, *names: str) -> Path:
-    return Path(given) if given else readers.find(start.data_folder(settings.data), folder, names)
+    return present(Path(given)) if given else readers.find(start.data_folder(settings.data), folder, names)
 
 
 def retokenised(examples: Triplet, tokenizer: Tokenizer) -> Triplet:

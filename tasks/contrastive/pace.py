@@ -50,7 +50,7 @@ def hashes(settings: ContrastiveSettings) -> dict[str, str]:
     """The hash of the weights of `--scorer`, where it decides the order. `UserError` where they cannot be had."""
     if not (settings.scorer and settings.by_cosine):
         return {}
-    return {"scorer": weights.sha256(weights.resolve(settings.scorer))}
+    return {"scorer": weights.sha256(weights.resolve(settings.scorer, "--scorer"))}
 
 
 def paced(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, weights_sha256: str) -> Paced:

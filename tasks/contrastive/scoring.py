@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minbert.errors import UserError
-from minbert.files import new_folder
+from minbert.files import new_folder, present
 from minbert.token_cache import default_folder
 from minbert.training.cli import Parser
 
@@ -157,9 +157,7 @@ def read(path: Path) -> "Triplets":
     from tasks.contrastive import data, triplets
     from tasks.readers import nli
 
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
-    if not data.holds_triplets(path):
+    if not data.holds_triplets(present(path)):
         return triplets.from_pairs([nli.pairs(path)], "cross")
     if readers.open_as(path, "triplet").texts < 3:
         raise UserError(f"{path}: rows without a hard negative have no gap to show")

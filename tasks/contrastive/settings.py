@@ -100,8 +100,10 @@ class ContrastiveSettings(CommonSettings):
     )  # fmt: skip
 
     views: str = flag(
-        "", "two views, around the embedding layer, such as feature-cutoff:0.2,shuffle; of anchors and of all other "
-        "texts where the data are triplets", group="views",
+        "", "two views, around the embedding layer, such as feature-cutoff:0.2,shuffle: none, shuffle, "
+        "token-cutoff:0.15, span-cutoff:0.15, feature-cutoff:0.2, dropout:0.2 (the rates meant where none is given), "
+        "or with --objective joint adversarial:1; of anchors and of all other texts where the data are triplets",
+        group="views",
     )  # fmt: skip
     protect_special: bool = flag(True, "views leave [CLS] and [SEP] as they are", group="views")
     marks: str = flag(
@@ -144,7 +146,9 @@ class ContrastiveSettings(CommonSettings):
     )  # fmt: skip
 
     metric: str = flag(
-        "spearman", "what chooses the best encoder: STS dev Spearman, accuracy or loss over triplets, ...",
+        "spearman", "what chooses the best encoder: STS dev Spearman; accuracy or frozen loss over triplets; "
+        "alignment, how near the vectors of similar STS dev pairs are; uniformity, how evenly all STS dev vectors "
+        "are spread",
         group="evaluation", choices=("spearman", "accuracy", "loss", "alignment", "uniformity"),
     )  # fmt: skip
     evaluate_triplets: int = flag(

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from minbert.errors import UserError
-from minbert.files import read_json, sha256_of, write_atomic, write_json
+from minbert.files import present, read_json, sha256_of, write_atomic, write_json
 from minbert.token_cache import Reader, Row, Skipped, default_folder
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
@@ -260,10 +260,7 @@ def gather(
     triplets opens the file. It is built once for the same contents, reader and rule. Raises `UserError` where a file is
     not there, or nothing can be made of them.
     """
-    for path in paths:
-        if not path.is_file():
-            raise UserError(f"{path}: no such file")
-    hashes = [sha256_of(path) for path in paths]
+    hashes = [sha256_of(present(path)) for path in paths]
     names = [path.name for path in paths] if len(paths) > 1 else []
     parts = [_VERSION, reader_name, per_premise, columns, *names, *hashes]
     key = hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()

@@ -9,6 +9,7 @@ from minbert.token_cache import Row, Skipped
 from tasks.readers.records import Record, header, records
 from tasks.readers.rows import BINARY, SCORE, Known, Label, class_label, unique
 
+_SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
 _DUPLICATE = Label(BINARY.accepts, "is neither 0.0 nor 1.0")
 _FIVE = class_label(5)
 
@@ -103,7 +104,10 @@ def find(data: Path, folder: str, names: Sequence[str]) -> Path:
         for name in names:
             if (parent / name).is_file():
                 return parent / name
+    helps = any((_SAMPLE / folder / name).is_file() for name in names)
+    sample = " (--data data/sample is the small corpus that comes with the project)" if helps else ""
     raise UserError(
-        f"{data}: neither {folder}/{names[0]} nor {names[0]} is there; give the folder that holds it with --data DIR "
-        f"or $DATA_DIR (--data data/sample is the small corpus that comes with the project)"
+        f"neither {data} nor {data / folder} holds {' or '.join(names)}; python data/get_data.py "
+        f"{'chinese' if folder == 'zh' else folder} fetches the usual files into data/; give another folder that holds "
+        f"them with --data DIR or $DATA_DIR{sample}"
     )

@@ -121,7 +121,7 @@ def records(
             if len(cells) != width and not (wider and len(cells) > width):
                 if cells in ([], [""]):
                     continue
-                raise UserError(f"{path}:{line}: {len(cells)} columns, {_whose(names)} {width}")
+                raise UserError(f"{path}:{line}: {len(cells)} column{'s' * (len(cells) > 1)}, {_whose(names)} {width}")
             yield line, pick(cells)
 
 

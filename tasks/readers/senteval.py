@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minbert.errors import UserError
+from minbert.files import present
 from minbert.token_cache import Row, Skipped
 from tasks.readers.nli import NLI
 from tasks.readers.records import BOM, Record, opened, records
@@ -67,7 +68,10 @@ def root(folder: Path) -> Path:
     for one in (folder / "downstream", folder / "senteval" / "downstream", folder):
         if any((one / name).is_dir() for name in ("STS", "SICK", "MR", "SST", "MRPC", "TREC", "stsbenchmark")):
             return one
-    raise UserError(f"{folder}: no SentEval data there: neither downstream/STS nor STS")
+    raise UserError(
+        f"{folder}: no SentEval data there: neither downstream/STS nor STS; "
+        f"python data/get_data.py senteval fetches it into data/"
+    )
 
 
 def scored(folder: Path, name: str, split: str = "test") -> dict[str, Rows]:
@@ -187,6 +191,4 @@ def _two_files(positive: Path, negative: Path) -> Rows:
 
 
 def _file(base: Path, name: str) -> Path:
-    if not (base / name).is_file():
-        raise UserError(f"{base / name}: no such file")
-    return base / name
+    return present(base / name)

@@ -7,7 +7,6 @@ python -m tasks.report runs/multitask runs/cbcl-multitask --out comparison.html 
 import sys
 from pathlib import Path
 
-from minbert.errors import UserError
 from minbert.training import cli
 
 
@@ -20,8 +19,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--no-texts", action="store_true", help="leave the sentences of the data out")
     given = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
-    if given.out is not None and given.out.is_dir():
-        raise UserError(f"--out {given.out}: is a folder")
+    cli.demand_writable(given.out)
 
     from tasks.report import page
 

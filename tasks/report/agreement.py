@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minbert.errors import UserError
-from minbert.files import read_json
+from minbert.files import present, read_json
 from minbert.seeds import numpy_generator
 from tasks.report.annotation import CATEGORIES, FORMAT, GROUPS
 from tasks.report.figures import wilson
@@ -45,9 +45,7 @@ class Annotation:
 
 def read(path: Path) -> Annotation:
     """A file that the annotation page exported; `UserError` where it is something else, or where nothing is sorted."""
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
-    content = read_json(path)
+    content = read_json(present(path))
     if not isinstance(content, dict) or content.get("format") != FORMAT or not isinstance(content.get("items"), list):
         raise UserError(f"{path}: not an annotation that the page exported")
     for name in ("annotator", "sample", "run"):

@@ -48,8 +48,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line and do what it says."""
     given = _parser().parse_args(sys.argv[1:] if arguments is None else arguments)
-    if given.out is not None and (given.out.is_dir() or not given.out.absolute().parent.is_dir()):
-        raise UserError(f"--out {given.out}: no file can be written there")
+    cli.demand_writable(given.out)
     {"sample": _sample, "figure": _figure, "nouns": _nouns}[given.command](given)
 
 

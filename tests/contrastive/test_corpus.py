@@ -133,7 +133,8 @@ def test_the_chinese_sets_are_those_that_are_there(of: Callable, data: Path) -> 
     assert found.account["also_in_test"] == {"ATEC_CCKS": 1, "any": 1}
     for path in (data / "zh").glob("*/*train*"):
         path.unlink()
-    with pytest.raises(UserError, match="no train file in ATEC, BQ, LCQMC, PAWS-X, STS-B"):
+    told = r"^--texts chinese: .*no train file in ATEC, BQ, LCQMC, PAWS-X, STS-B; python data/get_data\.py chinese "
+    with pytest.raises(UserError, match=told):
         of("chinese")
 
 
@@ -185,6 +186,9 @@ def test_what_is_not_there_is_named(of: Callable, data: Path) -> None:
     write(data / "blank.txt", "\n\n")
     with pytest.raises(UserError, match="the files hold no text"):
         of(str(data / "blank.txt"))
+    shutil.rmtree(data / "downstream")
+    with pytest.raises(UserError, match=r"^--texts sts-train: .*no SentEval data there.*get_data\.py senteval "):
+        of("sts-train")
 
 
 @pytest.fixture

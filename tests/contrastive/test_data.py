@@ -173,6 +173,9 @@ def test_files_of_different_kinds_are_refused_by_name(read: Read, tmp_path: Path
         with pytest.raises(UserError, match="--triplets") as caught:
             read(triplets=",".join(map(str, others)))
         assert all(str(path) in str(caught.value) for path in others)
+    for names in (["question", "answer"], ["anchor", "label"]):
+        with pytest.raises(UserError, match=rf"'{names[1]}'.*sent0, sent1, hard_neg.*--columns anchor=\.+,positive="):
+            read(triplets=str(table(tmp_path / "mine.csv", names, [row[:2] for row in TRIPLETS])))
 
 
 def test_several_files_of_labelled_pairs_are_read_in_their_order(read: Read, tmp_path: Path) -> None:
@@ -209,6 +212,10 @@ def test_a_file_that_is_not_there_is_named(read: Read, tmp_path: Path, flag: str
     missing = tmp_path / "missing.csv"
     with pytest.raises(UserError, match=f"{missing}: no such file"):
         read(**{flag: str(missing), "objective": "softmax" if flag == "nli_pairs" else "nt-xent"})
+    with pytest.raises(UserError, match=f"{tmp_path}: is a folder, not a file"):
+        read(**{flag: str(tmp_path), "objective": "softmax" if flag == "nli_pairs" else "nt-xent"})
+    with pytest.raises(UserError, match="--views: 'shufle' is not one of"):  # before any file is looked for
+        read(**{flag: str(missing)}, views="shufle,none")
     if flag == "triplets":
         with pytest.raises(UserError, match=f"{missing}: no such file"):
             read(triplets=f"{there},{missing}")
@@ -253,8 +260,9 @@ def test_the_usual_files_are_found_in_the_data_folder(read: Read, tmp_path: Path
     assert texts(read(data=str(tmp_path), sts_dev=dev).train) == TRIPLETS
     table(tmp_path / "nli" / "nli_for_simcse.csv", ["sent0", "sent1", "hard_neg"], TRIPLETS[:2])
     assert texts(read(data=str(tmp_path), sts_dev=dev).train) == TRIPLETS[:2], "SimCSE's whole file comes first"
-    with pytest.raises(UserError, match=r"nli-pairs\.tsv"):
+    with pytest.raises(UserError, match=r"pairs\.tsv or snli_.*or multinli_.*; python .*get_data\.py nli ") as caught:
         read(data=str(tmp_path), sts_dev=dev, objective="softmax")
+    assert "data/sample" not in str(caught.value), "it holds no pairs either"
 
 
 def test_hashes_follow_what_is_trained_on(read: Read, tmp_path: Path) -> None:

@@ -220,6 +220,16 @@ def test_a_batch_is_cut_into_as_many_parts_as_were_asked_for(objective: str, siz
             assert settings(accumulate=parts).parts_of * (parts - 1) < sentences
 
 
+def test_help_names_every_view_with_its_rate_and_every_metric() -> None:
+    from tasks.contrastive.views import KINDS
+
+    known = {item.name: item.metadata["help"] for item in fields(ContrastiveSettings)}
+    for name, kind in KINDS.items():
+        assert (name if kind.default is None else f"{name}:{kind.default:g}") in known["views"]
+    for metric in ("Spearman", "accuracy", "loss", "alignment", "uniformity"):
+        assert metric in known["metric"]
+
+
 def test_settings_and_presets_load_no_torch() -> None:
     code = "import sys, tasks.contrastive.settings, tasks.contrastive.presets, tasks.settings as _\n"
     code += "print('torch' in sys.modules)"

@@ -121,8 +121,9 @@ def test_a_broken_file_is_named_and_the_others_are_checked(
     path = folder / "course" / "sts-dev.csv"
     path.write_text(STS + "0\td0\tSnow\tIce\tfar\n", encoding="utf-8")
     assert main(["--data", str(folder), "--json", str(tmp_path / "out.json")]) == 2
-    screen = capsys.readouterr().out
+    screen, said = capsys.readouterr()
     assert "similarity: 'far' is not between 0 and 5" in screen and "sts-dev.csv:2" in screen
+    assert said.startswith(f"error: {folder}: 1 of 4 files broken, the first: {path}:2: ") and said.count("\n") == 1
     written = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     assert written["broken"] == 1 and find(written["files"], set="course STS", split="train")["kept"] == 4
     assert not [split for split in written["splits"] if split["name"] == "course STS dev"]

@@ -130,8 +130,20 @@ def test_a_checkpoint_of_something_else_is_refused(
 @pytest.mark.parametrize("content", [b"", b"text, no pickle", b"PK\x03\x04 half a zip", b"\x80\x02}q\x00."[:4]])
 def test_a_file_that_is_no_checkpoint_is_refused(content: bytes, tiny: Path, course: Path, tmp_path: Path) -> None:
     course.write_bytes(content)
-    with pytest.raises(UserError, match="refused, because it is not a checkpoint of torch"):
-        convert_checkpoint(course, str(tiny), tmp_path / "new")
+    for like in (tiny, "nobody/nothing"):  # the file is opened before the hub is asked
+        with pytest.raises(UserError, match="refused, because it is not a checkpoint of torch"):
+            convert_checkpoint(course, str(like), tmp_path / "new")
+
+
+def test_weights_that_cannot_be_had_are_those_of_like(course: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^--like nobody/nothing: config\.json cannot be had"):
+        convert_checkpoint(course, "nobody/nothing", tmp_path / "new")
+
+
+def test_help_says_what_like_is_by_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        weights.main(["convert", "--help"])
+    assert "(default: bert-base-uncased)" in " ".join(capsys.readouterr().out.replace("-\n", "-").split())
 
 
 @pytest.mark.parametrize("arguments", [["convert", "nowhere"], ["convert", "."], ["convert"], ["turn", "x"]])
@@ -142,4 +154,5 @@ def test_mistakes_end_with_code_2_and_one_sentence(
     with pytest.raises(SystemExit) as caught:
         weights.main(arguments)
     assert caught.value.code == 2
-    assert "error: " in capsys.readouterr().err.splitlines()[-1]
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("error: ")

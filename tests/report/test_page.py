@@ -249,7 +249,8 @@ def test_the_command_line_writes_where_it_is_told(
     for arguments, said in (
         ([str(tmp_path / "no")], "no manifest.json"),
         (["--wrong"], "required"),
-        ([str(folder), "--out", str(tmp_path)], "is a folder"),
+        ([str(folder), "--out", str(tmp_path)], f"--out {tmp_path}: no file can be written there"),
+        (["no run", "--out", str(tmp_path / "no" / "x.html")], "--out .*: no file can be written there"),
     ):
         with pytest.raises(UserError, match=said):
             command.main(arguments)

@@ -87,6 +87,14 @@ def test_its_head_predicts_a_users_own_sentences(
         predict.main([str(run), "--task", "x"])
 
 
+def test_a_list_of_tasks_goes_by_words_and_names(reviews: Any) -> None:
+    assert [task.name for task in registry.build("sst,para,cfimdb,sts", "cross")] == ["sst", "quora", "cfimdb", "sts"]
+    with pytest.raises(UserError, match=r"^--tasks: 'x' is not one of sst, para, sts, cfimdb$"):
+        registry.build("sst,x", "cross")
+    with pytest.raises(UserError, match="--tasks: 'para,quora' must name each task once"):
+        registry.build("para,quora", "cross")
+
+
 def test_its_files_have_columns_and_its_flags_are_known(reviews: Any) -> None:
     settings = MultitaskSettings(tasks="sst,cfimdb", columns="cfimdb:sentence=text,label=stars", pairs="bi")
     assert settings.columns_of("cfimdb") == "sentence=text,label=stars"

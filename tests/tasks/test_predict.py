@@ -174,7 +174,7 @@ def test_standard_input_and_a_reader_that_leaves(made: Callable[..., Path]) -> N
         assert (process.stderr.read(), process.wait()) == (b"", 0)
 
 
-def test_mistakes_are_said_in_a_sentence(made: Callable[..., Path], tmp_path: Path) -> None:
+def test_mistakes_are_said_in_a_sentence(made: Callable[..., Path], tmp_path: Path, capsys: Capture) -> None:
     run = made(tasks="sst,sts")
     (tmp_path / "own.txt").write_text("a\n")
 
@@ -186,6 +186,9 @@ def test_mistakes_are_said_in_a_sentence(made: Callable[..., Path], tmp_path: Pa
     own = str(tmp_path / "own.txt")
     assert "has no head for quora: it was trained on sst, sts" in said(str(run), "--task", "para", own)
     assert "no such file" in said(str(run), "--task", "sst", "nowhere.txt")
+    assert said(str(run), "--task", "sst", str(tmp_path)) == f"{tmp_path}: is a folder, not a file"
+    assert "not two sentences" in said(str(run), "--task", "sts", own)
+    assert capsys.readouterr().out == "", "no header without a row"
     assert "not a run folder" in said(str(tmp_path), "--task", "sst", own)
     assert said(str(run), "--task", "nli", own) == "--task: 'nli' is not one of sst, para, sts"
     (run / "scores.json").write_text(json.dumps({"step": 6}))

@@ -55,12 +55,8 @@ def test_the_flags_students_know_are_there() -> None:
     for flag, value in COURSE.items():
         assert getattr(given, flag.strip("-").replace("-", "_")) == (True if value is None else value)
     usual = multitask().settings
-    assert (usual.seed, usual.epochs, usual.weights, usual.run_dir) == (
-        11711,
-        10,
-        "bert-base-uncased",
-        "runs/multitask",
-    )
+    found = (usual.seed, usual.epochs, usual.weights, usual.run_dir)
+    assert found == (11711, 10, "bert-base-uncased", "runs/multitask")
 
 
 @pytest.mark.parametrize(("option", "mode"), [("pretrain", "last-linear-layer"), ("finetune", "full-model")])
@@ -91,9 +87,7 @@ def test_the_paper_presets_hold_the_papers_numbers() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "table"), [(MultitaskSettings, PRESETS), (contrastive.ContrastiveSettings, presets.PRESETS)]
-)
+@pytest.mark.parametrize(("kind", "table"), TABLES.items())
 def test_every_preset_holds_valid_settings_of_the_right_type(kind: type, table: dict) -> None:
     options = {item.name: item for item in fields(kind)}
     for name, (text, values) in table.items():
@@ -106,15 +100,29 @@ def test_every_preset_holds_valid_settings_of_the_right_type(kind: type, table: 
 
 
 @pytest.mark.parametrize("kind", TABLES)
+def test_help_names_the_default_of_every_switch(kind: type, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.parse(kind, TABLES[kind], ["--help"], program="p", about="a", default="default")
+    said = " ".join(capsys.readouterr().out.split())
+    for item in fields(kind):
+        if isinstance(item.default, bool):
+            assert f"{item.metadata['help']} (default: {'on' if item.default else 'off'})" in said, item.name
+
+
+@pytest.mark.parametrize("kind", TABLES)
 def test_what_list_presets_prints_of_a_preset_can_be_typed(kind: type) -> None:
     table = TABLES[kind]
     plain = {"plain": ("nothing", {})}
     for name, preset in table.items():
         title, *lines = cli._list({name: preset}, "").splitlines()
         assert title == f"{name}: {preset[0]}"
-        typed = [word for line in lines for word in shlex.split(line)]
+        asked = {key: "x" for key, value in preset[1].items() if value == ""}
+        assert [line.split(" ", 5)[4:] for line in lines if "(to be given)" in line] == [
+            [f"--{key}", "(to be given)"] for key in asked
+        ]
+        typed = [word for line in lines for word in shlex.split(line.replace("(to be given)", "x"))]
         parsed = cli.parse(kind, plain, typed, program="p", about="a", default="plain")
-        assert parsed.settings == kind(**table[name][1]), name
+        assert parsed.settings == kind(**table[name][1] | asked), name
 
 
 BAD: list[tuple[Any, list[str], list[str]]] = [
@@ -152,6 +160,21 @@ def test_flags_that_exclude_each_other_are_both_named() -> None:
         parsed = multitask(one, values.get(one, "x"), other, values.get(other, "x"))
         with pytest.raises(UserError, match=f"{one}.*{other}"):
             parsed.settings.ignored(parsed.overrides)
+
+
+def test_a_run_folder_stands_for_its_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "config.json").write_text("{}")
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    for place in (tmp_path, tmp_path / "encoder", f"~/{tmp_path.name}"):
+        assert Path(multitask("--encoder", str(place)).settings.source).expanduser() == tmp_path / "encoder"
+
+
+@pytest.mark.parametrize(("given", "kept"), [
+    ("sst,para", "sst,quora"), ("para", "quora"), ("sst, sts", "sst, sts"), ("sst,x", "sst,x"),
+])  # fmt: skip
+def test_tasks_go_by_their_words_too(given: str, kept: str) -> None:
+    assert multitask("--tasks", given).settings.tasks == kept
 
 
 def test_a_preset_with_weights_gives_way_to_encoder(tmp_path: Path) -> None:
@@ -211,9 +234,7 @@ def test_help_and_presets_load_neither_torch_nor_numpy(script: str, flag: str) -
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, timeout=60)
     assert run.stdout.splitlines()[-1] == "CODE 0", run.stdout[-200:] + run.stderr
     assert run.stderr == ""
-    kind, table = (
-        (MultitaskSettings, PRESETS) if script == SCRIPTS[0] else (contrastive.ContrastiveSettings, presets.PRESETS)
-    )
+    kind, table = list(TABLES.items())[SCRIPTS.index(script)]
     expected = [f"--{item.name.replace('_', '-')}" for item in fields(kind)] if flag == "--help" else list(table)
     for word in expected:
         assert word in run.stdout

@@ -193,6 +193,34 @@ def test_a_checkpoint_restores_model_optimizer_and_state(run: RunDir, tmp_path: 
     assert not fresh.state.get(other[1].bias)
 
 
+@pytest.mark.parametrize(("steps", "best", "broken", "advice"), [
+    ((3,), 3, 3, "; delete {} to start over"),
+    ((3, 7), 3, 7, "; delete {} to go back to step 3"),
+    ((3, 7), 3, 3, ""),
+    ((3, 7), 7, 3, None),
+    ((), 0, 0, None),
+])  # fmt: skip
+def test_a_damaged_checkpoint_says_what_can_be_done(
+    tmp_path: Path, steps: tuple[int, ...], best: int, broken: int, advice: str | None
+) -> None:
+    model = nn.Linear(4, 3)
+    for step in steps:
+        checkpoint.save(tmp_path, step, model, AdamW(model.parameters()), {"finished": True, "best_step": best})
+    folder = tmp_path / f"step-{broken:08d}"
+    if broken:
+        (folder / "state.json").write_text("{")
+    if advice is None:
+        checkpoint.check(tmp_path)
+        return
+    damaged = f"{folder / 'state.json'}: damaged (not a JSON file)"
+    with pytest.raises(UserError) as caught:
+        checkpoint.check(tmp_path)
+    assert str(caught.value) == damaged + advice.format(folder)
+    with pytest.raises(UserError) as caught:
+        checkpoint.load(tmp_path, broken, model)
+    assert str(caught.value) == damaged
+
+
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
 def test_a_damaged_checkpoint_names_its_file(tmp_path: Path, damage: str) -> None:
     model = nn.Linear(40, 3)

@@ -138,9 +138,12 @@ def test_a_damaged_checkpoint_is_refused_by_name(script: Script, file: str) -> N
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content[:-2]) if file == "state.json" else bytes(content))
+    before = {path: path.read_bytes() for path in stopped.folder.rglob("*") if path.is_file()}
     refused = script(MULTITASK, *FLAGS[MULTITASK], "--resume")
     assert refused.code == 2
-    assert len(refused.errors) == 1 and refused.errors[0].startswith(f"error: {path}"), refused.err
+    assert len(refused.errors) == 1 and refused.errors[0].startswith(f"error: {path}: damaged ("), refused.err
+    assert refused.errors[0].endswith(f"); delete {path.parent} to start over"), refused.err
+    assert {path: path.read_bytes() for path in stopped.folder.rglob("*") if path.is_file()} == before
 
 
 def test_resume_where_there_is_no_run_starts_one(script: Script, whole: Callable) -> None:

@@ -43,7 +43,7 @@ def refused(run, *words: str, folder: bool = False) -> str:
     (MULTITASK, ["--encoder", "runs/x/encoder"], ["--encoder", "--weights"]),
     (MULTITASK, ["--accumulate", "40"], ["--accumulate", "--batch-size"]),
     (MULTITASK, ["--option", "finetune", "--fine-tune-mode", "full-model"], ["--option", "--fine-tune-mode"]),
-    (MULTITASK, ["--tasks", "sst,cola"], ["--tasks", "cola", "quora"]),
+    (MULTITASK, ["--tasks", "sst,cola"], ["--tasks", "'cola' is not one of sst, para, sts"]),
     (MULTITASK, ["--tasks", "sst,sst"], ["--tasks", "sst"]),
     (MULTITASK, ["--tasks", ","], ["--tasks"]),
     (MULTITASK, ["--max-length", "100"], ["--max-length", "100", "64"]),
@@ -128,10 +128,17 @@ def test_a_foreign_folder_is_refused_and_untouched(script: Callable, tmp_path: P
 
 def test_a_run_folder_that_is_a_file_or_lies_under_one(script: Callable, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    for place in ("file", "file/run"):
-        run = script(MULTITASK, "--run-dir", tmp_path / place)
-        refused(run, "--run-dir", str(tmp_path / "file"))
+    for place, flags in (("file", []), ("file", ["--resume"]), ("file/run", [])):
+        sentence = refused(
+            script(MULTITASK, "--run-dir", tmp_path / place, *flags), "--run-dir", str(tmp_path / "file")
+        )
+        assert ("file: is a file, not a folder" in sentence) == (place == "file")
         assert (tmp_path / "file").read_text() == "x"
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that takes no folders")
+def test_a_run_folder_that_cannot_be_made(script: Callable) -> None:
+    refused(script(MULTITASK, "--run-dir", "/proc/x/y"), "--run-dir /proc/x/y: ")
 
 
 def test_an_output_that_cannot_be_written_is_refused_before_training(script: Callable, tmp_path: Path) -> None:

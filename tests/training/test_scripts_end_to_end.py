@@ -198,7 +198,7 @@ def test_a_dev_set_without_any_label_has_no_score_and_no_traceback(script: Calla
 @pytest.mark.parametrize("flags", [
     ("--pairs", "bi", "--sampling", "proportional", "--power", 1),
     ("--preset", "paper", "--epochs", 1, "--sampling", "sequential"),
-    ("--sampling", "hybrid", "--tasks", "sts,sst", "--accumulate", 3, "--patience", 1),
+    ("--sampling", "hybrid", "--tasks", "sts,para", "--accumulate", 3, "--patience", 1),
     ("--option", "pretrain", "--hidden_dropout_prob", 0.5, "--batch_size", 64),
 ])  # fmt: skip
 def test_other_settings_run_to_the_end(script: Callable, flags: tuple) -> None:

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from minbert.errors import UserError
+from minbert.files import present
 from minbert.token_cache import Row
 from minbert.training.cli import Parser
 from tasks.contrastive.synonyms import synonym_table, wordnet
@@ -64,8 +65,7 @@ def _rows(path: Path, form: str | None, limit: int) -> tuple[str, list[Row]]:
     """The first rows of a file and the kind of file it is: the named one, or the first that it can be read as."""
     from tasks.readers import open_as
 
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
+    present(path)
     for kind in [form] if form else FORMS:
         try:
             rows = list(islice((row for row in open_as(path, kind).rows if isinstance(row, Row)), limit))

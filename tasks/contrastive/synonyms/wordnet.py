@@ -45,8 +45,8 @@ def find(data: str = "") -> Path:
         if files(candidate, WORDNET):
             return candidate.resolve()
     raise UserError(
-        f"WordNet is in none of {', '.join(map(str, (*own, folder / 'nltk_data')))}: synonyms need it "
-        f"(python data/get_data.py wordnet --to {folder})"
+        f"WordNet is in none of its usual places ({', '.join(map(str, (*own, folder / 'nltk_data')))}); "
+        f"python data/get_data.py wordnet --to {folder} fetches it for --synonyms"
     )
 
 

@@ -217,8 +217,15 @@ def test_read_is_kept_plus_skipped(tmp_path: Path, rows: list[tuple[str, str, st
 
 def test_find_looks_in_the_sub_folder_first_and_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "course").mkdir()
-    with pytest.raises(UserError, match=r"course/a\.csv.*--data"):
-        readers.find(tmp_path, "course", ["a.csv"])
+    sample = "--data data/sample"
+    for folder, names, brings, helps in (
+        ("course", ["a.csv"], "course", False), ("course", ["sts-dev.csv"], "course", True),
+        ("nli", ["nli_for_simcse.csv", "nli-triplets.csv"], "nli", True), ("zh", ["a.txt", "b.txt"], "chinese", False),
+    ):  # fmt: skip
+        told = rf"{folder} holds {' or '.join(names)}; python data/get_data\.py {brings} .*--data DIR or \$DATA_DIR"
+        with pytest.raises(UserError, match=told) as caught:
+            readers.find(tmp_path, folder, names)
+        assert (sample in str(caught.value)) == helps
     (tmp_path / "a.csv").write_text("x")
     assert readers.find(tmp_path, "course", ["a.csv"]) == tmp_path / "a.csv"
     (tmp_path / "course" / "a.csv").write_text("x")
