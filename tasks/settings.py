@@ -180,8 +180,9 @@ PRESETS: Presets = {
         {
             "weights": "minilm",
             "sampling": "proportional",
-            "power": 0.75,
+            "power": 0.5,
             "epochs": 3,
+            "evaluate_every": 500,
             "lr": 5e-5,
             "lr_schedule": "linear",
             "warmup": 0.1,

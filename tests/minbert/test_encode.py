@@ -119,7 +119,9 @@ def test_truncation_keeps_the_first_tokens_and_both_marks(tiny: Path) -> None:
         vector = cut.encode([text])
     np.testing.assert_allclose(vector, whole.encode_ids([[2, *ids[:3], 3]]), atol=1e-6)
     assert np.abs(vector - whole.encode([text])).max() > 1e-2
-    np.testing.assert_allclose(whole.encode(["cat " * 500]), whole.encode(["cat " * 62]), atol=1e-6)
+    with pytest.warns(UserWarning, match="longer than 64 tokens"):
+        long = whole.encode(["cat " * 500])
+    np.testing.assert_allclose(long, whole.encode(["cat " * 62]), atol=1e-6)
 
 
 def test_nothing_in_nothing_out(encoder: Encoder) -> None:
