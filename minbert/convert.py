@@ -4,13 +4,12 @@ python -m minbert.weights convert DIR                        pytorch_model.bin b
 python -m minbert.weights convert FILE --like DIR --to DIR   a checkpoint of the course's code
 """
 
-import argparse
 import pickle
 import re
 import types
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -21,11 +20,12 @@ from minbert.config import BertConfig
 from minbert.errors import UserError
 from minbert.files import present, write_atomic
 from minbert.tokenizer import Tokenizer
+from minbert.training import cli
 
 
 def run(arguments: Sequence[str]) -> int:
     """The `convert` command: exit code 0, or 2 with one sentence."""
-    parser = _Parser(prog="python -m minbert.weights", description=__doc__.splitlines()[0])
+    parser = cli.Parser(prog="python -m minbert.weights", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="convert")
     convert = commands.add_parser("convert", help="a pickled checkpoint to an encoder folder")
     convert.add_argument("source", type=Path, help="folder with pytorch_model.bin, or a checkpoint file")
@@ -44,13 +44,6 @@ def run(arguments: Sequence[str]) -> int:
         parser.exit(2, f"error: {error.filename}: {error.strerror}\n")
     print(f"wrote {written}")
     return 0
-
-
-class _Parser(argparse.ArgumentParser):
-    """As `minbert.training.cli.Parser`, which lies on a higher floor."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (see --help)")
 
 
 def convert_folder(folder: Path, to: Path) -> Path:
@@ -101,7 +94,8 @@ def _unpickle(path: Path) -> dict[str, Any]:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, IndexError) as error:
         refused = re.search(r"GLOBAL (\S+)", str(error))
-        reason = f"it holds the type {refused.group(1)}" if refused else "it is not a checkpoint of torch"
+        why = f" ({str(error).splitlines()[0]})" if isinstance(error, RuntimeError) else ""  # damage, or no memory
+        reason = f"it holds the type {refused.group(1)}" if refused else f"it is not a checkpoint of torch{why}"
         raise UserError(f"{path}: refused, because {reason}") from error
     if not isinstance(content, dict):
         raise UserError(f"{path}: holds a {type(content).__name__}, not a dict of tensors")

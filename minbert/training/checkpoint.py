@@ -74,10 +74,13 @@ def check(parent: Path) -> None:
 
 def _verified(folder: Path) -> dict[str, Any]:
     """`state.json` without its hashes; `UserError` where a file's hash is not the one recorded."""
+    path = folder / "state.json"
+    if not path.is_file():
+        raise UserError(f"{path}: damaged (missing)")
     try:
-        content = read_json(folder / "state.json")
+        content = read_json(path)
     except UserError as error:
-        raise UserError(f"{folder / 'state.json'}: damaged (not a JSON file)") from error
+        raise UserError(f"{path}: damaged (not a JSON file)") from error
     recorded = content.pop("sha256", None) if isinstance(content, dict) else None
     for name, found in _hashes(folder, content).items():
         if not isinstance(recorded, dict) or recorded.get(name) != found:

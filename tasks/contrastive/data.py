@@ -14,7 +14,7 @@ from minbert.token_cache import Row, Skipped
 from minbert.tokenizer import Tokenizer
 from minbert.training import start
 from tasks import readers
-from tasks.contrastive import corpus, triplets, views
+from tasks.contrastive import corpus, triplets
 from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettings
 from tasks.examples import Examples, Pair, Single, Triplet
 from tasks.readers import lines, nli
@@ -40,9 +40,7 @@ class Data:
 
 
 def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Data:
-    """The data that an objective needs. Raises `UserError` for what is missing or cannot be read, and wrong views."""
-    if settings.views:
-        views.parse(settings.views)  # refused before anything is read
+    """The data that an objective needs. Raises `UserError` for what is missing or cannot be read."""
     readers_of = {TRIPLETS: _triplets, PAIRS: _pairs, TEXTS: _texts}
     train, account = readers_of[settings.data_kind](settings, tokenizer, length)
     if not len(train):
@@ -96,7 +94,7 @@ def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> 
         there = (paths[0].parent.parent / name for name in _ORIGINALS)
         paths = [path for path in there if path.is_file()]
     also = [path for one in paths for path in (one, *readers.companions(one))][1:]
-    names = " ".join(path.name for path in paths[1:])
+    names = " ".join(path.name for path in paths) if len(paths) > 1 else ""  # ids hold them
     reader = partial(_labelled, paths, settings.columns)
     cache = token_cache.load(paths[0], reader, f"nli {settings.columns}{names}", 2, tokenizer, also=also)
     account = cache.account() | {"files": [{"file": str(path), "sha256": readers.digest(path)} for path in paths]}

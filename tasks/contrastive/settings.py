@@ -222,6 +222,10 @@ class ContrastiveSettings(CommonSettings):
             raise UserError("--accumulate and --chunk exclude each other: both cut a batch into parts")
         if self.objective in ("views", "joint") and not self.views:
             raise UserError(f"--objective {self.objective} needs two --views, such as feature-cutoff:0.2,shuffle")
+        if self.views:
+            from tasks.contrastive.views import parse  # late: it imports torch
+
+            parse(self.views)
         if self.marks_most and self.objective not in ("nt-xent", "simcse"):
             raise UserError("--marks-most: punctuation is inserted with --objective nt-xent or simcse alone")
         if bool(self.eda_weight) != bool(self.marks_most) and self.objective == "simcse":

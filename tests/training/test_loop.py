@@ -193,6 +193,7 @@ def test_a_checkpoint_restores_model_optimizer_and_state(run: RunDir, tmp_path: 
     assert not fresh.state.get(other[1].bias)
 
 
+@pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize(("steps", "best", "broken", "advice"), [
     ((3,), 3, 3, "; delete {} to start over"),
     ((3, 7), 3, 7, "; delete {} to go back to step 3"),
@@ -201,7 +202,7 @@ def test_a_checkpoint_restores_model_optimizer_and_state(run: RunDir, tmp_path: 
     ((), 0, 0, None),
 ])  # fmt: skip
 def test_a_damaged_checkpoint_says_what_can_be_done(
-    tmp_path: Path, steps: tuple[int, ...], best: int, broken: int, advice: str | None
+    tmp_path: Path, steps: tuple[int, ...], best: int, broken: int, advice: str | None, missing: bool
 ) -> None:
     model = nn.Linear(4, 3)
     for step in steps:
@@ -209,10 +210,12 @@ def test_a_damaged_checkpoint_says_what_can_be_done(
     folder = tmp_path / f"step-{broken:08d}"
     if broken:
         (folder / "state.json").write_text("{")
+        if missing:
+            (folder / "state.json").unlink()
     if advice is None:
         checkpoint.check(tmp_path)
         return
-    damaged = f"{folder / 'state.json'}: damaged (not a JSON file)"
+    damaged = f"{folder / 'state.json'}: damaged ({'missing' if missing else 'not a JSON file'})"
     with pytest.raises(UserError) as caught:
         checkpoint.check(tmp_path)
     assert str(caught.value) == damaged + advice.format(folder)
