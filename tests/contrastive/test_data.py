@@ -183,16 +183,16 @@ def test_several_files_of_labelled_pairs_are_read_in_their_order(read: Read, tmp
     found = read(objective="softmax", nli_pairs=",".join(map(str, paths)))
     assert texts(found.train) == [row[:2] for row in PAIRS[:-1]]
     assert found.train.labels.tolist() == [[E, N, C].index(row[2]) for row in PAIRS[:-1]]
-    account = found.account["train"]
-    assert account["files"] == [{"file": str(path), "sha256": sha256_of(path)} for path in paths]
-    assert account["skipped"] == [{"line": 7, "why": "two.txt: no gold label"}]
+    assert found.account["train"]["files"] == [{"file": str(path), "sha256": sha256_of(path)} for path in paths]
+    assert found.account["train"]["skipped"] == [{"line": 7, "why": "two.txt: no gold label"}]
     assert [found.train.cache.row_id(row) for row in (0, 4)] == ["one.jsonl:1", "two.txt:2"]
-    for old, new in ((0, "first.jsonl"), (1, "second.txt")):
-        paths[old] = paths[old].rename(tmp_path / new)
+    for n, new in enumerate(("first.jsonl", "second.txt")):
+        paths[n] = paths[n].rename(tmp_path / new)
         again = read(objective="softmax", nli_pairs=",".join(map(str, paths)))
-        assert [again.train.cache.row_id(row) for row in (0, 4)] == [f"{paths[0].name}:1", f"{paths[1].name}:2"]
-    turned = read(objective="softmax", nli_pairs=",".join(map(str, reversed(paths))))
-    assert texts(turned.train) == [row[:2] for row in (*PAIRS[4:-1], *PAIRS[:4])]
+        assert again.train.cache.row_id(4 * n) == f"{new}:{n + 1}"
+    assert texts(read(objective="softmax", nli_pairs=f"{paths[1]},{paths[0]}").train) == [
+        row[:2] for row in (*PAIRS[4:-1], *PAIRS[:4])
+    ]
     snli(paths[1], PAIRS[4:6])
     assert len(read(objective="softmax", nli_pairs=",".join(map(str, paths))).train) == 6, "another content, read anew"
 
