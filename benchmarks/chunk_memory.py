@@ -18,38 +18,28 @@ from minbert.training import cli
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def steps(data: Path, weights: str, triplets: int, batch_size: int, chunk: int) -> None:
+def steps(data: Path, given: str, triplets: int, batch_size: int, chunk: int) -> None:
     """Take steps over so many triplets, then print the two peaks in MiB."""
     import numpy as np
-    import torch
 
-    from benchmarks import timing
-    from minbert import token_cache
-    from minbert.optimizer import AdamW, decay_groups
-    from minbert.training import start
-    from minbert.training.loop import Context
+    from benchmarks import contrastive_ours, timing
+    from minbert import token_cache, weights
+    from minbert.tokenizer import Tokenizer
     from minbert.training.plan import Step
     from tasks import readers
-    from tasks.contrastive.model import ContrastiveModel
-    from tasks.contrastive.objectives import NTXent
     from tasks.contrastive.settings import ContrastiveSettings
     from tasks.examples import Triplet
     from tasks.readers import nli
 
-    settings = ContrastiveSettings(pooler="mean", batch_size=batch_size, chunk=chunk)
-    encoder, tokenizer, _ = start.encoder(weights, settings.encoder_dropout)
+    settings = ContrastiveSettings(pooler="mean", batch_size=batch_size, chunk=chunk, precision="bf16")
+    tokenizer = Tokenizer.load(weights.resolve(given))
     path = readers.find(data, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
     cache = token_cache.load(path, nli.triplets, "triplets", 3, tokenizer)
     examples = Triplet(cache, tokenizer.cls, tokenizer.sep, settings.max_length)
-    model = ContrastiveModel(encoder, settings.pooler).train()
-    optimizer = AdamW(decay_groups(model.parameters(), settings.weight_decay), lr=settings.rate)
-    objective = NTXent(examples, settings)
+    step = contrastive_ours.Ours(contrastive_ours.model(given, settings), examples, settings)
     before = peak()
     for number, rows in enumerate(timing.shuffled(len(examples), batch_size, -(-triplets // batch_size))):
-        optimizer.zero_grad(set_to_none=True)
-        context = Context(settings.seed, number, "bf16", torch.device("cpu"))
-        objective.backward(model, Step("nli", np.asarray(rows), 0, number, number), context)
-        optimizer.step()
+        step(Step("nli", np.asarray(rows), 0, number, number))
     print(before, peak())
 
 

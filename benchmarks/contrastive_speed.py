@@ -39,8 +39,8 @@ LIBRARIES = ("torch", "sentence-transformers", "transformers")
 
 def training(folder: Path, examples: "Triplet", options: argparse.Namespace) -> None:
     """The table of training steps."""
-    from benchmarks import timing
-    from benchmarks.contrastive_steps import Batch, Ours, Theirs, batches, padding
+    from benchmarks import contrastive_ours, timing
+    from benchmarks.contrastive_steps import Batch, Theirs, batches, padding
     from tasks.contrastive.settings import ContrastiveSettings
 
     rows = timing.shuffled(len(examples), options.batch_size, options.warmup + options.batches)
@@ -51,7 +51,9 @@ def training(folder: Path, examples: "Triplet", options: argparse.Namespace) -> 
             settings = ContrastiveSettings(
                 pooler="mean", max_length=examples.max_length, batch_size=options.batch_size, precision=precision
             )
-            ours[f"minbert {precision}"] = Ours(folder, examples, settings)
+            model = contrastive_ours.model(str(folder), settings)
+            step = contrastive_ours.Ours(model, examples, settings)
+            ours[f"minbert {precision}"] = lambda batch, step=step: step(batch.step)  # type: ignore[misc]
             theirs[f"sentence-transformers {precision}"] = Theirs(folder, settings, Path(scratch))
         made, collating = batches(examples, rows, theirs["sentence-transformers fp32"])
         what = f"{options.batches} batches of {options.batch_size} triplets of at most {examples.max_length} tokens"

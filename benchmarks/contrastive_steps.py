@@ -1,4 +1,4 @@
-"""A training step of stage one beside the step of sentence-transformers' trainer, on the same triplets."""
+"""The training step of sentence-transformers' trainer, and batches for it and for ours, of the same triplets."""
 
 import time
 from collections.abc import Sequence
@@ -18,16 +18,10 @@ from sentence_transformers.util import is_training_available
 from torch import Tensor
 
 from minbert.errors import UserError
-from minbert.optimizer import AdamW, decay_groups
-from minbert.training import start
-from minbert.training.loop import Context
 from minbert.training.plan import Step
-from tasks.contrastive.model import ContrastiveModel
-from tasks.contrastive.objectives import NTXent
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples
 
-CPU = torch.device("cpu")
 COLUMNS = ("anchor", "positive", "negative")
 
 
@@ -37,33 +31,6 @@ class Batch:
 
     step: Step
     features: dict[str, Any]
-
-
-class Ours:
-    """The step of `pretrain_cbcl.py`: from rows of the token cache to updated weights."""
-
-    def __init__(self, folder: Path, examples: Examples, settings: ContrastiveSettings) -> None:
-        encoder, _, _ = start.encoder(str(folder), settings.encoder_dropout)
-        self.settings = settings
-        self.model = ContrastiveModel(encoder, settings.pooler)
-        groups = decay_groups(self.model.parameters(), settings.weight_decay)
-        self.optimizer = AdamW(groups, lr=settings.rate)
-        self.objective = NTXent(examples, settings)
-
-    def __call__(self, batch: Batch) -> Tensor:
-        """One update, with deterministic algorithms on, as the script turns them on; returns the loss."""
-        torch.use_deterministic_algorithms(True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-        self.model.train()
-        self.optimizer.zero_grad(set_to_none=True)
-        context = Context(self.settings.seed, batch.step.number, self.settings.precision, CPU)
-        numbers = self.objective.backward(self.model, batch.step, context)
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
-        torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.settings.clip, norm)
-        self.optimizer.step()
-        torch.use_deterministic_algorithms(False)
-        return numbers["loss"]
 
 
 class Theirs:

@@ -8,12 +8,13 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks import chunk_memory, contrastive_speed, timing, train_speed
+from benchmarks import chunk_memory, contrastive_ours, contrastive_speed, timing, train_speed, view_cost
 from minbert import token_cache
 from minbert.tokenizer import Tokenizer
 from tasks.contrastive.settings import ContrastiveSettings
@@ -51,12 +52,16 @@ def settings(**more: object) -> ContrastiveSettings:
     return ContrastiveSettings(**(given | more))  # type: ignore[arg-type]
 
 
+def own(folder: Path, examples: Triplet, how: ContrastiveSettings) -> contrastive_ours.Ours:
+    return contrastive_ours.Ours(contrastive_ours.model(str(folder), how), examples, how)
+
+
 def test_both_sides_make_the_same_updates(still: Path, tmp_path: Path) -> None:
     trainers()
-    from benchmarks.contrastive_steps import Ours, Theirs, batches, padding
+    from benchmarks.contrastive_steps import Theirs, batches, padding
 
     examples = sample(still)
-    ours, theirs = Ours(still, examples, settings()), Theirs(still, settings(), tmp_path)
+    ours, theirs = own(still, examples, settings()), Theirs(still, settings(), tmp_path)
     made, seconds = batches(examples, timing.shuffled(len(examples), 8, 4), theirs)
     assert len(seconds) == len(made) == 4
     lengths = [[len(ids) for ids in ours.objective.sentences(batch.step)] for batch in made]
@@ -66,7 +71,8 @@ def test_both_sides_make_the_same_updates(still: Path, tmp_path: Path) -> None:
     assert lengths == [[row for mask in parts for row in mask.sum(1).tolist()] for parts in masks]
     area = sum(mask.numel() for parts in masks for mask in parts)
     assert padding(made) == pytest.approx(1 - sum(map(sum, lengths)) / area)
-    first, second = ([float(side(batch)) for batch in [*made, made[0]]] for side in (ours, theirs))
+    order = [*made, made[0]]
+    first, second = [float(ours(batch.step)) for batch in order], [float(theirs(batch)) for batch in order]
     assert first == pytest.approx(second, rel=1e-3)
     assert first[-1] < 0.9 * first[0], "nothing was learnt"
     assert not torch.are_deterministic_algorithms_enabled()
@@ -74,12 +80,12 @@ def test_both_sides_make_the_same_updates(still: Path, tmp_path: Path) -> None:
 
 def test_each_trainer_keeps_its_number_format(tiny: Path, tmp_path: Path) -> None:
     trainers()
-    from benchmarks.contrastive_steps import Ours, Theirs, batches
+    from benchmarks.contrastive_steps import Theirs, batches
 
     examples, seen = sample(tiny), []
     formats = [settings(precision=precision) for precision in ("bf16", "fp32")]
     theirs = [Theirs(tiny, how, tmp_path) for how in formats]
-    ours = [Ours(tiny, examples, how) for how in formats]
+    ours = [own(tiny, examples, how) for how in formats]
     for side in (*theirs, *ours):
         dense = [module for module in side.model.modules() if isinstance(module, torch.nn.Linear)]
         dense[5].register_forward_hook(lambda module, given, out: seen.append(out.dtype))
@@ -88,7 +94,7 @@ def test_each_trainer_keeps_its_number_format(tiny: Path, tmp_path: Path) -> Non
     formats_of = []
     for side in (*theirs, *ours):
         seen.clear()
-        side(made[0])
+        side(made[0] if side in theirs else made[0].step)
         formats_of.append(set(seen))
     assert formats_of == [{torch.bfloat16}, {torch.float32}] * 2
 
@@ -157,3 +163,32 @@ def test_memory_is_that_of_steps_which_are_taken(still: Path, capsys: pytest.Cap
         chunk_memory.steps(SAMPLE, str(still), 16, 8, chunk)
         before, after = map(float, capsys.readouterr().out.splitlines()[-1].split())
         assert 50 < before <= after
+
+
+def test_each_view_is_timed_in_the_step_it_stands_for(
+    still: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = ["A man sings.", "A dog is asleep on the grass.", "Two children play.", "It rains."]
+    lines = [f"{one}\t{two}\t{label}" for one in texts for two, label in zip(texts, [0, 1, 2, 0], strict=True)]
+    (tmp_path / "nli").mkdir()
+    (tmp_path / "nli" / "nli-pairs.tsv").write_text("\n".join(["premise\thypothesis\tlabel", *lines]) + "\n")
+    seen = []
+    measure = timing.measure
+
+    def watched(steps: dict[str, contrastive_ours.Ours], *rest: Any) -> dict[str, torch.Tensor]:
+        seen.append({name: [view.name for view in step.objective.views[:2]] for name, step in steps.items()})
+        (model,) = {step.model for step in steps.values()}
+        depths.append(len(model.encoder.bert_layers))
+        return measure(steps, *rest)
+
+    depths: list[int] = []
+    monkeypatch.setattr(timing, "measure", watched)
+    command = f"x --weights {still} --data {tmp_path} --batches 1 --warmup 1 --batch-size 4"
+    monkeypatch.setattr(sys, "argv", command.split())
+    view_cost.main()
+    kinds = ["none", "shuffle", "token-cutoff", "feature-cutoff", "span-cutoff", "dropout"]
+    alone = {kind: [kind, kind] for kind in kinds} | {"no views (simcse)": []}
+    joint = {kind: ["none", kind] for kind in ("none", "adversarial")}
+    assert seen == [alone, alone, joint]
+    assert depths == [2, 0, 2]
+    assert capsys.readouterr().out.count("\n| none | ") == 3
