@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from minbert.training import cli
 from tasks.contrastive.presets import PRESETS
-from tasks.contrastive.settings import IN_BATCH, PAIRS, ContrastiveSettings
+from tasks.contrastive.settings import IN_BATCH, PAIRS, TRIPLETS, ContrastiveSettings
 
 if TYPE_CHECKING:
     from minbert.bert import BertModel
+    from tasks.contrastive.data import Data
     from tasks.contrastive.model import ContrastiveModel
     from tasks.contrastive.pace import Paced
-    from tasks.examples import Examples
 
 
 def build(settings: ContrastiveSettings, encoder: "BertModel") -> "ContrastiveModel":
@@ -32,24 +32,34 @@ def build(settings: ContrastiveSettings, encoder: "BertModel") -> "ContrastiveMo
     return ContrastiveModel(encoder, settings.pooler, projection=settings.projection, classes=classes)
 
 
-def introduce(settings: ContrastiveSettings, train: "Examples", paced: "Paced", where: str) -> None:
+def introduce(settings: ContrastiveSettings, read: "Data", paced: "Paced", encoder: "BertModel", where: str) -> None:
     """What is trained on what, in a few lines."""
     from minbert.training import start
     from tasks.contrastive.objectives import chance
 
     mix = paced.account().get("curriculum", {})
     names = [name for name in ("easy", "semi-hard", "hard") if name in mix]
-    groups = ", ".join(f"{mix[name]:,} {name}" for name in names)
-    print(f"{paced.rows:,} {settings.data_kind} ({groups or 'no groups'}); {where}")
+    groups = ", ".join(f"{mix[name]:,} {name}" for name in names) or "no groups"
+    grouped = f" ({groups})" if settings.data_kind == TRIPLETS else ""
+    print(f"{_counted(paced.rows, settings.data_kind)}{grouped}; {where}")
+    print(f"evaluated on {len(read.sts):,} pairs of {read.sts.cache.source}")
     if names:
         epochs = [f"{epoch}: " + "/".join(f"{share:.0%}" for share in row) for epoch, row in enumerate(paced.mix, 1)]
         shown = epochs if len(epochs) <= 10 else [*epochs[:5], "...", *epochs[-4:]]
         print(f"{'/'.join(names)} in epoch {', '.join(shown)}")
-    known = chance(settings, paced.rows, train.cache.columns)
+    known = chance(settings, paced.rows, read.train.cache.columns)
     guess = f"; a guess has a loss of {known:.3f}" if known else ""
-    print(f"{paced.plan.total:,} steps of {settings.batch_size} {settings.data_kind}, {settings.objective}{guess}")
+    batch = _counted(min(settings.batch_size, paced.rows), settings.data_kind)
+    print(f"{_counted(paced.plan.total, 'steps')} of {batch}, {settings.objective}{guess}")
     if paced.rows == 1 and settings.objective in IN_BATCH:
         start.warn("a batch of one row has no in-batch negatives: nothing tells its texts from others")
+    rates = encoder.config.hidden_dropout_prob, encoder.config.attention_probs_dropout_prob
+    if settings.objective == "simcse" and not any(rates):
+        start.warn("--objective simcse: the encoder has no dropout, so both passes of a text are the same")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what[:-1] if count == 1 else what}"
 
 
 def main() -> None:
@@ -94,7 +104,7 @@ def main() -> None:
     paced = pace.paced(settings, encoder, read.train, manifest["weights"]["sha256"])
     start.begin(run, manifest | paced.account())
     path = start.attention_path(bert, precision, device)
-    introduce(settings, read.train, paced, f"{precision} on {device}, {path}")
+    introduce(settings, read, paced, bert, f"{precision} on {device}, {path}")
 
     optimizer = AdamW(decay_groups(model.parameters(), settings.weight_decay), lr=settings.rate)
     how = start.loop_settings(settings, precision, sentences=len(objective.texts), floors=validation.FLOORS)

@@ -15,7 +15,7 @@ from tasks.examples import Examples
 
 @dataclass(frozen=True)
 class Punctuation:
-    """Marks inserted at random places (EdaCSE, section 3.1): column 1 is made of column 1 of triplets, of column 0 of
+    """Marks inserted at random places (EdaCSE, section 3.3): column 1 is made of column 1 of triplets, of column 0 of
     texts. A function of (seed, epoch, row)."""
 
     settings: ContrastiveSettings

@@ -8,7 +8,7 @@
 | a path | any file, one sentence a line |
 """
 
-import warnings
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from tasks.readers.texts import key
 _PAIR = ("sentence1", "sentence2")
 _CHINESE = {"ATEC": ("ATEC", "ATEC_CCKS"), **{name: (name,) for name in ("BQ", "LCQMC", "PAWS-X", "STS-B")}}
 _TABLES = (".csv", ".tsv", ".txt", ".data")
+_LINE_FEEDS = re.compile(r"[\r\n]+")  # a quoted cell may hold some; the texts go into a file of one sentence a line
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,16 @@ def sample(texts: tuple[str, ...], seed: int, limit: int) -> tuple[str, ...]:
     """`limit` of the texts, each set of them equally likely, in their order; all of them for 0."""
     if limit < 0:
         raise UserError(f"--limit {limit}: the number of texts cannot be negative")
-    if limit > len(texts):
-        warnings.warn(f"--limit {limit} has no effect: there are {len(texts)} texts", stacklevel=3)
     if not 0 < limit < len(texts):
         return texts
     drawn = numpy_generator(seed, "corpus").permutation(len(texts))[:limit]
     return tuple(texts[i] for i in sorted(drawn.tolist()))
+
+
+def among(texts: Iterable[str], pairs: Iterable[Sequence[str]]) -> int:
+    """How many of the pairs have both their texts among `texts`, up to case, blanks and punctuation."""
+    known = {key(text) for text in texts}
+    return sum(all(key(text) in known for text in pair) for pair in pairs)
 
 
 def _source(name: str, data: Path) -> Source:
@@ -174,7 +179,7 @@ def _read(file: File) -> tuple[list[str], dict[str, Any]]:
             skipped.append({"line": row.line, "why": row.why})
         else:
             kept += 1
-            texts += row.texts
+            texts += [_LINE_FEEDS.sub(" ", text) for text in row.texts]
     account = {"file": str(file.path), "sha256": sha256_of(file.path), "split": file.split, "read": kept + len(skipped)}
     return texts, {**account, "kept": kept, "skipped": skipped, "texts": len(texts)}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from minbert import token_cache
 from minbert.errors import UserError
-from minbert.files import present, sha256_of, write_atomic
+from minbert.files import present, read_json, sha256_of, write_atomic
 from minbert.token_cache import Row, Skipped
 from minbert.tokenizer import Tokenizer
 from minbert.training import start
@@ -50,10 +50,18 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
     else:
         path = _find(settings, settings.sts_dev, "course", "sts-dev.csv")
     sts = Similarity("bi").open(path, "dev", tokenizer, length)
-    for examples, where in ((train, account["files"][0]["file"]), (sts, path)):
+    files = account["files"]
+    for examples, where in ((train, files[0]["file"] if len(files) == 1 else "the training texts"), (sts, path)):
         cut, texts = examples.truncated(2, joined=False)
         if cut:
             start.warn(f"{where}: {cut:,} of {texts:,} sentences are longer than {length} tokens and are cut")
+    if settings.limit > len(train):
+        start.warn(f"--limit {settings.limit:,}: there are only {len(train):,} {settings.data_kind}")
+    if _transductive(settings.source):
+        start.warn(f"--weights {settings.source}: come from a run on test sentences (transductive)")
+        account["weights_transductive"] = True
+    if settings.data_kind == TEXTS:
+        account["dev_pairs_seen"] = _seen(train, sts, path)
     if account["skipped"]:
         first = account["skipped"][0]
         place = f"{first.get('file', '')} line {first['line']}".strip()
@@ -127,9 +135,28 @@ def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> 
         write_atomic(path, content)
     if found.account["transductive"]:
         start.warn("the texts hold test sentences (transductive), which the manifest and the report say as well")
+    if found.account["absent"]:
+        start.warn(f"--texts {settings.texts}: without {', '.join(found.account['absent'])}, not found in the data")
     cache = token_cache.load(path, lines.sentences, "lines", 1, tokenizer)
     skipped = [{"file": Path(file["file"]).name, **row} for file in found.account["files"] for row in file["skipped"]]
     return Single(cache, tokenizer.cls, tokenizer.sep, length), found.account | {"skipped": skipped}
+
+
+def _transductive(source: str) -> bool:
+    """Whether the run that an encoder comes from, or one before it, trained on test sentences."""
+    folder = Path(source).expanduser()
+    manifest = folder.parent / "manifest.json"
+    data = read_json(manifest).get("data", {}) if folder.is_dir() and manifest.is_file() else {}
+    return any(data.get("train", {}).get(name) for name in ("transductive", "weights_transductive"))
+
+
+def _seen(train: Examples, sts: Pair, path: Path) -> int:
+    """How many pairs to evaluate on are made of training texts; the user is told."""
+    texts = (train.cache.text(row, 0) for row in range(len(train)))
+    seen = corpus.among(texts, ((sts.cache.text(row, 0), sts.cache.text(row, 1)) for row in range(len(sts))))
+    if seen:
+        start.warn(f"{path}: {seen:,} of {len(sts):,} pairs are made of training texts (which hold no scores)")
+    return seen
 
 
 def _opened(kind: str, columns: str, path: Path) -> Any:

@@ -79,7 +79,7 @@ def losses(path: Path, rows: Sequence[dict[str, Any]], chance: float | None, tas
         _curve(on, found, "loss", BLUE)
         if chance is not None:
             on.axhline(chance, color=GREY, linewidth=1.2, linestyle=(0, (4, 3)), label=f"chance: {chance:.2f}")
-        on.set_ylim(bottom=0, top=1.08 * max([chance or 0.0, *(loss for _, loss in found)]))
+        on.set_ylim(bottom=0, top=1.08 * max([chance or 0.0, *(loss for _, loss in found)]) or 1.0)
         _thousands(on.xaxis)
         _legend(on, 2)
 

@@ -59,7 +59,12 @@ class ContrastiveSettings(CommonSettings):
         "line, several with commas between", group="data",
     )  # fmt: skip
     keep_duplicates: bool = flag(False, "unlabelled texts as often as they stand in the files", group="data")
-    sts_dev: str = flag("", "in place of course/sts-dev.csv: scored pairs to evaluate on", group="data", place=True)
+    sts_dev: str = flag(
+        "",
+        "in place of course/sts-dev.csv, or of zh/STS-B's with --texts chinese: scored pairs to evaluate on",
+        group="data",
+        place=True,
+    )
     per_premise: str = flag(
         "first", "triplets of one premise of NLI pairs: its first entailment with its first contradiction, the i-th "
         "with the i-th, or all with all", group="data", choices=("first", "zip", "cross"),
@@ -230,7 +235,7 @@ class ContrastiveSettings(CommonSettings):
             raise UserError("--marks-most: punctuation is inserted with --objective nt-xent or simcse alone")
         if bool(self.eda_weight) != bool(self.marks_most) and self.objective == "simcse":
             raise UserError("--eda-weight and --marks-most belong together: one weighs the text that the other makes")
-        if self.data_kind == TEXTS and not self.texts:
+        if self.data_kind == TEXTS and not self.texts.strip(", "):
             raise UserError(f"--objective {self.objective} needs --texts: sts, sts-train, chinese or a file")
         if "adversarial" in self.views and self.objective != "joint":
             raise UserError("--views: an adversarial view needs the supervision of --objective joint")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tasks.contrastive.settings import DATA, TRIPLETS
 from tasks.report import compare, figures, measures, mix, papers, training
 from tasks.report.collect import Run, TaskScores
 from tasks.report.measures import Interval
@@ -78,13 +79,12 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     manifest, settings = run.manifest, run.settings
     environment, steps = manifest.get("environment", {}), manifest.get("plan", {}).get("steps")
     weights = settings.get("encoder") or settings.get("weights", "")
-    how = settings.get("sampling") if run.stage == "multitask" else settings.get("order")
     made = max((row["step"] for row in (*run.train, *run.evaluations)), default=0)
     facts = [
         ("started", str(environment.get("started", "")).replace("T", " ")[:16]),
         ("weights", weights),
         ("preset", manifest.get("preset", "")),
-        ("sampling" if run.stage == "multitask" else "order", how),
+        *(_objective(settings) if run.stage == "contrastive" else [("sampling", settings.get("sampling"))]),
         ("steps", f"{made:,} of {steps:,}" if isinstance(steps, int) else f"{made:,}"),
         ("training texts", _in_tests(manifest.get("data", {}).get("train", {}))),
         ("batch", settings.get("batch_size")),
@@ -96,12 +96,33 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in facts if value not in ("", None)]
 
 
+def _objective(settings: dict[str, Any]) -> list[tuple[str, Any]]:
+    """What stage one minimises, and on what; an order is shown where there is one."""
+    marks = f"1 to {settings.get('marks_most')}, {settings.get('marks')}" if settings.get("marks_most") else ""
+    weight = f", weight {settings['eda_weight']:g}" if settings.get("eda_weight") else ""
+    ordered = DATA.get(settings.get("objective", "nt-xent")) == TRIPLETS
+    return [
+        ("objective", settings.get("objective")),
+        ("order", settings.get("order") if ordered else ""),
+        ("texts", settings.get("texts")),
+        ("views", settings.get("views")),
+        ("punctuation", marks + weight),
+    ]
+
+
 def _in_tests(train: dict[str, Any]) -> str:
-    """What unlabelled training texts share with test sets; empty where nothing is known to be shared."""
+    """What unlabelled training texts share with files that judge; empty where nothing is known to be shared."""
+    found = []
+    shared, seen = train.get("also_in_test", {}).get("any", 0), train.get("dev_pairs_seen", 0)
     if train.get("transductive"):
-        return "hold test sentences (transductive)"
-    shared = train.get("also_in_test", {}).get("any", 0)
-    return f"{shared:,} of {train.get('kept', 0):,} stand in a test file too" if shared else ""
+        found.append("hold test sentences (transductive)")
+    elif shared:
+        found.append(f"{shared:,} of {train.get('kept', 0):,} stand in a test file too")
+    if train.get("weights_transductive"):
+        found.append("the weights come from a run on test sentences (transductive)")
+    if seen:
+        found.append(f"{seen:,} dev pairs are made of them")
+    return "; ".join(found)
 
 
 def _scores(run: Run, around: dict[str, Interval | None]) -> list[dict[str, Any]]:
@@ -244,7 +265,8 @@ def _accounts(data: Any, name: str = "") -> list[dict[str, Any]]:
 
 def _of_texts(data: dict[str, Any]) -> list[str]:
     """What is counted of unlabelled texts alone."""
-    found = [f"{name}: {data[name]:,}" for name in ("texts", "distinct", "duplicates") if name in data]
+    found = [f"not in the data folder: {name}" for name in data.get("absent", ())]
+    found += [f"{name}: {data[name]:,}" for name in ("texts", "distinct", "duplicates") if name in data]
     for folder, count in data.get("also_in_test", {}).items():
         found.append(f"kept texts that stand in a test file{'' if folder == 'any' else f' of {folder}'}: {count:,}")
     return found

@@ -13,10 +13,40 @@ from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
 from tasks.contrastive.draws import Draw
 from tasks.examples import Pair, Single, Triplet
+from tasks.readers.senteval import STS
 
+SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
 ANCHORS = ["the cat sat on a mat", "a dog runs", "the bird is happy", "who is sad ?", "a tree", "the dog sleeps"]
 POSITIVES = ["a cat sat", "the dog runs on", "the bird is not sad", "who is not happy ?", "the tree .", "a dog sleeps"]
 NEGATIVES = ["a cat runs", "the dog sleeps", "the bird is sad", "what is happy ?", "the mat", "the dog runs !"]
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def corpora(tmp_path: Path) -> Path:
+    """SentEval's layout with two pairs a file, the second of STS12-16 without a score; Chinese files under zh/."""
+    base = tmp_path / "downstream"
+    for folder, subsets in STS.values():
+        for subset in subsets:
+            name = f"{folder[4:9]} {subset}"
+            write(base / folder / f"STS.input.{subset}.txt", f"A {name} tap.\tThe {name} tap.\nA {name} cup.\tA cup.\n")
+            write(base / folder / f"STS.gs.{subset}.txt", "4.2\n\n")
+    for number, split in enumerate(("train", "dev", "test")):
+        rows = f"news\tf\t2015\t1\t3.0\tOld {split} mill\tA mill\nnews\tf\t2015\t2\t1.5\tA cup!\tNew {split} mill\n"
+        write(base / "STS/STSBenchmark" / f"sts-{split}.csv", rows)
+        name = ("SICK_train", "SICK_trial", "SICK_test_annotated")[number]
+        rows = f"{number}\tA goat is in {split}\tThe goat rests\t4.5\tENTAILMENT\n"
+        write(base / "SICK" / f"{name}.txt", SICK_HEADER + rows)
+    write(tmp_path / "zh/ATEC/atec_train.csv", "1\t花呗怎么还款\t怎么还花呗\t1\r\n2\t花呗怎么还款\t额度多少\t0\r\n")
+    write(tmp_path / "zh/ATEC_CCKS/train.csv", "text_1\ttext_2\tlabel\n不读这句\t也不读\t0\n")  # ATEC's own is there
+    write(tmp_path / "zh/ATEC_CCKS/test.csv", "text_1\ttext_2\tlabel\n额度 多少\t利息多少\t0\n")
+    write(tmp_path / "zh/STS-B/cnsd-sts-train.txt", "a||旧的写法。||鱼在游||2\n")
+    write(tmp_path / "zh/STS-B/sts-b-train.txt", "鸟在飞。\t鱼在游\t2\n")
+    return tmp_path
 
 
 @pytest.fixture

@@ -18,42 +18,13 @@ from scipy.stats import chisquare
 from minbert import UserError
 from tasks.contrastive.corpus import Corpus, gather, sample
 from tasks.readers.senteval import STS
-
-SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
-
-
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+from tests.contrastive.conftest import write
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """SentEval's layout with two pairs a file, the second of STS12-16 without a score; Chinese files under zh/."""
-    base = tmp_path / "downstream"
-    for folder, subsets in STS.values():
-        for subset in subsets:
-            name = f"{folder[4:9]} {subset}"
-            write(base / folder / f"STS.input.{subset}.txt", f"A {name} tap.\tThe {name} tap.\nA {name} cup.\tA cup.\n")
-            write(base / folder / f"STS.gs.{subset}.txt", "4.2\n\n")
-    for number, split in enumerate(("train", "dev", "test")):
-        rows = f"news\tf\t2015\t1\t3.0\tOld {split} mill\tA mill\nnews\tf\t2015\t2\t1.5\tA cup!\tNew {split} mill\n"
-        write(base / "STS/STSBenchmark" / f"sts-{split}.csv", rows)
-        name = ("SICK_train", "SICK_trial", "SICK_test_annotated")[number]
-        rows = f"{number}\tA goat is in {split}\tThe goat rests\t4.5\tENTAILMENT\n"
-        write(base / "SICK" / f"{name}.txt", SICK_HEADER + rows)
-    write(tmp_path / "zh/ATEC/atec_train.csv", "1\t花呗怎么还款\t怎么还花呗\t1\r\n2\t花呗怎么还款\t额度多少\t0\r\n")
-    write(tmp_path / "zh/ATEC_CCKS/train.csv", "text_1\ttext_2\tlabel\n不读这句\t也不读\t0\n")  # ATEC's own is there
-    write(tmp_path / "zh/ATEC_CCKS/test.csv", "text_1\ttext_2\tlabel\n额度 多少\t利息多少\t0\n")
-    write(tmp_path / "zh/STS-B/cnsd-sts-train.txt", "a||旧的写法。||鱼在游||2\n")
-    write(tmp_path / "zh/STS-B/sts-b-train.txt", "鸟在飞。\t鱼在游\t2\n")
-    return tmp_path
-
-
-@pytest.fixture
-def of(data: Path) -> Callable[..., Corpus]:
+def of(corpora: Path) -> Callable[..., Corpus]:
     def run(*sources: str, **options: int) -> Corpus:
-        return gather(sources, data=data, seed=options.pop("seed", 0), **options)
+        return gather(sources, data=corpora, seed=options.pop("seed", 0), **options)
 
     return run
 
@@ -81,7 +52,7 @@ def test_sts_is_every_pair_scored_or_not_and_says_that_it_is_transductive(of: Ca
     assert splits == {"test": subsets + 2, "train": 2, "dev": 2}
 
 
-def test_train_only_reads_no_test_file_and_counts_what_stands_in_one_all_the_same(of: Callable, data: Path) -> None:
+def test_train_only_reads_no_test_file_and_counts_what_stands_in_one_all_the_same(of: Callable, corpora: Path) -> None:
     found = of("sts-train")
     assert found.texts == (
         "Old train mill",
@@ -94,16 +65,16 @@ def test_train_only_reads_no_test_file_and_counts_what_stands_in_one_all_the_sam
     assert not found.account["transductive"] and found.account["absent"] == ["STS12 train"]
     also = found.account["also_in_test"]  # "A cup!" is "A cup." but for its mark
     assert (also["STS12-en-test"], also["STSBenchmark"], also["SICK"], also["any"]) == (1, 2, 1, 3)
-    write(data / "downstream/STS/STS12-en-train/STS.input.MSRpar.txt", "A lamp\tThe lamp\n")
+    write(corpora / "downstream/STS/STS12-en-train/STS.input.MSRpar.txt", "A lamp\tThe lamp\n")
     more = of("sts-train")
     assert more.texts == ("A lamp", "The lamp", *found.texts) and more.account["absent"] == []
 
 
-def test_train_only_needs_no_test_file(of: Callable, data: Path) -> None:
+def test_train_only_needs_no_test_file(of: Callable, corpora: Path) -> None:
     for folder, _ in STS.values():
-        shutil.rmtree(data / "downstream" / folder)
-    (data / "downstream/STS/STSBenchmark/sts-test.csv").unlink()
-    (data / "downstream/SICK/SICK_test_annotated.txt").unlink()
+        shutil.rmtree(corpora / "downstream" / folder)
+    (corpora / "downstream/STS/STSBenchmark/sts-test.csv").unlink()
+    (corpora / "downstream/SICK/SICK_test_annotated.txt").unlink()
     found = of("sts-train")
     assert len(found.texts) == 6 and found.account["also_in_test"] == {"any": 0}
 
@@ -125,13 +96,13 @@ def test_the_chinese_sets_as_they_are_fetched(tmp_path: Path) -> None:
     assert found.account["also_in_test"] == {**dict.fromkeys(names, 3), "any": 11}
 
 
-def test_the_chinese_sets_are_those_that_are_there(of: Callable, data: Path) -> None:
+def test_the_chinese_sets_are_those_that_are_there(of: Callable, corpora: Path) -> None:
     found = of("chinese")
     assert found.texts == ("花呗怎么还款", "怎么还花呗", "额度多少", "鸟在飞。", "鱼在游")
     assert found.account["absent"] == ["BQ train", "LCQMC train", "PAWS-X train"]
     assert (found.account["texts"], found.account["duplicates"], found.account["transductive"]) == (6, 1, False)
     assert found.account["also_in_test"] == {"ATEC_CCKS": 1, "any": 1}
-    for path in (data / "zh").glob("*/*train*"):
+    for path in (corpora / "zh").glob("*/*train*"):
         path.unlink()
     told = r"^--texts chinese: .*no train file in ATEC, BQ, LCQMC, PAWS-X, STS-B; python data/get_data\.py chinese "
     with pytest.raises(UserError, match=told):
@@ -167,26 +138,25 @@ def test_every_pair_of_texts_is_equally_likely() -> None:
     assert len(pairs) == 6 and chisquare(list(pairs.values())).pvalue > 1e-3
 
 
-def test_a_limit_is_said_in_the_account_and_one_without_effect_is_warned_of(of: Callable) -> None:
+def test_a_limit_is_said_in_the_account(of: Callable) -> None:
     found = of("sts", limit=10, seed=4)
     assert len(found.texts) == found.account["kept"] == found.account["limit"] == 10
     assert of("sts", limit=10, seed=5).texts != found.texts
-    with pytest.warns(UserWarning, match=r"--limit 99 has no effect: there are 6 texts"):
-        assert len(of("sts-train", limit=99).texts) == 6
+    assert len(of("sts-train", limit=99).texts) == 6
     with pytest.raises(UserError, match="--limit -1"):
         of("sts", limit=-1)
 
 
-def test_what_is_not_there_is_named(of: Callable, data: Path) -> None:
+def test_what_is_not_there_is_named(of: Callable, corpora: Path) -> None:
     with pytest.raises(UserError, match="'stss' is neither sts, sts-train, chinese nor a file"):
         of("stss")
-    (data / "downstream/SICK/SICK_trial.txt").unlink()
+    (corpora / "downstream/SICK/SICK_trial.txt").unlink()
     with pytest.raises(UserError, match=r"SICK_trial\.txt: cannot be read: No such file"):
         of("sts")
-    write(data / "blank.txt", "\n\n")
+    write(corpora / "blank.txt", "\n\n")
     with pytest.raises(UserError, match="the files hold no text"):
-        of(str(data / "blank.txt"))
-    shutil.rmtree(data / "downstream")
+        of(str(corpora / "blank.txt"))
+    shutil.rmtree(corpora / "downstream")
     with pytest.raises(UserError, match=r"^--texts sts-train: .*no SentEval data there.*get_data\.py senteval "):
         of("sts-train")
 

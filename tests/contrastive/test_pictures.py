@@ -106,12 +106,14 @@ def test_the_mix_is_stacked_to_one(drawn: Callable[[str], Any]) -> None:
     assert drawn("mix of steps").patches[0].get_data().edges.tolist() == [0, 50, 100]
 
 
+@pytest.mark.filterwarnings("error")
 def test_empty_runs_are_drawn_too(tmp_path: Path) -> None:
     pictures.losses(tmp_path / "a", [], 1.0)
     pictures.spearman(tmp_path / "b", [])
     pictures.cosines(tmp_path / "c", (POSITIVE, NEGATIVE))
     pictures.gaps(tmp_path / "d", np.array([0.5]), np.array([0.5]), 0.0)
-    assert len(list(tmp_path.iterdir())) == 8
+    pictures.losses(tmp_path / "e", [{"kind": "train", "step": 1, "nli/loss": 0.0}], None)  # one text has no negatives
+    assert len(list(tmp_path.iterdir())) == 10
 
 
 def test_importing_loads_no_matplotlib() -> None:

@@ -6,6 +6,7 @@ python -m pytest --import-mode=importlib tests/contrastive/test_unsupervised.py
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,11 @@ from tasks.contrastive.model import ContrastiveModel
 from tasks.contrastive.punctuation import insert
 from tasks.contrastive.registry import OBJECTIVES
 from tasks.contrastive.settings import ContrastiveSettings
+from tasks.contrastive.unsupervised import SimCSE
 
 TEXTS = ["the cat sat on a mat", "a dog runs", "the bird is happy", "who is sad ?", "a tree", "the dog sleeps"]
 OTHERS = ["a cat sat", "the dog runs on", "a bird is not sad", "who is not happy ?", "the tree .", "a dog sleeps"]
+LABELS = [0.0, 2.0, 1.0, 0.0, 1.0, 2.0]
 ROWS = np.array([5, 0, 2, 3])
 SPEC = "token-cutoff:0.3,shuffle"
 
@@ -76,24 +79,31 @@ def two_views(first: list[np.ndarray], second: list[np.ndarray], temperature: fl
     return total / len(every)
 
 
-def test_views_are_contrasted_as_equation_1_says(bert: BertModel, view: Callable[..., Any]) -> None:
-    examples = view(TEXTS)
-    numbers, _, model = backward(bert, examples, settings("views", views=SPEC, temperature=0.1))
-    a, b = views.parse(SPEC, protect_special=True)
+@pytest.mark.parametrize(("protect", "temperature"), [(True, 0.1), (False, 0.07)])
+def test_views_are_contrasted_as_equation_1_says(
+    bert: BertModel, view: Callable[..., Any], protect: bool, temperature: float
+) -> None:
+    examples, how = view(TEXTS), {"protect_special": protect, "temperature": temperature}
+    numbers, _, model = backward(bert, examples, settings("views", views=SPEC, **how))
+    a, b = views.parse(SPEC, protect_special=protect)
     first, second = (
         [seen(model, examples.sentence(row, 0), one, int(row), number) for row in ROWS]
         for number, one in enumerate((a, b))
     )
-    assert numbers["loss"].item() == pytest.approx(two_views(first, second, 0.1), rel=1e-4)
-    assert two_views(first, first, 0.1) != pytest.approx(two_views(first, second, 0.1), rel=1e-3), (
-        "views change nothing"
-    )
+    expected = two_views(first, second, temperature)
+    assert numbers["loss"].item() == pytest.approx(expected, rel=1e-4)
+    assert two_views(first, first, temperature) != pytest.approx(expected, rel=1e-3), "views change nothing"
 
 
 @pytest.mark.parametrize("size", [1, 3, 8])
-def test_parts_change_neither_draws_nor_gradients(bert: BertModel, view: Callable[..., Any], size: int) -> None:
-    how = settings("views", views="feature-cutoff:0.2,dropout:0.2", temperature=0.1)
-    examples = view(TEXTS)
+@pytest.mark.parametrize(
+    ("objective", "spec"), [("views", "feature-cutoff:0.2,dropout:0.2"), ("joint", "shuffle,adversarial:0.5")]
+)
+def test_parts_change_neither_draws_nor_gradients(
+    bert: BertModel, view: Callable[..., Any], objective: str, spec: str, size: int
+) -> None:
+    how = settings(objective, views=spec, temperature=0.1)
+    examples = view(TEXTS, OTHERS, labels=LABELS) if objective == "joint" else view(TEXTS)
     whole, gradients, _ = backward(bert, examples, how)
     numbers, in_parts, _ = backward(bert, examples, replace(how, chunk=size))
     assert numbers["loss"].item() == pytest.approx(whole["loss"].item(), rel=1e-6)
@@ -132,19 +142,48 @@ def test_edacse_is_simcse_plus_lambda_times_punctuation(bert: BertModel, view: C
     assert alone["loss"].item() == pytest.approx(in_batch(plain, plain, 0.05), rel=1e-4)
 
 
-def test_simcse_draws_two_masks_of_dropout(bert: BertModel, view: Callable[..., Any]) -> None:
-    examples = view(TEXTS)
-    off, on = (backward(bert, examples, settings("simcse"), train=train)[0]["loss"] for train in (False, True))
-    assert not torch.isclose(off, on)
+@pytest.mark.parametrize("chunk", [0, 5])
+def test_simcse_draws_two_masks_of_dropout(
+    bert: BertModel, view: Callable[..., Any], tiny: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    examples, seen_by_the_loss = view(TEXTS), []
+    loss = SimCSE.loss
+
+    def watched(self: SimCSE, model: ContrastiveModel, vectors: torch.Tensor, *rest: Any) -> Any:
+        seen_by_the_loss.append(vectors.detach().double().numpy())
+        return loss(self, model, vectors, *rest)
+
+    monkeypatch.setattr(SimCSE, "loss", watched)
+    how = settings("simcse", eda_weight=0.6, marks_most=3, chunk=chunk)
+    numbers = backward(bert, examples, how, train=True, augment=Punctuation(how, Tokenizer.load(tiny)))[0]
+    first, second, marked = np.split(seen_by_the_loss[0], 3)
+    assert (np.abs(first - second).max(1) > 1e-3).all(), "both passes have the same mask"
+    expected = in_batch(first, second, 0.05) + 0.6 * in_batch(first, marked, 0.05)
+    assert numbers["loss"].item() == pytest.approx(expected, rel=1e-4)
 
 
-LABELS = [0.0, 2.0, 1.0, 0.0, 1.0, 2.0]
+def test_an_adversarial_pass_has_dropout_of_its_own_counter(bert: BertModel, view: Callable[..., Any]) -> None:
+    examples, how = view(TEXTS, OTHERS, labels=LABELS), settings("joint", views="none,adversarial:0.5")
+    losses = []
+    for state in (1, 2):
+        torch.manual_seed(state)
+        model = ContrastiveModel(bert, "mean", classes=3).train()
+        torch.nn.init.ones_(model.classifier.weight)
+        numbers = OBJECTIVES["joint"](examples, how).backward(
+            model, Step("nli", ROWS, 1, 0, 7), Context(9, 7, "fp32", torch.device("cpu"))
+        )
+        losses.append(numbers["loss"])
+    assert torch.equal(*losses)
 
 
+@pytest.mark.parametrize("protect", [True, False])
 @pytest.mark.parametrize("spec", ["none,token-cutoff:0.3", "adversarial:0.5,shuffle"])
-def test_joint_is_classification_plus_alpha_times_views(bert: BertModel, view: Callable[..., Any], spec: str) -> None:
+def test_joint_is_classification_plus_alpha_times_views(
+    bert: BertModel, view: Callable[..., Any], spec: str, protect: bool
+) -> None:
     examples = view(TEXTS, OTHERS, labels=LABELS)
-    numbers, gradients, model = backward(bert, examples, settings("joint", views=spec, temperature=0.1, alpha=0.3))
+    how = settings("joint", views=spec, temperature=0.07, alpha=0.3, protect_special=protect)
+    numbers, gradients, model = backward(bert, examples, how)
     texts = [[examples.sentence(row, column) for row in ROWS] for column in (0, 1)]
     u, v = ([seen(model, ids, views.View(), 0, 2) for ids in side] for side in texts)
     weight, bias = (p.detach().double().numpy() for p in (model.classifier.weight, model.classifier.bias))
@@ -157,10 +196,10 @@ def test_joint_is_classification_plus_alpha_times_views(bert: BertModel, view: C
     )
     assert "classifier.weight" in gradients
 
-    parsed = views.parse(spec, protect_special=True)
+    parsed = views.parse(spec, protect_special=protect)
     contrast = 0.0
     for column, side in enumerate(texts):
-        added = perturbations(model, texts, gold, 0.5)[column] if "adversarial" in spec else [None] * 4
+        added = perturbations(model, texts, gold, 0.5, protect)[column] if "adversarial" in spec else [None] * 4
         first, second = (
             [
                 seen(model, ids, one, int(row) * 2 + column, number, extra if number == 0 else None)
@@ -168,14 +207,14 @@ def test_joint_is_classification_plus_alpha_times_views(bert: BertModel, view: C
             ]
             for number, one in enumerate(parsed)
         )
-        contrast += two_views(first, second, 0.1) / 2
+        contrast += two_views(first, second, 0.07) / 2
     assert numbers["views_loss"].item() == pytest.approx(contrast, rel=1e-3)
 
 
 def perturbations(
-    model: ContrastiveModel, texts: list[list[list[int]]], gold: np.ndarray, eps: float
+    model: ContrastiveModel, texts: list[list[list[int]]], gold: np.ndarray, eps: float, protect: bool
 ) -> list[list[Any]]:
-    """eps * g / |g| for every token but the first and the last, by autograd over one pair at a time."""
+    """eps * g / |g| for every token, or all but the first and the last, by autograd over one pair at a time."""
     found: list[list[Any]] = [[], []]
     for pair, label in zip(zip(*texts, strict=True), gold, strict=True):
         raggeds = [Ragged.from_lists([ids]) for ids in pair]
@@ -186,19 +225,21 @@ def perturbations(
         loss = torch.nn.functional.cross_entropy(model.classify(*states), torch.tensor([int(label)]))
         for side, gradient in enumerate(torch.autograd.grad(loss, inputs)):
             change = eps * gradient / gradient.norm(dim=1, keepdim=True)
-            change[[0, -1]] = 0
+            if protect:
+                change[[0, -1]] = 0
             found[side].append(change)
     return found
 
 
-def test_punctuation_goes_into_positives_of_triplets(bert: BertModel, view: Callable[..., Any], tiny: Any) -> None:
+@pytest.mark.parametrize("marks", ["english", "chinese"])
+def test_punctuation_goes_into_positives_of_triplets(view: Callable[..., Any], tiny: Path, marks: str) -> None:
     tokenizer, examples = Tokenizer.load(tiny), view(TEXTS, OTHERS, TEXTS[::-1])
-    how = settings("nt-xent", marks_most=2)
+    how = settings("nt-xent", marks_most=2, marks=marks)
     changed = Punctuation(how, tokenizer)(examples, Step("nli", ROWS, 4, 0))
     for row in ROWS:
         assert changed.sentence(row, 0) == examples.sentence(row, 0)
         assert changed.sentence(row, 2) == examples.sentence(row, 2)
-        text = insert(OTHERS[row], seed=9, epoch=4, key=int(row), purpose="punctuation", most=2)
+        text = insert(OTHERS[row], seed=9, epoch=4, key=int(row), purpose="punctuation", most=2, marks=marks)
         assert changed.sentence(row, 1) == [tokenizer.cls, *tokenizer.encode([text])[0], tokenizer.sep]
 
 

@@ -139,6 +139,7 @@ def test_specs() -> None:
     assert parse("feature-cutoff:0.2,shuffle") == (FeatureCutoff(0.2), Shuffle())
     assert [str(view) for view in parse(" token-cutoff , dropout")] == ["token-cutoff:0.15", "dropout:0.2"]
     assert [str(view) for view in parse("span-cutoff,feature-cutoff")] == ["span-cutoff:0.15", "feature-cutoff:0.2"]
+    assert str(parse("adversarial,none")[0]) == "adversarial:1"
     assert parse("adversarial:3,none", protect_special=True) == (Adversarial(3.0, True), View(0.0, True))
     assert parse("dropout:0,shuffle")[0] == replace(parse("dropout,none")[0], rate=0.0)
     assert parse(",".join(map(str, parse("dropout:0.125,none")))) == parse("dropout:0.125,none")

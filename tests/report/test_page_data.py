@@ -40,18 +40,26 @@ def texts_account(transductive: bool) -> dict[str, object]:
     ]
     return {
         "files": files, "texts": 3998, "distinct": 3900, "duplicates": 98, "kept": 3900, "transductive": transductive,
-        "also_in_test": {"STS12": 1000, "any": 1234}, "skipped": skipped,
+        "also_in_test": {"STS12": 1000, "any": 1234}, "dev_pairs_seen": 583, "skipped": skipped,
+        "absent": ["STS12 train"],
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("transductive", "said"),
-    [(True, "hold test sentences (transductive)"), (False, "1,234 of 3,900 stand in a test file too")],
+    [
+        (True, "hold test sentences (transductive); 583 dev pairs are made of them"),
+        (False, "1,234 of 3,900 stand in a test file too; 583 dev pairs are made of them"),
+    ],
 )
 def test_texts_that_stand_in_test_files_are_said(contrastive: Made, transductive: bool, said: str) -> None:
     text = page.build([changed(contrastive(), data={"train": texts_account(transductive)})], resamples=2)
     assert f"<dt>training texts</dt><dd>{said}</dd>" in text
+    account = texts_account(transductive) | {"weights_transductive": True}
+    chained = page.build([changed(contrastive("chained"), data={"train": account})], resamples=2)
+    assert "; the weights come from a run on test sentences (transductive); 583" in chained
     for line in (
+        "not in the data folder: STS12 train",
         "texts: 3,998",
         "duplicates: 98",
         "kept texts that stand in a test file of STS12: 1,000",

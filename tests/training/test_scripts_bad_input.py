@@ -100,6 +100,7 @@ def test_a_single_row_is_said_to_have_no_negatives(script: Callable, tmp_path: P
     )  # fmt: skip
     assert run.code == 0, run.err
     assert "no in-batch negatives" in run.err and "a guess has a loss" not in run.out
+    assert "\n1 text; " in f"\n{run.out}" and "\n1 step of 1 text, views\n" in run.out
 
 
 def test_missing_data_says_what_to_type(script: Callable, tmp_path: Path) -> None:
