@@ -145,9 +145,11 @@ def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> 
 def _transductive(source: str) -> bool:
     """Whether the run that an encoder comes from, or one before it, trained on test sentences."""
     folder = Path(source).expanduser()
-    manifest = folder.parent / "manifest.json"
-    data = read_json(manifest).get("data", {}) if folder.is_dir() and manifest.is_file() else {}
-    return any(data.get("train", {}).get(name) for name in ("transductive", "weights_transductive"))
+    path = folder.parent / "manifest.json"
+    manifest = read_json(path) if folder.is_dir() and path.is_file() else {}
+    if not isinstance(manifest, dict) or not {"data", "settings"} <= manifest.keys():
+        return False  # not that of a run
+    return any(manifest["data"].get("train", {}).get(name) for name in ("transductive", "weights_transductive"))
 
 
 def _seen(train: Examples, sts: Pair, path: Path) -> int:

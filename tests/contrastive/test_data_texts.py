@@ -73,11 +73,14 @@ def test_weights_of_a_run_on_test_sentences_are_marked_down_the_chain(
     accounts = [{"transductive": True}, {"transductive": False, "weights_transductive": True}, {"transductive": False}]
     for number, account in enumerate(accounts):
         (tmp_path / f"run-{number}" / "encoder").mkdir(parents=True)
-        (tmp_path / f"run-{number}" / "manifest.json").write_text(json.dumps({"data": {"train": account}}))
+        manifest = {"settings": {}, "data": {"train": account}}
+        (tmp_path / f"run-{number}" / "manifest.json").write_text(json.dumps(manifest))
         found = read(weights=str(tmp_path / f"run-{number}" / "encoder")).account["train"]
         said = "come from a run on test sentences (transductive)" in capsys.readouterr().err
         assert found.get("weights_transductive", False) == said == (number < 2)
-    assert "weights_transductive" not in read(weights=str(tiny)).account["train"]
+    (tmp_path / "run-2" / "manifest.json").write_text("[1]")  # some other program's
+    for weights in (tmp_path / "run-2" / "encoder", tiny):
+        assert "weights_transductive" not in read(weights=str(weights)).account["train"]
 
 
 def test_test_sentences_are_said(read: Read, corpora: Path, capsys: pytest.CaptureFixture[str]) -> None:
