@@ -173,7 +173,7 @@ PRESETS: Presets = {
     ),
     "sample": (
         "for data/sample and the packaged weights: done in a minute",
-        {"weights": "minilm", "epochs": 10, "batch_size": 16, "lr": 2e-4, "lr_schedule": "linear", "warmup": 0.1},
+        {"weights": "minilm", "epochs": 6, "batch_size": 16, "lr": 2e-4, "lr_schedule": "linear", "warmup": 0.1},
     ),
     "minilm": (
         "the best of a few settings tried on the dev sets for --weights minilm",
