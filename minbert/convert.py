@@ -62,9 +62,7 @@ def convert_folder(folder: Path, to: Path) -> Path:
 def convert_checkpoint(source: Path, like: str, to: Path) -> Path:
     """The encoder inside a checkpoint of the course's code, whose heads are left out, as an encoder folder."""
     content = _unpickle(present(source))
-    tensors = content.get("model", content)
-    if not isinstance(tensors, dict):
-        raise UserError(f"{source}: holds a {type(tensors).__name__} under 'model', not a dict of tensors")
+    tensors = _named(content.get("model", content), source, " under 'model'")
     encoder = {key: tensor for key, tensor in tensors.items() if key.startswith("bert.")} or tensors
     folder = weights.resolve(like, "--like")
     return _write(encoder, BertConfig.read(folder), Tokenizer.load(folder), source, to)
@@ -89,17 +87,32 @@ def _encoder_tensors(tensors: dict[str, Tensor], config: BertConfig, source: Pat
 
 def _unpickle(path: Path) -> dict[str, Any]:
     """Load tensors only. Beside them, the plain types that a course checkpoint holds are allowed by name."""
-    try:
-        with torch.serialization.safe_globals(_harmless_types()):
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, IndexError) as error:
-        refused = re.search(r"GLOBAL (\S+)", str(error))
-        why = f" ({str(error).splitlines()[0]})" if isinstance(error, RuntimeError) else ""  # damage, or no memory
-        reason = f"it holds the type {refused.group(1)}" if refused else f"it is not a checkpoint of torch{why}"
-        raise UserError(f"{path}: refused, because {reason}") from error
+    with open(path, "rb") as file, torch.serialization.safe_globals(_harmless_types()):
+        try:
+            content = torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:  # a damaged file may raise anything in torch's reader
+            refused = re.search(r"GLOBAL (\S+)", str(error))
+            plain = f"it is not a checkpoint of torch{_why(error)}"
+            reason = f"it holds the type {refused.group(1)}" if refused else plain
+            raise UserError(f"{path}: refused, because {reason}") from error
+    return _named(content, path)
+
+
+def _named(content: Any, source: Path, where: str = "") -> dict[str, Any]:
+    """`content`, which is a dict by names; `UserError` where it is not."""
     if not isinstance(content, dict):
-        raise UserError(f"{path}: holds a {type(content).__name__}, not a dict of tensors")
+        raise UserError(f"{source}: holds a {type(content).__name__}{where}, not a dict of tensors")
+    for key in content:
+        if not isinstance(key, str):
+            raise UserError(f"{source}: holds {key!r}{where}, which is no name of a tensor")
     return content
+
+
+def _why(error: Exception) -> str:
+    """What torch says of a file it cannot read; of what it won't unpickle it says pages."""
+    if isinstance(error, pickle.UnpicklingError) or not str(error).strip():
+        return ""
+    return f" ({str(error).strip().splitlines()[0]})"
 
 
 def _harmless_types() -> list[Any]:

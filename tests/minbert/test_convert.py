@@ -116,6 +116,8 @@ def test_an_unknown_type_is_refused_by_name_and_nothing_runs(course: Path, tiny:
         ({"model": {}}, "missing embeddings.word_embeddings.weight"),
         ({"bert.pooler.dense.bias": 3}, "bert.pooler.dense.bias is a int, not a tensor"),
         ({"step": 3}, "step is a int, not a tensor"),
+        ({7: torch.zeros(2)}, "holds 7, which is no name"),
+        ({"model": {(1, 2): 3}}, r"holds \(1, 2\) under 'model', which is no name"),
     ],
 )
 def test_a_checkpoint_of_something_else_is_refused(
@@ -124,6 +126,28 @@ def test_a_checkpoint_of_something_else_is_refused(
     torch.save(content, course)
     with pytest.raises(UserError, match=why):
         convert_checkpoint(course, str(tiny), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.parametrize("form", [True, False], ids=["zip", "older form"])
+def test_a_damaged_checkpoint_is_refused_in_a_sentence(form: bool, tiny: Path, tmp_path: Path) -> None:
+    """Cut anywhere, or with bytes changed; where the damage hits no structure, its tensors fit no encoder."""
+    whole, damaged = tmp_path / "whole.pt", tmp_path / "damaged.pt"
+    torch.save({"model": {"a.b": torch.arange(6.0)}, "step": 3}, whole, _use_new_zipfile_serialization=form)
+    content, draw = whole.read_bytes(), random.Random(0)
+    refused = 0
+    for number in range(300):
+        cut = content[: draw.randrange(len(content))]
+        place = draw.randrange(len(content) - 1)
+        changed = content[:place] + draw.randbytes(1 + number % 3) + content[place + 1 + number % 3 :]
+        damaged.write_bytes(cut if number % 2 else changed)
+        try:
+            convert_checkpoint(damaged, str(tiny), tmp_path / "new")
+        except UserError as error:
+            refused += "not a checkpoint of torch" in str(error)
+            assert str(error).startswith(f"{damaged}: ") and "\n" not in str(error)
+    assert refused > 150
     assert not (tmp_path / "new").exists()
 
 
