@@ -7,11 +7,11 @@ from minbert.optimizer import AdamW, decay_groups
 from minbert.training import start
 from minbert.training.loop import Context
 from minbert.training.plan import Step
+from pretrain_cbcl import build
 from tasks.contrastive.model import ContrastiveModel
 from tasks.contrastive.registry import OBJECTIVES
-from tasks.contrastive.settings import PAIRS, ContrastiveSettings
+from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples
-from tasks.readers import nli
 
 CPU = torch.device("cpu")
 
@@ -19,8 +19,7 @@ CPU = torch.device("cpu")
 def model(weights: str, settings: ContrastiveSettings) -> ContrastiveModel:
     """The encoder with what the objective needs beside it."""
     encoder, _, _ = start.encoder(weights, settings.encoder_dropout)
-    classes = len(nli.NAMES) if settings.data_kind == PAIRS else 0
-    return ContrastiveModel(encoder, settings.pooler, classes=classes)
+    return build(settings, encoder)
 
 
 class Ours:

@@ -24,8 +24,6 @@ from minbert.training import cli
 if TYPE_CHECKING:
     from tasks.examples import Examples
 
-ROOT = Path(__file__).resolve().parent.parent
-
 
 def table(
     preset: str,
@@ -87,7 +85,7 @@ def main() -> None:
     torch.manual_seed(0)
     folder = weights.resolve(options.weights)
     tokenizer = Tokenizer.load(folder)
-    cache = token_cache.load(readers.find(Path(given), "nli", ["nli-pairs.tsv"]), nli.pairs, "nli ", 2, tokenizer)
+    cache = token_cache.load(readers.find(Path(given), "nli", ["nli-pairs.tsv"]), nli.pairs, "nli-pairs", 2, tokenizer)
     print(f"{torch.get_num_threads()} threads; load of the machine before: {os.getloadavg()[0]:.1f}")
     kinds = [kind for kind in KINDS if kind != "adversarial"]
     alone = {kind: {"views": f"{kind},{kind}"} for kind in kinds}

@@ -89,6 +89,16 @@ class RunDir:
         write_atomic(path, "".join(line for line in whole if json.loads(line)["step"] <= step))
 
 
+def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The manifest of the run that an encoder's folder comes from, after its path; None without one.
+
+    It lies beside the encoder's folder, or in it. Another program's manifest is none.
+    """
+    path = next((up / "manifest.json" for up in (folder, folder.parent) if (up / "manifest.json").is_file()), None)
+    content = read_json(path) if path else None
+    return (path, content) if path and isinstance(content, dict) and {"data", "settings"} <= content.keys() else None
+
+
 def environment(threads: int, device: str) -> dict[str, Any]:
     """Versions and machine, as far as they decide a run's bits."""
     from importlib.metadata import version

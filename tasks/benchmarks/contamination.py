@@ -12,7 +12,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from minbert.files import read_json, sha256_of
+from minbert.files import sha256_of
+from minbert.training.rundir import manifest_behind
 from tasks import readers
 from tasks.benchmarks.sets import ScoredSet
 from tasks.benchmarks.tables import Table, number
@@ -78,14 +79,12 @@ def training_files(folder: Path) -> tuple[list[Path], list[TrainingFile], str]:
     files: dict[tuple[str, str], TrainingFile] = {}
     place: Path | None = folder
     while place is not None:
-        path = next((up / "manifest.json" for up in (place, place.parent) if (up / "manifest.json").is_file()), None)
-        if path is None and manifests and not place.is_dir():
+        behind = manifest_behind(place)
+        if behind is None and manifests and not place.is_dir():
             return manifests, list(files.values()), str(place)
-        if path is None or path.resolve() in [seen.resolve() for seen in manifests]:
+        if behind is None or behind[0].resolve() in [seen.resolve() for seen in manifests]:
             break
-        content = read_json(path)
-        if not isinstance(content, dict) or not {"data", "settings"} <= content.keys():
-            break  # some other program's manifest
+        path, content = behind
         manifests.append(path)
         for purpose, record in _records(content.get("data", {})):
             kept = files.setdefault((record["file"], record["sha256"]), _found(record, purpose))

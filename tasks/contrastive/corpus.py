@@ -105,7 +105,7 @@ def sample(texts: tuple[str, ...], seed: int, limit: int) -> tuple[str, ...]:
     return tuple(texts[i] for i in sorted(drawn.tolist()))
 
 
-def among(texts: Iterable[str], pairs: Iterable[Sequence[str]]) -> int:
+def pairs_of(texts: Iterable[str], pairs: Iterable[Sequence[str]]) -> int:
     """How many of the pairs have both their texts among `texts`, up to case, blanks and punctuation."""
     known = {key(text) for text in texts}
     return sum(all(key(text) in known for text in pair) for pair in pairs)

@@ -9,10 +9,11 @@ from typing import Any
 
 from minbert import token_cache
 from minbert.errors import UserError
-from minbert.files import present, read_json, sha256_of, write_atomic
+from minbert.files import present, sha256_of, write_atomic
 from minbert.token_cache import Row, Skipped
 from minbert.tokenizer import Tokenizer
 from minbert.training import start
+from minbert.training.rundir import manifest_behind
 from tasks import readers
 from tasks.contrastive import corpus, triplets
 from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettings
@@ -145,17 +146,15 @@ def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> 
 def _transductive(source: str) -> bool:
     """Whether the run that an encoder comes from, or one before it, trained on test sentences."""
     folder = Path(source).expanduser()
-    path = folder.parent / "manifest.json"
-    manifest = read_json(path) if folder.is_dir() and path.is_file() else {}
-    if not isinstance(manifest, dict) or not {"data", "settings"} <= manifest.keys():
-        return False  # not that of a run
-    return any(manifest["data"].get("train", {}).get(name) for name in ("transductive", "weights_transductive"))
+    behind = manifest_behind(folder) if folder.is_dir() else None  # a name of the hub has no parent
+    train = behind[1]["data"].get("train", {}) if behind else {}
+    return any(train.get(name) for name in ("transductive", "weights_transductive"))
 
 
 def _seen(train: Examples, sts: Pair, path: Path) -> int:
     """How many pairs to evaluate on are made of training texts; the user is told."""
     texts = (train.cache.text(row, 0) for row in range(len(train)))
-    seen = corpus.among(texts, ((sts.cache.text(row, 0), sts.cache.text(row, 1)) for row in range(len(sts))))
+    seen = corpus.pairs_of(texts, ((sts.cache.text(row, 0), sts.cache.text(row, 1)) for row in range(len(sts))))
     if seen:
         start.warn(f"{path}: {seen:,} of {len(sts):,} pairs are made of training texts (which hold no scores)")
     return seen
