@@ -246,6 +246,7 @@ def test_punctuation_goes_into_positives_of_triplets(view: Callable[..., Any], t
 @pytest.mark.parametrize(("given", "words"), [
     ({"objective": "views", "texts": "sts"}, ["--objective views", "--views"]),
     ({"objective": "views", "views": SPEC}, ["--objective views", "--texts"]),
+    ({"objective": "views", "views": SPEC, "texts": " , "}, ["--objective views", "--texts"]),
     ({"objective": "simcse", "texts": "sts", "eda_weight": 0.6}, ["--eda-weight", "--marks-most"]),
     ({"objective": "softmax", "marks_most": 2}, ["--marks-most", "nt-xent"]),
     ({"objective": "views", "texts": "sts", "views": "adversarial,none"}, ["adversarial", "joint"]),

@@ -45,6 +45,26 @@ def texts_account(transductive: bool) -> dict[str, object]:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("settings", "shown", "hidden"), [
+    ({}, {"order": "curriculum"}, {"texts", "views", "punctuation"}),
+    ({"objective": "triplet"}, {"objective": "triplet", "order": "curriculum"}, {"views"}),
+    ({"objective": "softmax"}, {"objective": "softmax"}, {"order", "views"}),
+    ({"objective": "views", "texts": "sts", "views": "shuffle,none"},
+     {"objective": "views", "texts": "sts", "views": "shuffle,none"}, {"order", "punctuation"}),
+    ({"objective": "simcse", "texts": "a.txt", "marks": "chinese", "marks_most": 3, "eda_weight": 0.6},
+     {"objective": "simcse", "punctuation": "1 to 3, chinese, weight 0.6"}, {"order", "views"}),
+])  # fmt: skip
+def test_the_page_says_what_is_minimised_and_an_order_where_there_is_one(
+    contrastive: Made, settings: dict[str, object], shown: dict[str, str], hidden: set[str]
+) -> None:
+    folder = contrastive()
+    known = json.loads((folder / "manifest.json").read_text())["all_settings"]
+    text = page.build([changed(folder, all_settings=known | settings)], resamples=2)
+    for name, value in shown.items():
+        assert f"<dt>{name}</dt><dd>{value}</dd>" in text
+    assert not [name for name in hidden if f"<dt>{name}</dt>" in text]
+
+
 @pytest.mark.parametrize(
     ("transductive", "said"),
     [

@@ -103,6 +103,17 @@ def test_a_single_row_is_said_to_have_no_negatives(script: Callable, tmp_path: P
     assert "\n1 text; " in f"\n{run.out}" and "\n1 step of 1 text, views\n" in run.out
 
 
+@pytest.mark.parametrize("rate", [0, 0.1])
+def test_two_passes_without_dropout_are_said_to_be_the_same(script: Callable, tmp_path: Path, rate: float) -> None:
+    (tmp_path / "texts.txt").write_text("a cat sat\nthe dog runs\na bird\n")
+    run = script(
+        PRETRAIN, "--objective", "simcse", "--texts", tmp_path / "texts.txt", "--encoder-dropout", rate, "--epochs", 1
+    )
+    assert run.code == 0, run.err
+    assert ("both passes of a text are the same" in run.err) == (rate == 0)
+    assert "evaluated on 50 pairs of " in run.out
+
+
 def test_missing_data_says_what_to_type(script: Callable, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
