@@ -1,4 +1,4 @@
-"""Guards: the house's floors: who may import whom, how long files and functions are, where pickle may be.
+"""Guards: the house's floors: who may import whom, how long functions are, where pickle may be.
 
 python -m pytest --import-mode=importlib tests/test_house.py
 """
@@ -104,14 +104,8 @@ def test_every_floor_of_the_table_is_a_file_or_a_room() -> None:
     assert FLOORS.keys() <= FILES.keys()
 
 
-@pytest.mark.parametrize("path", sorted(TREES), ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_file_is_over_300_lines(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 300
-
-
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
-def test_a_script_is_under_150_lines_and_starts_with_its_commands(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) < 150
+def test_a_script_starts_with_its_commands(path: Path) -> None:
     assert f"python {path.name}" in (ast.get_docstring(TREES[path]) or "")
 
 
