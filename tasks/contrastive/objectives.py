@@ -179,7 +179,9 @@ def chance(settings: ContrastiveSettings, rows: int, columns: int = 3) -> float 
         there = losses.chance(2 * batch - 1 + math.exp(settings.hard_weight) if hard else batch)
         return there if settings.directions == "one" else (there + losses.chance(batch)) / 2
     guess = losses.chance(2 * batch - 1)
-    return guess if settings.objective == "views" else losses.chance(len(nli.NAMES)) + settings.alpha * guess
+    if settings.objective == "views":
+        return guess
+    return losses.chance(len(nli.NAMES)) + settings.alpha * 4 * guess  # two sides, two directions: see `Joint`
 
 
 def _false_negatives(sentences: list[list[int]], columns: int) -> Tensor:

@@ -16,7 +16,7 @@ from tasks.contrastive import losses
 from tasks.contrastive.adversarial import adversarial
 from tasks.contrastive.model import ContrastiveModel
 from tasks.contrastive.objectives import Numbers, Softmax, Texts
-from tasks.contrastive.views import Adversarial
+from tasks.contrastive.views import Adversarial, View
 
 
 class Views(Texts):
@@ -34,7 +34,7 @@ class Views(Texts):
 class SimCSE(Texts):
     """Two passes of a text under dropout (SimCSE, section 3), and of a text and itself with punctuation (EdaCSE).
 
-    L_SimCSE + lambda * L_EdaCSE (EdaCSE, section 3), each NT-Xent with in-batch negatives.
+    L_SimCSE + lambda * L_EdaCSE (EdaCSE, equation 2), each NT-Xent with in-batch negatives.
     """
 
     @property
@@ -55,21 +55,38 @@ class SimCSE(Texts):
 
 
 class Joint(Softmax):
-    """Classification of NLI pairs plus alpha times NT-Xent over two views (ConSERT, section 3.4).
+    """Classification of NLI pairs plus alpha times NT-Xent over two views of their texts (ConSERT, section 3.3).
 
-    Premises are contrasted with premises and hypotheses with hypotheses, as the released code does; the two losses
-    are averaged.
+    The paper writes L_ce + alpha * L_con, with L_con the mean over the 2N views of equation 1, and leaves open how the
+    two texts of a pair enter it. The released code contrasts premises with premises and hypotheses with hypotheses, and
+    SUMS what it gets: both sides, and on each side both directions (first view to second, and back), each a mean over
+    the B rows. So does this objective, since alpha = 0.15 was found with that sum. It is four times the mean over all
+    views: the paper's formula taken by the letter is alpha = 0.15 / 4.
+
+    As in the released code, one encoding serves as the view `none` and for the classification: 4 encodings a row with
+    such a view, 6 without one. The classifier sees [u; v; |u - v|] (equation 2); the released scripts append
+    max(u, v)^2, which the paper does not mention.
     """
 
-    texts = ((0, 2), (1, 2), (0, 0), (1, 0), (0, 1), (1, 1))
+    @property
+    def texts(self) -> Sequence[tuple[int, int]]:
+        """Both texts unchanged, for the classification; then through the views that change them."""
+        return [(side, view) for view in self._numbers for side in (0, 1)]
+
+    @property
+    def _numbers(self) -> list[int]:
+        """The numbers of the views that are encoded; first that of the unchanged texts."""
+        kinds = [type(view) for view in self.views[:2]]
+        plain = kinds.index(View) if View in kinds else 2
+        return [plain, *(number for number in (0, 1) if number != plain)]
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
         """Both parts are reported beside their sum."""
-        plain, views = vectors[: 2 * len(batch.rows)], vectors[2 * len(batch.rows) :].chunk(4)
-        numbers = super().loss(model, plain, sentences, batch)
-        how = self.settings
-        sides = [losses.view_candidates(views[side], views[side + 2], how.temperature) for side in (0, 1)]
-        contrast = torch.stack([losses.over_candidates(side) for side in sides]).mean()
+        numbers = super().loss(model, vectors[: 2 * len(batch.rows)], sentences, batch)
+        how, seen = self.settings, dict(zip(self.texts, vectors.chunk(len(self.texts)), strict=True))
+        sides = [losses.view_candidates(seen[side, 0], seen[side, 1], how.temperature) for side in (0, 1)]
+        # The mean over the 2N views of a side is half the sum of its two directions.
+        contrast = 2 * torch.stack([losses.over_candidates(side) for side in sides]).sum()
         return numbers | {
             "classification_loss": numbers["loss"],
             "views_loss": contrast,
@@ -80,11 +97,11 @@ class Joint(Softmax):
     def perturbation(
         self, model: ContrastiveModel, sentences: list[list[int]], batch: Step, context: Context
     ) -> Tensor | None:
-        """From the gradient of the classification loss at the embeddings: one more pass, over the plain sentences."""
+        """From the gradient of the classification loss at the embeddings: one more pass, over the unchanged texts."""
         size = 2 * len(batch.rows)
         ragged = Ragged.from_lists(sentences[:size]).to(context.device)
-        chosen = [view if isinstance(view, Adversarial) else None for view in self.views[:2]]
-        if not any(chosen):
+        encoded = [self.views[number] for number in self._numbers]
+        if not any(isinstance(view, Adversarial) for view in encoded):
             return None
         context.seed_dropout("adversarial")
         with context.autocast():
@@ -94,9 +111,9 @@ class Joint(Softmax):
         labels = torch.from_numpy(self.examples.labels[batch.rows].astype(np.int64)).to(context.device)
         (gradient,) = torch.autograd.grad(losses.softmax_pairs(logits, labels), x)
         made = [
-            torch.zeros_like(x)
-            if view is None
-            else adversarial(gradient, ragged, view.rate, protect_special=view.protect_special)
-            for view in chosen
+            adversarial(gradient, ragged, view.rate, protect_special=view.protect_special)
+            if isinstance(view, Adversarial)
+            else torch.zeros_like(x)
+            for view in encoded
         ]
-        return torch.cat([torch.zeros_like(x), *made]).detach()
+        return torch.cat(made).detach()

@@ -178,7 +178,7 @@ def test_chance_is_the_loss_of_equal_vectors(rows: int, directions: str, weight:
     views = float(losses.nt_xent_views(same, same, how.temperature))
     unlabelled = {"texts": "sts", "views": "none,shuffle", "batch_size": 32}
     assert chance(settings("views", **unlabelled), rows) == pytest.approx(views, abs=1e-5)
-    assert chance(settings("joint", **unlabelled, alpha=2.0), rows) == pytest.approx(math.log(3) + 2 * views, abs=1e-5)
+    assert chance(settings("joint", **unlabelled, alpha=2.0), rows) == pytest.approx(math.log(3) + 2 * 4 * views, abs=1e-5)
     simcse = float(losses.nt_xent(same, same, None, how.temperature))
     marked = settings("simcse", texts="sts", batch_size=32, eda_weight=0.5, marks_most=2)
     assert chance(marked, rows) == pytest.approx(1.5 * simcse, abs=1e-5)

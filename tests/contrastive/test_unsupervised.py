@@ -177,10 +177,14 @@ def test_an_adversarial_pass_has_dropout_of_its_own_counter(bert: BertModel, vie
 
 
 @pytest.mark.parametrize("protect", [True, False])
-@pytest.mark.parametrize("spec", ["none,token-cutoff:0.3", "adversarial:0.5,shuffle"])
+@pytest.mark.parametrize(("spec", "encodings"), [
+    ("none,token-cutoff:0.3", 4), ("token-cutoff:0.3,none", 4), ("adversarial:0.5,none", 4),
+    ("adversarial:0.5,shuffle", 6),
+])  # fmt: skip
 def test_joint_is_classification_plus_alpha_times_views(
-    bert: BertModel, view: Callable[..., Any], spec: str, protect: bool
+    bert: BertModel, view: Callable[..., Any], spec: str, encodings: int, protect: bool
 ) -> None:
+    """The released code sums both sides and both directions; a view `none` is the encoding that is classified."""
     examples = view(TEXTS, OTHERS, labels=LABELS)
     how = settings("joint", views=spec, temperature=0.07, alpha=0.3, protect_special=protect)
     numbers, gradients, model = backward(bert, examples, how)
@@ -207,8 +211,9 @@ def test_joint_is_classification_plus_alpha_times_views(
             ]
             for number, one in enumerate(parsed)
         )
-        contrast += two_views(first, second, 0.07) / 2
+        contrast += 2 * two_views(first, second, 0.07)  # of two directions, each a mean over half of the views
     assert numbers["views_loss"].item() == pytest.approx(contrast, rel=1e-3)
+    assert len(OBJECTIVES["joint"](examples, how).texts) == encodings
 
 
 def perturbations(
