@@ -23,7 +23,7 @@ from tasks.task import Task
 
 
 class MultitaskModel(nn.Module):
-    """An encoder shared by tasks, each with its head (CBCL, section 4.1)."""
+    """An encoder shared by tasks, each with its head (CBCL, section 4.2)."""
 
     def __init__(self, encoder: BertModel, tasks: Sequence[Task[Any]], dropout: float, *, frozen: bool = False) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ from tasks.task import Files, PairTask
 
 
 class Paraphrase(PairTask):
-    """Binary cross entropy on one logit (CBCL, section 4.1 and equation 4)."""
+    """Binary cross entropy on one logit (CBCL, section 4.2.2 and equation 4)."""
 
     name = "quora"
     title = "paraphrase"

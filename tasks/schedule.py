@@ -1,4 +1,4 @@
-"""Which task comes when: plans over several data sets (CBCL, section 4.2)."""
+"""Which task comes when: plans over several data sets (CBCL, section 4.2.4)."""
 
 from collections.abc import Mapping
 from itertools import chain

@@ -10,7 +10,7 @@ from tasks.task import Files, Head, SingleTask
 
 
 class Sentiment(SingleTask):
-    """Cross entropy over five classes (CBCL, section 4.1 and equation 3)."""
+    """Cross entropy over five classes (CBCL, section 4.2.1 and equation 3)."""
 
     name = "sst"
     title = "sentiment"

@@ -23,7 +23,7 @@ class Scaled(nn.Module):
 
 
 class Similarity(PairTask):
-    """Squared error of 5 sigmoid(logit) (CBCL, section 4.1 and equation 5)."""
+    """Squared error of 5 sigmoid(logit) (CBCL, section 4.2.3 and equation 5)."""
 
     name = "sts"
     title = "similarity"

@@ -27,7 +27,7 @@ SPLITS = ("train", "dev", "test")
 
 
 class Head(nn.Module):
-    """Linear 512, ReLU, Linear 256, ReLU, Linear: the heads of CBCL (section 4.1), with one or two dropouts."""
+    """Linear 512, ReLU, Linear 256, ReLU, Linear: the heads of CBCL (section 4.2), with one or two dropouts."""
 
     def __init__(self, width: int, outputs: int, dropout: float, *, dropouts: int) -> None:
         super().__init__()

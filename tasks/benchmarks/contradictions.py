@@ -1,4 +1,4 @@
-"""SICK's contradictions: pairs that contradict each other and that people call related (SelfCCL, section 5.3)."""
+"""SICK's contradictions: pairs that contradict each other and that people call related (SelfCCL, section 5.6)."""
 
 from collections.abc import Mapping
 from pathlib import Path

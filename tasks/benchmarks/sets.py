@@ -10,7 +10,7 @@ from minbert.errors import UserError
 from minbert.token_cache import Row, Skipped
 from tasks.readers import chinese, senteval
 
-# Chinese set -> (folder, the test file as a pattern), the first that is there (EdaCSE, section 4.1).
+# Chinese set -> (folder, the test file as a pattern), the first that is there (EdaCSE, section 4.3.1).
 CHINESE = {
     "ATEC": (("ATEC", "*test*"), ("ATEC_CCKS", "*test*")),
     "BQ": (("BQ", "*test*"),),

@@ -23,7 +23,7 @@ WITHIN = ("shuffled", "sorted")
 
 
 def difficulty(pos_sim: np.ndarray, neg_sim: np.ndarray, margin: float) -> np.ndarray:
-    """0 easy, 1 semi-hard, 2 hard for each triplet (CBCL, section 4.3.1; SelfCCL, section 4.3.1).
+    """0 easy, 1 semi-hard, 2 hard for each triplet (CBCL, section 4.3; SelfCCL, section 4.3.1).
 
     With gap = cos(anchor, positive) - cos(anchor, negative): easy where gap > margin, semi-hard where
     0 < gap <= margin, hard where gap <= 0. The papers leave the ties open.
@@ -66,8 +66,8 @@ def hardness(
 ) -> np.ndarray:
     """How hard each triplet is by one of TECHNIQUES: float64 [N], the easiest one lowest.
 
-    `positive` and `negative` are cos(anchor, positive) and cos(anchor, hard negative). Margin groups (CBCL, section
-    4.3.1); entailment: cosine descending; contradiction: cosine ascending (CBCL, Table 5); gap: descending; length:
+    `positive` and `negative` are cos(anchor, positive) and cos(anchor, hard negative). Margin groups,
+    entailment: cosine descending, contradiction: cosine ascending (CBCL, section 4.3); gap: descending; length:
     `lengths` of a row (any unit), short first; rarity: as `rarity` gives it. `UserError` where a score is not finite.
     """
     needed = {
@@ -90,7 +90,7 @@ def arrange(values: np.ndarray, seed: int, direction: str = "curriculum") -> np.
     """All triplets in training order: int64 [N]; among equal `values` a fixed order by seed.
 
     `curriculum` puts low values first, `anti` high ones; `random` asks only the seed; `none` leaves them as they stand
-    (SelfCCL, section 6, compares the first three).
+    (SelfCCL, section 3.2, names the first three).
     """
     _among("--order", direction, DIRECTIONS)
     if direction == "none":

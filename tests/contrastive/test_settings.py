@@ -53,7 +53,7 @@ SELF_TAUGHT = {
     "order": "curriculum", "technique": "groups", "margin": 0.2, "power": 1.0, "scorer": "", "scorer_pooler": "",
     "epochs": 4, "start": 0.0,
 }  # fmt: skip
-# ConSERT sections 3.3, 3.4 and 4.1, its released scripts for the supervised half; EdaCSE sections 4 and 5.
+# ConSERT sections 3.2, 3.3 and 4.1, its released scripts for the supervised half; EdaCSE sections 4 and 5.
 CONSERT = {
     "objective": "views", "views": "feature-cutoff:0.2,shuffle", "texts": "sts", "pooler": "mean", "max_length": 64,
     "encoder_dropout": 0.0, "temperature": 0.1, "lr": 5e-7, "epochs": 10, "batch_size": 96, "lr_schedule": "linear",

@@ -90,7 +90,7 @@ def test_cross_pairs_equal_transformers(view: Callable, theirs: Any, max_length:
 
 
 def test_paper_pairs_are_two_whole_inputs_end_to_end(view: Callable, theirs: Any) -> None:
-    """CBCL, section 4.1: two encoded sequences, [CLS] and [SEP] included, all of type 0."""
+    """CBCL, section 4.2.2: two encoded sequences, [CLS] and [SEP] included, all of type 0."""
     pairs = [pair for pair in PAIRS if sum(len(expected(theirs, text)[0]) for text in pair) <= 64]
     assert len(pairs) > 20
     found = lists(view(Pair, pairs).ragged(np.arange(len(pairs)), "paper"))

@@ -43,7 +43,7 @@ def examples(tiny: Path) -> dict:
 
 
 def by_hand(head: nn.Sequential, x: Tensor) -> Tensor:
-    """Linear 512, ReLU, Linear 256, ReLU, Linear (CBCL, section 4.1)."""
+    """Linear 512, ReLU, Linear 256, ReLU, Linear (CBCL, section 4.2)."""
     first, second, third = [layer for layer in head if isinstance(layer, nn.Linear)]
     return third(F.relu(second(F.relu(first(x)))))
 

@@ -24,7 +24,7 @@ from tasks.contrastive.synonyms.tagging import Tagged
 def growing(epoch: int, epochs: int, most: float, power: float = 1.0) -> float:
     """Growing augmentation: the probability in epoch 1..epochs, most * (epoch / epochs)^power; the last has `most`.
 
-    SelfCCL and CBCL name it as future work ("gradually increase the noise"); the form follows their pacing function.
+    SelfCCL (section 6) names it as future work; the form follows its pacing function (section 4.3.2).
     """
     if not 1 <= epoch <= epochs:
         raise ValueError(f"epoch {epoch} is not between 1 and {epochs}")
