@@ -95,7 +95,7 @@ def main() -> None:
     identity = start.identity(settings, hashes, folder, precision=precision, on=device)
     run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=identity)
 
-    encoder = Encoder(bert.to(device), tokenizer, settings.pooler, precision=precision)
+    encoder = Encoder(bert.to(device), tokenizer, settings.trained_pooler, precision=precision)
     model = build(settings, bert).to(device)
     augmented, account = augment.augmentation(settings, read.train, tokenizer, run.path)
     evaluation = Evaluation(settings, encoder, read)
@@ -112,7 +112,7 @@ def main() -> None:
     print(f"before training: {validation.as_text(before.numbers)}")
     evaluate, resume = evaluation.evaluate, settings.resume
     state = loop.fit(model, optimizer, objective, paced.plan, run, how, evaluate, device=device, resume=resume)
-    weights.save(run.path / "encoder", bert.state_dict(), BertConfig.read(folder), tokenizer, settings.pooler)
+    weights.save(run.path / "encoder", bert.state_dict(), BertConfig.read(folder), tokenizer, settings.trained_pooler)
     after = evaluation.look()
     evaluation.write(run, paced, before, after, state.best_step)
     record.write(run.path, "sts", record.cosines(encoder, read.sts))

@@ -20,17 +20,19 @@ from tasks.contrastive.views import View, apply
 class ContrastiveModel(nn.Module):
     """An encoder, with a projection of its vectors (SimCSE, section 6.3) or a classifier of pairs (SBERT, section 3).
 
-    Neither of them goes into the encoder folder.
+    Neither goes into the encoder folder, except a projection that is `kept` (as supervised SimCSE does at test): it
+    takes the place of the encoder's own pooling layer, starting from random weights.
     """
 
-    def __init__(self, encoder: BertModel, pooler: str, *, projection: bool = False, classes: int = 0) -> None:
+    def __init__(self, encoder: BertModel, pooler: str, *, projection: str = "none", classes: int = 0) -> None:
         super().__init__()
         self.encoder = encoder
-        self.pooler = pooler
+        self.pooler = "pooler" if projection == "kept" else pooler
         width = encoder.config.hidden_size
-        self.projection = nn.Linear(width, width) if projection else None
+        self.projection = nn.Linear(width, width) if projection == "training" else None
         self.classifier = nn.Linear(3 * width, classes) if classes else None
-        for layer in (self.projection, self.classifier):
+        kept = encoder.pooler_dense if projection == "kept" else None
+        for layer in (kept, self.projection, self.classifier):
             if layer is not None:
                 nn.init.normal_(layer.weight, std=encoder.config.initializer_range)
                 nn.init.zeros_(layer.bias)
@@ -50,7 +52,7 @@ class ContrastiveModel(nn.Module):
         return self.projected(pooling.POOLERS[self.pooler](states, ragged))
 
     def projected(self, pooled: Tensor) -> Tensor:
-        """tanh(W x + b) where there is a projection: [B, D]."""
+        """tanh(W x + b) where there is a projection in training only: [B, D]."""
         return pooled if self.projection is None else torch.tanh(self.projection(pooled))
 
     def classify(self, u: Tensor, v: Tensor) -> Tensor:

@@ -151,7 +151,10 @@ class MarginLoss(Texts):
 class Softmax(Texts):
     """Classification of NLI pairs over [u; v; |u - v|] (SBERT, section 3)."""
 
-    texts: ClassVar[Sequence[tuple[int, int]]] = ANCHOR_AND_OTHERS[:2]
+    @property
+    def texts(self) -> Sequence[tuple[int, int]]:
+        """Both texts of a pair."""
+        return ANCHOR_AND_OTHERS[:2]
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
         """Cross entropy, and the share of pairs that are classified rightly."""

@@ -105,7 +105,7 @@ def _scorer(
     settings: ContrastiveSettings, encoder: Encoder, weights_sha256: str, examples: Triplet
 ) -> tuple[Encoder, Triplet, str]:
     """The encoder that scores, the triplets in its vocabulary, and the hash of its weights."""
-    pooler = settings.scorer_pooler or encoder.pooler
+    pooler = settings.scorer_pooler or settings.pooler
     if not settings.scorer:
         scorer = Encoder(encoder.model, encoder.tokenizer, pooler, precision=encoder.precision)
         return scorer, examples, weights_sha256

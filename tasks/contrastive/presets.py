@@ -59,8 +59,8 @@ PRESETS: Presets = {
         _SBERT | {"order": "none", "epochs": 3},
     ),
     "simcse-sup": (
-        "supervised SimCSE: [CLS] with a projection in training only, 3 epochs, the best by STS dev",
-        _SIMCSE | {"order": "none", "pooler": "cls", "projection": True, "epochs": 3},
+        "supervised SimCSE: [CLS] with a projection that is kept as the pooler, 3 epochs, the best by STS dev",
+        _SIMCSE | {"order": "none", "pooler": "cls", "projection": "kept", "epochs": 3},
     ),
     "sbert-nli": (
         "SBERT: classification of NLI pairs over [u; v; |u - v|], one epoch",
@@ -71,11 +71,13 @@ PRESETS: Presets = {
     ),
     "consert": ("ConSERT: feature cutoff and shuffling of the STS texts, at the paper's rates", _CONSERT),
     "consert-tuned": (
-        "ConSERT with the released code's rate and temperature, [CLS] and [SEP] protected",
+        "ConSERT at a rate of 2e-5 and a temperature of 0.05 (our choice; paper and released scripts: 5e-7 and 0.1), "
+        "[CLS] and [SEP] protected",
         _CONSERT | {"lr": 2e-5, "temperature": 0.05, "protect_special": True},
     ),
     "consert-joint": (
-        "ConSERT joint: classification of NLI pairs and two views of their texts, one epoch",
+        "ConSERT joint: classification of NLI pairs and two views of their texts, one epoch; rate, views and the sum "
+        "of the losses are the released script's, the features [u; v; |u - v|] the paper's",
         _SUPERVISED
         | {
             "objective": "joint", "views": "none,token-cutoff:0.1", "alpha": 0.15, "temperature": 0.1,
@@ -83,19 +85,21 @@ PRESETS: Presets = {
         },
     ),
     "consert-sup": (
-        "the first half of ConSERT sup-unsup: classification of NLI pairs, one epoch",
+        "the first half of ConSERT sup-unsup: classification of NLI pairs, one epoch, at the released script's rate",
         _SUPERVISED | {"objective": "softmax"},
     ),
     "consert-sup-unsup": (
-        "its second half: give --weights RUN/encoder of a run with consert-sup",
+        "its second half: give --weights RUN/encoder of a run with consert-sup; the paper's settings (the released "
+        "scripts contrast each text with itself under feature cutoff 0.1 and keep BERT's dropout)",
         _CONSERT | {"weights": ""},
     ),
     "consert-joint-unsup": (
-        "the second half of ConSERT joint-unsup: give --weights RUN/encoder of a run with consert-joint",
+        "the second half of ConSERT joint-unsup: give --weights RUN/encoder of a run with consert-joint; the paper's "
+        "settings (the released scripts contrast each text with itself shuffled and keep BERT's dropout)",
         _CONSERT | {"weights": ""},
     ),
     "simcse": (
-        "unsupervised SimCSE on the texts of EdaCSE: a text twice under dropout",
+        "unsupervised SimCSE on the texts of EdaCSE: a text twice under dropout, without a projection",
         _EDACSE | {"eda_weight": 0.0, "marks_most": 0},
     ),
     "edacse-bert": ("EdaCSE for bert-base-chinese: 1 to 3 marks, lambda 0.6", _EDACSE),

@@ -8,6 +8,7 @@ from minbert.training.cli import flag, spelled
 from minbert.training.options import CommonSettings
 
 POOLERS = ("pooler", "cls", "mean", "max", "avg-first-last", "avg-static-last", "avg-last-two")
+PROJECTIONS = ("none", "training", "kept")
 TRIPLETS, PAIRS, TEXTS = "triplets", "pairs", "texts"
 DATA = {
     "nt-xent": TRIPLETS, "triplet": TRIPLETS, "margin": TRIPLETS, "softmax": PAIRS, "joint": PAIRS,
@@ -42,8 +43,12 @@ class ContrastiveSettings(CommonSettings):
         32, "longest sentence in tokens (0: as many as the encoder has positions)", group="encoder", least=0
     )
     pooler: str = flag("pooler", "how hidden states become one vector", group="encoder", choices=POOLERS)
-    projection: bool = flag(
-        False, "a layer of tanh(W x + b) over the vector, in training only (SimCSE)", group="encoder"
+    projection: str = flag(
+        "none",
+        "a new layer tanh(W x + b) over [CLS]: training = in training only (unsupervised SimCSE); kept = evaluated "
+        "with the encoder and saved as its pooler (supervised SimCSE)",
+        group="encoder",
+        choices=PROJECTIONS,
     )
 
     triplets: str = flag(
@@ -168,6 +173,11 @@ class ContrastiveSettings(CommonSettings):
         return self.weights
 
     @property
+    def trained_pooler(self) -> str:
+        """The pooler that the encoder is evaluated and saved with: a projection that is kept is its `pooler`."""
+        return "pooler" if self.projection == "kept" else self.pooler
+
+    @property
     def data_kind(self) -> str:
         """`triplets`, `pairs` or `texts`."""
         return DATA[self.objective]
@@ -239,7 +249,9 @@ class ContrastiveSettings(CommonSettings):
             raise UserError(f"--objective {self.objective} needs --texts: sts, sts-train, chinese or a file")
         if "adversarial" in self.views and self.objective != "joint":
             raise UserError("--views: an adversarial view needs the supervision of --objective joint")
-        if self.projection and self.pooler != "cls":
-            raise UserError(f"--projection is made over [CLS]: it needs --pooler cls, not {self.pooler}")
+        if self.projection != "none" and self.pooler != "cls":
+            raise UserError(f"--projection {self.projection} is over [CLS]: it needs --pooler cls, not {self.pooler}")
+        if self.projection == "kept" and self.scorer_pooler == "pooler" and not self.scorer:
+            raise UserError("--scorer-pooler pooler: with --projection kept the pooler starts from random weights")
         if self.metric in ("accuracy", "loss") and self.data_kind != TRIPLETS:
             raise UserError(f"--metric {self.metric} needs triplets; --objective {self.objective} has none")

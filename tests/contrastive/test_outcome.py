@@ -14,9 +14,11 @@ import torch
 
 from minbert.bert import BertModel
 from minbert.encode import Encoder
+from minbert.ragged import Ragged
 from minbert.tokenizer import Tokenizer
 from minbert.training.plan import Plan
 from minbert.training.rundir import RunDir
+from minbert.weights import save
 from tasks.contrastive import pictures
 from tasks.contrastive.data import Data
 from tasks.contrastive.model import ContrastiveModel
@@ -28,6 +30,7 @@ from tasks.examples import Pair, Triplet
 
 LOOKS = {"sts_dev_spearman", "alignment", "uniformity"}
 OF_TRIPLETS = {"triplet_accuracy", "full_pass_loss"}
+TEXTS = ["the cat sat on a mat", "who is sad ?", "a tree"]
 DRAWN = ("losses", "spearman", "cosines", "gaps", "mix")
 
 
@@ -178,7 +181,7 @@ def test_pictures_of_what_there_is_not_are_not_drawn(
 
 def test_what_helps_in_training_alone_stays_out_of_the_encoder(bert: BertModel) -> None:
     names = set(bert.state_dict())
-    model = ContrastiveModel(bert, "cls", projection=True, classes=3)
+    model = ContrastiveModel(bert, "cls", projection="training", classes=3)
     assert set(bert.state_dict()) == names
     extra = {name for name in model.state_dict() if not name.startswith("encoder.")}
     assert extra == {f"{part}.{kind}" for part in ("projection", "classifier") for kind in ("weight", "bias")}
@@ -195,6 +198,24 @@ def test_what_helps_in_training_alone_stays_out_of_the_encoder(bert: BertModel) 
     projected = torch.tanh(u.double() @ model.projection.weight.double().T)
     torch.testing.assert_close(model.projected(u).double(), projected, rtol=1e-5, atol=1e-5)
     assert ContrastiveModel(bert, "mean").projected(u) is u
+
+
+def test_a_projection_that_is_kept_is_the_encoders_pooler(bert: BertModel, encoder: Encoder, tmp_path: Path) -> None:
+    """Training, evaluation and the saved folder give the same vectors: tanh(W [CLS] + b)."""
+    cls = Encoder(bert, encoder.tokenizer, "cls", precision="fp32").encode(TEXTS)
+    before = bert.pooler_dense.weight.detach().clone()
+    torch.manual_seed(3)
+    model = ContrastiveModel(bert, "cls", projection="kept")
+    assert {name for name in model.state_dict() if not name.startswith("encoder.")} == set()
+    assert not torch.equal(bert.pooler_dense.weight, before), "the layer starts from random weights"
+    weight, bias = (x.detach().double().numpy() for x in (bert.pooler_dense.weight, bert.pooler_dense.bias))
+    wanted = np.tanh(cls.astype(np.float64) @ weight.T + bias)
+    rows = [[encoder.tokenizer.cls, *ids, encoder.tokenizer.sep] for ids in encoder.tokenizer.encode(TEXTS)]
+    trained = model.eval().vectors(Ragged.from_lists(rows)).detach().numpy()
+    np.testing.assert_allclose(trained, wanted, atol=1e-5)
+    pooler = settings(pooler="cls", projection="kept").trained_pooler
+    save(tmp_path / "encoder", bert.state_dict(), bert.config, encoder.tokenizer, pooler)
+    np.testing.assert_allclose(Encoder.load(tmp_path / "encoder", precision="fp32").encode(TEXTS), wanted, atol=1e-5)
 
 
 def test_the_loss_of_the_last_epoch_is_the_mean_over_its_steps() -> None:

@@ -69,7 +69,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def settings(**more: Any) -> ContrastiveSettings:
-    return ContrastiveSettings(**({"epochs": 3, "batch_size": 4, "power": 1.0, "seed": 2, "precision": "fp32"} | more))
+    usual = {"epochs": 3, "batch_size": 4, "power": 1.0, "seed": 2, "precision": "fp32", "pooler": "mean"}
+    return ContrastiveSettings(**(usual | more))
 
 
 def steps(made: Paced) -> list[list[int]]:
@@ -162,6 +163,9 @@ def test_scores_are_the_trained_encoders_and_a_second_start_reads_them(
     np.testing.assert_allclose(paced(settings(scorer_pooler="cls"), encoder, examples, "w").cosines.positive,
                                cosines(tiny, "cls")[0], atol=1e-5)  # fmt: skip
     assert set(calls) == {"cls"} and encoder.pooler == "mean", "the trained encoder keeps its own pooler"
+    calls.clear()
+    paced(settings(pooler="cls", projection="kept"), Encoder(encoder.model, encoder.tokenizer, "pooler"), examples, "v")
+    assert set(calls) == {"cls"}, "a projection that starts from random weights does not score"
     paced(settings(), encoder, examples, "other weights")
     assert "mean" in calls, "other weights are scored anew"
 

@@ -29,7 +29,7 @@ def parse(*flags: str, preset: str = "cbcl") -> Parsed[ContrastiveSettings]:
 CBCL = {
     "objective": "nt-xent", "directions": "one", "hard_negatives": True, "hard_weight": 0.0, "temperature": 0.05,
     "epochs": 10, "batch_size": 32, "lr": 2e-5, "max_length": 32, "pooler": "pooler", "lr_schedule": "constant",
-    "mask_false_negatives": False, "evaluate_every": 0, "metric": "spearman", "projection": False,
+    "mask_false_negatives": False, "evaluate_every": 0, "metric": "spearman", "projection": "none",
 }  # fmt: skip
 ROOT_PACING = {
     "order": "curriculum",
@@ -47,7 +47,7 @@ SIMCSE = {
 SBERT = {
     "objective": "nt-xent", "directions": "one", "hard_negatives": True, "temperature": 1 / 20, "batch_size": 350,
     "max_length": 75, "pooler": "mean", "lr": 2e-5, "lr_schedule": "linear", "warmup": 0.1, "weight_decay": 0.01,
-    "mask_false_negatives": False, "metric": "spearman", "synonyms": "none", "projection": False,
+    "mask_false_negatives": False, "metric": "spearman", "synonyms": "none", "projection": "none",
 }  # fmt: skip
 SELF_TAUGHT = {
     "order": "curriculum", "technique": "groups", "margin": 0.2, "power": 1.0, "scorer": "", "scorer_pooler": "",
@@ -73,10 +73,10 @@ PAPERS = {
     "cbcl": CBCL | ROOT_PACING | {"synonyms": "none"},
     "cbcl-synonyms": CBCL | ROOT_PACING | {"synonyms": "3", "synonyms_p": 0.25, "synonyms_grow": False},
     "contrastive": CBCL | {"order": "none", "synonyms": "none"},
-    "selfccl-bert": SIMCSE | SELF_TAUGHT | {"pooler": "avg-first-last", "projection": False},
+    "selfccl-bert": SIMCSE | SELF_TAUGHT | {"pooler": "avg-first-last", "projection": "none"},
     "selfccl-sbert": SBERT | SELF_TAUGHT,
     "sbert-nli-v2": SBERT | {"order": "none", "epochs": 3},
-    "simcse-sup": SIMCSE | {"order": "none", "epochs": 3, "pooler": "cls", "projection": True},
+    "simcse-sup": SIMCSE | {"order": "none", "epochs": 3, "pooler": "cls", "projection": "kept"},
     "sbert-nli": {
         "objective": "softmax", "pooler": "mean", "epochs": 1, "batch_size": 16, "lr": 2e-5, "warmup": 0.1,
         "lr_schedule": "linear", "data_kind": "pairs",
@@ -193,7 +193,8 @@ def test_nothing_is_said_of_flags_with_an_effect(flags: list[str]) -> None:
 @pytest.mark.parametrize(("flags", "named"), [
     (["--accumulate", "2"], ["--accumulate 2", "--chunk"]),
     (["--objective", "triplet", "--accumulate", "2", "--chunk", "8"], ["--accumulate", "--chunk"]),
-    (["--projection", "--pooler", "mean"], ["--projection", "--pooler cls", "mean"]),
+    (["--projection", "kept", "--pooler", "mean"], ["--projection kept", "--pooler cls", "mean"]),
+    (["--projection", "kept", "--pooler", "cls", "--scorer-pooler", "pooler"], ["--projection", "--scorer-pooler"]),
     (["--metric", "accuracy", "--objective", "softmax"], ["--metric accuracy", "--objective softmax"]),
     (["--metric", "loss", "--objective", "softmax"], ["--metric loss", "--objective softmax"]),
     (["--batch-size", "1"], ["--batch-size 1", "in-batch"]),

@@ -9,11 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 
-from minbert import BertModel
+from minbert import BertModel, Encoder
+from minbert.token_cache import Row
 from tasks.contrastive.presets import PRESETS
+from tasks.readers import course
 
 PRETRAIN = "pretrain_cbcl.py"
 SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
@@ -63,3 +67,14 @@ def test_a_preset_trains_to_its_end(train: Callable[..., Any], preset: str, tiny
     moved = [name for name, value in before.state_dict().items() if not torch.equal(value, after.state_dict()[name])]
     scores = json.loads((run.folder / "scores.json").read_text())
     assert moved and set(scores["sts_dev_spearman"]) == {"before", "after"}
+    assert spearman(run.folder / "encoder") == pytest.approx(scores["sts_dev_spearman"]["after"], abs=1e-6)
+
+
+def spearman(folder: Path) -> float:
+    """STS dev by the saved encoder and the pooler that its folder names."""
+    rows = [row for row in course.sts(SAMPLE / "course" / "sts-dev.csv", "dev") if isinstance(row, Row)]
+    encoder = Encoder.load(folder, precision="fp32")
+    encoder.max_length = 24
+    first, second = (encoder.encode([row.texts[side] for row in rows]).astype(np.float64) for side in (0, 1))
+    cosines = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+    return float(spearmanr(cosines, [row.label for row in rows]).statistic)
