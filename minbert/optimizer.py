@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import ParamsT
 
-from minbert.errors import UserError
+from minbert.errors import UserError, one_of
 
 
 class AdamW(torch.optim.Optimizer):
@@ -140,8 +140,7 @@ def learning_rate(schedule: str, step: int, total: int, warmup: int = 0) -> floa
 
     The warm-up rises from 1/warmup to 1; `linear` and `cosine` fall from 1 towards 0 at `total`.
     """
-    if schedule not in SCHEDULES:
-        raise UserError(f"--lr-schedule: {schedule!r} is not one of {', '.join(SCHEDULES)}")
+    schedule = one_of(schedule, SCHEDULES, "--lr-schedule")
     if step < warmup:
         return (step + 1) / warmup
     if schedule == "constant":

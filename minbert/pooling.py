@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from minbert.errors import UserError
+from minbert.errors import one_of
 from minbert.ragged import Ragged
 
 
@@ -63,7 +63,5 @@ NAMES = ("pooler", *POOLERS)
 
 
 def check(name: str) -> str:
-    """`name`, or a `UserError` that lists the poolers."""
-    if name not in NAMES:
-        raise UserError(f"--pooler: {name!r} is not one of {', '.join(NAMES)}")
-    return name
+    """The pooler that `name` means, or a `UserError` that lists the poolers."""
+    return one_of(name, NAMES, "--pooler")

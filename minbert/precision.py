@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from minbert.errors import UserError
+from minbert.errors import one_of
 
 CHOICES = ("auto", "fp32", "bf16")
 
@@ -18,8 +18,7 @@ def supports_bf16(device: torch.device) -> bool:
 
 def choose(name: str, device: torch.device) -> str:
     """Turn `auto` into what the device does well; any other choice is kept as it is."""
-    if name not in CHOICES:
-        raise UserError(f"--precision: {name!r} is not one of {', '.join(CHOICES)}")
+    name = one_of(name, CHOICES, "--precision")
     if name != "auto":
         return name
     return "bf16" if supports_bf16(device) else "fp32"

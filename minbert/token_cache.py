@@ -88,6 +88,7 @@ class TokenCache:
             "sha256": self.sha256,
             "read": len(self) + len(self.skipped),
             "kept": len(self),
+            "labelled": int(np.isfinite(self.labels).sum()),
             "skipped": [{"line": row.line, "why": row.why} for row in self.skipped],
             "noted": [{"line": row.line, "why": row.why} for row in self.noted],
         }

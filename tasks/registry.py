@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-from minbert.errors import UserError
+from minbert.errors import UserError, one_of
 from tasks.task import Factory, Task
 
 _PLACES = {
@@ -40,9 +40,8 @@ def shorts() -> dict[str, str]:
 def named(word: str, flag: str = "--task") -> str:
     """The task that a flag means, by its word in flags or its name; `UserError` for another word."""
     known = shorts()
-    if word not in known and word not in TASKS:
-        raise UserError(f"{flag}: {word!r} is not one of {', '.join(known)}")
-    return known.get(word, word)
+    name = next((one for one in TASKS if one.lower() == word.strip().lower()), "")
+    return name or known[one_of(word, known, flag)]
 
 
 def build(names: str, pairs: str) -> list[Task[Any]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minbert.errors import UserError
+from minbert.errors import UserError, one_of
 from minbert.training.cli import Presets, flag, spelled
 from minbert.training.options import CommonSettings
 
@@ -129,12 +129,10 @@ class MultitaskSettings(CommonSettings):
 
         parts = dict(part.strip().partition(":")[::2] for part in self.columns.split(";") if ":" in part)
         known = shorts()
-        unknown = [name for name in parts if name not in known]
         unsaid = [part for part in self.columns.split(";") if parts and ":" not in part]
         if unsaid:
             raise UserError(f"--columns: {unsaid[0].strip()!r} does not say of which task it is, such as sst:...")
-        if unknown:
-            raise UserError(f"--columns: {unknown[0]!r} is not one of {', '.join(known)}")
+        parts = {one_of(short, known, "--columns"): said for short, said in parts.items()}
         if self.columns and not parts and len(self.chosen) > 1:
             raise UserError(f"--columns {self.columns}: say of which task, such as sst:{self.columns}")
         return next((said for short, said in parts.items() if known[short] == task), "") if parts else self.columns

@@ -14,7 +14,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
-from minbert.errors import UserError
+from minbert.errors import UserError, one_of
 
 S = TypeVar("S")
 Presets = Mapping[str, tuple[str, Mapping[str, Any]]]
@@ -63,6 +63,11 @@ class Parser(argparse.ArgumentParser):
         """Raises `UserError`."""
         raise UserError(f"{message} (see --help)")
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            name = "/".join(action.option_strings) or action.dest
+            one_of(str(value), map(str, action.choices), name)
+
 
 def parse(
     kind: type[S], presets: Presets, arguments: Sequence[str], *, program: str, about: str, default: str
@@ -77,11 +82,8 @@ def parse(
     if given.pop("list_presets", False):
         print(_list(presets, default))
         raise SystemExit(0)
-    preset = given.pop("preset", default)
-    if preset not in presets:
-        raise UserError(f"--preset: {preset!r} is not one of {', '.join(presets)}")
-    for name, value in given.items():
-        _check(options[name], value)
+    preset = one_of(given.pop("preset", default), presets, "--preset")
+    given = {name: _checked(options[name], value) for name, value in given.items()}
     settings = kind(**{**presets[preset][1], **given})
     return Parsed(settings, preset, given, shlex.join([program, *arguments]))
 
@@ -145,16 +147,18 @@ def _converter(kind: type) -> Callable[[str], Any]:
     return convert
 
 
-def _check(item: Field[Any], value: Any) -> None:
+def _checked(item: Field[Any], value: Any) -> Any:
+    """The value, in the spelling of the field's choices; `UserError` where the field does not take it."""
     name, rules = f"--{item.name.replace('_', '-')}", item.metadata
-    if rules["choices"] and value not in rules["choices"]:
-        raise UserError(f"{name}: {value!r} is not one of {', '.join(rules['choices'])}")
+    if rules["choices"]:
+        return one_of(value, rules["choices"], name)
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{name}: {value} is not a finite number")
     if rules["least"] is not None and value < rules["least"]:
         raise UserError(f"{name}: {value} is less than {rules['least']}")
     if rules["most"] is not None and value > rules["most"]:
         raise UserError(f"{name}: {value} is more than {rules['most']}")
+    return value
 
 
 def _list(presets: Presets, default: str) -> str:

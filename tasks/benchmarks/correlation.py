@@ -10,11 +10,6 @@ import numpy as np
 from tasks import metrics
 from tasks.report import measures
 
-PROTOCOLS = {
-    "all": "one correlation over all pairs of a set (SimCSE, appendix B; ConSERT and SelfCCL follow it)",
-    "mean": "a correlation for each subset, then their mean (SentEval)",
-    "wmean": "a correlation for each subset, then their mean weighted by pairs (SentEval)",
-}
 METRICS = {"spearman": metrics.spearman, "pearson": metrics.pearson}
 LONG = {"spearman": "Spearman's rho", "pearson": "Pearson's r"}
 Part = tuple[np.ndarray, np.ndarray]

@@ -2,17 +2,23 @@
 
 import argparse
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minbert.errors import UserError
+from minbert.errors import UserError, one_of
 from minbert.training.cli import Parser
 
 if TYPE_CHECKING:
     from minbert.encode import Encoder
 
 RESAMPLES = 1000
+PROTOCOLS = {
+    "all": "one correlation over all pairs of a set (SimCSE, appendix B; ConSERT and SelfCCL follow it)",
+    "mean": "a correlation for each subset, then their mean (SentEval)",
+    "wmean": "a correlation for each subset, then their mean weighted by pairs (SentEval)",
+}
 
 
 def parser(suite: str, about: str, differences: str = "differences to the first") -> argparse.ArgumentParser:
@@ -67,22 +73,23 @@ class System:
 
 def check(given: argparse.Namespace) -> None:
     """`UserError` for values that no run could use; the poolers' names are checked before any weights are read."""
-    from minbert.pooling import check as known
-
     if given.resamples < 0:
         raise UserError(f"--resamples: {given.resamples} is less than 0")
     if given.out is not None and given.out.exists() and not given.out.is_dir():
         raise UserError(f"--out {given.out}: is a file, not a folder")
-    for name in _poolers(given.pooler):
-        known(name)
+    given.pooler = _poolers(given.pooler)
 
 
-def _poolers(text: str) -> tuple[str, ...]:
+def _poolers(text: str) -> list[str]:
     from minbert.pooling import NAMES
 
-    if text in ("every", "all"):
-        return NAMES
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    return list(NAMES) if text.lower() in ("every", "all") else chosen(text, NAMES, "--pooler")
+
+
+def chosen(text: str, known: Iterable[str], flag: str) -> list[str]:
+    """The names of a list with commas, each once, in the spelling of `known`; `UserError` for one that is not there."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    return list(dict.fromkeys(one_of(word, known, flag) for word in words))
 
 
 def load(given: argparse.Namespace) -> list[Loaded]:
@@ -98,7 +105,7 @@ def load(given: argparse.Namespace) -> list[Loaded]:
         folder = encoder_folder(place, "--encoder" if number < len(given.encoder) else "--compare")
         encoder = Encoder.load(folder, device=_device(given.device), precision=given.precision)
         choose(given.precision, encoder.model.device)
-        found.append(Loaded(name, folder, encoder, _poolers(given.pooler) or (encoder.pooler,)))
+        found.append(Loaded(name, folder, encoder, tuple(given.pooler) or (encoder.pooler,)))
     return found
 
 

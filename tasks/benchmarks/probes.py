@@ -12,10 +12,9 @@ from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from minbert.errors import UserError
 from minbert.files import present
 from minbert.training import cli
-from tasks.benchmarks import options
+from tasks.benchmarks import options, sets
 
 if TYPE_CHECKING:
     from tasks.benchmarks.options import Loaded
@@ -29,20 +28,20 @@ def main(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
     differences = "its numbers beside the first's, and differences of alignment and of the length shift"
     parser = options.parser("probes", (__doc__ or "").splitlines()[0], differences)
-    parser.add_argument("--probes", default=",".join(PROBES), metavar="NAMES",
-                        help="which of them, with commas (default: all)")  # fmt: skip
-    parser.add_argument("--sets", default="", metavar="NAMES", help="scored sets of the frequency probe, as the "
-                        "STS suite names them; `en` is the paper's choice (default: STS-B)")  # fmt: skip
+    parser.add_argument(
+        "--probes", default="", metavar="NAMES", help=f"{', '.join(PROBES)}, several with commas (default: all)"
+    )
+    parser.add_argument(
+        "--sets", default="", metavar="NAMES",
+        help=f"sets of the frequency probe: {sets.SAID} (default: STS-B; the paper takes en)",
+    )  # fmt: skip
     parser.add_argument("--pairs", type=Path, metavar="FILE", help="pairs or sentences of the length probe (default: "
                         "STS-B test)")  # fmt: skip
     parser.add_argument("--append", action="append", metavar="TEXT",
                         help="what the length probe appends, may be given again (default: five phrases)")  # fmt: skip
     given = parser.parse_args(words)
     options.check(given)
-    chosen = [name.strip() for name in given.probes.split(",")]
-    for name in chosen:
-        if name not in PROBES:
-            raise UserError(f"--probes: {name!r} is not one of {', '.join(PROBES)}")
+    chosen = options.chosen(given.probes, PROBES, "--probes") or list(PROBES)
     if given.pairs is not None:
         present(given.pairs, "--pairs")
     for flag, probe in (("sets", "frequency"), ("pairs", "length"), ("append", "length")):
@@ -56,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
 def run(given: argparse.Namespace, chosen: list[str], command: str) -> dict[str, Any]:
     """Run the probes with every encoder; returns what `probes.json` holds."""
     from minbert.training import start
-    from tasks.benchmarks import sets, tables
+    from tasks.benchmarks import tables
 
     needs = "geometry" in chosen or "frequency" in chosen or ("length" in chosen and given.pairs is None)
     folder = start.data_folder(given.data) if needs else None
@@ -115,11 +114,11 @@ def _geometry(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSe
 
 def _frequency(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSet", out: Path) -> Any:
     from minbert.training import start
-    from tasks.benchmarks import figures, frequency, sets
+    from tasks.benchmarks import figures, frequency
     from tasks.benchmarks.tables import Table, number
 
     folder = start.data_folder(given.data)
-    scored = sets.read(folder, sets.chosen(given.sets or "STS-B", folder))
+    scored = sets.read(folder, sets.named(given.sets or "STS-B", folder))
     counted = [text for pair in base.pairs for text in pair]
     numbers: dict[str, list[float | None]] = {}
     for one in loaded:

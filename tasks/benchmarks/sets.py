@@ -8,6 +8,7 @@ import numpy as np
 
 from minbert.errors import UserError
 from minbert.token_cache import Row, Skipped
+from tasks.benchmarks.options import chosen
 from tasks.readers import chinese, senteval
 
 # Chinese set -> (folder, the test file as a pattern), the first that is there (EdaCSE, section 4.3.1).
@@ -20,6 +21,7 @@ CHINESE = {
 }
 ENGLISH = senteval.SCORED
 SHOWN = {"SICK": "SICK-R"}
+SAID = f"en (the seven), zh (the Chinese), or of {', '.join((*ENGLISH, *CHINESE))}, several with commas"
 
 
 @dataclass(frozen=True)
@@ -62,17 +64,13 @@ class ScoredSet:
         return SHOWN.get(self.name, self.name)
 
 
-def chosen(text: str, folder: Path) -> list[str]:
+def named(text: str, folder: Path) -> list[str]:
     """The names behind `--sets`: `en`, `zh`, or names with commas; without one, the English sets if they are there."""
     if not text:
         text = "en" if _has_english(folder) or _chinese_root(folder) is None else "zh"
-    if text in ("en", "zh"):
-        return list(ENGLISH) if text == "en" else list(CHINESE)
-    names = [{"SICK-R": "SICK"}.get(name.strip(), name.strip()) for name in text.split(",")]
-    for name in names:
-        if name not in ENGLISH and name not in CHINESE:
-            raise UserError(f"--sets: {name!r} is not en, zh or one of {', '.join((*ENGLISH, *CHINESE))}")
-    return list(dict.fromkeys(names))
+    names = chosen(text, ("en", "zh", *ENGLISH, *CHINESE, "SICK-R"), "--sets")
+    groups = {"en": ENGLISH, "zh": CHINESE, "SICK-R": ("SICK",)}
+    return list(dict.fromkeys(one for name in names for one in groups.get(name, (name,))))
 
 
 def _has_english(folder: Path) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tasks.benchmarks import correlation
 from tasks.benchmarks.contamination import Contamination
-from tasks.benchmarks.options import System
+from tasks.benchmarks.options import PROTOCOLS, System
 from tasks.benchmarks.sets import ScoredSet
 from tasks.benchmarks.tables import Table, as_list, between, number
 from tasks.report.compare import Difference
@@ -89,7 +89,7 @@ def differences(sets: Sequence[ScoredSet], scores: Scores, pairs: Sequence[tuple
 
 def tables(sets: Sequence[ScoredSet], scores: Scores) -> list[Table]:
     """Spearman and Pearson side by side for all systems, then each system by set with its interval."""
-    said = f"Protocol {scores.protocol}: {correlation.PROTOCOLS[scores.protocol]}."
+    said = f"Protocol {scores.protocol}: {PROTOCOLS[scores.protocol]}."
     columns = [one.shown for one in sets] + ([AVERAGE] if len(sets) > 1 else [])
     head = ("encoder", "pooler", *columns)
     found = []
@@ -147,7 +147,7 @@ def as_json(scores: Scores) -> dict[str, Any]:
         }
         for system, values in scores.values.items()
     ]
-    return {"protocol": scores.protocol, "meaning": correlation.PROTOCOLS[scores.protocol], "systems": systems}
+    return {"protocol": scores.protocol, "meaning": PROTOCOLS[scores.protocol], "systems": systems}
 
 
 def differences_as_json(found: Sequence[Comparison]) -> list[dict[str, Any]]:

@@ -10,9 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from minbert.errors import UserError
 from minbert.training import cli
-from tasks.benchmarks import options
+from tasks.benchmarks import options, sets
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,31 +27,21 @@ def main(arguments: list[str] | None = None) -> None:
     """Read the command line, score, and write tables, JSON and figures."""
     words = sys.argv[1:] if arguments is None else arguments
     parser = options.parser("sts_suite", (__doc__ or "").splitlines()[0])
-    parser.add_argument("--sets", default="", metavar="NAMES",
-                        help="en (seven), zh (Chinese), or names with commas (default: en, else zh)")  # fmt: skip
-    parser.add_argument("--protocol", default="all", metavar="NAMES",
-                        help="all, mean, wmean, several with commas (default: all)")  # fmt: skip
+    parser.add_argument("--sets", default="", metavar="NAMES", help=f"{sets.SAID} (default: en, else zh)")
+    parser.add_argument(
+        "--protocol", default="all", metavar="NAMES",
+        help=f"{', '.join(options.PROTOCOLS)}, several with commas (default: all)",
+    )  # fmt: skip
     given = parser.parse_args(words)
     options.check(given)
 
     from minbert.training import start
-    from tasks.benchmarks import sets
 
-    protocols = _protocols(given.protocol)
+    protocols = options.chosen(given.protocol, options.PROTOCOLS, "--protocol")
     folder = start.data_folder(given.data)
-    chosen = sets.read(folder, sets.chosen(given.sets, folder))
+    scored = sets.read(folder, sets.named(given.sets, folder))
     loaded = options.load(given)
-    run(given, chosen, loaded, protocols, folder, options.command("sts_suite", words))
-
-
-def _protocols(text: str) -> list[str]:
-    from tasks.benchmarks.correlation import PROTOCOLS
-
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in PROTOCOLS:
-            raise UserError(f"--protocol: {name!r} is not one of {', '.join(PROTOCOLS)}")
-    return list(dict.fromkeys(names))
+    run(given, scored, loaded, protocols, folder, options.command("sts_suite", words))
 
 
 def run(

@@ -1,7 +1,7 @@
 """Transfer: logistic regression on frozen sentence vectors for seven classification tasks, in SentEval's protocol.
 
 python -m tasks.benchmarks.transfer --encoder runs/cbcl/encoder --data DIR
-python -m tasks.benchmarks.transfer --encoder minilm --compare runs/cbcl --tasks TREC,MRPC --data DIR
+python -m tasks.benchmarks.transfer --encoder minilm --compare runs/cbcl --sets TREC,MRPC --data DIR
 """
 
 import argparse
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from tasks.benchmarks.options import System
     from tasks.benchmarks.vectors import Bank
 
-TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
+SETS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line, classify, and write tables and JSON."""
     words = sys.argv[1:] if arguments is None else arguments
     parser = options.parser("transfer", (__doc__ or "").splitlines()[0])
-    parser.add_argument("--tasks", default=",".join(TASKS), metavar="NAMES", help="with commas (default: all seven)")
+    parser.add_argument(
+        "--sets", "--tasks", dest="sets", default="", metavar="NAMES",
+        help=f"{', '.join(SETS)}, several with commas (default: all seven; --tasks is the older name)",
+    )  # fmt: skip
     parser.add_argument("--folds", type=int, default=10, metavar="N", help="of the cross-validations (default: 10)")
     given = parser.parse_args(words)
     options.check(given)
-    chosen = list(dict.fromkeys(name.strip() for name in given.tasks.split(",")))
-    for name in chosen:
-        if name not in TASKS:
-            raise UserError(f"--tasks: {name!r} is not one of {', '.join(TASKS)}")
+    chosen = options.chosen(given.sets, SETS, "--sets") or list(SETS)
     if given.folds < 2:
         raise UserError(f"--folds: {given.folds} is less than 2")
     run(given, chosen, options.command("transfer", words))

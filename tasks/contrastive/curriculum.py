@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from minbert.errors import UserError
+from minbert.errors import UserError, one_of
 from minbert.seeds import numpy_generator
 from minbert.training.plan import Plan, batch_count, batches, shuffled
 
@@ -74,7 +74,7 @@ def hardness(
         "groups": (positive, negative), "entailment": (positive,), "contradiction": (negative,),
         "gap": (positive, negative), "length": (lengths,), "rarity": (rarity,),
     }  # fmt: skip
-    _among("--technique", technique, TECHNIQUES)
+    technique = one_of(technique, TECHNIQUES, "--technique")
     given = [np.asarray(score, dtype=np.float64) for score in needed[technique] if score is not None]
     assert len(given) == len(needed[technique]), f"{technique}: a score is missing"
     if not all(np.isfinite(score).all() for score in given):
@@ -92,7 +92,7 @@ def arrange(values: np.ndarray, seed: int, direction: str = "curriculum") -> np.
     `curriculum` puts low values first, `anti` high ones; `random` asks only the seed; `none` leaves them as they stand
     (SelfCCL, section 3.2, names the first three).
     """
-    _among("--order", direction, DIRECTIONS)
+    direction = one_of(direction, DIRECTIONS, "--order")
     if direction == "none":
         return np.arange(len(values))
     if direction == "random":
@@ -139,8 +139,8 @@ def plan(
     start of each epoch and again when its end is reached. No batch holds a row twice: one that ends a pass is filled
     up with other rows of the next. A row that is late in a step's pacing may not come before the run ends.
     """
-    _among("--pacing", pacing, PACINGS)
-    _among("--within", within, WITHIN)
+    pacing = one_of(pacing, PACINGS, "--pacing")
+    within = one_of(within, WITHIN, "--within")
     if not 0 <= start <= 1:
         raise UserError(f"--start {start}: not a share between 0 and 1")
     if not (power >= 0 and math.isfinite(power)):
@@ -217,8 +217,3 @@ def mix(plan: Plan, groups: np.ndarray, *, block: int = 0) -> np.ndarray:
         [np.bincount(np.concatenate([groups[plan.at(i).rows] for i in span]), minlength=len(GROUPS)) for span in spans]
     )
     return counts / counts.sum(1, keepdims=True)
-
-
-def _among(flag: str, value: str, names: Sequence[str]) -> None:
-    if value not in names:
-        raise UserError(f"{flag}: {value!r} is not one of {', '.join(names)}")

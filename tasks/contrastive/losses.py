@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from minbert.errors import UserError
+from minbert.errors import UserError, one_of
 
 DIRECTIONS = ("one", "both")
 DISTANCES = ("euclidean", "cosine")
@@ -77,8 +77,7 @@ def nt_xent(
 
 def over_candidates(logits: Tensor, directions: str = "one") -> Tensor:
     """`nt_xent` from its logits [B, C], as `candidates` gives them."""
-    if directions not in DIRECTIONS:
-        raise UserError(f"directions: {directions!r} is not one of {', '.join(DIRECTIONS)}")
+    directions = one_of(directions, DIRECTIONS, "directions")
     own = torch.arange(len(logits), device=logits.device)
     there = F.cross_entropy(logits, own)
     if directions == "one":
@@ -192,8 +191,7 @@ def _cosines(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _distance(x: Tensor, y: Tensor, kind: str) -> Tensor:
-    if kind not in DISTANCES:
-        raise UserError(f"distance: {kind!r} is not one of {', '.join(DISTANCES)}")
+    kind = one_of(kind, DISTANCES, "distance")
     x, y = _full(x), _full(y)
     if kind == "euclidean":
         return torch.linalg.vector_norm(x - y, dim=1)

@@ -8,7 +8,7 @@ each place equally likely, so two marks may meet at one place.
 
 import re
 
-from minbert.errors import UserError
+from minbert.errors import UserError, one_of
 from minbert.seeds import numpy_generator
 
 # EdaCSE, section 5.3 and Tables 12-14: the kinds that the paper compares.
@@ -40,8 +40,7 @@ def insertions(
 
     `key` is the sentence's row. `marks` names a set of `MARKS`; `UserError` for another name, or `most` below 1.
     """
-    if marks not in MARKS:
-        raise UserError(f"--marks: {marks!r} is not one of {', '.join(MARKS)}")
+    marks = one_of(marks, MARKS, "--marks")
     if most < 1:
         raise UserError(f"--marks-most {most}: at least 1 mark is inserted")
     generator = numpy_generator(seed, purpose, epoch, key)

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from minbert.errors import UserError
+from minbert.errors import UserError, one_of
 from minbert.files import present, read_json, sha256_of, write_atomic, write_json
 from minbert.token_cache import Reader, Row, Skipped, default_folder
 
@@ -159,8 +159,7 @@ def from_pairs(
     Premises come in the order of their first appearance in any row, their rows in file order. `names` of the sources
     go into ids and reasons. Raises `UserError` where `per_premise` is not one of PER_PREMISE.
     """
-    if per_premise not in PER_PREMISE:
-        raise UserError(f"--per-premise: {per_premise!r} is not one of {', '.join(PER_PREMISE)}")
+    per_premise = one_of(per_premise, PER_PREMISE, "--per-premise")
     read = _Read(names)
     premise, hypothesis = read.take(sources, 2).T
     label = np.frombuffer(read.labels, dtype=np.int8)

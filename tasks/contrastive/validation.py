@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from minbert.encode import Encoder
-from minbert.errors import UserError
+from minbert.errors import UserError, one_of
 from tasks import metrics
 from tasks.contrastive.losses import nt_xent
 from tasks.examples import Examples, Pair
@@ -52,8 +52,7 @@ def evaluation(
     negatives, and no accuracy. An undefined number is None and ranks below every other. Raises `UserError` for a
     metric that needs triplets where there are none.
     """
-    if metric not in METRICS:
-        raise UserError(f"--metric: {metric!r} is not one of {', '.join(METRICS)}")
+    metric = one_of(metric, METRICS, "--metric")
     held = 0 if triplets is None else min(limit or len(triplets), len(triplets))
     columns = triplets.cache.columns if triplets is not None and held else 0
     if (metric == "loss" and columns < 2) or (metric == "accuracy" and columns < 3):

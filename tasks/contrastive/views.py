@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from minbert.bert import BertModel
-from minbert.errors import UserError
+from minbert.errors import UserError, one_of
 from minbert.ragged import Ragged, inverse
 from tasks.contrastive.draws import Draw, ramp, smallest
 
@@ -156,8 +156,7 @@ def parse(spec: str, *, protect_special: bool = False) -> tuple[View, View]:
 
 def _parsed(part: str, protect_special: bool) -> View:
     name, colon, number = part.partition(":")
-    if name not in KINDS:
-        raise UserError(f"--views: {name!r} is not one of {', '.join(KINDS)}")
+    name = one_of(name, KINDS, "--views")
     kind = KINDS[name]
     if kind.default is None:
         if colon:

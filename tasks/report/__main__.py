@@ -1,7 +1,7 @@
 """Write the report page of a run, or of several with a comparison.
 
 python -m tasks.report runs/multitask
-python -m tasks.report runs/multitask runs/cbcl-multitask --out comparison.html --no-texts
+python -m tasks.report runs/multitask runs/cbcl-multitask --no-texts
 """
 
 import sys
@@ -15,7 +15,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser = cli.Parser(prog="python -m tasks.report", description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a run folder; the first is compared with")
     parser.add_argument(
-        "--out", metavar="FILE", type=Path, help="the page (default: RUN/report.html, or comparison.html for several)"
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help="the page (default: RUN/report.html, or runs/comparison.html for several)",
     )
     parser.add_argument("--no-texts", action="store_true", help="leave the sentences of the data out")
     given = parser.parse_args(sys.argv[1:] if arguments is None else arguments)

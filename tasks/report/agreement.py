@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minbert.errors import UserError
+from minbert.errors import UserError, one_of
 from minbert.files import present, read_json
 from minbert.seeds import numpy_generator
 from tasks.report.annotation import CATEGORIES, FORMAT, GROUPS
@@ -69,9 +69,7 @@ def _item(place: str, item: Any) -> tuple[Key, str | None]:
     if not isinstance(item, dict) or item.get("group") not in GROUPS or not isinstance(item.get("id"), str):
         raise UserError(f"{place}: not a pair with a group ({', '.join(GROUPS)}) and an id")
     category = item.get("category")
-    if category is not None and category not in KEYS:
-        raise UserError(f"{place}: category: {category!r} is not one of {', '.join(KEYS)}")
-    return (item["group"], item["id"]), category
+    return (item["group"], item["id"]), None if category is None else one_of(str(category), KEYS, f"{place}: category")
 
 
 def names(annotations: Sequence[Annotation]) -> list[str]:

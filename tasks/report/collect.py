@@ -11,6 +11,7 @@ from tasks.report import record
 from tasks.report.record import Rows
 
 _LARGEST_PICTURE = 2_000_000  # bytes
+_SILENT = 600  # seconds without a logged row after which an unfinished run counts as stopped
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,37 @@ class Run:
     changes: dict[str, tuple[float | None, float | None]] = field(default_factory=dict)  # before and after stage one
     pictures: list[tuple[str, bytes]] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    written: float = 0.0  # when its metrics, or else its manifest, changed last: seconds since the epoch
+
+    @property
+    def parts(self) -> list[dict[str, Any]]:
+        """What was done from each start or resume to the next stop, where the manifest has it."""
+        return [part for part in self.manifest.get("parts") or [] if isinstance(part, dict)]
+
+    @property
+    def seconds(self) -> float:
+        """The time of all parts of the run: as the manifest has it, or as the metrics do where that is more."""
+        by_parts = sum(part.get("seconds") or 0.0 for part in self.parts)
+        ends = {row["step"] for row in self.train}
+        logged = sum(row.get("seconds", 0.0) for row in self.train)
+        logged += sum(row.get("seconds", 0.0) for row in self.evaluations[-1:] if row["step"] in ends)
+        return max(by_parts, logged)
+
+    @property
+    def step(self) -> int:
+        """The last step that was logged."""
+        return max((row["step"] for row in (*self.train, *self.evaluations)), default=0)
+
+    def state(self, now: float) -> str:
+        """`finished`, `running` or `stopped` at a time in seconds since the epoch.
+
+        A run that has not written its scores counts as running for 10 minutes after it has logged something, unless
+        the manifest says that its last part has ended.
+        """
+        if self.finished:
+            return "finished"
+        ended = bool(self.parts) and self.parts[-1].get("to_step") is not None
+        return "stopped" if ended or now - self.written > _SILENT else "running"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -71,9 +103,11 @@ def read(folder: Path, name: str = "") -> Run:
     step = scores.get("step") if scores is not None else best.get("step")
     norm = scores.get("dev_norm") if scores is not None else best.get("dev_norm")
     pictures, left_out = _pictures(folder / "pictures")
+    changed = [path.stat().st_mtime for name in ("metrics.jsonl", "manifest.json") if (path := folder / name).is_file()]
     return Run(
         folder, name or folder.resolve().name, stage, manifest, [row for row in metrics if row.get("kind") == "train"],
         evaluations, tasks, scores is not None, norm, step, _changes(scores or {}), pictures, left_out,
+        changed[0],
     )  # fmt: skip
 
 
@@ -131,7 +165,7 @@ def _multitask(
         found = {}
         for name in dev:
             title, metric, classes = _meaning(name)
-            found[name] = TaskScores(name, title, metric, best.get(name), dev[name].get("kept", 0), classes)
+            found[name] = TaskScores(name, title, metric, best.get(name), _labelled(dev[name]), classes)
         return found
     return {
         name: _scored(folder, name, _object(one), rows.get(name)) for name, one in _object(scores.get("tasks")).items()
@@ -164,12 +198,18 @@ def _contrastive(
 ) -> dict[str, TaskScores]:
     values = _object((scores or {}).get("sts_dev_spearman"))
     after = values.get("after") if scores is not None else best.get("sts_dev_spearman")
-    count = _object(_object(manifest.get("data")).get("sts_dev")).get("kept", 0)
     recorded = rows.get("sts")
+    account = _object(_object(manifest.get("data")).get("sts_dev"))
+    count = len(recorded.labelled()) if recorded is not None else _labelled(account)
     task = TaskScores(
         "sts", "similarity", "Spearman's rho", after, count, before=values.get("before"), rows=recorded
     )  # fmt: skip
     return {"sts": task}
+
+
+def _labelled(account: dict[str, Any]) -> int:
+    """How many rows of a dev file are scored."""
+    return int(account.get("labelled", account.get("kept", 0)))
 
 
 def _changes(scores: dict[str, Any]) -> dict[str, tuple[float | None, float | None]]:

@@ -23,8 +23,8 @@ class Mix:
 def of_tasks(run: Run) -> Mix | None:
     """Steps of each task in windows of the plan; None where the plan of the manifest is not one of this version."""
     settings, data = run.settings, run.manifest.get("data", {}).get("train", {})
-    names = [name.strip() for name in str(settings.get("tasks", "")).split(",") if name.strip()]
     try:
+        names = list(data)  # as the schedule took them
         sizes = {name: data[name]["kept"] for name in names}
         pace = {name: settings[name] for name in ("epochs", "batch_size", "seed", "power")}
         plan = schedule.plan(settings["sampling"], sizes, **pace)

@@ -22,12 +22,13 @@ from tasks.report.measures import RESAMPLES
 def write(folders: Sequence[Path], out: Path | None = None, *, texts: bool = True) -> Path:
     """Write the page of one run, or of several with their comparison; returns its path.
 
-    `out` is by default `report.html` in a single run's folder, and `comparison.html` in the working folder for
-    several. Raises `UserError` where a folder is not a run's.
+    `out` is by default `report.html` in a single run's folder, and `runs/comparison.html` for several.
+    Raises `UserError` where a folder is not a run's.
     """
     names = collect.names(list(folders)) if len(folders) > 1 else [""]
     runs = [collect.read(folder, name) for folder, name in zip(folders, names, strict=True)]
-    path = out or (folders[0] / "report.html" if len(folders) == 1 else Path("comparison.html"))
+    path = out or (folders[0] / "report.html" if len(folders) == 1 else Path("runs/comparison.html"))
+    path.parent.mkdir(parents=True, exist_ok=True)
     # A text may hold half of a surrogate pair, which UTF-8 cannot write.
     write_atomic(path, build(runs, texts=texts).encode("utf-8", "replace"))
     return path

@@ -1,6 +1,10 @@
 """The papers' numbers on the development sets, as data."""
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from tasks import metrics
 
@@ -26,8 +30,35 @@ CBCL_DEV = (
 )
 """CBCL, Table A1."""
 
-CBCL_DEV_ROWS = {"sst": 1101, "quora": 40429, "sts": 863}
-"""Rows of the paper's development sets, by the files of its course."""
+_CBCL_DEV_FILES = {
+    "sst": (
+        "3171aa629a340809d2db4a50df8f6e5ec9420ab0",
+        "a186ce94577635fbe10beaaddd50f16cccf6c30973221cefdf90deed2a584bfe",
+    ),
+    "quora": ("97f9430a53b7f5544f857ff27a236c40bb42b5c7", ""),
+    "sts": (
+        "9392860e584717976b8d817cc40c9e6ceeec27e0",
+        "ce3cad6f16062586ac7ba462c28b010a9be10c530fd5074165860d7b7ab4e93d",
+    ),
+}
+"""The development files of the paper's course: git blob id, and SHA-256 where it is known."""
+
+
+def on_cbcl_rows(task: str, account: Mapping[str, Any]) -> bool:
+    """Whether a dev file, as a manifest accounts for it, is the one that CBCL's scores are on.
+
+    It is known by its recorded SHA-256, or by its git blob id as long as the file is still the recorded one.
+    """
+    blob, sha256 = _CBCL_DEV_FILES.get(task, ("", ""))
+    recorded, path = account.get("sha256"), Path(str(account.get("file", "")))
+    if recorded and recorded == sha256:
+        return True
+    if not blob or not path.is_file():
+        return False
+    content = path.read_bytes()
+    same = hashlib.sha256(content).hexdigest() == recorded
+    return same and hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == blob
+
 
 CBCL_F1 = {"sst": (0.34, 0.56, 0.38, 0.56, 0.54), "quora": (0.92, 0.86)}
 """F1 on dev of each class for its curriculum-based model: CBCL, Table 3 and section 6.2."""

@@ -106,14 +106,13 @@ def throughput(run: Run) -> dict[str, Any] | None:
     if not speeds:
         return None
     line = Series("examples", speeds, 4)
-    seconds = sum(row.get("seconds", 0) for row in run.train)
     looking = sum(row.get("seconds", 0) for row in run.evaluations)
     return {
         "figure": figures.curves(
             "throughput", [line], y_label="examples a second", from_zero=True, last=run.train[-1]["step"]
         ),
         "median": f"{median(value for _, value in speeds):.0f}",
-        "seconds": duration(seconds),
+        "seconds": duration(run.seconds),
         "evaluating": duration(looking),
         "left_out": len(run.train) - len(clean),
     }

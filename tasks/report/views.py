@@ -2,7 +2,9 @@
 
 import json
 import shlex
+import time
 from base64 import b64encode
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +32,25 @@ def bounds(around: Interval | None, digits: int = 3) -> str:
 
 def of_run(run: Run, place: int, resamples: int) -> dict[str, Any]:
     """Everything the template shows of one run; `place` makes its anchors unique."""
+    dev = run.manifest.get("data", {}).get("dev", {}) if run.stage == "multitask" else {}
+    beside = [name for name in run.tasks if papers.on_cbcl_rows(name, dev.get(name, {}))]
     around, norm = compare.own_intervals(run, resamples=resamples)
     return {
         "place": place,
         "name": run.name,
         "stage": run.stage,
         "finished": run.finished,
+        "state": _state(run),
         "facts": _facts(run),
-        "scores": _scores(run, around),
+        "scores": _scores(run, around, beside),
         "norm": {"score": number(run.dev_norm, 4), "around": bounds(norm)} if run.stage == "multitask" else None,
         "changes": _changes(run),
-        "paper": _paper(run) if run.stage == "multitask" else None,
-        "tasks": [_details(run, task) for task in run.tasks.values() if task.rows is not None or task.per_class],
+        "paper": _paper(run, beside),
+        "tasks": [
+            _details(run, task, task.name in beside)
+            for task in run.tasks.values()
+            if task.rows is not None or task.per_class
+        ],
         "training": training.curves(run),
         "throughput": training.throughput(run),
         "pictures": _pictures(run),
@@ -79,13 +88,17 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     manifest, settings = run.manifest, run.settings
     environment, steps = manifest.get("environment", {}), manifest.get("plan", {}).get("steps")
     weights = settings.get("encoder") or settings.get("weights", "")
-    made = max((row["step"] for row in (*run.train, *run.evaluations)), default=0)
+    first = run.parts[0] if run.parts else environment
+    resumed = f", resumed {_times(len(run.parts) - 1)}" if len(run.parts) > 1 else ""
     facts = [
-        ("started", str(environment.get("started", "")).replace("T", " ")[:16]),
+        ("started", str(first.get("started", "")).replace("T", " ")[:16] + resumed),
         ("weights", weights),
         ("preset", manifest.get("preset", "")),
         *(_objective(settings) if run.stage == "contrastive" else [("sampling", settings.get("sampling"))]),
-        ("steps", f"{made:,} of {steps:,}" if isinstance(steps, int) else f"{made:,}"),
+        ("steps", f"{run.step:,} of {steps:,}" if isinstance(steps, int) else f"{run.step:,}"),
+        ("time", training.duration(run.seconds) if run.seconds else ""),
+        ("training rows", _training_rows(run)),
+        ("limit", f"the first {settings['limit']:,} rows" if settings.get("limit") else ""),
         ("training texts", _in_tests(manifest.get("data", {}).get("train", {}))),
         ("batch", settings.get("batch_size")),
         ("learning rate", f"{settings['lr']:g}" if isinstance(settings.get("lr"), int | float) else "by default"),
@@ -94,6 +107,32 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("parameters", f"{manifest['parameters']:,}" if isinstance(manifest.get("parameters"), int) else ""),
     ]
     return [(name, str(value)) for name, value in facts if value not in ("", None)]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _state(run: Run) -> str:
+    """Whether the run is finished, running or stopped, and when it wrote last."""
+    state = run.state(time.time())
+    said = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.written))
+    return {
+        "finished": "Finished",
+        "running": f"Running, last logged at {said}",
+        "stopped": f"Stopped, last logged at {said}",
+    }[state]
+
+
+def _training_rows(run: Run) -> str:
+    """The rows that are trained on, by task where there are several."""
+    train = run.manifest.get("data", {}).get("train", {})
+    if run.stage == "multitask":
+        kept = {name: one.get("kept") for name, one in train.items() if isinstance(one, dict)}
+        shown = [(run.tasks[name].title if name in run.tasks else name, count) for name, count in kept.items()]
+        return ", ".join(f"{count:,} {name}" for name, count in shown if isinstance(count, int))
+    kept = train.get("kept", train.get("counts", {}).get("triplets"))
+    return f"{kept:,}" if isinstance(kept, int) else ""
 
 
 def _objective(settings: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -125,11 +164,10 @@ def _in_tests(train: dict[str, Any]) -> str:
     return "; ".join(found)
 
 
-def _scores(run: Run, around: dict[str, Interval | None]) -> list[dict[str, Any]]:
+def _scores(run: Run, around: dict[str, Interval | None], beside: Sequence[str]) -> list[dict[str, Any]]:
     found = []
     for task in run.tasks.values():
         reported = [(one.system, one.scores[task.name]) for one in papers.CBCL_DEV if task.name in one.scores]
-        with_paper = run.stage == "multitask" and bool(reported)
         found.append(
             {
                 "title": task.title,
@@ -140,7 +178,7 @@ def _scores(run: Run, around: dict[str, Interval | None]) -> list[dict[str, Any]
                 "around": bounds(around[task.name]),
                 "count": f"{task.count:,}",
                 "strip": figures.strip(f"{task.title}: this run and the paper", task.score, around[task.name], reported)
-                if with_paper
+                if task.name in beside
                 else "",
             }
         )
@@ -158,26 +196,25 @@ def _changes(run: Run) -> list[dict[str, str]]:
     return found
 
 
-def _paper(run: Run) -> dict[str, Any]:
-    known = [name for name in papers.CBCL_DEV_ROWS if name in run.tasks]
+def _paper(run: Run, known: Sequence[str]) -> dict[str, Any]:
+    """The paper's dev scores beside the run's, of the tasks whose dev rows are the paper's."""
     own = [number(run.tasks[name].score) for name in known]
-    whole = len(known) == len(papers.CBCL_DEV_ROWS)
+    whole = len(known) == len(papers.CBCL_DEV[0].scores)
     if whole:
         own.append(number(run.dev_norm))
     rows = [
         (one.system, [number(one.scores[name]) for name in known] + ([number(one.dev_norm)] if whole else []))
         for one in papers.CBCL_DEV
     ]
-    counts = [f"{run.tasks[name].count:,} / {papers.CBCL_DEV_ROWS[name]:,}" for name in known]
     heads = [f"{run.tasks[name].title}, {METRICS.get(run.tasks[name].metric, '')}" for name in known]
-    return {"heads": heads + (["dev norm"] if whole else []), "own": own, "rows": rows, "counts": counts}
+    return {"heads": heads + (["dev norm"] if whole else []), "own": own, "rows": rows}
 
 
-def _details(run: Run, task: TaskScores) -> dict[str, Any]:
+def _details(run: Run, task: TaskScores, beside_paper: bool) -> dict[str, Any]:
     """Class table, confusion and calibration of a classifier; scatter and errors of a regression."""
     rows = task.rows.labelled() if task.rows is not None else None
     f1 = papers.CBCL_F1.get(task.name, ())
-    reported = bool(f1) and len(f1) == len(task.per_class)
+    reported = beside_paper and bool(f1) and len(f1) == len(task.per_class)
     view: dict[str, Any] = {
         "title": task.title,
         "table": [_class(row, f1[place] if reported else None) for place, row in enumerate(task.per_class)],
@@ -246,6 +283,7 @@ def _accounts(data: Any, name: str = "") -> list[dict[str, Any]]:
     known = {
         "read": data.get("read", counts.pop("read", None)),
         "kept": data.get("kept", counts.pop("triplets", None)),
+        "labelled": data.get("labelled"),
         "skipped": counts.pop("skipped", len(data.get("skipped", ()))),
         "noted": len(data.get("noted", ())),
     }

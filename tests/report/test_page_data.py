@@ -3,14 +3,16 @@
 python -m pytest --import-mode=importlib tests/report/test_page_data.py
 """
 
+import hashlib
 import json
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tasks.report import collect, page, views
+from tasks.report import collect, page, papers, views
 from tasks.report.collect import Run
 
 Made = Callable[..., Path]
@@ -88,3 +90,89 @@ def test_texts_that_stand_in_test_files_are_said(contrastive: Made, transductive
     ):
         assert f"<li>{line}</li>" in text
     assert "training texts" not in page.build([collect.read(contrastive("other"))], resamples=2)
+
+
+def hashed(folder: Path, **accounts: dict[str, object]) -> Run:
+    """A run whose dev files are accounted for in another way."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for task, account in accounts.items():
+        manifest["data"]["dev"][task] |= account
+    return changed(folder, data=manifest["data"])
+
+
+SST_DEV = "a186ce94577635fbe10beaaddd50f16cccf6c30973221cefdf90deed2a584bfe"
+STS_DEV = "ce3cad6f16062586ac7ba462c28b010a9be10c530fd5074165860d7b7ab4e93d"
+
+
+def test_the_papers_scores_stand_beside_the_papers_dev_rows_only(
+    multitask: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = page.build([collect.read(multitask("invented"))], resamples=2)
+    assert "0.501" not in text and "F1 of CBCL" not in text and "on other dev rows than these" in text
+    run = hashed(multitask("two"), sst={"sha256": SST_DEV}, sts={"sha256": STS_DEV})
+    text = page.build([run], resamples=2)
+    assert "0.501" in text and "0.853" in text and "0.900" not in text and text.count("F1 of CBCL</th>") == 1
+    assert "other dev rows" not in text and '<th class="n">dev norm</th>' not in text
+    content = b"any rows"
+    blob = hashlib.sha1(b"blob 8\0" + content).hexdigest()
+    monkeypatch.setitem(papers._CBCL_DEV_FILES, "quora", (blob, ""))
+    (tmp_path / "dev.csv").write_bytes(content)
+    account = {"file": str(tmp_path / "dev.csv"), "sha256": hashlib.sha256(content).hexdigest()}
+    text = page.build([hashed(multitask("three"), quora=account)], resamples=2)
+    assert "0.900" in text and "0.501" not in text
+    (tmp_path / "dev.csv").write_bytes(b"changed ")
+    assert not papers.on_cbcl_rows("quora", account)
+
+
+@pytest.mark.realdata
+def test_the_papers_dev_files_are_known_by_either_hash() -> None:
+    if not os.environ.get("DATA_DIR"):
+        pytest.skip("DATA_DIR is not set")
+    for task, name in (("sst", "ids-sst-dev.csv"), ("sts", "sts-dev.csv")):
+        path = Path(os.environ["DATA_DIR"]) / "course" / name
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        assert papers.on_cbcl_rows(task, {"file": "gone", "sha256": digest})
+        known = papers._CBCL_DEV_FILES[task]
+        assert known == (hashlib.sha1(b"blob %d\0" % path.stat().st_size + path.read_bytes()).hexdigest(), digest)
+
+
+def test_the_time_is_that_of_all_parts_of_a_resumed_run(multitask: Made) -> None:
+    folder = multitask()
+    alone = collect.read(folder)
+    logged = sum(row["seconds"] for row in alone.train) + sum(
+        row["seconds"] for row in alone.evaluations[-1:] if row["step"] == alone.train[-1]["step"]
+    )
+    assert alone.seconds == logged
+    parts = [
+        {"started": "2026-01-01T08:30:00+0000", "from_step": 0, "to_step": 7, "seconds": 4000.0},
+        {"started": "2026-01-02T03:04:05+0000", "from_step": 7, "to_step": 60, "seconds": 200.0},
+    ]
+    text = page.build([changed(folder, parts=parts)], resamples=2)
+    assert "1 h 10 min in all" in text and "<dt>time</dt><dd>1 h 10 min</dd>" in text
+    assert "<dt>started</dt><dd>2026-01-01 08:30, resumed once</dd>" in text
+
+
+def test_an_unfinished_run_is_said_to_run_or_to_have_stopped(multitask: Made) -> None:
+    folder = multitask(finished=False)
+    run = collect.read(folder)
+    assert run.state(run.written + 30) == "running" and run.state(run.written + 3600) == "stopped"
+    assert "Running, last logged at" in page.build([run], resamples=2)
+    os.utime(folder / "metrics.jsonl", (1e9, 1e9))
+    assert "Stopped, last logged at 2001" in page.build([collect.read(folder)], resamples=2)
+    ended = changed(folder, parts=[{"from_step": 0, "to_step": 40, "seconds": 1.0}])
+    assert ended.state(ended.written) == "stopped"
+    assert collect.read(multitask("done")).state(1e12) == "finished"
+
+
+def test_rows_that_are_trained_on_and_those_that_are_scored_are_counted(multitask: Made, contrastive: Made) -> None:
+    folder = multitask(finished=False)
+    known = json.loads((folder / "manifest.json").read_text())["all_settings"]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["data"]["dev"]["sst"] |= {"kept": 60, "labelled": 51}
+    run = changed(folder, data=manifest["data"], all_settings=known | {"limit": 2000})
+    text = page.build([run], resamples=2)
+    assert "<dt>training rows</dt><dd>48 sentiment, 160 paraphrase, 64 similarity</dd>" in text
+    assert "<dt>limit</dt><dd>the first 2,000 rows</dd>" in text
+    assert run.tasks["sst"].count == 51 and "on 51 rows" in text and 'data-label="labelled">51</td>' in text
+    text = page.build([collect.read(contrastive(recorded=1))], resamples=2)
+    assert "<dt>training rows</dt><dd>1,200</dd>" in text and "on 49 rows" in text and "<dt>limit</dt>" not in text

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from minbert.seeds import numpy_generator
-from tasks.benchmarks import correlation
+from tasks.benchmarks import correlation, options
 
 RNG = np.random.default_rng(5)
 SIZES = (12, 40, 7)
@@ -24,7 +24,7 @@ def test_protocols(metric: str) -> None:
         "mean": sum(each) / 3,
         "wmean": sum(n * value for n, value in zip(SIZES, each, strict=True)) / sum(SIZES),
     }
-    assert plain.keys() == correlation.PROTOCOLS.keys()
+    assert plain.keys() == options.PROTOCOLS.keys()
     for protocol, value in plain.items():
         assert correlation.score(protocol, metric, PARTS) == pytest.approx(value, abs=1e-12)
     assert len({round(value, 6) for value in plain.values()}) == 3, "the protocols can be told apart"

@@ -158,7 +158,7 @@ def test_chinese_sets(tiny: Path, folder: Path, tmp_path: Path) -> None:
     found = scored(tmp_path)
     assert found["sets"] == {"LCQMC": {"pairs": 12, "skipped": 0, "file": "LCQMC/test.txt"}}
     assert found["protocols"][0]["systems"][0]["spearman_interval"] == {}
-    assert sets.chosen("", folder) == list(sets.ENGLISH) and sets.chosen("", folder / "zh") == list(sets.CHINESE)
+    assert sets.named("", folder) == list(sets.ENGLISH) and sets.named("", folder / "zh") == list(sets.CHINESE)
 
 
 def test_the_folder_s_own_pooler_is_the_default_and_a_run_stands_for_its_encoder(
@@ -176,7 +176,8 @@ def test_the_folder_s_own_pooler_is_the_default_and_a_run_stands_for_its_encoder
 @pytest.mark.parametrize(("more", "words"), [
     (["--pooler", "middle"], "--pooler: 'middle' is not one of pooler, cls"),
     (["--protocol", "median"], "--protocol: 'median' is not one of all, mean, wmean"),
-    (["--sets", "STS17"], "--sets: 'STS17' is not en, zh or one of STS12"),
+    (["--sets", "STS17"], "--sets: 'STS17' is not one of en, zh, STS12"),
+    (["--sets", "sts-c"], "did you mean 'STS-B'?"),
     (["--data", "/nowhere"], "--data /nowhere: no such folder"),
     (["--resamples", "-1"], "--resamples: -1 is less than 0"),
     (["--resamples", "x"], "invalid int value: 'x' (see --help)"),

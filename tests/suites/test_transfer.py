@@ -103,7 +103,7 @@ def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.Ca
 
 def test_a_comparison_counts_the_same_rows(tiny: Path, tiny_copy: Any, folder: Path, tmp_path: Path) -> None:
     transfer.main(["--encoder", str(tiny), "--compare", str(tiny_copy(name="twin")), "--pooler", "mean", "--data",
-                   str(folder), "--tasks", "SST2,MRPC", "--folds", "2", "--resamples", "9",
+                   str(folder), "--sets", "sst2,Mrpc", "--folds", "2", "--resamples", "9",
                    "--out", str(tmp_path)])  # fmt: skip
     (found,) = json.loads((tmp_path / "transfer.json").read_text())["differences"]
     assert list(found["sets"]) == ["SST2", "MRPC", "avg."]
@@ -112,7 +112,7 @@ def test_a_comparison_counts_the_same_rows(tiny: Path, tiny_copy: Any, folder: P
 
 
 @pytest.mark.parametrize(("more", "words"), [
-    (["--tasks", "SST5"], "--tasks: 'SST5' is not one of MR, CR"),
+    (["--sets", "SST5"], "--sets: 'SST5' is not one of MR, CR.* did you mean 'SST2'"),
     (["--folds", "1"], "--folds: 1 is less than 2"),
     (["--tasks", "MR", "--folds", "25"], "MR all: 25 folds need as many rows of every class"),
     (["--tasks", "CR"], r"custrev\.pos: no such file"),
