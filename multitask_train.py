@@ -71,8 +71,7 @@ def write_scores(
 ) -> None:
     """Predict dev and test, write the leaderboard's files and `scores.json`, and say the scores."""
     from minbert.files import write_json
-    from tasks import evaluate, predictions
-    from tasks.report import record
+    from tasks import evaluate, predictions, record
 
     scores: dict[str, Any] = {"dev_norm": state.best, "step": state.best_step, "tasks": {}}
     for (name, split), path in paths.items():

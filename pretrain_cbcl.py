@@ -78,11 +78,11 @@ def main() -> None:
     from minbert.precision import choose
     from minbert.training import loop, ranks, start
     from minbert.training.rundir import RunDir
-    from tasks import augmentation
+    from tasks import augmentation, record
     from tasks.contrastive import augment, data, pace, validation
     from tasks.contrastive.outcome import Evaluation
     from tasks.contrastive.registry import OBJECTIVES
-    from tasks.report import page, record
+    from tasks.report import page
 
     start.warn(*settings.ignored(parsed.overrides))
     device = start.device(demanded=settings.use_gpu)

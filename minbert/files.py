@@ -107,3 +107,14 @@ def _rename_unless_there(beside: Path, path: Path) -> None:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
         shutil.rmtree(beside)
+
+
+def distinct_names(folders: list[Path]) -> list[str]:
+    """A short name for each folder that tells it from the others: as many last parts of its path as that takes."""
+    parts = [folder.resolve().parts for folder in folders]
+    deepest = max(map(len, parts))
+    for depth in range(1, deepest + 1):
+        found = [str(Path(*part[-depth:])) for part in parts]
+        if len(set(found)) == len(found):
+            return found
+    raise UserError("the same folder is named twice")

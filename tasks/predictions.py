@@ -81,8 +81,9 @@ def main(arguments: list[str] | None = None) -> None:
     if given.command == "check" and given.compare is not None and not given.compare.is_dir():
         raise UserError(f"--compare {given.compare}: no such folder")
 
+    from minbert.files import distinct_names
     from minbert.training.start import data_folder
-    from tasks import submission
+    from tasks import compare, submission
 
     data = data_folder(given.data)
     files = submission.check(given.folder, data)
@@ -94,11 +95,12 @@ def main(arguments: list[str] | None = None) -> None:
         submission.pack(files, given.out)
         print(f"\n{given.out}: {given.out.stat().st_size:,} bytes, {len(files)} files under predictions/")
     elif given.compare is not None:
-        from tasks.report import submissions
-
         other = submission.check(given.compare, data)
         submission.demand_clean(given.compare, other)
-        print("\n" + submissions.as_text(given.folder, files, given.compare, other))
+        norms = (submission.norm(files), submission.norm(other))
+        found = compare.differences(submission.scored(files), submission.scored(other), norms)
+        first, second = distinct_names([given.folder, given.compare])
+        print("\n" + compare.as_text((first, second), found))
 
 
 if __name__ == "__main__":

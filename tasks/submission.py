@@ -14,6 +14,7 @@ from minbert.errors import UserError
 from minbert.files import write_atomic
 from minbert.token_cache import Row
 from tasks import readers
+from tasks.record import Rows, TaskScores
 from tasks.registry import TASKS
 from tasks.settings import LEADERBOARD
 from tasks.task import Task
@@ -190,6 +191,18 @@ def norm(files: Sequence[Checked]) -> float | None:
     if scored.keys() != set(LEADERBOARD):
         return None
     return sum(file.task.normalised(score(file)[0]) for file in scored.values()) / len(scored)
+
+
+def scored(files: Sequence[Checked]) -> dict[str, TaskScores]:
+    """The dev files as scores and rows that can be compared, by task."""
+    found = {}
+    for file in files:
+        if file.split == "dev":
+            task, ids = file.task, file.expected.ids
+            rows = Rows(ids, [()] * len(ids), file.expected.gold, file.predicted, None)
+            classes = tuple(task.classes)
+            found[task.name] = TaskScores(task.name, task.title, task.metric, *score(file), classes, rows=rows)
+    return found
 
 
 def scores_text(files: Sequence[Checked]) -> str:

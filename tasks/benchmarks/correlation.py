@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks import metrics
-from tasks.report import measures
+from tasks import intervals, metrics
 
 METRICS = {"spearman": metrics.spearman, "pearson": metrics.pearson}
 LONG = {"spearman": "Spearman's rho", "pearson": "Pearson's r"}
@@ -41,9 +40,9 @@ def draws(protocol: str, metric: str, parts: Sequence[Part], name: str, *, seed:
     if protocol == "all":
         predicted = np.concatenate([part[0] for part in parts], axis=1)
         gold = np.concatenate([part[1] for part in parts])
-        return measures.bootstrap(long, predicted, gold, name, seed=seed, resamples=resamples)
+        return intervals.bootstrap(long, predicted, gold, name, seed=seed, resamples=resamples)
     each = [
-        measures.bootstrap(long, predicted, gold, f"{name}/{place}", seed=seed, resamples=resamples)
+        intervals.bootstrap(long, predicted, gold, f"{name}/{place}", seed=seed, resamples=resamples)
         for place, (predicted, gold) in enumerate(parts)
     ]
     return np.average(each, axis=0, weights=_weights(protocol, parts))

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from minbert.encode import Encoder
-from tasks import metrics
+from tasks import intervals, metrics
 from tasks.benchmarks import paired
 from tasks.benchmarks.own_pairs import Pairs
 from tasks.benchmarks.vectors import cosines, encode, way
-from tasks.report import measures
-from tasks.report.measures import Interval, interval
+from tasks.intervals import Interval, interval
 
 ADDED = (" Okay, okay, okay.", " ? ? ? ? ?", " . . .", " What are the", " And so on, and so on, and so on.")
 """What is appended: words and marks of the kinds that EdaCSE's Table 1 shows."""
@@ -83,7 +82,7 @@ def _shift(
         rho = metrics.spearman(before, gold), metrics.spearman(after, gold)
     if gold is not None and resamples:
         both, name = np.stack([before, after]), f"length bias {added}"
-        draws = measures.bootstrap("Spearman's rho", both, gold, name, seed=seed, resamples=resamples)
+        draws = intervals.bootstrap("Spearman's rho", both, gold, name, seed=seed, resamples=resamples)
         around = interval(draws[1] - draws[0])
     nearer, apart = _mean(change[gap < 0]), _mean(change[gap > 0])
     return Shift(added, float(before.mean()), float(after.mean()), interval(means), nearer, apart, *rho, around, change)

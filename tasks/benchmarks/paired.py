@@ -10,8 +10,7 @@ import numpy as np
 from minbert.seeds import numpy_generator
 from tasks.benchmarks.options import System
 from tasks.benchmarks.tables import Table, as_list, between, number
-from tasks.report.compare import Difference
-from tasks.report.measures import interval
+from tasks.intervals import Difference, interval
 
 Found = dict[tuple[System, System], list[Difference]]
 """By (first, other): the other's numbers less the first's."""

@@ -11,8 +11,7 @@ from tasks.benchmarks.contamination import Contamination
 from tasks.benchmarks.options import PROTOCOLS, System
 from tasks.benchmarks.sets import ScoredSet
 from tasks.benchmarks.tables import Table, as_list, between, number
-from tasks.report.compare import Difference
-from tasks.report.measures import Interval, interval
+from tasks.intervals import Difference, Interval, interval
 
 AVERAGE = "avg."
 Cosines = Mapping[System, Mapping[str, Sequence[np.ndarray]]]

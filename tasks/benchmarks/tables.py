@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert.files import write_atomic, write_json
-from tasks.report.measures import Interval
+from tasks.intervals import Interval
 
 MISSING = "–"
 

@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from tasks import intervals
 from tasks.benchmarks.classifiers import Outcome
 from tasks.benchmarks.options import System
 from tasks.benchmarks.tables import Table, as_list, between, number
-from tasks.report import measures
-from tasks.report.compare import Difference
-from tasks.report.measures import interval
+from tasks.intervals import Difference, interval
 
 AVERAGE = "avg."
 Found = Mapping[System, Mapping[str, Outcome]]
@@ -23,7 +22,7 @@ def draws(found: Found, name: str, *, seed: int, resamples: int) -> dict[System,
     """Accuracy over resampled test rows, the same rows for every system."""
     predicted = np.stack([outcomes[name].predicted for outcomes in found.values()])
     gold = next(iter(found.values()))[name].gold
-    every = measures.bootstrap("accuracy", predicted, gold, name, seed=seed, resamples=resamples)
+    every = intervals.bootstrap("accuracy", predicted, gold, name, seed=seed, resamples=resamples)
     return dict(zip(found, every, strict=True))
 
 

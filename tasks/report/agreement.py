@@ -11,10 +11,8 @@ import numpy as np
 
 from minbert.errors import UserError, one_of
 from minbert.files import present, read_json
-from minbert.seeds import numpy_generator
+from tasks.intervals import Interval, interval, resampled, wilson
 from tasks.report.annotation import CATEGORIES, FORMAT, GROUPS
-from tasks.report.figures import wilson
-from tasks.report.measures import Interval, interval
 
 KEYS = tuple(one.key for one in CATEGORIES)
 RESAMPLES = 1000
@@ -93,11 +91,11 @@ class Agreement:
     around: Interval | None
 
 
-def kappa(first: Sequence[str], second: Sequence[str]) -> float | None:
+def kappa(first: Sequence[str] | np.ndarray, second: Sequence[str] | np.ndarray) -> float | None:
     """Cohen's kappa, (p_o - p_e) / (1 - p_e), by scikit-learn; None where it is undefined."""
     from sklearn.metrics import cohen_kappa_score
 
-    if not first or len({*first, *second}) < 2:
+    if not len(first) or len({*first, *second}) < 2:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # undefined is said as None
@@ -108,7 +106,7 @@ def kappa(first: Sequence[str], second: Sequence[str]) -> float | None:
 def agreement(first: Annotation, second: Annotation, *, seed: int = 0, resamples: int = RESAMPLES) -> list[Agreement]:
     """Over all pairs that both have sorted, then over those of each group; `UserError` for different samples.
 
-    Resample number i draws as many pairs with replacement by the counter (seed, "kappa", group, i).
+    Resamples are drawn by the counter (seed, "kappa", group).
     """
     if first.sample != second.sample:
         raise UserError(f"{second.path}: of another sample than {first.path}: the two sorted different pairs")
@@ -124,19 +122,14 @@ def _agreement(
     alike, value = sum(a == b for a, b in zip(one, two, strict=True)), kappa(one, two)
     if value is None:
         return Agreement(name, len(keys), alike, None, None)
-    cells = np.array([KEYS.index(a) * len(KEYS) + KEYS.index(b) for a, b in zip(one, two, strict=True)])
-    drawn = np.empty(resamples)
-    for number in range(resamples):
-        chosen = numpy_generator(seed, "kappa", name, number).integers(len(cells), size=len(cells))
-        drawn[number] = _of_table(np.bincount(cells[chosen], minlength=len(KEYS) ** 2).reshape(len(KEYS), -1))
-    return Agreement(name, len(keys), alike, value, interval(drawn))
+    sides = np.array(one), np.array(two)
 
+    def of(rows: np.ndarray) -> np.ndarray:
+        found = [kappa(sides[0][chosen], sides[1][chosen]) for chosen in rows]
+        return np.array(found, dtype=np.float64)  # NaN for None
 
-def _of_table(table: np.ndarray) -> float:
-    """Kappa of a contingency table, NaN where it is undefined: scikit-learn's takes too long for every resample."""
-    total = table.sum()
-    chance = table.sum(0) @ table.sum(1) / total**2
-    return float((np.trace(table) / total - chance) / (1 - chance)) if chance < 1 else float("nan")
+    draws = resampled(of, len(keys), "kappa", name, seed=seed, resamples=resamples)
+    return Agreement(name, len(keys), alike, value, interval(draws))
 
 
 def differences(first: Annotation, second: Annotation) -> list[tuple[str, str, int]]:

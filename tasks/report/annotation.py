@@ -17,8 +17,9 @@ from markupsafe import Markup
 from minbert.errors import UserError
 from minbert.files import write_atomic
 from minbert.seeds import numpy_generator
+from tasks.record import TaskScores
 from tasks.report import collect, originals, page
-from tasks.report.collect import Run, TaskScores
+from tasks.report.collect import Run
 
 FORMAT = "minbert error annotation"
 GROUPS = {"failed": "failed dev pairs", "train": "train pairs", "dev": "dev pairs"}

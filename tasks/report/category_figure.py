@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from minbert.errors import UserError
 from tasks.drawing import BLUE, INK, STYLE, VERMILION, save
+from tasks.intervals import wilson
 from tasks.report import agreement
 from tasks.report.agreement import Annotation
 from tasks.report.annotation import CATEGORIES, GROUPS
-from tasks.report.figures import wilson
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

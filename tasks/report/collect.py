@@ -7,26 +7,11 @@ from typing import Any
 
 from minbert.errors import UserError
 from minbert.files import read_json
-from tasks.report import record
-from tasks.report.record import Rows
+from tasks import record
+from tasks.record import Rows, TaskScores
 
 _LARGEST_PICTURE = 2_000_000  # bytes
 _SILENT = 600  # seconds without a logged row after which an unfinished run counts as stopped
-
-
-@dataclass(frozen=True)
-class TaskScores:
-    """One task's dev scores, and its dev rows where the run recorded them. `score` is None where it is undefined."""
-
-    name: str
-    title: str
-    metric: str
-    score: float | None
-    count: int
-    classes: tuple[str, ...] = ()
-    per_class: tuple[dict[str, Any], ...] = ()
-    before: float | None = None
-    rows: Rows | None = None
 
 
 @dataclass(frozen=True)
@@ -109,17 +94,6 @@ def read(folder: Path, name: str = "") -> Run:
         evaluations, tasks, scores is not None, norm, step, _changes(scores or {}), pictures, left_out,
         changed[0],
     )  # fmt: skip
-
-
-def names(folders: list[Path]) -> list[str]:
-    """A short name for each run that tells it from the others: as many last parts of its path as that takes."""
-    parts = [folder.resolve().parts for folder in folders]
-    deepest = max(map(len, parts))
-    for depth in range(1, deepest + 1):
-        found = [str(Path(*part[-depth:])) for part in parts]
-        if len(set(found)) == len(found):
-            return found
-    raise UserError("the same run folder is named twice")
 
 
 def _object(value: Any) -> dict[str, Any]:

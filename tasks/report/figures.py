@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-from scipy import stats
 
 from minbert.seeds import numpy_generator
-from tasks.report.measures import Calibration, Interval
+from tasks.intervals import Interval, wilson
+from tasks.report.measures import Calibration
 from tasks.report.mix import Mix
 from tasks.report.svg import Chart, padded, said, ticks
 
@@ -201,14 +201,6 @@ def reliability(title: str, found: Calibration, least: float) -> Markup:
 
 def _short(count: int) -> str:
     return f"{count / 1000:.1f}k" if count >= 1000 else str(count)
-
-
-def wilson(count: int, total: int) -> Interval | None:
-    """Wilson's 95% score interval of a share; None without trials."""
-    if not total:
-        return None
-    found = stats.binomtest(count, total).proportion_ci(0.95, method="wilson")
-    return Interval(float(found.low), float(found.high))
 
 
 def scatter(title: str, gold: np.ndarray, predicted: np.ndarray, *, y_label: str, same_scale: bool) -> Markup:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from tasks.record import Rows, TaskScores
 from tasks.report import measures
-from tasks.report.collect import Run, TaskScores
-from tasks.report.record import Rows
+from tasks.report.collect import Run
 
 MOST = 300  # rows of a task that a page holds
 _SCALE = 5.0  # points between the ends of the similarity scale

@@ -11,12 +11,13 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from minbert.files import write_atomic
-from tasks.report import collect, compare, figures, mistakes, training, views
+from minbert.files import distinct_names, write_atomic
+from tasks import compare
+from tasks.compare import DEV_NORM
+from tasks.intervals import RESAMPLES, Difference
+from tasks.report import collect, figures, mistakes, training, views
 from tasks.report.collect import Run
-from tasks.report.compare import DEV_NORM, Difference
 from tasks.report.figures import Series
-from tasks.report.measures import RESAMPLES
 
 
 def write(folders: Sequence[Path], out: Path | None = None, *, texts: bool = True) -> Path:
@@ -25,7 +26,7 @@ def write(folders: Sequence[Path], out: Path | None = None, *, texts: bool = Tru
     `out` is by default `report.html` in a single run's folder, and `runs/comparison.html` for several.
     Raises `UserError` where a folder is not a run's.
     """
-    names = collect.names(list(folders)) if len(folders) > 1 else [""]
+    names = distinct_names(list(folders)) if len(folders) > 1 else [""]
     runs = [collect.read(folder, name) for folder, name in zip(folders, names, strict=True)]
     path = out or (folders[0] / "report.html" if len(folders) == 1 else Path("runs/comparison.html"))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,13 +85,15 @@ def _comparison(runs: Sequence[Run], resamples: int) -> dict[str, Any]:
         "first": first.name,
         "names": [run.name for run in runs],
         "pairs": pairs,
-        "settings": compare.changed_settings(list(runs)),
+        "settings": _changed_settings(runs),
         "curves": _together(runs),
     }
 
 
 def _against(first: Run, other: Run, resamples: int) -> dict[str, Any]:
-    found = compare.differences(first, other, resamples=resamples)
+    norms = (first.dev_norm, other.dev_norm) if first.stage == "multitask" else None
+    same = first.stage == other.stage
+    found = compare.differences(first.tasks, other.tasks, norms, resamples=resamples) if same else []
     rows = [(_titled(first, one), one.value, one.around) for one in found]
     return {
         "name": other.name,
@@ -115,6 +118,14 @@ def _row(run: Run, one: Difference) -> dict[str, str]:
         "alone": alone,
         "verdict": one.verdict,
     }
+
+
+def _changed_settings(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+    """The settings in which runs differ, paths aside, with each run's value; a dash where it has none."""
+    places = {"run_dir", "resume", "save_every", "use_gpu", "data"}
+    every = dict.fromkeys(name for run in runs for name in run.settings if name not in places)
+    shown = {name: [str(run.settings.get(name) or "–") for run in runs] for name in every if not name.endswith("_out")}
+    return [(name, values) for name, values in shown.items() if len(set(values)) > 1]
 
 
 def _together(runs: Sequence[Run]) -> list[dict[str, Any]]:

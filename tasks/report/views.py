@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sklearn.metrics
 
+from tasks import compare
 from tasks.contrastive.settings import DATA, TRIPLETS
-from tasks.report import compare, figures, measures, mix, papers, training
-from tasks.report.collect import Run, TaskScores
-from tasks.report.measures import Interval
+from tasks.intervals import Interval
+from tasks.record import TaskScores
+from tasks.report import figures, measures, mix, papers, training
+from tasks.report.collect import Run
 from tasks.report.training import METRICS
 
 _LONGEST_LIST = 100  # entries of a list of the manifest that the page shows
@@ -34,7 +37,7 @@ def of_run(run: Run, place: int, resamples: int) -> dict[str, Any]:
     """Everything the template shows of one run; `place` makes its anchors unique."""
     dev = run.manifest.get("data", {}).get("dev", {}) if run.stage == "multitask" else {}
     beside = [name for name in run.tasks if papers.on_cbcl_rows(name, dev.get(name, {}))]
-    around, norm = compare.own_intervals(run, resamples=resamples)
+    around, norm = compare.own_intervals(run.tasks, norm=run.stage == "multitask", resamples=resamples)
     return {
         "place": place,
         "name": run.name,
@@ -224,7 +227,8 @@ def _details(run: Run, task: TaskScores, beside_paper: bool) -> dict[str, Any]:
     if rows is None or not len(rows):
         return view
     if task.classes:
-        table = measures.confusion(rows.gold, rows.predicted, len(task.classes))
+        labels = list(range(len(task.classes)))
+        table = sklearn.metrics.confusion_matrix(rows.gold, rows.predicted, labels=labels)
         found = measures.calibration(rows, 20 if len(task.classes) == 2 else 10)
         view["confusion"] = figures.confusion(f"{task.title}: confusion matrix", table, task.classes)
         least = 0.5 if len(task.classes) == 2 else 0.0

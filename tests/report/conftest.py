@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from minbert.training.plan import describe
-from tasks import metrics, schedule
-from tasks.report import record
-from tasks.report.record import Rows
+from tasks import metrics, record, schedule
+from tasks.record import Rows
 from tests.report.browsing import started
 
 HOSTILE = (

@@ -11,15 +11,23 @@ import numpy as np
 import pytest
 
 from minbert.errors import UserError
-from tasks.report import collect, compare
-from tasks.report.compare import DEV_NORM
-from tasks.report.record import Rows
+from minbert.files import distinct_names
+from tasks import compare
+from tasks.compare import DEV_NORM
+from tasks.intervals import Difference
+from tasks.record import Rows
+from tasks.report import collect, page
+from tasks.report.collect import Run
 
 Made = Callable[..., Path]
 
 
 def rows(ids: str, gold: list[float], predicted: list[float]) -> Rows:
     return Rows(list(ids), [("",)] * len(ids), np.array(gold), np.array(predicted), None)
+
+
+def differences(first: Run, second: Run, resamples: int) -> list[Difference]:
+    return compare.differences(first.tasks, second.tasks, (first.dev_norm, second.dev_norm), resamples=resamples)
 
 
 def test_rows_pair_by_id_where_gold_agrees() -> None:
@@ -33,7 +41,7 @@ def test_rows_pair_by_id_where_gold_agrees() -> None:
 
 def test_a_run_held_against_itself_differs_by_nothing(multitask: Made) -> None:
     run = collect.read(multitask())
-    for one in compare.differences(run, run, resamples=20):
+    for one in differences(run, run, resamples=20):
         assert one.value == 0
         assert one.around is not None
         assert (one.around.low, one.around.high) == (0, 0)
@@ -42,7 +50,7 @@ def test_a_run_held_against_itself_differs_by_nothing(multitask: Made) -> None:
 
 def test_a_far_better_run_is_called_better_and_the_other_way_worse(multitask: Made) -> None:
     weak, strong = (collect.read(multitask(name, skill=skill)) for name, skill in (("weak", 0.3), ("strong", 0.95)))
-    forth, back = (compare.differences(*pair, resamples=200) for pair in ((weak, strong), (strong, weak)))
+    forth, back = (differences(*pair, resamples=200) for pair in ((weak, strong), (strong, weak)))
     assert [one.name for one in forth] == ["sst", "quora", "sts", DEV_NORM]
     assert {one.verdict for one in forth} == {"better"}
     assert {one.verdict for one in back} == {"worse"}
@@ -59,7 +67,7 @@ def test_a_far_better_run_is_called_better_and_the_other_way_worse(multitask: Ma
 
 def test_the_dev_norm_is_compared_over_the_rows_in_common_as_well(multitask: Made) -> None:
     first, second = collect.read(multitask("long", rows=60)), collect.read(multitask("short", rows=21, seed=2))
-    *tasks, norm = compare.differences(first, second, resamples=200)
+    *tasks, norm = differences(first, second, resamples=200)
     assert [one.rows for one in (*tasks, norm)] == [20, 20, 20, 60]
     for side, run in (("first", first), ("second", second)):
         sst, quora, sts = (getattr(one, side) for one in tasks)
@@ -73,42 +81,42 @@ def test_an_undefined_correlation_counts_as_nothing_in_the_dev_norm(multitask: M
     sts = run.tasks["sts"]
     assert sts.rows is not None
     flat = replace(sts, score=None, rows=replace(sts.rows, predicted=np.full(len(sts.rows), 2.5)))
-    norm = compare.differences(run, replace(run, tasks={**run.tasks, "sts": flat}), resamples=5)[-1]
+    norm = differences(run, replace(run, tasks={**run.tasks, "sts": flat}), resamples=5)[-1]
     assert norm.second == pytest.approx((run.tasks["sst"].score + run.tasks["quora"].score) / 3)
     assert norm.verdict == "undefined"
 
 
 def test_the_scores_of_a_comparison_are_those_of_the_runs(multitask: Made) -> None:
     first, second = (collect.read(multitask(name, seed=seed)) for name, seed in (("a", 1), ("b", 2)))
-    for one in compare.differences(first, second, resamples=5)[:-1]:
+    for one in differences(first, second, resamples=5)[:-1]:
         assert one.first == pytest.approx(first.tasks[one.name].score)
         assert one.second == pytest.approx(second.tasks[one.name].score)
 
 
 def test_without_rows_there_is_no_interval_and_the_reason_is_said(multitask: Made) -> None:
     first, second = collect.read(multitask("a")), collect.read(multitask("b", recorded=False))
-    found = compare.differences(first, second, resamples=5)
+    found = differences(first, second, resamples=5)
     assert all(one.around is None for one in found)
     assert found[0].verdict == "no dev rows recorded"
     apart = replace(first.tasks["sst"], metric="Pearson's r")
     other = replace(first, tasks={**first.tasks, "sst": apart})
-    assert compare.differences(first, other, resamples=5)[0].verdict == "accuracy here, Pearson's r there"
+    assert differences(first, other, resamples=5)[0].verdict == "accuracy here, Pearson's r there"
     unknown = replace(first, tasks={"sst": replace(first.tasks["sst"], metric="macro F1")})
-    assert compare.differences(unknown, unknown, resamples=5)[0].verdict == "no interval for macro F1"
-    assert compare.own_intervals(unknown, resamples=5) == ({"sst": None}, None)
+    assert differences(unknown, unknown, resamples=5)[0].verdict == "no interval for macro F1"
+    assert compare.own_intervals(unknown.tasks, norm=True, resamples=5) == ({"sst": None}, None)
 
 
 def test_runs_of_different_stages_are_not_compared(multitask: Made, contrastive: Made) -> None:
-    found = compare.differences(collect.read(multitask()), collect.read(contrastive()), resamples=5)
-    assert found == []
+    found = page._against(collect.read(multitask()), collect.read(contrastive()), 5)
+    assert found["rows"] == []
 
 
 def test_settings_that_differ_are_listed_without_paths(multitask: Made) -> None:
     runs = [collect.read(multitask(name, seed=seed)) for name, seed in (("a", 1), ("b", 2))]
-    assert compare.changed_settings(runs) == [("seed", ["1", "2"])]
+    assert page._changed_settings(runs) == [("seed", ["1", "2"])]
 
 
 def test_runs_of_one_name_are_told_apart_by_their_folders() -> None:
-    assert collect.names([Path("x/a/run"), Path("x/b/run")]) == ["a/run", "b/run"]
+    assert distinct_names([Path("x/a/run"), Path("x/b/run")]) == ["a/run", "b/run"]
     with pytest.raises(UserError, match="named twice"):
-        collect.names([Path("x/a"), Path("x/b/../a")])
+        distinct_names([Path("x/a"), Path("x/b/../a")])

@@ -1,4 +1,4 @@
-"""Guards: confusion, calibration and bootstrap against scikit-learn, scipy and plain loops; undefined is None.
+"""Guards: calibration and bootstrap against scipy and plain loops; undefined is None.
 
 python -m pytest --import-mode=importlib tests/report/test_measures.py
 """
@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 from sklearn import metrics
 
-from minbert.seeds import numpy_generator
+from tasks import intervals
+from tasks.record import Rows
 from tasks.report import measures
-from tasks.report.record import Rows
 
 DRAWS = np.random.default_rng(3)
 
@@ -21,13 +21,6 @@ def classified(count: int, classes: int) -> Rows:
     shares = DRAWS.dirichlet(np.full(classes, 0.4), count)
     gold = np.where(DRAWS.random(count) < 0.6, shares.argmax(1), DRAWS.integers(classes, size=count)).astype(float)
     return Rows([str(row) for row in range(count)], [("",)] * count, gold, shares.argmax(1).astype(float), shares)
-
-
-@pytest.mark.parametrize("classes", [2, 5])
-def test_confusion_is_scikit_learns(classes: int) -> None:
-    rows = classified(200, classes)
-    expected = metrics.confusion_matrix(rows.gold, rows.predicted, labels=list(range(classes)))
-    np.testing.assert_array_equal(measures.confusion(rows.gold, rows.predicted, classes), expected)
 
 
 @pytest.mark.parametrize(("classes", "bins"), [(2, 20), (5, 10)])
@@ -63,20 +56,26 @@ def plain(metric: str, predicted: np.ndarray, gold: np.ndarray) -> float:
 def test_a_bootstrap_is_a_plain_one_over_the_same_draws(metric: str) -> None:
     gold = DRAWS.integers(5, size=80).astype(float)
     both = np.stack([gold + DRAWS.integers(-1, 2, 80), gold + DRAWS.integers(-2, 3, 80)])
-    found = measures.bootstrap(metric, both, gold, "task", seed=9, resamples=40)
-    for number in range(40):
-        rows = numpy_generator(9, "bootstrap", "task", number).integers(80, size=80)
+    seen: list[np.ndarray] = []
+
+    def of(rows: np.ndarray) -> np.ndarray:
+        seen.extend(rows)
+        return intervals.scores(metric, both[:, rows], gold[rows])
+
+    intervals.resampled(of, 80, "bootstrap", "task", seed=9, resamples=40)
+    found = intervals.bootstrap(metric, both, gold, "task", seed=9, resamples=40)
+    assert len({tuple(rows) for rows in seen}) == 40 and np.concatenate(seen).max() == 79
+    for number, rows in enumerate(seen):
         for system in (0, 1):
             assert found[system, number] == pytest.approx(plain(metric, both[system, rows], gold[rows]), abs=1e-12)
-    np.testing.assert_array_equal(measures.bootstrap(metric, both, gold, "task", seed=9, resamples=15), found[:, :15])
-    assert not np.array_equal(measures.bootstrap(metric, both, gold, "other", seed=9, resamples=40), found)
+    assert not np.array_equal(intervals.bootstrap(metric, both, gold, "other", seed=9, resamples=40), found)
 
 
 def test_an_interval_of_a_difference_is_scipys() -> None:
     gold = DRAWS.integers(2, size=400).astype(float)
     one, two = (np.where(DRAWS.random(400) < skill, gold, 1 - gold) for skill in (0.7, 0.78))
-    draws = measures.bootstrap("accuracy", np.stack([one, two]), gold, "task")
-    found = measures.interval(draws[1] - draws[0])
+    draws = intervals.bootstrap("accuracy", np.stack([one, two]), gold, "task")
+    found = intervals.interval(draws[1] - draws[0])
 
     def difference(a: np.ndarray, b: np.ndarray, axis: int = -1) -> np.ndarray:
         return (b.astype(float) - a.astype(float)).mean(axis)
@@ -91,10 +90,11 @@ def test_an_interval_of_a_difference_is_scipys() -> None:
 
 def test_what_is_undefined_has_no_interval() -> None:
     gold = np.arange(6.0)
-    constant = measures.bootstrap("Pearson's r", np.ones((1, 6)), gold, "task", resamples=5)
-    assert measures.interval(constant[0]) is None
-    assert measures.interval([]) is None
-    assert math.isnan(measures.scores("Spearman's rho", np.ones((1, 6)), gold)[0])
+    constant = intervals.bootstrap("Pearson's r", np.ones((1, 6)), gold, "task", resamples=5)
+    assert intervals.interval(constant[0]) is None
+    assert intervals.interval(np.empty(0)) is None
+    assert intervals.bootstrap("accuracy", np.ones((2, 1)), np.ones(1), "task", resamples=3).tolist() == [[1] * 3] * 2
+    assert math.isnan(intervals.scores("Spearman's rho", np.ones((1, 6)), gold)[0])
 
 
 def test_wrongness_is_worst_where_the_gold_class_is_least_probable() -> None:

@@ -17,9 +17,8 @@ from minbert.config import BertConfig
 from minbert.encode import Encoder
 from minbert.errors import UserError
 from minbert.tokenizer import Tokenizer
-from tasks import evaluate
+from tasks import evaluate, record
 from tasks.registry import TASKS
-from tasks.report import record
 
 Made = Callable[..., Path]
 

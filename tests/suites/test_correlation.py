@@ -7,13 +7,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from minbert.seeds import numpy_generator
+from tasks import intervals
 from tasks.benchmarks import correlation, options
 
 RNG = np.random.default_rng(5)
 SIZES = (12, 40, 7)
 PARTS = [(RNG.normal(size=n), np.round(RNG.uniform(0, 5, n))) for n in SIZES]  # rounded: ties
 SCIPY = {"spearman": stats.spearmanr, "pearson": stats.pearsonr}
+
+
+def drawn_rows(count: int, name: str, *, seed: int, resamples: int) -> list[np.ndarray]:
+    """The rows of each resample."""
+    seen: list[np.ndarray] = []
+    how = {"seed": seed, "resamples": resamples}
+    intervals.resampled(lambda rows: (seen.extend(rows), rows.mean(-1))[1], count, "bootstrap", name, **how)
+    return seen
 
 
 @pytest.mark.parametrize("metric", SCIPY)
@@ -42,8 +50,7 @@ def test_draws_of_all_pairs_are_the_correlations_of_resampled_rows(metric: str) 
     x, y = (np.hstack([part[side] for part in PARTS]) for side in (0, 1))
     stacked = [(np.stack([a, -a]), b) for a, b in PARTS]
     found = correlation.draws("all", metric, stacked, "STS99", seed=3, resamples=6)
-    for number in range(6):
-        rows = numpy_generator(3, "bootstrap", "STS99", number).integers(len(y), size=len(y))
+    for number, rows in enumerate(drawn_rows(len(y), "STS99", seed=3, resamples=6)):
         assert found[0, number] == pytest.approx(SCIPY[metric](x[rows], y[rows]).statistic, abs=1e-12)
     assert np.allclose(found[0], -found[1]), "systems share their resamples"
 
@@ -55,6 +62,6 @@ def test_draws_by_subset(protocol: str, weights: tuple[int, ...]) -> None:
     for number in range(4):
         values = []
         for place, (x, y) in enumerate(PARTS):
-            rows = numpy_generator(1, "bootstrap", f"X/{place}", number).integers(len(y), size=len(y))
+            rows = drawn_rows(len(y), f"X/{place}", seed=1, resamples=4)[number]
             values.append(stats.spearmanr(x[rows], y[rows]).statistic)
         assert found[0, number] == pytest.approx(np.average(values, weights=weights), abs=1e-12)

@@ -14,8 +14,7 @@ from scipy.stats import pearsonr
 from sklearn.metrics import accuracy_score
 
 from minbert.errors import UserError
-from tasks import TASKS, predictions, submission
-from tasks.report import submissions
+from tasks import TASKS, compare, predictions, submission
 from tasks.settings import LEADERBOARD
 
 SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
@@ -165,13 +164,15 @@ def test_two_submissions_are_compared_pair_by_pair(tmp_path: Path) -> None:
     first, second = (
         submission.check(made(tmp_path / str(seed), seed, wrong), SAMPLE) for seed, wrong in ((1, 0.9), (2, 0.05))
     )
-    found = {one.name: one for one in submissions.differences(first, second, resamples=300)}
+    norms = (submission.norm(first), submission.norm(second))
+    tasks = [submission.scored(files) for files in (first, second)]
+    found = {one.name: one for one in compare.differences(*tasks, norms, resamples=300)}
     assert found.keys() == {*TASKS, "dev norm"}
     for one in found.values():
         assert one.around is not None and one.around.low < one.value < one.around.high
     assert found["dev norm"].value == pytest.approx(submission.norm(second) - submission.norm(first))
     assert found["sst"].verdict == found["dev norm"].verdict == "better"
-    same = submissions.differences(first, first, resamples=20)
+    same = compare.differences(tasks[0], tasks[0], norms, resamples=20)
     assert {one.verdict for one in same} == {"cannot be told apart"}
 
 

@@ -52,6 +52,21 @@ class Rows:
         return Rows(ids, texts, self.gold[places], self.predicted[places], probabilities)
 
 
+@dataclass(frozen=True)
+class TaskScores:
+    """One task's dev scores, and its dev rows where they were recorded. `score` is None where it is undefined."""
+
+    name: str
+    title: str
+    metric: str
+    score: float | None
+    count: int
+    classes: tuple[str, ...] = ()
+    per_class: tuple[dict[str, Any], ...] = ()
+    before: float | None = None
+    rows: Rows | None = None
+
+
 def rows(task: "Task[Any]", examples: "Examples", outputs: np.ndarray) -> Rows:
     """The rows of a development set, from the outputs of a task's head: float32 [rows] or [rows, C]."""
     from tasks.evaluate import probabilities
@@ -65,14 +80,15 @@ def rows(task: "Task[Any]", examples: "Examples", outputs: np.ndarray) -> Rows:
 
 def cosines(encoder: "Encoder", pairs: "Pair") -> Rows:
     """The rows of scored pairs, predicted by the cosine of an encoder's vectors: what stage one records."""
-    from tasks.benchmarks import vectors
+    from tasks.contrastive.validation import unit
 
     encoder.model.eval()
     count, cache = len(pairs), pairs.cache
     inputs = [pairs.sentence(row, column) for column in (0, 1) for row in range(count)]
-    predicted = vectors.cosines(*np.split(encoder.encode_ids(inputs), 2))
+    first, second = np.split(unit(encoder.encode_ids(inputs)), 2)
     texts = [(cache.text(row, 0), cache.text(row, 1)) for row in range(count)]
-    return Rows([cache.row_id(row) for row in range(count)], texts, np.asarray(pairs.labels), predicted, None)
+    ids = [cache.row_id(row) for row in range(count)]
+    return Rows(ids, texts, np.asarray(pairs.labels), (first * second).sum(1), None)
 
 
 def write(run: Path, name: str, rows: Rows) -> Path:

@@ -1,0 +1,128 @@
+"""Is a score, or the difference of two, more than chance? Percentile intervals of a bootstrap over rows.
+
+Axes: N rows, S systems, R resamples. Every system is scored on the same resampled rows, so differences are paired.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from minbert.seeds import numpy_generator
+from tasks import metrics
+from tasks.metrics import S
+
+RESAMPLES = 2000
+METRICS = ("accuracy", "Pearson's r", "Spearman's rho")
+"""The scores that have intervals."""
+_CELLS = 2_000_000  # of the array of row numbers that is drawn at once
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The middle 95% of a bootstrap."""
+
+    low: float
+    high: float
+
+
+def interval(draws: np.ndarray) -> Interval | None:
+    """The 2.5th and 97.5th percentile of a value's resamples [R]; None where one leaves the value undefined."""
+    if not len(draws) or not np.isfinite(draws).all():
+        return None
+    low, high = np.percentile(draws, (2.5, 97.5))
+    return Interval(float(low), float(high))
+
+
+def wilson(count: int, total: int) -> Interval | None:
+    """Wilson's 95% score interval of a share; None without trials."""
+    if not total:
+        return None
+    found = stats.binomtest(count, total).proportion_ci(0.95, method="wilson")
+    return Interval(float(found.low), float(found.high))
+
+
+def resampled(
+    statistic: Callable[[np.ndarray], np.ndarray], count: int, *purpose: str, seed: int, resamples: int
+) -> np.ndarray:
+    """A statistic of R resamples of N = `count` rows, drawn with replacement by the counter (seed, *purpose).
+
+    `statistic` takes row numbers [r, N] and gives [..., r]; the result is [..., R].
+    """
+    if count < 2 or not resamples:  # nothing to draw from, which scipy refuses
+        return np.repeat(statistic(np.zeros((1, count), dtype=np.int64)), resamples, axis=-1)
+    drawn = stats.bootstrap(
+        (np.arange(count),),
+        lambda rows, axis: statistic(rows),
+        n_resamples=resamples,
+        batch=max(1, _CELLS // count),
+        method="percentile",
+        rng=numpy_generator(seed, *purpose),
+    )
+    return np.asarray(drawn.bootstrap_distribution)
+
+
+def bootstrap(
+    metric: str, predicted: np.ndarray, gold: np.ndarray, name: str, *, seed: int = 0, resamples: int = RESAMPLES
+) -> np.ndarray:
+    """One of METRICS of S systems on R resamples of the rows: predicted [S, N] and gold [N] to [S, R]."""
+    return resampled(
+        lambda rows: scores(metric, predicted[:, rows], gold[rows]),
+        len(gold),
+        *("bootstrap", name),
+        seed=seed,
+        resamples=resamples,
+    )
+
+
+def scores(metric: str, predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """One of METRICS over the last axis: predicted [..., N] and gold [N] or [..., N] to [...], NaN if undefined."""
+    if metric == "accuracy":
+        return np.asarray((predicted == gold).mean(-1))
+    if metric == "Spearman's rho":
+        return _correlation(stats.rankdata(predicted, axis=-1), stats.rankdata(gold, axis=-1))
+    assert metric in METRICS, metric
+    return _correlation(predicted, gold)
+
+
+def _correlation(predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    x, y = (side - side.mean(-1, keepdims=True) for side in (predicted, gold))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        r = (x * y).sum(-1) / np.sqrt((x * x).sum(-1) * (y * y).sum(-1))
+    constant = (np.ptp(predicted, axis=-1) == 0) | (np.ptp(gold, axis=-1) == 0)
+    return np.where(constant, np.nan, r)
+
+
+def normalised(metric: str, score: S) -> S:
+    """A score's part in the dev norm: accuracy itself, (r + 1) / 2 of a correlation."""
+    return score if metric == "accuracy" else metrics.normalised(score)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Second system less first in one score. `around` is None where it is not defined: see `why`."""
+
+    name: str
+    metric: str
+    first: float | None
+    second: float | None
+    around: Interval | None
+    rows: int = 0
+    only_first: int | None = None  # rows that the first system alone has right
+    only_second: int | None = None
+    why: str = ""
+
+    @property
+    def value(self) -> float | None:
+        """The difference itself."""
+        return None if self.first is None or self.second is None else self.second - self.first
+
+    @property
+    def verdict(self) -> str:
+        """What the interval says, in words."""
+        if self.around is None:
+            return self.why or "undefined"
+        if self.around.low > 0:
+            return "better"
+        return "worse" if self.around.high < 0 else "cannot be told apart"
