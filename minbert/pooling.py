@@ -6,6 +6,7 @@ pooling layer: `BertModel.pooled`.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -36,28 +37,23 @@ def maximum(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
     return torch.segment_reduce(states[-1].float(), "max", lengths=lengths, axis=0)
 
 
-def average_first_last(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
-    """Mean of the first and the last layer, then of the tokens (SelfCCL, section 5.1)."""
-    return mean_of(states[1].float() + states[-1].float(), ragged) / 2
+def average(states: Sequence[Tensor], ragged: Ragged, layers: tuple[int, int]) -> Tensor:
+    """Mean of two of the hidden states, then of the tokens."""
+    first, second = layers
+    return mean_of(states[first].float() + states[second].float(), ragged) / 2
 
 
-def average_static_last(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
-    """Mean of the embedding layer and the last layer, then of the tokens."""
-    return mean_of(states[0].float() + states[-1].float(), ragged) / 2
-
-
-def average_last_two(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
-    """Mean of the last two layers, then of the tokens (ConSERT, section 4.1)."""
-    return mean_of(states[-2].float() + states[-1].float(), ragged) / 2
-
-
+AVERAGES = {
+    "avg-first-last": (1, -1),  # the first and the last layer (SelfCCL, section 5.1)
+    "avg-static-last": (0, -1),  # the embedding layer and the last layer
+    "avg-last-two": (-2, -1),  # the last two layers (ConSERT, section 4.1)
+}
+"""The poolers over two hidden states, and which two: an index into `states`."""
 POOLERS: dict[str, Callable[[Sequence[Tensor], Ragged], Tensor]] = {
     "cls": cls,
     "mean": mean,
     "max": maximum,
-    "avg-first-last": average_first_last,
-    "avg-static-last": average_static_last,
-    "avg-last-two": average_last_two,
+    **{name: partial(average, layers=layers) for name, layers in AVERAGES.items()},
 }
 NAMES = ("pooler", *POOLERS)
 

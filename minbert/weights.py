@@ -8,16 +8,19 @@ import json
 import os
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor, nn
 
 from minbert.config import BertConfig
 from minbert.errors import UserError
 from minbert.files import new_folder, read_json, sha256_of
+from minbert.pooling import AVERAGES
 
 if TYPE_CHECKING:
     from minbert.tokenizer import Tokenizer
@@ -125,50 +128,60 @@ def write(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def save(folder: Path, tensors: dict[str, Tensor], config: BertConfig, tokenizer: "Tokenizer", pooler: str) -> None:
-    """Write an encoder folder that transformers' BertModel and SentenceTransformer open; replaces `folder`."""
-    renamed = {their_name(name): tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with new_folder(folder) as beside:
-        write(beside / "model.safetensors", renamed)
-        tokenizer.save(beside)
-        for name, content in _described(config, tokenizer, pooler).items():
-            path = beside / name
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        if pooler == "pooler":
-            dense = {f"linear.{part}": renamed[f"pooler.dense.{part}"] for part in ("weight", "bias")}
-            write(beside / "2_Dense" / "model.safetensors", dense)
+    """Write an encoder folder that transformers' BertModel and SentenceTransformer open; replaces `folder`.
 
-
-def _described(config: BertConfig, tokenizer: "Tokenizer", pooler: str) -> dict[str, object]:
-    """What transformers and SentenceTransformer read beside the weights, and our own note of the pooler.
-
-    SentenceTransformer knows cls, mean and max, and BERT's pooler as cls and a dense layer; averages over layers
-    it does not know, and takes the mean of the last layer instead.
+    SentenceTransformer gives the vectors of `Encoder`, whatever the pooler.
     """
-    mode = "mean" if pooler.startswith("avg-") else "cls" if pooler == "pooler" else pooler
-    pooling = {f"pooling_mode_{name}": key == mode for key, name in _POOLING_MODES.items()}
-    parts = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Dense": "2_Dense"} if pooler == "pooler" else {})
-    modules = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for i, (kind, path) in enumerate(parts.items())
-    ]
-    width = config.hidden_size
-    dense = {"in_features": width, "out_features": width, "bias": True, "activation_function": _TANH}
-    return {
+    renamed = {their_name(name): tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    described = {
         "minbert.json": {"pooler": pooler},
-        **({"2_Dense/config.json": dense} if pooler == "pooler" else {}),
         "config.json": config.to_transformers(),
-        "modules.json": modules,
         "sentence_bert_config.json": {
             "max_seq_length": config.max_position_embeddings,
             "do_lower_case": tokenizer.lowercase,
+            **({"config_args": {"output_hidden_states": True}} if pooler in AVERAGES else {}),
         },
-        "1_Pooling/config.json": {"word_embedding_dimension": width, **pooling},
+        "modules.json": [{"idx": 0, "name": "0", "path": "", "type": _module("Transformer")}],
     }
+    with new_folder(folder) as beside:
+        write(beside / "model.safetensors", renamed)
+        tokenizer.save(beside)
+        for number, (kind, about, parameters) in enumerate(_modules(renamed, config, pooler), start=1):
+            place = f"{number}_{kind}"
+            (beside / place).mkdir()
+            if parameters:
+                write(beside / place / "model.safetensors", parameters)
+            described[f"{place}/config.json"] = about
+            described["modules.json"].append({"idx": number, "name": str(number), "path": place, "type": _module(kind)})
+        for name, content in described.items():
+            (beside / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _modules(
+    tensors: dict[str, Tensor], config: BertConfig, pooler: str
+) -> Iterator[tuple[str, dict[str, Any], dict[str, Tensor]]]:
+    """What sentence-transformers puts behind its Transformer for a pooler: a module's name, config and parameters."""
+    width, layers = config.hidden_size, config.num_hidden_layers
+    if pooler in AVERAGES:
+        share = torch.zeros(layers + 1)
+        for place in AVERAGES[pooler]:
+            share[place] += 1
+        about = {"word_embedding_dimension": width, "layer_start": 0, "num_hidden_layers": layers}
+        yield "WeightedLayerPooling", about, {"layer_weights": share}
+    mode = "mean" if pooler in AVERAGES else "cls" if pooler == "pooler" else pooler
+    modes = {f"pooling_mode_{key}": name == mode for name, key in _POOLING_MODES.items()}
+    yield "Pooling", {"word_embedding_dimension": width, **modes}, {}
+    if pooler == "pooler":
+        tanh = "torch.nn.modules.activation.Tanh"
+        about = {"in_features": width, "out_features": width, "bias": True, "activation_function": tanh}
+        yield "Dense", about, {f"linear.{part}": tensors[f"pooler.dense.{part}"] for part in ("weight", "bias")}
+
+
+def _module(kind: str) -> str:
+    return f"sentence_transformers.models.{kind}"
 
 
 _POOLING_MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
-_TANH = "torch.nn.modules.activation.Tanh"
 
 
 def sha256(folder: Path) -> str:

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from minbert import BertConfig, BertModel, Encoder, UserError, weights
+from minbert import BertConfig, BertModel, Encoder, UserError, pooling, weights
 from minbert.tokenizer import Tokenizer
 
 Tensors = dict[str, Tensor]
@@ -192,7 +192,7 @@ def saved(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
     return save
 
 
-@pytest.mark.parametrize("pooler", ["mean", "cls", "max", "pooler"])
+@pytest.mark.parametrize("pooler", pooling.NAMES)
 def test_saved_folder_opens_in_sentence_transformers_with_equal_vectors(
     saved: Callable[[str], Path], pooler: str
 ) -> None:
