@@ -82,24 +82,19 @@ def main() -> None:
 
 
 def fetch(asked: argparse.Namespace, mirror: str) -> None:
-    """Collect the sets asked for; those that can't be had whole are named in the `UserError` at the end."""
-    from data.fetch import sources, wordnet
+    """Collect the requested sets. Raises `UserError` at the end, naming those that are incomplete."""
+    from data.fetch import sources
     from data.fetch.collect import Fetcher
-    from data.fetch.download import Downloader, Policy
+    from data.fetch.download import Downloader
 
-    downloads = Downloader(Policy(tries=asked.tries, timeout=asked.timeout))
-    fetcher = Fetcher(asked.to, downloads, mirror, asked.accept_changed, asked.year)
-    makers = {
-        "course": lambda: fetcher.collect(sources.course(asked.year)),
-        "nli": lambda: fetcher.collect(sources.nli()),
-        "senteval": lambda: fetcher.collect(sources.senteval()),
-        "chinese": lambda: fetcher.collect(sources.chinese()),
-        "wordnet": lambda: wordnet.collect(fetcher),
-    }
-    names = list(SETS) if asked.set == "all" else [asked.set]
-    missing = [name for name in names if not makers[name]()]
+    fetcher = Fetcher(asked.to, Downloader(asked.tries, asked.timeout), mirror, asked.accept_changed)
+    missing = []
+    for name in SETS if asked.set == "all" else [asked.set]:
+        facts = {"year": asked.year} if name == "course" else {}
+        if not fetcher.collect(sources.load(name, asked.year), **facts):
+            missing.append(name)
     if missing:
-        raise UserError(f"incomplete: {', '.join(missing)} (see above); run the same command again to go on")
+        raise UserError(f"incomplete: {', '.join(missing)} (see above); run the same command again to continue")
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Fetching: the table of public data sets, transfers that resume, archives, WordNet, and the manifest of each set."""
+"""Fetching: the table of public data sets, resumable downloads, safe unpacking, and a manifest for each set."""

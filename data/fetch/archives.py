@@ -1,108 +1,117 @@
-"""Archives of strangers: every member's name is looked at, only the wanted files are unpacked, and never too much."""
+"""Unpacking of untrusted archives: only the requested plain files, only to the given paths, only up to a size."""
 
+import errno
+import os
+import shutil
+import subprocess
 import tarfile
 import zipfile
-import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import IO
 
-from data.fetch.disk import room
 from minbert.errors import UserError
+from minbert.files import write_atomic
 
-_MEMBERS = 20_000
-_BLOCK = 1 << 20
+LARGEST = 4 << 30
+"""Bytes of the unpacked files together."""
+_POS = {"noun": 1, "verb": 2, "adj": 3, "adv": 4}
+_LEXNAMES = """adj.all adj.pert adv.all noun.Tops noun.act noun.animal noun.artifact noun.attribute noun.body
+noun.cognition noun.communication noun.event noun.feeling noun.food noun.group noun.location noun.motive noun.object
+noun.person noun.phenomenon noun.plant noun.possession noun.process noun.quantity noun.relation noun.shape noun.state
+noun.substance noun.time verb.body verb.change verb.cognition verb.communication verb.competition verb.consumption
+verb.contact verb.creation verb.emotion verb.motion verb.perception verb.possession verb.social verb.stative
+verb.weather adj.ppl"""
 
 
-def unpack(archive: Path, wanted: Mapping[str, Path], *, cap: int) -> None:
-    """Write members of a zip or tar archive to the given paths: `wanted` maps the end of a member's name to its place.
+def unpack(archive: Path, wanted: Mapping[str, Path], largest: int = LARGEST) -> None:
+    """Write members of a zip or tar archive to the paths of `wanted`; its keys are the ends of the members' names.
 
-    Raises `UserError` where the archive is broken, a member's name or link leads out of it, a wanted member is absent
-    or not a plain file, the disk has no room, or more than `cap` bytes would be written.
-    Files written before that are removed.
+    Raises `UserError` if the archive is damaged, any member's name leads out of it, a wanted member is not in it as a
+    plain file, or the wanted members are larger than `largest` bytes together.
     """
-    written: list[Path] = []
     try:
-        with _opened(archive) as members:
-            left = cap
-            names = {_find(suffix, members.names, archive): target for suffix, target in wanted.items()}
-            room(archive.parent, min(cap, sum(members.declared[name] for name in names)), archive.name)
-            for name, target in names.items():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                written.append(target)
-                left -= members.copy(name, target, left, archive)
-    except BaseException as error:
-        for target in written:
-            target.unlink(missing_ok=True)
-        if isinstance(error, zipfile.BadZipFile | tarfile.TarError | zlib.error | EOFError | NotImplementedError):
-            raise UserError(f"{archive.name}: not a whole archive: {error}") from error
-        raise
-
-
-class _Members:
-    """The plain files of an archive, after every name in it was found harmless."""
-
-    def __init__(self, archive: zipfile.ZipFile | tarfile.TarFile, path: Path) -> None:
-        self._archive = archive
-        if isinstance(archive, zipfile.ZipFile):
-            infos = archive.infolist()
-            listed = [(info.filename, "") for info in infos]
-            self.declared = {info.filename: info.file_size for info in infos if not info.is_dir()}
-            if any(info.flag_bits & 1 for info in infos):
-                raise UserError(f"{path.name}: the archive is encrypted")
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as opened:
+                sizes = {info.filename: info.file_size for info in opened.infolist() if not info.is_dir()}
+                for name, target in _chosen(archive, opened.namelist(), sizes, wanted, largest):
+                    with opened.open(name) as source:
+                        _write(source, target)
         else:
-            entries = archive.getmembers()
-            listed = [(entry.name, entry.linkname if entry.issym() or entry.islnk() else "") for entry in entries]
-            self.declared = {entry.name: entry.size for entry in entries if entry.isreg()}
-        self.names = list(self.declared)
-        if len(listed) > _MEMBERS:
-            raise UserError(f"{path.name}: {len(listed)} members, more than {_MEMBERS}")
-        for name, link in listed:
-            if _leaves(name) or (link and (_leaves(link) or _leaves_from(name, link))):
-                raise UserError(f"{path.name}: member {name!r} leads out of the archive; nothing was unpacked")
-
-    def copy(self, name: str, target: Path, cap: int, path: Path) -> int:
-        """Write one member; its size in bytes, counted as it comes and not as it is declared."""
-        size = 0
-        with self._open(name) as source, open(target, "wb") as file:
-            while block := source.read(_BLOCK):
-                size += len(block)
-                if size > cap:
-                    raise UserError(f"{path.name}: {name} unpacks to more bytes than it may have")
-                file.write(block)
-        return size
-
-    def _open(self, name: str) -> IO[bytes]:
-        if isinstance(self._archive, zipfile.ZipFile):
-            return self._archive.open(name)
-        source = self._archive.extractfile(name)
-        assert source is not None  # `names` holds plain files only
-        return source
+            with tarfile.open(archive) as bundle:
+                sizes = {info.name: info.size for info in bundle if info.isreg()}
+                for name, target in _chosen(archive, bundle.getnames(), sizes, wanted, largest):
+                    member = bundle.extractfile(name)
+                    assert member is not None  # `sizes` names plain files only
+                    _write(member, target)
+    except UserError:
+        raise
+    except Exception as error:  # zipfile and tarfile raise of all kinds where bytes are not what they should be
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise  # the disk's error
+        raise UserError(f"{archive.name}: damaged archive: {error or type(error).__name__}") from error
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[_Members]:
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            yield _Members(archive, path)
-    else:
-        with tarfile.open(path) as bundle:
-            yield _Members(bundle, path)
+def _chosen(
+    archive: Path, every: Iterable[str], sizes: Mapping[str, int], wanted: Mapping[str, Path], largest: int
+) -> list[tuple[str, Path]]:
+    """The members to write and their targets. No byte more than a member's declared size is ever read."""
+    for name in every:
+        path = name.replace("\\", "/")
+        if path.startswith("/") or path[1:2] == ":" or ".." in path.split("/"):
+            raise UserError(f"{archive.name}: refused, its member {name!r} leads out of the archive")
+    found = []
+    for end, target in wanted.items():
+        fits = [name for name in sizes if f"/{name}".endswith(f"/{end}")]
+        if not fits:
+            raise UserError(f"{archive.name}: no file {end} in it")
+        found.append((min(fits, key=len), target))
+    total = sum(sizes[name] for name, _ in found)
+    if total > largest:
+        raise UserError(f"{archive.name}: unpacks to {total} bytes, more than the {largest} allowed")
+    return found
 
 
-def _leaves(name: str) -> bool:
-    plain = name.replace("\\", "/")
-    drive = plain[1:2] == ":"
-    return plain.startswith("/") or drive or ".." in plain.split("/") or "\0" in plain
+def _write(source: IO[bytes], target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(target, "wb") as file:
+        shutil.copyfileobj(source, file)
 
 
-def _leaves_from(name: str, link: str) -> bool:
-    return ".." in PurePosixPath(name).parent.joinpath(link).parts
+def unpack_debian(packages: Sequence[str], wanted: Mapping[str, Path], scratch: Path, seconds: float = 600) -> None:
+    """Download Debian packages and write files of theirs to the paths of `wanted`; nothing is installed.
+
+    Raises `UserError` if there is no apt-get or dpkg-deb, if one fails or takes longer than `seconds`, or if the
+    packages lack a file. WordNet's `lexnames`, which Debian leaves out, is written too.
+    """
+    scratch.mkdir(parents=True)
+    _run(["apt-get", "download", *packages], scratch, seconds)
+    for package in sorted(scratch.glob("*.deb")):
+        _run(["dpkg-deb", "-x", str(package), "unpacked"], scratch, seconds)
+    for end, target in wanted.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if Path(end).name == "lexnames":
+            write_atomic(target, lexnames())
+            continue
+        fits = [path for path in sorted(scratch.glob(f"unpacked/**/{end}")) if path.is_file() and not path.is_symlink()]
+        if not fits:
+            raise UserError(f"Debian's {' and '.join(packages)}: no file {end} in them")
+        os.replace(fits[0], target)
 
 
-def _find(suffix: str, names: list[str], archive: Path) -> str:
-    fits = [name for name in names if f"/{name}".endswith(f"/{suffix}")]
-    if not fits:
-        raise UserError(f"{archive.name}: no file {suffix} in it")
-    return min(fits, key=len)
+def lexnames() -> str:
+    """WordNet's table of 45 lexicographer files: number, name, part of speech (lexnames(5WN))."""
+    names = enumerate(_LEXNAMES.split())
+    return "".join(f"{number:02d}\t{name}\t{_POS[name.split('.')[0]]}\n" for number, name in names)
+
+
+def _run(command: list[str], folder: Path, seconds: float) -> None:
+    try:
+        subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=seconds, check=True)
+    except FileNotFoundError as error:
+        raise UserError(f"{command[0]} is not installed") from error
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"{command[0]} took more than {seconds:g} s") from error
+    except subprocess.CalledProcessError as error:
+        said = " ".join((error.stderr + error.stdout).split())[-300:]
+        raise UserError(f"{command[0]}: {said or f'exit code {error.returncode}'}") from error

@@ -1,188 +1,230 @@
-"""A data set is brought together: what lies there and verifies stays, the rest is fetched part by part."""
+"""Collecting a data set: verified files are kept, missing ones fetched part by part, the manifest written last."""
 
+import csv
+import hashlib
 import os
 import shutil
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from data.fetch import archives, verify
-from data.fetch.disk import room
+from data.fetch import archives
 from data.fetch.download import Check, Downloader
-from data.fetch.manifest import Ledger
-from data.fetch.sources import DataSet, File, Part, Way
+from data.fetch.sources import DataSet, File, Part, Source
 from minbert.errors import UserError
-from minbert.files import sha256_of
+from minbert.files import read_json, sha256_of, write_json
 
+_ARCHIVES = ".archives"
 _HTTP = ("http://", "https://")
-_ARCHIVES, _UNPACKED = ".archives", ".unpacked"
+csv.field_size_limit(1 << 30)
+
+
+def git_blob(path: Path) -> str:
+    """The id that git gives a file: sha1("blob " + size + NUL + content), in hex."""
+    digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def rows(path: Path, form: str) -> int:
+    """Rows of a file: its lines, blank ones too, or the records of a tsv or csv table below its header."""
+    if form == "lines":
+        with open(path, "rb") as file:
+            return sum(1 for _ in file)
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as text:
+        return sum(1 for _ in csv.reader(text, delimiter="\t" if form == "tsv" else ",")) - 1
+
+
+def fault(path: Path, file: File, *, exact: bool = True, sha256: str = "") -> str:
+    """Why `path` is not `file`, or "": by its git blob id if that is known, else by an earlier SHA-256 and its rows."""
+    if exact and file.blob:
+        found = git_blob(path)
+        return "" if found == file.blob else f"its git blob id is {found}, not {file.blob}"
+    if sha256 and (found := sha256_of(path)) != sha256:
+        return f"its sha256 is {found}, not {sha256}"
+    if not path.stat().st_size:
+        return "it is empty"
+    count = rows(path, file.form) if file.rows else 0
+    return "" if count == file.rows else f"it has {count} rows, not {file.rows}"
+
+
+@dataclass
+class Manifest:
+    """What is known of a set's files, by path; `.fetched.json` until the set is complete, then `manifest.json`."""
+
+    folder: Path
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, folder: Path) -> "Manifest":
+        """What an earlier run wrote, or an empty manifest."""
+        for name in ("manifest.json", ".fetched.json"):
+            if (folder / name).exists():
+                return cls(folder, {entry["path"]: entry for entry in read_json(folder / name)["files"]})
+        return cls(folder)
+
+    def sha256(self, path: str, origin: str = "") -> str:
+        """The recorded hash of a file (that came from `origin`), or ""."""
+        entry = self.files.get(path, {})
+        return entry.get("sha256", "") if origin in ("", entry.get("source")) else ""
+
+    def add(self, file: File, part: Part, origin: str) -> None:
+        """Record a file that is in place."""
+        path = self.folder / file.path
+        known = {"path": file.path, "part": part.name, "source": origin, "bytes": path.stat().st_size}
+        known |= {"sha256": sha256_of(path), "rows": rows(path, file.form)}
+        known |= {"pinned": bool(file.blob) and git_blob(path) == file.blob}
+        self.files[file.path] = known | {"licence": part.licence, "citation": part.citation}
+        self.save(complete=False)
+
+    def save(self, *, complete: bool, **facts: Any) -> None:
+        """Write the file of this state, then remove that of the other one."""
+        names = ["manifest.json", ".fetched.json"] if complete else [".fetched.json", "manifest.json"]
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        files = [self.files[path] for path in sorted(self.files) if (self.folder / path).is_file()]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(self.folder / names[0], {"complete": complete, "written": when, **facts, "files": files})
+        (self.folder / names[1]).unlink(missing_ok=True)
 
 
 @dataclass
 class Fetcher:
-    """One command's ways and means. `mirror`: a URL or folder in the layout of the data folder, or ""."""
+    """Fills the folder `to`; `mirror` is a URL or a folder with the layout of `to`, "" for the public sources."""
 
     to: Path
     downloads: Downloader
     mirror: str = ""
     accept_changed: bool = False
-    year: int = 2024
-    _spoilt: dict[str, str] = field(default_factory=dict)  # archives that could not be had in this run, and why
-    _doubtful: set[Path] = field(default_factory=set)  # archives that did not hold what they should
+    _failed: dict[str, str] = field(default_factory=dict)  # archives that could not be downloaded, and why
 
-    def collect(self, dataset: DataSet) -> bool:
-        """Fetch what a set lacks and say what happened to each part; True where the set is whole then.
+    def collect(self, dataset: DataSet, **facts: Any) -> bool:
+        """Fetch what is missing of a set and print what became of each part; True if the set is complete.
 
-        A part that cannot be had does not keep the others away. Raises `UserError` where the disk refuses.
+        A part that is not available does not stop the others. `facts` go into the manifest.
         """
         folder = self.to / dataset.folder
-        ledger, failed, notes, touched = Ledger.open(folder), [], [], False
+        manifest, missing, notes = Manifest.open(folder), [], []
         print(f"{dataset.name} -> {folder}")
         for part in dataset.parts:
-            way, said = self._present(part, folder, ledger), "already there"
-            if way is None and not touched:
-                ledger.reopen()
-                touched = True
             try:
-                if way is None:
-                    way, said = self._part(dataset, part, folder, ledger)
+                source, how = self._part(dataset, part, manifest)
             except UserError as error:
-                kind = "left out" if part.optional else "MISSING"
-                print(f"  {part.name}: {kind}: {error}")
-                notes.append(f"{part.name}: {kind}: {error}")
-                failed += [] if part.optional else [part.name]
+                state = "left out" if part.optional else "MISSING"
+                notes.append(f"{part.name}: {state}: {error}{f' ({part.without})' if part.without else ''}")
+                missing += [] if part.optional else [part.name]
+                print(f"  {notes[-1]}")
                 continue
-            self._note(part, way, {}, folder, ledger)
-            notes += [f"{part.name}: {said}"] if way.lesser else []
-            print(f"  {part.name}: {said}\n    licence: {part.licence}\n    cite: {part.citation}")
-        for archive in self._doubtful:
-            archive.unlink(missing_ok=True)  # fetched anew by the next run
-        whole = not failed
-        if whole:
-            facts = {"year": self.year} if dataset.name == "course" else {}
-            ledger.close(notes, set=dataset.name, **facts)
+            notes += [f"{part.name}: {how}"] if source.partial else []
+            print(f"  {part.name}: {how}\n    licence: {part.licence}\n    cite: {part.citation}")
+        for archive in (folder / _ARCHIVES).glob("[!.]*"):
+            archive.unlink()
+        if missing:
+            manifest.save(complete=False)
+            print(f"  incomplete: {', '.join(missing)}; the other parts are kept, run the same command again to go on")
+        else:
+            manifest.save(complete=True, set=dataset.name, notes=notes, **facts)
             shutil.rmtree(folder / _ARCHIVES, ignore_errors=True)
-        else:
-            ledger.save()
-            print(f"  incomplete: {', '.join(failed)}; what is complete is kept: run the same command again to go on")
-        return whole
+        return not missing
 
-    def _present(self, part: Part, folder: Path, ledger: Ledger) -> Way | None:
-        for way in part.ways:
-            if not way.lesser and self._all_there(way, folder, ledger):
-                return way
-        return None
-
-    def _all_there(self, way: Way, folder: Path, ledger: Ledger) -> bool:
-        return all(self._there(file, way, folder, ledger) for file in way.files)
-
-    def _there(self, file: File, way: Way, folder: Path, ledger: Ledger) -> bool:
-        path, recorded = folder / file.path, ledger.sha256(file.path)
-        if not path.is_file():
-            return False
-        if recorded and self.accept_changed and not verify.fault(path, File(file.path), exact=False, sha256=recorded):
-            return True
-        if not recorded and not file.rows and not (way.exact and file.blob):
-            return False  # nothing says what it is
-        return not verify.fault(path, file, exact=way.exact, sha256=recorded)
-
-    def _note(self, part: Part, way: Way, sources: dict[str, str], folder: Path, ledger: Ledger) -> None:
-        """Into the ledger: fresh files by their sources; of files that lay there, those it does not know."""
-        files = {file.path: file for one in reversed(part.ways) for file in one.files}
-        for path in sources or [file.path for file in way.files]:
-            file, place = files[path], folder / path
-            if not sources and ledger.sha256(path) == sha256_of(place):
-                continue
-            pinned = bool(file.blob) and not verify.fault(place, file, exact=True)
-            rows = file.rows if pinned else verify.rows(place, file.form)
-            ledger.add(path, source=sources.get(path, "lay there"), rows=rows, part=part, pinned=pinned)
-        ledger.save()
-
-    def _part(self, dataset: DataSet, part: Part, folder: Path, ledger: Ledger) -> tuple[Way, str]:
-        """By the first way that works: the way, and what to say of it."""
-        failures: list[str] = []
-        for way in part.ways:
-            files = ", ".join(Path(file.path).name for file in way.files)
-            names = f" as {files}" if way.lesser else f" from {way.archive or way.base}" if failures else ""
-            why_not = "".join(f" (not: {why})" for why in failures)
-            if self._all_there(way, folder, ledger):
-                return way, f"already there{names}{why_not}"
-            if not self.mirror and not way.base and not way.archive:
-                failures.append(f"{way.files[0].path} has no public address known (a mirror may hold it)")
-                continue
+    def _part(self, dataset: DataSet, part: Part, manifest: Manifest) -> tuple[Source, str]:
+        """Make a part complete by the first source that works; the source, and how it went."""
+        for source in part.sources:
+            if not source.partial and not self._lacking(source, manifest):
+                return self._kept(source, part, manifest), "already there"
+        manifest.save(complete=False)
+        failures: dict[str, None] = {}
+        for source in part.sources:
+            names = f" as {', '.join(Path(file.path).name for file in source.files)}" if source.partial else ""
+            why = "".join(f" (not: {failure})" for failure in failures)
+            if not self._lacking(source, manifest):
+                return self._kept(source, part, manifest), f"already there{names}{why}"
             try:
-                self._way(dataset, part, way, folder, ledger)
-                return way, f"fetched{names}{why_not}"
+                self._fetch(dataset, part, source, manifest)
+                return self._kept(source, part, manifest), f"fetched from {self.mirror or source}{names}{why}"
             except UserError as error:
-                failures.append(str(error))
-        raise UserError("; ".join(dict.fromkeys(failures)))
+                failures[str(error)] = None
+        raise UserError("; ".join(failures))
 
-    def _way(self, dataset: DataSet, part: Part, way: Way, folder: Path, ledger: Ledger) -> None:
-        if way.archive and not self.mirror:
-            self._archive(part, way, folder, ledger)
+    def _lacking(self, source: Source, manifest: Manifest) -> list[File]:
+        """Files of a source that are absent or not as expected."""
+
+        def present(file: File) -> bool:
+            path, recorded = manifest.folder / file.path, manifest.sha256(file.path)
+            if not path.is_file():
+                return False
+            accepted = self.accept_changed and recorded == sha256_of(path)
+            return accepted or not fault(path, file, exact=source.exact, sha256=recorded)
+
+        return [file for file in source.files if not present(file)]
+
+    def _kept(self, source: Source, part: Part, manifest: Manifest) -> Source:
+        """Record the files of a complete part that this command did not fetch."""
+        for file in source.files:
+            if manifest.sha256(file.path) != sha256_of(manifest.folder / file.path):
+                manifest.add(file, part, "found in place")
+        return source
+
+    def _fetch(self, dataset: DataSet, part: Part, source: Source, manifest: Manifest) -> None:
+        if not self.mirror and (source.archive or source.debian):
+            self._unpack(part, source, manifest)
             return
-        for file in way.files:
-            public = f"{way.base}/{quote(file.member or file.path)}"
-            source = self.mirrored(f"{dataset.folder}/{file.path}") if self.mirror else public
-            if not self._there(file, way, folder, ledger):
-                self.bring(source, folder / file.path, file, way, ledger)
-                self._note(part, way, {file.path: source}, folder, ledger)
+        if not self.mirror and not source.url:
+            raise UserError(f"{source.files[0].path} has no public address (a mirror may have it)")
+        base = f"{self.mirror}/{dataset.folder}" if self.mirror else source.url
+        for file in self._lacking(source, manifest):
+            name = file.path if self.mirror else file.path.removeprefix(source.drop)
+            origin = f"{base}/{quote(name) if base.startswith(_HTTP) else name}"
+            check = self._check(file, source, manifest.sha256(file.path, origin))
+            if base.startswith(_HTTP):
+                self.downloads.fetch(origin, manifest.folder / file.path, check)
+            else:
+                _copy(Path(origin), manifest.folder / file.path, check)
+            manifest.add(file, part, origin)
 
-    def mirrored(self, path: str) -> str:
-        """Where the mirror has a path of the data folder."""
-        return f"{self.mirror}/{quote(path) if self.mirror.startswith(_HTTP) else path}"
-
-    def bring(self, source: str, target: Path, file: File, way: Way, ledger: Ledger) -> None:
-        """One file from a URL or a mirror's folder, verified, to its place. Raises `UserError`."""
-
+    def _check(self, file: File, source: Source, recorded: str) -> Check:
         def check(path: Path) -> str:
-            return self._fault(path, file, way, ledger.sha256(file.path, source))
+            if self.accept_changed:
+                return "" if path.stat().st_size else "it is empty"
+            why = fault(path, file, exact=source.exact, sha256=recorded)
+            return f"{why} (--accept-changed keeps it anyway)" if why and self.mirror else why
 
-        if source.startswith(_HTTP):
-            most = way.unpacked if way.archive else way.cap  # a mirror holds what an archive unpacks to
-            cap = most if self.accept_changed or not (way.exact and file.size) else file.size
-            self.downloads.fetch(source, target, cap=cap, check=check)
-        else:
-            _copy(Path(source), target, check)
+        return check
 
-    def _fault(self, path: Path, file: File, way: Way, recorded: str) -> str:
-        if self.accept_changed:
-            return verify.fault(path, File(file.path), exact=False)
-        why = verify.fault(path, file, exact=way.exact, sha256=recorded)
-        return f"{why} (--accept-changed keeps it all the same)" if why and self.mirror else why
-
-    def _archive(self, part: Part, way: Way, folder: Path, ledger: Ledger) -> None:
-        path, beside = self._whole_archive(way, folder), folder / _UNPACKED
-        places = {file.path: beside / file.path for file in way.files}
+    def _unpack(self, part: Part, source: Source, manifest: Manifest) -> None:
+        scratch = manifest.folder / ".unpacked"
+        shutil.rmtree(scratch, ignore_errors=True)
+        places = {file: scratch / "files" / file.path for file in source.files}
+        wanted = {file.path.removeprefix(source.drop): place for file, place in places.items()}
         try:
-            archives.unpack(path, {f.member or f.path: places[f.path] for f in way.files}, cap=way.unpacked)
-            for file in way.files:
-                why = self._fault(places[file.path], file, way, ledger.sha256(file.path, way.archive))
-                if why:
-                    raise UserError(f"{way.archive}: {file.path} is not the file: {why}")
-            for name, place in places.items():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                os.replace(place, folder / name)
-        except UserError:
-            self._doubtful.add(path)
-            raise
+            if source.debian:
+                archives.unpack_debian(source.debian, wanted, scratch)
+            else:
+                archives.unpack(self._archive(source, manifest.folder), wanted)
+            for file, place in places.items():
+                if why := self._check(file, source, manifest.sha256(file.path, str(source)))(place):
+                    raise UserError(f"{source}: {file.path} is not the expected file: {why}")
+            for file, place in places.items():
+                (manifest.folder / file.path).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(place, manifest.folder / file.path)
+                manifest.add(file, part, str(source))
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
-        self._note(part, way, {file.path: way.archive for file in way.files}, folder, ledger)
+            shutil.rmtree(scratch, ignore_errors=True)
 
-    def _whole_archive(self, way: Way, folder: Path) -> Path:
-        """The archive on disk: several parts may need it, and it goes when the set is whole."""
-        name = way.archive.rpartition("/")[2]
-        path, whole = folder / _ARCHIVES / name, File(name, sha256=way.sha256, size=way.size)
-        if way.archive in self._spoilt:
-            raise UserError(self._spoilt[way.archive])
-        if path.is_file() and not verify.fault(path, whole, exact=True):
-            return path
+    def _archive(self, source: Source, folder: Path) -> Path:
+        """The downloaded archive, which several parts may need; it is removed when all of them have been tried."""
+        path = folder / _ARCHIVES / source.archive.rpartition("/")[2]
+        if source.archive in self._failed:
+            raise UserError(self._failed[source.archive])
+        expected = File(path.name)
         try:
-            check: Check = lambda part: verify.fault(part, whole, exact=True)  # noqa: E731
-            self.downloads.fetch(way.archive, path, cap=way.cap, check=check)
+            if not path.is_file():
+                self.downloads.fetch(source.archive, path, lambda part: fault(part, expected, sha256=source.sha256))
         except UserError as error:
-            self._spoilt[way.archive] = str(error)
+            self._failed[source.archive] = str(error)
             raise
         return path
 
@@ -191,11 +233,9 @@ def _copy(source: Path, target: Path, check: Check) -> None:
     if not source.is_file():
         raise UserError(f"{source}: not in the mirror")
     target.parent.mkdir(parents=True, exist_ok=True)
-    room(target.parent, source.stat().st_size, str(source))
     part = target.with_name(f".{target.name}.part")
     shutil.copyfile(source, part)
-    why = check(part)
-    if why:
+    if why := check(part):
         part.unlink()
-        raise UserError(f"{source}: not the file: {why}")
+        raise UserError(f"{source}: not the expected file: {why}")
     os.replace(part, target)

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from data.fetch.download import Policy
+from data.fetch.download import Downloader
 
 
 @dataclass
@@ -75,12 +75,7 @@ class Answer(BaseHTTPRequestHandler):
         self.wfile.flush()
         if trouble == "stalls":
             time.sleep(1.0)
-        if trouble == "slow":
-            for byte in rest[half:]:
-                self.wfile.write(bytes([byte]))
-                self.wfile.flush()
-                time.sleep(0.1)
-        if trouble not in ("truncates", "stalls", "slow", "silent"):
+        if trouble not in ("truncates", "stalls", "silent"):
             self.wfile.write(rest[half:])
         self.close_connection = bool(trouble)
 
@@ -109,5 +104,5 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 @pytest.fixture
-def policy() -> Policy:
-    return Policy(tries=3, wait=0.01, longest=0.05, timeout=0.3)
+def downloads() -> Downloader:
+    return Downloader(tries=3, timeout=0.3, wait=0.01)
