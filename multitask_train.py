@@ -94,7 +94,6 @@ def main() -> None:
 
     from minbert import weights
     from minbert.config import BertConfig
-    from minbert.precision import choose
     from minbert.training import loop, plan, ranks, start
     from minbert.training.rundir import RunDir
     from tasks import augmentation, evaluate, predictions, registry, schedule
@@ -103,7 +102,7 @@ def main() -> None:
 
     device = start.device(demanded=settings.use_gpu)
     start.warn(*notes)
-    precision = choose(settings.precision, device)
+    precision = start.number_format(settings.precision, device)
     tasks = registry.build(settings.tasks, settings.pairs)
     paths = predictions.paths(tasks, settings)
     encoder, tokenizer, folder = start.encoder(settings.source, settings.encoder_dropout)

@@ -75,7 +75,6 @@ def main() -> None:
     from minbert.encode import Encoder
     from minbert.errors import UserError
     from minbert.optimizer import AdamW, decay_groups
-    from minbert.precision import choose
     from minbert.training import loop, ranks, start
     from minbert.training.rundir import RunDir
     from tasks import augmentation, record
@@ -88,7 +87,7 @@ def main() -> None:
     device = start.device(demanded=settings.use_gpu)
     if ranks.world() > 1:
         raise UserError("contrastive pre-training runs in one process; start it without torchrun")
-    precision = choose(settings.precision, device)
+    precision = start.number_format(settings.precision, device)
     bert, tokenizer, folder = start.encoder(settings.source, settings.encoder_dropout)
     read = data.read(settings, tokenizer, start.max_length(settings.max_length, bert.config))
     hashes = read.hashes | pace.hashes(settings) | augmentation.hashes(settings, "pretrain")

@@ -29,3 +29,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'minbert' has no attribute '{name}'")
     return getattr(importlib.import_module(f"minbert.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

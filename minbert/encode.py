@@ -15,7 +15,7 @@ from torch import Tensor
 from minbert import pooling, weights
 from minbert.bert import BertModel
 from minbert.packed import packed
-from minbert.precision import autocast, choose
+from minbert.precision import autocast, choose, default_device
 from minbert.ragged import Ragged, inverse
 from minbert.tokenizer import Tokenizer
 
@@ -50,27 +50,54 @@ class Encoder:
 
     @classmethod
     def load(
-        cls, dir_or_name: str | Path, *, pooler: str | None = None, device: str = "cpu", precision: str = "auto"
+        cls,
+        dir_or_name: str | Path,
+        *,
+        pooler: str | None = None,
+        device: str | torch.device | None = None,
+        precision: str = "auto",
     ) -> "Encoder":
-        """From a folder, `minilm` or a hub name; the pooler is the one the folder names, unless given.
+        """From a folder, `minilm` or a hub name, on a GPU where there is one and no `device` is given.
 
-        Raises `UserError` where weights or vocabulary cannot be had or do not fit.
+        The pooler is the one the folder names, unless given. Raises `UserError` where weights or vocabulary cannot be
+        had or do not fit.
         """
+        if pooler is not None:
+            pooling.check(pooler)
         folder = weights.resolve(str(dir_or_name))
-        model = BertModel.from_pretrained(folder).to(device)
+        model = BertModel.from_pretrained(folder).to(device or default_device())
         tokenizer = Tokenizer.load(folder)
         tokenizer.check_fits(model.config.vocab_size, str(folder))
         return cls(model, tokenizer, pooler or weights.saved_pooler(folder), precision=precision)
 
     def encode(
-        self, sentences: Sequence[str], *, batch_tokens: int | None = None, progress: bool = False
+        self,
+        sentences: str | Sequence[str],
+        *,
+        normalize: bool = False,
+        batch_tokens: int | None = None,
+        progress: bool = False,
     ) -> np.ndarray:
-        """Vectors of N sentences: float32 [N, D]. Longer sentences are cut, and a warning counts them."""
-        rows, cut = self.rows(sentences)
+        """Vectors of N sentences: float32 [N, D], or [D] of a single string; `normalize` gives them length 1.
+
+        Longer sentences are cut, and a warning counts them.
+        """
+        rows, cut = self.rows([sentences] if isinstance(sentences, str) else sentences)
         if cut:
             note = f"{cut} of {len(rows)} sentences are longer than {self.max_length} tokens and are cut"
             warnings.warn(note, stacklevel=2)
-        return self.encode_ids(rows, batch_tokens=batch_tokens, progress=progress)
+        result = self.encode_ids(rows, batch_tokens=batch_tokens, progress=progress)
+        if normalize:
+            result /= np.maximum(np.linalg.norm(result, axis=1, keepdims=True), 1e-12)
+        return result[0] if isinstance(sentences, str) else result
+
+    def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> np.ndarray | float:
+        """Cosines of every sentence of `a` with every one of `b`: float32 [N, M].
+
+        A string in place of a list leaves its axis out: [M], [N], or one number for two strings.
+        """
+        cosines = self.encode(a, normalize=True) @ self.encode(b, normalize=True).T
+        return float(cosines) if cosines.ndim == 0 else cosines
 
     def rows(self, sentences: Sequence[str]) -> tuple[list[list[int]], int]:
         """[CLS] sentence [SEP] of each as ids, cut to `max_length`, and how many are cut."""

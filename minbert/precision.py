@@ -1,4 +1,4 @@
-"""Which number format the matrix products run in: `auto`, `fp32` or `bf16`."""
+"""Where a model runs, and which number format its matrix products run in: `auto`, `fp32` or `bf16`."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -16,9 +16,17 @@ def supports_bf16(device: torch.device) -> bool:
     return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
 
+def default_device() -> torch.device:
+    """CUDA where torch sees a device, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def choose(name: str, device: torch.device) -> str:
-    """Turn `auto` into what the device does well; any other choice is kept as it is."""
-    name = one_of(name, CHOICES, "--precision")
+    """Turn `auto` into what the device does well; any other choice is kept as it is.
+
+    That is bf16 or fp32, never fp16: its range asks for loss scaling, which skips updates at steps of its own choice.
+    """
+    name = one_of(name, CHOICES, "precision")
     if name != "auto":
         return name
     return "bf16" if supports_bf16(device) else "fp32"

@@ -90,17 +90,15 @@ def load(run: Path, name: str) -> Predictor:
     `UserError` where `run` is no finished run of the second stage, or has no head for the task.
     """
     settings, step = _read(run, name)
-    import torch
-
     from minbert.bert import BertModel
     from minbert.config import BertConfig
-    from minbert.precision import choose
+    from minbert.precision import choose, default_device
     from minbert.tokenizer import Tokenizer
     from minbert.training import checkpoint, start
     from tasks import registry
     from tasks.model import MultitaskModel
 
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = default_device()
     config, tokenizer = BertConfig.read(run / "encoder"), Tokenizer.load(run / "encoder")
     model = MultitaskModel(BertModel(config), registry.build(settings["tasks"], settings["pairs"]), dropout=0.0)
     checkpoint.load(run / "checkpoints", step, model)

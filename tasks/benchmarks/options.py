@@ -38,8 +38,10 @@ def parser(suite: str, about: str, differences: str = "differences to the first"
     )  # fmt: skip
     made.add_argument("--compare", metavar="OTHER", help=f"another encoder: {differences}, with paired intervals")
     made.add_argument("--out", metavar="DIR", type=Path, help="results folder (default: runs/benchmarks/ENCODER)")
-    made.add_argument("--precision", default="fp32", metavar="{fp32,bf16,auto}", help="number format (default: fp32)")
-    made.add_argument("--device", default="cpu", help="where the encoder runs (default: cpu)")
+    made.add_argument(
+        "--precision", default="fp32", choices=("fp32", "bf16", "auto"), help="number format (default: fp32)"
+    )
+    made.add_argument("--device", default="", help="where the encoder runs (default: a GPU where there is one)")
     made.add_argument("--seed", type=int, default=0, metavar="N", help="of every random draw (default: 0)")
     made.add_argument(
         "--resamples", type=int, default=RESAMPLES, metavar="N",
@@ -95,7 +97,6 @@ def chosen(text: str, known: Iterable[str], flag: str) -> list[str]:
 def load(given: argparse.Namespace) -> list[Loaded]:
     """Every encoder of `--encoder`, then that of `--compare`; `UserError` where one cannot be had."""
     from minbert.encode import Encoder
-    from minbert.precision import choose
 
     places = [*given.encoder, *([given.compare] if given.compare else [])]
     if len(set(places)) < len(places):
@@ -104,19 +105,18 @@ def load(given: argparse.Namespace) -> list[Loaded]:
     for number, (place, name) in enumerate(zip(places, names(places), strict=True)):
         folder = encoder_folder(place, "--encoder" if number < len(given.encoder) else "--compare")
         encoder = Encoder.load(folder, device=_device(given.device), precision=given.precision)
-        choose(given.precision, encoder.model.device)
         found.append(Loaded(name, folder, encoder, tuple(given.pooler) or (encoder.pooler,)))
     return found
 
 
-def _device(name: str) -> str:
+def _device(name: str) -> str | None:
     import torch
 
     try:
-        torch.empty(0, device=name)
+        torch.empty(0, device=name or None)
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"--device {name}: not a device of this machine") from error
-    return name
+    return name or None
 
 
 def encoder_folder(place: str, flag: str) -> Path:

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from minbert import BertModel, Encoder, Ragged, UserError, pooling
+import minbert
+from minbert import BertModel, Encoder, Ragged, UserError, pooling, precision
 from minbert.encode import batches_by_length, vectors
 from minbert.tokenizer import Tokenizer
 
@@ -83,7 +84,7 @@ def test_poolers_take_bf16_states_in_fp32(name: str) -> None:
 
 
 def test_unknown_pooler_lists_the_seven() -> None:
-    with pytest.raises(UserError, match="'sum' is not one of pooler, cls, mean, max, avg-first-last"):
+    with pytest.raises(UserError, match=r"^pooler: 'sum' is not one of pooler, cls, mean, max, avg-first-last"):
         pooling.check("sum")
     assert len(pooling.NAMES) == 7
 
@@ -100,6 +101,52 @@ def test_equals_sentence_transformers_on_minilm(encoder: Encoder, minilm: Path) 
     mine = encoder.encode(SENTENCES)
     assert encoder.pooler == "mean" and mine.dtype == np.float32
     assert np.abs(mine / np.linalg.norm(mine, axis=1, keepdims=True) - theirs).max() <= 1e-5
+
+
+def test_one_string_gives_one_vector_and_normalize_gives_length_one(encoder: Encoder) -> None:
+    one, listed = encoder.encode(SENTENCES[0]), encoder.encode(SENTENCES[:1])
+    assert one.shape == (384,) and listed.shape == (1, 384)
+    np.testing.assert_array_equal(one, listed[0])
+    plain = encoder.encode(SENTENCES).astype(np.float64)
+    unit = encoder.encode(SENTENCES, normalize=True)
+    np.testing.assert_allclose(unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6)
+    assert encoder.encode([], normalize=True).shape == (0, 384)
+
+
+def test_similarities_are_those_of_sentence_transformers(encoder: Encoder, minilm: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    theirs = SentenceTransformer(str(minilm), device="cpu")
+    wanted = theirs.similarity(theirs.encode(SENTENCES), theirs.encode(SENTENCES[:2])).numpy()
+    np.testing.assert_allclose(encoder.similarity(SENTENCES, SENTENCES[:2]), wanted, atol=1e-5)
+    np.testing.assert_allclose(encoder.similarity(SENTENCES[0], SENTENCES[:2]), wanted[0], atol=1e-5)
+    np.testing.assert_allclose(encoder.similarity(SENTENCES, SENTENCES[1]), wanted[:, 1], atol=1e-5)
+    between = encoder.similarity(SENTENCES[0], SENTENCES[1])
+    assert isinstance(between, float) and between == pytest.approx(wanted[0, 1], abs=1e-5)
+    assert np.shape(encoder.similarity([], SENTENCES)) == (0, len(SENTENCES))
+
+
+def test_an_encoder_runs_where_training_does_unless_told(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert precision.default_device() == torch.device("cuda")
+    monkeypatch.undo()
+    assert precision.default_device().type == ("cuda" if torch.cuda.is_available() else "cpu")
+    monkeypatch.setattr("minbert.encode.default_device", lambda: torch.device("meta"))  # stands for a GPU
+    assert Encoder.load(tiny).model.device.type == "meta"
+    assert Encoder.load(tiny, device="cpu").model.device.type == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"), [({"pooler": "sum"}, "^pooler: 'sum'"), ({"precision": "x"}, "^precision: ")]
+)
+def test_a_wrong_argument_is_named(tiny: Path, wrong: dict[str, str], why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        Encoder.load(tiny, **wrong)
+
+
+def test_the_package_lists_its_public_names() -> None:
+    assert set(minbert.__all__) <= set(dir(minbert))
+    assert all(getattr(minbert, name).__module__.startswith("minbert.") for name in minbert.__all__)
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 20, 8192])

@@ -173,6 +173,13 @@ def test_the_folder_s_own_pooler_is_the_default_and_a_run_stands_for_its_encoder
     assert options.names([str(encoder), "org/model"]) == ["cbcl", "model"]
 
 
+def test_a_gpu_is_used_where_there_is_one_and_no_device_is_named(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minbert.encode.default_device", lambda: torch.device("meta"))  # stands for a GPU
+    for words, device in (([], "meta"), (["--device", "cpu"], "cpu")):
+        (loaded,) = options.load(options.parser("sts_suite", "").parse_args(["--encoder", str(tiny), *words]))
+        assert loaded.encoder.model.device.type == device
+
+
 @pytest.mark.parametrize(("more", "words"), [
     (["--pooler", "middle"], "--pooler: 'middle' is not one of pooler, cls"),
     (["--protocol", "median"], "--protocol: 'median' is not one of all, mean, wmean"),
@@ -182,6 +189,7 @@ def test_the_folder_s_own_pooler_is_the_default_and_a_run_stands_for_its_encoder
     (["--resamples", "-1"], "--resamples: -1 is less than 0"),
     (["--resamples", "x"], "invalid int value: 'x' (see --help)"),
     (["--compare", "./nothing"], "./nothing: no such folder"),
+    (["--precision", "fp8"], "--precision: invalid choice: 'fp8'"),
     (["--device", "abacus"], "--device abacus: not a device"),
     (["--sets", "ATEC"], "zh: no test file of ATEC (ATEC/*test*)"),
 ])  # fmt: skip

@@ -296,3 +296,18 @@ def test_a_manifest_holds_the_variable_that_names_the_data(
     monkeypatch.setenv("DATA_DIR", "my sets")
     found = start.manifest(multitask(*words), {}, tiny, precision="fp32", on=torch.device("cpu"))
     assert found["variables"] == kept
+
+
+def test_a_gpu_without_bf16_trains_in_fp32_and_the_run_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+
+    from minbert.training import start
+
+    for fast, asked, chosen in ((False, "auto", "fp32"), (True, "auto", "bf16"), (False, "fp32", "fp32")):
+        monkeypatch.setattr("minbert.precision.supports_bf16", lambda device, fast=fast: fast)
+        assert start.number_format(asked, torch.device("cuda")) == chosen
+        assert ("note: --precision auto" in capsys.readouterr().err) == (asked == "auto" and not fast)
+    start.number_format("auto", torch.device("cpu"))
+    assert not capsys.readouterr().err
