@@ -1,9 +1,9 @@
-"""Fetch the real data sets, or look at what lies there.
+"""Fetch the real data sets, or check the data files of a folder.
 
     python data/get_data.py course|nli|senteval|chinese|wordnet|all [--to DIR] [--year 2023] [--from-mirror URL|DIR]
     python data/get_data.py check [--data DIR]
 
-A set whose manifest.json is there is whole. What is there already is not fetched again, and a broken transfer goes on.
+A set with a manifest.json is complete. Files in place are not fetched again, and interrupted downloads are continued.
 """
 
 import argparse
@@ -27,44 +27,38 @@ SETS = {
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    lines = [f"  {name:9} {text}" for name, text in SETS.items()]
-    lines += ["  all       all of these", "  check     what lies in a folder: rows, labels, duplicates, overlaps"]
+    about = {**SETS, "all": "all of these", "check": "rows, labels, duplicates and overlaps of a folder's files"}
     made = Parser(
         prog="get_data.py",
-        description="Fetch the real data sets into a folder.\n\n" + "\n".join(lines),
-        epilog="Run the same command again to go on where it stopped. HF_ENDPOINT names another hub.",
+        description="Fetch the real data sets into a folder.\n\n"
+        + "\n".join(f"  {name:9} {text}" for name, text in about.items()),
+        epilog="Run the same command again to continue where it stopped. HF_ENDPOINT names another model hub.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("set", choices=[*SETS, "all", "check"], metavar="SET", help=", ".join([*SETS, "all", "check"]))
-    made.add_argument(
-        "--to", type=Path, default=ROOT / "data", metavar="DIR", help="folder to fill (default: the project's data/)"
-    )
-    made.add_argument(
-        "--year", type=int, choices=[2024, 2023], default=2024, help="the course's handout (default: 2024)"
-    )
-    made.add_argument("--from-mirror", default="", metavar="URL|DIR", help="take the files from here; layout as --to")
-    made.add_argument(
+    add = made.add_argument
+    add("set", choices=[*about], metavar="SET", help=", ".join(about))
+    add("--to", type=Path, default=ROOT / "data", metavar="DIR", help="target folder (default: the project's data/)")
+    add("--year", type=int, choices=[2024, 2023], default=2024, help="the course's handout (default: 2024)")
+    add("--from-mirror", default="", metavar="URL|DIR", help="fetch from here instead; same layout as --to")
+    add(
         "--accept-changed",
         action="store_true",
-        help="with --from-mirror: keep files whose content is not the pinned one (the manifest says so)",
+        help="with --from-mirror: accept files that differ from the pinned ones",
     )
-    made.add_argument(
-        "--timeout", type=float, default=30.0, metavar="SECONDS", help="of a stall (default: 30); to connect, a third"
-    )
-    made.add_argument(
-        "--tries", type=int, default=5, metavar="N", help="attempts in a row without progress (default: 5)"
-    )
+    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="without data (default: 30); a third to connect")
+    add("--tries", type=int, default=5, metavar="N", help="attempts in a row without progress (default: 5)")
     return made
 
 
 def main() -> None:
-    """Hand `check` over, or fetch the set that is named."""
+    """Dispatch `check`, or fetch the named sets."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["check"]:
-        from data.check import main as check
+        from data.check.command import main as check
 
-        raise SystemExit(check(arguments[1:]))
+        check(arguments[1:])
+        return
     asked = parser().parse_args(arguments)
     if asked.set == "check":
         raise UserError("check comes first: get_data.py check [--data DIR]")
@@ -72,7 +66,7 @@ def main() -> None:
         raise UserError("--timeout and --tries must be more than 0")
     mirror = asked.from_mirror.rstrip("/")
     if asked.accept_changed and not mirror:
-        raise UserError("--accept-changed is for --from-mirror alone: public files must be the pinned ones")
+        raise UserError("--accept-changed needs --from-mirror: public files must be the pinned ones")
     if mirror and not mirror.startswith(("http://", "https://")):
         if not Path(mirror).is_dir():
             raise UserError(f"--from-mirror {mirror}: neither an http address nor a folder")

@@ -1,101 +1,110 @@
-"""The rows of all files as numbers, so that files can be compared without holding their texts.
+"""The rows of all files as data frames of numbers, which compare faster than texts; and statistics of one frame.
 
-Every distinct sentence, set of words and row has one number in the whole corpus; a file keeps arrays of them.
-Axes: `N` rows of a file, `C` texts a row.
+A frame has the columns `place` (the row's id or line, as shown), `label` (NaN: none), `row` and `ordered` (equal for
+equal rows; `row` is also equal for a pair in the other order), and for each text column `text0` (equal texts), `bag0`
+(equal sets of words) and `words0` (how many).
 """
 
+from array import array
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tasks.readers import texts
 
-K = TypeVar("K")
+CLASSES = 12  # labels with more different values than this are scores
+EXAMPLES = 5
+LONG = 512  # words; BERT reads 512 tokens
 
 
-class Numbers(dict[K, int]):
-    """Numbers from 0 in the order of first asking: `numbers[key]` gives a new key the next one."""
-
-    def __missing__(self, key: K) -> int:
-        number = self[key] = len(self)
-        return number
-
-
-@dataclass
-class Part:
-    """The kept rows of one file. A pair is the same row in either order; `ordered` tells the orders apart."""
-
-    name: str
-    sentences: np.ndarray  # [N, C]
-    bags: np.ndarray  # [N, C] sets of words
-    rows: np.ndarray  # [N]
-    ordered: np.ndarray  # [N]
-    lengths: np.ndarray  # [N * C] words
-    labels: np.ndarray  # [N], NaN where a row has none
-    places: list[str] = field(repr=False)  # where each row stands, as it is shown
-
-    def __len__(self) -> int:
-        return len(self.rows)
+def _numbering() -> defaultdict[Any, int]:
+    """Numbers its keys from 0 in the order of their first use."""
+    numbers: defaultdict[Any, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
+    return numbers
 
 
-@dataclass
 class Corpus:
-    """The numbers given so far. Sentence 0 is the empty one."""
+    """Numbers texts, words, sets of words and rows, the same in all files. Text 0 is the empty one."""
 
-    vocabulary: Numbers[str] = field(default_factory=Numbers)
-    sentences: Numbers[str] = field(default_factory=lambda: Numbers({"": 0}))
-    bags: Numbers[tuple[int, ...]] = field(default_factory=Numbers)
-    rows: Numbers[tuple[int, ...]] = field(default_factory=Numbers)
+    def __init__(self) -> None:
+        self.texts, self.words, self.bags, self.rows = (_numbering() for _ in range(4))
+        self.texts[""]
 
-    def part(self, name: str, rows: Iterable[tuple[str, tuple[str, ...], float]]) -> Part:
-        """Take in the rows of a file: (place, texts, label), all of them with equally many texts."""
-        places, labels, lengths = [], [], []
-        sentences: list[int] = []
-        bags: list[int] = []
-        columns = 1
+    def frame(self, rows: Iterable[tuple[str, tuple[str, ...], float]]) -> pd.DataFrame:
+        """The frame of a file's rows (place, texts, label), all of which have the same number of texts."""
+        places, labels, numbers, columns = [], [], array("i"), 1
         for place, row, label in rows:
             places.append(place)
             labels.append(label)
             columns = len(row)
             for text in row:
-                parts = texts.words(text)
-                lengths.append(len(parts))
-                sentences.append(self.sentences[texts.key(text, parts)])
-                bags.append(self.bags[tuple(sorted(set(map(self.vocabulary.__getitem__, parts))))])
-        table = np.array(sentences, dtype=np.int32).reshape(-1, columns)
-        unordered = np.sort(table, axis=1) if columns == 2 else table
-        return Part(
-            name,
-            table,
-            np.array(bags, dtype=np.int32).reshape(-1, columns),
-            self._rows(unordered),
-            self._rows(table),
-            np.array(lengths, dtype=np.int32),
-            np.array(labels, dtype=np.float64),
-            places,
-        )
+                words = texts.words(text)
+                bag = tuple(sorted({self.words[word] for word in words}))
+                numbers.extend((self.texts[texts.key(text, words)], self.bags[bag], len(words)))
+        names = [f"{what}{column}" for column in range(columns) for what in ("text", "bag", "words")]
+        frame = pd.DataFrame(np.array(numbers, dtype=np.int32).reshape(-1, len(names)), columns=names)
+        ordered = values(frame, "text")
+        frame["ordered"] = self._rows(ordered)
+        frame["row"] = self._rows(np.sort(ordered, axis=1)) if columns == 2 else frame["ordered"]
+        return frame.assign(place=pd.Series(places, dtype=object), label=np.array(labels, dtype=np.float64))
 
-    def _rows(self, table: np.ndarray) -> np.ndarray:
-        return np.array([self.rows[tuple(row)] for row in table.tolist()], dtype=np.int32)
+    def _rows(self, table: np.ndarray) -> list[int]:
+        return [self.rows[tuple(row)] for row in table.tolist()]
 
 
-def join(name: str, parts: list[Part]) -> Part:
-    """Several files of one split, one after the other."""
-    if len(parts) == 1:
-        return replace(parts[0], name=name)
+def values(frame: pd.DataFrame, what: str) -> np.ndarray:
+    """The columns `text0`, `text1`, ... (or `bag`, or `words`) as an array [rows, columns]."""
+    return frame.filter(regex=rf"^{what}\d").to_numpy()
 
-    def merged(array: str) -> np.ndarray:
-        return np.concatenate([getattr(part, array) for part in parts])
 
-    return Part(
-        name,
-        merged("sentences"),
-        merged("bags"),
-        merged("rows"),
-        merged("ordered"),
-        merged("lengths"),
-        merged("labels"),
-        [f"{part.name} {place}" for part in parts for place in part.places],
-    )
+def labels(found: pd.Series, *, scored: bool) -> dict[str, Any]:
+    """How many labels are missing, and the counts of classes or the minimum, mean, maximum and histogram of scores."""
+    known = found.dropna()
+    result: dict[str, Any] = {"missing": int(found.isna().sum()), "counts": None, "scores": None}
+    if known.empty:
+        return result
+    if not scored and known.nunique() <= CLASSES and (known == known.round()).all():
+        counts = known.astype(int).value_counts().sort_index()
+        return result | {"counts": {str(label): int(count) for label, count in counts.items()}}
+    low, high = float(np.floor(known.min())), float(np.ceil(known.max()))
+    high = max(high, low + 1)
+    heights, edges = np.histogram(known, bins=int(high - low) if high - low <= 20 else 10, range=(low, high))
+    scores = {what: float(getattr(known, what)()) for what in ("min", "mean", "max")}
+    return result | {"scores": scores | {"histogram": {"edges": edges.tolist(), "counts": heights.tolist()}}}
+
+
+def lengths(frame: pd.DataFrame) -> dict[str, Any]:
+    """Words of a text: mean, nearest-rank percentiles, histogram, and the places of rows with a text over `LONG`."""
+    counts = values(frame, "words")
+    if not counts.size:
+        return {"texts": 0, "mean": None, "p50": None, "p95": None, "max": None, "long": [], "histogram": {}}
+    p50, p95, most = np.percentile(counts, [50, 95, 100], method="inverted_cdf").astype(int).tolist()
+    sizes, times = np.unique(counts, return_counts=True)
+    return {
+        "texts": counts.size,
+        "mean": float(counts.mean()),
+        **{"p50": p50, "p95": p95, "max": most},
+        "long": frame["place"].to_numpy()[np.nonzero(counts > LONG)[0]].tolist(),
+        "histogram": {str(size): int(count) for size, count in zip(sizes, times, strict=True)},
+    }
+
+
+def duplicates(frame: pd.DataFrame) -> dict[str, Any]:
+    """Rows that repeat an earlier row, a pair in either order.
+
+    `swapped` are equal only to a pair in the other order; `disagreeing` have another label than the first such row.
+    """
+    first = frame.drop_duplicates("row").set_index("row").loc[frame["row"]].reset_index()
+    again = frame.duplicated("row")
+    differs = again & (frame["label"] != first["label"]) & ~(frame["label"].isna() & first["label"].isna())
+    examples = zip(first["place"][again][:EXAMPLES], frame["place"][again][:EXAMPLES], strict=True)
+    return {
+        "rows": int(again.sum()),
+        "swapped": int(again.sum() - frame.duplicated("ordered").sum()),
+        "disagreeing": int(differs.sum()),
+        "examples": [list(pair) for pair in examples],
+    }

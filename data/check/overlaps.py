@@ -1,85 +1,69 @@
-"""Which rows of one split stand in another: the same, nearly the same, or with a sentence in common."""
+"""Which rows of one split are in another: the same, nearly the same, or with a text in common."""
 
-from itertools import product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from data.check.corpus import Part
-from data.check.near import Bags
-
-EXAMPLES = 5
+from data.check.corpus import EXAMPLES, values
+from data.check.near import WordSets
 
 
-def overlap(left: Part, right: Part) -> dict[str, Any]:
-    """Counts of rows on both sides.
+def overlap(left: pd.DataFrame, right: pd.DataFrame) -> dict[str, Any]:
+    """Counts of the rows of each side that are on the other side too, and examples.
 
-    `same` rows are None where the two splits have not equally many texts a row; `same_order` are those of them whose
-    texts stand in the same order. `near` is None until `add_near` counts it.
+    `same` and `same_order` are None if the sides have different numbers of texts a row; `near` is None until counted.
     """
-    alike = left.sentences.shape[1] == right.sentences.shape[1]
-    found: dict[str, Any] = {"left": left.name, "right": right.name}
-    for side, one, other in (("of_left", left, right), ("of_right", right, left)):
-        found[side] = {
-            "rows": len(one),
-            "same": int(present(one.rows, other.rows).sum()) if alike else None,
-            "same_order": int(present(one.ordered, other.ordered).sum()) if alike else None,
-            "near": None,
-            "sharing_a_sentence": int(_sharing(one, other).sum()),
-        }
-    found["examples"] = _examples(left, right) if alike else []
-    return found
+    alike = _columns(left) == _columns(right)
+    found = {side: _counts(*pair, alike) for side, pair in (("of_left", (left, right)), ("of_right", (right, left)))}
+    first = right.drop_duplicates("row").set_index("row")["place"]
+    same = left[left["row"].isin(first.index)][:EXAMPLES] if alike else left[:0]
+    return {**found, "examples": [[place, first[row]] for place, row in zip(same["place"], same["row"], strict=True)]}
 
 
-def add_near(found: dict[str, Any], left: Part, right: Part, bags: Bags) -> None:
-    """Count the rows that are near a row of the other side and not the same as one."""
-    if left.sentences.shape[1] == right.sentences.shape[1]:
-        close, met = near_rows(left, right, bags)
-        found["of_left"]["near"] = int((close & ~present(left.rows, right.rows)).sum())
-        found["of_right"]["near"] = int((met & ~present(right.rows, left.rows)).sum())
+def _counts(one: pd.DataFrame, other: pd.DataFrame, alike: bool) -> dict[str, int | None]:
+    texts = values(one, "text")
+    shared = np.isin(texts, values(other, "text"), kind="table") & (texts > 0)
+    return {
+        "rows": len(one),
+        "same": int(_among(one, other, "row").sum()) if alike else None,
+        "same_order": int(_among(one, other, "ordered").sum()) if alike else None,
+        "near": None,
+        "sharing_a_sentence": int(shared.any(axis=1).sum()),
+    }
 
 
-def _sharing(one: Part, other: Part) -> np.ndarray:
-    shared = present(one.sentences, other.sentences) & (one.sentences > 0)
-    return np.any(shared, axis=1)
+def add_near(found: dict[str, Any], left: pd.DataFrame, right: pd.DataFrame, sets: WordSets) -> None:
+    """Count the rows that are near a row of the other side and the same as none."""
+    if _columns(left) == _columns(right):
+        of_left, of_right = _near(left, right, sets)
+        found["of_left"]["near"] = int((of_left & ~_among(left, right, "row")).sum())
+        found["of_right"]["near"] = int((of_right & ~_among(right, left, "row")).sum())
 
 
-def present(numbers: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Whether each number is among the others; numbers are small and not negative."""
-    marked = np.zeros(max(numbers.max(initial=0), others.max(initial=0)) + 1, dtype=bool)
-    marked[others] = True
-    return marked[numbers]
+def _columns(frame: pd.DataFrame) -> list[str]:
+    return [name for name in frame if name.startswith("bag")]
 
 
-def near_rows(left: Part, right: Part, bags: Bags) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of either side each of whose texts is near one text of one row of the other side; pairs in either order."""
-    kinds, of_left = np.unique(left.bags, axis=0, return_inverse=True)
-    others, of_right = np.unique(right.bags, axis=0, return_inverse=True)
-    partners = _partners(_distinct(kinds), _distinct(others), bags)
-    places = {tuple(row): place for place, row in enumerate(others.tolist())}
-    hit, met = np.zeros(len(kinds), dtype=bool), np.zeros(len(others), dtype=bool)
-    for place, row in enumerate(kinds.tolist()):
-        for choice in product(*(partners.get(bag, ()) for bag in row)):
-            ways = (choice, choice[::-1]) if len(choice) == 2 else (choice,)
-            for other in (places[way] for way in ways if way in places):
-                hit[place] = met[other] = True
-    return hit[of_left.ravel()], met[of_right.ravel()]
+def _among(one: pd.DataFrame, other: pd.DataFrame, column: str) -> np.ndarray:
+    return np.isin(one[column].to_numpy(), other[column].to_numpy(), kind="table")
 
 
-def _distinct(numbers: np.ndarray) -> np.ndarray:
-    """Sorted, each once; numbers are small and not negative."""
-    return np.flatnonzero(np.bincount(numbers.ravel()))
+def _near(left: pd.DataFrame, right: pd.DataFrame, sets: WordSets) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of each side, all of whose texts are near those of one row of the other side; pairs in either order."""
+    columns = _columns(left)
+    one, other = left[columns].drop_duplicates(), right[columns].drop_duplicates()
+    near = sets.near(np.unique(one), np.unique(other))
+    partners = [f"near {column}" for column in columns]
+    for column, partner in zip(columns, partners, strict=True):
+        one = one.merge(pd.DataFrame(dict(zip((column, partner), near, strict=True))), on=column)
+    hits = []
+    for order in [partners, partners[::-1]] if len(columns) == 2 else [partners]:
+        hits.append(one.merge(other.set_axis(order, axis=1), on=partners)[[*columns, *order]].to_numpy())
+    found = np.concatenate(hits)
+    return _rows_among(left[columns], found[:, : len(columns)]), _rows_among(right[columns], found[:, len(columns) :])
 
 
-def _partners(left: np.ndarray, right: np.ndarray, bags: Bags) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    places, others = bags.links(left, right)
-    for one, other in zip(left[places].tolist(), right[others].tolist(), strict=True):
-        found.setdefault(one, []).append(other)
-    return found
-
-
-def _examples(left: Part, right: Part) -> list[list[str]]:
-    places = np.flatnonzero(present(left.rows, right.rows))[:EXAMPLES].tolist()
-    first = {int(row): place for place, row in reversed(list(enumerate(right.rows.tolist())))} if places else {}
-    return [[left.places[place], right.places[first[int(left.rows[place])]]] for place in places]
+def _rows_among(rows: pd.DataFrame, others: np.ndarray) -> np.ndarray:
+    known = pd.DataFrame(others, columns=rows.columns).drop_duplicates().assign(known=True)
+    return rows.merge(known, how="left", on=list(rows.columns))["known"].notna().to_numpy()

@@ -1,4 +1,4 @@
-"""The whole report as one value for JSON: files, splits, and the overlaps between splits."""
+"""The whole report as one value for JSON: files, splits, overlaps between splits, and what was fetched."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,29 +7,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from tqdm import tqdm
 
-from data.check import statistics
-from data.check.corpus import Corpus, Part, join
-from data.check.fetched import manifests
+from data.check import corpus
 from data.check.found import Source, sources
-from data.check.near import Bags
+from data.check.near import WordSets
 from data.check.overlaps import add_near, overlap
 from minbert.errors import UserError
+from minbert.files import read_json, sha256_of
 from minbert.token_cache import Skipped
 
 VERSION = 1
 DEFINITIONS = {
-    "same": "two texts are the same when their letters and digits are (case, width, white space and punctuation do not "
-    "count); two pairs are when their texts are, in either order",
-    "same_order": "those of the same rows whose texts stand in the same order",
-    "near": "not the same, but each text of the row has its counterpart in one row of the other side, in either order, "
-    "and their sets of words have a Jaccard index of 0.8 or more",
-    "sharing_a_sentence": "at least one text of the row is the same as some text of the other side",
+    "same": "the row is in the other split too. Two texts are the same if their letters and digits are (case, width, "
+    "white space and punctuation do not count), two pairs if their texts are, in either order",
+    "same_order": "those of the same rows whose texts are in the same order",
+    "near": "not the same, but every text of the row is near a text of one row of the other split, in either order: "
+    "their sets of words have a Jaccard index of 0.8 or more",
+    "sharing_a_sentence": "at least one text of the row is the same as a text of the other split, in any row",
     "word": "a run of letters and digits; a Chinese character is a word",
     "place": "a row is named by its id in the course's files and in SICK, else by its line",
 }
-# What is trained on stands left in a comparison, what is chosen by and tested on stands right.
+# The left split of a comparison may have been trained on, or used for choices, before the right one is scored.
 _RANKS = {"train": 0, "all": 1, "dev": 2, "test": 3}
 
 
@@ -38,34 +38,38 @@ class _Split:
     set: str
     split: str
     files: list[str]
-    part: Part
+    rows: pd.DataFrame
     twin: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.set} {self.split}"
 
 
 def report(data: Path) -> dict[str, Any]:
-    """Read every known file of a folder and compare the splits. Raises `UserError` where no file is known."""
-    corpus, files, groups = Corpus(), list[dict[str, Any]](), dict[tuple[str, str], list[Part]]()
+    """Read every known file of a folder and compare the splits. Raises `UserError` if no file is known."""
+    numbers, files, groups = corpus.Corpus(), list[dict[str, Any]](), dict[tuple[str, str], dict[str, pd.DataFrame]]()
     for source in tqdm(sources(data), unit="file", disable=None, leave=False):
-        entry, part = account(source, corpus)
+        entry, frame = _file(source, numbers)
         files.append(entry)
-        if part is not None:
-            groups.setdefault((source.set, source.split), []).append(part)
-    splits = [_Split(*key, [part.name for part in parts], join(" ".join(key), parts)) for key, parts in groups.items()]
+        if frame is not None:
+            groups.setdefault((source.set, source.split), {})[source.name] = frame
+    splits = [_Split(*key, list(frames), _joined(frames)) for key, frames in groups.items()]
     _mark_twins(splits)
     return {
         "version": VERSION,
         "data": str(data),
         "definitions": DEFINITIONS,
         "broken": sum(entry["broken"] is not None for entry in files),
-        "manifests": manifests(data),
+        "manifests": _manifests(data),
         "files": files,
         "splits": [_summary(split) for split in splits],
-        "overlaps": _overlaps([split for split in splits if not split.twin], corpus),
+        "overlaps": _overlaps([split for split in splits if not split.twin], numbers),
     }
 
 
-def account(source: Source, corpus: Corpus) -> tuple[dict[str, Any], Part | None]:
-    """What a file holds; without a part where its reader refuses it. Every row read is kept or listed as skipped."""
+def _file(source: Source, numbers: corpus.Corpus) -> tuple[dict[str, Any], pd.DataFrame | None]:
+    """What a file holds, every row kept or listed as skipped; no frame if its reader refuses it."""
     skipped: list[dict[str, Any]] = []
     noted: list[dict[str, Any]] = []
 
@@ -80,49 +84,73 @@ def account(source: Source, corpus: Corpus) -> tuple[dict[str, Any], Part | None
 
     entry: dict[str, Any] = {"file": source.name, "set": source.set, "split": source.split, "broken": None}
     try:
-        part = corpus.part(source.name, kept())
+        frame = numbers.frame(kept())
     except UserError as error:
         return entry | {"broken": str(error)}, None
-    entry |= {"read": len(part) + len(skipped), "kept": len(part), "skipped": skipped, "noted": noted}
-    entry |= {"labels": statistics.labels(part.labels, scored=source.scored), "words": statistics.lengths(part)}
-    return entry | {"duplicates": statistics.duplicates(part)}, part
+    entry |= {"read": len(frame) + len(skipped), "kept": len(frame), "skipped": skipped, "noted": noted}
+    entry |= {"labels": corpus.labels(frame["label"], scored=source.scored), "words": corpus.lengths(frame)}
+    return entry | {"duplicates": corpus.duplicates(frame)}, frame
+
+
+def _joined(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    if len(frames) == 1:
+        return next(iter(frames.values()))
+    return pd.concat(
+        [frame.assign(place=f"{name} " + frame["place"]) for name, frame in frames.items()], ignore_index=True
+    )
+
+
+def _mark_twins(splits: list[_Split]) -> None:
+    """A split with exactly the rows of an earlier one, in whatever spelling, is not compared again."""
+    first: dict[bytes, _Split] = {}
+    for split in splits:
+        earlier = first.setdefault(np.sort(split.rows["row"]).tobytes(), split)
+        split.twin = "" if earlier is split or split.rows.empty else earlier.name
 
 
 def _summary(split: _Split) -> dict[str, Any]:
     return {
-        "name": split.part.name,
-        "set": split.set,
-        "split": split.split,
-        "files": split.files,
-        "rows": len(split.part),
-        "duplicates": statistics.duplicates(split.part),
-        "same_rows_as": split.twin or None,
+        **{"name": split.name, "set": split.set, "split": split.split, "files": split.files, "rows": len(split.rows)},
+        **{"duplicates": corpus.duplicates(split.rows), "same_rows_as": split.twin or None},
     }
 
 
-def _mark_twins(splits: list[_Split]) -> None:
-    """A split that holds just the rows of an earlier one, in whatever spelling, is named so and compared with none."""
-    first: dict[bytes, str] = {}
-    for split in splits:
-        earlier = first.setdefault(np.sort(split.part.rows).tobytes(), split.part.name)
-        split.twin = "" if earlier == split.part.name or not len(split.part) else earlier
-
-
-def _overlaps(splits: list[_Split], corpus: Corpus) -> list[dict[str, Any]]:
-    """All comparisons of a set's own splits, and those of different sets that share a row or a sentence."""
-    bags = Bags(list(corpus.bags), len(corpus.vocabulary))
+def _overlaps(splits: list[_Split], numbers: corpus.Corpus) -> list[dict[str, Any]]:
+    """All comparisons of a set's own splits, and those of different sets that have a row or a text in common."""
+    sets = WordSets(list(numbers.bags), len(numbers.words))
     found = []
     for pair in tqdm(list(combinations(splits, 2)), unit="comparison", disable=None, leave=False):
-        one, other = sorted(pair, key=lambda split: _RANKS[split.split])
-        watched, own = _watched(one, other), one.set == other.set
-        result = overlap(one.part, other.part)
+        left, right = sorted(pair, key=lambda split: _RANKS[split.split])
+        own = left.set == right.set
+        watched = _RANKS[left.split] < _RANKS[right.split] and (own or left.split == "train")
+        result = overlap(left.rows, right.rows)
         if own or result["of_left"]["sharing_a_sentence"]:
             if watched:
-                add_near(result, one.part, other.part, bags)
-            found.append({"watched": watched, "same_set": own, **result})
+                add_near(result, left.rows, right.rows, sets)
+            found.append({"watched": watched, "same_set": own, "left": left.name, "right": right.name, **result})
     return found
 
 
-def _watched(one: _Split, other: _Split) -> bool:
-    """Whether the left side may have been learnt from, or chosen by, before the right side is scored."""
-    return _RANKS[one.split] < _RANKS[other.split] and (one.set == other.set or one.split == "train")
+def _manifests(data: Path) -> list[dict[str, Any]]:
+    """For each fetched set: whether it is complete, and which of its files are missing or changed since."""
+    found = []
+    for folder in (data, *sorted(path for path in data.iterdir() if path.is_dir())):
+        names = [name for name in ("manifest.json", ".fetched.json") if (folder / name).is_file()]
+        found += [_manifest(folder / names[0], data)] if names else []
+    return found
+
+
+def _manifest(path: Path, data: Path) -> dict[str, Any]:
+    result = {"manifest": path.relative_to(data).as_posix(), "complete": False, "files": 0, "broken": None}
+    result |= {"missing": [], "changed": []}
+    try:
+        content = read_json(path)
+        noted = {entry["path"]: entry["sha256"] for entry in content["files"]}
+        result |= {"complete": content["complete"] is True, "files": len(noted)}
+    except UserError as error:
+        return result | {"broken": str(error)}
+    except (KeyError, TypeError):
+        return result | {"broken": f"{path}: not a manifest of get_data.py"}
+    missing = sorted(name for name in noted if not (path.parent / name).is_file())
+    changed = [name for name in noted if name not in missing and sha256_of(path.parent / name) != noted[name]]
+    return result | {"missing": missing, "changed": changed}

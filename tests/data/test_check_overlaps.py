@@ -1,4 +1,4 @@
-"""Guards: rows are the same, near, or share a sentence as a plain loop over all rows says; so are duplicates.
+"""Guards: same, near and sharing rows are those of a plain loop over all rows; duplicates, labels and lengths.
 
 python -m pytest --import-mode=importlib tests/data/test_check_overlaps.py
 """
@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from data.check.corpus import Corpus, Part, join
-from data.check.near import Bags
+from data.check.corpus import Corpus, duplicates, labels, lengths
+from data.check.near import WordSets
 from data.check.overlaps import add_near, overlap
-from data.check.statistics import duplicates, labels, lengths
 
 Rows = list[tuple[str, ...]]
 WORDS = ["the", "a", "small", "old", "brown", "dog", "cat", "girl", "man", "runs", "sleeps", "sits", "in", "near"]
@@ -54,9 +54,9 @@ def by_hand(rows: Rows, others: Rows) -> dict[str, int]:
     }
 
 
-def part_of(corpus: Corpus, name: str, rows: Rows, values: list[float] | None = None) -> Part:
+def frame(corpus: Corpus, name: str, rows: Rows, values: list[float] | None = None) -> pd.DataFrame:
     values = values or [math.nan] * len(rows)
-    return corpus.part(name, ((f"{name}{i}", row, value) for i, (row, value) in enumerate(zip(rows, values))))
+    return corpus.frame(((f"{name}{i}", row, value) for i, (row, value) in enumerate(zip(rows, values))))
 
 
 def sentences(draws: np.random.Generator, count: int) -> list[str]:
@@ -77,9 +77,9 @@ def test_overlaps_are_those_of_a_plain_loop(columns: int, seed: int) -> None:
     pool = sentences(draws, 24 if columns == 1 else 9)
     left, right = ([tuple(draws.choice(pool, size=columns).tolist()) for _ in range(count)] for count in (60, 45))
     corpus = Corpus()
-    one, other = part_of(corpus, "l", left), part_of(corpus, "r", right)
+    one, other = frame(corpus, "l", left), frame(corpus, "r", right)
     found = overlap(one, other)
-    add_near(found, one, other, Bags(list(corpus.bags), len(corpus.vocabulary)))
+    add_near(found, one, other, WordSets(list(corpus.bags), len(corpus.words)))
     assert found["of_left"] == by_hand(left, right)
     assert found["of_right"] == by_hand(right, left)
     for first, second in found["examples"]:
@@ -89,10 +89,10 @@ def test_overlaps_are_those_of_a_plain_loop(columns: int, seed: int) -> None:
 
 def test_rows_of_different_width_only_share_sentences() -> None:
     corpus = Corpus()
-    one = part_of(corpus, "l", [("A dog runs .", "A cat sits ."), ("Rain today", "Rain tomorrow")])
-    other = part_of(corpus, "r", [("a dog runs",), ("?",), ("snow",)])
+    one = frame(corpus, "l", [("A dog runs .", "A cat sits ."), ("Rain today", "Rain tomorrow")])
+    other = frame(corpus, "r", [("a dog runs",), ("?",), ("snow",)])
     found = overlap(one, other)
-    add_near(found, one, other, Bags(list(corpus.bags), len(corpus.vocabulary)))
+    add_near(found, one, other, WordSets(list(corpus.bags), len(corpus.words)))
     assert found["of_left"] == {"rows": 2, "same": None, "same_order": None, "near": None, "sharing_a_sentence": 1}
     assert found["of_right"]["sharing_a_sentence"] == 1
 
@@ -100,38 +100,30 @@ def test_rows_of_different_width_only_share_sentences() -> None:
 def test_duplicates_swapped_pairs_and_labels_that_disagree() -> None:
     rows: Rows = [("A dog.", "A cat"), ("a dog", "a cat!"), ("A CAT", "a dog"), ("a dog", "a bird"), ("a dog", "a cat")]
     corpus = Corpus()
-    found = duplicates(part_of(corpus, "x", rows, [1.0, 1.0, 0.0, 0.0, 1.0]))
+    found = duplicates(frame(corpus, "x", rows, [1.0, 1.0, 0.0, 0.0, 1.0]))
     assert (found["rows"], found["swapped"], found["disagreeing"]) == (3, 1, 1)
     assert found["examples"] == [["x0", "x1"], ["x0", "x2"], ["x0", "x4"]]
-    assert duplicates(part_of(corpus, "y", [*rows, *rows]))["disagreeing"] == 0  # no labels, no quarrel
+    assert duplicates(frame(corpus, "y", [*rows, *rows]))["disagreeing"] == 0  # no labels, no quarrel
 
 
 def test_a_triplet_is_another_one_in_another_order() -> None:
     rows: Rows = [("a dog", "a cat", "a bird"), ("a cat", "a dog", "a bird")]
-    assert duplicates(part_of(Corpus(), "x", rows))["rows"] == 0
-
-
-def test_files_of_a_split_are_joined_and_their_rows_keep_their_place() -> None:
-    corpus = Corpus()
-    both = join("set test", [part_of(corpus, "a", [("one",), ("two",)]), part_of(corpus, "b", [("Two!",)])])
-    assert len(both) == 3 and both.name == "set test"
-    assert duplicates(both)["examples"] == [["a a1", "b b0"]]
+    assert duplicates(frame(Corpus(), "x", rows))["rows"] == 0
 
 
 def test_labels_are_counted_as_classes_or_as_scores() -> None:
-    assert labels(np.array([1.0, 0.0, math.nan, 1.0]), scored=False) == {
-        "missing": 1, "counts": {"0": 1, "1": 2}, "scores": None,
-    }  # fmt: skip
-    found = labels(np.array([0.0, 0.5, 2.5, 5.0]), scored=True)["scores"]
+    found = labels(pd.Series([1.0, 0.0, math.nan, 1.0]), scored=False)
+    assert found == {"missing": 1, "counts": {"0": 1, "1": 2}, "scores": None}
+    found = labels(pd.Series([0.0, 0.5, 2.5, 5.0]), scored=True)["scores"]
     assert (found["min"], found["mean"], found["max"]) == (0.0, 2.0, 5.0)
     assert found["histogram"] == {"edges": [0, 1, 2, 3, 4, 5], "counts": [2, 0, 1, 0, 1]}
-    assert labels(np.array([math.nan]), scored=True) == {"missing": 1, "counts": None, "scores": None}
-    assert sum(labels(np.full(3, 2.0), scored=True)["scores"]["histogram"]["counts"]) == 3
+    assert labels(pd.Series([math.nan]), scored=True) == {"missing": 1, "counts": None, "scores": None}
+    assert sum(labels(pd.Series([2.0] * 3), scored=True)["scores"]["histogram"]["counts"]) == 3
 
 
 def test_lengths_are_those_of_all_texts_in_words() -> None:
     rows: Rows = [(" ".join(["w"] * count), "one two") for count in (1, 2, 3, 600)]
-    found = lengths(part_of(Corpus(), "x", rows))
+    found = lengths(frame(Corpus(), "x", rows))
     assert found["texts"] == 8 and found["histogram"] == {"1": 1, "2": 5, "3": 1, "600": 1}
     assert (found["p50"], found["p95"], found["max"]) == (2, 600, 600)
     assert found["mean"] == pytest.approx((1 + 2 + 3 + 600 + 8) / 8)
