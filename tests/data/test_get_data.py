@@ -37,7 +37,7 @@ def command(*arguments: str, folder: Path) -> tuple[int, str, str]:
     ("arguments", "words"),
     [
         ((), "the following arguments are required: SET (see --help)"),
-        (("senteval2",), "invalid choice: 'senteval2'"),
+        (("senteval2",), "'senteval2' is not one of course, nli"),
         (("course", "--year", "2022"), "--year"),
         (("course", "--from-mirror", "nowhere"), "--from-mirror nowhere: neither an http address nor a folder"),
         (("course", "--from-mirror", ".", "--to", "."), "the mirror and --to are the same folder"),
