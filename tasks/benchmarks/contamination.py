@@ -7,16 +7,18 @@ original sets.
 import csv
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from minbert.files import sha256_of
 from minbert.training.rundir import manifest_behind
 from tasks import readers
+from tasks.benchmarks.results import Table
 from tasks.benchmarks.sets import ScoredSet
-from tasks.benchmarks.tables import Table, number
 from tasks.readers import nli
 from tasks.readers.records import opened
 from tasks.readers.texts import key
@@ -184,21 +186,38 @@ def _is_utf8(path: Path) -> bool:
     return True
 
 
+def as_json(found: Contamination) -> dict[str, Any]:
+    """What the check of one encoder found, as JSON holds it."""
+    files = [
+        {"file": str(file.path), "sha256": file.sha256, "purpose": file.purpose, "state": file.state}
+        for file in found.files
+    ]
+    counts = {name: asdict(one) for name, one in found.counts.items()}
+    about = {"encoder": found.encoder, "complete": found.complete, "why": found.why, "manifests": found.manifests}
+    return {**about, "files": files, "sets": counts}
+
+
 def table(found: Contamination) -> Table:
     """The counts of one encoder, and in the notes what they rest on."""
-    head = ("set", "scored pairs", "trained on", "share", "a sentence trained on", "chosen on")
-    lines = [
-        (name, f"{one.pairs:,}", f"{one.trained:,}", f"{number(one.trained / one.pairs, 1, times=100)}%",
-         f"{one.sentence:,}", f"{one.chosen_on:,}")
+    read = [f"{file.path} ({file.purpose})" for file in found.files if file.state == "read"]
+    rows = [
+        {
+            "set": name,
+            "scored pairs": f"{one.pairs:,}",
+            "trained on": f"{one.trained:,}",
+            "share": f"{one.trained / one.pairs:.1%}",
+            "a sentence trained on": f"{one.sentence:,}",
+            "chosen on": f"{one.chosen_on:,}",
+        }
         for name, one in found.counts.items()
-    ]  # fmt: skip
+        if read
+    ]
     notes = [found.why] if found.why else []
     for state, words in (("gone", "gone, not looked into"), ("changed", "changed since, not looked into")):
         some = [str(file.path) for file in found.files if file.state == state]
         notes += [f"{len(some)} of {len(found.files)} files {words}: {', '.join(some)}"] if some else []
-    read = [f"{file.path} ({file.purpose})" for file in found.files if file.state == "read"]
     notes += [f"Looked into: {', '.join(read)}"] if read else []
     if found.manifests and not found.files:
         notes.append("the manifest names no files")
     notes.append("What weights from elsewhere were trained on before is not recorded.")
-    return Table(f"Contamination of {found.encoder}", head, tuple(lines) if read else (), tuple(notes))
+    return Table(f"Contamination of {found.encoder}", pd.DataFrame(rows), tuple(notes))

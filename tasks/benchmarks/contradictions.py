@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from minbert.token_cache import Row
 from tasks.benchmarks.figures import Kind
 from tasks.benchmarks.options import System
+from tasks.benchmarks.results import Table, number
 from tasks.benchmarks.sets import Subset
-from tasks.benchmarks.tables import Table, number
 from tasks.drawing import BLUE, GREY, VERMILION
 from tasks.readers import nli, senteval
 
@@ -54,17 +55,20 @@ def summary(sick: Subset, relation: np.ndarray, cosines: Mapping[System, np.ndar
 
 def tables(found: dict[str, Any], systems: list[System]) -> list[Table]:
     """One table of means by relation, and one of the examples (SelfCCL, Table 6)."""
-    heads = tuple(f"cosine ({system.name})" for system in systems)
+
+    def cosines(one: dict[str, Any]) -> dict[str, str]:
+        return {f"cosine ({system.name})": number(one["cosine"][system.name]) for system in systems}
+
     means = [
-        (name, f"{group['pairs']:,}", number(group["human"]), *(number(group["cosine"][one.name]) for one in systems))
+        {"relation": name, "pairs": f"{group['pairs']:,}", "human score": number(group["human"]), **cosines(group)}
         for name, group in found["relations"].items()
     ]
     rows = [
-        (*one["texts"], number(one["human"], 1), *(number(one["cosine"][system.name]) for system in systems))
+        {"sentence 1": one["texts"][0], "sentence 2": one["texts"][1], "human": number(one["human"], 1), **cosines(one)}
         for one in found["examples"]
     ]
     note = "Human scores from 1 to 5; cosines from −1 to 1."
     return [
-        Table("SICK test by relation", ("relation", "pairs", "human score", *heads), tuple(means), (note,)),
-        Table("SICK's most related contradictions", ("sentence 1", "sentence 2", "human", *heads), tuple(rows), left=2),
+        Table("SICK test by relation", pd.DataFrame(means), (note,)),
+        Table("SICK's most related contradictions", pd.DataFrame(rows), left=2),
     ]

@@ -3,8 +3,6 @@
 Axes: N sentences or pairs, D hidden; all vectors have length 1, in float64.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from minbert.seeds import numpy_generator
@@ -14,28 +12,18 @@ from tasks.contrastive.validation import ALIKE, alignment, uniformity
 UNLIKE = 2.0  # gold similarity, of 5, below which a pair counts as unlike in the histogram
 
 
-@dataclass(frozen=True)
-class Geometry:
-    """The numbers of one system; None where they are undefined."""
-
-    alignment: float | None
-    uniformity: float | None
-    mean_cosine: float | None
-    top_singular_share: float | None
-
-
-def measure(one: ScoredSet, first: np.ndarray, second: np.ndarray, distinct: np.ndarray) -> Geometry:
+def measure(one: ScoredSet, first: np.ndarray, second: np.ndarray, distinct: np.ndarray) -> dict[str, float | None]:
     """Alignment over pairs of a score of 4 or more, uniformity over the sentences of all pairs (SimCSE, section 6).
 
     `first` and `second` are the unit vectors of the pairs, `distinct` those of the distinct sentences.
     """
     alike = one.gold >= ALIKE
-    return Geometry(
-        alignment(first[alike], second[alike]),
-        uniformity(np.concatenate([first, second])),
-        mean_cosine(distinct),
-        top_singular_share(distinct),
-    )
+    return {
+        "alignment": alignment(first[alike], second[alike]),
+        "uniformity": uniformity(np.concatenate([first, second])),
+        "mean cosine": mean_cosine(distinct),
+        "top singular share": top_singular_share(distinct),
+    }
 
 
 def distances(one: ScoredSet, first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -1,17 +1,15 @@
 """Does a cosine move when words that say nothing are appended to one sentence of a pair? (EdaCSE, Table 1.)"""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from minbert.encode import Encoder
 from tasks import intervals, metrics
-from tasks.benchmarks import paired
 from tasks.benchmarks.own_pairs import Pairs
+from tasks.benchmarks.results import means
 from tasks.benchmarks.vectors import cosines, encode, way
-from tasks.intervals import Interval, interval
 
 ADDED = (" Okay, okay, okay.", " ? ? ? ? ?", " . . .", " What are the", " And so on, and so on, and so on.")
 """What is appended: words and marks of the kinds that EdaCSE's Table 1 shows."""
@@ -20,26 +18,14 @@ PURPOSE = "length bias"  # of the resamples' random numbers
 
 @dataclass(frozen=True)
 class Shift:
-    """What one addition does: mean cosine before and after, and Spearman's rho; intervals are of the change.
+    """What one addition does, by measure: its value, and the resamples of those that have an interval.
 
-    `nearer` is the mean change where the addition brings the two lengths (in tokens) closer together, `apart` where it
-    drives them apart; an encoder with a length bias gains in the first and loses in the second.
+    `lengths nearer` is the mean change of the cosine where the addition brings the two lengths (in tokens) closer
+    together, `lengths apart` where it drives them apart; a length bias gains in the first and loses in the second.
     """
 
     added: str
-    before: float
-    after: float
-    change: Interval | None
-    nearer: float | None
-    apart: float | None
-    spearman_before: float | None
-    spearman_after: float | None
-    spearman_change: Interval | None
-    changes: np.ndarray = field(repr=False, compare=False)  # of each pair: float64 [pairs]
-
-    def as_json(self) -> dict[str, Any]:
-        """The numbers but for the single pairs'."""
-        return {name: value for name, value in asdict(self).items() if name != "changes"}
+    measures: dict[str, tuple[float | None, np.ndarray | None]]
 
 
 def measure(
@@ -71,21 +57,32 @@ def measure(
 
 
 def _shift(
-    added: str, before: np.ndarray, after: np.ndarray, gap: np.ndarray, gold: np.ndarray | None, seed: int,
+    added: str,
+    before: np.ndarray,
+    after: np.ndarray,
+    gap: np.ndarray,
+    gold: np.ndarray | None,
+    seed: int,
     resamples: int,
-) -> Shift:  # fmt: skip
+) -> Shift:
     change = after - before
-    means = paired.means(change, PURPOSE, added, seed=seed, resamples=resamples)
-    rho: tuple[float | None, float | None] = (None, None)
-    around = None
+    drawn = means(change, PURPOSE, added, seed=seed, resamples=resamples)
+    found: dict[str, tuple[float | None, np.ndarray | None]] = {
+        "cosine": (float(before.mean()), None),
+        "cosine then": (float(after.mean()), None),
+        "change": (float(change.mean()), drawn),
+        "lengths nearer": (_mean(change[gap < 0]), None),
+        "lengths apart": (_mean(change[gap > 0]), None),
+    }
+    rho: list[float | None] = [None, None]
+    draws = np.empty((2, 0))
     if gold is not None:
-        rho = metrics.spearman(before, gold), metrics.spearman(after, gold)
-    if gold is not None and resamples:
-        both, name = np.stack([before, after]), f"length bias {added}"
-        draws = intervals.bootstrap("Spearman's rho", both, gold, name, seed=seed, resamples=resamples)
-        around = interval(draws[1] - draws[0])
-    nearer, apart = _mean(change[gap < 0]), _mean(change[gap > 0])
-    return Shift(added, float(before.mean()), float(after.mean()), interval(means), nearer, apart, *rho, around, change)
+        rho = [metrics.spearman(side, gold) for side in (before, after)]
+        both, how = np.stack([before, after]), {"seed": seed, "resamples": resamples}
+        draws = intervals.bootstrap("Spearman's rho", both, gold, f"{PURPOSE} {added}", **how)
+    found |= {"spearman": (rho[0], None), "spearman then": (rho[1], None)}
+    moved = None if rho[0] is None or rho[1] is None else rho[1] - rho[0]
+    return Shift(added, found | {"spearman change": (moved, draws[1] - draws[0])})
 
 
 def _mean(values: np.ndarray) -> float | None:

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from minbert.errors import UserError, one_of
 from minbert.training.cli import Parser
@@ -62,7 +62,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class System:
-    """One encoder read with one pooler: a row of every table."""
+    """One encoder read with one pooler."""
 
     encoder: str
     pooler: str
@@ -71,6 +71,10 @@ class System:
     def name(self) -> str:
         """Encoder and pooler in one phrase."""
         return f"{self.encoder}, {self.pooler}"
+
+
+Pairing = tuple[System, System]
+"""Two systems that are compared: (first, other)."""
 
 
 def check(given: argparse.Namespace) -> None:
@@ -141,7 +145,7 @@ def systems(loaded: list[Loaded]) -> list[System]:
     return [System(one.name, pooler) for one in loaded for pooler in one.poolers]
 
 
-def references(loaded: list[Loaded]) -> list[tuple[System, System]]:
+def references(loaded: list[Loaded]) -> list[Pairing]:
     """(first, other) for every encoder after the first: pooler by pooler where both have it, else first with first."""
     pairs = []
     for other in loaded[1:]:
@@ -156,6 +160,21 @@ def out_folder(given: argparse.Namespace, loaded: list[Loaded]) -> Path:
     folder: Path = given.out or Path("runs/benchmarks") / loaded[0].name.strip("/.").replace("/", "-")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def account(
+    suite: str, command: str, given: argparse.Namespace, loaded: list[Loaded], data: Path | None
+) -> dict[str, Any]:
+    """What every suite's JSON begins with."""
+    return {
+        "suite": suite,
+        "command": command,
+        "data": None if data is None else str(data),
+        "precision": loaded[0].encoder.precision,
+        "seed": given.seed,
+        "resamples": given.resamples,
+        "encoders": {one.name: str(one.folder) for one in loaded},
+    }
 
 
 def command(suite: str, arguments: list[str]) -> str:

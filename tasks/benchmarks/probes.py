@@ -7,8 +7,6 @@ python -m tasks.benchmarks.probes --encoder minilm --probes length --pairs my-pa
 
 import argparse
 import sys
-from dataclasses import asdict
-from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +16,7 @@ from tasks.benchmarks import options, sets
 
 if TYPE_CHECKING:
     from tasks.benchmarks.options import Loaded
+    from tasks.benchmarks.results import Table
     from tasks.benchmarks.sets import ScoredSet
 
 PROBES = ("geometry", "frequency", "length", "weat")
@@ -55,46 +54,39 @@ def main(arguments: list[str] | None = None) -> None:
 def run(given: argparse.Namespace, chosen: list[str], command: str) -> dict[str, Any]:
     """Run the probes with every encoder; returns what `probes.json` holds."""
     from minbert.training import start
-    from tasks.benchmarks import tables
+    from tasks.benchmarks import results
 
     needs = "geometry" in chosen or "frequency" in chosen or ("length" in chosen and given.pairs is None)
     folder = start.data_folder(given.data) if needs else None
     base = sets.read(folder, ["STS-B"])[0] if folder is not None else None
     loaded = options.load(given)
     out = options.out_folder(given, loaded)
-    shown: list[tables.Table] = []
-    pictures: list[Path] = []
-    results: dict[str, Any] = {
-        "suite": "probes", "command": command, "precision": loaded[0].encoder.precision, "seed": given.seed,
-        "resamples": given.resamples, "encoders": {one.name: str(one.folder) for one in loaded},
-    }  # fmt: skip
+    tables: list[Table] = []
+    figures: list[Path] = []
+    content = options.account("probes", command, given, loaded, folder)
     for name in chosen:
-        made, numbers, paths = _RUN[name](given, loaded, base, out)
-        results[name] = numbers
-        shown += made
-        pictures += paths
-    tables.write(out, "probes", "Probes of the space of sentences", shown, results, pictures)
-    return results
+        made, content[name], paths = _RUN[name](given, loaded, base, out)
+        tables += made
+        figures += paths
+    results.write(out, "probes", "Probes of the space of sentences", tables, content, figures)
+    return content
 
 
 def _geometry(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSet", out: Path) -> Any:
-    from tasks.benchmarks import figures, geometry, paired
-    from tasks.benchmarks.tables import Table, number
+    from tasks.benchmarks import figures, geometry, results
+    from tasks.benchmarks.results import Table, number
     from tasks.benchmarks.vectors import Bank
     from tasks.contrastive.validation import unit
 
     bank = Bank.of(loaded, (text for pair in base.pairs for text in pair))
-    numbers, groups, rows, distances = {}, {}, [], {}
+    found, groups = results.Results(), {}
     for system in options.systems(loaded):
         first, second = (unit(bank.of_texts(system, [pair[side] for pair in base.pairs])) for side in (0, 1))
-        found = geometry.measure(base, first, second, unit(bank.vectors[system]))
-        numbers[system.name] = asdict(found)
-        distances[system] = geometry.distances(base, first, second)
+        apart = geometry.distances(base, first, second)
+        draws = results.means(apart, "alignment", base.shown, seed=given.seed, resamples=given.resamples)
+        for measure, value in geometry.measure(base, first, second, unit(bank.vectors[system])).items():
+            found.add(system, measure, base.shown, value, draws if measure == "alignment" else None, rows=len(apart))
         groups[system.name] = geometry.groups(base, first, second, seed=given.seed)
-        share = f"{number(found.top_singular_share, 1, times=100)}%"
-        cells = (number(value, 3) for value in (found.alignment, found.uniformity, found.mean_cosine))
-        rows.append((system.encoder, system.pooler, *cells, share))
-    head = ("encoder", "pooler", "alignment", "uniformity", "mean cosine", "top singular share")
     notes = (
         "Alignment: mean squared distance of pairs scored 4 or more, less is better. Uniformity: ln of the mean of "
         "exp(−2 distance²), less is more even.",
@@ -102,130 +94,128 @@ def _geometry(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSe
     )
     path = out / "probes-cosines"
     figures.histogram(path, groups)
-    how = {"seed": given.seed, "resamples": given.resamples}
-    apart: paired.Found = {
-        (one, other): [paired.difference(base.shown, distances[one], distances[other], "alignment", **how)]
-        for one, other in options.references(loaded)
-    }
-    tables = [Table(f"Geometry, {base.shown} test", head, tuple(rows), notes, left=2)]
-    content = {"systems": numbers, "differences": paired.as_json(apart)}
-    return [*tables, *paired.tables("Alignment", apart, "set")], content, [path]
+    apart = found.differences(options.references(loaded), "alignment")
+    rows = results.wide(found.frame(), ("encoder", "pooler"), "measure", lambda value: number(value, 3))
+    tables = [Table(f"Geometry, {base.shown} test", rows, notes, left=2)]
+    tables += results.difference_tables("Alignment", apart, digits=3, verdict=False)
+    content = {"results": results.as_json(found.frame()), "differences": results.as_json(apart)}
+    return tables, content, [path]
 
 
 def _frequency(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSet", out: Path) -> Any:
     from minbert.training import start
-    from tasks.benchmarks import figures, frequency
-    from tasks.benchmarks.tables import Table, number
+    from tasks.benchmarks import figures, frequency, results
+    from tasks.benchmarks.results import Table, number
 
     folder = start.data_folder(given.data)
     scored = sets.read(folder, sets.named(given.sets or "STS-B", folder))
     counted = [text for pair in base.pairs for text in pair]
-    numbers: dict[str, list[float | None]] = {}
+    found, curves = results.Results(), {}
+    spread = f"mean of {len(scored)} sets" if len(scored) > 1 else scored[0].shown
     for one in loaded:
         for pooler in dict.fromkeys(name if name in frequency.LAYERS else "mean" for name in one.poolers):
-            numbers[f"{one.name}, {pooler}"] = frequency.curve(
-                one.encoder, pooler, scored, counted, frequency.STEPS, name=one.name
-            )
-    rows = [
-        (name, *(number(values[frequency.STEPS.index(k)], times=100) for k in _SHOWN))
-        for name, values in numbers.items()
-    ]
-    spread = f"mean of {len(scored)} sets" if len(scored) > 1 else scored[0].shown
+            system = options.System(one.name, pooler)
+            values = frequency.curve(one.encoder, pooler, scored, counted, frequency.STEPS, name=one.name)
+            for removed, value in zip(frequency.STEPS, values, strict=True):
+                found.add(system, "spearman", spread, value, removed=removed)
+            known = [value for value in values if value is not None]
+            if len(known) == len(values):
+                curves[system.name] = known
     notes = (
         f"Spearman × 100 (protocol all), {spread}; frequencies from {base.shown} test, [CLS] and [SEP] counted too.",
         "Poolers that are no mean of tokens are probed as `mean`.",
     )
-    curves = {name: [value for value in values if value is not None] for name, values in numbers.items()}
-    whole = {name: values for name, values in curves.items() if len(values) == len(frequency.STEPS)}
     path = out / "probes-frequent-tokens"
-    if whole:
-        figures.removed_tokens(path, frequency.STEPS, whole, spread)
-    head = ("tokens left out", *(str(k) for k in _SHOWN))
-    content = {"removed": list(frequency.STEPS), "sets": [one.shown for one in scored], "spearman": numbers}
-    return [Table("Without the most frequent tokens", head, tuple(rows), notes)], content, [path] if whole else []
+    if curves:
+        figures.removed_tokens(path, frequency.STEPS, curves, spread)
+    frame = found.frame()
+    shown = frame[frame["removed"].isin(_SHOWN)]
+    rows = results.wide(shown, ("encoder", "pooler"), "removed", lambda value: number(value, times=100))
+    content = {"sets": [one.shown for one in scored], "results": results.as_json(frame)}
+    table = Table("Without the most frequent tokens, by how many are left out", rows, notes, left=2)
+    return [table], content, [path] if curves else []
 
 
 _SHOWN = (0, 2, 8, 16, 24, 34, 50, 100)
 
 
 def _length(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSet | None", out: Path) -> Any:
-    from tasks.benchmarks import length_bias, own_pairs, paired
-    from tasks.benchmarks.tables import Table, between, number
+    import pandas as pd
+
+    from tasks.benchmarks import length_bias, own_pairs, results
+    from tasks.benchmarks.results import Table, between, numbers
 
     if given.pairs is not None:
         pairs = own_pairs.read(given.pairs, seed=given.seed)
     else:
         assert base is not None
         pairs = own_pairs.Pairs(f"{base.shown} test", base.pairs, base.gold, base.skipped)
-    added = tuple(given.append or length_bias.ADDED)
+    found, tables = results.Results(), []
     how = {"seed": given.seed, "resamples": given.resamples}
-    made, shifts = [], {}
     for one in loaded:
         for pooler in one.poolers:
-            name = f"{one.name}, {pairs.name}"
-            found = length_bias.measure(one.encoder, pooler, pairs, added, name=name, **how)
-            shifts[options.System(one.name, pooler)] = found
-            rows = [
-                (repr(shift.added), number(shift.before, 3), number(shift.after, 3),
-                 between(shift.change, 3, sign=True), number(shift.nearer, 3, sign=True),
-                 number(shift.apart, 3, sign=True), number(shift.spearman_before, times=100),
-                 number(shift.spearman_after, times=100), between(shift.spearman_change, times=100, sign=True))
-                for shift in found
-            ]  # fmt: skip
-            head = ("appended", "cosine", "then", "change, 95%", "lengths nearer", "lengths apart", "ρ × 100", "then",
-                    "change, 95%")  # fmt: skip
+            system, name = options.System(one.name, pooler), f"{one.name}, {pairs.name}"
+            added = tuple(given.append or length_bias.ADDED)
+            for shift in length_bias.measure(one.encoder, pooler, pairs, added, name=name, **how):
+                for measure, (value, draws) in shift.measures.items():
+                    found.add(system, measure, repr(shift.added), value, draws, rows=len(pairs.texts))
+
+            def column(measure: str, system: options.System = system) -> pd.DataFrame:
+                return found.frame(measure, system)
+
+            shown = {
+                "appended": column("cosine")["set"],
+                "cosine": numbers(column("cosine")["value"], 3),
+                "cosine then": numbers(column("cosine then")["value"], 3),
+                "its change, 95%": between(column("change"), 3, sign=True),
+                "lengths nearer": numbers(column("lengths nearer")["value"], 3, sign=True),
+                "lengths apart": numbers(column("lengths apart")["value"], 3, sign=True),
+                "ρ × 100": numbers(column("spearman")["value"], times=100),
+                "ρ then": numbers(column("spearman then")["value"], times=100),
+                "change of ρ, 95%": between(column("spearman change"), times=100, sign=True),
+            }
+            rows = pd.DataFrame({head: list(cells) for head, cells in shown.items()})
             note = (
                 "Appended to each second sentence. Lengths nearer, apart: mean change of the cosine where the lengths "
                 "in tokens come closer, or drift apart; a length bias gains in the first and loses in the second."
             )
             title = f"Length bias of {one.name}, {pooler}: {pairs.name}, {len(pairs.texts):,} pairs"
-            made.append(Table(title, head, tuple(rows), (note,)))
-    apart: paired.Found = {
-        (one, other): [
-            paired.difference(repr(a.added), a.changes, b.changes, length_bias.PURPOSE, **how)
-            for a, b in zip(shifts[one], shifts[other], strict=True)
-        ]
-        for one, other in options.references(loaded)
-    }
-    made += paired.tables(f"Change of the cosine, {pairs.name}", apart, "appended")
-    numbers = {system.name: [shift.as_json() for shift in found] for system, found in shifts.items()}
-    content = {"pairs": pairs.name, "count": len(pairs.texts), "skipped": pairs.skipped, "systems": numbers}
-    return made, {**content, "differences": paired.as_json(apart)}, []
+            tables.append(Table(title, rows, (note,)))
+    apart = found.differences(options.references(loaded), "change")
+    title = f"Change of the cosine, {pairs.name}"
+    tables += results.difference_tables(title, apart, digits=3, verdict=False, column="appended")
+    content = {"pairs": pairs.name, "count": len(pairs.texts), "skipped": pairs.skipped}
+    content |= {"results": results.as_json(found.frame()), "differences": results.as_json(apart)}
+    return tables, content, []
 
 
 def _weat(given: argparse.Namespace, loaded: "list[Loaded]", base: "ScoredSet | None", out: Path) -> Any:
-    from tasks.benchmarks import figures, weat
-    from tasks.benchmarks.tables import Table, number
-    from tasks.benchmarks.weat_words import TESTS
+    import pandas as pd
 
-    found = {
-        f"{one.name}, {pooler}": weat.measure(one.encoder, pooler, seed=given.seed, name=one.name)
-        for one in loaded
-        for pooler in one.poolers
-    }
-    heads = [cell for name in found for cell in (f"d ({name})", "p")]
-    rows = [
-        (name, *(cell for tests in found.values()
-                 for cell in (number(tests[name].effect, sign=True), _p(tests[name].p))))
-        for name in TESTS
-    ]  # fmt: skip
+    from tasks.benchmarks import figures, results, weat
+    from tasks.benchmarks.results import Table, number, numbers
+
+    found = results.Results()
+    for one in loaded:
+        for pooler in one.poolers:
+            tests = weat.measure(one.encoder, pooler, seed=given.seed, name=one.name)
+            for name, test in tests.items():
+                found.add(options.System(one.name, pooler), "effect", name, test.effect, p=test.p)
+    frame = found.frame()
+    columns: dict[str, list[str]] = {"test": frame["set"].unique().tolist()}
+    for (encoder, pooler), rows in frame.groupby(["encoder", "pooler"], sort=False):
+        columns[f"d ({encoder}, {pooler})"] = numbers(rows["value"], sign=True)
+        columns[f"p ({encoder}, {pooler})"] = ["< 0.0001" if p < 1e-4 else number(p, 4) for p in rows["p"]]
     notes = (
         "d: effect size in standard deviations; above 0 the first targets stand nearer the first attributes. p: "
         "one-sided, by permutation, not corrected for ten tests. Words are encoded as sentences of one word.",
     )
-    effects = {name: [tests[one].effect for one in TESTS] for name, tests in found.items()}
-    sizes = {name: [nan if one is None else one for one in some] for name, some in effects.items()}
     path = out / "probes-weat"
-    figures.associations(path, list(TESTS), sizes)
-    numbers = {name: {one: asdict(test) for one, test in tests.items()} for name, tests in found.items()}
-    table = Table("Word embedding association tests (Caliskan et al. 2017)", ("test", *heads), tuple(rows), notes)
-    return [table], numbers, [path]
-
-
-def _p(value: float | None) -> str:
-    from tasks.benchmarks.tables import number
-
-    return "< 0.0001" if value is not None and value < 1e-4 else number(value, 4)
+    sizes = {f"{key[0]}, {key[1]}": list(rows["value"])
+             for key, rows in frame.groupby(["encoder", "pooler"], sort=False)}  # fmt: skip
+    figures.associations(path, columns["test"], sizes)
+    table = Table("Word embedding association tests (Caliskan et al. 2017)", pd.DataFrame(columns), notes)
+    return [table], {"results": results.as_json(frame)}, [path]
 
 
 _RUN: dict[str, Any] = {"geometry": _geometry, "frequency": _frequency, "length": _length, "weat": _weat}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from minbert.token_cache import Row
     from tasks.benchmarks.classifiers import Outcome
     from tasks.benchmarks.options import System
+    from tasks.benchmarks.results import Results, Table
     from tasks.benchmarks.vectors import Bank
 
 SETS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
@@ -61,38 +62,68 @@ def read(folder: Path, name: str, folds: int) -> "tuple[dict[str, list[Row]], di
 def run(given: argparse.Namespace, chosen: list[str], command: str) -> dict[str, Any]:
     """Classify with every encoder; returns what `transfer.json` holds."""
     from minbert.training import start
-    from tasks.benchmarks import tables, transfer_results
+    from tasks import intervals
+    from tasks.benchmarks import results
     from tasks.benchmarks.vectors import Bank
 
     folder = start.data_folder(given.data)
     data = {name: read(folder, name, given.folds) for name in chosen}
     loaded = options.load(given)
     texts = (text for rows, _ in data.values() for split in rows.values() for row in split for text in row.texts)
-    bank = Bank.of(loaded, texts)
-    found: dict[System, dict[str, Outcome]] = {}
+    bank, found = Bank.of(loaded, texts), results.Results()
     for system in options.systems(loaded):
-        found[system] = {}
         for name, (rows, _) in data.items():
-            found[system][name] = _classify(bank, system, name, rows, given.folds)
-            print(f"{system.name}: {name} {100 * found[system][name].accuracy:.2f}", file=sys.stderr)
-    how = {"seed": given.seed, "resamples": given.resamples}
-    drawn = {name: transfer_results.draws(found, name, **how) for name in chosen} if given.resamples else {}
-    pairs = options.references(loaded)
-    shown = [
-        *transfer_results.tables(found, drawn, given.folds),
-        *transfer_results.difference_tables(found, drawn, pairs),
-    ]
-    results = {
-        "suite": "transfer", "command": command, "data": str(folder), "precision": loaded[0].encoder.precision,
-        "seed": given.seed, "resamples": given.resamples, "folds": given.folds,
-        "encoders": {one.name: str(one.folder) for one in loaded},
-        "sets": {name: {"rows": {split: len(some) for split, some in rows.items()}, "skipped": skipped}
-                 for name, (rows, skipped) in data.items()},
-        "systems": transfer_results.as_json(found, drawn),
-        "differences": transfer_results.differences_as_json(found, drawn, pairs),
-    }  # fmt: skip
-    tables.write(options.out_folder(given, loaded), "transfer", "Transfer", shown, results, [])
-    return results
+            one = _classify(bank, system, name, rows, given.folds)
+            how = {"seed": given.seed, "resamples": given.resamples}
+            draws = intervals.bootstrap("accuracy", one.predicted[None], one.gold, name, **how)[0]
+            more = {"rows": len(one.gold), "dev_accuracy": one.dev, "folds": list(one.folds), "C": list(one.chosen)}
+            found.add(system, "accuracy", name, one.accuracy, draws, **more)
+            print(f"{system.name}: {name} {100 * one.accuracy:.2f}", file=sys.stderr)
+    found.add_average("accuracy")
+    apart = found.differences(options.references(loaded), "accuracy")
+    tables = [*_tables(found, given), *results.difference_tables("Accuracy × 100", apart, times=100)]
+    content = {
+        **options.account("transfer", command, given, loaded, folder),
+        "folds": given.folds,
+        "sets": {
+            name: {"rows": {split: len(some) for split, some in rows.items()}, "skipped": skipped}
+            for name, (rows, skipped) in data.items()
+        },
+        "results": results.as_json(found.frame()),
+        "differences": results.as_json(apart),
+    }
+    results.write(options.out_folder(given, loaded), "transfer", "Transfer", tables, content, [])
+    return content
+
+
+def _tables(found: "Results", given: argparse.Namespace) -> "list[Table]":
+    """All systems side by side, then each by set with its interval, its spread over folds and the C it chose."""
+    import numpy as np
+    import pandas as pd
+
+    from tasks.benchmarks.results import AVERAGE, MISSING, Table, between, number, numbers, wide
+
+    note = (
+        f"MR, CR, SUBJ, MPQA: {given.folds}-fold cross-validation, C chosen inside each fold. TREC, MRPC: C chosen by "
+        f"{given.folds} folds of the training rows, fixed test. SST2: C chosen on dev, fixed test. The classifier is "
+        "scikit-learn's logistic regression."
+    )
+    frame = found.frame()
+    rows = wide(frame, ("encoder", "pooler"), "set", lambda value: number(value, times=100))
+    made = [Table("Transfer, accuracy × 100", rows, (note,), left=2)]
+    each = frame[frame["set"] != AVERAGE]
+    for (encoder, pooler), one in each.groupby(["encoder", "pooler"], sort=False) if given.resamples else ():
+        spreads = [float(np.std(folds, ddof=1)) if len(folds) > 1 else None for folds in one["folds"]]
+        shown = {
+            "set": one["set"],
+            "test rows": [f"{count:,.0f}" for count in one["rows"]],
+            "accuracy": numbers(one["value"], times=100),
+            "95% interval": between(one, times=100),
+            "deviation over folds": [MISSING if one is None else number(one, times=100) for one in spreads],
+            "C": ["/".join(f"{c:g}" for c in sorted(set(chosen))) for chosen in one["C"]],
+        }
+        made.append(Table(f"{encoder}, pooler {pooler}", pd.DataFrame(shown)))
+    return made
 
 
 def _classify(bank: "Bank", system: "System", name: str, rows: "Mapping[str, Sequence[Row]]", folds: int) -> "Outcome":

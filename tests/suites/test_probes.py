@@ -15,8 +15,7 @@ import torch
 from scipy import stats
 
 from minbert import Encoder, UserError
-from minbert.seeds import numpy_generator
-from tasks.benchmarks import figures, frequency, geometry, length_bias, paired, probes, sets, vectors, weat
+from tasks.benchmarks import figures, frequency, geometry, length_bias, probes, results, sets, vectors, weat
 from tasks.benchmarks.own_pairs import Pairs
 from tasks.benchmarks.weat_words import TESTS
 from tasks.contrastive.validation import unit
@@ -91,14 +90,17 @@ def test_length_bias_is_the_change_of_each_cosine(encoder: Encoder) -> None:
     before = [cosine(*plain.encode(list(pair)).astype(np.float64)) for pair in texts]
     after = [cosine(*plain.encode([a, b + " . ."]).astype(np.float64)) for a, b in texts]
     (found,) = length_bias.measure(encoder, "mean", pairs, (" . .",), seed=2, resamples=50, name="x")
-    assert (found.before, found.after) == pytest.approx((np.mean(before), np.mean(after)), abs=1e-6)
-    assert found.nearer == pytest.approx(after[0] - before[0], abs=1e-6), "the first pair alone comes closer in length"
-    assert found.apart == pytest.approx(np.mean([after[i] - before[i] for i in (1, 2)]), abs=1e-6)
-    assert found.spearman_after == pytest.approx(stats.spearmanr(after, pairs.gold).statistic)
-    change = np.subtract(after, before)
-    assert found.change is not None and change.min() <= found.change.low <= change.mean() <= found.change.high
+    values = {measure: value for measure, (value, _) in found.measures.items()}
+    assert (values["cosine"], values["cosine then"]) == pytest.approx((np.mean(before), np.mean(after)), abs=1e-6)
+    assert values["lengths nearer"] == pytest.approx(after[0] - before[0], abs=1e-6), "the first pair alone"
+    assert values["lengths apart"] == pytest.approx(np.mean([after[i] - before[i] for i in (1, 2)]), abs=1e-6)
+    assert values["spearman then"] == pytest.approx(stats.spearmanr(after, pairs.gold).statistic)
+    change, draws = np.subtract(after, before), found.measures["change"][1]
+    assert draws is not None and values["change"] == pytest.approx(change.mean(), abs=1e-6)
+    assert change.min() - 1e-6 <= draws.min() < draws.max() <= change.max() + 1e-6
     (nothing,) = length_bias.measure(encoder, "mean", pairs, ("",), seed=2, resamples=50, name="x")
-    assert nothing.before == nothing.after and nothing.change == length_bias.Interval(0.0, 0.0)
+    value, draws = nothing.measures["change"]
+    assert value == 0 and draws is not None and not draws.any()
 
 
 def plain_weat(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
@@ -152,11 +154,11 @@ def test_the_command(tiny: Path, folder: Path, tmp_path: Path, monkeypatch: pyte
                  "--out", str(tmp_path)])  # fmt: skip
     found = json.loads((tmp_path / "probes.json").read_text())
     assert {"geometry", "frequency", "length", "weat"} <= found.keys()
-    name = f"{tiny.name}, mean"
-    assert list(found["geometry"]["systems"]) == list(found["weat"]) == [name, f"{tiny.name}, max"]
-    assert list(found["frequency"]["spearman"]) == [name], "max is no mean of tokens"
-    assert len(found["frequency"]["spearman"][name]) == len(frequency.STEPS)
-    assert len(found["length"]["systems"][name]) == len(length_bias.ADDED)
+    rows = {probe: found[probe]["results"] for probe in probes.PROBES}
+    assert {row["pooler"] for row in rows["geometry"]} == {row["pooler"] for row in rows["weat"]} == {"mean", "max"}
+    assert {row["pooler"] for row in rows["frequency"]} == {"mean"}, "max is no mean of tokens"
+    assert [row["removed"] for row in rows["frequency"]] == list(frequency.STEPS)
+    assert len({row["set"] for row in rows["length"]}) == len(length_bias.ADDED)
     page = (tmp_path / "probes.md").read_text()
     for image in re.findall(r"\(([\w-]+\.svg)\)", page):
         assert (tmp_path / image).is_file()
@@ -172,33 +174,28 @@ def test_a_comparison_has_the_paired_differences_of_alignment_and_shift(
     probes.main(["--encoder", str(tiny), "--compare", str(twin), *more, "--out", str(tmp_path / "same")])
     found = json.loads((tmp_path / "same/probes.json").read_text())
     for name in ("geometry", "length"):
-        (one,) = found[name]["differences"]
-        assert (one["first"], one["second"]) == (f"{tiny.name}, mean", "twin, mean")
-        assert {(row["difference"], *row["interval"]) for row in one["means"]} == {(0, 0, 0)}, "the same encoder"
+        for row in found[name]["differences"]:
+            assert (row["first"], row["second"]) == (f"{tiny.name}, mean", "twin, mean")
+            assert (row["difference"], row["low"], row["high"]) == (0, 0, 0), "the same encoder"
     (other / "minbert.json").write_text('{"pooler": "avg-first-last"}')
     given = ["--encoder", str(other), *more[:2], *more[4:], "--append", " . .", "--out", str(tmp_path / "other")]
     probes.main([*given, "--compare", str(twin)])
     found = json.loads((tmp_path / "other/probes.json").read_text())
     for name in ("geometry", "length"):
-        (row,) = found[name]["differences"][0]["means"]
-        assert row["interval"][0] <= row["difference"] <= row["interval"][1] and row["difference"] != 0
-    values = [one["alignment"] for one in found["geometry"]["systems"].values()]
-    assert found["geometry"]["differences"][0]["means"][0]["difference"] == pytest.approx(values[1] - values[0])
-    shifts = [one[0]["after"] - one[0]["before"] for one in found["length"]["systems"].values()]
-    assert found["length"]["differences"][0]["means"][0]["difference"] == pytest.approx(shifts[1] - shifts[0])
+        (row,) = found[name]["differences"]
+        assert row["low"] <= row["difference"] <= row["high"] and row["difference"] != 0
+        measure = {"geometry": "alignment", "length": "change"}[name]
+        values = [one["value"] for one in found[name]["results"] if one["measure"] == measure]
+        assert row["difference"] == pytest.approx(values[1] - values[0])
     assert "95% interval, paired" in capsys.readouterr().out
 
 
 def test_resamples_are_the_same_pairs_for_every_system() -> None:
     values = RNG.normal(size=(2, 30))
-    draws = paired.means(values, "p", "x", seed=1, resamples=200)
-    assert np.allclose(draws[1] - draws[0], paired.means(values[1] - values[0], "p", "x", seed=1, resamples=200))
-    chosen = numpy_generator(1, "p", "x", 7).integers(30, size=30)
-    assert draws[0, 7] == pytest.approx(values[0][chosen].mean())
-    found = paired.difference("x", values[0], values[1], "p", seed=1, resamples=200)
-    assert found.around is not None and found.around.low < found.value < found.around.high
-    assert paired.difference("x", values[0], values[1], "p", seed=1, resamples=0).around is None
-    assert paired.difference("x", values[0][:0], values[1][:0], "p", seed=1, resamples=9).value is None
+    one, two, apart = (results.means(row, "p", "x", seed=1, resamples=200) for row in (*values, values[1] - values[0]))
+    assert np.allclose(two - one, apart) and one.std() == pytest.approx(values[0].std() / 30**0.5, rel=0.2)
+    assert not len(results.means(values[0], "p", "x", seed=1, resamples=0))
+    assert not len(results.means(values[0][:0], "p", "x", seed=1, resamples=9))
 
 
 def test_flags_without_effect_are_said(

@@ -11,17 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import stats
 
 from minbert import Encoder, UserError
 from minbert.pooling import NAMES
-from tasks.benchmarks import contradictions, figures, options, sets, sts_suite, tables, vectors
+from tasks.benchmarks import contradictions, figures, options, results, sets, sts_suite, vectors
 
 
 def scored(out: Path) -> Any:
     return json.loads((out / "sts.json").read_text())
+
+
+def values(found: Any, measure: str, protocol: str = "all", pooler: str = "mean") -> dict[str, float]:
+    """The numbers of one measure by set."""
+    wanted = {"measure": measure, "protocol": protocol, "pooler": pooler}
+    return {row["set"]: row["value"] for row in found["results"] if wanted.items() <= row.items()}
 
 
 def plain_cosines(folder: Path, pooler: str, pairs: list[tuple[str, str]]) -> np.ndarray:
@@ -39,18 +46,20 @@ def done(tiny: Path, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_numbers_are_those_of_a_plain_computation(tiny: Path, folder: Path, done: Path) -> None:
-    by_protocol = {one["protocol"]: one["systems"] for one in scored(done)["protocols"]}
-    assert [(one["pooler"]) for one in by_protocol["all"]] == ["mean", "cls"]
+    found = scored(done)
     for one in sets.read(folder, ["STS13", "SICK"]):
-        for place, pooler in enumerate(("mean", "cls")):
+        for pooler in ("mean", "cls"):
             cosines = plain_cosines(tiny, pooler, one.pairs)
             for metric, function in (("spearman", stats.spearmanr), ("pearson", stats.pearsonr)):
-                value = by_protocol["all"][place][metric][one.shown]
+                value = values(found, metric, pooler=pooler)[one.shown]
                 assert value == pytest.approx(function(cosines, one.gold).statistic, abs=1e-4)
-    every = by_protocol["all"][0]["spearman"]
+    every = values(found, "spearman")
     assert list(every) == ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "avg."]
     assert every["avg."] == pytest.approx(np.mean([every[name] for name in every if name != "avg."]))
-    assert by_protocol["wmean"][0]["spearman"]["STS13"] != pytest.approx(every["STS13"], abs=1e-6)
+    assert values(found, "spearman", "wmean")["STS13"] != pytest.approx(every["STS13"], abs=1e-6)
+    for row in found["results"]:
+        if row["measure"] == "spearman":
+            assert row["low"] <= row["value"] + 0.2 and row["low"] < row["high"]
 
 
 def test_what_is_unscored_is_counted(done: Path) -> None:
@@ -73,9 +82,9 @@ def test_sick_by_relation_and_its_most_related_contradictions(tiny: Path, folder
 def test_the_page_names_protocol_and_pooler_and_holds_the_json_s_numbers(done: Path) -> None:
     page = (done / "sts.md").read_text()
     assert "Spearman's rho × 100, protocol all" in page and "protocol wmean" in page
-    assert "| mean |" in page and "| cls |" in page and "--protocol all,wmean" in page
-    value = scored(done)["protocols"][0]["systems"][1]["spearman"]["STS14"]
-    assert tables.number(value, times=100) in page
+    assert re.search(r"\| mean +\|", page) and re.search(r"\| cls +\|", page) and "--protocol all,wmean" in page
+    value = values(scored(done), "spearman", pooler="cls")["STS14"]
+    assert results.number(value, times=100) in page
     for name in re.findall(r"\(([\w-]+\.svg)\)", page):
         assert (done / name).is_file() and (done / name.replace("svg", "png")).stat().st_size > 10_000
     for name in ("sts-sick-scatter", "sts-sick-relations", "sts-sts-b-scatter"):
@@ -118,10 +127,12 @@ def test_the_interval_of_a_comparison_is_paired(
     same = tiny_copy(name="twin")
     sts_suite.main(["--encoder", str(tiny), "--compare", str(same), "--pooler", "mean", "--data", str(folder),
                     "--sets", "STS12,STS-B", "--resamples", "30", "--out", str(tmp_path / "out")])  # fmt: skip
-    (found,) = scored(tmp_path / "out")["differences"][0]
-    assert (found["first"], found["second"]) == (f"{tiny.name}, mean", "twin, mean")
-    for one in found["sets"].values():
-        assert one == {"difference": 0.0, "interval": [0.0, 0.0], "verdict": "cannot be told apart"}, "the same rows"
+    found = scored(tmp_path / "out")["differences"]
+    assert [one["set"] for one in found] == ["STS12", "STS-B", "avg."]
+    for one in found:
+        assert (one["first"], one["second"]) == (f"{tiny.name}, mean", "twin, mean")
+        assert (one["difference"], one["low"], one["high"]) == (0, 0, 0), "the same rows"
+        assert one["verdict"] == "cannot be told apart"
     assert "cannot be told apart" in capsys.readouterr().out
 
 
@@ -157,7 +168,7 @@ def test_chinese_sets(tiny: Path, folder: Path, tmp_path: Path) -> None:
                     "--out", str(tmp_path)])  # fmt: skip
     found = scored(tmp_path)
     assert found["sets"] == {"LCQMC": {"pairs": 12, "skipped": 0, "file": "LCQMC/test.txt"}}
-    assert found["protocols"][0]["systems"][0]["spearman_interval"] == {}
+    assert {row["low"] for row in found["results"]} == {None}
     assert sets.named("", folder) == list(sets.ENGLISH) and sets.named("", folder / "zh") == list(sets.CHINESE)
 
 
@@ -200,12 +211,28 @@ def test_mistakes_are_one_sentence(tiny: Path, folder: Path, more: list[str], wo
 
 
 def test_a_table_is_aligned_and_its_texts_are_escaped() -> None:
-    table = tables.Table("T", ("set", "x"), (("a|b<i>", "−1.00"), ("注意", "22.00")), ("note*",))
+    rows = pd.DataFrame({"set": ["a|b<i>", "注意"], "x": ["−1.00", "22.00"]})
+    table = results.Table("T", rows, ("note*",))
     lines = table.terminal().splitlines()
-    assert lines[4:6] == ["a|b<i>  −1.00", "注意    22.00"]
-    assert r"| a\|b\<i\> | −1.00 |" in table.markdown() and r"note\*" in table.markdown()
-    assert tables.Table("T", ("set",), (), ("why",)).terminal() == "T\nwhy"
-    assert [tables.number(x, sign=True) for x in (None, -0.001, 0.5)] == ["–", "0.00", "+0.50"]
+    assert lines[3:5] == ["a|b<i>  −1.00", "注意    22.00"]
+    cells = [cell.strip() for cell in table.markdown().splitlines()[4].removeprefix("|").removesuffix(" |").split(" |")]
+    assert cells == [r"a\|b\<i\>", "−1.00"] and r"note\*" in table.markdown()
+    assert results.Table("T", pd.DataFrame(), ("why",)).terminal() == "T\nwhy"
+    assert [results.number(x, sign=True) for x in (None, -0.001, 0.5)] == ["–", "0.00", "+0.50"]
+
+
+def test_an_average_is_undefined_where_a_set_is_and_its_draws_are_the_mean_of_theirs() -> None:
+    one, other = options.System("a", "mean"), options.System("b", "mean")
+    found, draws = results.Results(), np.arange(100.0)
+    for system, value in ((one, 0.5), (other, None)):
+        found.add(system, "spearman", "x", value, draws)
+        found.add(system, "spearman", "y", 0.7, 3 * draws)
+    found.add_average("spearman")
+    mean, undefined = (found.frame("spearman", system).iloc[-1] for system in (one, other))
+    assert mean["set"] == "avg." and mean["value"] == pytest.approx(0.6) and np.isnan(undefined["value"])
+    assert (mean["low"], mean["high"]) == tuple(np.percentile(2 * draws, (2.5, 97.5)))
+    apart = results.as_json(found.differences([(one, other)], "spearman"))
+    assert [(row["set"], row["difference"]) for row in apart] == [("x", None), ("y", 0), ("avg.", None)]
 
 
 def test_no_warning_of_a_library_reaches_the_user(tiny: Path, folder: Path, tmp_path: Path) -> None:

@@ -91,12 +91,12 @@ def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.Ca
     transfer.main([*arguments, "--out", str(tmp_path)])
     found = json.loads((tmp_path / "transfer.json").read_text())
     assert found["sets"]["MR"] == {"rows": {"all": 48}, "skipped": {"all": 0}}
-    assert [one["pooler"] for one in found["systems"]] == ["mean", "cls"]
-    for one in found["systems"]:
-        mr, sst, mrpc = one["sets"].values()
-        assert (len(mr["folds"]), len(sst["folds"]), len(mrpc["folds"])) == (3, 1, 1)
-        for task in (mr, sst, mrpc):
-            assert task["interval"][0] <= task["accuracy"] + 1e-9 and task["accuracy"] <= task["interval"][1] + 1e-9
+    rows = found["results"]
+    assert [one["pooler"] for one in rows] == [*["mean"] * 3, *["cls"] * 3, "mean", "cls"]
+    assert [one["set"] for one in rows] == [*["MR", "SST2", "MRPC"] * 2, "avg.", "avg."]
+    assert [len(one["folds"]) for one in rows[:3]] == [3, 1, 1] and "folds" not in rows[-1]
+    for one in rows:
+        assert one["low"] <= one["value"] + 1e-9 and one["value"] <= one["high"] + 1e-9
     assert "Transfer, accuracy × 100" in capsys.readouterr().out
     assert "MR, CR, SUBJ, MPQA: 3-fold" in (tmp_path / "transfer.md").read_text()
 
@@ -105,10 +105,10 @@ def test_a_comparison_counts_the_same_rows(tiny: Path, tiny_copy: Any, folder: P
     transfer.main(["--encoder", str(tiny), "--compare", str(tiny_copy(name="twin")), "--pooler", "mean", "--data",
                    str(folder), "--sets", "sst2,Mrpc", "--folds", "2", "--resamples", "9",
                    "--out", str(tmp_path)])  # fmt: skip
-    (found,) = json.loads((tmp_path / "transfer.json").read_text())["differences"]
-    assert list(found["sets"]) == ["SST2", "MRPC", "avg."]
-    for one in found["sets"].values():
-        assert one == {"difference": 0.0, "interval": [0.0, 0.0], "verdict": "cannot be told apart"}
+    found = json.loads((tmp_path / "transfer.json").read_text())["differences"]
+    assert [one["set"] for one in found] == ["SST2", "MRPC", "avg."]
+    for one in found:
+        assert (one["difference"], one["low"], one["high"], one["verdict"]) == (0, 0, 0, "cannot be told apart")
 
 
 @pytest.mark.parametrize(("more", "words"), [
