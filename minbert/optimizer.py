@@ -140,7 +140,7 @@ def learning_rate(schedule: str, step: int, total: int, warmup: int = 0) -> floa
 
     The warm-up rises from 1/warmup to 1; `linear` and `cosine` fall from 1 towards 0 at `total`.
     """
-    schedule = one_of(schedule, SCHEDULES, "--lr-schedule")
+    schedule = one_of(schedule, SCHEDULES, "schedule")
     if step < warmup:
         return (step + 1) / warmup
     if schedule == "constant":

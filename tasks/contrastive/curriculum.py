@@ -74,11 +74,11 @@ def hardness(
         "groups": (positive, negative), "entailment": (positive,), "contradiction": (negative,),
         "gap": (positive, negative), "length": (lengths,), "rarity": (rarity,),
     }  # fmt: skip
-    technique = one_of(technique, TECHNIQUES, "--technique")
+    technique = one_of(technique, TECHNIQUES, "technique")
     given = [np.asarray(score, dtype=np.float64) for score in needed[technique] if score is not None]
     assert len(given) == len(needed[technique]), f"{technique}: a score is missing"
     if not all(np.isfinite(score).all() for score in given):
-        raise UserError(f"--technique {technique}: a triplet's score is not finite")
+        raise UserError(f"technique {technique!r}: a triplet's score is not finite")
     if technique == "groups":
         return difficulty(given[0], given[1], margin).astype(np.float64)
     if technique == "gap":
@@ -92,7 +92,7 @@ def arrange(values: np.ndarray, seed: int, direction: str = "curriculum") -> np.
     `curriculum` puts low values first, `anti` high ones; `random` asks only the seed; `none` leaves them as they stand
     (SelfCCL, section 3.2, names the first three).
     """
-    direction = one_of(direction, DIRECTIONS, "--order")
+    direction = one_of(direction, DIRECTIONS, "direction")
     if direction == "none":
         return np.arange(len(values))
     if direction == "random":
@@ -139,12 +139,12 @@ def plan(
     start of each epoch and again when its end is reached. No batch holds a row twice: one that ends a pass is filled
     up with other rows of the next. A row that is late in a step's pacing may not come before the run ends.
     """
-    pacing = one_of(pacing, PACINGS, "--pacing")
-    within = one_of(within, WITHIN, "--within")
+    pacing = one_of(pacing, PACINGS, "pacing")
+    within = one_of(within, WITHIN, "within")
     if not 0 <= start <= 1:
-        raise UserError(f"--start {start}: not a share between 0 and 1")
+        raise UserError(f"start: {start} is not a share between 0 and 1")
     if not (power >= 0 and math.isfinite(power)):
-        raise UserError(f"--power {power}: not a number of 0 or more")
+        raise UserError(f"power: {power} is not a number of 0 or more")
     size = len(order)
     least = max(min(batch_size, size), math.floor(start * size + 1e-9))
     prefixes = [max(eligible(epoch, epochs, size, power), least) for epoch in range(1, epochs + 1)]

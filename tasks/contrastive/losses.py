@@ -200,7 +200,7 @@ def _distance(x: Tensor, y: Tensor, kind: str) -> Tensor:
 
 def _positive(name: str, value: float) -> float:
     if not value > 0:
-        raise UserError(f"--{name}: {value} is not above 0")
+        raise UserError(f"{name}: {value} is not above 0")
     return value
 
 
