@@ -6,11 +6,11 @@ vectors = minbert.Encoder.load("runs/cbcl/encoder").encode(["A sentence.", "Anot
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 from minbert import pooling, weights
 from minbert.bert import BertModel
@@ -114,14 +114,13 @@ class Encoder:
         `batch_tokens` is that of `batches`.
         """
         result = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
-        bar = _bar(len(rows), progress)
-        with packed(self.model, self.precision, sum(map(len, rows))):
+        bar = tqdm(total=len(rows), disable=not progress, unit=" sentences", leave=False)
+        with bar, packed(self.model, self.precision, sum(map(len, rows))):
             for batch, ragged in self.batches(rows, batch_tokens):
                 with autocast(self.precision, self.model.device):
                     out = vectors(self.model, ragged, self.pooler)
                 result[batch] = out.float().cpu().numpy()
                 bar.update(len(batch))
-        bar.close()
         return result
 
     def batches(
@@ -152,9 +151,3 @@ def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> list[np.ndar
     if len(order) > start:
         batches.append(order[start:][::-1])
     return batches
-
-
-def _bar(total: int, shown: bool) -> Any:
-    from tqdm import tqdm
-
-    return tqdm(total=total, disable=not shown, unit=" sentences", leave=False)

@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 from tokenizers import BertWordPieceTokenizer
+from tokenizers.models import WordPiece
 
 from minbert.errors import UserError
 from minbert.files import read_json
@@ -18,60 +18,28 @@ _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 class Tokenizer:
     """A BERT vocabulary and its rules."""
 
-    def __init__(self, library: tokenizers.Tokenizer, lowercase: bool, source: str) -> None:
+    def __init__(self, library: tokenizers.Tokenizer, source: str) -> None:
+        """`UserError`, which names the `source`, where the vocabulary lacks a special token."""
+        vocabulary = library.get_vocab()
+        _demand_special(vocabulary, source)
         library.no_truncation()
         library.no_padding()
         self._library = library
-        self.lowercase = lowercase
         self.size: int = library.get_vocab_size()
-        special = {token: library.token_to_id(token) for token in _SPECIAL}
-        found = {token: number for token, number in special.items() if number is not None}
-        missing = [token for token in _SPECIAL if token not in found]
-        if missing:
-            raise UserError(f"{source}: the vocabulary lacks {', '.join(missing)}")
-        self.cls, self.sep = found["[CLS]"], found["[SEP]"]
+        self.lowercase = bool(getattr(library.normalizer, "lowercase", False))
+        self.cls, self.sep = vocabulary["[CLS]"], vocabulary["[SEP]"]
         self.fingerprint = hashlib.sha256(library.to_str().encode("utf-8")).hexdigest()
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
-        """The tokenizer of a weights folder: `vocab.txt` with `tokenizer_config.json`, else `tokenizer.json`."""
-        vocabulary = folder / "vocab.txt"
-        if vocabulary.is_file():
-            config = folder / "tokenizer_config.json"
-            options = read_json(config) if config.is_file() else {}
-            if not isinstance(options, dict):
-                raise UserError(f"{config}: holds a {type(options).__name__}, not the names and values of a config")
-            return cls.from_vocabulary(vocabulary, lowercase=bool(options.get("do_lower_case", True)), options=options)
-        path = folder / "tokenizer.json"
-        if not path.is_file():
-            raise UserError(f"{folder}: neither vocab.txt nor tokenizer.json")
-        content = read_json(path)
-        model = content.get("model") if isinstance(content, dict) else None
-        if not isinstance(model, dict) or model.get("type") != "WordPiece":
-            raise UserError(f"{path}: not a WordPiece tokenizer")
-        lowercase = bool((content.get("normalizer") or {}).get("lowercase", False))
-        return cls(tokenizers.Tokenizer.from_file(str(path)), lowercase, str(path))
+        """The tokenizer of a weights folder: `vocab.txt` with `tokenizer_config.json`, else `tokenizer.json`.
 
-    @classmethod
-    def from_vocabulary(
-        cls, path: Path, *, lowercase: bool = True, options: dict[str, Any] | None = None
-    ) -> "Tokenizer":
-        """A tokenizer from a file with one WordPiece a line; `UserError` on a doubled line."""
-        options = options or {}
-        pieces = _lines(path)
-        vocabulary = {piece: number for number, piece in enumerate(pieces)}
-        if len(vocabulary) != len(pieces):
-            raise UserError(f"{path}: {len(pieces) - len(vocabulary)} of {len(pieces)} lines stand twice")
-        missing = [token for token in _SPECIAL if token not in vocabulary]
-        if missing:
-            raise UserError(f"{path}: the vocabulary lacks {', '.join(missing)}")
-        library = BertWordPieceTokenizer(
-            vocabulary,
-            lowercase=lowercase,
-            strip_accents=options.get("strip_accents"),
-            handle_chinese_chars=bool(options.get("tokenize_chinese_chars", True)),
-        )
-        return cls(library._tokenizer, lowercase, str(path))
+        Raises `UserError` where they are missing, broken, or not of the WordPiece kind.
+        """
+        for name, read in (("vocab.txt", _from_vocabulary), ("tokenizer.json", _from_json)):
+            if (folder / name).is_file():
+                return cls(read(folder / name), str(folder / name))
+        raise UserError(f"{folder}: neither vocab.txt nor tokenizer.json")
 
     def check_fits(self, rows: int, source: str) -> None:
         """`UserError` where the vocabulary has more pieces than the word embedding has rows."""
@@ -87,19 +55,54 @@ class Tokenizer:
         pieces = sorted(self._library.get_vocab().items(), key=lambda item: item[1])
         (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece, _ in pieces), encoding="utf-8")
         self._library.save(str(folder / "tokenizer.json"))
-        rules = json.loads(self._library.to_str()).get("normalizer") or {}
-        config = {"tokenizer_class": "BertTokenizer", "do_lower_case": self.lowercase, "model_max_length": 512}
-        config |= {
-            "strip_accents": rules.get("strip_accents"),
-            "tokenize_chinese_chars": rules.get("handle_chinese_chars", True),
+        rules = self._library.normalizer
+        config = {
+            "tokenizer_class": "BertTokenizer",
+            "do_lower_case": self.lowercase,
+            "model_max_length": 512,
+            "strip_accents": getattr(rules, "strip_accents", None),
+            "tokenize_chinese_chars": getattr(rules, "handle_chinese_chars", True),
+            **{f"{name[1:-1].lower()}_token": name for name in _SPECIAL},
         }
-        config |= {f"{name[1:-1].lower()}_token": name for name in _SPECIAL}
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def _lines(path: Path) -> list[str]:
-    """The lines of a file, cut at line feeds only: a vocabulary may hold other separators of Unicode as pieces."""
+def _from_vocabulary(path: Path) -> tokenizers.Tokenizer:
+    """The tokenizer of a file with one WordPiece a line, by the rules of the `tokenizer_config.json` beside it."""
+    config = path.parent / "tokenizer_config.json"
+    options = read_json(config) if config.is_file() else {}
+    if not isinstance(options, dict):
+        raise UserError(f"{config}: holds a {type(options).__name__}, not the names and values of a config")
     try:
-        return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        # cut at line feeds only: a vocabulary may hold other separators of Unicode as pieces
+        pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8: {error}") from error
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    if len(vocabulary) != len(pieces):
+        raise UserError(f"{path}: {len(pieces) - len(vocabulary)} of {len(pieces)} lines are duplicates")
+    _demand_special(vocabulary, str(path))
+    made = BertWordPieceTokenizer(
+        vocabulary,
+        lowercase=bool(options.get("do_lower_case", True)),
+        strip_accents=options.get("strip_accents"),
+        handle_chinese_chars=bool(options.get("tokenize_chinese_chars", True)),
+    )
+    return made._tokenizer
+
+
+def _from_json(path: Path) -> tokenizers.Tokenizer:
+    """The tokenizer of a file of the tokenizers library."""
+    try:
+        library = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises no narrower type
+        raise UserError(f"{path}: not a WordPiece tokenizer: {error}") from error
+    if not isinstance(library.model, WordPiece):
+        raise UserError(f"{path}: not a WordPiece tokenizer")
+    return library
+
+
+def _demand_special(vocabulary: Mapping[str, int], source: str) -> None:
+    missing = [token for token in _SPECIAL if token not in vocabulary]
+    if missing:
+        raise UserError(f"{source}: the vocabulary lacks {', '.join(missing)}")

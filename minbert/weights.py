@@ -7,7 +7,7 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,19 +55,22 @@ _OLD = {"gamma": "weight", "beta": "bias"}
 def our_name(key: str) -> str:
     """Our name of a tensor called `key` by transformers (old names too), by the course, or by us."""
     module, _, parameter = key.removeprefix("bert.").rpartition(".")
-    number = re.search(r"\.(\d+)\.", module)
-    pattern = module if number is None else module.replace(number.group(0), ".#.", 1)
-    ours = _OURS.get(pattern, pattern)
-    return (ours if number is None else ours.replace("#", number.group(1))) + "." + _OLD.get(parameter, parameter)
+    return f"{_renamed(module, _OURS)}.{_OLD.get(parameter, parameter)}"
 
 
 def their_name(key: str) -> str:
     """transformers' name of one of our tensors."""
     module, _, parameter = key.rpartition(".")
-    number = re.search(r"\.(\d+)\.", module)
-    pattern = module if number is None else module.replace(number.group(0), ".#.", 1)
-    theirs = NAMES[pattern]
-    return (theirs if number is None else theirs.replace("#", number.group(1))) + "." + parameter
+    return f"{_renamed(module, NAMES)}.{parameter}"
+
+
+def _renamed(module: str, table: Mapping[str, str]) -> str:
+    """A module's name by a table; a name that the table lacks stays as it is."""
+    layer = re.search(r"(?<=\.)\d+(?=\.)", module)
+    if layer is None:
+        return table.get(module, module)
+    pattern = f"{module[: layer.start()]}#{module[layer.end() :]}"
+    return table.get(pattern, pattern).replace("#", layer.group())
 
 
 def fit(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[str, Tensor]:
