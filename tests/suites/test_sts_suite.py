@@ -200,7 +200,7 @@ def test_a_gpu_is_used_where_there_is_one_and_no_device_is_named(tiny: Path, mon
     (["--resamples", "-1"], "--resamples: -1 is less than 0"),
     (["--resamples", "x"], "invalid int value: 'x' (see --help)"),
     (["--compare", "./nothing"], "./nothing: no such folder"),
-    (["--precision", "fp8"], "--precision: invalid choice: 'fp8'"),
+    (["--precision", "fp8"], "--precision: 'fp8' is not one of fp32, bf16, auto"),
     (["--device", "abacus"], "--device abacus: not a device"),
     (["--sets", "ATEC"], "zh: no test file of ATEC (ATEC/*test*)"),
 ])  # fmt: skip

@@ -94,7 +94,7 @@ def test_every_preset_holds_valid_settings_of_the_right_type(kind: type, table: 
         assert text, name
         kind(**values)
         for key, value in values.items():
-            cli._check(options[key], value)
+            cli._checked(options[key], value)
             default = options[key].default
             assert isinstance(value, float if default is None else type(default)), (name, key)
 
