@@ -58,6 +58,6 @@ POOLERS: dict[str, Callable[[Sequence[Tensor], Ragged], Tensor]] = {
 NAMES = ("pooler", *POOLERS)
 
 
-def check(name: str, argument: str = "pooler") -> str:
-    """The pooler that `name` means, or a `UserError` that names the `argument` and lists the poolers."""
-    return one_of(name, NAMES, argument)
+def check(name: str) -> str:
+    """The pooler that `name` means, or a `UserError` that lists the poolers."""
+    return one_of(name, NAMES, "pooler")

@@ -40,9 +40,9 @@ def insertions(
 
     `key` is the sentence's row. `marks` names a set of `MARKS`; `UserError` for another name, or `most` below 1.
     """
-    marks = one_of(marks, MARKS, "--marks")
+    marks = one_of(marks, MARKS, "marks")
     if most < 1:
-        raise UserError(f"--marks-most {most}: at least 1 mark is inserted")
+        raise UserError(f"most: {most} is less than 1")
     generator = numpy_generator(seed, purpose, epoch, key)
     free, kind = places(text), MARKS[marks]
     count = int(generator.integers(1, most, endpoint=True))

@@ -159,7 +159,7 @@ def from_pairs(
     Premises come in the order of their first appearance in any row, their rows in file order. `names` of the sources
     go into ids and reasons. Raises `UserError` where `per_premise` is not one of PER_PREMISE.
     """
-    per_premise = one_of(per_premise, PER_PREMISE, "--per-premise")
+    per_premise = one_of(per_premise, PER_PREMISE, "per_premise")
     read = _Read(names)
     premise, hypothesis = read.take(sources, 2).T
     label = np.frombuffer(read.labels, dtype=np.int8)

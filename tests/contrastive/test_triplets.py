@@ -197,7 +197,7 @@ def test_gathered_files_are_built_once_and_accounted_for(tmp_path: Path, monkeyp
 
 
 def test_another_way_is_refused() -> None:
-    with pytest.raises(UserError, match="--per-premise: 'all' is not one of first, zip, cross"):
+    with pytest.raises(UserError, match=r"^per_premise: 'all' is not one of first, zip, cross"):
         from_pairs([], "all")
 
 
