@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from benchmarks.timing import measure, quartiles, shuffled
 from minbert import AdamW, BertConfig, BertModel, Ragged, weights
+from minbert.cpu import accelerate
 from minbert.precision import autocast
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli
@@ -98,7 +99,7 @@ def contestants(folder: Path | None) -> dict[str, Step]:
     The rows of a library share one model in fp32, which autocast leaves as it is, to need less memory.
     """
     if folder is None:
-        ours, theirs = BertModel(BertConfig()), transformers.BertModel(transformers.BertConfig())
+        ours, theirs = accelerate(BertModel(BertConfig())), transformers.BertModel(transformers.BertConfig())
     else:
         ours, theirs = BertModel.from_pretrained(folder), transformers.BertModel.from_pretrained(folder)
     head = nn.Linear(ours.config.hidden_size, 1)

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from minbert import pooling, weights
 from minbert.bert import BertModel
-from minbert.packed import packed
+from minbert.cpu import packed_weights
 from minbert.precision import autocast, choose, default_device
 from minbert.ragged import Ragged, inverse
 from minbert.tokenizer import Tokenizer
@@ -115,7 +115,7 @@ class Encoder:
         """
         result = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
         bar = tqdm(total=len(rows), disable=not progress, unit=" sentences", leave=False)
-        with bar, packed(self.model, self.precision, sum(map(len, rows))):
+        with bar, packed_weights(self.model, self.precision, sum(map(len, rows))):
             for batch, ragged in self.batches(rows, batch_tokens):
                 with autocast(self.precision, self.model.device):
                     out = vectors(self.model, ragged, self.pooler)

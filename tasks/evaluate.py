@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from scipy import special
 
+from minbert.cpu import packed_weights
 from minbert.encode import batches_by_length
-from minbert.packed import packed
 from minbert.precision import autocast
 from tasks.examples import Examples, Pair, Single
 from tasks.model import MultitaskModel
@@ -24,7 +24,7 @@ def outputs(model: MultitaskModel, task: Task[Any], examples: Single | Pair, pre
     lengths = examples.lengths()
     order = batches_by_length(lengths.tolist(), batch_tokens=4096)
     model.eval()
-    with packed(model.encoder, precision, int(lengths.sum())):
+    with packed_weights(model.encoder, precision, int(lengths.sum())):
         for rows in order:
             ragged = task.encode(examples, rows).to(device)
             with autocast(precision, device):

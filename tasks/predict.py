@@ -92,6 +92,7 @@ def load(run: Path, name: str) -> Predictor:
     settings, step = _read(run, name)
     from minbert.bert import BertModel
     from minbert.config import BertConfig
+    from minbert.cpu import accelerate
     from minbert.precision import choose, default_device
     from minbert.tokenizer import Tokenizer
     from minbert.training import checkpoint, start
@@ -100,7 +101,8 @@ def load(run: Path, name: str) -> Predictor:
 
     device = default_device()
     config, tokenizer = BertConfig.read(run / "encoder"), Tokenizer.load(run / "encoder")
-    model = MultitaskModel(BertModel(config), registry.build(settings["tasks"], settings["pairs"]), dropout=0.0)
+    tasks = registry.build(settings["tasks"], settings["pairs"])
+    model = MultitaskModel(accelerate(BertModel(config)), tasks, dropout=0.0)
     checkpoint.load(run / "checkpoints", step, model)
     length, precision = start.max_length(settings["max_length"], config), choose(settings["precision"], device)
     return Predictor(model.to(device).eval(), model.tasks[name], tokenizer, length, precision)

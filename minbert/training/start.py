@@ -11,6 +11,7 @@ import torch
 from minbert import attention, weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
+from minbert.cpu import accelerate
 from minbert.errors import UserError
 from minbert.precision import choose, default_device
 from minbert.tokenizer import Tokenizer
@@ -54,7 +55,7 @@ def data_folder(given: str) -> Path:
 
 
 def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, Path]:
-    """An encoder with its tokenizer and folder; `dropout` replaces the rates of its config."""
+    """An accelerated encoder with its tokenizer and folder; `dropout` replaces the rates of its config."""
     folder = weights.resolve(source, "--weights")
     config = BertConfig.read(folder)
     tokenizer = Tokenizer.load(folder)
@@ -65,7 +66,7 @@ def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, P
         config = replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     model = BertModel(config)
     model.load_state_dict(weights.read(folder, model))
-    return model, tokenizer, folder
+    return accelerate(model), tokenizer, folder
 
 
 def max_length(asked: int, config: BertConfig) -> int:

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from minbert import pooling
 from minbert.bert import BertModel
+from minbert.cpu import packed_weights
 from minbert.encode import Encoder
-from minbert.packed import packed
 from minbert.precision import autocast
 from minbert.ragged import Ragged
 from tasks.benchmarks.options import Loaded, System
@@ -44,7 +44,7 @@ def encode(
     if cut:
         print(f"{name}: {cut} of {len(texts)} texts are over {encoder.max_length} tokens and are cut", file=sys.stderr)
     found = {one: np.empty((len(rows), model.config.hidden_size), dtype=np.float32) for one in ways}
-    with packed(model, encoder.precision, sum(map(len, rows))):
+    with packed_weights(model, encoder.precision, sum(map(len, rows))):
         for batch, ragged in encoder.batches(rows, batch_tokens):
             with autocast(encoder.precision, model.device):
                 states = model.encode(model.embed(ragged), ragged)

@@ -1,17 +1,20 @@
 """Guards: every attention path equals the softmax formula, values and gradients; dropout is replayable and unbiased.
 
+The plain path and the one by hand for the CPU are held against the same formula by the same tests.
+
 python -m pytest --import-mode=importlib tests/minbert/test_attention.py
 """
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
-from minbert import Ragged
-from minbert.attention import attend, grouped, path, reference, variable_length
-from minbert.grouped import GroupedAttention
+from minbert import Ragged, attention
+from minbert.attention import path, reference, variable_length
+from minbert.cpu import attention as by_hand
 
 H, d = 3, 8
 LENGTHS = {
@@ -22,6 +25,12 @@ LENGTHS = {
     "unsorted": (6, 2, 6, 1, 3, 3),
 }
 KINDS = ["tokens", "cls"]
+Attend = Callable[..., Tensor]
+
+
+@pytest.fixture(params=["plain", "by-hand"])
+def attend(request: pytest.FixtureRequest) -> Attend:
+    return attention.attend if request.param == "plain" else by_hand.attend
 
 
 @pytest.fixture(params=LENGTHS)
@@ -55,8 +64,8 @@ def test_reference_is_the_formula(ragged: Ragged, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("grad", [True, False], ids=["explicit", "scaled-dot-product"])
-def test_grouped_equals_reference(ragged: Ragged, kind: str, grad: bool) -> None:
+@pytest.mark.parametrize("grad", [True, False], ids=["with-grad", "no-grad"])
+def test_attention_equals_reference(attend: Attend, ragged: Ragged, kind: str, grad: bool) -> None:
     qkv = draw(ragged, kind)
     with torch.set_grad_enabled(grad):
         out = attend(*qkv, ragged)
@@ -66,24 +75,24 @@ def test_grouped_equals_reference(ragged: Ragged, kind: str, grad: bool) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradients_equal_autograd_of_the_reference(ragged: Ragged, kind: str) -> None:
+def test_gradients_equal_autograd_of_the_reference(attend: Attend, ragged: Ragged, kind: str) -> None:
     qkv = draw(ragged, kind)
     direction = torch.randn_like(qkv[0])
-    mine = torch.autograd.grad((grouped(*qkv, ragged, 0.0) * direction).sum(), qkv)
+    mine = torch.autograd.grad((attend(*qkv, ragged, 0.0) * direction).sum(), qkv)
     wanted = torch.autograd.grad((reference(*qkv, ragged) * direction).sum(), qkv)
     for gradient, expected in zip(mine, wanted, strict=True):
         torch.testing.assert_close(gradient, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_inputs_are_left_as_they_were(ragged: Ragged) -> None:
+def test_inputs_are_left_as_they_were(attend: Attend, ragged: Ragged) -> None:
     qkv = draw(ragged, "tokens")
     before = [x.detach().clone() for x in qkv]
-    grouped(*qkv, ragged, 0.3).sum().backward()
+    attend(*qkv, ragged, 0.3).sum().backward()
     assert all(torch.equal(x, y) for x, y in zip(qkv, before, strict=True))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_half_precision_goes_in_and_comes_out(ragged: Ragged, kind: str) -> None:
+def test_half_precision_goes_in_and_comes_out(attend: Attend, ragged: Ragged, kind: str) -> None:
     qkv = [x.detach().bfloat16().requires_grad_() for x in draw(ragged, kind, 1.0)]
     wanted = loop(*qkv, ragged)
     for grad in (True, False):
@@ -94,34 +103,34 @@ def test_half_precision_goes_in_and_comes_out(ragged: Ragged, kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_dropout_with_one_seed_is_bit_equal_forward_and_backward(ragged: Ragged, kind: str) -> None:
+def test_dropout_with_one_seed_is_bit_equal_forward_and_backward(attend: Attend, ragged: Ragged, kind: str) -> None:
     qkv, results = draw(ragged, kind), []
     for _ in range(2):
         torch.manual_seed(3)
-        out = grouped(*qkv, ragged, 0.4)
+        out = attend(*qkv, ragged, 0.4)
         results.append([out, *torch.autograd.grad(out.square().sum(), qkv)])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
-def test_dropout_is_unbiased() -> None:
+def test_dropout_is_unbiased(attend: Attend) -> None:
     ragged = Ragged.from_lists([[1] * 3, [1] * 6])
     qkv = draw(ragged, "tokens", 1.0)
     with torch.no_grad():
         wanted = reference(*qkv, ragged)
-        draws = torch.stack([grouped(*qkv, ragged, 0.25) for _ in range(1500)])
+        draws = torch.stack([attend(*qkv, ragged, 0.25) for _ in range(1500)])
     error = draws.std(0) / math.sqrt(len(draws))
     assert draws.std(0).min() > 0.01
     assert ((draws.mean(0) - wanted).abs() / error).max() < 5
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_dropout_drops_probabilities_at_its_rate_and_scales_the_rest(kind: str) -> None:
+def test_dropout_drops_probabilities_at_its_rate_and_scales_the_rest(attend: Attend, kind: str) -> None:
     """Values that are unit vectors make the output the dropped probabilities themselves."""
     ragged = Ragged.from_lists([[1] * d] * 60)
     q, k, _ = draw(ragged, kind)
     v = torch.eye(d)[:, None, :].expand(d, H, d).repeat(60, 1, 1)
     with torch.no_grad():
-        dropped, kept = grouped(q, k, v, ragged, 0.3), reference(q, k, v, ragged)
+        dropped, kept = attend(q, k, v, ragged, 0.3), reference(q, k, v, ragged)
     zero = dropped == 0
     n = zero.numel()
     assert abs(zero.sum().item() - 0.3 * n) < 5 * math.sqrt(0.3 * 0.7 * n)
@@ -129,16 +138,16 @@ def test_dropout_drops_probabilities_at_its_rate_and_scales_the_rest(kind: str) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradient_under_dropout_equals_autograd_with_the_same_mask(kind: str) -> None:
+def test_gradient_under_dropout_equals_autograd_with_the_same_mask(attend: Attend, kind: str) -> None:
     """The mask is read off a forward pass with unit values, then autograd differentiates the formula with it."""
     ragged = Ragged.from_lists([[1] * d] * 3)
     q, k, v = draw(ragged, kind, 1.0)
     unit = torch.eye(d)[:, None, :].expand(d, H, d).repeat(3, 1, 1)
     torch.manual_seed(11)
     with torch.no_grad():
-        mask = (grouped(q, k, unit, ragged, 0.5) != 0).float() * 2  # [T or B, H, L]
+        mask = (attend(q, k, unit, ragged, 0.5) != 0).float() * 2  # [T or B, H, L]
     torch.manual_seed(11)
-    out = grouped(q, k, v, ragged, 0.5)
+    out = attend(q, k, v, ragged, 0.5)
     queries = q.unflatten(0, (3, -1))  # [B, Q, H, d]
     scores = torch.einsum("bqhd,blhd->bqhl", queries, k.unflatten(0, (3, d))) / math.sqrt(d)
     dropped = scores.softmax(-1) * mask.unflatten(0, (3, -1))
@@ -150,10 +159,10 @@ def test_gradient_under_dropout_equals_autograd_with_the_same_mask(kind: str) ->
         torch.testing.assert_close(gradient, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_finite_differences_of_the_explicit_path() -> None:
+def test_finite_differences(attend: Attend) -> None:
     ragged = Ragged.from_lists([[1] * 2, [1] * 4])
     qkv = draw(ragged, "tokens", 1.0)
-    loss = GroupedAttention.apply(*qkv, ragged, 0.0).pow(3).sum()
+    loss = attend(*qkv, ragged).pow(3).sum()
     for x, gradient in zip(qkv, torch.autograd.grad(loss, qkv), strict=True):
         direction, step = torch.randn_like(x), 1e-2
         shifted = [[y + sign * step * direction if y is x else y for y in qkv] for sign in (1, -1)]

@@ -1,6 +1,6 @@
 """Guards: the blocked linear layer equals torch's under bf16 autocast for any number of rows, with few block heights.
 
-python -m pytest --import-mode=importlib tests/minbert/test_linear.py
+python -m pytest --import-mode=importlib tests/minbert/cpu/test_linear.py
 """
 
 import pytest
@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from minbert.linear import Linear, heights, linear
+from minbert.cpu.linear import FastLinear, heights, linear
 
 ROWS = [1, 2, 31, 32, 33, 63, 64, 1000, 2047, 2048, 2049, 2080, 4096, 5001]
 
@@ -56,7 +56,7 @@ def test_without_autocast_it_is_torchs() -> None:
 
 
 def test_gradients_are_fp32_and_inputs_may_need_none() -> None:
-    layer, x = Linear(8, 4), torch.randn(40, 8)
+    layer, x = FastLinear(8, 4), torch.randn(40, 8)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         layer(x).float().sum().backward()
     assert layer.weight.grad is not None and layer.bias.grad is not None
@@ -66,7 +66,7 @@ def test_gradients_are_fp32_and_inputs_may_need_none() -> None:
 
 
 def test_a_row_does_not_depend_on_how_many_others_there_are() -> None:
-    layer, x = Linear(24, 40), torch.randn(2100, 24)
+    layer, x = FastLinear(24, 40), torch.randn(2100, 24)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
         many = layer(x)
         torch.testing.assert_close(many[:33], layer(x[:33]), rtol=1e-2, atol=1e-2)

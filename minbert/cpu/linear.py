@@ -9,15 +9,14 @@ Axes: T rows, D columns in, E columns out.
 """
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-if TYPE_CHECKING:
-    from minbert.packed import Packed
+from minbert.cpu.packed import Packed
 
 # oneDNN reads this at its first product; its default of 1024 kernels is less than a long run comes to need.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
@@ -43,26 +42,24 @@ def spans(rows: int) -> list[slice]:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x W' + b for [T, D], [E, D], [E]: torch's own, or by blocks under bf16 autocast on the CPU."""
-    if x.is_cuda or not torch.is_autocast_enabled("cpu"):
+    if x.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
     blocked: Tensor = _BlockedLinear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return blocked
 
 
-class Linear(nn.Linear):
-    """x W' + b over rows [T, D]: `nn.Linear`, by blocks or with `packed` weights where that is faster."""
+class FastLinear(nn.Linear):
+    """`nn.Linear` over rows, by blocks or with `packed` weights where that is faster."""
 
-    packed: "Packed | None" = None
+    packed: Packed | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """[T, D] to [T, E]."""
-        packed = self.packed
-        return packed(x) if packed else linear(x, self.weight, self.bias)
+        return self.packed(x) if self.packed else linear(x, self.weight, self.bias)
 
     def gelu(self, x: Tensor) -> Tensor:
         """GELU of `forward`."""
-        packed = self.packed
-        return packed(x, "gelu") if packed else F.gelu(linear(x, self.weight, self.bias))
+        return self.packed(x, "gelu") if self.packed else F.gelu(self(x))
 
 
 class _BlockedLinear(torch.autograd.Function):

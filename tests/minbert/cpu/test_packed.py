@@ -1,6 +1,6 @@
 """Guards: packed products equal float64 ones, an encoder's vectors stay what they are, and nothing stays packed.
 
-python -m pytest --import-mode=importlib tests/minbert/test_packed.py
+python -m pytest --import-mode=importlib tests/minbert/cpu/test_packed.py
 """
 
 from collections.abc import Iterator
@@ -12,8 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from minbert import BertModel, Encoder, Ragged, packed
-from minbert.bert import Layer
+from minbert import BertModel, Encoder, Ragged, cpu
+from minbert.cpu.layers import FastLayer
+from minbert.cpu.packed import Packed, possible
 from minbert.precision import autocast, supports_bf16
 
 CPU = torch.device("cpu")
@@ -23,20 +24,20 @@ PRECISIONS = [
 ]
 MANY = 1 << 20
 
-pytestmark = pytest.mark.skipif(not packed._possible(CPU, "fp32"), reason="no oneDNN products with packed weights here")
+pytestmark = pytest.mark.skipif(not possible(CPU, "fp32"), reason="no oneDNN products with packed weights here")
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The number of rows of every packed product."""
     seen: list[int] = []
-    product = packed.Packed.__call__
+    product = Packed.__call__
 
-    def counted(self: packed.Packed, x: torch.Tensor, activation: str = "none") -> torch.Tensor:
+    def counted(self: Packed, x: torch.Tensor, activation: str = "none") -> torch.Tensor:
         seen.append(len(x))
         return product(self, x, activation)
 
-    monkeypatch.setattr(packed.Packed, "__call__", counted)
+    monkeypatch.setattr(Packed, "__call__", counted)
     yield seen
 
 
@@ -48,7 +49,7 @@ def test_the_product_is_the_layers_one_under_the_other(precision: str, count: in
     x = torch.randn(64, 24)
     wanted = torch.cat([F.linear(x.double(), one.weight.double(), one.bias.double()) for one in layers], 1)
     with torch.inference_mode():
-        product = packed.Packed(layers, dtype)
+        product = Packed(layers, dtype)
         for activation, exact in (("none", wanted), ("gelu", F.gelu(wanted))):
             made = product(x, activation)
             assert made.dtype == dtype
@@ -63,7 +64,7 @@ def test_hidden_states_stay_the_same(tiny: Path, calls: list[int], precision: st
     with torch.inference_mode():
         exact = model.encode(model.embed(ragged), ragged)
         pooled = model.pooled(ragged)
-        with packed.packed(model, precision, MANY), autocast(precision, CPU):
+        with cpu.packed_weights(model, precision, MANY), autocast(precision, CPU):
             states = model.encode(model.embed(ragged), ragged)
             assert calls == [sum(lengths)] * 4 * len(model.bert_layers)
             pools = model.pooled(ragged)
@@ -73,7 +74,7 @@ def test_hidden_states_stay_the_same(tiny: Path, calls: list[int], precision: st
 
 
 def test_nothing_stays_packed_and_new_weights_are_used(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "_WORTHWHILE", 1)
+    monkeypatch.setattr(cpu, "_WORTHWHILE", 1)
     encoder = Encoder.load(tiny, precision="fp32")
     rows = [[2, *range(5, 19), 3]] * 4
     before = encoder.encode_ids(rows)
@@ -81,25 +82,25 @@ def test_nothing_stays_packed_and_new_weights_are_used(tiny: Path, monkeypatch: 
         encoder.model.bert_layers[0].interm_dense.weight.mul_(2)
     after = encoder.encode_ids(rows)
     assert np.abs(after - before).max() > 1e-3
-    monkeypatch.setattr(packed, "_WORTHWHILE", MANY)
+    monkeypatch.setattr(cpu, "_WORTHWHILE", MANY)
     np.testing.assert_allclose(after, encoder.encode_ids(rows), atol=1e-5)
 
 
 def test_an_error_unpacks(tiny: Path) -> None:
     model = BertModel.from_pretrained(tiny)
     layer = model.bert_layers[0]
-    assert isinstance(layer, Layer)
-    with torch.inference_mode(), pytest.raises(KeyboardInterrupt), packed.packed(model, "fp32", MANY):
+    assert isinstance(layer, FastLayer)
+    with torch.inference_mode(), pytest.raises(KeyboardInterrupt), cpu.packed_weights(model, "fp32", MANY):
         assert layer.interm_dense.packed is not None and layer.self_attention.packed is not None
         raise KeyboardInterrupt
     assert layer.interm_dense.packed is None and layer.self_attention.packed is None
 
 
-@pytest.mark.parametrize("tokens, inference", [(packed._WORTHWHILE - 1, True), (MANY, False)])
+@pytest.mark.parametrize("tokens, inference", [(cpu._WORTHWHILE - 1, True), (MANY, False)])
 def test_few_tokens_and_gradients_use_the_weights_themselves(
     tiny: Path, calls: list[int], tokens: int, inference: bool
 ) -> None:
     model, ragged = BertModel.from_pretrained(tiny), Ragged.from_lists([[1] * 32])
-    with torch.inference_mode(inference), packed.packed(model, "fp32", tokens):
+    with torch.inference_mode(inference), cpu.packed_weights(model, "fp32", tokens):
         model.encode(model.embed(ragged), ragged)
     assert not calls

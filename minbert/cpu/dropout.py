@@ -1,0 +1,57 @@
+"""Dropout whose mask is drawn from 16 random bits an element: on the CPU several times as fast as torch's."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+_LEVELS = 1 << 16
+
+
+def keep_factors(like: Tensor, p: float) -> Tensor:
+    """What dropout multiplies with, in the shape and dtype of `like`: 0, or the inverse of the share that is kept.
+
+    An element is kept with probability 1 - p to the nearest 1/65536. Four elements are cut from each 64-bit draw of
+    torch's CPU generator.
+    """
+    size, dropped = like.numel(), round(p * _LEVELS)
+    draws = torch.empty((size + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    mask = draws.view(torch.int16)[:size] >= dropped - _LEVELS // 2
+    scale = _LEVELS / (_LEVELS - dropped)
+    return mask.view(like.shape).to(like.dtype).mul_(scale)  # converted first: products of mixed dtypes are slow
+
+
+class FastDropout(nn.Dropout):
+    """`nn.Dropout` on the CPU with masks of 16 random bits an element."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Same shape as `x`."""
+        return x * keep_factors(x, self.p) if self._drops(x) else super().forward(x)
+
+    def add(self, residual: Tensor, x: Tensor) -> Tensor:
+        """residual + forward(x), in the dtype of `residual`."""
+        if not self._drops(x):
+            return residual + super().forward(x).to(residual.dtype)  # converted first: sums of mixed dtypes are slow
+        added: Tensor = _AddDropped.apply(residual, x, self.p)  # type: ignore[no-untyped-call]
+        return added
+
+    def _drops(self, x: Tensor) -> bool:
+        return self.training and 0.0 < self.p < 1.0 and x.device.type == "cpu"
+
+
+class _AddDropped(torch.autograd.Function):
+    """One pass over memory where a mask, a product and a sum of mixed dtypes take three slow ones."""
+
+    @staticmethod
+    def forward(ctx: Any, residual: Tensor, x: Tensor, p: float) -> Tensor:
+        factors = keep_factors(residual, p)
+        ctx.save_for_backward(factors)
+        ctx.dtype = x.dtype
+        return torch.addcmul(residual, x.to(residual.dtype), factors)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        (factors,) = ctx.saved_tensors
+        return gradient, (gradient * factors).to(ctx.dtype), None
