@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from minbert.optimizer import AdamW
     from minbert.tokenizer import Tokenizer
     from minbert.training.loop import LoopState
+    from minbert.training.plan import Plan
     from minbert.training.rundir import RunDir
     from tasks.model import MultitaskModel
     from tasks.predictions import Paths
@@ -27,18 +28,40 @@ if TYPE_CHECKING:
 Splits = dict[str, dict[str, Any]]
 
 
-def open_data(tasks: "list[Task[Any]]", settings: MultitaskSettings, tokenizer: "Tokenizer", length: int) -> Splits:
-    """The examples of every split of every task."""
+def find_data(tasks: "list[Task[Any]]", settings: MultitaskSettings, outputs: "Paths") -> "Paths":
+    """The file of every split of every task.
+
+    Raises `UserError` where it is not there, its header cannot be used, or a prediction file would replace it.
+    """
+    from minbert.errors import UserError
     from minbert.training import start
     from tasks import readers
     from tasks.task import SPLITS
 
-    data: Splits = {split: {} for split in SPLITS}
+    found, written = {}, [path.resolve() for path in outputs.values()]
     for task in tasks:
         for split in SPLITS:
             given = getattr(settings, f"{task.files.short}_{split}", "")
             usual = getattr(task.files, split)
             path = Path(given) if given else readers.find(start.data_folder(settings.data), "course", [usual])
+            task.check(path, split, settings.columns_of(task.name))
+            if path.resolve() in written:
+                raise UserError(f"{path}: a --*_out flag names this data file, which the predictions would replace")
+            found[task.name, split] = path
+    return found
+
+
+def open_data(
+    tasks: "list[Task[Any]]", files: "Paths", settings: MultitaskSettings, tokenizer: "Tokenizer", length: int
+) -> Splits:
+    """The examples of every split of every task."""
+    from minbert.training import start
+    from tasks.task import SPLITS
+
+    data: Splits = {split: {} for split in SPLITS}
+    for task in tasks:
+        for split in SPLITS:
+            path = files[task.name, split]
             examples = task.open(path, split, tokenizer, length, settings.columns_of(task.name))
             data[split][task.name] = examples
             (cut, inputs), skipped = task.truncated(examples), len(examples.cache.skipped)
@@ -66,14 +89,31 @@ def build(
     return model, AdamW(decay_groups(trained, settings.weight_decay), lr=settings.rate)
 
 
+def make_plan(settings: MultitaskSettings, train: "dict[str, Any]") -> "tuple[Plan, dict[str, int]]":
+    """The steps of a run, and how many rows of each task it trains on: all, or `--limit` of them."""
+    from minbert.training import plan, start
+    from tasks import schedule
+
+    rows = {name: plan.drawn(len(one), settings.limit, settings.seed, name) for name, one in train.items()}
+    sizes = {name: len(chosen) for name, chosen in rows.items()}
+    for name, one in train.items():
+        if settings.limit > len(one):
+            start.warn(f"--limit {settings.limit:,}: {name} has only {len(one):,} rows")
+        start.note_rows(name, sizes[name], settings)
+    how = {"epochs": settings.epochs, "batch_size": settings.batch_size, "seed": settings.seed}
+    whole = schedule.plan(settings.sampling, sizes, **how, power=settings.power)
+    return start.shortened(plan.among(whole, rows), settings), sizes
+
+
 def write_scores(
     run: "RunDir", model: "MultitaskModel", data: Splits, paths: "Paths", state: "LoopState", precision: str
-) -> None:
-    """Predict dev and test, write the leaderboard's files and `scores.json`, and say the scores."""
+) -> list[str]:
+    """Predict dev and test, write the leaderboard's files and `scores.json`; returns each task's scores as text."""
     from minbert.files import write_json
     from tasks import evaluate, predictions, record
 
     scores: dict[str, Any] = {"dev_norm": state.best, "step": state.best_step, "tasks": {}}
+    tables = []
     for (name, split), path in paths.items():
         task, examples = model.tasks[name], data[split][name]
         outputs = evaluate.outputs(model, task, examples, precision)
@@ -82,8 +122,9 @@ def write_scores(
         if split == "dev":
             record.write(run.path, name, record.rows(task, examples, outputs))
             scores["tasks"][name] = report = evaluate.report(task, predicted, examples.labels)
-            print("\n" + evaluate.as_text(task.title, report))
+            tables.append(evaluate.as_text(task.title, report))
     write_json(run.path / "scores.json", scores)
+    return tables
 
 
 def main() -> None:
@@ -96,7 +137,7 @@ def main() -> None:
     from minbert.config import BertConfig
     from minbert.training import loop, plan, ranks, start
     from minbert.training.rundir import RunDir
-    from tasks import augmentation, evaluate, predictions, registry, schedule
+    from tasks import augmentation, evaluate, predictions, registry
     from tasks.model import MultitaskObjective
     from tasks.report import page
 
@@ -105,41 +146,44 @@ def main() -> None:
     precision = start.number_format(settings.precision, device)
     tasks = registry.build(settings.tasks, settings.pairs)
     paths = predictions.paths(tasks, settings)
-    encoder, tokenizer, folder = start.encoder(settings.source, settings.encoder_dropout)
-    data = open_data(tasks, settings, tokenizer, start.max_length(settings.max_length, encoder.config))
+    run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=cli.identity(settings))
+    source = settings.source
+    files = find_data(tasks, settings, paths)
+    resources = augmentation.hashes(settings, "finetune")
+    encoder, tokenizer, folder = start.encoder(source, settings.encoder_dropout)
+    data = open_data(tasks, files, settings, tokenizer, start.max_length(settings.max_length, encoder.config))
 
     accounts = {split: {name: one.cache.account() for name, one in data[split].items()} for split in data}
-    hashes = augmentation.hashes(settings, "finetune")
-    hashes |= {f"{split} {name}": one["sha256"] for split in data for name, one in accounts[split].items()}
-    identity = start.identity(settings, hashes, folder, precision=precision, on=device)
-    run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=identity)
+    hashes = {f"{split} {name}": one["sha256"] for split in data for name, one in accounts[split].items()}
+    identity = start.identity(settings, resources | hashes, folder, precision=precision, on=device)
+    run.check(identity)
     ranks.wait()  # the first rank begins to write when all have looked at the folder
 
     augment, account = augmentation.synonyms_of(settings, "finetune", data["train"], tokenizer, run.path)
     model, optimizer = build(settings, encoder, tasks, device)
-    sizes = {name: len(examples) for name, examples in data["train"].items()}
-    pace = {"epochs": settings.epochs, "batch_size": settings.batch_size, "seed": settings.seed}
-    steps = schedule.plan(settings.sampling, sizes, **pace, power=settings.power)
+    steps, sizes = make_plan(settings, data["train"])
     if ranks.rank() == 0:
         count = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        more = {"data": accounts, "plan": plan.describe(steps), "parameters": count, **account}
+        more = {"data": accounts, "plan": plan.describe(steps), "training_rows": sizes, "parameters": count}
+        more |= account
         start.begin(run, start.manifest(parsed, identity, folder, precision=precision, on=device, **more))
         shown = ", ".join(f"{task.title} {sizes[task.name]:,}" for task in tasks)
-        print(f"{count:,} parameters, {precision} on {device}, {start.attention_path(encoder, precision, device)}")
-        print(f"{steps.total:,} steps of {settings.batch_size}: {shown}")
+        cli.say(f"{count:,} parameters, {precision} on {device}, {start.attention_path(encoder, precision, device)}")
+        cli.say(f"{steps.total:,} steps of {settings.batch_size}: {shown}")
     objective = MultitaskObjective(data["train"], settings.accumulate, augment)
-    how = start.loop_settings(settings, precision)
+    how = start.loop_settings(settings, precision, tasks=len(tasks))
     scores = partial(evaluate.dev_scores, model, data["dev"], precision)
     state = loop.fit(model, optimizer, objective, steps, run, how, scores, device=device, resume=settings.resume)
     if ranks.rank():
         return
 
-    write_scores(run, model, data, paths, state, precision)
+    tables = write_scores(run, model, data, paths, state, precision)
     weights.save(run.path / "encoder", model.encoder.state_dict(), BertConfig.read(folder), tokenizer, "pooler")
-    print(f"\ndev norm {state.best:.4f} (best of the evaluations, at step {state.best_step:,})")
+    cli.say("\n" + "\n\n".join(tables))
+    cli.say(f"\ndev norm {state.best:.4f} (best of the evaluations, at step {state.best_step:,})")
     folders = sorted({str(path.parent) for path in paths.values()})
-    print(f"report: {page.write([run.path])}")
-    print(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {run.path}")
+    cli.say(f"report: {page.write([run.path])}")
+    cli.say(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {run.path}")
 
 
 if __name__ == "__main__":

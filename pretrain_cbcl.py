@@ -4,6 +4,7 @@ python pretrain_cbcl.py --data data/sample --weights minilm
 python pretrain_cbcl.py --preset cbcl --run-dir runs/cbcl
 """
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,27 +36,35 @@ def build(settings: ContrastiveSettings, encoder: "BertModel") -> "ContrastiveMo
 def introduce(settings: ContrastiveSettings, read: "Data", paced: "Paced", encoder: "BertModel", where: str) -> None:
     """What is trained on what, in a few lines."""
     from minbert.training import start
+    from minbert.training.cli import say
     from tasks.contrastive.objectives import chance
 
     mix = paced.account().get("curriculum", {})
     names = [name for name in ("easy", "semi-hard", "hard") if name in mix]
     groups = ", ".join(f"{mix[name]:,} {name}" for name in names) or "no groups"
     grouped = f" ({groups})" if settings.data_kind == TRIPLETS else ""
-    print(f"{_counted(paced.rows, settings.data_kind)}{grouped}; {where}")
-    print(f"evaluated on {len(read.sts):,} pairs of {read.sts.cache.source}")
+    say(f"{_counted(paced.rows, settings.data_kind)}{grouped}; {where}")
+    say(f"evaluated on {len(read.sts):,} pairs of {read.sts.cache.source}")
     if names:
         epochs = [f"{epoch}: " + "/".join(f"{share:.0%}" for share in row) for epoch, row in enumerate(paced.mix, 1)]
         shown = epochs if len(epochs) <= 10 else [*epochs[:5], "...", *epochs[-4:]]
-        print(f"{'/'.join(names)} in epoch {', '.join(shown)}")
+        say(f"{'/'.join(names)} in epoch {', '.join(shown)}")
     known = chance(settings, paced.rows, read.train.cache.columns)
     guess = f"; a guess has a loss of {known:.3f}" if known else ""
     batch = _counted(min(settings.batch_size, paced.rows), settings.data_kind)
-    print(f"{_counted(paced.plan.total, 'steps')} of {batch}, {settings.objective}{guess}")
+    say(f"{_counted(paced.plan.total, 'steps')} of {batch}, {settings.objective}{guess}")
+    start.note_rows("the training set", paced.rows, settings)
     if paced.rows == 1 and settings.objective in IN_BATCH:
         start.warn("a batch of one row has no in-batch negatives: nothing tells its texts from others")
     rates = encoder.config.hidden_dropout_prob, encoder.config.attention_probs_dropout_prob
     if settings.objective == "simcse" and not any(rates):
         start.warn("--objective simcse: the encoder has no dropout, so both passes of a text are the same")
+
+
+def next_command(settings: ContrastiveSettings, encoder: Path) -> str:
+    """How stage two goes on from an encoder, on the same data."""
+    data = ["--data", settings.data] if settings.data else []
+    return shlex.join(["python", "multitask_train.py", "--encoder", str(encoder), *data])
 
 
 def _counted(count: int, what: str) -> str:
@@ -64,10 +73,8 @@ def _counted(count: int, what: str) -> str:
 
 def main() -> None:
     """Settings, read, score, fit, write."""
-    about = __doc__.splitlines()[0]
-    parsed = cli.parse(
-        ContrastiveSettings, PRESETS, sys.argv[1:], program="pretrain_cbcl.py", about=about, default="cbcl"
-    )
+    names = {"program": "pretrain_cbcl.py", "about": __doc__.splitlines()[0], "default": "cbcl"}
+    parsed = cli.parse(ContrastiveSettings, PRESETS, sys.argv[1:], **names)
     settings = parsed.settings
 
     from minbert import weights
@@ -88,11 +95,14 @@ def main() -> None:
     if ranks.world() > 1:
         raise UserError("contrastive pre-training runs in one process; start it without torchrun")
     precision = start.number_format(settings.precision, device)
-    bert, tokenizer, folder = start.encoder(settings.source, settings.encoder_dropout)
+    run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=cli.identity(settings))
+    source = settings.source
+    data.check(settings)
+    resources = augmentation.hashes(settings, "pretrain") | pace.hashes(settings)
+    bert, tokenizer, folder = start.encoder(source, settings.encoder_dropout)
     read = data.read(settings, tokenizer, start.max_length(settings.max_length, bert.config))
-    hashes = read.hashes | pace.hashes(settings) | augmentation.hashes(settings, "pretrain")
-    identity = start.identity(settings, hashes, folder, precision=precision, on=device)
-    run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=identity)
+    identity = start.identity(settings, read.hashes | resources, folder, precision=precision, on=device)
+    run.check(identity)
 
     encoder = Encoder(bert.to(device), tokenizer, settings.trained_pooler, precision=precision)
     model = build(settings, bert).to(device)
@@ -108,17 +118,17 @@ def main() -> None:
     optimizer = AdamW(decay_groups(model.parameters(), settings.weight_decay), lr=settings.rate)
     how = start.loop_settings(settings, precision, sentences=len(objective.texts), floors=validation.FLOORS)
     before = evaluation.look()
-    print(f"before training: {validation.as_text(before.numbers)}")
+    cli.say(f"before training: {validation.as_text(before.numbers)}")
     evaluate, resume = evaluation.evaluate, settings.resume
     state = loop.fit(model, optimizer, objective, paced.plan, run, how, evaluate, device=device, resume=resume)
     weights.save(run.path / "encoder", bert.state_dict(), BertConfig.read(folder), tokenizer, settings.trained_pooler)
     after = evaluation.look()
     evaluation.write(run, paced, before, after, state.best_step)
     record.write(run.path, "sts", record.cosines(encoder, read.sts))
-    print(f"after training: {validation.as_text(after.numbers)}")
-    print(f"(the best by {settings.metric}, at step {state.best_step:,})\n")
-    print(f"report: {page.write([run.path])}")
-    print(f"encoder in {run.path / 'encoder'}; next: python multitask_train.py --encoder {run.path / 'encoder'}")
+    cli.say(f"after training: {validation.as_text(after.numbers)}")
+    cli.say(f"(the best by {settings.metric}, at step {state.best_step:,})\n")
+    cli.say(f"report: {page.write([run.path])}")
+    cli.say(f"encoder in {run.path / 'encoder'}; next: {next_command(settings, run.path / 'encoder')}")
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ class MultitaskSettings(CommonSettings):
             sentences.append(f"--power {self.power} has no effect on a single task")
         if "encoder_dropout" in given and self.fine_tune_mode == "last-linear-layer":
             sentences.append("--encoder-dropout has no effect with --fine-tune-mode last-linear-layer")
-        return sentences
+        return sentences + self.idle()
 
     def _of_absent_tasks(self, given: dict[str, Any]) -> list[str]:
         outputs = [value for name, value in given.items() if name.endswith("_out")]
@@ -146,7 +146,7 @@ class MultitaskSettings(CommonSettings):
     def source(self) -> str:
         """Where the encoder's weights come from: a folder or a name."""
         if not self.encoder:
-            return self.weights
+            return super().source
         if not Path(self.encoder).expanduser().is_dir():
             raise UserError(
                 f"--encoder {self.encoder}: no such folder; pretrain_cbcl.py writes one into its run folder"

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from minbert import token_cache
 from minbert.errors import UserError
+from minbert.files import present
 from minbert.ragged import Ragged
 from minbert.token_cache import Row, Skipped
 from minbert.tokenizer import Tokenizer
@@ -88,6 +89,10 @@ class Task(ABC, Generic[E]):
             raise UserError(f"{path}: no usable row")
         view: E = self.examples(cache, tokenizer.cls, tokenizer.sep, max_length)  # type: ignore[assignment]
         return view
+
+    def check(self, path: Path, split: str, columns: str = "") -> None:
+        """Raises `UserError` where a file is not there, or its header fits no form of the task's kind."""
+        self._rows(present(path), split, columns)
 
     def _rows(self, path: Path, split: str, columns: str) -> Iterator[Row | Skipped]:
         return readers.open_as(path, self.kind, split, columns or None, classes=self.class_count).rows

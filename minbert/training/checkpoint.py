@@ -1,9 +1,14 @@
-"""Checkpoints: safetensors and JSON with hashes, written beside and renamed, verified when loaded, rotated."""
+"""Checkpoints: safetensors and JSON with hashes, written beside and renamed, verified when loaded, rotated.
+
+A run that is finished needs the state of its newest checkpoint and the model of the one that it keeps; `strip` deletes
+the rest.
+"""
 
 import hashlib
 import json
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +22,7 @@ from minbert.files import new_folder, read_json, sha256_of, write_json
 from minbert.optimizer import AdamW
 
 _NAME = re.compile(r"step-(\d{8})")
+_MODEL, _OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 
 
 def folder_of(parent: Path, step: int) -> Path:
@@ -34,46 +40,61 @@ def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dic
     """Write the checkpoint of `step`: the model, the optimizer by parameter names, and the loop's state."""
     moments, counts = _optimizer_tensors(model, optimizer)
     with new_folder(folder_of(parent, step)) as beside:
-        weights.write(beside / "model.safetensors", _tensors(model))
-        weights.write(beside / "optimizer.safetensors", moments)
+        weights.write(beside / _MODEL, _tensors(model))
+        weights.write(beside / _OPTIMIZER, moments)
         content = {"step": step, "state": state, "counts": counts}
-        write_json(beside / "state.json", content | {"sha256": _hashes(beside, content)})
+        write_json(beside / "state.json", content | {"sha256": _hashes(beside, content, (_MODEL, _OPTIMIZER))})
 
 
 def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = None) -> dict[str, Any]:
     """Put a checkpoint's tensors into `model`, and `optimizer` if given; returns the loop's state.
 
-    Raises `UserError` where a file's hash is not the one recorded.
+    Raises `UserError` where the hash of a file that is read is not the one recorded.
     """
     folder = folder_of(parent, step)
-    content = _verified(folder)
-    model.load_state_dict(safetensors.torch.load_file(folder / "model.safetensors"))
+    content = _verified(folder, _MODEL, *([] if optimizer is None else [_OPTIMIZER]))
+    model.load_state_dict(safetensors.torch.load_file(folder / _MODEL))
     if optimizer is not None:
-        _restore(model, optimizer, safetensors.torch.load_file(folder / "optimizer.safetensors"), content["counts"])
+        _restore(model, optimizer, safetensors.torch.load_file(folder / _OPTIMIZER), content["counts"])
     state: dict[str, Any] = content["state"]
+    return state
+
+
+def state_of(parent: Path, step: int) -> dict[str, Any]:
+    """The loop's state in a checkpoint; `UserError` where its hash is not the one recorded."""
+    state: dict[str, Any] = _verified(folder_of(parent, step))["state"]
     return state
 
 
 def check(parent: Path) -> None:
     """`UserError` where a run cannot go on from the newest checkpoint in a folder, with what to do about it.
 
-    A run that is finished needs its best checkpoint as well.
+    A run that is finished needs no more than the newest one's state and the best one's model.
     """
     *older, newest = steps(parent) or [-1]
     if newest < 0:
         return
     folder = folder_of(parent, newest)
     try:
-        state = _verified(folder)["state"]
+        state = state_of(parent, newest)
+        alone = [_MODEL] if state["best_step"] == newest else []
+        _verified(folder, *(alone if state["finished"] else [_MODEL, _OPTIMIZER]))
     except UserError as error:
-        instead = f"go back to step {older[-1]}" if older else "start over"
-        raise UserError(f"{error}; delete {folder} to {instead}") from error
-    if state["finished"] and state["best_step"] != newest:
-        _verified(folder_of(parent, state["best_step"]))
+        raise UserError(f"{error}; delete {_way_out(parent, older, folder)}") from error
+    if state["finished"] and not alone:
+        _verified(folder_of(parent, state["best_step"]), _MODEL)
 
 
-def _verified(folder: Path) -> dict[str, Any]:
-    """`state.json` without its hashes; `UserError` where a file's hash is not the one recorded."""
+def _way_out(parent: Path, older: list[int], damaged: Path) -> str:
+    """What can be done about a damaged checkpoint: older ones help while they hold the optimizer's state."""
+    whole = [step for step in older if (folder_of(parent, step) / _OPTIMIZER).is_file()]
+    if whole:
+        return f"{damaged} to go back to step {whole[-1]}"
+    return f"{parent if older else damaged} to start over"
+
+
+def _verified(folder: Path, *names: str) -> dict[str, Any]:
+    """`state.json` without its hashes; `UserError` where its hash, or that of a named file, is not the one recorded."""
     path = folder / "state.json"
     if not path.is_file():
         raise UserError(f"{path}: damaged (missing)")
@@ -82,15 +103,15 @@ def _verified(folder: Path) -> dict[str, Any]:
     except UserError as error:
         raise UserError(f"{path}: damaged (not a JSON file)") from error
     recorded = content.pop("sha256", None) if isinstance(content, dict) else None
-    for name, found in _hashes(folder, content).items():
+    for name, found in _hashes(folder, content, names).items():
         if not isinstance(recorded, dict) or recorded.get(name) != found:
             raise UserError(f"{folder / name}: damaged (its hash is not the recorded one)")
     return dict(content)
 
 
-def _hashes(folder: Path, content: Any) -> dict[str, str]:
-    """Of the rest of `state.json` and of both other files, "" for one that is not there."""
-    files = {name: folder / name for name in ("model.safetensors", "optimizer.safetensors")}
+def _hashes(folder: Path, content: Any, names: Iterable[str]) -> dict[str, str]:
+    """Of the rest of `state.json` and of the named files, "" for one that is not there."""
+    files = {name: folder / name for name in names}
     state = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return {"state.json": state} | {name: sha256_of(path) if path.is_file() else "" for name, path in files.items()}
 
@@ -102,6 +123,18 @@ def rotate(parent: Path, keep: set[int]) -> None:
     for step in steps(parent):
         if step not in keep:
             shutil.rmtree(folder_of(parent, step))
+
+
+def strip(parent: Path, kept: int) -> None:
+    """Delete what a finished run no longer needs: the optimizer's state, and every model but that of step `kept`.
+
+    Each file goes by itself, and none is needed to resume a finished run, so that a kill in between does no harm.
+    """
+    for step in steps(parent):
+        folder = folder_of(parent, step)
+        (folder / _OPTIMIZER).unlink(missing_ok=True)
+        if step != kept:
+            (folder / _MODEL).unlink(missing_ok=True)
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:

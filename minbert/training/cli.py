@@ -8,11 +8,12 @@ import errno
 import math
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import IO, Any, Generic, NoReturn, TypeVar
 
 from minbert.errors import UserError, one_of
 
@@ -80,7 +81,7 @@ def parse(
     parser = _parser(options, presets, program, about, default)
     given = vars(parser.parse_args([_with_dashes(word) for word in arguments]))
     if given.pop("list_presets", False):
-        print(_list(presets, default))
+        say(_list(presets, default))
         raise SystemExit(0)
     preset = one_of(given.pop("preset", default), presets, "--preset")
     given = {name: _checked(options[name], value) for name, value in given.items()}
@@ -187,8 +188,65 @@ def demand_writable(out: Path | None) -> None:
         raise UserError(f"--out {out}: no file can be written there")
 
 
+def say(text: str, stream: IO[str] | None = None) -> None:
+    """Print a line at once, to standard output unless `stream` is given.
+
+    Where its reader has gone, as in `... | head`, this line and all later ones are dropped, and the work goes on.
+    """
+    stream = stream or sys.stdout
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        _discard(stream)
+
+
+def _discard(stream: IO[str]) -> None:
+    """Send everything that is still to be written to a stream to nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+_VARIABLES = ("DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS")
+"""Environment variables without which a command reads other files or gives other bits."""
+
+
+def to_resume() -> str:
+    """The command that goes on with the run of this process, with the variables and the launcher it was given."""
+    variables = [f"{name}={shlex.quote(os.environ[name])}" for name in _VARIABLES if os.environ.get(name)]
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        launcher = ["torchrun", "--nproc-per-node", os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"])]
+    else:
+        launcher = [_python()]
+    more = [] if "--resume" in sys.argv else ["--resume"]
+    return " ".join([*variables, shlex.join([*launcher, *sys.argv, *more])])
+
+
+def _python() -> str:
+    """What to type for the interpreter that runs."""
+    if shutil.which("python") == sys.executable:
+        return "python"
+    path = Path(sys.executable)
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
 def run(main: Callable[[], None]) -> NoReturn:
-    """Run a script: exit code 0, or 2 after a user's mistake, or 130 after Ctrl-C, each with one sentence."""
+    """Run a script: exit code 0, or 2 after a user's mistake, or 130 after Ctrl-C, each with one sentence.
+
+    A reader of the output who leaves early, as in `... | head`, is no mistake: the exit code is 0.
+    """
+    try:
+        code = _outcome(main)
+    finally:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _discard(sys.stdout)
+    raise SystemExit(code)
+
+
+def _outcome(main: Callable[[], None]) -> int:
+    """The exit code of a script; its last sentence is said."""
     from minbert.training.stop import Interrupted
 
     # OpenMP's threads spin for milliseconds at every barrier; where another program wants a core too, a step then
@@ -197,14 +255,20 @@ def run(main: Callable[[], None]) -> NoReturn:
     try:
         main()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        say(f"error: {error}", sys.stderr)
+        return 2
+    except BrokenPipeError:
+        _discard(sys.stdout)
     except OSError as error:
         if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
-        print(f"error: {error.filename or 'a file of this run'}: {error.strerror}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except (Interrupted, KeyboardInterrupt) as stop:
-        print(str(stop) or "stopped", file=sys.stderr)
-        raise SystemExit(130) from None
-    raise SystemExit(0)
+        say(f"error: {error.filename or 'a file of this run'}: {error.strerror}", sys.stderr)
+        return 2
+    except Interrupted as stop:
+        if os.environ.get("RANK", "0") == "0":  # each process of torchrun comes here
+            say(f"{stop}; to go on: {to_resume()}", sys.stderr)
+        return 130
+    except KeyboardInterrupt:
+        say("stopped", sys.stderr)
+        return 130
+    return 0

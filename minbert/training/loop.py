@@ -71,7 +71,9 @@ class LoopSettings:
     log_every: int = 50
     seed: int = 0
     precision: str = "fp32"
+    keep_checkpoints: bool = False  # of a finished run, whole
     sentences: int = 1  # that an example holds, for the speed that is shown
+    tasks: int = 1  # with several, losses are shown by the task's name
     floors: Mapping[str, tuple[float, str]] = field(default_factory=dict)  # number -> (its least value, what is less)
 
 
@@ -105,7 +107,7 @@ def fit(
     Raises `UserError` where a loss or a gradient is not finite, `Interrupted` after Ctrl-C.
     """
     state = _restore(model, optimizer, run) if resume else LoopState()
-    progress = Progress(plan.total, state.step, settings.sentences)
+    progress = Progress(plan.total, state.step, settings.sentences, tasks=settings.tasks)
     loop = _Loop(model, optimizer, objective, plan, run, settings, evaluate, device, state, progress)
     if not state.finished:
         with stop_on_signal() as stopping, loop.progress:
@@ -116,10 +118,12 @@ def fit(
                     continue
                 if not loop.saved:
                     loop.save()
-                raise Interrupted(
-                    f"stopped after step {state.step} of {plan.total}; the same command with --resume goes on"
-                )
+                loop.end()
+                raise Interrupted(f"stopped after step {state.step:,} of {plan.total:,}")
     checkpoint.load(run.checkpoints, state.best_step, model)
+    loop.end()
+    if ranks.rank() == 0 and not settings.keep_checkpoints:
+        checkpoint.strip(run.checkpoints, state.best_step)
     return state
 
 
@@ -163,8 +167,11 @@ class _Loop:
         evaluating = evaluating or state.step == self.plan.total
         saving = bool(settings.save_every) and state.step % settings.save_every == 0
         logging = evaluating or state.step % settings.log_every == 0
-        if logging or saving or state.step % _LOOK_EVERY == 0:
+        due = self.progress.due
+        if logging or saving or due or state.step % _LOOK_EVERY == 0:
             self._look()
+        if logging or due:
+            self.progress.line(batch.epoch + 1, len(self.plan.lengths), rate, self._means())
         if logging:
             self._log(batch.epoch, rate)
         if evaluating:
@@ -204,16 +211,19 @@ class _Loop:
                 self.state.sums[key] = self.state.sums.get(key, 0.0) + value
                 self.state.counts[key] = self.state.counts.get(key, 0) + 1
         self.pending.clear()
-        self.progress.show({key: total / self.state.counts[key] for key, total in self.state.sums.items()})
+        self.progress.show(self._means())
+
+    def _means(self) -> dict[str, float]:
+        """Of every number since the last row of the metrics."""
+        return {key: total / self.state.counts[key] for key, total in sorted(self.state.sums.items())}
 
     def _log(self, epoch: int, rate: float) -> None:
-        means = {key: total / self.state.counts[key] for key, total in sorted(self.state.sums.items())}
         row = {
             "kind": "train",
             "step": self.state.step,
             "epoch": epoch + 1,
             "lr": rate,
-            **means,
+            **self._means(),
             **self.progress.times(),
         }
         self.state.sums.clear()
@@ -236,6 +246,12 @@ class _Loop:
         if ranks.rank() == 0:
             self.run.log(row | {"seconds": round(time.perf_counter() - started, 3)})
             self.progress.say(epoch + 1, len(self.plan.lengths), state.step, numbers, gained)
+        self.progress.restart()
+
+    def end(self) -> None:
+        """Note that this part of the run has ended, with a checkpoint."""
+        if ranks.rank() == 0:
+            self.run.reached(self.state.step, ended=True)
 
     def save(self) -> None:
         """Write a checkpoint of now, and delete all but this one and the best."""
@@ -244,6 +260,7 @@ class _Loop:
             step = self.state.step
             checkpoint.save(self.run.checkpoints, step, self.model, self.optimizer, asdict(self.state))
             checkpoint.rotate(self.run.checkpoints, {step, self.state.best_step})
+            self.run.reached(step)
         ranks.wait()
         self.saved = True
 
@@ -253,6 +270,8 @@ def _restore(model: nn.Module, optimizer: AdamW, run: RunDir) -> LoopState:
     if not found:
         run.forget_after(-1)
         return LoopState()
-    state = LoopState(**checkpoint.load(run.checkpoints, found[-1], model, optimizer))
+    state = LoopState(**checkpoint.state_of(run.checkpoints, found[-1]))
+    if not state.finished:  # else the kept model is loaded, and nothing is trained
+        checkpoint.load(run.checkpoints, found[-1], model, optimizer)
     run.forget_after(state.step)
     return state

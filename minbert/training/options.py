@@ -23,11 +23,20 @@ class CommonSettings:
     )  # fmt: skip
     data: str = flag("", "folder with the data (default: $DATA_DIR, else data/)", group="data", place=True)
 
+    limit: int = flag(0, "train on so many rows of each training set, drawn by seed (0: all)", group="data", least=0)
+
     epochs: int = flag(10, "passes over the largest training set", group="training", least=1)
     batch_size: int = flag(32, "examples in one update", group="training", least=1)
+    max_steps: int = flag(
+        0,
+        "end after so many steps as if they were the whole run: --lr-schedule and --warmup span them, while --epochs "
+        "still paces a curriculum (0: all epochs)",
+        group="training",
+        least=0,
+    )
     lr: float | None = flag(None, "learning rate", group="training", least=0)
     lr_schedule: str = flag(
-        "constant", "course of the learning rate", group="training", choices=("constant", "linear", "cosine")
+        "constant", "learning-rate schedule", group="training", choices=("constant", "linear", "cosine")
     )
     warmup: float = flag(0.0, "share of the steps in which the rate rises", group="training", least=0, most=1)
     weight_decay: float = flag(0.0, "decoupled decay of matrices and embeddings", group="training", least=0)
@@ -66,7 +75,24 @@ class CommonSettings:
     save_every: int = flag(
         0, "checkpoint every so many steps, beside the one after each evaluation", group="run", least=0, place=True
     )
+    keep_checkpoints: bool = flag(
+        False,
+        "keep the optimizer's state and both checkpoints when the run is finished; else the model alone is kept",
+        group="run",
+        place=True,
+    )
+    log_every: int = flag(
+        50,
+        "steps between two rows of metrics.jsonl; without a terminal a line is printed with each, and each minute",
+        group="run",
+        least=1,
+        place=True,
+    )
     use_gpu: bool = flag(False, "demand a CUDA device (one is used anyway where there is one)", group="run", place=True)
+
+    def idle(self) -> list[str]:
+        """A sentence for settings with which nothing is learnt."""
+        return ["--lr 0: nothing is learnt, the weights stay as they are"] if self.rate == 0 else []
 
     def without_synonyms(self, given: dict[str, Any], stage: str) -> dict[str, str]:
         """Flags about synonyms that have no effect in a stage, and what disables them."""
@@ -80,8 +106,10 @@ class CommonSettings:
 
     @property
     def source(self) -> str:
-        """Where the encoder's weights come from: a folder or a name."""
-        return self.weights
+        """Where the encoder's weights come from: a folder, that of a run's encoder for a run, or a name."""
+        from minbert.weights import of_run  # late, as it imports torch
+
+        return of_run(self.weights)
 
     @property
     def rate(self) -> float:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, count
 from typing import Any
@@ -70,6 +70,27 @@ def batches(rows: np.ndarray, size: int) -> list[np.ndarray]:
 def batch_count(rows: int, size: int) -> int:
     """How many batches `batches` makes."""
     return -(-rows // size)
+
+
+def drawn(count: int, limit: int, seed: int, *counter: int | str) -> np.ndarray:
+    """The rows to train on, rising: all of `count`, or `limit` of them by seed (0: all); int64 [rows]."""
+    if not 0 < limit < count:
+        return np.arange(count)
+    return np.sort(numpy_generator(seed, "limit", *counter).permutation(count)[:limit])
+
+
+def among(plan: Plan, rows: Mapping[str, np.ndarray]) -> Plan:
+    """The same steps over chosen rows: place i in a task's data is its row `rows[task][i]`."""
+    return Plan(plan.lengths, lambda epoch: [(task, rows[task][places]) for task, places in plan.build(epoch)])
+
+
+def first(plan: Plan, steps: int) -> Plan:
+    """The first `steps` steps of a plan as a plan of their own (0: all of them)."""
+    if not 0 < steps < plan.total:
+        return plan
+    whole = bisect_right(plan.ends, steps - 1)
+    lengths = [*plan.lengths[:whole], steps - sum(plan.lengths[:whole])]
+    return Plan(lengths, lambda epoch: plan.build(epoch)[: lengths[epoch]])
 
 
 def describe(plan: Plan) -> dict[str, Any]:

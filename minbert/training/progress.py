@@ -2,30 +2,41 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
 from tqdm import tqdm
 
 from minbert.training import ranks
+from minbert.training.cli import say
+
+_SILENCE = 60.0  # seconds without a line, where there is no terminal, after which one is due
 
 
 class Progress:
-    """The bar of one run: steps, examples a second, time left, and the latest mean losses."""
+    """Steps, examples a second, time left and the latest mean losses of one run.
 
-    def __init__(self, total: int, done: int, sentences: int = 1) -> None:
+    On a terminal they stand in a bar. Elsewhere (a file, a pipe, a cluster's log) they are a line of text, which the
+    loop prints with each row of the metrics, and in between when `due`.
+    """
+
+    def __init__(self, total: int, done: int, sentences: int = 1, *, tasks: int = 1) -> None:
+        self._total, self._first, self._step = total, done, done
         self._sentences = sentences  # of an example
+        self._named = tasks > 1  # whether a loss is shown with its task
+        terminal = sys.stderr.isatty()
+        self._printing = ranks.rank() == 0 and not terminal
         self._bar = tqdm(
             total=total,
             initial=done,
             unit="step",
             dynamic_ncols=True,
-            disable=ranks.rank() != 0 or not sys.stderr.isatty(),
+            disable=ranks.rank() != 0 or not terminal,
             bar_format="{percentage:3.0f}% {bar} {n_fmt}/{total_fmt} steps  {remaining} left{postfix}",
         )
         self._examples = 0
-        self._started = time.perf_counter()
+        self._begun = self._started = self._said = time.perf_counter()
 
     def __enter__(self) -> "Progress":
         return self
@@ -35,42 +46,60 @@ class Progress:
 
     def advance(self, examples: int) -> None:
         """One step over so many examples is done."""
+        self._step += 1
         self._examples += examples
         self._bar.update(1)
 
-    def show(self, means: dict[str, float]) -> None:
+    def show(self, means: Mapping[str, float]) -> None:
         """Put the mean losses beside the bar."""
-        if not self._examples or not means:
+        if self._examples and means:
+            self._bar.set_postfix_str(f"{self._speed()}  {self._losses(means)}", refresh=False)
+
+    @property
+    def due(self) -> bool:
+        """Whether a line is due that no row of the metrics brings."""
+        return self._printing and time.perf_counter() - self._said >= _SILENCE
+
+    def line(self, epoch: int, epochs: int, rate: float, means: Mapping[str, float]) -> None:
+        """Print where the run is, unless a bar shows it: `means` are those since the last row of the metrics."""
+        if not self._printing:
             return
-        speed = self._examples * self._sentences / (time.perf_counter() - self._started)
-        shown = [f"{_SHOWN[kind](task)} {value:.3f}" for (task, kind), value in _split(means) if kind in _SHOWN]
-        self._bar.set_postfix_str("  ".join([f"{speed:.0f} {_unit(self._sentences)}/s", *shown]))
+        self._said = time.perf_counter()
+        left = (self._said - self._begun) / (self._step - self._first) * (self._total - self._step)
+        say(
+            f"epoch {epoch}/{epochs}  step {self._step:,}/{self._total:,}  {self._losses(means)}  lr {rate:.3g}  "
+            f"{self._speed()}  {tqdm.format_interval(left)} left"
+        )
 
     def times(self) -> dict[str, float]:
         """Seconds and speed since the last call, for the metrics."""
-        now = time.perf_counter()
-        seconds = now - self._started
+        seconds = time.perf_counter() - self._started
         row = {"seconds": round(seconds, 3), "examples_per_second": round(self._examples / seconds, 1)}
         if self._sentences > 1:
             row["sentences_per_second"] = round(self._examples * self._sentences / seconds, 1)
-        self._examples, self._started = 0, now
+        self.restart()
         return row
+
+    def restart(self) -> None:
+        """Measure speed anew from here: an evaluation is no training."""
+        self._examples, self._started = 0, time.perf_counter()
 
     def say(self, epoch: int, epochs: int, step: int, numbers: dict[str, Any], gained: bool) -> None:
         """One line for an evaluation."""
         shown = {name: "undefined" if value is None else f"{value:.3f}" for name, value in numbers.items()}
         scores = "  ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
-        self._bar.write(f"epoch {epoch}/{epochs}  step {step}  {scores}{'  (best so far)' if gained else ''}")
+        with self._bar.external_write_mode():
+            say(f"epoch {epoch}/{epochs}  step {step:,}  evaluation: {scores}{'  (best so far)' if gained else ''}")
 
+    def _speed(self) -> str:
+        speed = self._examples * self._sentences / (time.perf_counter() - self._started)
+        return f"{speed:.0f} {'sentences' if self._sentences > 1 else 'examples'}/s"
 
-_SHOWN: dict[str, Callable[[str], str]] = {"loss": lambda task: task, "accuracy": lambda task: "accuracy"}
-
-
-def _split(means: dict[str, float]) -> list[tuple[tuple[str, str], float]]:
-    """The means under (task, number), losses first."""
-    split = [((key.partition("/")[0], key.partition("/")[2]), value) for key, value in means.items()]
-    return sorted(split, key=lambda item: item[0][1] != "loss")
-
-
-def _unit(sentences: int) -> str:
-    return "sentences" if sentences > 1 else "examples"
+    def _losses(self, means: Mapping[str, float]) -> str:
+        """Such as `loss quora 0.612 sst 1.203`, or `loss 2.031  accuracy 0.4` of a single task."""
+        parts = []
+        for kind in ("loss", "accuracy"):
+            found = {key.partition("/")[0]: value for key, value in sorted(means.items()) if key.endswith(f"/{kind}")}
+            shown = [f"{task} {value:.3f}" if self._named else f"{value:.3f}" for task, value in found.items()]
+            parts += [" ".join([kind, *shown])] if shown else []
+        return "  ".join(parts)

@@ -3,6 +3,8 @@
 import json
 import os
 import platform
+import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -13,31 +15,43 @@ from minbert.training import checkpoint
 
 
 class RunDir:
-    """A run's folder. `open` decides whether it may be used; nothing is written before `begin`."""
+    """A run's folder. `open` and `check` decide whether it may be used; nothing is written before `begin`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, resume: bool = False) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
+        self._resume = resume
+        self._manifest: dict[str, Any] = {}
+        self._begun = time.perf_counter()
 
     @classmethod
     def open(cls, path: Path, *, resume: bool, identity: dict[str, Any]) -> "RunDir":
-        """The folder for a run whose settings are `identity`.
+        """The folder for a run whose settings are `identity`, or as much of it as is known before data are read.
 
-        Raises `UserError` where the folder exists and `resume` is off, where it belongs to a run with other
-        settings or to one whose newest checkpoint is damaged, or where it cannot be written.
+        Raises `UserError` as `check` does, and where the newest checkpoint of a run to resume is damaged.
         """
-        run = cls(path)
+        run = cls(path, resume=resume)
+        run.check(identity)
+        if resume:
+            checkpoint.check(run.checkpoints)
+        return run
+
+    def check(self, identity: dict[str, Any]) -> None:
+        """Refuse a folder that this run cannot use.
+
+        Raises `UserError` where it exists and the run is not resumed, where it belongs to a run that differs in a
+        setting or hash of `identity`, or where it cannot be written.
+        """
+        path = self.path
         if path.exists() and not path.is_dir():
             raise UserError(f"--run-dir {path}: is a file, not a folder")
         if path.is_dir() and any(path.iterdir()):
-            if not resume:
+            if not self._resume:
                 raise UserError(f"--run-dir {path}: exists already; add --resume to go on, or choose another folder")
-            run._check_identity(identity)
-            checkpoint.check(run.checkpoints)
+            self._check_identity(identity)
         nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
             raise UserError(f"--run-dir {path}: {nearest} is not a folder that can be written to")
-        return run
 
     def _check_identity(self, identity: dict[str, Any]) -> None:
         if not (self.path / "manifest.json").is_file():
@@ -55,19 +69,39 @@ class RunDir:
             raise UserError(f"--resume: {self.path} was started with other settings: {flags}")
 
     def begin(self, manifest: dict[str, Any]) -> list[str]:
-        """Make the folder and write its manifest.
+        """Make the folder and write its manifest, or add a part to the manifest of a run that is resumed.
 
-        Returns what differs from the environment of a run that is resumed: its bits may then differ as well.
+        A part is one start of the script: when it `started`, its `command` and `environment`, the steps `from_step` to
+        `to_step` that the run has kept of it, and the `seconds` from its beginning to its newest checkpoint. `to_step`
+        is null while a part goes on, and after a kill until the run is resumed. The rest of a manifest is of the first
+        start.
+
+        Returns what differs from the environment of the part before: the run's bits may then differ as well.
         """
-        before = read_json(path).get("environment", {}) if (path := self.path / "manifest.json").is_file() else {}
+        path = self.path / "manifest.json"
+        before = read_json(path) if path.is_file() else {}
         now = manifest.get("environment", {})
+        step = next(reversed(checkpoint.steps(self.checkpoints)), 0)
+        part = {"started": now.get("started"), "command": manifest.get("command"), "from_step": step, "to_step": None}
+        parts = before.get("parts", [])
+        if parts and parts[-1]["to_step"] is None:  # it was killed: what it did after its last checkpoint is lost
+            parts[-1]["to_step"] = step
+        self._manifest = {**manifest, **before, "parts": [*parts, part | {"seconds": 0.0, "environment": now}]}
+        self._begun = time.perf_counter()
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"--run-dir {self.path}: cannot be made: {error.strerror}") from error
-        write_json(path, manifest)
-        kinds = [name for name in before if name != "started" and before[name] != now.get(name)]
-        return [f"{name} {now.get(name)} (was {before[name]})" for name in kinds]
+        write_json(path, self._manifest)
+        last = (parts[-1] if parts else before).get("environment", {})
+        kinds = [name for name in last if name != "started" and last[name] != now.get(name)]
+        return [f"{name} {now.get(name)} (was {last[name]})" for name in kinds]
+
+    def reached(self, step: int, *, ended: bool = False) -> None:
+        """Note in the manifest how long this part of the run took to the checkpoint of `step`, and whether it ended."""
+        seconds = round(time.perf_counter() - self._begun, 3)
+        self._manifest["parts"][-1] |= {"to_step": step if ended else None, "seconds": seconds}
+        write_json(self.path / "manifest.json", self._manifest)
 
     def log(self, row: dict[str, Any]) -> None:
         """Append one row to `metrics.jsonl`."""
@@ -99,16 +133,38 @@ def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     return (path, content) if path and isinstance(content, dict) and {"data", "settings"} <= content.keys() else None
 
 
-def environment(threads: int, device: str) -> dict[str, Any]:
-    """Versions and machine, as far as they decide a run's bits."""
+_LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk")
+_ROOT = Path(__file__).parent.parent.parent
+
+
+def environment(threads: int, device: str, processor: str = "") -> dict[str, Any]:
+    """Versions and machine, as far as they decide a run's bits; `processor` is the CPU's name unless it is given."""
     from importlib.metadata import version
 
-    packages = ("torch", "numpy", "tokenizers", "safetensors")
     return {
         "python": platform.python_version(),
-        **{name: version(name) for name in packages},
+        **{name: version(name) for name in _LIBRARIES},
+        "commit": commit(),
         "machine": platform.machine(),
+        "processor": processor or _cpu(),
         "threads": threads,
         "device": device,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
+
+
+def commit(root: Path = _ROOT) -> str | None:
+    """The project's git commit, with `-dirty` after it where files differ from it; None where there is no git."""
+    if not (root / ".git").exists() or shutil.which("git") is None:
+        return None
+    words = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    found = subprocess.run(words, capture_output=True, text=True)
+    return found.stdout.strip() or None
+
+
+def _cpu() -> str:
+    """The processor's name where Linux tells it, else its family."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())

@@ -16,10 +16,11 @@ from minbert.errors import UserError
 from minbert.precision import choose, default_device
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
-from minbert.training.cli import Parsed
+from minbert.training.cli import Parsed, say
 from minbert.training.cli import identity as of_settings
 from minbert.training.loop import LoopSettings
 from minbert.training.options import CommonSettings
+from minbert.training.plan import Plan, first
 from minbert.training.rundir import RunDir, environment
 
 
@@ -57,6 +58,8 @@ def data_folder(given: str) -> Path:
 def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, Path]:
     """An accelerated encoder with its tokenizer and folder; `dropout` replaces the rates of its config."""
     folder = weights.resolve(source, "--weights")
+    if (folder / "manifest.json").is_file() and not (folder / "config.json").is_file():
+        raise UserError(f"{folder}: this run has left no encoder/ yet; let it finish first (--resume)")
     config = BertConfig.read(folder)
     tokenizer = Tokenizer.load(folder)
     tokenizer.check_fits(config.vocab_size, str(folder))
@@ -86,6 +89,7 @@ def manifest(
     `variables` holds `$DATA_DIR` where the command does not say `--data`: without it the command means other files.
     """
     variables = {name: os.environ[name] for name in ("DATA_DIR",) if os.environ.get(name) and not parsed.settings.data}
+    processor = torch.cuda.get_device_name(on) if on.type == "cuda" else ""
     return {
         "command": parsed.command,
         "preset": parsed.preset,
@@ -94,7 +98,7 @@ def manifest(
         "all_settings": asdict(parsed.settings),
         "weights": {"folder": str(folder), "sha256": weights.sha256(folder)},
         "precision": precision,
-        "environment": environment(torch.get_num_threads(), str(on)),
+        "environment": environment(torch.get_num_threads(), str(on), processor),
         "variables": variables,
         **more,
     }
@@ -131,6 +135,8 @@ def loop_settings(settings: CommonSettings, precision: str, **more: Any) -> Loop
         warmup=settings.warmup,
         clip=settings.clip,
         save_every=settings.save_every,
+        log_every=settings.log_every,
+        keep_checkpoints=settings.keep_checkpoints,
         evaluate_every=settings.evaluate_every,
         patience=settings.patience,
         seed=settings.seed,
@@ -139,8 +145,22 @@ def loop_settings(settings: CommonSettings, precision: str, **more: Any) -> Loop
     )
 
 
+def shortened(whole: Plan, settings: CommonSettings) -> Plan:
+    """The plan that is trained: the whole one, or its first `--max-steps` steps."""
+    if settings.max_steps > whole.total:
+        warn(f"--max-steps {settings.max_steps:,}: the run has only {whole.total:,} steps")
+    return first(whole, settings.max_steps)
+
+
+def note_rows(what: str, count: int, settings: CommonSettings) -> None:
+    """Say where a training set of so many rows does not fill one batch."""
+    if count < settings.batch_size:
+        rows = f"{count:,} row{'s' * (count != 1)}"
+        warn(f"{what}: {rows} to train on, less than one batch of {settings.batch_size:,} (--batch-size)")
+
+
 def warn(*sentences: str) -> None:
     """Tell the user what does not stop the run."""
     if ranks.rank() == 0:
         for sentence in sentences:
-            print(f"note: {sentence}", file=sys.stderr)
+            say(f"note: {sentence}", sys.stderr)

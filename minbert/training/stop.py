@@ -7,7 +7,7 @@ from types import FrameType
 
 
 class Interrupted(Exception):
-    """The user stopped the run; its checkpoint is written."""
+    """The user stopped the run, and its checkpoint is written; the message says after which step."""
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minbert.errors import UserError
 from minbert.tokenizer import Tokenizer
 from minbert.training.plan import Step
 from tasks.augmentation import Augmentation, E, synonyms_of
@@ -38,10 +37,8 @@ class Punctuation:
 def augmentation(
     settings: ContrastiveSettings, train: Examples, tokenizer: Tokenizer, folder: Path
 ) -> tuple[Augmentation[Any], dict[str, Any]]:
-    """What the settings ask for, and the account of it. Raises `UserError` where two exclude each other."""
+    """What the settings ask for, and the account of it."""
     found, account = synonyms_of(settings, "pretrain", {"nli": train}, tokenizer, folder)
     if not settings.marks_most:
         return found, account
-    if account:
-        raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
     return Punctuation(settings, tokenizer), {}

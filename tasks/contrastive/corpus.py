@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError
-from minbert.files import sha256_of
+from minbert.files import present, sha256_of
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Row, Skipped
 from tasks.readers import chinese, lines, senteval
@@ -93,6 +93,13 @@ def gather(sources: Sequence[str], *, data: Path, seed: int, limit: int = 0, kee
         "also_in_test": _overlap(kept, [one for source in chosen for one in source.tests if one.path.is_file()]),
     }
     return Corpus(kept, account)
+
+
+def check(sources: Sequence[str], data: Path) -> None:
+    """Raises `UserError` where a source, or a file of one, is not there."""
+    for source in (_source(name, data) for name in sources):
+        for file in source.files:
+            present(file.path)
 
 
 def sample(texts: tuple[str, ...], seed: int, limit: int) -> tuple[str, ...]:

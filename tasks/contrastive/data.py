@@ -40,16 +40,20 @@ class Data:
         return {"train": self.train.cache.sha256, "sts_dev": self.sts.cache.sha256}
 
 
+def check(settings: ContrastiveSettings) -> None:
+    """Raises `UserError` where a file is not there or its header cannot be used: nothing is read beyond it."""
+    checks = {TRIPLETS: _triplet_files, PAIRS: _pair_files, TEXTS: _check_texts}
+    checks[settings.data_kind](settings)
+    Similarity("bi").check(_sts_dev(settings), "dev")
+
+
 def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Data:
     """The data that an objective needs. Raises `UserError` for what is missing or cannot be read."""
     readers_of = {TRIPLETS: _triplets, PAIRS: _pairs, TEXTS: _texts}
     train, account = readers_of[settings.data_kind](settings, tokenizer, length)
     if not len(train):
         raise UserError(f"{train.cache.source}: no usable row")
-    if "chinese" in [name.strip() for name in settings.texts.split(",")]:
-        path = _find(settings, settings.sts_dev, "zh", "STS-B/cnsd-sts-dev.txt", "STS-B/STS-B.valid.data")
-    else:
-        path = _find(settings, settings.sts_dev, "course", "sts-dev.csv")
+    path = _sts_dev(settings)
     sts = Similarity("bi").open(path, "dev", tokenizer, length)
     files = account["files"]
     for examples, where in ((train, files[0]["file"] if len(files) == 1 else "the training texts"), (sts, path)):
@@ -71,7 +75,14 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
     return Data(train, sts, {"train": account, "sts_dev": sts.cache.account()})
 
 
-def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
+def _sts_dev(settings: ContrastiveSettings) -> Path:
+    if "chinese" in [name.strip() for name in settings.texts.split(",")]:
+        return _find(settings, settings.sts_dev, "zh", "STS-B/cnsd-sts-dev.txt", "STS-B/STS-B.valid.data")
+    return _find(settings, settings.sts_dev, "course", "sts-dev.csv")
+
+
+def _triplet_files(settings: ContrastiveSettings) -> tuple[list[Path], str, int]:
+    """The files of triplets or of pairs, `triplet` or `nli` by what they hold, and how many texts a triplet has."""
     paths = _files(settings, settings.triplets, "nli", "nli_for_simcse.csv", "nli-triplets.csv")
     ready = [holds_triplets(path, settings.columns) for path in paths]
     for path, triple in zip(paths, ready, strict=True):
@@ -79,7 +90,9 @@ def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) 
             _demand_pairs(path)
     if len(set(ready)) > 1:
         raise UserError(f"--triplets: {paths[ready.index(True)]} holds triplets and {paths[ready.index(False)]} pairs")
-    kind, rule = ("triplet", "") if ready[0] else ("nli", settings.per_premise)
+    kind = "triplet" if ready[0] else "nli"
+    for path in paths:
+        _opened(kind, settings.columns, path)
     columns = _columns(paths, settings.columns) if ready[0] else 3
     if columns == 2 and settings.objective != "nt-xent":
         raise UserError(f"{paths[0]}: --objective {settings.objective} needs hard negatives, and these rows have none")
@@ -90,6 +103,14 @@ def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) 
             f"{paths[0]}: rows without a hard negative have no gap for --technique {settings.technique}; "
             f"choose length or rarity, or --order none or random"
         )
+    if columns == 2 and settings.metric == "accuracy":
+        raise UserError(f"{paths[0]}: --metric accuracy needs hard negatives, and these rows have none")
+    return paths, kind, columns
+
+
+def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
+    paths, kind, columns = _triplet_files(settings)
+    rule = "" if kind == "triplet" else settings.per_premise
     reader = partial(_opened, kind, settings.columns)
     along = [sha256_of(other) for path in paths for other in readers.companions(path)]
     made, account = triplets.gather(paths, reader, " ".join([kind, settings.columns, *along]), rule, columns=columns)
@@ -97,11 +118,18 @@ def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) 
     return Triplet(cache, tokenizer.cls, tokenizer.sep, length), account
 
 
-def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
+def _pair_files(settings: ContrastiveSettings) -> list[Path]:
     paths = _files(settings, settings.nli_pairs, "nli", "nli-pairs.tsv", *_ORIGINALS)
     if not settings.nli_pairs and paths[0].name != "nli-pairs.tsv":
         there = (paths[0].parent.parent / name for name in _ORIGINALS)
         paths = [path for path in there if path.is_file()]
+    for path in paths:
+        _opened("nli", settings.columns, path)
+    return paths
+
+
+def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
+    paths = _pair_files(settings)
     also = [path for one in paths for path in (one, *readers.companions(one))][1:]
     names = " ".join(path.name for path in paths) if len(paths) > 1 else ""  # ids hold them
     reader = partial(_labelled, paths, settings.columns)
@@ -122,11 +150,21 @@ def _labelled(paths: list[Path], columns: str, _: Path) -> Iterator[Row | Skippe
                 yield replace(row, id=f"{name}{row.id}")
 
 
-def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
+def _text_sources(settings: ContrastiveSettings) -> tuple[list[str], Path]:
+    """The names in `--texts`, and the data folder, which files of one's own do not need."""
     sources = [name.strip() for name in settings.texts.split(",") if name.strip()]
     own = all(Path(name).is_file() for name in sources)
+    return sources, Path() if own else start.data_folder(settings.data)
+
+
+def _check_texts(settings: ContrastiveSettings) -> None:
+    corpus.check(*_text_sources(settings))
+
+
+def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
+    sources, folder = _text_sources(settings)
     found = corpus.gather(
-        sources, data=Path() if own else start.data_folder(settings.data), seed=settings.seed, limit=settings.limit,
+        sources, data=folder, seed=settings.seed, limit=settings.limit,
         keep_duplicates=settings.keep_duplicates,
     )  # fmt: skip
     content = "".join(f"{text}\n" for text in found.texts).encode()

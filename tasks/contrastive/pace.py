@@ -8,7 +8,6 @@ import numpy as np
 
 from minbert import weights
 from minbert.encode import Encoder
-from minbert.seeds import numpy_generator
 from minbert.training import plan, start
 from minbert.training.plan import Plan
 from tasks.contrastive import curriculum, scoring
@@ -33,7 +32,7 @@ class Paced:
 
     def account(self) -> dict[str, Any]:
         """For the manifest: the plan in numbers, how many triplets are in each group, and each epoch's mix of them."""
-        described: dict[str, Any] = {"plan": plan.describe(self.plan)}
+        described: dict[str, Any] = {"plan": plan.describe(self.plan), "training_rows": {"nli": self.rows}}
         if self.groups is not None:
             counts = {name: int((self.groups == group).sum()) for group, name in enumerate(curriculum.GROUPS)}
             described["curriculum"] = counts | {"mix_per_epoch": self.mix.round(4).tolist()}
@@ -59,9 +58,10 @@ def paced(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, w
         curriculum.plan, epochs=settings.epochs, batch_size=settings.batch_size, seed=settings.seed,
         within=settings.within,
     )  # fmt: skip
-    chosen = np.arange(len(examples)) if settings.data_kind == TEXTS else _chosen(settings, len(examples))
+    limit = 0 if settings.data_kind == TEXTS else settings.limit  # of texts it has been drawn already
+    chosen = plan.drawn(len(examples), limit, settings.seed)
     if settings.data_kind != TRIPLETS or settings.order == "none":
-        return Paced(make(chosen, power=0.0), len(chosen))
+        return Paced(start.shortened(make(chosen, power=0.0), settings), len(chosen))
     cosines, groups = None, None
     if settings.by_cosine:
         assert isinstance(examples, Triplet)
@@ -72,14 +72,7 @@ def paced(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, w
         chosen[_order(settings, examples, cosines, chosen)], power=settings.power, pacing=settings.pacing,
         start=settings.start, equal_steps=settings.equal_steps,
     )  # fmt: skip
-    return Paced(made, len(chosen), cosines, groups)
-
-
-def _chosen(settings: ContrastiveSettings, count: int) -> np.ndarray:
-    """The rows that are trained on, in file order: all, or `--limit` of them by seed."""
-    if not settings.limit or settings.limit >= count:
-        return np.arange(count)
-    return np.sort(numpy_generator(settings.seed, "limit").permutation(count)[: settings.limit])
+    return Paced(start.shortened(made, settings), len(chosen), cosines, groups)
 
 
 def _order(

@@ -74,7 +74,6 @@ class ContrastiveSettings(CommonSettings):
         "first", "triplets of one premise of NLI pairs: its first entailment with its first contradiction, the i-th "
         "with the i-th, or all with all", group="data", choices=("first", "zip", "cross"),
     )  # fmt: skip
-    limit: int = flag(0, "train on so many rows, drawn by seed (0: all)", group="data", least=0)
 
     objective: str = flag(
         "nt-xent",
@@ -170,7 +169,7 @@ class ContrastiveSettings(CommonSettings):
         """Where the encoder's weights come from: a folder or a name. `UserError` where a preset wants it named."""
         if not self.weights:
             raise UserError("--weights: name the encoder to go on from, such as runs/consert-sup/encoder")
-        return self.weights
+        return super().source
 
     @property
     def trained_pooler(self) -> str:
@@ -223,7 +222,7 @@ class ContrastiveSettings(CommonSettings):
             reasons["marks"] = "no --marks-most"
         return [
             f"{spelled(name, given[name])} has no effect with {why}" for name, why in reasons.items() if name in given
-        ]
+        ] + self.idle()
 
     def __post_init__(self) -> None:
         if self.batch_size < 2 and self.objective in IN_BATCH:
@@ -243,6 +242,8 @@ class ContrastiveSettings(CommonSettings):
             parse(self.views)
         if self.marks_most and self.objective not in ("nt-xent", "simcse"):
             raise UserError("--marks-most: punctuation is inserted with --objective nt-xent or simcse alone")
+        if self.marks_most and self.synonyms != "none" and self.synonyms_stage != "finetune":
+            raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
         if bool(self.eda_weight) != bool(self.marks_most) and self.objective == "simcse":
             raise UserError("--eda-weight and --marks-most belong together: one weighs the text that the other makes")
         if self.data_kind == TEXTS and not self.texts.strip(", "):

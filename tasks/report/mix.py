@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from minbert.errors import UserError
+from minbert.training.plan import first
 from tasks import schedule
 from tasks.contrastive import curriculum
 from tasks.report.collect import Run
@@ -25,9 +26,9 @@ def of_tasks(run: Run) -> Mix | None:
     settings, data = run.settings, run.manifest.get("data", {}).get("train", {})
     try:
         names = list(data)  # as the schedule took them
-        sizes = {name: data[name]["kept"] for name in names}
+        sizes = run.manifest.get("training_rows") or {name: data[name]["kept"] for name in names}
         pace = {name: settings[name] for name in ("epochs", "batch_size", "seed", "power")}
-        plan = schedule.plan(settings["sampling"], sizes, **pace)
+        plan = first(schedule.plan(settings["sampling"], sizes, **pace), settings.get("max_steps", 0))
     except (KeyError, UserError):
         return None
     if list(plan.lengths) != run.manifest.get("plan", {}).get("steps_per_epoch"):

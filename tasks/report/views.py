@@ -101,7 +101,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("steps", f"{run.step:,} of {steps:,}" if isinstance(steps, int) else f"{run.step:,}"),
         ("time", training.duration(run.seconds) if run.seconds else ""),
         ("training rows", _training_rows(run)),
-        ("limit", f"the first {settings['limit']:,} rows" if settings.get("limit") else ""),
+        ("limit", f"{settings['limit']:,} rows, drawn by seed" if settings.get("limit") else ""),
         ("training texts", _in_tests(manifest.get("data", {}).get("train", {}))),
         ("batch", settings.get("batch_size")),
         ("learning rate", f"{settings['lr']:g}" if isinstance(settings.get("lr"), int | float) else "by default"),
@@ -130,8 +130,11 @@ def _state(run: Run) -> str:
 def _training_rows(run: Run) -> str:
     """The rows that are trained on, by task where there are several."""
     train = run.manifest.get("data", {}).get("train", {})
+    drawn = run.manifest.get("training_rows")
+    if run.stage == "contrastive" and drawn:
+        return f"{sum(drawn.values()):,}"
     if run.stage == "multitask":
-        kept = {name: one.get("kept") for name, one in train.items() if isinstance(one, dict)}
+        kept = drawn or {name: one.get("kept") for name, one in train.items() if isinstance(one, dict)}
         shown = [(run.tasks[name].title if name in run.tasks else name, count) for name, count in kept.items()]
         return ", ".join(f"{count:,} {name}" for name, count in shown if isinstance(count, int))
     kept = train.get("kept", train.get("counts", {}).get("triplets"))

@@ -172,7 +172,7 @@ def test_rows_that_are_trained_on_and_those_that_are_scored_are_counted(multitas
     run = changed(folder, data=manifest["data"], all_settings=known | {"limit": 2000})
     text = page.build([run], resamples=2)
     assert "<dt>training rows</dt><dd>48 sentiment, 160 paraphrase, 64 similarity</dd>" in text
-    assert "<dt>limit</dt><dd>the first 2,000 rows</dd>" in text
+    assert "<dt>limit</dt><dd>2,000 rows, drawn by seed</dd>" in text
     assert run.tasks["sst"].count == 51 and "on 51 rows" in text and 'data-label="labelled">51</td>' in text
     text = page.build([collect.read(contrastive(recorded=1))], resamples=2)
     assert "<dt>training rows</dt><dd>1,200</dd>" in text and "on 49 rows" in text and "<dt>limit</dt>" not in text

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -75,7 +75,8 @@ def forks(_own_folders_and_threads: None) -> Iterator[subprocess.Popen[str]]:
 def script(forks: subprocess.Popen[str], tiny: Path, tmp_path: Path) -> Script:
     """A function that runs a script with flags, by default on the sample corpus from the tiny random BERT.
 
-    `run_dir` names the run folder inside the test's own. `signal` is (number, place, step), as in forks.py.
+    `run_dir` names the run folder inside the test's own. `signal` is (number, place, step), as in forks.py. With
+    `unread` the reader of the output has gone. `argv` takes the place of all flags.
     """
     numbers = count()
 
@@ -87,6 +88,8 @@ def script(forks: subprocess.Popen[str], tiny: Path, tmp_path: Path) -> Script:
         data: bool = True,
         signal: tuple[int, str, int] | None = None,
         ranks: int = 1,
+        unread: bool = False,
+        argv: Sequence[str] = (),
         **environment: str,
     ) -> Run:
         folder = tmp_path / run_dir
@@ -95,10 +98,11 @@ def script(forks: subprocess.Popen[str], tiny: Path, tmp_path: Path) -> Script:
         usual += ["--data", SAMPLE] if data else []
         number = next(numbers)
         request: dict[str, Any] = {
-            "argv": [str(ROOT / name), *map(str, (*usual, *flags))],
+            "argv": list(argv) or [str(ROOT / name), *map(str, (*usual, *flags))],
             "cwd": str(tmp_path),
             "env": {**environment, **(_group(ranks) if ranks > 1 else {})},
             "signal": signal,
+            "unread": unread,
             "out": str(tmp_path / f"{number}.out"),
             "err": str(tmp_path / f"{number}.err"),
         }

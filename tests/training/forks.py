@@ -1,7 +1,8 @@
 """A process that has torch imported and forks a child for each run of a script: real processes, at a tenth of the cost.
 
 Requests come as lines of JSON on stdin, answers go as lines of JSON to stdout. A request may ask for a signal at a
-step of the plan, before a row of the metrics or in the midst of writing a checkpoint.
+step of the plan, before a row of the metrics, in the midst of writing a checkpoint, or while a finished run deletes
+what it no longer needs.
 """
 
 import json
@@ -11,6 +12,7 @@ import signal
 import sys
 import time
 import traceback
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,15 @@ def arm(number: int, place: str, at: int) -> None:
                 here()
 
         rundir.RunDir.log = logged  # type: ignore[method-assign]
+    elif place == "in strip":  # a finished run has deleted `at` of the files that it no longer needs
+        unlink, done = checkpoint.Path.unlink, count(1)
+
+        def unlinked(self: Path, missing_ok: bool = False) -> None:
+            unlink(self, missing_ok=missing_ok)
+            if sys._getframe(1).f_code.co_name == "strip" and next(done) == at:
+                here()
+
+        checkpoint.Path.unlink = unlinked  # type: ignore[method-assign]
     else:  # the tensors of a checkpoint are written, its state is not
         write = checkpoint.write_json
 
@@ -68,13 +79,13 @@ def arm(number: int, place: str, at: int) -> None:
 
 def come_late() -> None:
     """Look at the run folder half a second after the other ranks: none of them may have begun to write by then."""
-    inner = rundir.RunDir.open
+    inner = rundir.RunDir.check
 
-    def late(*arguments: Any, **named: Any) -> rundir.RunDir:
+    def late(self: rundir.RunDir, identity: dict[str, Any]) -> None:
         time.sleep(0.5)
-        return inner(*arguments, **named)
+        inner(self, identity)
 
-    rundir.RunDir.open = late  # type: ignore[method-assign]
+    rundir.RunDir.check = late  # type: ignore[method-assign]
 
 
 def child(request: dict[str, Any], rank: int) -> None:
@@ -84,6 +95,10 @@ def child(request: dict[str, Any], rank: int) -> None:
         signal.alarm(LIMIT)
         for stream, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(f"{request[name]}{rank or ''}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+        if request["unread"]:  # standard output is a pipe whose reader has gone
+            reader, writer = os.pipe()
+            os.close(reader)
+            os.dup2(writer, 1)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.chdir(request["cwd"])
         os.environ.update(request["env"], RANK=str(rank), LOCAL_RANK=str(rank))

@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/training/test_cli.py
 """
 
+import io
 import os
 import shlex
 import subprocess
@@ -94,7 +95,7 @@ def test_every_preset_holds_valid_settings_of_the_right_type(kind: type, table: 
         assert text, name
         kind(**values)
         for key, value in values.items():
-            cli._checked(options[key], value)
+            assert cli._checked(options[key], value) == value
             default = options[key].default
             assert isinstance(value, float if default is None else type(default)), (name, key)
 
@@ -167,7 +168,13 @@ def test_a_run_folder_stands_for_its_encoder(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "encoder" / "config.json").write_text("{}")
     monkeypatch.setenv("HOME", str(tmp_path.parent))
     for place in (tmp_path, tmp_path / "encoder", f"~/{tmp_path.name}"):
-        assert Path(multitask("--encoder", str(place)).settings.source).expanduser() == tmp_path / "encoder"
+        for parsed in (
+            multitask("--encoder", str(place)),
+            multitask("--weights", str(place)),
+            pretrain("--weights", str(place)),
+        ):
+            assert Path(parsed.settings.source).expanduser() == tmp_path / "encoder"
+    assert multitask("--weights", "minilm").settings.source == "minilm"
 
 
 @pytest.mark.parametrize(("given", "kept"), [
@@ -184,9 +191,18 @@ def test_a_preset_with_weights_gives_way_to_encoder(tmp_path: Path) -> None:
 
 
 def test_only_flags_that_change_no_result_stay_out_of_a_runs_identity() -> None:
-    one = cli.identity(multitask("--run-dir", "a", "--save-every", "3", "--resume", "--data", "x").settings)
+    places = ["--run-dir", "a", "--data", "x", "--save-every", "3", "--log-every", "7", "--keep-checkpoints"]
+    one = cli.identity(multitask(*places, "--resume").settings)
     assert one == cli.identity(multitask().settings)
-    for words in (["--seed", "1"], ["--lr", "1"], ["--clip", "0"], ["--power", "0.1"], ["--tasks", "sst"]):
+    for words in (
+        ["--seed", "1"],
+        ["--limit", "9"],
+        ["--max-steps", "9"],
+        ["--lr", "1"],
+        ["--clip", "0"],
+        ["--power", "0.1"],
+        ["--tasks", "sst"],
+    ):
         assert cli.identity(multitask(*words).settings) != one
 
 
@@ -241,6 +257,35 @@ def test_help_and_presets_load_neither_torch_nor_numpy(script: str, flag: str) -
     assert max(map(len, run.stdout.splitlines())) <= 120 or flag == "--list-presets"
 
 
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("flag", ["--help", "--list-presets"])
+def test_a_reader_of_help_may_leave(script: str, flag: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    run = subprocess.run([sys.executable, ROOT / script, flag], stdout=writer, stderr=subprocess.PIPE, timeout=60)
+    os.close(writer)
+    assert (run.returncode, run.stderr) == (0, b"")
+
+
+def test_the_command_to_resume_holds_what_the_process_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "argv", ["multitask_train.py", "--data", "my sets"])
+    monkeypatch.setattr(sys, "executable", str(Path.cwd() / ".venv" / "bin" / "python9"))
+    assert cli.to_resume() == ".venv/bin/python9 multitask_train.py --data 'my sets' --resume"
+    monkeypatch.setenv("DATA_DIR", "a b")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(sys, "argv", ["multitask_train.py", "--resume"])
+    assert cli.to_resume() == "DATA_DIR='a b' torchrun --nproc-per-node 2 multitask_train.py --resume"
+
+
+def test_a_line_is_out_as_soon_as_it_is_said() -> None:
+    sink = io.BytesIO()
+    stream = io.TextIOWrapper(io.BufferedWriter(sink))  # type: ignore[arg-type]
+    cli.say("half way", stream)
+    assert sink.getvalue() == b"half way\n"
+
+
 def test_an_encoder_folder_that_is_not_there_is_named_by_its_own_flag() -> None:
     parsed = multitask("--encoder", "runs/nowhere/encoder")
     with pytest.raises(UserError, match="--encoder runs/nowhere/encoder: no such folder"):
@@ -263,6 +308,7 @@ def test_patience_could_end_a_sequential_run_before_its_later_tasks() -> None:
     (["--power", "0.3", "--tasks", "sst", "--preset", "minilm"], ["--power 0.3 has no effect on a single task"]),
     (["--no-synonyms-grow"], ["--no-synonyms-grow has no effect with --synonyms none"]),
     (["--sst-dev-out", "a.csv", "--sst-test-out", "b.csv"], []),
+    (["--lr", "0"], ["--lr 0: nothing is learnt, the weights stay as they are"]),
 ])  # fmt: skip
 def test_a_flag_without_effect_is_said(words: list[str], said: list[str]) -> None:
     parsed = multitask(*words)

@@ -6,6 +6,9 @@ python -m pytest --import-mode=importlib tests/training/test_loop.py
 import copy
 import json
 import math
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from minbert import AdamW, UserError
-from minbert.training import checkpoint, loop
+from minbert.training import checkpoint, loop, progress, rundir
 from minbert.training.loop import Context, LoopSettings
 from minbert.training.plan import Plan, Step
 from minbert.training.rundir import RunDir
@@ -44,6 +47,19 @@ class Objective:
             loss = loss * math.nan
         loss.backward()
         return {"loss": loss.detach()}
+
+
+class Stopping(Objective):
+    """Ends the process, as it were, in the step after `at`."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.at = at
+
+    def backward(self, model: nn.Module, batch: Step, context: Context) -> dict[str, Tensor]:
+        if context.step == self.at:
+            raise KeyboardInterrupt
+        return super().backward(model, batch, context)
 
 
 @pytest.fixture
@@ -285,8 +301,96 @@ def test_metrics_refuse_nan(run: RunDir) -> None:
 def test_a_second_beginning_says_what_has_changed_around_the_run(run: RunDir) -> None:
     first = {"environment": {"torch": "2.13.0", "threads": 2, "started": "today"}}
     assert run.begin(first) == []
-    assert run.begin({"environment": {"torch": "2.13.0", "threads": 1, "started": "later"}}) == ["threads 1 (was 2)"]
-    assert json.loads((run.path / "manifest.json").read_text())["environment"]["threads"] == 1
+    again = {"environment": {"torch": "2.13.0", "threads": 1, "started": "later"}}
+    assert run.begin(again) == ["threads 1 (was 2)"]
+    assert run.begin(again) == []
+
+
+def test_the_manifest_holds_what_each_start_did(tmp_path: Path) -> None:
+    run = RunDir(tmp_path / "run")
+    run.begin({"settings": {}, "command": "train", "data": "a", "environment": {"started": "today"}})
+    with pytest.raises(KeyboardInterrupt):
+        fit(run, objective=Stopping(at=6), save_every=5)
+    (going,) = json.loads((run.path / "manifest.json").read_text())["parts"]
+    assert (going["to_step"], going["seconds"] > 0) == (None, True)
+    rest = RunDir(run.path, resume=True)
+    rest.begin({"settings": {}, "command": "train --resume", "data": "b", "environment": {"started": "later"}})
+    fit(rest, resume=True)
+    found = json.loads((run.path / "manifest.json").read_text())
+    assert (found["command"], found["data"], found["environment"]) == ("train", "a", {"started": "today"})
+    first, second = found["parts"]
+    assert all(part.pop("seconds") > 0 for part in (first, second))
+    steps = {"from_step": 0, "to_step": 5}
+    assert first == {"command": "train", **steps, "started": "today", "environment": {"started": "today"}}
+    steps = {"from_step": 5, "to_step": 12}
+    assert second == {"command": "train --resume", **steps, "started": "later", "environment": {"started": "later"}}
+
+
+def test_the_commit_is_that_of_the_projects_own_repository(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        return subprocess.run(["git", "-C", tmp_path, *who, *words], check=True, capture_output=True, text=True).stdout
+
+    (tmp_path / "project").mkdir()
+    assert rundir.commit(tmp_path) is None
+    git("init", "-q")
+    (tmp_path / "a.py").write_text("1")
+    git("add", "a.py")
+    git("commit", "-q", "-m", "a")
+    head = git("rev-parse", "HEAD").strip()
+    assert rundir.commit(tmp_path) == head
+    (tmp_path / "a.py").write_text("2")
+    assert rundir.commit(tmp_path) == f"{head}-dirty"
+    assert rundir.commit(tmp_path / "project") is None, "a project in another one's repository has no commit"
+
+
+def test_a_finished_run_keeps_one_model_and_no_optimizer_unless_asked(run: RunDir) -> None:
+    model, state, _ = fit(run, scores=[0.3, 0.9, 0.5])
+    files = {str(path.relative_to(run.checkpoints)) for path in run.checkpoints.rglob("*.*")}
+    assert files == {"step-00000008/state.json", "step-00000008/model.safetensors", "step-00000012/state.json"}
+    asked = Objective()
+    again, resumed, _ = fit(run, objective=asked, resume=True)
+    assert not asked.asked and resumed == state and torch.equal(again.weight, model.weight)
+    whole = RunDir(run.path.parent / "whole")
+    whole.begin({"settings": {}})
+    fit(whole, scores=[0.3, 0.9, 0.5], keep_checkpoints=True)
+    assert len([*whole.checkpoints.rglob("optimizer.safetensors")]) == 2
+
+
+def test_a_damaged_checkpoint_of_a_finished_run_does_not_send_back_to_one_without_its_optimizer(run: RunDir) -> None:
+    fit(run, scores=[0.3, 0.9, 0.5])
+    (run.checkpoints / "step-00000012" / "state.json").write_text("{")
+    with pytest.raises(UserError, match=rf"delete {run.checkpoints} to start over"):
+        checkpoint.check(run.checkpoints)
+
+
+def test_without_a_terminal_a_line_comes_with_each_row_and_each_minute(
+    run: RunDir, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit(run, log_every=3)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "evaluation" not in line]
+    rows = [row for row in run.metrics() if row["kind"] == "train"]
+    assert len(lines) == len(rows) == 6
+    for line, row in zip(lines, rows, strict=True):
+        words = [f"epoch {row['epoch']}/3", f"step {row['step']}/12", f"loss {row['toy/loss']:.3f}", "lr 0.1"]
+        assert all(word in line for word in (*words, "examples/s", " left")), line
+    every = RunDir(run.path.parent / "every")
+    every.begin({"settings": {}})
+    monkeypatch.setattr(progress, "_SILENCE", 0.0)
+    fit(every, tasks=2)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "evaluation" not in line]
+    assert len(lines) == 12 and all("loss toy " in line for line in lines)
+    assert [row["step"] for row in every.metrics() if row["kind"] == "train"] == [4, 8, 12]
+
+
+def test_on_a_terminal_a_bar_names_the_losses(
+    run: RunDir, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    fit(run, log_every=3)
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 3, "evaluations alone"
+    assert re.search(r"12/12 steps .*examples/s  loss \d", said.err)
 
 
 def test_dropout_seeds_differ_by_every_part_of_their_counter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert import UserError
-from minbert.training.plan import Plan, Step, batches, shuffled
+from minbert.training.plan import Plan, Step, among, batches, drawn, first, shuffled
 from tasks.schedule import plan
 
 SAMPLING = ["round-robin", "hybrid", "sequential", "proportional"]
@@ -52,6 +52,43 @@ def assert_whole(one: list[list[int]], size: int, batch: int) -> None:
 def as_lists(made: Plan) -> list[tuple[str, list[int], int, int]]:
     found = [made.at(step) for step in range(made.total)]
     return [(step.task, step.rows.tolist(), step.epoch, step.index) for step in found]
+
+
+@given(st.integers(1, 50), st.integers(0, 60), seeds)
+def test_a_limit_draws_rows_by_seed_and_a_larger_one_draws_them_too(count: int, limit: int, seed: int) -> None:
+    chosen = drawn(count, limit, seed, "sst").tolist()
+    assert chosen == sorted(set(chosen)) and set(chosen) <= set(range(count))
+    assert len(chosen) == (min(limit, count) if limit else count)
+    assert not limit or set(chosen) <= set(drawn(count, limit + 1, seed, "sst").tolist())
+    if not 0 < limit < count:
+        assert chosen == list(range(count))
+
+
+def test_each_task_and_seed_draws_rows_of_its_own() -> None:
+    found = {tuple(drawn(1000, 9, seed, task).tolist()) for seed in (1, 2) for task in ("sst", "sts")}
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize("sampling", SAMPLING)
+@given(st.data(), sizes_of_tasks, batch_sizes, seeds)
+def test_a_shortened_plan_is_the_beginning_of_the_whole(
+    sampling: str, data: st.DataObject, sizes: dict[str, int], batch: int, seed: int
+) -> None:
+    whole = plan(sampling, sizes, epochs=2, batch_size=batch, seed=seed)
+    count = data.draw(st.integers(0, whole.total + 2))
+    made = first(whole, count)
+    assert made.total == made.ends[-1] == (min(count, whole.total) or whole.total)
+    assert as_lists(made) == as_lists(whole)[: made.total]
+
+
+@given(sizes_of_tasks, batch_sizes, seeds)
+def test_a_plan_among_chosen_rows_has_them_in_the_places_of_its_own(
+    sizes: dict[str, int], batch: int, seed: int
+) -> None:
+    whole = plan("round-robin", sizes, epochs=2, batch_size=batch, seed=seed)
+    chosen = {task: np.arange(size) * 7 + 3 for task, size in sizes.items()}
+    expected = [(task, [row * 7 + 3 for row in rows], *rest) for task, rows, *rest in as_lists(whole)]
+    assert as_lists(among(whole, chosen)) == expected
 
 
 @given(sizes_of_tasks, batch_sizes, seeds)

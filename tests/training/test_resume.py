@@ -5,6 +5,8 @@ python -m pytest --import-mode=importlib tests/training/test_resume.py
 
 import json
 import random
+import shlex
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -49,6 +51,8 @@ KILLS = [
     (MULTITASK, "step", RANDOM.randrange(16, 30)),
     (MULTITASK, "after row", 15),  # the rows of an epoch are there, its checkpoint is not
     (MULTITASK, "in checkpoint", RANDOM.randrange(5, 29)),
+    (MULTITASK, "in strip", 1),  # the run is finished, and some of what it no longer needs is gone
+    (PRETRAIN, "in strip", 2),
     (PRETRAIN, "step", RANDOM.randrange(1, 26)),
     (PRETRAIN, "in checkpoint", RANDOM.randrange(5, 26)),
 ]
@@ -76,10 +80,16 @@ def test_a_signal_leaves_a_resumable_run_and_exit_code_130(
 ) -> None:
     stopped = script(name, *FLAGS[name], signal=(number, "step", 9))
     assert stopped.code == 130
-    assert len(stopped.errors) == 1 and "--resume" in stopped.errors[0], stopped.err
+    assert len(stopped.errors) == 1 and stopped.errors[0].startswith("stopped after step 10 of "), stopped.err
     assert (stopped.folder / "checkpoints" / "step-00000010").is_dir()
-    resumed = script(name, *FLAGS[name], "--resume")
+    words = shlex.split(stopped.errors[0].partition("; to go on: ")[2])
+    place = next(place for place, word in enumerate(words) if word.endswith(name))
+    assert {"OMP_NUM_THREADS=2"} <= set(words[: place - 1]) and shutil.which(words[place - 1])
+    resumed = script(name, argv=words[place:])
     assert resumed.code == 0
+    parts = [(part["from_step"], part["to_step"], part["command"]) for part in resumed.manifest()["parts"]]
+    assert parts[0] == (0, 10, resumed.manifest()["command"])
+    assert parts[1:] == [(10, STEPS[name], f"{parts[0][2]} --resume")]
     bits, rows = whole(name)
     assert resumed.bits() == bits
     assert resumed.rows() == rows
@@ -159,7 +169,8 @@ def test_checkpoints_keep_only_the_newest_and_the_best(script: Script) -> None:
     assert kept == sorted({f"step-{step:08d}" for step in (best, 45)})
 
 
-ONE_STEP = ("--epochs", 1, "--batch-size", 150, "--clip", 0, "--encoder-dropout", 0, "--hidden-dropout-prob", 0)
+WITHOUT_DROPOUT = ("--clip", 0, "--encoder-dropout", 0, "--hidden-dropout-prob", 0)
+ONE_STEP = ("--epochs", 1, "--batch-size", 150, *WITHOUT_DROPOUT, "--keep-checkpoints")
 
 
 def gradients(folder: Path) -> dict[str, torch.Tensor]:

@@ -66,6 +66,63 @@ def test_a_bad_command_line(script: Callable, name: str, flags: list[str], words
     refused(script(name, *flags), *words)
 
 
+SYNONYMS = ["--synonyms", "1"]
+EARLY = [
+    (MULTITASK, ["--run-dir", "{taken}"], ["{taken}", "--resume"]),
+    (MULTITASK, ["--sst_train", "no-such-file.csv"], ["no-such-file.csv"]),
+    (MULTITASK, ["--sts_dev", "{headless}"], ["{headless}:1", "cat"]),
+    (MULTITASK, ["--columns", "sst:label=stars"], ["ids-sst-train.csv:1", "stars"]),
+    (MULTITASK, ["--para_test_out", "no/such/folder.csv"], ["--para-test-out"]),
+    (MULTITASK, ["--sst_dev", "{dev}", "--sst_dev_out", "{dev}"], ["{dev}", "--*_out"]),
+    (MULTITASK, SYNONYMS, ["WordNet"]),
+    (MULTITASK, ["--data", "no/such/folder"], ["--data no/such/folder"]),
+    (PRETRAIN, ["--run-dir", "{taken}"], ["{taken}", "--resume"]),
+    (PRETRAIN, ["--triplets", "no-such-file.csv"], ["no-such-file.csv"]),
+    (PRETRAIN, ["--triplets", "{headless}"], ["{headless}:1", "cat"]),
+    (PRETRAIN, ["--objective", "softmax", "--nli-pairs", "{headless}"], ["{headless}:1", "cat"]),
+    (PRETRAIN, ["--objective", "simcse", "--texts", "no-such-file.txt"], ["no-such-file.txt"]),
+    (PRETRAIN, ["--sts-dev", "{headless}"], ["{headless}:1", "cat"]),
+    (PRETRAIN, SYNONYMS, ["WordNet"]),
+    (PRETRAIN, [*SYNONYMS, "--marks-most", "2"], ["--synonyms", "--marks-most"]),
+    (PRETRAIN, ["--scorer", "./no-such-scorer"], ["--scorer ./no-such-scorer"]),
+]
+
+
+@pytest.mark.parametrize(("name", "flags", "words"), EARLY)
+def test_cheap_checks_come_before_the_weights(
+    script: Callable, tmp_path: Path, name: str, flags: list[str], words: list[str]
+) -> None:
+    """The weights are not there: what is said is the other mistake, so it was found first."""
+    places = {name: tmp_path / name for name in ("taken", "headless", "dev")}
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "thesis.tex").write_text("precious")
+    (tmp_path / "headless").write_text("cat,dog\nbird,tree\n")
+    shutil.copy(COURSE / "ids-sst-dev.csv", tmp_path / "dev")
+    flags, words = ([word.format(**places) for word in some] for some in (flags, words))
+    run = script(name, "--weights", "./no-such-weights", *flags, NLTK_DATA=str(tmp_path))
+    refused(run, *words)
+    assert "no-such-weights" not in run.err
+
+
+@pytest.mark.parametrize("name", [MULTITASK, PRETRAIN])
+def test_a_changed_setting_is_refused_before_the_weights_are_read(script: Callable, name: str, tiny_copy) -> None:
+    weights = tiny_copy()
+    assert script(name, "--weights", weights, "--max-steps", 1).code == 0
+    (weights / "model.safetensors").unlink()
+    refused(script(name, "--weights", weights, "--max-steps", 2, "--resume"), "--max-steps (was 1, now 2)", folder=True)
+
+
+def test_small_sets_and_settings_without_effect_get_a_note(script: Callable, tmp_path: Path) -> None:
+    two = tmp_path / "two.csv"
+    two.write_text("anchor,positive\na cat,the cat\na dog,the dog\n")
+    run = script(PRETRAIN, "--triplets", two, "--order", "none", "--epochs", 2, "--max-steps", 3, "--lr", 0)
+    assert run.code == 0, run.err
+    for words in ("2 rows to train on, less than one batch of 32", "--lr 0: nothing is learnt", "--max-steps 3: "):
+        assert f"{words}" in run.err
+    run = script(MULTITASK, "--tasks", "sts", "--limit", 2, "--epochs", 1, run_dir="other")
+    assert "note: sts: 2 rows to train on, less than one batch of 32" in run.err
+
+
 def test_a_bad_file_is_named_with_line_and_column(script: Callable, tmp_path: Path) -> None:
     bad = tmp_path / "bad.csv"
     bad.write_text("\tid\tsentence\tsentiment\n0\ta1\t fine\t3\n1\ta2\t odd\t7\n")

@@ -6,6 +6,7 @@ python -m pytest --import-mode=importlib tests/training/test_scripts_end_to_end.
 import csv
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -138,6 +139,47 @@ def test_stage_one_feeds_stage_two(script: Callable, tiny: Path) -> None:
     assert second.code == 0, second.err
     kept = load_file(second.folder / "encoder" / "model.safetensors")
     assert all(torch.equal(kept[name], trained[name]) for name in kept), "frozen: stage one's weights to the bit"
+
+
+@pytest.mark.parametrize("name", [MULTITASK, PRETRAIN])
+def test_a_limit_and_a_last_step_make_a_short_whole_run(script: Callable, name: str) -> None:
+    flags = ("--limit", 20, "--batch-size", 8, "--max-steps", 7, "--log-every", 2)
+    run = (
+        script(name, *flags, "--lr", 0.5e-3, "--lr-schedule", "linear", "--order", "none")
+        if name == PRETRAIN
+        else (script(name, *flags, "--lr", 0.5e-3, "--lr-schedule", "linear"))
+    )
+    assert run.code == 0, run.err
+    rates = {row["step"]: row["lr"] for row in run.rows() if row["kind"] == "train"}
+    assert rates[7] == pytest.approx(0.5e-3 / 7), "the schedule comes to its end with the run"
+    assert {2, 4, 6, 7} <= rates.keys()
+    assert run.rows()[-1]["kind"] == "evaluation" and run.rows()[-1]["step"] == 7
+    rows = run.manifest()["training_rows"]
+    assert rows == ({"nli": 20} if name == PRETRAIN else dict.fromkeys(("sst", "quora", "sts"), 20))
+    assert (run.folder / "scores.json").is_file() and (run.folder / "encoder" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("name", [MULTITASK, PRETRAIN])
+def test_a_reader_who_leaves_costs_nothing(script: Callable, name: str) -> None:
+    read, unread = (script(name, "--max-steps", 2, run_dir=f"{left}", unread=left) for left in (False, True))
+    assert (unread.code, unread.errors, unread.out) == (0, [], "")
+    assert unread.bits() == read.bits() and len(read.out.splitlines()) > 5
+
+
+def test_stage_one_names_the_next_command_with_its_data(script: Callable, tmp_path: Path) -> None:
+    data = tmp_path / "my data"
+    data.symlink_to(ROOT / "data" / "sample")
+    first = script(PRETRAIN, "--max-steps", 1, "--data", data, data=False)
+    assert first.code == 0, first.err
+    words = shlex.split(first.out.splitlines()[-1].partition("next: python ")[2])
+    assert words == [MULTITASK, "--encoder", str(first.folder / "encoder"), "--data", str(data)]
+    flags = (*words[1:], "--weights", first.folder, "--max-steps", 1)
+    both = script(MULTITASK, *flags, run_dir="second", weights=False, data=False)
+    assert both.code == 2, "the run's folder stands for its encoder in either flag, not in both"
+    by_run = script(MULTITASK, "--weights", first.folder, "--max-steps", 1, run_dir="a", weights=False)
+    by_encoder = script(MULTITASK, *words[1:], "--max-steps", 1, run_dir="b", weights=False, data=False)
+    assert by_run.code == by_encoder.code == 0, by_run.err + by_encoder.err
+    assert by_run.bits("report.html") == by_encoder.bits("report.html")
 
 
 def test_a_second_start_does_not_tokenise_again(script: Callable, tmp_path: Path) -> None:
