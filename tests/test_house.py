@@ -22,7 +22,7 @@ FLOORS = {
     "minbert.encode": 3,
     "minbert.training": 4,
     "minbert.convert": 5,
-    "tasks.drawing": 5, "tasks.examples": 5, "tasks.metrics": 5, "tasks.readers": 5, "tasks.intervals": 6,
+    "tasks.charts": 5, "tasks.examples": 5, "tasks.metrics": 5, "tasks.readers": 5, "tasks.intervals": 6,
     "tasks.task": 6,
     "tasks.augmentation": 7,
     "tasks.sst": 7, "tasks.quora": 7, "tasks.sts": 7, "tasks.schedule": 7, "tasks.contrastive": 7,

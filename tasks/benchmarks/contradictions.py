@@ -12,7 +12,7 @@ from tasks.benchmarks.figures import Kind
 from tasks.benchmarks.options import System
 from tasks.benchmarks.results import Table, number
 from tasks.benchmarks.sets import Subset
-from tasks.drawing import BLUE, GREY, VERMILION
+from tasks.charts import BLUE, GREY, VERMILION
 from tasks.readers import nli, senteval
 
 EXAMPLES = 5

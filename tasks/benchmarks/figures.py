@@ -12,50 +12,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minbert.seeds import numpy_generator
-from tasks.drawing import BLUE, GREEN, GREY, INK, ORANGE, STYLE, VERMILION, save
+from tasks import charts
+from tasks.charts import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ACROSS = 3
-LINES = (BLUE, VERMILION, GREEN, ORANGE, "#CC79A7", "#56B4E9", GREY)
+LINES = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, "#56b4e9", GREY)
 MARKERS = "osD^vPX"
 STYLES: tuple[Any, ...] = ("solid", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
 
 
 @contextmanager
-def _panels(path: Path, title: str, count: int, across: str, up: str) -> Iterator[list["Axes"]]:
-    """Panels with shared axes under one title; both files are written when the block ends well."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    columns = 2 if count == 4 else min(count, ACROSS)
-    rows = -(-count // columns)
-    size = (8.0, 4.8) if count == 1 else (4.1 * columns + 0.7, 4.0 * rows + 1.0)
-    with matplotlib.rc_context({**STYLE, "figure.figsize": size, "axes.titlesize": 12, "axes.titlepad": 8}):
-        figure = Figure(layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
-        for spare in axes[count:]:
-            spare.set_visible(False)
-        yield axes[:count]
-        figure.suptitle(title, x=0.015, ha="left", fontsize=14, fontweight="bold")
-        for place, panel in enumerate(axes[:count]):
+def _panels(path: Path, heading: str, count: int, across: str, up: str) -> Iterator[list["Axes"]]:
+    """Panels with shared axes under one heading; both files are written when the block ends well."""
+    columns = 2 if count == 4 else min(count, 3)
+    size = (8.0, 4.8) if count == 1 else (4.1 * columns + 0.7, 4.0 * -(-count // columns) + 1.0)
+    with charts.panels(count, size, columns=columns, sharex=True, sharey=True) as panels:
+        yield panels
+        charts.title(panels[0].figure, heading)
+        for place, panel in enumerate(panels):
             if place + columns >= count:  # nothing below: a legend would cover a label of the whole figure
                 panel.set_xlabel(across)
                 panel.tick_params(labelbottom=True)
             if place % columns == 0:
                 panel.set_ylabel(up)
-        save(figure, path)
-
-
-def _legend(axes: "Axes", columns: int, **look: Any) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    if handles:
-        figure: Any = axes.figure
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=2.0,
-                      columnspacing=1.8, **look)  # fmt: skip
+        charts.save(panels[0].figure, path)
 
 
 @dataclass(frozen=True)
@@ -98,12 +80,12 @@ def scatter(
             panel.plot(places, medians, color=INK, linewidth=1.8, marker="o", markersize=3.5, label="median")
             value = rho[name]
             shown = "undefined" if value is None else f"{100 * value:.1f}"
-            panel.set_title(f"{name}: ρ × 100 = {shown}", fontweight="normal")
+            panel.set_title(f"{name}: ρ × 100 = {shown}")
             panel.set_xlim(float(gold.min()) - 0.1, float(gold.max()) + 0.1)
             panel.set_ylim(min(low - 0.03, 0.0), 1.03)
-        _legend(panels[0], len(kinds) + 1, markerscale=1.8)
-        for mark in panels[0].figure.legends[0].legend_handles if panels[0].figure.legends else ():
-            mark.set_alpha(1.0) if mark is not None else None
+        drawn = charts.legend(panels[0], len(kinds) + 1, markerscale=1.8)
+        for mark in drawn.legend_handles:
+            mark.set_alpha(1.0)
 
 
 def _medians(gold: np.ndarray, values: np.ndarray) -> tuple[list[float], list[float]]:
@@ -125,10 +107,10 @@ def histogram(path: Path, groups: Mapping[str, Mapping[str, np.ndarray]]) -> Non
                            color=colours[number], linewidth=0)  # fmt: skip
                 panel.hist(values, bins=edges.tolist(), weights=weights, histtype="step", linewidth=1.8,
                            color=colours[number], linestyle=STYLES[number], label=kind)  # fmt: skip
-            panel.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
-            panel.set_title(name, fontweight="normal")
+            panel.yaxis.set_major_formatter(charts.percent)
+            panel.set_title(name)
             panel.set_xlim(edges[0], 1.0)
-        _legend(panels[0], 3)
+        charts.legend(panels[0], 3)
 
 
 def removed_tokens(path: Path, removed: Sequence[int], curves: Mapping[str, Sequence[float]], sets: str) -> None:
@@ -144,7 +126,7 @@ def removed_tokens(path: Path, removed: Sequence[int], curves: Mapping[str, Sequ
             on.plot([removed[best]], [shown[best]], "o", markersize=12, markerfacecolor="none",
                     markeredgecolor=colour, markeredgewidth=2, linestyle="none")  # fmt: skip
         on.margins(y=0.12)
-        _legend(on, 1)
+        charts.legend(on, 1)
 
 
 def associations(path: Path, tests: Sequence[str], sizes: Mapping[str, Sequence[float]]) -> None:
@@ -164,4 +146,4 @@ def associations(path: Path, tests: Sequence[str], sizes: Mapping[str, Sequence[
         on.tick_params(axis="y", length=0)
         figure: Any = on.figure
         figure.set_size_inches(9.0, 1.6 + 0.42 * len(tests))
-        _legend(on, 3)
+        charts.legend(on, 3)

@@ -3,15 +3,16 @@
 Paths come without a suffix. Importing this module loads no matplotlib.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tasks import charts
+from tasks.charts import BLUE, GREEN, GREY, INK, ORANGE, VERMILION
 from tasks.contrastive.curriculum import GROUPS, difficulty
-from tasks.drawing import BLUE, GREEN, GREY, INK, ORANGE, STYLE, VERMILION, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,32 +21,13 @@ COLOURS = dict(zip(GROUPS, (GREEN, ORANGE, VERMILION), strict=True))
 
 
 @contextmanager
-def _axes(path: Path, title: str, across: str, up: str) -> Iterator["Axes"]:
+def _axes(path: Path, heading: str, across: str, up: str) -> Iterator["Axes"]:
     """Axes to draw on; both files are written when the block ends well."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.subplots()
+    style = {"axes.titlesize": 14, "axes.titleweight": "bold", "axes.titlepad": 14}
+    with charts.panels(1, (8.0, 4.5), style=style) as (axes,):
         yield axes
-        axes.set(title=title, xlabel=across, ylabel=up)
-        save(figure, path)
-
-
-def _thousands(axis: Any) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    axis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-
-
-def _legend(axes: "Axes", columns: int) -> None:
-    """A legend under the axes, where it hides nothing."""
-    if axes.get_legend_handles_labels()[0]:
-        axes.figure.legend(loc="outside lower center", ncols=columns, handlelength=1.6, columnspacing=1.8)
+        axes.set(title=heading, xlabel=across, ylabel=up)
+        charts.save(axes.figure, path)
 
 
 def gaps(path: Path, positive: np.ndarray, negative: np.ndarray, margin: float) -> None:
@@ -62,11 +44,11 @@ def gaps(path: Path, positive: np.ndarray, negative: np.ndarray, margin: float) 
             label = f"{name}: {len(part):,} ({len(part) / max(len(gap), 1):.0%})"
             on.hist(part, bins=edges.tolist(), color=COLOURS[name], label=label, edgecolor="white", linewidth=0.4)
         for place, name in ((0.0, "0"), (margin, f"margin {margin:g}")):
-            on.axvline(place, color=INK, linewidth=1, linestyle=(0, (4, 3)))
+            on.axvline(place, color=INK, linewidth=1, linestyle=charts.DASHED)
             on.annotate(name, (place, 1), (4, -2), xycoords=("data", "axes fraction"), textcoords="offset points",
                         va="top", fontsize=11)  # fmt: skip
-        _thousands(on.yaxis)
-        _legend(on, 3)
+        charts.thousands(on.yaxis)
+        charts.legend(on, 3)
 
 
 def losses(path: Path, rows: Sequence[dict[str, Any]], chance: float | None, task: str = "nli") -> None:
@@ -78,10 +60,10 @@ def losses(path: Path, rows: Sequence[dict[str, Any]], chance: float | None, tas
     with _axes(path, "Training loss", "step", "loss (nats)") as on:
         _curve(on, found, "loss", BLUE)
         if chance is not None:
-            on.axhline(chance, color=GREY, linewidth=1.2, linestyle=(0, (4, 3)), label=f"chance: {chance:.2f}")
+            on.axhline(chance, color=GREY, linewidth=1.2, linestyle=charts.DASHED, label=f"chance: {chance:.2f}")
         on.set_ylim(bottom=0, top=1.08 * max([chance or 0.0, *(loss for _, loss in found)]) or 1.0)
-        _thousands(on.xaxis)
-        _legend(on, 2)
+        charts.thousands(on.xaxis)
+        charts.legend(on, 2)
 
 
 def spearman(
@@ -97,14 +79,14 @@ def spearman(
         _curve(on, curve, "", BLUE, marker="o")
         if before is not None:
             label = f"before: {100 * before:.2f}"
-            on.axhline(100 * before, color=GREY, linewidth=1.2, linestyle=(0, (4, 3)), label=label)
+            on.axhline(100 * before, color=GREY, linewidth=1.2, linestyle=charts.DASHED, label=label)
         if found:
             step, rho = max(found, key=lambda point: (point[1], -point[0]))
             on.plot([step], [100 * rho], "o", markersize=11, markerfacecolor="none", markeredgecolor=VERMILION,
                     markeredgewidth=2, linestyle="none", label=f"best: {100 * rho:.2f} at step {step:,}")  # fmt: skip
         on.margins(y=0.15)
-        _thousands(on.xaxis)
-        _legend(on, 2)
+        charts.thousands(on.xaxis)
+        charts.legend(on, 2)
 
 
 def _curve(axes: "Axes", points: Sequence[tuple[int, float]], label: str, colour: str, marker: str = "") -> None:
@@ -134,13 +116,9 @@ def cosines(
                 weights = np.full(len(values), 1 / max(len(values), 1))
                 label = f"{name}, {when}: mean {values.mean():.2f}"
                 on.hist(values, bins=edges.tolist(), weights=weights, color=colour, label=label, **look)
-        on.yaxis.set_major_formatter(_percent())
+        on.yaxis.set_major_formatter(charts.percent)
         on.set_xlim(edges[0], edges[-1])
-        _legend(on, 2)
-
-
-def _percent() -> Callable[[float, float], str]:
-    return lambda value, _: f"{100 * value:g}%"
+        charts.legend(on, 2)
 
 
 def mix(path: Path, shares: np.ndarray, *, block: int = 0) -> None:
@@ -152,8 +130,8 @@ def mix(path: Path, shares: np.ndarray, *, block: int = 0) -> None:
         for group, name in enumerate(GROUPS):
             on.stairs(tops[:, group + 1], edges, baseline=tops[:, group], fill=True, color=COLOURS[name], label=name,
                       linewidth=0)  # fmt: skip
-        on.yaxis.set_major_formatter(_percent())
+        on.yaxis.set_major_formatter(charts.percent)
         on.set(xlim=(edges[0], edges[-1]), ylim=(0, 1))
         on.grid(visible=False)
-        _thousands(on.xaxis)
-        _legend(on, 3)
+        charts.thousands(on.xaxis)
+        charts.legend(on, 3)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minbert.errors import UserError
-from tasks.drawing import BLUE, INK, STYLE, VERMILION, save
+from tasks import charts
+from tasks.charts import BLUE, INK, QUIET, VERMILION
 from tasks.intervals import wilson
 from tasks.report import agreement
 from tasks.report.agreement import Annotation
@@ -19,42 +20,29 @@ if TYPE_CHECKING:
 
 # Failed pairs are what the figure is about.
 _COLOURS = {"failed": VERMILION, "train": BLUE, "dev": "#7A9CB0"}
-_QUIET = "#666666"
-_LOOK: Any = {"axes.grid.axis": "x", "axes.spines.left": False, "axes.titlesize": 12, "font.size": 11}
+_LOOK: Any = {"axes.grid.axis": "x", "axes.spines.left": False, "font.size": 11}
 _THICK = 0.26  # of a bar; three fill most of a category's band
 
 
 def write(base: Path, annotations: Sequence[Annotation]) -> list[Path]:
     """Write `base`.svg and `base`.png, a panel for each annotation; the same counts give the same bytes."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     if not base.absolute().parent.is_dir():
         raise UserError(f"--out {base}: {base.parent} is no folder")
-    with matplotlib.rc_context({**STYLE, **_LOOK}):
-        figure = Figure(figsize=(8.4 if len(annotations) == 1 else 12.0, 7.2), layout="constrained")
-        FigureCanvasAgg(figure)
-        panels = figure.subplots(1, len(annotations), sharex=True, sharey=True, squeeze=False)[0]
+    size, count = (8.4 if len(annotations) == 1 else 12.0, 7.2), len(annotations)
+    with charts.panels(count, size, style=_LOOK, sharex=True, sharey=True) as panels:
         for axes, one, name in zip(panels, annotations, agreement.names(annotations), strict=True):
             _panel(axes, one)
-            if len(annotations) > 1:
-                axes.set_title(name)
+            if count > 1:
+                axes.set_title(name, fontweight="bold")
         panels[0].set_xlim(left=0)
-        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)  # type: ignore[union-attr, call-arg]
-        figure.suptitle("Reasons to fail, by group of pairs", x=0.012, ha="left", fontweight="bold", fontsize=14)
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside lower left", ncols=3, columnspacing=1.8, alignment="left", title_fontsize=10,
-            title="Numbers at the bars are counts of pairs, lines are 95% Wilson intervals",
-        )  # fmt: skip
-        return save(figure, base)
+        charts.title(panels[0].figure, "Reasons to fail, by group of pairs")
+        said = "Numbers at the bars are counts of pairs, lines are 95% Wilson intervals"
+        charts.legend(panels[0], 3, alignment="left", title=said, title_fontsize=10)
+        return charts.save(panels[0].figure, base)
 
 
 def _panel(axes: "Axes", annotation: Annotation) -> None:
     """Three bars a category, the failed pairs on top, each with its count and Wilson's interval as a whisker."""
-    from matplotlib.ticker import PercentFormatter
-
     for place, (group, title) in enumerate(GROUPS.items()):
         total, counts = annotation.total(group), annotation.counts(group)
         if not total:
@@ -68,10 +56,10 @@ def _panel(axes: "Axes", annotation: Annotation) -> None:
             axes.plot([around.low, around.high], [y, y], color=INK, linewidth=1.0, solid_capstyle="butt")
             axes.annotate(
                 str(count), (max(around.high, share), y), (4, 0), textcoords="offset points",
-                va="center", fontsize=8.5, color=_QUIET if not count else INK,
+                va="center", fontsize=8.5, color=QUIET if not count else INK,
             )  # fmt: skip
     axes.set_yticks(range(len(CATEGORIES)), [one.name for one in CATEGORIES])
     axes.set_ylim(len(CATEGORIES) - 0.45, -0.55)
     axes.tick_params(axis="y", length=0)
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.xaxis.set_major_formatter(charts.percent)
     axes.set_xlabel("share of the group’s pairs")

@@ -107,7 +107,7 @@ def test_points_are_coloured_by_score_or_by_kind_and_the_axis_names_the_scale(
     by_kind: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr(figures, "save", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr(figures.charts, "save", lambda figure, path: drawn.append(figure))
     gold, cosines = np.array([1, 2.5, 4, 5]), {"a": np.array([0.1, 0.2, 0.9, 0.8]), "b": np.zeros(4)}
     kinds = contradictions.kinds(np.array([0, 1, 2, 2])) if by_kind else []
     figures.scatter(tmp_path / "x", "t", gold, cosines, {"a": 0.8, "b": None}, kinds, scale=(1.0, 5.0))
