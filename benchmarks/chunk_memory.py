@@ -7,61 +7,38 @@ AdamW. Peaks are of resident memory, before the first step (weights and data) an
 """
 
 import argparse
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.reader_speed import peak
+from benchmarks import harness, stage_one
 from minbert.training import cli
+from tasks.contrastive.settings import ContrastiveSettings
 
-ROOT = Path(__file__).resolve().parent.parent
 
-
-def steps(data: Path, given: str, triplets: int, batch_size: int, chunk: int) -> None:
-    """Take steps over so many triplets, then print the two peaks in MiB."""
-    import numpy as np
-
-    from benchmarks import contrastive_ours, timing
-    from minbert import token_cache, weights
-    from minbert.tokenizer import Tokenizer
-    from minbert.training.plan import Step
-    from tasks import readers
-    from tasks.contrastive.settings import ContrastiveSettings
-    from tasks.examples import Triplet
-    from tasks.readers import nli
-
+def steps(data: Path | None, given: str, triplets: int, batch_size: int, chunk: int) -> None:
+    """Take steps over `triplets` triplets, then print the two peaks in MiB."""
     settings = ContrastiveSettings(pooler="mean", batch_size=batch_size, chunk=chunk, precision="bf16")
-    tokenizer = Tokenizer.load(weights.resolve(given))
-    path = readers.find(data, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
-    cache = token_cache.load(path, nli.triplets, "triplets", 3, tokenizer)
-    examples = Triplet(cache, tokenizer.cls, tokenizer.sep, settings.max_length)
-    step = contrastive_ours.Ours(contrastive_ours.model(given, settings), examples, settings)
-    before = peak()
-    for number, rows in enumerate(timing.shuffled(len(examples), batch_size, -(-triplets // batch_size))):
-        step(Step("nli", np.asarray(rows), 0, number, number))
-    print(before, peak())
+    examples = stage_one.triplets(data, given, settings.max_length)
+    step = stage_one.Ours(stage_one.model(given, settings), examples, settings)
+    before = harness.peak()
+    for batch in stage_one.steps(len(examples), batch_size, -(-triplets // batch_size)):
+        step(batch)
+    print(before, harness.peak())
 
 
 def main() -> None:
     """Run each variant in its own process and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--data",
-        help="folder with NLI triplets (default: $DATA_DIR, else data/sample)",
-    )
+    parser = harness.parser(__doc__, "NLI triplets (default: $DATA_DIR, else data/sample)", 2)
     parser.add_argument("--weights", default="minilm", help="minilm, or a folder (default: minilm)")
     parser.add_argument(
         "--batch-size", type=int, default=512, help="triplets of the large batch (default: %(default)s)"
     )
     parser.add_argument("--chunk", type=int, default=32, help="sentences of a chunk (default: %(default)s)")
-    parser.add_argument("--batches", type=int, default=2, help="large batches (default: %(default)s)")
     parser.add_argument("--one", type=int, nargs=2, metavar=("TRIPLETS", "CHUNK"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    data = Path(options.data or os.environ.get("DATA_DIR") or ROOT / "data" / "sample")
-    triplets = options.batches * options.batch_size
     if options.one:
-        steps(data, options.weights, triplets, *options.one)
+        steps(options.data, options.weights, options.batches * options.batch_size, *options.one)
         return
     small = -(-options.chunk // 3)
     variants = {
@@ -70,14 +47,14 @@ def main() -> None:
         f"{small} triplets, {3 * small} sentences": (small, 0),
     }
     print("| a batch of | MiB before | MiB at the peak |\n|---|---|---|")
-    for name, (batch_size, chunk) in variants.items():
-        command = [sys.executable, "-m", "benchmarks.chunk_memory", *sys.argv[1:], "--one", str(batch_size), str(chunk)]
+    for name, variant in variants.items():
+        command = [sys.executable, "-m", "benchmarks.chunk_memory", *sys.argv[1:], "--one", *map(str, variant)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             sys.stderr.write(done.stderr)
             raise SystemExit(done.returncode)
-        found = done.stdout.split()
-        print(f"| {name} | {float(found[0]):,.0f} | {float(found[1]):,.0f} |", flush=True)
+        before, most = map(float, done.stdout.splitlines()[-1].split())
+        print(f"| {name} | {before:,.0f} | {most:,.0f} |", flush=True)
 
 
 if __name__ == "__main__":

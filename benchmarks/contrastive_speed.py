@@ -14,36 +14,125 @@ Dropout is that of the weights (0.1) on both sides, and both start from the same
 Scoring. `Encoder.encode` beside `SentenceTransformer.encode` on the same distinct sentences, --sentences a call, from
 texts to vectors: tokenisation and sorting by length are in both. bf16 is autocast on both sides.
 
-Each of the --batches timed batches goes through all contestants before the next one, starting with another one each
-time; the first --warmup batches are not timed, because oneDNN compiles a kernel for every new shape of a product.
-Its cache of kernels is enlarged for both sides (see minbert/linear.py). Medians with quartiles, ratios batch by batch.
+oneDNN's cache of kernels is enlarged for both sides (see minbert/linear.py). Medians with quartiles, ratios batch by
+batch.
 """
 
 import argparse
 import os
 import tempfile
-from collections.abc import Callable
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+import numpy as np
+import torch
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from sentence_transformers.util import is_training_available
+from torch import Tensor
+from transformers.utils import logging
+
+from benchmarks import harness, stage_one
+from minbert import BertModel, Encoder, weights
+from minbert.errors import UserError
+from minbert.precision import autocast
+from minbert.tokenizer import Tokenizer
 from minbert.training import cli
+from minbert.training.plan import Step
+from tasks.contrastive.settings import ContrastiveSettings
+from tasks.examples import Examples, Triplet
 
-if TYPE_CHECKING:
-    from tasks.examples import Triplet
-
-ROOT = Path(__file__).resolve().parent.parent
 BASES = ("minbert bf16", "minbert fp32")
 LIBRARIES = ("torch", "sentence-transformers", "transformers")
+COLUMNS = ("anchor", "positive", "negative")
+DEFAULT, SIZES = 32, (16, 64, 128, 256)  # batch sizes of their `encode`
+Texts = Sequence[str]
+Encode = Callable[[Texts], np.ndarray]
 
 
-def training(folder: Path, examples: "Triplet", options: argparse.Namespace) -> None:
+@dataclass(frozen=True)
+class Batch:
+    """The same triplets for both sides: rows of the token cache, and tensors padded by the trainer's collator."""
+
+    step: Step
+    features: dict[str, Any]
+
+
+class Theirs:
+    """sentence-transformers' trainer: what its loop does between two batches, callbacks and logging apart."""
+
+    def __init__(self, folder: Path, settings: ContrastiveSettings, scratch: Path) -> None:
+        if not is_training_available():
+            raise UserError('the trainer needs accelerate and datasets: pip install "sentence-transformers[train]"')
+        self.model = SentenceTransformer(str(folder), device="cpu")
+        self.model.max_seq_length = settings.max_length
+        arguments = SentenceTransformerTrainingArguments(
+            output_dir=str(scratch),
+            use_cpu=True,
+            bf16=settings.precision == "bf16",
+            per_device_train_batch_size=settings.batch_size,
+            learning_rate=settings.rate,
+            max_grad_norm=settings.clip,
+            disable_tqdm=True,
+            logging_strategy="no",
+            save_strategy="no",
+            report_to="none",
+        )
+        loss = MultipleNegativesRankingLoss(self.model, scale=1 / settings.temperature)
+        self.trainer = trainer = SentenceTransformerTrainer(model=self.model, args=arguments, loss=loss)
+        # What `train` does before its first batch. Here and now: the next trainer resets accelerate's precision.
+        trainer.create_optimizer()
+        _, trainer.optimizer = trainer.accelerator.prepare(self.model, trainer.optimizer)
+        trainer.create_scheduler(num_training_steps=1_000_000)
+        trainer.current_gradient_accumulation_steps = 1
+
+    def collate(self, texts: Sequence[Sequence[str]]) -> dict[str, Any]:
+        """Texts of triplets, tokenised and padded column by column."""
+        collated: dict[str, Any] = self.trainer.data_collator([dict(zip(COLUMNS, row, strict=True)) for row in texts])
+        return collated
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """One update; returns the loss."""
+        trainer = self.trainer
+        assert trainer.optimizer and trainer.lr_scheduler
+        loss: Tensor = trainer.training_step(self.model, batch.features)
+        trainer.accelerator.clip_grad_norm_(self.model.parameters(), trainer.args.max_grad_norm)
+        trainer.optimizer.step()
+        trainer.lr_scheduler.step()
+        self.model.zero_grad()
+        return loss
+
+
+def batches(examples: Examples, plan: Sequence[Step], theirs: Theirs) -> tuple[list[Batch], Tensor]:
+    """The batches for both sides, and the seconds that the trainer's collator took for each: float64."""
+    made, seconds = [], []
+    for step in plan:
+        texts = [[examples.cache.text(row, column) for column in range(len(COLUMNS))] for row in step.rows.tolist()]
+        begun = time.perf_counter()
+        features = theirs.collate(texts)
+        seconds.append(time.perf_counter() - begun)
+        made.append(Batch(step, features))
+    return made, torch.tensor(seconds, dtype=torch.float64)
+
+
+def padding(made: Sequence[Batch]) -> float:
+    """Share of padding in what the trainer computes."""
+    masks = [batch.features[f"{column}_attention_mask"] for batch in made for column in COLUMNS]
+    return 1 - sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
+
+
+def training(folder: Path, examples: Triplet, options: argparse.Namespace) -> None:
     """The table of training steps."""
-    from benchmarks import contrastive_ours, timing
-    from benchmarks.contrastive_steps import Batch, Theirs, batches, padding
-    from tasks.contrastive.settings import ContrastiveSettings
-
-    rows = timing.shuffled(len(examples), options.batch_size, options.warmup + options.batches)
+    plan = stage_one.steps(len(examples), options.batch_size, options.warmup + options.batches)
     with tempfile.TemporaryDirectory() as scratch:
         ours: dict[str, Callable[[Batch], object]] = {}
         theirs: dict[str, Theirs] = {}
@@ -51,78 +140,93 @@ def training(folder: Path, examples: "Triplet", options: argparse.Namespace) -> 
             settings = ContrastiveSettings(
                 pooler="mean", max_length=examples.max_length, batch_size=options.batch_size, precision=precision
             )
-            model = contrastive_ours.model(str(folder), settings)
-            step = contrastive_ours.Ours(model, examples, settings)
+            step = stage_one.Ours(stage_one.model(str(folder), settings), examples, settings)
             ours[f"minbert {precision}"] = lambda batch, step=step: step(batch.step)  # type: ignore[misc]
             theirs[f"sentence-transformers {precision}"] = Theirs(folder, settings, Path(scratch))
-        made, collating = batches(examples, rows, theirs["sentence-transformers fp32"])
+        made, collating = batches(examples, plan, theirs["sentence-transformers fp32"])
         what = f"{options.batches} batches of {options.batch_size} triplets of at most {examples.max_length} tokens"
         print(f"\nTraining: {what}, {100 * padding(made):.0f}% padding in its tensors")
-        seconds = timing.measure(ours | theirs, made, options.warmup)
-    print(f"\n{timing.markdown(seconds, 'step', BASES)}")
-    low, middle, high = timing.quartiles(1000 * collating)
-    print(f"\nNot counted: its collator, {middle:.1f} ms a batch [{low:.1f}, {high:.1f}]")
+        seconds = harness.measure(ours | theirs, made, options.warmup)
+    print(f"\n{harness.markdown(seconds, 'step', BASES)}")
+    print(f"\nNot counted: its collator, {harness.cell(1000 * collating, 1)} ms a batch")
 
 
-def scoring(folder: Path, examples: "Triplet", options: argparse.Namespace) -> None:
+def our_encode(folder: Path, length: int, precision: str) -> Encode:
+    """Our `encode` in a number format."""
+    encoder = Encoder(
+        BertModel.from_pretrained(folder), Tokenizer.load(folder), "mean", precision=precision, max_length=length
+    )
+
+    def encode(texts: Texts) -> np.ndarray:
+        with warnings.catch_warnings(action="ignore"):  # it counts the sentences that are cut
+            return encoder.encode(texts)
+
+    return encode
+
+
+def their_encode(model: SentenceTransformer, precision: str, size: int) -> Encode:
+    """Their `encode` in a number format with a batch size."""
+
+    def encode(texts: Texts) -> np.ndarray:
+        with autocast(precision, harness.CPU):
+            vectors: np.ndarray = model.encode(list(texts), batch_size=size, show_progress_bar=False)
+        return vectors
+
+    return encode
+
+
+def fastest(model: SentenceTransformer, precision: str, texts: Texts) -> int:
+    """The batch size with which they encode `texts` fastest, the second time."""
+
+    def seconds(size: int) -> float:
+        encode = their_encode(model, precision, size)
+        encode(texts)
+        begun = time.perf_counter()
+        encode(texts)
+        return time.perf_counter() - begun
+
+    return min((DEFAULT, *SIZES), key=seconds)
+
+
+def scoring(folder: Path, examples: Triplet, options: argparse.Namespace) -> None:
     """The table of `encode` calls."""
-    from benchmarks import timing
-    from benchmarks.scoring_speed import contestants
-
     texts = list(dict.fromkeys(examples.cache.text(row, column) for row in range(len(examples)) for column in range(3)))
-    count = options.warmup + options.batches
-    calls = [[texts[i] for i in some] for some in timing.shuffled(len(texts), options.sentences, count)]
+    rows = harness.shuffled(len(texts), options.sentences, options.warmup + options.batches)
+    calls = [[texts[i] for i in some] for some in rows]
     what = f"{options.batches} calls with {options.sentences} sentences of at most {examples.max_length} tokens"
     print(f"\nScoring: {what}")
-    seconds = timing.measure(contestants(folder, examples.max_length, calls[0]), calls, options.warmup)
-    print(f"\n{timing.markdown(seconds, 'call', BASES)}")
+    model = SentenceTransformer(str(folder), device="cpu")
+    model.max_seq_length = examples.max_length
+    contestants = {}
+    for precision in ("bf16", "fp32"):
+        name, best = f"sentence-transformers {precision}, batches of", fastest(model, precision, calls[0])
+        contestants[f"minbert {precision}"] = our_encode(folder, examples.max_length, precision)
+        contestants[f"{name} {DEFAULT} (default)"] = their_encode(model, precision, DEFAULT)
+        if best != DEFAULT:
+            contestants[f"{name} {best} (fastest)"] = their_encode(model, precision, best)
+    print(f"\n{harness.markdown(harness.measure(contestants, calls, options.warmup), 'call', BASES)}")
 
 
 def main() -> None:
     """Read the triplets, then time each part at each length."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--data",
-        help="folder with NLI triplets (default: $DATA_DIR, else data/sample)",
-    )
-    parser.add_argument("--weights", default="minilm", help="minilm, or a folder (default: minilm)")
-    parser.add_argument("--part", choices=("both", "training", "scoring"), default="both", help="(default: both)")
-    parser.add_argument("--length", type=int, nargs="+", default=[32], help="longest sentence in tokens (default: 32)")
-    parser.add_argument(
-        "--batches", type=int, default=20, help="timed batches, or calls of encode (default: %(default)s)"
-    )
-    parser.add_argument("--warmup", type=int, default=10, help="batches before them (default: %(default)s)")
-    parser.add_argument("--batch-size", type=int, default=64, help="triplets of a training step (default: %(default)s)")
-    parser.add_argument(
-        "--sentences", type=int, default=1920, help="sentences of a call of encode (default: %(default)s)"
-    )
-    parser.add_argument("--threads", type=int, help="default: as many as torch takes")
+    parser = harness.parser(__doc__, "NLI triplets (default: $DATA_DIR, else data/sample)", 20, 10)
+    add = parser.add_argument
+    add("--weights", default="minilm", help="minilm, or a folder (default: minilm)")
+    add("--part", choices=("both", "training", "scoring"), default="both", help="(default: both)")
+    add("--length", type=int, nargs="+", default=[32], help="longest sentence in tokens (default: 32)")
+    add("--batch-size", type=int, default=64, help="triplets of a training step (default: %(default)s)")
+    add("--sentences", type=int, default=1920, help="sentences of a call of encode (default: %(default)s)")
+    add("--threads", type=int, help="default: as many as torch takes")
     options = parser.parse_args()
-
-    import torch
-    from transformers.utils import logging
-
-    from minbert import token_cache, weights
-    from minbert.tokenizer import Tokenizer
-    from tasks import readers
-    from tasks.examples import Triplet
-    from tasks.readers import nli
-
-    given = options.data or os.environ.get("DATA_DIR")
-    if not given:
-        print("DATA_DIR is not set: the small sample, whose triplets come round again and again")
     if options.threads:
         torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = weights.resolve(options.weights)
-    tokenizer = Tokenizer.load(folder)
-    path = readers.find(Path(given or ROOT / "data" / "sample"), "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
-    cache = token_cache.load(path, nli.triplets, "triplets", 3, tokenizer)
     print(", ".join(f"{library} {metadata.version(library)}" for library in LIBRARIES))
     print(f"{torch.get_num_threads()} threads; load of the machine before: {os.getloadavg()[0]:.1f}")
     for length in options.length:
-        examples = Triplet(cache, tokenizer.cls, tokenizer.sep, length)
+        examples = stage_one.triplets(options.data, options.weights, length)
         for part, table in (("training", training), ("scoring", scoring)):
             if options.part in (part, "both"):
                 table(folder, examples, options)

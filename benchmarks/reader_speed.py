@@ -13,7 +13,6 @@ memory, beside those of a hundredth of the rows. Files and caches go to a tempor
 import argparse
 import csv
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -22,10 +21,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from statistics import median, quantiles
 from typing import Any
 
+import torch
+
+from benchmarks.harness import cell, peak
+from minbert import token_cache, weights
 from minbert.token_cache import Row, Skipped
+from minbert.tokenizer import Tokenizer
 from minbert.training import cli
 from tasks import readers
 from tasks.readers import chinese, nli, senteval
@@ -46,44 +49,11 @@ FILES: dict[str, tuple[Read, dict[str, Any]]] = {
     "zh/BQ/dev.csv": (chinese.pairs, {}),
 }
 
-WORDS = [
-    "the",
-    "a",
-    "one",
-    "our",
-    "every",
-    "small",
-    "old",
-    "green",
-    "careful",
-    "river",
-    "boat",
-    "teacher",
-    "window",
-    "garden",
-    "song",
-    "train",
-    "letter",
-    "kitchen",
-    "story",
-    "bird",
-    "road",
-    "market",
-    "winter",
-    "morning",
-    "reads",
-    "finds",
-    "paints",
-    "carries",
-    "watches",
-    "leaves",
-    "near",
-    "under",
-    "behind",
-    "with",
-    "without",
-    "again",
-]
+_TEXT = (
+    "the a one our every small old green careful river boat teacher window garden song train letter kitchen story bird "
+    "road market winter morning reads finds paints carries watches leaves near under behind with without again "
+)
+WORDS = _TEXT.split()
 
 
 def sentence(number: int) -> str:
@@ -108,29 +78,19 @@ def processor_time(action: Callable[[], Any]) -> float:
     return time.process_time() - start
 
 
-def quartiles(values: list[float]) -> tuple[float, float, float]:
-    """Median, first and third quartile."""
-    low, _, high = quantiles(values, n=4, method="inclusive") if len(values) > 1 else (values[0],) * 3
-    return median(values), low, high
-
-
 def beside_pandas(name: str, path: Path, read: Read, options: dict[str, Any], repeats: int) -> None:
     """One row of the table: our reader and pandas on the same file, in turn."""
-    import pandas
+    import pandas  # not at the head: it would count in the peak memory of the other part
 
     count = sum(1 for _ in read(path))
     assert count == len(pandas.read_csv(path, dtype=str, **options)), f"{name}: pandas reads another number of rows"
-    ours, theirs = [], []
+    times: list[tuple[float, float]] = []
     for _ in range(repeats):
-        ours.append(processor_time(lambda: deque(read(path), maxlen=0)))
-        theirs.append(processor_time(lambda: pandas.read_csv(path, dtype=str, **options)))
-    mine, other = ([count / seconds / 1000 for seconds in quartiles(times)] for times in (ours, theirs))
-    factor = quartiles([a / b for a, b in zip(ours, theirs, strict=True)])
-    print(
-        f"| {name} | {count:,} | {mine[0]:.0f} [{mine[2]:.0f}, {mine[1]:.0f}] "
-        f"| {other[0]:.0f} [{other[2]:.0f}, {other[1]:.0f}] | {factor[0]:.2f} [{factor[1]:.2f}, {factor[2]:.2f}] |",
-        flush=True,
-    )
+        ours = processor_time(lambda: deque(read(path), maxlen=0))
+        times.append((ours, processor_time(lambda: pandas.read_csv(path, dtype=str, **options))))
+    mine, other = torch.tensor(times, dtype=torch.float64).T
+    speeds = [cell(count / seconds / 1000, 0) for seconds in (mine, other)]
+    print(f"| {name} | {count:,} | {' | '.join(speeds)} | {cell(mine / other, 2)} |", flush=True)
 
 
 def reader_table(folder: Path, repeats: int, generated: int) -> None:
@@ -146,20 +106,8 @@ def reader_table(folder: Path, repeats: int, generated: int) -> None:
     path.unlink()
 
 
-def peak() -> float:
-    """Peak resident memory of this process in MiB; what `getrusage` says counts the parent's before exec on Linux."""
-    status = Path("/proc/self/status")
-    if status.is_file():
-        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def build(path: Path) -> None:
     """Build the cache of a generated file, and print rows, seconds, processor seconds, and peak memory in MiB."""
-    from minbert import token_cache, weights
-    from minbert.tokenizer import Tokenizer
-
     tokenizer = Tokenizer.load(weights.resolve("minilm"))
     before = peak()
     start, used = time.perf_counter(), time.process_time()
@@ -177,8 +125,11 @@ def cache_table(folder: Path, count: int) -> None:
         generate(path, rows)
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.reader_speed", "--build", str(path)],
-            env=os.environ | {"MINBERT_CACHE": str(folder / "cache")}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            env=os.environ | {"MINBERT_CACHE": str(folder / "cache")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode:
             sys.exit(done.stderr)
         found, seconds, used, most, before = done.stdout.split()

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import BertForSequenceClassification, BertTokenizerFast, get_linear_schedule_with_warmup
 
+from benchmarks.harness import CPU, SAMPLE
 from minbert import weights
 from minbert.precision import autocast, choose
 from minbert.token_cache import Row
@@ -67,7 +68,7 @@ def dev_score(
     model.eval()
     outputs = []
     for start in range(0, len(rows), 64):
-        with autocast(precision, torch.device("cpu")):
+        with autocast(precision, CPU):
             outputs.append(model(**encoded(tokenizer, rows[start : start + 64])).logits.float())
     kind = TASKS[task]()
     joined = torch.cat(outputs).squeeze(-1).numpy()
@@ -78,8 +79,8 @@ def main() -> None:
     """Fine-tune, and print a line for each epoch."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", choices=list(OUTPUTS), required=True, help="which task")
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("DATA_DIR", "data/sample")),
-                        help="folder with the course's files (default: $DATA_DIR, else data/sample)")  # fmt: skip
+    data = Path(os.environ.get("DATA_DIR") or SAMPLE)
+    parser.add_argument("--data", type=Path, default=data, help="(default: $DATA_DIR, else data/sample)")
     parser.add_argument("--epochs", type=int, default=3, help="(default: %(default)s)")
     parser.add_argument("--lr", type=float, default=5e-5, help="(default: %(default)s)")
     parser.add_argument("--batch-size", type=int, default=32, help="(default: %(default)s)")
@@ -88,7 +89,7 @@ def main() -> None:
     torch.manual_seed(options.seed)
     generator = np.random.default_rng(options.seed)
     folder = weights.resolve("minilm")
-    precision = choose("auto", torch.device("cpu"))
+    precision = choose("auto", CPU)
     tokenizer = BertTokenizerFast.from_pretrained(folder)
     model = BertForSequenceClassification.from_pretrained(folder, num_labels=OUTPUTS[options.task])
     train, dev = (rows_of(options.task, split, options.data) for split in ("train", "dev"))
@@ -100,7 +101,7 @@ def main() -> None:
         model.train()
         for rows in batches(train, options.batch_size, generator):
             optimizer.zero_grad()
-            with autocast(precision, torch.device("cpu")):
+            with autocast(precision, CPU):
                 outputs = model(**encoded(tokenizer, rows)).logits
             labels = torch.tensor([row.label for row in rows], dtype=torch.float32)
             loss_of(options.task, outputs.float(), labels).backward()

@@ -5,14 +5,11 @@
 
 A step is: lay out the batch (padded to its longest pair for transformers, ragged for us), forward to the pooler's
 output and a linear head, binary cross-entropy, backward, AdamW, gradients set to None. Dropout is 0.1 everywhere.
-Each of the --batches timed batches goes through all contestants before the next one, starting with another one each
-time; the first --warmup batches are not timed, because oneDNN compiles a kernel for every new shape of a product
-(new lengths keep coming up for both sides, so medians, not means, are shown). Ratios are taken batch by batch.
+New lengths, for which oneDNN compiles kernels, keep coming up for both sides, so medians, not means, are shown. Ratios
+are taken batch by batch.
 """
 
-import argparse
 import csv
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,15 +18,13 @@ import torch.nn.functional as F
 import transformers
 from torch import Tensor, nn
 
-from benchmarks.timing import measure, quartiles, shuffled
+from benchmarks.harness import CPU, SAMPLE, markdown, measure, parser, shuffled
 from minbert import AdamW, BertConfig, BertModel, Ragged, weights
 from minbert.cpu import accelerate
 from minbert.precision import autocast
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli
 
-ROOT = Path(__file__).resolve().parent.parent
-CPU = torch.device("cpu")
 BATCH, LONGEST, LEARNING_RATE = 32, 512, 2e-5
 Pairs = list[tuple[list[int], list[int], float]]  # token ids, token types, label
 Pooled = Callable[[Pairs], Tensor]
@@ -117,41 +112,18 @@ def contestants(folder: Path | None) -> dict[str, Step]:
     return steps
 
 
-def show(seconds: dict[str, Tensor]) -> None:
-    """The table: milliseconds a step, and how many times as long as ours, as medians with quartiles."""
-    print(f"{'':36}{'ms a step':>22}{'times minbert bf16':>24}{'times minbert fp32':>24}")
-    for name, values in seconds.items():
-        low, middle, high = quartiles(1000 * values)
-        line = f"{name:36}{middle:8.1f} [{low:5.0f}, {high:5.0f}]"
-        for precision in ("bf16", "fp32"):
-            low, middle, high = quartiles(values / seconds[f"minbert {precision}"])
-            line += f"{middle:10.2f} [{low:4.2f}, {high:4.2f}]"
-        print(line)
-
-
 def main() -> None:
-    """Read the pairs, then time each shape."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder with course/quora-train.csv (default $DATA_DIR, else data/sample)")
-    parser.add_argument(
-        "--batches",
-        type=int,
-        default=60,
-        help="timed batches, a quarter of them in bert-base's shape (default: %(default)s)",
-    )
-    parser.add_argument("--warmup", type=int, default=60, help="batches before them, likewise (default: %(default)s)")
-    parser.add_argument("--shape", choices=("minilm", "base", "both"), default="both", help="(default: both)")
-    parser.add_argument(
-        "--threads", type=int, default=torch.get_num_threads(), help="(default: as many as torch takes)"
-    )
-    options = parser.parse_args()
-    data = Path(options.data or os.environ.get("DATA_DIR") or ROOT / "data" / "sample")
-    if not (options.data or os.environ.get("DATA_DIR")):
-        print("DATA_DIR is not set: the small sample, whose pairs come round again and again")
+    """Read the pairs, then time each shape; bert-base's takes a quarter of the batches."""
+    flags = parser(__doc__, "course/quora-train.csv (default: $DATA_DIR, else data/sample)", 60, 60)
+    flags.add_argument("--shape", choices=("minilm", "base", "both"), default="both", help="(default: both)")
+    flags.add_argument("--threads", type=int, default=torch.get_num_threads(), help="default: as many as torch takes")
+    options = flags.parse_args()
+    if not options.data:
+        print("DATA_DIR is not set: the small sample, whose pairs are repeated again and again")
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     minilm = weights.resolve("minilm")
-    pairs = read_pairs(data / "course" / "quora-train.csv", Tokenizer.load(minilm))
+    pairs = read_pairs((options.data or SAMPLE) / "course" / "quora-train.csv", Tokenizer.load(minilm))
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, {options.threads} threads")
     for shape in ("minilm", "base") if options.shape == "both" else (options.shape,):
         parts = 1 if shape == "minilm" else 4
@@ -162,7 +134,8 @@ def main() -> None:
         print(
             f"\n{shape} shape, {count} batches of {BATCH} pairs, {100 - 100 * tokens / longest:.0f}% padding if padded"
         )
-        show(measure(contestants(minilm if shape == "minilm" else None), batches, warmup))
+        seconds = measure(contestants(minilm if shape == "minilm" else None), batches, warmup)
+        print(f"\n{markdown(seconds, 'step', ('minbert bf16', 'minbert fp32'))}")
 
 
 if __name__ == "__main__":

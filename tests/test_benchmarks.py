@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import chunk_memory, contrastive_ours, contrastive_speed, timing, train_speed, view_cost
+from benchmarks import chunk_memory, contrastive_speed, harness, stage_one, train_speed, view_cost
 from minbert import token_cache
 from minbert.tokenizer import Tokenizer
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Triplet
 from tasks.readers import nli
 
-SAMPLE = contrastive_speed.ROOT / "data" / "sample"
+SAMPLE = harness.SAMPLE
 
 
 def trainers() -> None:
@@ -52,17 +52,15 @@ def settings(**more: object) -> ContrastiveSettings:
     return ContrastiveSettings(**(given | more))  # type: ignore[arg-type]
 
 
-def own(folder: Path, examples: Triplet, how: ContrastiveSettings) -> contrastive_ours.Ours:
-    return contrastive_ours.Ours(contrastive_ours.model(str(folder), how), examples, how)
+def own(folder: Path, examples: Triplet, how: ContrastiveSettings) -> stage_one.Ours:
+    return stage_one.Ours(stage_one.model(str(folder), how), examples, how)
 
 
 def test_both_sides_make_the_same_updates(still: Path, tmp_path: Path) -> None:
     trainers()
-    from benchmarks.contrastive_steps import Theirs, batches, padding
-
     examples = sample(still)
-    ours, theirs = own(still, examples, settings()), Theirs(still, settings(), tmp_path)
-    made, seconds = batches(examples, timing.shuffled(len(examples), 8, 4), theirs)
+    ours, theirs = own(still, examples, settings()), contrastive_speed.Theirs(still, settings(), tmp_path)
+    made, seconds = contrastive_speed.batches(examples, stage_one.steps(len(examples), 8, 4), theirs)
     assert len(seconds) == len(made) == 4
     lengths = [[len(ids) for ids in ours.objective.sentences(batch.step)] for batch in made]
     masks = [
@@ -70,7 +68,7 @@ def test_both_sides_make_the_same_updates(still: Path, tmp_path: Path) -> None:
     ]
     assert lengths == [[row for mask in parts for row in mask.sum(1).tolist()] for parts in masks]
     area = sum(mask.numel() for parts in masks for mask in parts)
-    assert padding(made) == pytest.approx(1 - sum(map(sum, lengths)) / area)
+    assert contrastive_speed.padding(made) == pytest.approx(1 - sum(map(sum, lengths)) / area)
     order = [*made, made[0]]
     first, second = [float(ours(batch.step)) for batch in order], [float(theirs(batch)) for batch in order]
     assert first == pytest.approx(second, rel=1e-3)
@@ -80,17 +78,15 @@ def test_both_sides_make_the_same_updates(still: Path, tmp_path: Path) -> None:
 
 def test_each_trainer_keeps_its_number_format(tiny: Path, tmp_path: Path) -> None:
     trainers()
-    from benchmarks.contrastive_steps import Theirs, batches
-
     examples, seen = sample(tiny), []
     formats = [settings(precision=precision) for precision in ("bf16", "fp32")]
-    theirs = [Theirs(tiny, how, tmp_path) for how in formats]
+    theirs = [contrastive_speed.Theirs(tiny, how, tmp_path) for how in formats]
     ours = [own(tiny, examples, how) for how in formats]
     for side in (*theirs, *ours):
         dense = [module for module in side.model.modules() if isinstance(module, torch.nn.Linear)]
         dense[5].register_forward_hook(lambda module, given, out: seen.append(out.dtype))
         assert {parameter.dtype for parameter in side.model.parameters()} == {torch.float32}
-    made, _ = batches(examples, timing.shuffled(len(examples), 8, 1), theirs[0])
+    made, _ = contrastive_speed.batches(examples, stage_one.steps(len(examples), 8, 1), theirs[0])
     formats_of = []
     for side in (*theirs, *ours):
         seen.clear()
@@ -102,15 +98,13 @@ def test_each_trainer_keeps_its_number_format(tiny: Path, tmp_path: Path) -> Non
 def test_both_sides_give_the_same_vectors(tiny: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
-    from benchmarks import scoring_speed
-
     examples = sample(tiny)
     texts = [examples.cache.text(row, 0) for row in range(9)]
     model = SentenceTransformer(str(tiny), device="cpu")
     model.max_seq_length = 16
-    first = scoring_speed.ours(tiny, 16, "fp32")(texts)
-    np.testing.assert_allclose(first, scoring_speed.theirs(model, "fp32", 4)(texts), atol=1e-5)
-    assert np.abs(first - scoring_speed.theirs(model, "bf16", 4)(texts)).max() > 1e-4
+    first = contrastive_speed.our_encode(tiny, 16, "fp32")(texts)
+    np.testing.assert_allclose(first, contrastive_speed.their_encode(model, "fp32", 4)(texts), atol=1e-5)
+    assert np.abs(first - contrastive_speed.their_encode(model, "bf16", 4)(texts)).max() > 1e-4
 
 
 def test_the_command_prints_both_tables(
@@ -132,7 +126,7 @@ def test_the_command_prints_both_tables(
 def test_batches_go_through_all_contestants_in_turn(capsys: pytest.CaptureFixture[str]) -> None:
     calls: list[tuple[str, int]] = []
     steps = {name: (lambda batch, name=name: calls.append((name, batch))) for name in "abc"}
-    seconds = timing.measure(steps, range(5), warmup=2)
+    seconds = harness.measure(steps, range(5), warmup=2)
     assert [name for name, _ in calls] == [*"abc", *"bca", *"cab", *"abc", *"bca"]
     assert [batch for _, batch in calls] == [number for number in range(5) for _ in "abc"]
     assert {name: len(values) for name, values in seconds.items()} == dict.fromkeys("abc", 3)
@@ -141,13 +135,13 @@ def test_batches_go_through_all_contestants_in_turn(capsys: pytest.CaptureFixtur
 
 def test_ratios_are_taken_batch_by_batch() -> None:
     seconds = {"us": torch.tensor([1.0, 2.0, 4.0]), "them": torch.tensor([3.0, 2.0, 8.0])}
-    *_, us, them = timing.markdown({k: v.double() for k, v in seconds.items()}, "step", ["us"]).splitlines()
+    *_, us, them = harness.markdown({k: v.double() for k, v in seconds.items()}, "step", ["us"]).splitlines()
     assert us == "| us | 2000 [1500, 3000] | 1.00 [1.00, 1.00] |"
     assert them == "| them | 3000 [2500, 5500] | 2.00 [1.50, 2.50] |"
 
 
 def test_shuffled_batches_use_every_row_before_one_comes_again() -> None:
-    found = timing.shuffled(10, 4, 5)
+    found = harness.shuffled(10, 4, 5)
     assert [len(rows) for rows in found] == [4] * 5
     flat = [row for rows in found for row in rows]
     assert sorted(flat[:10]) == sorted(flat[10:]) == list(range(10))
@@ -173,16 +167,16 @@ def test_each_view_is_timed_in_the_step_it_stands_for(
     (tmp_path / "nli").mkdir()
     (tmp_path / "nli" / "nli-pairs.tsv").write_text("\n".join(["premise\thypothesis\tlabel", *lines]) + "\n")
     seen = []
-    measure = timing.measure
+    measure = harness.measure
 
-    def watched(steps: dict[str, contrastive_ours.Ours], *rest: Any) -> dict[str, torch.Tensor]:
+    def watched(steps: dict[str, stage_one.Ours], *rest: Any) -> dict[str, torch.Tensor]:
         seen.append({name: [view.name for view in step.objective.views[:2]] for name, step in steps.items()})
         (model,) = {step.model for step in steps.values()}
         depths.append(len(model.encoder.bert_layers))
         return measure(steps, *rest)
 
     depths: list[int] = []
-    monkeypatch.setattr(timing, "measure", watched)
+    monkeypatch.setattr(harness, "measure", watched)
     command = f"x --weights {still} --data {tmp_path} --batches 1 --warmup 1 --batch-size 4"
     monkeypatch.setattr(sys, "argv", command.split())
     view_cost.main()

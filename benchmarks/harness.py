@@ -1,0 +1,82 @@
+"""The shared timing harness: flags, shuffled batches, contestants timed in turn, tables of medians, peak memory."""
+
+import argparse
+import os
+import random
+import resource
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+B = TypeVar("B")
+CPU = torch.device("cpu")
+SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
+
+
+def parser(about: str | None, data: str, batches: int, warmup: int | None = None) -> argparse.ArgumentParser:
+    """A parser with --data (what it holds: `data`), --batches and, where it is given, --warmup."""
+    made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--data", type=Path, default=os.environ.get("DATA_DIR"), help=f"folder with {data}")
+    made.add_argument("--batches", type=int, default=batches, help="timed batches (default: %(default)s)")
+    if warmup is not None:
+        made.add_argument("--warmup", type=int, default=warmup, help="batches before them (default: %(default)s)")
+    return made
+
+
+def shuffled(rows: int, size: int, count: int) -> list[list[int]]:
+    """`count` batches of `size` row numbers below `rows`; the shuffled rows are repeated if there are too few."""
+    order: list[int] = []
+    generator = random.Random(0)
+    while len(order) < count * size:
+        order += generator.sample(range(rows), rows)
+    return [order[start : start + size] for start in range(0, count * size, size)]
+
+
+def measure(contestants: Mapping[str, Callable[[B], object]], batches: Sequence[B], warmup: int) -> dict[str, Tensor]:
+    """Seconds of each timed batch, for each contestant: float64 [batches - warmup] each.
+
+    Every batch goes through all contestants before the next one, each time starting with another contestant. The first
+    `warmup` batches are not timed, because oneDNN compiles a kernel for every new shape of a product.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    entries = list(contestants.items())
+    begun = time.perf_counter()
+    for number, batch in enumerate(batches):
+        if number == warmup:
+            print(f"warm-up: {warmup} batches each, {time.perf_counter() - begun:.0f} s in all")
+        turn = number % len(entries)
+        for name, step in entries[turn:] + entries[:turn]:
+            before = time.perf_counter()
+            step(batch)
+            seconds[name].append(time.perf_counter() - before)
+    return {name: torch.tensor(values[warmup:], dtype=torch.float64) for name, values in seconds.items()}
+
+
+def cell(values: Tensor, digits: int) -> str:
+    """Median with quartiles: `2.1 [1.9, 2.5]`."""
+    quartiles = values.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64)).tolist()
+    low, middle, high = (f"{value:.{digits}f}" for value in quartiles)
+    return f"{middle} [{low}, {high}]"
+
+
+def markdown(seconds: Mapping[str, Tensor], unit: str, bases: Sequence[str]) -> str:
+    """A table in Markdown: milliseconds a `unit`, and the ratios, batch by batch, to the times of each of `bases`."""
+    heads = ["", f"ms a {unit}", *(f"times {base}" for base in bases)]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for name, values in seconds.items():
+        cells = [name, cell(1000 * values, 0), *(cell(values / seconds[base], 2) for base in bases)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def peak() -> float:
+    """Peak resident memory of this process in MiB; on Linux, `getrusage` counts the parent's before exec."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

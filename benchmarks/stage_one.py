@@ -1,0 +1,67 @@
+"""A training step of stage one as `pretrain_cbcl.py` takes it, and the triplets for it."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.harness import CPU, SAMPLE, shuffled
+from minbert import token_cache, weights
+from minbert.optimizer import AdamW, decay_groups
+from minbert.tokenizer import Tokenizer
+from minbert.training import start
+from minbert.training.loop import Context
+from minbert.training.plan import Step
+from pretrain_cbcl import build
+from tasks import readers
+from tasks.contrastive.model import ContrastiveModel
+from tasks.contrastive.registry import OBJECTIVES
+from tasks.contrastive.settings import ContrastiveSettings
+from tasks.examples import Examples, Triplet
+from tasks.readers import nli
+
+
+def triplets(data: Path | None, given: str, length: int) -> Triplet:
+    """The NLI triplets of a folder (None: the sample's) as ids of the vocabulary of the weights `given`."""
+    if not data:
+        print("DATA_DIR is not set: the small sample, whose rows are repeated again and again")
+    tokenizer = Tokenizer.load(weights.resolve(given))
+    path = readers.find(data or SAMPLE, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
+    cache = token_cache.load(path, nli.triplets, "triplets", 3, tokenizer)
+    return Triplet(cache, tokenizer.cls, tokenizer.sep, length)
+
+
+def steps(rows: int, size: int, count: int) -> list[Step]:
+    """`shuffled` batches as steps of a plan."""
+    return [Step("nli", np.array(some), 0, number, number) for number, some in enumerate(shuffled(rows, size, count))]
+
+
+def model(given: str, settings: ContrastiveSettings) -> ContrastiveModel:
+    """The encoder with what the objective needs beside it."""
+    encoder, _, _ = start.encoder(given, settings.encoder_dropout)
+    return build(settings, encoder)
+
+
+class Ours:
+    """Rows of the token cache to updated weights: forward, loss, backward, clipping, AdamW."""
+
+    def __init__(self, model: ContrastiveModel, examples: Examples, settings: ContrastiveSettings) -> None:
+        self.settings, self.model = settings, model
+        self.optimizer = AdamW(decay_groups(model.parameters(), settings.weight_decay), lr=settings.rate)
+        self.objective = OBJECTIVES[settings.objective](examples, settings)
+
+    def __call__(self, step: Step) -> Tensor:
+        """One update, with deterministic algorithms on, as the script turns them on; returns the loss."""
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        context = Context(self.settings.seed, step.number, self.settings.precision, CPU)
+        numbers = self.objective.backward(self.model, step, context)
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
+        if self.settings.clip:
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.settings.clip, norm)
+        self.optimizer.step()
+        torch.use_deterministic_algorithms(False)
+        return numbers["loss"]
