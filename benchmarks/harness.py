@@ -20,7 +20,7 @@ SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 def parser(about: str | None, data: str, batches: int, warmup: int | None = None) -> argparse.ArgumentParser:
     """A parser with --data (what it holds: `data`), --batches and, where it is given, --warmup."""
     made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--data", type=Path, default=os.environ.get("DATA_DIR"), help=f"folder with {data}")
+    made.add_argument("--data", type=Path, default=os.environ.get("DATA_DIR") or None, help=f"folder with {data}")
     made.add_argument("--batches", type=int, default=batches, help="timed batches (default: %(default)s)")
     if warmup is not None:
         made.add_argument("--warmup", type=int, default=warmup, help="batches before them (default: %(default)s)")

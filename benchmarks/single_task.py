@@ -33,9 +33,10 @@ OUTPUTS = {"sst": 5, "quora": 1, "sts": 1}
 
 def rows_of(task: str, split: str, data: Path) -> list[Row]:
     """The labelled rows of a split."""
-    kind = TASKS[task]
-    path = readers.find(data, "course", [getattr(kind().files, split)])
-    return [row for row in kind.read(path, split) if isinstance(row, Row) and row.label == row.label]
+    kind = TASKS[task]()
+    path = readers.find(data, "course", [getattr(kind.files, split)])
+    rows = readers.open_as(path, kind.kind, split, classes=kind.class_count).rows
+    return [row for row in rows if isinstance(row, Row) and row.label == row.label]
 
 
 def encoded(tokenizer: BertTokenizerFast, rows: list[Row]) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import chunk_memory, contrastive_speed, harness, stage_one, train_speed, view_cost
+from benchmarks import chunk_memory, contrastive_speed, harness, single_task, stage_one, train_speed, view_cost
 from minbert import token_cache
 from minbert.tokenizer import Tokenizer
 from tasks.contrastive.settings import ContrastiveSettings
@@ -186,3 +186,10 @@ def test_each_view_is_timed_in_the_step_it_stands_for(
     assert seen == [alone, alone, joint]
     assert depths == [2, 0, 2]
     assert capsys.readouterr().out.count("\n| none | ") == 3
+
+
+@pytest.mark.parametrize("task", ["sst", "quora", "sts"])
+def test_the_single_task_peer_reads_the_labelled_rows_of_the_task(task: str) -> None:
+    for split in ("train", "dev"):
+        rows = single_task.rows_of(task, split, SAMPLE)
+        assert rows and all(row.label == row.label and len(row.texts) == 1 + (task != "sst") for row in rows)
