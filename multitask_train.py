@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from minbert.bert import BertModel
     from minbert.optimizer import AdamW
     from minbert.tokenizer import Tokenizer
-    from minbert.training.loop import LoopState
+    from minbert.training.loop import LoopSettings, LoopState
     from minbert.training.plan import Plan
     from minbert.training.rundir import RunDir
     from tasks.model import MultitaskModel
@@ -106,17 +106,18 @@ def make_plan(settings: MultitaskSettings, train: "dict[str, Any]") -> "tuple[Pl
 
 
 def write_scores(
-    run: "RunDir", model: "MultitaskModel", data: Splits, paths: "Paths", state: "LoopState", precision: str
+    run: "RunDir", model: "MultitaskModel", data: Splits, paths: "Paths", state: "LoopState", how: "LoopSettings"
 ) -> list[str]:
-    """Predict dev and test, write the leaderboard's files and `scores.json`; returns each task's scores as text."""
+    """Predict with the kept model, write the leaderboard's files and `scores.json`; returns the scores as text."""
     from minbert.files import write_json
     from tasks import evaluate, predictions, record
 
-    scores: dict[str, Any] = {"dev_norm": state.best, "step": state.best_step, "tasks": {}}
+    about = {"step": state.kept_step, "keep": how.keep, "best_step": state.best_step, "last_step": state.step}
+    scores: dict[str, Any] = {"dev_norm": state.kept_score, **about, "tasks": {}}
     tables = []
     for (name, split), path in paths.items():
         task, examples = model.tasks[name], data[split][name]
-        outputs = evaluate.outputs(model, task, examples, precision)
+        outputs = evaluate.outputs(model, task, examples, how.precision)
         predicted = task.predict(outputs)
         predictions.write(path, task, examples, predicted)
         if split == "dev":
@@ -124,7 +125,11 @@ def write_scores(
             scores["tasks"][name] = report = evaluate.report(task, predicted, examples.labels)
             tables.append(evaluate.as_text(task.title, report))
     write_json(run.path / "scores.json", scores)
-    return tables
+    which = f"step {state.kept_step:,} of {state.step:,}, {'the last' if how.keep == 'last' else 'the best evaluation'}"
+    others = (
+        f"; the best was {state.best:.4f} at step {state.best_step:,}" if state.kept_step != state.best_step else ""
+    )
+    return [*tables, f"dev norm {state.kept_score:.4f} ({which}{others})"]
 
 
 def main() -> None:
@@ -165,7 +170,7 @@ def main() -> None:
     if ranks.rank() == 0:
         count = sum(p.numel() for p in model.parameters() if p.requires_grad)
         more = {"data": accounts, "plan": plan.describe(steps), "training_rows": sizes, "parameters": count}
-        more |= account
+        more |= account | {"selection": settings.selection}
         start.begin(run, start.manifest(parsed, identity, folder, precision=precision, on=device, **more))
         shown = ", ".join(f"{task.title} {sizes[task.name]:,}" for task in tasks)
         cli.say(f"{count:,} parameters, {precision} on {device}, {start.attention_path(encoder, precision, device)}")
@@ -177,10 +182,9 @@ def main() -> None:
     if ranks.rank():
         return
 
-    tables = write_scores(run, model, data, paths, state, precision)
+    tables = write_scores(run, model, data, paths, state, how)
     weights.save(run.path / "encoder", model.encoder.state_dict(), BertConfig.read(folder), tokenizer, "pooler")
     cli.say("\n" + "\n\n".join(tables))
-    cli.say(f"\ndev norm {state.best:.4f} (best of the evaluations, at step {state.best_step:,})")
     folders = sorted({str(path.parent) for path in paths.values()})
     cli.say(f"report: {page.write([run.path])}")
     cli.say(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {run.path}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from minbert.training import cli
 from tasks.contrastive.presets import PRESETS
-from tasks.contrastive.settings import IN_BATCH, PAIRS, TRIPLETS, ContrastiveSettings
+from tasks.contrastive.settings import IN_BATCH, PAIRS, TRIPLETS, ContrastiveSettings, slug
 
 if TYPE_CHECKING:
     from minbert.bert import BertModel
@@ -44,7 +44,11 @@ def introduce(settings: ContrastiveSettings, read: "Data", paced: "Paced", encod
     groups = ", ".join(f"{mix[name]:,} {name}" for name in names) or "no groups"
     grouped = f" ({groups})" if settings.data_kind == TRIPLETS else ""
     say(f"{_counted(paced.rows, settings.data_kind)}{grouped}; {where}")
-    say(f"evaluated on {len(read.sts):,} pairs of {read.sts.cache.source}")
+    kept = "of the last step" if settings.keep == "last" else f"that is best by {settings.metric}"
+    say(f"evaluated on {read.dev.shown}; the encoder {kept} is kept")
+    shared = ", ".join(f"{count:,} in {name}" for name, count in read.dev.also_in.items() if count)
+    if shared and settings.chooses:
+        start.warn(f"of the {len(read.dev):,} pairs that choose the encoder there stand {shared}")
     if names:
         epochs = [f"{epoch}: " + "/".join(f"{share:.0%}" for share in row) for epoch, row in enumerate(paced.mix, 1)]
         shown = epochs if len(epochs) <= 10 else [*epochs[:5], "...", *epochs[-4:]]
@@ -86,7 +90,7 @@ def main() -> None:
     from minbert.training.rundir import RunDir
     from tasks import augmentation, record
     from tasks.contrastive import augment, data, pace, validation
-    from tasks.contrastive.outcome import Evaluation
+    from tasks.contrastive.outcome import Evaluation, Kept
     from tasks.contrastive.registry import OBJECTIVES
     from tasks.report import page
 
@@ -109,7 +113,8 @@ def main() -> None:
     augmented, account = augment.augmentation(settings, read.train, tokenizer, run.path)
     evaluation = Evaluation(settings, encoder, read)
     objective = OBJECTIVES[settings.objective](read.train, settings, augmented)
-    manifest = start.manifest(parsed, identity, folder, precision=precision, on=device, data=read.account, **account)
+    account |= {"selection": settings.selection, "data": read.account}
+    manifest = start.manifest(parsed, identity, folder, precision=precision, on=device, **account)
     paced = pace.paced(settings, encoder, read.train, manifest["weights"]["sha256"])
     start.begin(run, manifest | paced.account())
     path = start.attention_path(bert, precision, device)
@@ -120,13 +125,16 @@ def main() -> None:
     before = evaluation.look()
     cli.say(f"before training: {validation.as_text(before.numbers)}")
     evaluate, resume = evaluation.evaluate, settings.resume
-    state = loop.fit(model, optimizer, objective, paced.plan, run, how, evaluate, device=device, resume=resume)
+    state = loop.fit(
+        model, optimizer, objective, paced.plan, run, how, evaluate, device=device, resume=resume, baseline=before.score
+    )
+    kept = Kept.of(state, settings)
     weights.save(run.path / "encoder", bert.state_dict(), BertConfig.read(folder), tokenizer, settings.trained_pooler)
     after = evaluation.look()
-    evaluation.write(run, paced, before, after, state.best_step)
-    record.write(run.path, "sts", record.cosines(encoder, read.sts))
-    cli.say(f"after training: {validation.as_text(after.numbers)}")
-    cli.say(f"(the best by {settings.metric}, at step {state.best_step:,})\n")
+    last_loss = evaluation.write(run, paced, before, after, kept)
+    name = validation.graded(read.dev.pairs)
+    record.write(run.path, slug(name), record.cosines(encoder, read.dev.pairs[name]))
+    cli.say("\n".join(kept.said(before, after, last_loss)) + "\n")
     cli.say(f"report: {page.write([run.path])}")
     cli.say(f"encoder in {run.path / 'encoder'}; next: {next_command(settings, run.path / 'encoder')}")
 

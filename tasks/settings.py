@@ -138,6 +138,12 @@ class MultitaskSettings(CommonSettings):
         return next((said for short, said in parts.items() if known[short] == task), "") if parts else self.columns
 
     @property
+    def selection(self) -> dict[str, Any]:
+        """For the manifest: which model is kept, by what, and whether dev sets have a part in it."""
+        by_dev_pairs = self.keep == "best" or self.patience > 0
+        return {"keep": self.keep, "metric": "dev norm", "patience": self.patience, "by_dev_pairs": by_dev_pairs}
+
+    @property
     def chosen(self) -> list[str]:
         """The names in `--tasks`."""
         return [name.strip() for name in self.tasks.split(",") if name.strip()]

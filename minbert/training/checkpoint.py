@@ -69,7 +69,7 @@ def state_of(parent: Path, step: int) -> dict[str, Any]:
 def check(parent: Path) -> None:
     """`UserError` where a run cannot go on from the newest checkpoint in a folder, with what to do about it.
 
-    A run that is finished needs no more than the newest one's state and the best one's model.
+    A run that is finished needs no more than the newest one's state and the model of the one that it keeps.
     """
     *older, newest = steps(parent) or [-1]
     if newest < 0:
@@ -77,12 +77,12 @@ def check(parent: Path) -> None:
     folder = folder_of(parent, newest)
     try:
         state = state_of(parent, newest)
-        alone = [_MODEL] if state["best_step"] == newest else []
+        alone = [_MODEL] if state["kept_step"] == newest else []
         _verified(folder, *(alone if state["finished"] else [_MODEL, _OPTIMIZER]))
     except UserError as error:
         raise UserError(f"{error}; delete {_way_out(parent, older, folder)}") from error
     if state["finished"] and not alone:
-        _verified(folder_of(parent, state["best_step"]), _MODEL)
+        _verified(folder_of(parent, state["kept_step"]), _MODEL)
 
 
 def _way_out(parent: Path, older: list[int], damaged: Path) -> str:

@@ -24,6 +24,7 @@ from minbert.training.progress import Progress
 from minbert.training.rundir import RunDir
 from minbert.training.stop import Interrupted, stop_on_signal
 
+BEST, LAST = "best", "last"
 _LOOK_EVERY = 10  # steps between two looks at the losses, for the bar: a device sync
 
 
@@ -69,6 +70,7 @@ class LoopSettings:
     evaluate_every: int = 0  # steps; 0 for the end of each epoch
     patience: int = 0  # evaluations without gain before the run stops; 0 for never
     log_every: int = 50
+    keep: str = BEST  # whose weights are left in the model: the best evaluation's, or the last step's
     seed: int = 0
     precision: str = "fp32"
     keep_checkpoints: bool = False  # of a finished run, whole
@@ -82,12 +84,19 @@ class LoopState:
     """The loop's place; saved and restored by these names."""
 
     step: int = 0
+    score: float | None = None  # of the newest evaluation
     best: float | None = None
     best_step: int = 0
+    kept_step: int = 0  # whose weights `fit` leaves, by `LoopSettings.keep`
     stale: int = 0
     finished: bool = False
     sums: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def kept_score(self) -> float | None:
+        """The score of the weights that `fit` leaves; None before an evaluation."""
+        return self.best if self.kept_step == self.best_step else self.score
 
 
 def fit(
@@ -101,14 +110,20 @@ def fit(
     *,
     device: torch.device,
     resume: bool = False,
+    baseline: float | None = None,
 ) -> LoopState:
-    """Train to the end of the plan, or until `patience` runs out, and leave the best checkpoint's weights in `model`.
+    """Train to the end of the plan, or until `patience` runs out, and leave the weights that `keep` names in `model`.
 
-    Raises `UserError` where a loss or a gradient is not finite, `Interrupted` after Ctrl-C.
+    `baseline` is the score of the model as it comes: evaluations are compared with it, and where `keep` is `best` and
+    none is better, the weights of before training are kept, as step 0. Without it the first evaluation is the best so
+    far. Raises `UserError` where a loss or a gradient is not finite, `Interrupted` after Ctrl-C.
     """
-    state = _restore(model, optimizer, run) if resume else LoopState()
+    restored = _restore(model, optimizer, run) if resume else None
+    state = restored or LoopState(best=baseline)
     progress = Progress(plan.total, state.step, settings.sentences, tasks=settings.tasks)
     loop = _Loop(model, optimizer, objective, plan, run, settings, evaluate, device, state, progress)
+    if restored is None and baseline is not None and settings.keep == BEST:
+        loop.save()
     if not state.finished:
         with stop_on_signal() as stopping, loop.progress:
             while state.step < plan.total and not state.finished:
@@ -120,10 +135,10 @@ def fit(
                     loop.save()
                 loop.end()
                 raise Interrupted(f"stopped after step {state.step:,} of {plan.total:,}")
-    checkpoint.load(run.checkpoints, state.best_step, model)
+    checkpoint.load(run.checkpoints, state.kept_step, model)
     loop.end()
     if ranks.rank() == 0 and not settings.keep_checkpoints:
-        checkpoint.strip(run.checkpoints, state.best_step)
+        checkpoint.strip(run.checkpoints, state.kept_step)
     return state
 
 
@@ -166,7 +181,7 @@ class _Loop:
         evaluating = state.step % settings.evaluate_every == 0 if settings.evaluate_every else at_end
         evaluating = evaluating or state.step == self.plan.total
         saving = bool(settings.save_every) and state.step % settings.save_every == 0
-        logging = evaluating or state.step % settings.log_every == 0
+        logging = evaluating or at_end or state.step % settings.log_every == 0  # no row spans two epochs
         due = self.progress.due
         if logging or saving or due or state.step % _LOOK_EVERY == 0:
             self._look()
@@ -236,6 +251,7 @@ class _Loop:
         self.model.eval()
         score, numbers = self.evaluate()
         state, settings = self.state, self.settings
+        state.score = score
         gained = state.best is None or score > state.best
         if gained:
             state.best, state.best_step, state.stale = score, state.step, 0
@@ -254,22 +270,23 @@ class _Loop:
             self.run.reached(self.state.step, ended=True)
 
     def save(self) -> None:
-        """Write a checkpoint of now, and delete all but this one and the best."""
+        """Write a checkpoint of now, and delete all but this one and the one that is kept."""
         self._look()
+        state = self.state
+        state.kept_step = state.best_step if self.settings.keep == BEST else state.step
         if ranks.rank() == 0:
-            step = self.state.step
-            checkpoint.save(self.run.checkpoints, step, self.model, self.optimizer, asdict(self.state))
-            checkpoint.rotate(self.run.checkpoints, {step, self.state.best_step})
-            self.run.reached(step)
+            checkpoint.save(self.run.checkpoints, state.step, self.model, self.optimizer, asdict(state))
+            checkpoint.rotate(self.run.checkpoints, {state.step, state.kept_step})
+            self.run.reached(state.step)
         ranks.wait()
         self.saved = True
 
 
-def _restore(model: nn.Module, optimizer: AdamW, run: RunDir) -> LoopState:
+def _restore(model: nn.Module, optimizer: AdamW, run: RunDir) -> LoopState | None:
     found = checkpoint.steps(run.checkpoints)
     if not found:
         run.forget_after(-1)
-        return LoopState()
+        return None
     state = LoopState(**checkpoint.state_of(run.checkpoints, found[-1]))
     if not state.finished:  # else the kept model is loaded, and nothing is trained
         checkpoint.load(run.checkpoints, found[-1], model, optimizer)

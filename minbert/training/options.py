@@ -43,6 +43,12 @@ class CommonSettings:
     clip: float = flag(1.0, "largest gradient norm (0: no clipping)", group="training", least=0)
     evaluate_every: int = flag(0, "steps between evaluations (0: each epoch's end)", group="training", least=0)
     patience: int = flag(0, "stop after so many evaluations without gain (0: never)", group="training", least=0)
+    keep: str = flag(
+        "best",
+        "the encoder that a run leaves: that of its best evaluation, or of its last step",
+        group="evaluation",
+        choices=("best", "last"),
+    )
     seed: int = flag(11711, "seed of everything random", group="training")
     precision: str = flag(
         "auto", "number format of the matrix products", group="training", choices=("auto", "fp32", "bf16")

@@ -47,9 +47,14 @@ def number_format(asked: str, on: torch.device) -> str:
     return chosen
 
 
+def data_path(given: str) -> Path:
+    """`--data`, else `$DATA_DIR`, else `data`, a `~` expanded, whether it is there or not."""
+    return Path(given or os.environ.get("DATA_DIR") or "data").expanduser()
+
+
 def data_folder(given: str) -> Path:
-    """`--data`, else `$DATA_DIR`, else `data`, a `~` expanded; `UserError` where it is no folder."""
-    folder = Path(given or os.environ.get("DATA_DIR") or "data").expanduser()
+    """`data_path`; `UserError` where it is no folder."""
+    folder = data_path(given)
     if not folder.is_dir():
         raise UserError(f"--data {folder}: no such folder")
     return folder
@@ -139,6 +144,7 @@ def loop_settings(settings: CommonSettings, precision: str, **more: Any) -> Loop
         keep_checkpoints=settings.keep_checkpoints,
         evaluate_every=settings.evaluate_every,
         patience=settings.patience,
+        keep=settings.keep,
         seed=settings.seed,
         precision=precision,
         **more,

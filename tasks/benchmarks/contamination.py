@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from minbert.files import sha256_of
+from minbert.files import read_json, sha256_of
 from minbert.training.rundir import manifest_behind
 from tasks import readers
 from tasks.benchmarks.results import Table
@@ -26,7 +26,7 @@ from tasks.readers.texts import key
 
 @dataclass(frozen=True)
 class TrainingFile:
-    """A file that a run has read: for training, or to choose its best epoch (`purpose` train or dev)."""
+    """A file that a run has read: for training, or to choose its checkpoint (`purpose` train or dev)."""
 
     path: Path
     sha256: str
@@ -36,8 +36,8 @@ class TrainingFile:
 
 @dataclass(frozen=True)
 class Count:
-    """The scored pairs of a set: how many there are, how many stand in a training file as a pair, how many have a
-    sentence there, and how many stand as a pair in a file that chose the best epoch.
+    """The scored pairs of a set: how many there are, how many stand in a training file as a pair, and how many have a
+    sentence there. `chosen_on` counts the other way: the pairs that chose a checkpoint and stand in the set.
     """
 
     pairs: int
@@ -55,6 +55,7 @@ class Contamination:
     files: list[TrainingFile]
     counts: dict[str, Count] = field(default_factory=dict)
     why: str = ""
+    choices: list[str] = field(default_factory=list)  # for each manifest, which set chose the checkpoint
 
     @property
     def complete(self) -> bool:
@@ -69,7 +70,8 @@ def check(name: str, folder: Path, sets: Sequence[ScoredSet]) -> Contamination:
         return Contamination(name, [], [], why="no run folder with a manifest.json: nothing is known of its training")
     readable = [file for file in files if file.state == "read"]
     why = f"the encoder this run began with, {absent}, is not there: its training is not looked into" if absent else ""
-    return Contamination(name, [str(path) for path in manifests], files, _counts(readable, sets), why)
+    choices = [_choice(path) for path in manifests]
+    return Contamination(name, [str(path) for path in manifests], files, _counts(readable, sets), why, choices)
 
 
 def training_files(folder: Path) -> tuple[list[Path], list[TrainingFile], str]:
@@ -89,12 +91,33 @@ def training_files(folder: Path) -> tuple[list[Path], list[TrainingFile], str]:
         path, content = behind
         manifests.append(path)
         for purpose, record in _records(content.get("data", {})):
+            if purpose == "dev" and not _by_dev_pairs(content):
+                continue
             kept = files.setdefault((record["file"], record["sha256"]), _found(record, purpose))
             if purpose == "train" and kept.purpose != purpose:
                 files[record["file"], record["sha256"]] = _found(record, purpose)
         before = (content.get("weights") or {}).get("folder")
         place = Path(before) if before else None
     return manifests, list(files.values()), ""
+
+
+def _by_dev_pairs(manifest: dict[str, Any]) -> bool:
+    """Whether a run's dev sets chose its checkpoint, or when it stopped; a run that does not say so did choose."""
+    return bool((manifest.get("selection") or {}).get("by_dev_pairs", True))
+
+
+def _choice(path: Path) -> str:
+    """Which encoder a run has kept, and which pairs chose it."""
+    content = read_json(path)
+    how, dev = content.get("selection") or {}, content["data"].get("sts_dev") or {}
+    last = how.get("keep") == "last"
+    if not _by_dev_pairs(content):
+        kept = "its last step" if last else "the best by its training triplets"
+        return f"{path.parent} keeps {kept}; no dev pairs chose"
+    pairs = f"{dev['kept']:,} pairs of " if isinstance(dev.get("kept"), int) else ""
+    named = dev.get("name") or dev.get("file") or "the tasks' dev sets"
+    kept = "its last step, after early stopping" if last else f"the best by {how.get('metric', 'the dev score')}"
+    return f"{path.parent} keeps {kept} on {pairs}{named}"
 
 
 def _records(data: Any, purpose: str = "") -> Iterator[tuple[str, dict[str, str]]]:
@@ -133,18 +156,24 @@ def _counts(files: Sequence[TrainingFile], sets: Sequence[ScoredSet]) -> dict[st
         one.shown: [[numbers.setdefault(key(text), len(numbers)) for text in pair] for pair in one.pairs]
         for one in sets
     }
-    texts, pairs = set[int](), {"train": set[frozenset[int]](), "dev": set[frozenset[int]]()}
+    scored = {name: {frozenset(pair) for pair in found} for name, found in keyed.items()}
+    texts, trained, choosing = set[int](), set[frozenset[int]](), dict.fromkeys(keyed, 0)
     for file in files:
         for cells in rows(file.path):
             here = [numbers[found] for cell in cells if (found := key(cell)) in numbers]
-            pairs[file.purpose] |= {frozenset(pair) for pair in combinations(here, 2)}
-            texts |= set(here) if file.purpose == "train" else set()
+            pairs = {frozenset(pair) for pair in combinations(here, 2)}
+            if file.purpose == "train":
+                trained |= pairs
+                texts |= set(here)
+            else:
+                for name, known in scored.items():
+                    choosing[name] += not known.isdisjoint(pairs)
     return {
         name: Count(
             len(found),
-            sum(frozenset(pair) in pairs["train"] for pair in found),
+            sum(frozenset(pair) in trained for pair in found),
             sum(not texts.isdisjoint(pair) for pair in found),
-            sum(frozenset(pair) in pairs["dev"] for pair in found),
+            choosing[name],
         )
         for name, found in keyed.items()
     }
@@ -194,7 +223,7 @@ def as_json(found: Contamination) -> dict[str, Any]:
     ]
     counts = {name: asdict(one) for name, one in found.counts.items()}
     about = {"encoder": found.encoder, "complete": found.complete, "why": found.why, "manifests": found.manifests}
-    return {**about, "files": files, "sets": counts}
+    return {**about, "choices": found.choices, "files": files, "sets": counts}
 
 
 def table(found: Contamination) -> Table:
@@ -207,12 +236,12 @@ def table(found: Contamination) -> Table:
             "trained on": f"{one.trained:,}",
             "share": f"{one.trained / one.pairs:.1%}",
             "a sentence trained on": f"{one.sentence:,}",
-            "chosen on": f"{one.chosen_on:,}",
+            "choosing pairs in it": f"{one.chosen_on:,}",
         }
         for name, one in found.counts.items()
         if read
     ]
-    notes = [found.why] if found.why else []
+    notes = [*([found.why] if found.why else []), *found.choices]
     for state, words in (("gone", "gone, not looked into"), ("changed", "changed since, not looked into")):
         some = [str(file.path) for file in found.files if file.state == state]
         notes += [f"{len(some)} of {len(found.files)} files {words}: {', '.join(some)}"] if some else []

@@ -24,7 +24,8 @@ from tasks.readers.rows import rows
 from tasks.readers.texts import key
 
 _PAIR = ("sentence1", "sentence2")
-_CHINESE = {"ATEC": ("ATEC", "ATEC_CCKS"), **{name: (name,) for name in ("BQ", "LCQMC", "PAWS-X", "STS-B")}}
+CHINESE = {"ATEC": ("ATEC", "ATEC_CCKS"), **{name: (name,) for name in ("BQ", "LCQMC", "PAWS-X", "STS-B")}}
+_SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "test": "test"}  # word in a file's name -> split
 _TABLES = (".csv", ".tsv", ".txt", ".data")
 _LINE_FEEDS = re.compile(r"[\r\n]+")  # a quoted cell may hold some; the texts go into a file of one sentence a line
 
@@ -134,9 +135,15 @@ def _source(name: str, data: Path) -> Source:
             [File(path, "train", _unscored) for path in extra] + train, tests, [] if extra else ["STS12 train"]
         )
     if name == "chinese":
-        found = _chinese(data)
-        absent = [f"{one} train" for one in _CHINESE if (one, "train") not in found]
-        files, tests = ([file for file in found.values() if file.split == split] for split in ("train", "test"))
+        found = chinese_files(data)
+        if not any(split == "train" for _, split in found):
+            raise UserError(
+                f"--texts chinese: {_chinese_folder(data)}: no train file in {', '.join(CHINESE)}; "
+                f"python data/get_data.py chinese fetches them into data/"
+            )
+        absent = [f"{one} train" for one in CHINESE if (one, "train") not in found]
+        every = [File(path, split, chinese.pairs) for (_, split), path in found.items()]
+        files, tests = ([file for file in every if file.split == split] for split in ("train", "test"))
         return Source(files, tests, absent)
     if not Path(name).is_file():
         raise UserError(f"--texts: {name!r} is neither sts, sts-train, chinese nor a file")
@@ -160,21 +167,23 @@ def _unscored(path: Path) -> Iterator[Row | Skipped]:
     return rows(path, records(path, _PAIR, quotes="none", names=_PAIR), _PAIR)
 
 
-def _chinese(data: Path) -> dict[tuple[str, str], File]:
-    """The file of each split of each set, by both; where a folder has a split in two forms, the last by name."""
-    base = data / "zh" if (data / "zh").is_dir() else data
-    found: dict[tuple[str, str], File] = {}
-    for name, folders in _CHINESE.items():
+def chinese_files(data: Path) -> dict[tuple[str, str], Path]:
+    """The file of each split (train, dev, test) of each Chinese set that is there, by set and split.
+
+    Where a folder has a split in two forms it is the last by name.
+    """
+    base = _chinese_folder(data)
+    found: dict[tuple[str, str], Path] = {}
+    for name, folders in CHINESE.items():
         for path in (path for folder in reversed(folders) for path in sorted((base / folder).glob("*"))):
-            split = next((split for split in ("train", "dev", "test") if split in path.stem.lower()), "")
+            split = next((split for word, split in _SPLITS.items() if word in path.stem.lower()), "")
             if split and path.suffix in _TABLES:
-                found[name, split] = File(path, split, chinese.pairs)
-    if not any(split == "train" for _, split in found):
-        raise UserError(
-            f"--texts chinese: {base}: no train file in {', '.join(_CHINESE)}; "
-            f"python data/get_data.py chinese fetches them into data/"
-        )
+                found[name, split] = path
     return found
+
+
+def _chinese_folder(data: Path) -> Path:
+    return data / "zh" if (data / "zh").is_dir() else data
 
 
 def _read(file: File) -> tuple[list[str], dict[str, Any]]:

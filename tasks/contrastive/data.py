@@ -15,13 +15,13 @@ from minbert.tokenizer import Tokenizer
 from minbert.training import start
 from minbert.training.rundir import manifest_behind
 from tasks import readers
-from tasks.contrastive import corpus, triplets
+from tasks.contrastive import corpus, dev_sets, triplets
+from tasks.contrastive.dev_sets import DevSets
 from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettings
 from tasks.examples import Examples, Pair, Single, Triplet
 from tasks.readers import lines, nli
 from tasks.readers.columns import KINDS
 from tasks.readers.records import head
-from tasks.sts import Similarity
 
 _ORIGINALS = ("snli_1.0/snli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.jsonl")
 
@@ -31,20 +31,20 @@ class Data:
     """Examples to train and to evaluate on, and the account of their files for the manifest."""
 
     train: Examples
-    sts: Pair
+    dev: DevSets
     account: dict[str, Any]
 
     @property
     def hashes(self) -> dict[str, str]:
         """Hex SHA-256 of what was read, by its role."""
-        return {"train": self.train.cache.sha256, "sts_dev": self.sts.cache.sha256}
+        return {"train": self.train.cache.sha256, "sts_dev": self.dev.sha256}
 
 
 def check(settings: ContrastiveSettings) -> None:
     """Raises `UserError` where a file is not there or its header cannot be used: nothing is read beyond it."""
     checks = {TRIPLETS: _triplet_files, PAIRS: _pair_files, TEXTS: _check_texts}
     checks[settings.data_kind](settings)
-    Similarity("bi").check(_sts_dev(settings), "dev")
+    dev_sets.check(settings.sts_dev, partial(start.data_folder, settings.data))
 
 
 def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Data:
@@ -53,10 +53,17 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
     train, account = readers_of[settings.data_kind](settings, tokenizer, length)
     if not len(train):
         raise UserError(f"{train.cache.source}: no usable row")
-    path = _sts_dev(settings)
-    sts = Similarity("bi").open(path, "dev", tokenizer, length)
+    dev = dev_sets.read(settings.sts_dev, partial(start.data_folder, settings.data), tokenizer, length)
+    if dev.name in ("stsb", "course") and "chinese" in [name.strip() for name in settings.texts.split(",")]:
+        start.warn(
+            f"--texts chinese: evaluated on English pairs by --sts-dev {dev.name}; --sts-dev zh are Chinese ones"
+        )
+    if dev.absent:
+        start.warn(f"--sts-dev {dev.name}: without {', '.join(dev.absent)}, of which the data has no dev file")
+    dev = replace(dev, also_in=dev_sets.also_in(dev, start.data_path(settings.data)))
     files = account["files"]
-    for examples, where in ((train, files[0]["file"] if len(files) == 1 else "the training texts"), (sts, path)):
+    named = [(train, files[0]["file"] if len(files) == 1 else "the training texts")]
+    for examples, where in (*named, *((one, str(one.cache.source)) for one in dev.pairs.values())):
         cut, texts = examples.truncated(2, joined=False)
         if cut:
             start.warn(f"{where}: {cut:,} of {texts:,} sentences are longer than {length} tokens and are cut")
@@ -66,19 +73,13 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
         start.warn(f"--weights {settings.source}: come from a run on test sentences (transductive)")
         account["weights_transductive"] = True
     if settings.data_kind == TEXTS:
-        account["dev_pairs_seen"] = _seen(train, sts, path)
+        account["dev_pairs_seen"] = _seen(train, dev)
     if account["skipped"]:
         first = account["skipped"][0]
         place = f"{first.get('file', '')} line {first['line']}".strip()
         many = f"{len(account['skipped']):,} rows skipped"
         start.warn(f"{many}, such as {place}, {first['why']} (listed in manifest.json)")
-    return Data(train, sts, {"train": account, "sts_dev": sts.cache.account()})
-
-
-def _sts_dev(settings: ContrastiveSettings) -> Path:
-    if "chinese" in [name.strip() for name in settings.texts.split(",")]:
-        return _find(settings, settings.sts_dev, "zh", "STS-B/cnsd-sts-dev.txt", "STS-B/STS-B.valid.data")
-    return _find(settings, settings.sts_dev, "course", "sts-dev.csv")
+    return Data(train, dev, {"train": account, "sts_dev": dev.account()})
 
 
 def _triplet_files(settings: ContrastiveSettings) -> tuple[list[Path], str, int]:
@@ -189,13 +190,18 @@ def _transductive(source: str) -> bool:
     return any(train.get(name) for name in ("transductive", "weights_transductive"))
 
 
-def _seen(train: Examples, sts: Pair, path: Path) -> int:
+def _seen(train: Examples, dev: DevSets) -> int:
     """How many pairs to evaluate on are made of training texts; the user is told."""
-    texts = (train.cache.text(row, 0) for row in range(len(train)))
-    seen = corpus.pairs_of(texts, ((sts.cache.text(row, 0), sts.cache.text(row, 1)) for row in range(len(sts))))
-    if seen:
-        start.warn(f"{path}: {seen:,} of {len(sts):,} pairs are made of training texts (which hold no scores)")
-    return seen
+    texts = [train.cache.text(row, 0) for row in range(len(train))]
+    every = 0
+    for one in dev.pairs.values():
+        seen = corpus.pairs_of(texts, ((one.cache.text(row, 0), one.cache.text(row, 1)) for row in range(len(one))))
+        if seen:
+            start.warn(
+                f"{one.cache.source}: {seen:,} of {len(one):,} pairs are made of training texts (which hold no scores)"
+            )
+        every += seen
+    return every
 
 
 def _opened(kind: str, columns: str, path: Path) -> Any:
@@ -234,11 +240,7 @@ def _columns(paths: list[Path], columns: str) -> int:
 
 def _files(settings: ContrastiveSettings, given: str, folder: str, *names: str) -> list[Path]:
     paths = [Path(part.strip()) for part in given.split(",") if part.strip()]
-    return [present(path) for path in paths] or [_find(settings, "", folder, *names)]
-
-
-def _find(settings: ContrastiveSettings, given: str, folder: str, *names: str) -> Path:
-    return present(Path(given)) if given else readers.find(start.data_folder(settings.data), folder, names)
+    return [present(path) for path in paths] or [readers.find(start.data_folder(settings.data), folder, names)]
 
 
 def retokenised(examples: Triplet, tokenizer: Tokenizer) -> Triplet:

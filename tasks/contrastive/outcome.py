@@ -8,6 +8,7 @@ import numpy as np
 
 from minbert.encode import Encoder
 from minbert.files import write_json
+from minbert.training.loop import LAST, LoopState
 from minbert.training.rundir import RunDir
 from tasks.contrastive import pictures, scoring, validation
 from tasks.contrastive.data import Data
@@ -21,19 +22,78 @@ from tasks.examples import Triplet
 def last_epoch_loss(rows: Iterable[Mapping[str, Any]]) -> float | None:
     """Mean training loss over the steps of the last epoch, by which CBCL chose its settings (section 5.2).
 
-    `rows` are those of `metrics.jsonl`: each has the mean over the steps since the row before it.
+    `rows` are those of `metrics.jsonl`: each has the mean over the steps since the row before it, and one ends with
+    every epoch, whatever the logging interval.
     """
     train = [row for row in rows if row["kind"] == "train" and "nli/loss" in row]
     starts = [0, *(row["step"] for row in train)]
-    last = [(row["nli/loss"], row["step"] - start) for row, start in zip(train, starts, strict=False)
-            if row["epoch"] == train[-1]["epoch"]]  # fmt: skip
+    last = [
+        (row["nli/loss"], row["step"] - start)
+        for row, start in zip(train, starts, strict=False)
+        if row["epoch"] == train[-1]["epoch"]
+    ]
     return sum(loss * steps for loss, steps in last) / sum(steps for _, steps in last) if last else None
 
 
 @dataclass(frozen=True)
-class Look:
-    """The numbers of one evaluation, and the cosines of the triplets that it is made on, where there are any."""
+class Kept:
+    """Which encoder of a run is kept, and so which its numbers after training belong to: that of `step`, of `last`.
 
+    Where `rule` is `best` and no evaluation was better than before training by the metric, it is that of step 0.
+    """
+
+    step: int
+    last: int
+    best: int
+    rule: str
+    metric: str
+
+    @classmethod
+    def of(cls, state: LoopState, settings: ContrastiveSettings) -> "Kept":
+        """The one that a finished loop has left in the model."""
+        return cls(state.kept_step, state.step, state.best_step, settings.keep, settings.metric)
+
+    @property
+    def shown(self) -> str:
+        """As terminal and pictures name it."""
+        if not self.step:
+            return "the encoder from before training"
+        return (
+            f"step {self.step:,} of {self.last:,}, {'the last' if self.rule == LAST else f'the best by {self.metric}'}"
+        )
+
+    def verdict(self, before: "Look", after: "Look") -> str:
+        """A sentence where training has not made the encoder better, by the metric; else nothing."""
+        if not self.step:
+            return (
+                f"training did not help: by {self.metric} no evaluation was better than before training, so the "
+                f"encoder folder holds the encoder that the run started from"
+            )
+        if after.score > before.score:
+            return ""
+        name = validation.METRICS[self.metric][0]
+        there = f"--keep best would have kept step {self.best:,}" if self.best else "no evaluation was better"
+        return (
+            f"training did not help: by {self.metric} the last step is no better than before training "
+            f"({validation.number(after.numbers[name])}, {validation.number(before.numbers[name])} before); {there}"
+        )
+
+    def account(self) -> dict[str, Any]:
+        """For `scores.json`."""
+        return {
+            "step": self.step,
+            "keep": self.rule,
+            "metric": self.metric,
+            "best_step": self.best,
+            "last_step": self.last,
+        }
+
+
+@dataclass(frozen=True)
+class Look:
+    """One evaluation: the score that chooses, its numbers, and the cosines of its triplets, where there are any."""
+
+    score: float
     numbers: dict[str, float | None]
     cosines: Similarities | None
 
@@ -50,9 +110,14 @@ class Evaluation:
     def __post_init__(self) -> None:
         how = self.settings
         self.evaluate = validation.evaluation(
-            self.encoder, self.data.sts, self._triplets, batch_size=how.batch_size, temperature=how.temperature,
-            metric=how.metric, limit=how.evaluate_triplets,
-        )  # fmt: skip
+            self.encoder,
+            self.data.dev.pairs,
+            self._triplets,
+            batch_size=how.batch_size,
+            temperature=how.evaluate_temperature or how.temperature,
+            metric=how.metric,
+            limit=how.evaluate_triplets,
+        )
 
     @property
     def _triplets(self) -> Triplet | None:
@@ -65,19 +130,27 @@ class Evaluation:
         cosines = None
         if triplets is not None and triplets.cache.columns == 3:
             cosines = scoring.cosines(self.encoder, triplets, np.arange(min(len(triplets), limit or len(triplets))))
-        return Look(self.evaluate()[1], cosines)
+        return Look(*self.evaluate(), cosines)
 
-    def write(self, run: RunDir, paced: Paced, before: Look, after: Look, step: int) -> None:
-        """`scores.json`, and pictures as SVG and PNG in `pictures/`: loss and STS dev over steps, cosines, groups."""
+    def write(self, run: RunDir, paced: Paced, before: Look, after: Look, kept: Kept) -> float | None:
+        """`scores.json`, and pictures as SVG and PNG in `pictures/`: loss and STS dev over steps, cosines, groups.
+
+        `after` is a look at the encoder that is `kept`. Returns the training loss of the last epoch.
+        """
         scores = {name: {"before": before.numbers[name], "after": value} for name, value in after.numbers.items()}
         into, rows = run.path / "pictures", run.metrics()
-        write_json(run.path / "scores.json", scores | {"step": step, "last_epoch_loss": last_epoch_loss(rows)})
+        loss = last_epoch_loss(rows)
+        about = kept.account() | {"dev_set": self.data.dev.name, "last_epoch_loss": loss}
+        write_json(run.path / "scores.json", scores | about)
         pictures.losses(into / "loss", rows, chance(self.settings, paced.rows, self.data.train.cache.columns))
-        pictures.spearman(into / "sts-dev", rows, before.numbers["sts_dev_spearman"])
+        name = "sts_dev_spearman"
+        reached = after.numbers[name]
+        marked = None if reached is None else (kept.step, reached, kept.rule)
+        pictures.spearman(into / "sts-dev", rows, before.numbers[name], marked)
         if before.cosines and after.cosines:
-            pictures.cosines(
-                into / "cosines", *((one.positive, one.negative) for one in (before.cosines, after.cosines))
-            )
+            first, second = ((one.positive, one.negative) for one in (before.cosines, after.cosines))
+            pictures.cosines(into / "cosines", first, second, f"after {kept.step:,} steps")
         if paced.cosines is not None:
             pictures.gaps(into / "groups", paced.cosines.positive, paced.cosines.negative, self.settings.margin)
             pictures.mix(into / "mix", paced.mix)
+        return loss

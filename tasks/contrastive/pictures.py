@@ -67,12 +67,16 @@ def losses(path: Path, rows: Sequence[dict[str, Any]], chance: float | None, tas
 
 
 def spearman(
-    path: Path, rows: Sequence[dict[str, Any]], before: float | None = None, key: str = "sts_dev_spearman"
+    path: Path,
+    rows: Sequence[dict[str, Any]],
+    before: float | None = None,
+    kept: tuple[int, float, str] | None = None,
 ) -> None:
-    """Spearman's rho of the evaluations over steps, with its value `before` training and the best one marked.
+    """Spearman's rho of the evaluations over steps, with its value `before` training.
 
-    Undefined values (None) are left out.
+    The encoder that is `kept` is marked: its step, its rho, and why it is kept. Undefined values (None) are left out.
     """
+    key = "sts_dev_spearman"
     found = [(row["step"], row[key]) for row in rows if row["kind"] == "evaluation" and row.get(key) is not None]
     with _axes(path, "STS development set", "step", "Spearman's ρ × 100") as on:
         curve = [(step, 100 * rho) for step, rho in [*([(0, before)] if before is not None else []), *found]]
@@ -80,10 +84,11 @@ def spearman(
         if before is not None:
             label = f"before: {100 * before:.2f}"
             on.axhline(100 * before, color=GREY, linewidth=1.2, linestyle=charts.DASHED, label=label)
-        if found:
-            step, rho = max(found, key=lambda point: (point[1], -point[0]))
-            on.plot([step], [100 * rho], "o", markersize=11, markerfacecolor="none", markeredgecolor=VERMILION,
-                    markeredgewidth=2, linestyle="none", label=f"best: {100 * rho:.2f} at step {step:,}")  # fmt: skip
+        if kept is not None:
+            step, rho, why = kept
+            label = f"kept: {100 * rho:.2f}, {f'{why} at step {step:,}' if step else 'before training'}"
+            ring: dict[str, Any] = {"markersize": 11, "markerfacecolor": "none", "markeredgecolor": VERMILION}
+            on.plot([step], [100 * rho], "o", linestyle="none", label=label, markeredgewidth=2, **ring)
         on.margins(y=0.15)
         charts.thousands(on.xaxis)
         charts.legend(on, 2)
@@ -96,9 +101,15 @@ def _curve(axes: "Axes", points: Sequence[tuple[int, float]], label: str, colour
 
 
 def cosines(
-    path: Path, before: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray] | None = None
+    path: Path,
+    before: tuple[np.ndarray, np.ndarray],
+    after: tuple[np.ndarray, np.ndarray] | None = None,
+    named: str = "after",
 ) -> None:
-    """Histograms of cos(anchor, positive) and cos(anchor, hard negative): lines before training, filled after."""
+    """Histograms of cos(anchor, positive) and cos(anchor, hard negative): lines before training, filled after.
+
+    `named` is what the encoder after training is called in the legend.
+    """
     sides = (("positive", BLUE), ("hard negative", VERMILION))
     every = [values for pair in (before, after) if pair is not None for values in pair]
     edges = np.linspace(min(-0.1, *(float(values.min()) for values in every)), 1.0, 56)
@@ -114,7 +125,7 @@ def cosines(
                 )
                 values = pair[number]
                 weights = np.full(len(values), 1 / max(len(values), 1))
-                label = f"{name}, {when}: mean {values.mean():.2f}"
+                label = f"{name}, {named if when == 'after' else when}: mean {values.mean():.2f}"
                 on.hist(values, bins=edges.tolist(), weights=weights, color=colour, label=label, **look)
         on.yaxis.set_major_formatter(charts.percent)
         on.set_xlim(edges[0], edges[-1])

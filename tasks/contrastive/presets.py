@@ -4,15 +4,15 @@ from minbert.training.cli import Presets
 
 _CBCL = {
     "pooler": "pooler", "max_length": 32, "temperature": 0.05, "power": 0.5, "margin": 0.2, "epochs": 10,
-    "batch_size": 32, "lr": 2e-5, "clip": 0.0, "mask_false_negatives": False,
+    "batch_size": 32, "lr": 2e-5, "clip": 0.0, "mask_false_negatives": False, "sts_dev": "course", "keep": "last",
 }  # fmt: skip
 _SIMCSE = {
     "max_length": 32, "temperature": 0.05, "batch_size": 512, "lr": 5e-5, "lr_schedule": "linear",
-    "evaluate_every": 125, "mask_false_negatives": False,
+    "evaluate_every": 125, "mask_false_negatives": False, "sts_dev": "stsb", "keep": "best",
 }  # fmt: skip
 _SBERT = {
     "pooler": "mean", "max_length": 75, "temperature": 0.05, "batch_size": 350, "lr": 2e-5, "lr_schedule": "linear",
-    "warmup": 0.1, "weight_decay": 0.01, "mask_false_negatives": False,
+    "warmup": 0.1, "weight_decay": 0.01, "mask_false_negatives": False, "sts_dev": "stsb", "keep": "best",
 }  # fmt: skip
 _SELF_TAUGHT = {"margin": 0.2, "power": 1.0, "epochs": 4}
 
@@ -20,16 +20,17 @@ _CONSERT = {
     "objective": "views", "views": "feature-cutoff:0.2,shuffle", "texts": "sts", "keep_duplicates": True,
     "pooler": "mean", "max_length": 64, "encoder_dropout": 0.0, "temperature": 0.1, "lr": 5e-7, "epochs": 10,
     "batch_size": 96, "lr_schedule": "linear", "warmup": 0.1, "evaluate_every": 200, "patience": 10,
-    "protect_special": False,
+    "protect_special": False, "sts_dev": "stsb", "keep": "best",
 }  # fmt: skip
 _EDACSE = {
     "objective": "simcse", "eda_weight": 0.6, "marks_most": 3, "texts": "chinese", "limit": 10_000, "pooler": "cls",
     "max_length": 64, "temperature": 0.05, "lr": 3e-5, "epochs": 1, "batch_size": 32, "lr_schedule": "cosine",
     "weight_decay": 0.01, "evaluate_every": 125, "weights": "bert-base-chinese",
+    "sts_dev": "zh", "keep": "best",
 }  # fmt: skip
 _SUPERVISED = {
     "pooler": "mean", "max_length": 64, "lr": 2e-5, "epochs": 1, "batch_size": 96, "lr_schedule": "linear",
-    "warmup": 0.1, "evaluate_every": 200,
+    "warmup": 0.1, "evaluate_every": 200, "sts_dev": "stsb", "keep": "best",
 }  # fmt: skip
 
 PRESETS: Presets = {
@@ -39,7 +40,10 @@ PRESETS: Presets = {
     ),
     "sample": (
         "for data/sample and the packaged weights: done in seconds",
-        {"weights": "minilm", "pooler": "mean", "epochs": 3, "batch_size": 16, "lr": 2e-5, "margin": 0.2},
+        {
+            "weights": "minilm", "pooler": "mean", "epochs": 3, "batch_size": 16, "lr": 2e-5, "margin": 0.2,
+            "sts_dev": "course", "keep": "last",
+        },
     ),
     "contrastive": ("CBCL's contrastive arm: the same without a curriculum", _CBCL | {"order": "none"}),
     "cbcl-synonyms": (
@@ -66,7 +70,7 @@ PRESETS: Presets = {
         "SBERT: classification of NLI pairs over [u; v; |u - v|], one epoch",
         {
             "objective": "softmax", "pooler": "mean", "max_length": 128, "epochs": 1, "batch_size": 16, "lr": 2e-5,
-            "lr_schedule": "linear", "warmup": 0.1,
+            "lr_schedule": "linear", "warmup": 0.1, "sts_dev": "stsb", "keep": "best",
         },
     ),
     "consert": ("ConSERT: feature cutoff and shuffling of the STS texts, at the paper's rates", _CONSERT),

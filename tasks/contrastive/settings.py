@@ -18,6 +18,9 @@ DATA = {
 IN_BATCH = ("nt-xent", "joint", "views", "simcse")
 """Objectives whose negatives are the other rows of the batch."""
 
+OVER_TRIPLETS = ("accuracy", "loss")
+"""Values of `--metric` that are numbers of the training triplets, not of the dev pairs."""
+
 _BY_OBJECTIVE = {
     "temperature": (*IN_BATCH, "triplet", "margin"),  # the latter are judged by a frozen NT-Xent loss
     "directions": ("nt-xent",),
@@ -31,6 +34,11 @@ _BY_OBJECTIVE = {
 }
 _NO_MODEL = ("length", "rarity")
 _OF_THE_CURRICULUM = ("technique", "margin", "power", "pacing", "start", "scorer", "scorer_pooler")
+
+
+def slug(name: str) -> str:
+    """A dev set's name as numbers and files of a run have it."""
+    return name.lower().replace("-", "_")
 
 
 @dataclass(frozen=True)
@@ -65,8 +73,10 @@ class ContrastiveSettings(CommonSettings):
     )  # fmt: skip
     keep_duplicates: bool = flag(False, "unlabelled texts as often as they stand in the files", group="data")
     sts_dev: str = flag(
-        "",
-        "in place of course/sts-dev.csv, or of zh/STS-B's with --texts chinese: scored pairs to evaluate on",
+        "course",
+        "scored pairs to evaluate on and to choose the best encoder by: stsb = STS-B's own dev set in SentEval's "
+        "layout; course = course/sts-dev.csv; zh = the Chinese dev sets that are there, of ATEC, BQ, LCQMC, PAWS-X and "
+        "STS-B, by their mean; or a file",
         group="data",
         place=True,
     )
@@ -163,6 +173,12 @@ class ContrastiveSettings(CommonSettings):
     evaluate_triplets: int = flag(
         2000, "triplets of the training file in the frozen loss of an evaluation (0: all)", group="evaluation", least=0
     )
+    evaluate_temperature: float | None = flag(
+        None,
+        "temperature of the frozen loss, so that runs at several temperatures compare (default: --temperature)",
+        group="evaluation",
+        least=1e-4,
+    )
 
     @property
     def source(self) -> str:
@@ -180,6 +196,22 @@ class ContrastiveSettings(CommonSettings):
     def data_kind(self) -> str:
         """`triplets`, `pairs` or `texts`."""
         return DATA[self.objective]
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the pairs of `--sts-dev` choose the encoder that is kept, or when training stops."""
+        return (self.keep == "best" or self.patience > 0) and self.metric not in OVER_TRIPLETS
+
+    @property
+    def selection(self) -> dict[str, Any]:
+        """For the manifest: which encoder is kept, by what, and whether dev pairs have a part in it."""
+        return {
+            "keep": self.keep,
+            "metric": self.metric,
+            "patience": self.patience,
+            "dev_set": self.sts_dev,
+            "by_dev_pairs": self.chooses,
+        }
 
     @property
     def by_cosine(self) -> bool:
@@ -201,7 +233,8 @@ class ContrastiveSettings(CommonSettings):
             reasons["hard_weight"] = "--no-hard-negatives"
         if self.data_kind != TRIPLETS:
             curriculum = ("order", *_OF_THE_CURRICULUM, "equal_steps")
-            reasons |= dict.fromkeys((*curriculum, "triplets", "per_premise", "evaluate_triplets"), objective)
+            judged = ("evaluate_triplets", "evaluate_temperature")
+            reasons |= dict.fromkeys((*curriculum, "triplets", "per_premise", *judged), objective)
         elif self.order == "none":
             reasons |= dict.fromkeys((*_OF_THE_CURRICULUM, "equal_steps"), "--order none")
         elif self.order == "random":
@@ -254,5 +287,5 @@ class ContrastiveSettings(CommonSettings):
             raise UserError(f"--projection {self.projection} is over [CLS]: it needs --pooler cls, not {self.pooler}")
         if self.projection == "kept" and self.scorer_pooler == "pooler" and not self.scorer:
             raise UserError("--scorer-pooler pooler: with --projection kept the pooler starts from random weights")
-        if self.metric in ("accuracy", "loss") and self.data_kind != TRIPLETS:
+        if self.metric in OVER_TRIPLETS and self.data_kind != TRIPLETS:
             raise UserError(f"--metric {self.metric} needs triplets; --objective {self.objective} has none")

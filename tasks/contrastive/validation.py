@@ -14,6 +14,7 @@ from minbert.encode import Encoder
 from minbert.errors import UserError, one_of
 from tasks import metrics
 from tasks.contrastive.losses import nt_xent
+from tasks.contrastive.settings import slug
 from tasks.examples import Examples, Pair
 
 # What can choose the best encoder: the number's name, and 1 where more is better, -1 where less is.
@@ -36,7 +37,7 @@ Evaluate = Callable[[], tuple[float, dict[str, Any]]]
 
 def evaluation(
     encoder: Encoder,
-    sts: Pair,
+    dev: Mapping[str, Pair],
     triplets: Examples | None = None,
     *,
     batch_size: int = 64,
@@ -47,27 +48,29 @@ def evaluation(
     """An evaluation for the loop: the score to maximise, and the numbers.
 
     Each distinct text is encoded once, dropout off.
-    Spearman's rho, `alignment` and `uniformity` are over the rows of `sts` (gold similarity 0 to 5), `triplet_accuracy`
-    and `full_pass_loss` over `triplets`, the first `limit` of them unless it is 0; rows of two texts have no hard
-    negatives, and no accuracy. An undefined number is None and ranks below every other. Raises `UserError` for a
-    metric that needs triplets where there are none.
+    `sts_dev_spearman` is Spearman's rho over the pairs of `dev` (gold similarity 0 to 5, or 0 and 1); of several sets
+    it is the mean, as in EdaCSE's tables, and each set's own stands beside it. `alignment` and `uniformity` are over
+    the first set with graded scores (else the first set), `triplet_accuracy` and `full_pass_loss` over `triplets`, the
+    first `limit` of them unless it is 0; rows of two texts have no hard negatives, and no accuracy. An undefined number
+    is None and ranks below every other. Raises `UserError` for a metric that needs triplets where there are none.
     """
     metric = one_of(metric, METRICS, "--metric")
     held = 0 if triplets is None else min(limit or len(triplets), len(triplets))
     columns = triplets.cache.columns if triplets is not None and held else 0
     if (metric == "loss" and columns < 2) or (metric == "accuracy" and columns < 3):
         raise UserError(f"--metric {metric} needs {'triplets' if metric == 'accuracy' else 'pairs or triplets'}")
-    rows = [sts.sentence(row, column) for column in (0, 1) for row in range(len(sts))]
+    rows = [one.sentence(row, column) for one in dev.values() for column in (0, 1) for row in range(len(one))]
+    count = len(rows)
     if triplets is not None:
         rows += [triplets.sentence(row, column) for column in range(columns) for row in range(held)]
     texts, places = distinct(rows)
 
     def evaluate() -> tuple[float, dict[str, Any]]:
         encoder.model.eval()
-        vectors = unit(encoder.encode_ids(texts))[places]
-        numbers = _sts_numbers(vectors[: 2 * len(sts)], sts.labels)
+        vectors = unit(encoder.encode_ids(texts))
+        numbers = _sts_numbers(vectors, places[:count], dev)
         if columns:
-            anchor, positive, *hard = np.split(vectors[2 * len(sts) :], columns)
+            anchor, positive, *hard = np.split(vectors[places[count:]], columns)
             negative = hard[0] if hard else None
             if negative is not None:
                 numbers["triplet_accuracy"] = triplet_accuracy(anchor, positive, negative)
@@ -81,8 +84,14 @@ def evaluation(
 
 def as_text(numbers: Mapping[str, float | None]) -> str:
     """The numbers of an evaluation as a person reads them."""
-    shown = {name: "undefined" if value is None else f"{value:.4f}" for name, value in numbers.items()}
-    return ", ".join(f"{name.replace('sts_dev', 'STS dev').replace('_', ' ')} {value}" for name, value in shown.items())
+    return ", ".join(
+        f"{name.replace('sts_dev', 'STS dev').replace('_', ' ')} {number(value)}" for name, value in numbers.items()
+    )
+
+
+def number(value: float | None) -> str:
+    """A number as a person reads it."""
+    return "undefined" if value is None else f"{value:.4f}"
 
 
 def distinct(rows: Sequence[Sequence[int]]) -> tuple[list[Sequence[int]], np.ndarray]:
@@ -144,13 +153,29 @@ def spread(vectors: torch.Tensor) -> torch.Tensor:
     return (rows - rows.mean(0)).square().sum(1).mean().sqrt()
 
 
-def _sts_numbers(vectors: np.ndarray, gold: np.ndarray) -> dict[str, float | None]:
-    first, second = np.split(vectors, 2)
-    alike = gold >= ALIKE
+def graded(dev: Mapping[str, Pair]) -> str:
+    """The first set whose scores are more than two classes, else the first."""
+    return next((name for name, one in dev.items() if len(np.unique(one.labels)) > 2), next(iter(dev)))
+
+
+def _sts_numbers(vectors: np.ndarray, places: np.ndarray, dev: Mapping[str, Pair]) -> dict[str, float | None]:
+    """`vectors` of the distinct texts, [M, D]; `places` of both sides of every pair among them, set after set."""
+    ends = np.cumsum([2 * len(one) for one in dev.values()])
+    sides = {name: np.split(part, 2) for name, part in zip(dev, np.split(places, ends[:-1]), strict=True)}
+    rho = {
+        name: metrics.spearman((vectors[first] * vectors[second]).sum(1), dev[name].labels)
+        for name, (first, second) in sides.items()
+    }
+    known = [value for value in rho.values() if value is not None]
+    own = {f"{slug(name)}_dev_spearman": value for name, value in rho.items()} if len(rho) > 1 else {}
+    name = graded(dev)
+    (first, second), gold = sides[name], dev[name].labels
+    alike = gold >= (ALIKE if gold.max() > 1 else 1)
     return {
-        "sts_dev_spearman": metrics.spearman((first * second).sum(1), gold),
-        "alignment": alignment(first[alike], second[alike]),
-        "uniformity": uniformity(vectors),
+        "sts_dev_spearman": sum(known) / len(known) if len(known) == len(rho) else None,
+        **own,
+        "alignment": alignment(vectors[first[alike]], vectors[second[alike]]),
+        "uniformity": uniformity(vectors[np.concatenate([first, second])]),
     }
 
 

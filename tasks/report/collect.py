@@ -8,6 +8,7 @@ from typing import Any
 from minbert.errors import UserError
 from minbert.files import read_json
 from tasks import record
+from tasks.contrastive.settings import slug
 from tasks.record import Rows, TaskScores
 
 _LARGEST_PICTURE = 2_000_000  # bytes
@@ -16,7 +17,10 @@ _SILENT = 600  # seconds without a logged row after which an unfinished run coun
 
 @dataclass(frozen=True)
 class Run:
-    """Everything a page shows of one run. `finished` says whether it has written its scores."""
+    """Everything a page shows of one run. `finished` says whether it has written its scores.
+
+    Its scores are those of `kept_step`; before it is finished, of the best evaluation so far.
+    """
 
     folder: Path
     name: str
@@ -27,7 +31,9 @@ class Run:
     tasks: dict[str, TaskScores]
     finished: bool
     dev_norm: float | None
-    best_step: int | None
+    kept_step: int | None
+    selection: dict[str, Any] = field(default_factory=dict)  # what the manifest says of it
+    scores: dict[str, Any] = field(default_factory=dict)  # scores.json
     changes: dict[str, tuple[float | None, float | None]] = field(default_factory=dict)  # before and after stage one
     pictures: list[tuple[str, bytes]] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -85,14 +91,16 @@ def read(folder: Path, name: str = "") -> Run:
     rows = {task: record.read(file) for task, file in record.paths(folder)} if scores is not None else {}
     of_stage = _multitask if stage == "multitask" else _contrastive
     tasks = of_stage(folder, manifest, scores, best, rows)
-    step = scores.get("step") if scores is not None else best.get("step")
+    selection = _object(manifest.get("selection"))
+    so_far = best.get("step") if selection.get("keep") != "last" else None
+    step = scores.get("step") if scores is not None else so_far
     norm = scores.get("dev_norm") if scores is not None else best.get("dev_norm")
     pictures, left_out = _pictures(folder / "pictures")
     changed = [path.stat().st_mtime for name in ("metrics.jsonl", "manifest.json") if (path := folder / name).is_file()]
     return Run(
         folder, name or folder.resolve().name, stage, manifest, [row for row in metrics if row.get("kind") == "train"],
-        evaluations, tasks, scores is not None, norm, step, _changes(scores or {}), pictures, left_out,
-        changed[0],
+        evaluations, tasks, scores is not None, norm, step, selection, scores or {}, _changes(scores or {}), pictures,
+        left_out, changed[0],
     )  # fmt: skip
 
 
@@ -172,13 +180,20 @@ def _contrastive(
 ) -> dict[str, TaskScores]:
     values = _object((scores or {}).get("sts_dev_spearman"))
     after = values.get("after") if scores is not None else best.get("sts_dev_spearman")
+    dev = _object(_object(manifest.get("data")).get("sts_dev"))
+    sets = {name: one for name, one in dev.items() if isinstance(one, dict) and "file" in one}
+    title = f"similarity, mean of {len(sets)} sets" if sets else "similarity"
     recorded = rows.get("sts")
-    account = _object(_object(manifest.get("data")).get("sts_dev"))
-    count = len(recorded.labelled()) if recorded is not None else _labelled(account)
-    task = TaskScores(
-        "sts", "similarity", "Spearman's rho", after, count, before=values.get("before"), rows=recorded
-    )  # fmt: skip
-    return {"sts": task}
+    count = len(recorded.labelled()) if recorded is not None else _labelled(dev)
+    before = values.get("before")
+    found = {"sts": TaskScores("sts", title, "Spearman's rho", after, count, before=before, rows=recorded)}
+    for name, one in sets.items():
+        key = slug(name)
+        both = _object((scores or {}).get(f"{key}_dev_spearman"))
+        own = both.get("after") if scores is not None else best.get(f"{key}_dev_spearman")
+        before, recorded = both.get("before"), rows.get(key)
+        found[key] = TaskScores(key, name, "Spearman's rho", own, _labelled(one), before=before, rows=recorded)
+    return found
 
 
 def _labelled(account: dict[str, Any]) -> int:

@@ -65,13 +65,13 @@ def curves(
     *,
     y_label: str,
     marks: Sequence[float] = (),
-    best: float | None = None,
+    kept: float | None = None,
     dots: bool = False,
     from_zero: bool = False,
     last: float = 0.0,
     x_label: str = "step",
 ) -> Markup:
-    """Lines over steps. `marks` are the evaluations, `best` the one that was kept, `last` the end of the x axis."""
+    """Lines over steps. `marks` are the evaluations, `kept` the step that was kept, `last` the end of the x axis."""
     with on_page(title, 340, 220 + 22 * (len(series) > 1)) as chart:
         axes = chart.axes
         for one in series:
@@ -98,10 +98,10 @@ def curves(
         foot = axes.get_xaxis_transform()
         few = marks[_sparse(len(marks))]
         axes.plot(few, [0] * len(few), marker=2, linestyle="none", color=QUIET, transform=foot, clip_on=False)
-        if best is not None:
-            axes.axvline(best, color=INK, linewidth=1, linestyle=(0, (2, 3)))
-            axes.annotate("best", (best, 1), (0, 3), xycoords=foot, textcoords="offset points", ha="center", color=INK)
-        axes.set_title(y_label, pad=8 if best is None else 16)
+        if kept is not None:
+            axes.axvline(kept, color=INK, linewidth=1, linestyle=(0, (2, 3)))
+            axes.annotate("kept", (kept, 1), (0, 3), xycoords=foot, textcoords="offset points", ha="center", color=INK)
+        axes.set_title(y_label, pad=8 if kept is None else 16)
         thousands(axes.xaxis)
         if len(series) > 1:
             longest = max(len(_clipped(one.label)) for one in series)

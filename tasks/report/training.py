@@ -33,7 +33,7 @@ def duration(seconds: float) -> str:
 def curves(run: Run) -> list[dict[str, Any]]:
     """The loss of each task, the numbers of the evaluations, and the mix, each with a title."""
     marks, last = [row["step"] for row in run.evaluations], run.manifest.get("plan", {}).get("steps", 0)
-    how: dict[str, Any] = {"marks": marks, "best": run.best_step, "last": last if isinstance(last, int) else 0}
+    how: dict[str, Any] = {"marks": marks, "kept": run.kept_step, "last": last if isinstance(last, int) else 0}
     found = []
     losses = {name for row in run.train for name in row if name.endswith("/loss")}
     ordered = [f"{name}/loss" for name in run.tasks if f"{name}/loss" in losses]

@@ -44,6 +44,7 @@ def of_run(run: Run, place: int, resamples: int) -> dict[str, Any]:
         "stage": run.stage,
         "finished": run.finished,
         "state": _state(run),
+        "chosen": run.selection.get("by_dev_pairs", True),
         "facts": _facts(run),
         "scores": _scores(run, around, beside),
         "norm": {"score": number(run.dev_norm, 4), "around": bounds(norm)} if run.stage == "multitask" else None,
@@ -99,9 +100,15 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("preset", manifest.get("preset", "")),
         *(_objective(settings) if run.stage == "contrastive" else [("sampling", settings.get("sampling"))]),
         ("steps", f"{run.step:,} of {steps:,}" if isinstance(steps, int) else f"{run.step:,}"),
+        ("kept", _kept(run)),
         ("time", training.duration(run.seconds) if run.seconds else ""),
         ("training rows", _training_rows(run)),
         ("limit", f"{settings['limit']:,} rows, drawn by seed" if settings.get("limit") else ""),
+        ("dev pairs", _dev_pairs(manifest.get("data", {}).get("sts_dev") or {})),
+        (
+            "last epoch's training loss",
+            number(run.scores["last_epoch_loss"], 4) if "last_epoch_loss" in run.scores else "",
+        ),
         ("training texts", _in_tests(manifest.get("data", {}).get("train", {}))),
         ("batch", settings.get("batch_size")),
         ("learning rate", f"{settings['lr']:g}" if isinstance(settings.get("lr"), int | float) else "by default"),
@@ -139,6 +146,25 @@ def _training_rows(run: Run) -> str:
         return ", ".join(f"{count:,} {name}" for name, count in shown if isinstance(count, int))
     kept = train.get("kept", train.get("counts", {}).get("triplets"))
     return f"{kept:,}" if isinstance(kept, int) else ""
+
+
+def _kept(run: Run) -> str:
+    """Which step's weights the run has left, and by what; before it has, the rule."""
+    last, metric = run.selection.get("keep") == "last", run.selection.get("metric", "dev score")
+    if not run.finished:
+        return "the last step" if last else f"the best evaluation by {metric}"
+    if not run.kept_step:
+        return f"the encoder from before training: no evaluation was better by {metric}"
+    return f"step {run.kept_step:,}, {'the last' if last else f'the best by {metric}'}"
+
+
+def _dev_pairs(dev: dict[str, Any]) -> str:
+    """Stage one's dev pairs: which, how many, and how many of them stand in scored sets."""
+    if not dev.get("name"):
+        return ""
+    shared = ", ".join(f"{count:,} in {name}" for name, count in dev.get("also_in", {}).items() if count)
+    absent = f"; without {', '.join(dev['absent'])}" if dev.get("absent") else ""
+    return f"{dev['name']}, {dev.get('kept', 0):,}{absent}{f'; of these {shared}' if shared else ''}"
 
 
 def _objective(settings: dict[str, Any]) -> list[tuple[str, Any]]:

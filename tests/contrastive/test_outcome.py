@@ -21,8 +21,9 @@ from minbert.training.rundir import RunDir
 from minbert.weights import save
 from tasks.contrastive import pictures
 from tasks.contrastive.data import Data
+from tasks.contrastive.dev_sets import DevSets
 from tasks.contrastive.model import ContrastiveModel
-from tasks.contrastive.outcome import Evaluation, last_epoch_loss
+from tasks.contrastive.outcome import Evaluation, Kept, Look, last_epoch_loss
 from tasks.contrastive.pace import Paced
 from tasks.contrastive.scoring import Similarities
 from tasks.contrastive.settings import ContrastiveSettings
@@ -31,6 +32,7 @@ from tasks.examples import Pair, Triplet
 LOOKS = {"sts_dev_spearman", "alignment", "uniformity"}
 OF_TRIPLETS = {"triplet_accuracy", "full_pass_loss"}
 TEXTS = ["the cat sat on a mat", "who is sad ?", "a tree"]
+KEPT = Kept(step=3, last=9, best=3, rule="best", metric="spearman")
 DRAWN = ("losses", "spearman", "cosines", "gaps", "mix")
 
 
@@ -86,7 +88,9 @@ def cosines(encoder: Encoder, examples: Any, rows: int) -> list[np.ndarray]:
 def test_a_look_is_made_on_the_first_triplets_and_the_encoder_as_it_is_now(
     encoder: Encoder, bert: BertModel, triplets: Triplet, sts: Pair, limit: int
 ) -> None:
-    evaluation = Evaluation(settings(evaluate_triplets=limit), encoder, Data(triplets, sts, {}))
+    evaluation = Evaluation(
+        settings(evaluate_triplets=limit), encoder, Data(triplets, DevSets("course", {"sts": sts}), {})
+    )
     before = evaluation.look()
     assert before.cosines is not None
     shake(bert)
@@ -104,24 +108,26 @@ def test_a_look_is_made_on_the_first_triplets_and_the_encoder_as_it_is_now(
 
 
 def test_the_metric_chooses_and_the_loss_counts_downwards(encoder: Encoder, triplets: Triplet, sts: Pair) -> None:
-    data = Data(triplets, sts, {})
+    data = Data(triplets, DevSets("course", {"sts": sts}), {})
     for metric, name, sign in (("accuracy", "triplet_accuracy", 1), ("loss", "full_pass_loss", -1)):
         score, numbers = Evaluation(settings(metric=metric), encoder, data).evaluate()
         assert score == sign * numbers[name]
-    cold, warm = (
-        Evaluation(settings(temperature=t), encoder, data).evaluate()[1]["full_pass_loss"] for t in (0.05, 1.0)
+    cold, warm, judged_cold = (
+        Evaluation(settings(**given), encoder, data).evaluate()[1]["full_pass_loss"]
+        for given in ({"temperature": 0.05}, {"temperature": 1.0}, {"temperature": 1.0, "evaluate_temperature": 0.05})
     )
     assert cold != warm, "the frozen loss has the run's temperature"
+    assert cold == judged_cold, "or its own"
 
 
 def test_without_hard_negatives_or_triplets_there_are_no_cosines(
     encoder: Encoder, view: Callable[..., Any], sts: Pair
 ) -> None:
     pairs = view(["the cat", "a dog", "who ?"], ["a cat", "the dog", "what ?"], labels=[0.0, 1.0, 2.0])
-    look = Evaluation(settings(objective="softmax"), encoder, Data(pairs, sts, {})).look()
+    look = Evaluation(settings(objective="softmax"), encoder, Data(pairs, DevSets("course", {"sts": sts}), {})).look()
     assert look.cosines is None and set(look.numbers) == LOOKS
     alone = Triplet(pairs.cache, pairs.cls, pairs.sep, pairs.max_length)
-    look = Evaluation(settings(order="none"), encoder, Data(alone, sts, {})).look()
+    look = Evaluation(settings(order="none"), encoder, Data(alone, DevSets("course", {"sts": sts}), {})).look()
     assert look.cosines is None and set(look.numbers) == LOOKS | {"full_pass_loss"}
 
 
@@ -132,15 +138,16 @@ def plan() -> Plan:
 def test_scores_hold_every_number_before_and_after(
     encoder: Encoder, bert: BertModel, triplets: Triplet, sts: Pair, run: RunDir, drawn: dict[str, tuple[Any, ...]]
 ) -> None:
-    evaluation = Evaluation(settings(), encoder, Data(triplets, sts, {}))
+    evaluation = Evaluation(settings(), encoder, Data(triplets, DevSets("course", {"sts": sts}), {}))
     scored = Similarities(*np.array([[0.9, 0.9, 0.9, 0.9, 0.1, 0.1], [0.1, 0.1, 0.1, 0.85, 0.5, 0.5]]))
     paced = Paced(plan(), 6, scored, np.array([0, 0, 0, 1, 2, 2]))
     before = evaluation.look()
     shake(bert)
     after = evaluation.look()
-    evaluation.write(run, paced, before, after, 3)
+    assert evaluation.write(run, paced, before, after, KEPT) == 2.5
     scores = json.loads((run.path / "scores.json").read_text())
-    assert scores.pop("step") == 3 and scores.pop("last_epoch_loss") == 2.5
+    about = {"step": 3, "keep": "best", "metric": "spearman", "best_step": 3, "last_step": 9, "dev_set": "course"}
+    assert {name: scores.pop(name) for name in about} == about and scores.pop("last_epoch_loss") == 2.5
     assert set(scores) == LOOKS | OF_TRIPLETS
     for name, pair in scores.items():
         assert pair == {"before": before.numbers[name], "after": after.numbers[name]}
@@ -150,7 +157,8 @@ def test_scores_hold_every_number_before_and_after(
     assert paths == {name: Path("pictures") / file for name, file in names.items()}
     assert drawn["losses"][1] == run.metrics() and drawn["losses"][2] == pytest.approx(np.log(4))
     assert drawn["spearman"][2] == before.numbers["sts_dev_spearman"]
-    (old_positive, _), (new_positive, new_negative) = drawn["cosines"][1:]
+    assert drawn["spearman"][3] == (3, after.numbers["sts_dev_spearman"], "best")
+    (old_positive, _), (new_positive, new_negative) = drawn["cosines"][1:3]
     assert old_positive is before.cosines.positive and new_positive is after.cosines.positive
     np.testing.assert_allclose(new_negative, cosines(encoder, triplets, 6)[1], atol=1e-5)
     assert drawn["gaps"][3] == 0.1 and drawn["gaps"][1] is scored.positive
@@ -161,21 +169,21 @@ def test_pictures_of_what_there_is_not_are_not_drawn(
     encoder: Encoder, triplets: Triplet, view: Callable[..., Any], sts: Pair, run: RunDir,
     drawn: dict[str, tuple[Any, ...]],
 ) -> None:  # fmt: skip
-    evaluation = Evaluation(settings(order="random"), encoder, Data(triplets, sts, {}))
+    evaluation = Evaluation(settings(order="random"), encoder, Data(triplets, DevSets("course", {"sts": sts}), {}))
     look = evaluation.look()
-    evaluation.write(run, Paced(plan(), 6), look, look, 3)
+    evaluation.write(run, Paced(plan(), 6), look, look, KEPT)
     assert set(drawn) == {"losses", "spearman", "cosines"}
     drawn.clear()
     pairs = view(["the cat", "a dog", "who ?"], ["a cat", "the dog", "what ?"], labels=[0.0, 1.0, 2.0])
-    evaluation = Evaluation(settings(objective="softmax"), encoder, Data(pairs, sts, {}))
+    evaluation = Evaluation(settings(objective="softmax"), encoder, Data(pairs, DevSets("course", {"sts": sts}), {}))
     look = evaluation.look()
-    evaluation.write(run, Paced(plan(), 6), look, look, 3)
+    evaluation.write(run, Paced(plan(), 6), look, look, KEPT)
     assert set(drawn) == {"losses", "spearman"} and drawn["losses"][2] == pytest.approx(np.log(3))
     drawn.clear()
     alone = Triplet(pairs.cache, pairs.cls, pairs.sep, pairs.max_length)
-    evaluation = Evaluation(settings(order="none"), encoder, Data(alone, sts, {}))
+    evaluation = Evaluation(settings(order="none"), encoder, Data(alone, DevSets("course", {"sts": sts}), {}))
     look = evaluation.look()
-    evaluation.write(run, Paced(plan(), 6), look, look, 3)
+    evaluation.write(run, Paced(plan(), 6), look, look, KEPT)
     assert drawn["losses"][2] == pytest.approx(np.log(2)), "rows of two texts have no hard negatives to guess among"
 
 
@@ -216,6 +224,22 @@ def test_a_projection_that_is_kept_is_the_encoders_pooler(bert: BertModel, encod
     pooler = settings(pooler="cls", projection="kept").trained_pooler
     save(tmp_path / "encoder", bert.state_dict(), bert.config, encoder.tokenizer, pooler)
     np.testing.assert_allclose(Encoder.load(tmp_path / "encoder", precision="fp32").encode(TEXTS), wanted, atol=1e-5)
+
+
+def looked(score: float) -> Look:
+    return Look(score, {"sts_dev_spearman": score, "full_pass_loss": -score}, None)
+
+
+@pytest.mark.parametrize(("kept", "before", "after", "said"), [
+    (Kept(3, 9, 3, "best", "spearman"), 0.5, 0.6, ""),
+    (Kept(9, 9, 3, "last", "spearman"), 0.5, 0.6, ""),
+    (Kept(9, 9, 3, "last", "spearman"), 0.5, 0.4, "--keep best would have kept step 3"),
+    (Kept(9, 9, 0, "last", "loss"), -2.0, -2.5, "by loss the last step is no better than before training (2.5000, 2.0"),
+    (Kept(0, 9, 0, "best", "spearman"), 0.5, 0.5, "holds the encoder that the run started from"),
+])  # fmt: skip
+def test_training_that_has_not_helped_is_said(kept: Kept, before: float, after: float, said: str) -> None:
+    found = kept.verdict(looked(before), looked(after))
+    assert said in found and bool(said) == bool(found)
 
 
 def test_the_loss_of_the_last_epoch_is_the_mean_over_its_steps() -> None:

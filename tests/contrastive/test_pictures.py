@@ -29,7 +29,8 @@ ROWS = [
 DRAW: dict[str, Callable[[Path], None]] = {
     "gaps": lambda path: pictures.gaps(path, POSITIVE, NEGATIVE, 0.2),
     "loss": lambda path: pictures.losses(path, ROWS, math.log(64)),
-    "sts": lambda path: pictures.spearman(path, ROWS, 0.6),
+    "sts": lambda path: pictures.spearman(path, ROWS, 0.6, (200, 0.65, "last")),
+    "sts not helped": lambda path: pictures.spearman(path, ROWS, 0.75, (0, 0.75, "best")),
     "cosines": lambda path: pictures.cosines(path, (POSITIVE, NEGATIVE), (POSITIVE, NEGATIVE - 0.3)),
     "mix": lambda path: pictures.mix(path, np.array([[1, 0, 0], [0.6, 0.4, 0], [0.5, 0.3, 0.2]])),
     "mix of steps": lambda path: pictures.mix(path, np.array([[1, 0, 0], [0.6, 0.4, 0]]), block=50),
@@ -92,10 +93,11 @@ def test_the_loss_has_its_points_and_the_chance_level(drawn: Callable[[str], Any
     assert labels(curve.axes) == ["loss", "chance: 4.16"]
 
 
-def test_spearman_marks_before_and_best_and_leaves_out_the_undefined(drawn: Callable[[str], Any]) -> None:
+def test_spearman_marks_before_and_the_kept_encoder_and_leaves_out_the_undefined(drawn: Callable[[str], Any]) -> None:
     axes = drawn("sts")
     assert axes.lines[0].get_xydata() == pytest.approx(np.array([[0, 60], [100, 70], [200, 65]]))
-    assert labels(axes) == ["before: 60.00", "best: 70.00 at step 100"]
+    assert labels(axes) == ["before: 60.00", "kept: 65.00, last at step 200"]
+    assert labels(drawn("sts not helped")) == ["before: 75.00", "kept: 75.00, before training"]
 
 
 def test_the_mix_is_stacked_to_one(drawn: Callable[[str], Any]) -> None:

@@ -30,6 +30,7 @@ CBCL = {
     "objective": "nt-xent", "directions": "one", "hard_negatives": True, "hard_weight": 0.0, "temperature": 0.05,
     "epochs": 10, "batch_size": 32, "lr": 2e-5, "max_length": 32, "pooler": "pooler", "lr_schedule": "constant",
     "mask_false_negatives": False, "evaluate_every": 0, "metric": "spearman", "projection": "none",
+    "sts_dev": "course", "keep": "last",
 }  # fmt: skip
 ROOT_PACING = {
     "order": "curriculum",
@@ -43,11 +44,13 @@ SIMCSE = {
     "objective": "nt-xent", "directions": "one", "hard_negatives": True, "hard_weight": 0.0, "temperature": 0.05,
     "batch_size": 512, "lr": 5e-5, "max_length": 32, "lr_schedule": "linear", "warmup": 0.0, "weight_decay": 0.0,
     "mask_false_negatives": False, "evaluate_every": 125, "metric": "spearman", "synonyms": "none",
+    "sts_dev": "stsb", "keep": "best",
 }  # fmt: skip
 SBERT = {
     "objective": "nt-xent", "directions": "one", "hard_negatives": True, "temperature": 1 / 20, "batch_size": 350,
     "max_length": 75, "pooler": "mean", "lr": 2e-5, "lr_schedule": "linear", "warmup": 0.1, "weight_decay": 0.01,
     "mask_false_negatives": False, "metric": "spearman", "synonyms": "none", "projection": "none",
+    "sts_dev": "stsb", "keep": "best",
 }  # fmt: skip
 SELF_TAUGHT = {
     "order": "curriculum", "technique": "groups", "margin": 0.2, "power": 1.0, "scorer": "", "scorer_pooler": "",
@@ -58,16 +61,17 @@ CONSERT = {
     "objective": "views", "views": "feature-cutoff:0.2,shuffle", "texts": "sts", "pooler": "mean", "max_length": 64,
     "encoder_dropout": 0.0, "temperature": 0.1, "lr": 5e-7, "epochs": 10, "batch_size": 96, "lr_schedule": "linear",
     "warmup": 0.1, "evaluate_every": 200, "patience": 10, "metric": "spearman", "protect_special": False,
-    "keep_duplicates": True,
+    "keep_duplicates": True, "sts_dev": "stsb", "keep": "best",
 }  # fmt: skip
 SUPERVISED = {
     "data_kind": "pairs", "pooler": "mean", "max_length": 64, "lr": 2e-5, "epochs": 1, "batch_size": 96,
     "warmup": 0.1, "lr_schedule": "linear", "evaluate_every": 200, "encoder_dropout": None,
+    "sts_dev": "stsb", "keep": "best",
 }  # fmt: skip
 EDACSE = {
     "objective": "simcse", "texts": "chinese", "limit": 10_000, "weights": "bert-base-chinese", "lr": 3e-5,
     "batch_size": 32, "weight_decay": 0.01, "lr_schedule": "cosine", "pooler": "cls", "temperature": 0.05,
-    "max_length": 64, "encoder_dropout": None, "keep_duplicates": False,
+    "max_length": 64, "encoder_dropout": None, "keep_duplicates": False, "sts_dev": "zh", "keep": "best",
 }  # fmt: skip
 PAPERS = {
     "cbcl": CBCL | ROOT_PACING | {"synonyms": "none"},
@@ -79,7 +83,7 @@ PAPERS = {
     "simcse-sup": SIMCSE | {"order": "none", "epochs": 3, "pooler": "cls", "projection": "kept"},
     "sbert-nli": {
         "objective": "softmax", "pooler": "mean", "epochs": 1, "batch_size": 16, "lr": 2e-5, "warmup": 0.1,
-        "lr_schedule": "linear", "data_kind": "pairs",
+        "lr_schedule": "linear", "data_kind": "pairs", "sts_dev": "stsb", "keep": "best",
     },
     "consert": CONSERT,
     "consert-tuned": CONSERT | {"lr": 2e-5, "temperature": 0.05, "protect_special": True},
@@ -156,6 +160,7 @@ NO_EFFECT = [
     *((["--objective", "softmax"], given) for given in (
         *OF_COSINES, *OF_PACING, ["--order", "anti"], ["--technique", "gap"],
         ["--equal-steps"], ["--triplets", "a.csv"], ["--per-premise", "zip"], ["--evaluate-triplets", "9"],
+        ["--evaluate-temperature", "0.1"],
     )),
     (["--synonyms-stage", "finetune"], ["--synonyms-p", "0.5", "--synonyms", "3"]),
     (["--objective", "simcse"], ["--columns", "a=b", "--texts", "sts"]),

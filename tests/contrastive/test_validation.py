@@ -111,7 +111,7 @@ def test_numbers_are_their_definitions(
     encoder, pairs, triplets, metric: str, limit: int, count: int, batch_size
 ) -> None:
     how = {"batch_size": batch_size, "temperature": 0.1, "limit": limit, "metric": metric}
-    score, numbers = evaluation(encoder, pairs, triplets, **how)()
+    score, numbers = evaluation(encoder, {"sts": pairs}, triplets, **how)()
     assert numbers == pytest.approx(by_hand(encoder, count, batch_size, 0.1), abs=1e-5)
     name, sign = METRICS[metric]
     assert score == sign * numbers[name]
@@ -120,7 +120,7 @@ def test_numbers_are_their_definitions(
 
 
 def test_each_text_is_encoded_once_an_evaluation_with_dropout_off(encoder, pairs, triplets) -> None:
-    evaluate = evaluation(encoder, pairs, triplets)
+    evaluate = evaluation(encoder, {"sts": pairs}, triplets)
     texts = {text for *row, _ in PAIRS for text in row} | {text for row in TRIPLETS for text in row}
     first = evaluate()
     encoder.model.train()
@@ -130,14 +130,38 @@ def test_each_text_is_encoded_once_an_evaluation_with_dropout_off(encoder, pairs
         assert len(asked) == len(set(asked)) == len(texts)
 
 
+def test_of_several_dev_sets_the_mean_chooses_and_each_ones_own_is_told(encoder, pairs, tmp_path: Path) -> None:
+    texts = [(a, b) for b, a, _ in reversed(PAIRS)] + [("a tree", "who sat?")]
+    labels = [1.0, 0.0, 1.0, 0.0, 0.0, 1.0]
+    rows = [Row(str(i), row, label) for i, (row, label) in enumerate(zip(texts, labels, strict=True))]
+    (tmp_path / "more").mkdir()
+    other = Pair(cache(tmp_path / "more", encoder, rows, 2), encoder.tokenizer.cls, encoder.tokenizer.sep, 32)
+    score, numbers = evaluation(encoder, {"PAWS-X": other, "STS-B": pairs})()
+    cosines = [cosine(*encoder.encode(list(row))) for row in texts]
+    own = stats.spearmanr(cosines, labels).statistic
+    expected = by_hand(encoder, 0, 1, 1.0)
+    assert numbers["paws_x_dev_spearman"] == pytest.approx(own)
+    assert numbers["sts_b_dev_spearman"] == pytest.approx(expected["sts_dev_spearman"])
+    assert score == numbers["sts_dev_spearman"] == pytest.approx((own + expected["sts_dev_spearman"]) / 2)
+    assert numbers["alignment"] == pytest.approx(expected["alignment"], abs=1e-5), "over the pairs with graded scores"
+    assert numbers["uniformity"] == pytest.approx(expected["uniformity"], abs=1e-5)
+
+    _, alone = evaluation(encoder, {"sts": other})()
+    alike = [squared(*encoder.encode(list(row))) for row, label in zip(texts, labels, strict=True) if label]
+    assert alone["alignment"] == pytest.approx(np.mean(alike), abs=1e-5), "of two classes the second is alike"
+    encoder.encode_ids = lambda rows: np.ones((len(rows), 8), dtype=np.float32)
+    score, numbers = evaluation(encoder, {"PAWS-X": other, "STS-B": pairs})()
+    assert numbers["sts_dev_spearman"] is None and score == validation.UNDEFINED
+
+
 def test_without_triplets_there_are_the_sts_numbers_alone(encoder, pairs) -> None:
-    score, numbers = evaluation(encoder, pairs)()
+    score, numbers = evaluation(encoder, {"sts": pairs})()
     assert numbers.keys() == {"sts_dev_spearman", "alignment", "uniformity"}
     assert score == numbers["sts_dev_spearman"]
 
 
 def test_rows_without_hard_negatives_have_a_loss_and_no_accuracy(encoder, pairs) -> None:
-    score, numbers = evaluation(encoder, pairs, pairs, batch_size=3, temperature=0.1, metric="loss")()
+    score, numbers = evaluation(encoder, {"sts": pairs}, pairs, batch_size=3, temperature=0.1, metric="loss")()
     assert "triplet_accuracy" not in numbers
     rows = [encoder.encode([a, b]) for a, b, _ in PAIRS]
     losses = [
@@ -154,7 +178,7 @@ def test_what_is_undefined_is_none_and_ranks_below_everything_and_is_json(encode
         for parameter in encoder.model.parameters():
             parameter.fill_(math.nan)
     for metric in METRICS:
-        score, numbers = evaluation(encoder, pairs, triplets, metric=metric)()
+        score, numbers = evaluation(encoder, {"sts": pairs}, triplets, metric=metric)()
         assert set(numbers.values()) == {None}
         assert -math.inf < score < -1e300
         json.dumps([score, numbers], allow_nan=False)
@@ -162,7 +186,7 @@ def test_what_is_undefined_is_none_and_ranks_below_everything_and_is_json(encode
 
 def test_spearman_of_one_direction_for_all_is_undefined(encoder, pairs) -> None:
     encoder.encode_ids = lambda rows: np.ones((len(rows), 8), dtype=np.float32)
-    score, numbers = evaluation(encoder, pairs)()
+    score, numbers = evaluation(encoder, {"sts": pairs})()
     assert numbers == {"sts_dev_spearman": None, "alignment": 0, "uniformity": 0} and score == validation.UNDEFINED
 
 
@@ -221,16 +245,16 @@ def test_an_encoder_at_the_start_is_not_collapsed(encoder) -> None:
 
 def test_a_metric_over_triplets_needs_triplets(encoder, pairs) -> None:
     with pytest.raises(UserError, match="--metric accuracy needs triplets"):
-        evaluation(encoder, pairs, metric="accuracy")
+        evaluation(encoder, {"sts": pairs}, metric="accuracy")
     with pytest.raises(UserError, match="--metric accuracy needs triplets"):
-        evaluation(encoder, pairs, pairs, metric="accuracy")
+        evaluation(encoder, {"sts": pairs}, pairs, metric="accuracy")
     with pytest.raises(UserError, match="--metric loss needs pairs or triplets"):
-        evaluation(encoder, pairs, metric="loss")
+        evaluation(encoder, {"sts": pairs}, metric="loss")
 
 
 def test_an_unknown_metric_is_refused_with_the_known_ones(encoder, pairs) -> None:
     with pytest.raises(UserError, match=r"'pearson' is not one of spearman, accuracy, loss"):
-        evaluation(encoder, pairs, metric="pearson")
+        evaluation(encoder, {"sts": pairs}, metric="pearson")
 
 
 def test_numbers_are_said() -> None:

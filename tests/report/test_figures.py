@@ -74,7 +74,7 @@ def test_every_figure_is_xml_and_escapes_names() -> None:
     lines = [Series(bad, [(1, 2.0), (2, 3.0)], 0), Series("b", [(1, 2.0)], 1)]
     made = mix.Mix((bad, "b"), (1, 2), ((3, 4), (0, 7)))
     drawn = [
-        figures.curves(bad, lines, y_label=bad, marks=[1], best=2),
+        figures.curves(bad, lines, y_label=bad, marks=[1], kept=2),
         figures.curves(bad, [], y_label="y"),
         figures.shares(bad, made, [bad, "b"], x_label="x", y_label="y", apart=False),
         figures.shares(bad, made, [bad, "b"], x_label="x", y_label="y", apart=True),

@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/suites/test_contamination.py
 """
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ import pytest
 from minbert.files import sha256_of
 from minbert.tokenizer import Tokenizer
 from tasks import TASKS, readers
-from tasks.benchmarks import contamination
+from tasks.benchmarks import contamination, sets
 from tasks.benchmarks.contamination import Count
 from tasks.benchmarks.sets import ScoredSet, Subset
+from tasks.readers import senteval
 
 PAIRS = [
     ("A man is eating food.", "Somebody eats."),
@@ -104,6 +106,54 @@ def test_the_encoder_that_a_run_began_with_counts_too(tmp_path: Path) -> None:
     purposes = {file.path.name: file.purpose for file in files}
     assert purposes == {"train.tsv": "train", "dev.tsv": "dev", "a.tsv": "train"}, "test files are not trained on"
     assert contamination.check("e", second, [SET]).counts == {"STS-B": Count(4, 2, 2, 1)}
+
+
+def chosen(folder: Path, data: Any, selection: dict[str, Any]) -> Path:
+    encoder = run(folder, data)
+    manifest = json.loads((folder / "manifest.json").read_text()) | {"selection": selection}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return encoder
+
+
+def test_the_pairs_that_chose_a_checkpoint_are_counted_and_named(tmp_path: Path) -> None:
+    rows = "somebody eats.\tA man is eating food\t1\na man is eating food\tSomebody eats\t2\na\tb\t3\n"
+    dev = write(tmp_path / "dev.tsv", rows) | {"name": "course", "kept": 3}
+    train = write(tmp_path / "train.tsv", "x\ty\n")
+    how = {"keep": "best", "metric": "spearman", "patience": 0, "by_dev_pairs": True}
+    best = contamination.check("e", chosen(tmp_path / "best", {"train": train, "sts_dev": dev}, how), [SET])
+    assert best.counts == {"STS-B": Count(4, 0, 0, 2)}, (
+        "two of the three choosing pairs, though they are one pair of it"
+    )
+    assert best.choices == [f"{tmp_path / 'best'} keeps the best by spearman on 3 pairs of course"]
+    assert best.choices[0] in found_table(best)
+
+    how = {"keep": "last", "metric": "spearman", "patience": 0, "by_dev_pairs": False}
+    last = contamination.check("e", chosen(tmp_path / "last", {"train": train, "sts_dev": dev}, how), [SET])
+    assert last.counts == {"STS-B": Count(4, 0, 0, 0)} and [file.purpose for file in last.files] == ["train"]
+    assert last.choices == [f"{tmp_path / 'last'} keeps its last step; no dev pairs chose"]
+
+
+def test_each_of_several_dev_sets_is_looked_into(tmp_path: Path) -> None:
+    one = write(tmp_path / "one.txt", "two birds sing\tno bird sings\t1\n")
+    two = write(tmp_path / "two.txt", "who are they\twhat is it\t0\n")
+    dev = {"name": "zh", "kept": 2, "absent": ["BQ"], "also_in": {"ATEC": 0}, "ATEC": one, "LCQMC": two}
+    found = contamination.check("e", run(tmp_path / "run", {"sts_dev": dev}), [SET])
+    assert found.complete and found.counts == {"STS-B": Count(4, 0, 0, 2)}
+
+
+@pytest.mark.realdata
+def test_the_course_dev_set_stands_in_sets_that_judge(tmp_path: Path) -> None:
+    if not os.environ.get("DATA_DIR"):
+        pytest.skip("DATA_DIR is not set")
+    data = Path(os.environ["DATA_DIR"])
+    path = data / "course" / "sts-dev.csv"
+    record = {"file": str(path), "sha256": sha256_of(path), "name": "course", "kept": 863}
+    judging = sets.read(data, sets.ENGLISH)
+    dev = senteval.root(data) / senteval.STSB[0] / "sts-dev.csv"
+    judging.append(ScoredSet("STS-B dev", (sets.subset("STS-B dev", senteval.stsb(dev)),)))
+    found = contamination.check("e", run(tmp_path / "run", {"sts_dev": record}), judging)
+    expected = {"STS12": 153, "STS13": 66, "STS14": 232, "STS15": 186, "STS16": 57, "STS-B": 148, "STS-B dev": 149}
+    assert {name: found.counts[name].chosen_on for name in expected} == expected
 
 
 def test_an_encoder_that_a_run_began_with_and_that_is_gone_is_said(tmp_path: Path) -> None:

@@ -70,7 +70,8 @@ def run(tmp_path: Path) -> RunDir:
 
 
 def fit(run: RunDir, *, scores: Sequence[float] = (), epochs: int = 3, objective: Objective | None = None,
-        resume: bool = False, **settings: Any) -> tuple[nn.Linear, loop.LoopState, list[Tensor]]:  # fmt: skip
+        resume: bool = False, baseline: float | None = None,
+        **settings: Any) -> tuple[nn.Linear, loop.LoopState, list[Tensor]]:  # fmt: skip
     """Train the toy; evaluations give `scores` in turn. Returns the model, state, and weights at evaluations."""
     torch.manual_seed(3)
     model = nn.Linear(5, 1)
@@ -83,7 +84,7 @@ def fit(run: RunDir, *, scores: Sequence[float] = (), epochs: int = 3, objective
 
     settings = {"lr": 0.1, "log_every": 100, **settings}
     state = loop.fit(model, AdamW(model.parameters(), lr=0.1), objective or Objective(), plan(epochs), run,
-                     LoopSettings(**settings), evaluate, device=CPU, resume=resume)  # fmt: skip
+                     LoopSettings(**settings), evaluate, device=CPU, resume=resume, baseline=baseline)  # fmt: skip
     return model, state, seen
 
 
@@ -140,6 +141,59 @@ def test_a_tie_keeps_the_earlier_one(run: RunDir) -> None:
     assert state.best_step == 4
 
 
+def test_the_last_steps_weights_are_left_where_they_are_to_be_kept(run: RunDir) -> None:
+    model, state, seen = fit(run, scores=[0.3, 0.9, 0.5], keep="last", save_every=3)
+    assert (state.best, state.best_step, state.kept_step, state.kept_score) == (0.9, 8, 12, 0.5)
+    assert torch.equal(model.weight, seen[2])
+    assert checkpoint.steps(run.checkpoints) == [12], "no checkpoint of a step that is not kept"
+    checkpoint.check(run.checkpoints)
+    again, resumed, _ = fit(run, keep="last", resume=True)
+    assert torch.equal(again.weight, model.weight) and resumed == state
+
+
+def test_early_stopping_with_the_last_step_kept_leaves_the_step_it_stopped_at(run: RunDir) -> None:
+    model, state, seen = fit(run, scores=[0.3, 0.9, 0.5, 0.4, 1.0], epochs=5, keep="last", patience=2)
+    assert (state.best_step, state.kept_step, state.kept_score) == (8, 16, 0.4)
+    assert torch.equal(model.weight, seen[3])
+
+
+def start() -> Tensor:
+    torch.manual_seed(3)
+    return nn.Linear(5, 1).weight.detach()
+
+
+@pytest.mark.parametrize("baseline", [0.9, 1.0])
+def test_weights_from_before_training_are_kept_where_no_evaluation_is_better(run: RunDir, baseline: float) -> None:
+    model, state, _ = fit(run, scores=[0.3, 0.9, 0.5], baseline=baseline, save_every=3)
+    assert (state.best, state.best_step, state.kept_step, state.kept_score) == (baseline, 0, 0, baseline)
+    assert torch.equal(model.weight, start())
+    assert [row["best"] for row in run.metrics() if row["kind"] == "evaluation"] == [False] * 3
+    assert checkpoint.steps(run.checkpoints) == [0, 12]
+    again, resumed, _ = fit(run, baseline=baseline, resume=True)
+    assert torch.equal(again.weight, model.weight) and resumed == state
+
+
+def test_an_evaluation_is_the_best_so_far_only_if_it_beats_the_score_before_training(run: RunDir) -> None:
+    model, state, seen = fit(run, scores=[0.3, 0.9, 0.5], baseline=0.4)
+    assert (state.best_step, state.kept_step) == (8, 8) and torch.equal(model.weight, seen[1])
+    assert [row["best"] for row in run.metrics() if row["kind"] == "evaluation"] == [False, True, False]
+    assert checkpoint.steps(run.checkpoints) == [8, 12], "that of before training is deleted once there is a better one"
+
+
+def test_patience_counts_evaluations_that_are_no_better_than_before_training(run: RunDir) -> None:
+    objective = Objective()
+    _, state, _ = fit(run, scores=[0.1, 0.2, 0.9], baseline=0.5, epochs=5, patience=2, objective=objective)
+    assert len(objective.asked) == 8 and state.finished and state.kept_step == 0
+
+
+def test_a_run_stopped_before_any_gain_goes_on_with_the_weights_from_before_training(run: RunDir) -> None:
+    with pytest.raises(UserError, match="step 6"):
+        fit(run, scores=[0.1], baseline=0.5, objective=Objective(5), save_every=3)
+    assert checkpoint.steps(run.checkpoints) == [0, 4]
+    model, state, _ = fit(run, scores=[0.2, 0.3], baseline=0.5, resume=True)
+    assert (state.step, state.kept_step) == (12, 0) and torch.equal(model.weight, start())
+
+
 def test_patience_stops_early(run: RunDir) -> None:
     objective = Objective()
     model, state, seen = fit(run, scores=[0.1, 0.9, 0.8, 0.9, 1.0], epochs=5, patience=2, objective=objective)
@@ -164,10 +218,11 @@ def test_evaluations_come_when_asked_for_and_at_the_very_end(run: RunDir) -> Non
     assert len(seen) == 3
 
 
-def test_rows_hold_the_means_since_the_last_row(run: RunDir) -> None:
-    fit(run, log_every=3)
+@pytest.mark.parametrize("evaluate_every", [0, 100])
+def test_rows_hold_the_means_since_the_last_row(run: RunDir, evaluate_every: int) -> None:
+    fit(run, log_every=3, evaluate_every=evaluate_every)
     rows = [row for row in run.metrics() if row["kind"] == "train"]
-    assert [row["step"] for row in rows] == [3, 4, 6, 8, 9, 12]
+    assert [row["step"] for row in rows] == [3, 4, 6, 8, 9, 12], "one ends with every epoch"
     every = RunDir(run.path.parent / "every")
     every.begin({"settings": {}})
     fit(every, log_every=1)
@@ -222,7 +277,7 @@ def test_a_damaged_checkpoint_says_what_can_be_done(
 ) -> None:
     model = nn.Linear(4, 3)
     for step in steps:
-        checkpoint.save(tmp_path, step, model, AdamW(model.parameters()), {"finished": True, "best_step": best})
+        checkpoint.save(tmp_path, step, model, AdamW(model.parameters()), {"finished": True, "kept_step": best})
     folder = tmp_path / f"step-{broken:08d}"
     if broken:
         (folder / "state.json").write_text("{")

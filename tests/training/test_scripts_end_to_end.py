@@ -182,6 +182,72 @@ def test_stage_one_names_the_next_command_with_its_data(script: Callable, tmp_pa
     assert by_run.bits("report.html") == by_encoder.bits("report.html")
 
 
+def test_a_preset_of_the_other_papers_needs_sentevals_data_alone(script: Callable, tmp_path: Path) -> None:
+    data = tmp_path / "senteval"
+    dev = data / "downstream" / "STS" / "STSBenchmark" / "sts-dev.csv"
+    dev.parent.mkdir(parents=True)
+    rows = [f"main\tf\t2012\t{row['id']}\t{row['similarity']}\t{row['sentence1']}\t{row['sentence2']}\n"
+            for row in records("sts-dev.csv")]  # fmt: skip
+    dev.write_text("".join(rows))
+    triplets = COURSE.parent / "nli" / "nli-triplets.csv"
+    how = ("--preset", "sbert-nli-v2", "--triplets", triplets, "--data", data, "--epochs", 1, "--batch-size", 32)
+    run = script(PRETRAIN, *how, data=False)
+    assert run.code == 0, run.err
+    account = run.manifest()["data"]["sts_dev"]
+    assert (account["name"], account["file"], account["kept"]) == ("stsb", str(dev), 50)
+    assert run.manifest()["selection"] == {
+        "keep": "best", "metric": "spearman", "patience": 0, "dev_set": "stsb", "by_dev_pairs": True,
+    }  # fmt: skip
+    refused = script(PRETRAIN, *how, "--sts-dev", "course", data=False, run_dir="refused")
+    assert (
+        refused.code == 2 and "--sts-dev course" in refused.errors[0] and "stsb (which is there)" in refused.errors[0]
+    )
+
+
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_a_run_that_makes_the_encoder_worse_says_so(script: Callable, tiny: Path, tmp_path: Path, keep: str) -> None:
+    """The dev pairs are scored by the starting encoder itself: any change makes it worse."""
+    from safetensors.torch import load_file
+
+    import minbert
+    from tasks.report import collect, views
+
+    encoder = minbert.Encoder.load(tiny, pooler="mean", precision="fp32")
+    pairs = [(row["sentence1"], row["sentence2"]) for row in records("sts-dev.csv")]
+    first, second = (encoder.encode([pair[side] for pair in pairs]) for side in (0, 1))
+    cosines = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+    dev = tmp_path / "dev.tsv"
+    lines = [f"{a}\t{b}\t{5 * max(0, float(score)):.7f}\n" for (a, b), score in zip(pairs, cosines, strict=True)]
+    dev.write_text("sentence1\tsentence2\tscore\n" + "".join(lines))
+    how = ("--sts-dev", dev, "--pooler", "mean", "--max-length", 64, "--epochs", 2, "--lr", 1e-2, "--keep", keep)
+    run = script(PRETRAIN, *how)
+    assert run.code == 0, run.err
+    assert "best so far" not in run.out and "training did not help" in run.out
+    scores = json.loads((run.folder / "scores.json").read_text())
+    rho = scores["sts_dev_spearman"]
+    assert rho["before"] > 0.999 and (rho["after"] == rho["before"]) == (keep == "best")
+    assert (scores["step"], scores["best_step"], scores["last_step"]) == (0 if keep == "best" else 7, 0, 7)
+    trained, started = (load_file(folder / "model.safetensors") for folder in (run.folder / "encoder", tiny))
+    assert all(torch.equal(trained[name], started[name]) for name in trained) == (keep == "best")
+    said = "after training (the encoder from before training)" if keep == "best" else "(step 7 of 7, the last)"
+    assert said in run.out
+    facts = dict(views.of_run(collect.read(run.folder), 0, 10)["facts"])
+    assert facts["kept"].startswith("the encoder from before training" if keep == "best" else "step 7, the last")
+    assert facts["last epoch's training loss"] == f"{scores['last_epoch_loss']:.4f}"
+
+
+def test_fine_tuning_keeps_the_last_step_where_it_is_told_to(script: Callable) -> None:
+    run = script(MULTITASK, "--epochs", 3, "--lr", 5e-3, "--keep", "last")
+    assert run.code == 0, run.err
+    evaluations = [row for row in run.rows() if row["kind"] == "evaluation"]
+    scores = json.loads((run.folder / "scores.json").read_text())
+    assert scores["dev_norm"] == evaluations[-1]["score"] and scores["step"] == evaluations[-1]["step"]
+    assert max(evaluations, key=lambda row: row["score"])["step"] == scores["best_step"]
+    check_predictions(run.folder, scores)
+    check_encoder(run.folder)
+    assert run.manifest()["selection"]["by_dev_pairs"] is False
+
+
 def test_a_second_start_does_not_tokenise_again(script: Callable, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
 

@@ -1,0 +1,131 @@
+"""Guards: which pairs a name of `--sts-dev` means, what is said where they are not there, which scored sets hold them.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_dev_sets.py
+DATA_DIR=... python -m pytest --import-mode=importlib tests/contrastive/test_dev_sets.py -m realdata
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from minbert import UserError
+from minbert.tokenizer import Tokenizer
+from tasks.contrastive import dev_sets
+from tasks.contrastive.dev_sets import DevSets
+from tests.contrastive.conftest import write
+
+Read = Callable[..., DevSets]
+COURSE = "\tid\tsentence1\tsentence2\tsimilarity\n"
+
+
+@pytest.fixture
+def read(tiny: Path, corpora: Path) -> Read:
+    """A function that reads what `--sts-dev` names in a data folder."""
+
+    def found(given: str, data: Path = corpora) -> DevSets:
+        return dev_sets.read(given, lambda: data, Tokenizer.load(tiny), 32)
+
+    return found
+
+
+def texts(dev: DevSets) -> dict[str, list[tuple[str, str]]]:
+    return {
+        name: [(one.cache.text(row, 0), one.cache.text(row, 1)) for row in range(len(one))]
+        for name, one in dev.pairs.items()
+    }
+
+
+@pytest.mark.parametrize("layout", ["STS/STSBenchmark", "stsbenchmark"])
+@pytest.mark.parametrize("above", ["downstream", "senteval/downstream", "."])
+def test_stsb_is_its_own_dev_set_in_either_layout(read: Read, corpora: Path, layout: str, above: str) -> None:
+    data = corpora / "elsewhere"
+    shutil.copytree(corpora / "downstream/STS/STSBenchmark", data / above / layout)
+    for given in ("stsb", "STSb"):
+        dev = read(given, data)
+        assert dev.name == "stsb" and texts(dev) == {"sts": [("Old dev mill", "A mill"), ("A cup!", "New dev mill")]}
+        assert dev.account()["file"].endswith(f"{layout}/sts-dev.csv") and dev.account()["name"] == "stsb"
+
+
+def test_course_and_a_file(read: Read, corpora: Path) -> None:
+    write(corpora / "course/sts-dev.csv", COURSE + "0\ta\tA cat .\tA dog .\t1.5\n")
+    assert texts(read("course")) == {"sts": [("a cat .", "a dog .")]}
+    file = corpora / "downstream/STS/STSBenchmark/sts-test.csv"
+    dev = read(str(file))
+    assert dev.name == str(file) and len(dev) == 2 and dev.sha256 == dev.account()["sha256"]
+
+
+def test_zh_are_the_dev_files_that_are_there_and_never_a_test_or_train_file(read: Read, corpora: Path) -> None:
+    with pytest.raises(UserError, match="--sts-dev zh"):
+        read("zh")
+    write(corpora / "zh/STS-B/STS-B.valid.data", "鸟在飞。\t鱼在游\t2\n鸟在飞。\t鸟飞\t4\n")
+    alone = read("zh")
+    assert texts(alone) == {"sts": [("鸟在飞。", "鱼在游"), ("鸟在飞。", "鸟飞")]}
+    assert alone.absent == ("ATEC", "BQ", "LCQMC", "PAWS-X")
+    write(corpora / "zh/ATEC_CCKS/dev.csv", "text_1\ttext_2\tlabel\n怎么还\t如何还\t1\n")
+    write(corpora / "zh/BQ/dev.csv", "\ufeffsentence1,sentence2,label\n怎么还,如何还,0\n")
+    write(corpora / "zh/LCQMC/dev.txt", "怎么走\t如何走\t1\n")
+    write(corpora / "zh/PAWS-X/dev_2k.tsv", "id\tsentence1\tsentence2\tlabel\n4\t甲和乙\t乙和甲\t1\n")
+    dev = read("zh")
+    assert list(dev.pairs) == ["ATEC", "BQ", "LCQMC", "PAWS-X", "STS-B"] and len(dev) == 6 and not dev.absent
+    assert [Path(one.cache.source).name for one in dev.pairs.values()] == [
+        "dev.csv", "dev.csv", "dev.txt", "dev_2k.tsv", "STS-B.valid.data",
+    ]  # fmt: skip
+    account = dev.account()
+    assert account["kept"] == 6 and account["BQ"]["kept"] == 1 and account["ATEC"]["file"].endswith("ATEC_CCKS/dev.csv")
+    assert dev.sha256 != alone.sha256
+
+
+@pytest.mark.parametrize(("given", "named"), [
+    ("stsb", ["STSBenchmark/sts-dev.csv", "get_data.py senteval", "course (which is there), zh, or a file"]),
+    ("zh", ["ATEC, BQ, LCQMC, PAWS-X, STS-B", "get_data.py chinese", "stsb, course (which is there), or a file"]),
+    ("nothing", ["--sts-dev nothing", "stsb, course, zh"]),
+])  # fmt: skip
+def test_a_set_that_is_not_there_is_named_with_the_alternatives(
+    read: Read, tmp_path: Path, given: str, named: list[str]
+) -> None:
+    data = tmp_path / "other"
+    write(data / "course/sts-dev.csv", COURSE + "0\ta\tA cat .\tA dog .\t1.5\n")
+    with pytest.raises(UserError) as caught:
+        read(given, data)
+    said = str(caught.value)
+    assert f"--sts-dev {given}" in said and all(word in said for word in named) and "\n" not in said
+
+
+def test_dev_pairs_that_stand_in_scored_sets_are_counted_in_either_order(read: Read, corpora: Path) -> None:
+    rows = [
+        "new test mill\ta cup .",
+        "a mill\told dev mill",
+        "the MSRpar tap\ta MSRpar tap .",
+        "a\tb",
+        "a goat\ta mill",
+    ]
+    file = corpora / "own.tsv"
+    write(file, "sentence1\tsentence2\tscore\n" + "".join(f"{row}\t{n}\n" for n, row in enumerate(rows)))
+    subset = corpora / "downstream/STS/STS12-en-test/STS.input.MSRpar.txt"
+    write(subset, "A MSRpar tap.\tThe MSRpar tap.\nA cup.\tA cup.\n")
+    found = dev_sets.also_in(read(str(file)), corpora)
+    assert {name: count for name, count in found.items() if count} == {"STS12": 1, "STS-B": 1, "STS-B dev": 1}
+    assert found.keys() == {"STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "STS-B dev"}
+    assert "STS-B dev" not in dev_sets.also_in(read("stsb"), corpora)
+    subset.unlink()
+    assert "STS12" not in dev_sets.also_in(read(str(file)), corpora), "a set that cannot be read is not counted"
+    assert dev_sets.also_in(read(str(file)), corpora / "nowhere") == {}
+
+
+@pytest.mark.realdata
+def test_the_course_dev_set_stands_in_the_scored_sets(tiny: Path) -> None:
+    if not os.environ.get("DATA_DIR"):
+        pytest.skip("DATA_DIR is not set")
+    data = Path(os.environ["DATA_DIR"])
+    tokenizer = Tokenizer.load(tiny)
+    course = dev_sets.read("course", lambda: data, tokenizer, 32)
+    expected = {"STS12": 153, "STS13": 66, "STS14": 232, "STS15": 186, "STS16": 57, "STS-B": 148, "STS-B dev": 149}
+    found = dev_sets.also_in(course, data)
+    assert len(course) == 863 and {name: found[name] for name in expected} == expected
+    assert len(dev_sets.read("stsb", lambda: data, tokenizer, 32)) == 1500
+    chinese = dev_sets.read("zh", lambda: data, tokenizer, 32)
+    sizes = {"ATEC": 10_000, "BQ": 10_000, "LCQMC": 8_802, "PAWS-X": 2_000, "STS-B": 1_458}
+    assert {name: len(one) for name, one in chinese.pairs.items()} == sizes
