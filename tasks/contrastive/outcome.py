@@ -62,6 +62,15 @@ class Kept:
             f"step {self.step:,} of {self.last:,}, {'the last' if self.rule == LAST else f'the best by {self.metric}'}"
         )
 
+    def said(self, before: "Look", after: "Look", last_epoch_loss: float | None) -> list[str]:
+        """What the terminal says at the end of a run, in lines."""
+        verdict = self.verdict(before, after)
+        return [
+            f"after training ({self.shown}): {validation.as_text(after.numbers)}",
+            *([verdict] if verdict else []),
+            f"mean training loss over the last epoch: {validation.number(last_epoch_loss)}",
+        ]
+
     def verdict(self, before: "Look", after: "Look") -> str:
         """A sentence where training has not made the encoder better, by the metric; else nothing."""
         if not self.step:

@@ -79,7 +79,7 @@ def peer(folder: Path, texts: list[str]) -> np.ndarray:
 
 @pytest.mark.parametrize("preset", ["simcse", "edacse-bert", "edacse-roberta"])
 def test_edacse_trains_on_the_chinese_sets(script: Callable[..., Any], data: Path, bert: Path, preset: str) -> None:
-    how = ("--epochs", 2, "--batch-size", 6, "--lr", 1e-3, "--evaluate-every", 3)
+    how = ("--epochs", 2, "--batch-size", 6, "--lr", 1e-3, "--evaluate-every", 3, "--keep", "last")
     given = ("--preset", preset, "--weights", bert, "--data", data)
     run = script(PRETRAIN, *given, *how, weights=False, data=False)
     assert run.code == 0, run.err
