@@ -113,12 +113,10 @@ def main() -> None:
     augmented, account = augment.augmentation(settings, read.train, tokenizer, run.path)
     evaluation = Evaluation(settings, encoder, read)
     objective = OBJECTIVES[settings.objective](read.train, settings, augmented)
-    account |= {"selection": settings.selection, "data": read.account}
-    manifest = start.manifest(parsed, identity, folder, precision=precision, on=device, **account)
+    manifest = start.manifest(parsed, identity, folder, precision=precision, on=device, data=read.account, **account)
     paced = pace.paced(settings, encoder, read.train, manifest["weights"]["sha256"])
-    start.begin(run, manifest | paced.account())
-    path = start.attention_path(bert, precision, device)
-    introduce(settings, read, paced, bert, f"{precision} on {device}, {path}")
+    start.begin(run, manifest | paced.account() | {"selection": settings.selection})
+    introduce(settings, read, paced, bert, f"{precision} on {device}, {start.attention_path(bert, precision, device)}")
 
     optimizer = AdamW(decay_groups(model.parameters(), settings.weight_decay), lr=settings.rate)
     how = start.loop_settings(settings, precision, sentences=len(objective.texts), floors=validation.FLOORS)

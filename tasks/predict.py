@@ -85,7 +85,7 @@ def _cache(rows: Sequence[Texts], columns: int, tokenizer: "Tokenizer") -> "Toke
 
 
 def load(run: Path, name: str) -> Predictor:
-    """The model of a run's best checkpoint, for its task `name`, such as quora.
+    """The model that a run has kept, for its task `name`, such as quora.
 
     `UserError` where `run` is no finished run of the second stage, or has no head for the task.
     """
@@ -109,7 +109,7 @@ def load(run: Path, name: str) -> Predictor:
 
 
 def _read(run: Path, name: str) -> tuple[dict[str, Any], int]:
-    """A run's settings, and the step of its best checkpoint."""
+    """A run's settings, and the step whose checkpoint it has kept."""
     if not (run / "manifest.json").is_file():
         raise UserError(f"{run}: not a run folder: it holds no manifest.json")
     manifest = read_json(run / "manifest.json")
@@ -122,11 +122,11 @@ def _read(run: Path, name: str) -> tuple[dict[str, Any], int]:
     scores = read_json(run / "scores.json") if (run / "scores.json").is_file() else None
     step = scores.get("step") if isinstance(scores, dict) else None
     if not isinstance(step, int):
-        raise UserError(f"{run}: has no scores.json that names its best step: let the run finish first (--resume)")
+        raise UserError(f"{run}: has no scores.json that names the step it keeps: let the run finish first (--resume)")
     from minbert.training import checkpoint
 
     if not checkpoint.folder_of(run / "checkpoints", step).is_dir():
-        raise UserError(f"{run / 'checkpoints'}: the best checkpoint, of step {step}, is not there")
+        raise UserError(f"{run / 'checkpoints'}: the checkpoint that was kept, of step {step}, is not there")
     return settings, step
 
 

@@ -56,7 +56,7 @@ class DevSets:
             named = f" (--sts-dev {self.name})" if self.name in NAMES else ""
             return f"{len(only):,} pairs of {only.cache.source}{named}"
         sets = ", ".join(f"{name} {len(one):,}" for name, one in self.pairs.items())
-        return f"{len(self):,} pairs: {sets} (--sts-dev {self.name})"
+        return f"{len(self):,} pairs, by the mean over {sets} (--sts-dev {self.name})"
 
     def account(self) -> dict[str, Any]:
         """For the manifest: what was read of each file, and how many pairs stand in scored sets."""

@@ -229,6 +229,8 @@ class ContrastiveSettings(CommonSettings):
         """A sentence for every given flag that has no effect."""
         objective = f"--objective {self.objective}"
         reasons = {name: objective for name, used in _BY_OBJECTIVE.items() if self.objective not in used}
+        if self.objective in ("triplet", "margin") and self.evaluate_temperature is not None:
+            reasons["temperature"] = "--evaluate-temperature"
         if not self.hard_negatives:
             reasons["hard_weight"] = "--no-hard-negatives"
         if self.data_kind != TRIPLETS:

@@ -178,6 +178,12 @@ def test_a_flag_without_effect_is_said_with_what_disables_it(because: list[str],
     assert " ".join(because) in said and "no effect" in said and "\n" not in said
 
 
+def test_the_temperature_of_a_distance_loss_is_of_no_effect_beside_that_of_its_evaluations() -> None:
+    parsed = parse("--objective", "triplet", "--temperature", "0.1", "--evaluate-temperature", "0.05")
+    (said,) = parsed.settings.ignored(parsed.overrides)
+    assert said == "--temperature has no effect with --evaluate-temperature"
+
+
 @pytest.mark.parametrize("flags", [
     ["--objective", "triplet", "--loss-margin", "0.5", "--distance", "cosine", "--temperature", "0.1"],
     ["--objective", "softmax", "--nli-pairs", "a.tsv", "--accumulate", "2"],

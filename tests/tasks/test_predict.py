@@ -192,7 +192,7 @@ def test_mistakes_are_said_in_a_sentence(made: Callable[..., Path], tmp_path: Pa
     assert "not a run folder" in said(str(tmp_path), "--task", "sst", own)
     assert said(str(run), "--task", "nli", own) == "--task: 'nli' is not one of sst, para, sts"
     (run / "scores.json").write_text(json.dumps({"step": 6}))
-    assert "the best checkpoint, of step 6, is not there" in said(str(run), "--task", "sst", own)
+    assert "the checkpoint that was kept, of step 6, is not there" in said(str(run), "--task", "sst", own)
     (run / "scores.json").unlink()
     assert "let the run finish first" in said(str(run), "--task", "sst", own)
     (run / "manifest.json").write_text(json.dumps({"all_settings": {"order": "curriculum"}}))
