@@ -142,7 +142,8 @@ def main() -> None:
     from minbert.config import BertConfig
     from minbert.training import loop, plan, ranks, start
     from minbert.training.rundir import RunDir
-    from tasks import augmentation, evaluate, predictions, registry
+    from tasks import evaluate, predictions, registry
+    from tasks.augment import synonyms
     from tasks.model import MultitaskObjective
     from tasks.report import page
 
@@ -154,7 +155,7 @@ def main() -> None:
     run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=cli.identity(settings))
     source = settings.source
     files = find_data(tasks, settings, paths)
-    resources = augmentation.hashes(settings, "finetune")
+    resources = synonyms.hashes(settings, "finetune")
     encoder, tokenizer, folder = start.encoder(source, settings.encoder_dropout)
     data = open_data(tasks, files, settings, tokenizer, start.max_length(settings.max_length, encoder.config))
 
@@ -164,7 +165,7 @@ def main() -> None:
     run.check(identity)
     ranks.wait()  # the first rank begins to write when all have looked at the folder
 
-    augment, account = augmentation.synonyms_of(settings, "finetune", data["train"], tokenizer, run.path)
+    augment, account = synonyms.augmentation(settings, "finetune", data["train"], tokenizer, run.path)
     model, optimizer = build(settings, encoder, tasks, device)
     steps, sizes = make_plan(settings, data["train"])
     if ranks.rank() == 0:

@@ -7,17 +7,19 @@ python pretrain_cbcl.py --preset cbcl --run-dir runs/cbcl
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from minbert.training import cli
 from tasks.contrastive.presets import PRESETS
-from tasks.contrastive.settings import IN_BATCH, PAIRS, TRIPLETS, ContrastiveSettings, slug
+from tasks.contrastive.settings import IN_BATCH, PAIRS, TEXTS, TRIPLETS, ContrastiveSettings, slug
 
 if TYPE_CHECKING:
     from minbert.bert import BertModel
+    from minbert.tokenizer import Tokenizer
     from tasks.contrastive.data import Data
     from tasks.contrastive.model import ContrastiveModel
     from tasks.contrastive.pace import Paced
+    from tasks.examples import Augmentation
 
 
 def build(settings: ContrastiveSettings, encoder: "BertModel") -> "ContrastiveModel":
@@ -31,6 +33,19 @@ def build(settings: ContrastiveSettings, encoder: "BertModel") -> "ContrastiveMo
     torch.manual_seed(torch_seed(settings.seed, "heads"))
     classes = len(nli.NAMES) if settings.data_kind == PAIRS else 0
     return ContrastiveModel(encoder, settings.pooler, projection=settings.projection, classes=classes)
+
+
+def augmentation(
+    settings: ContrastiveSettings, read: "Data", tokenizer: "Tokenizer", folder: Path
+) -> tuple["Augmentation[Any]", dict[str, Any]]:
+    """What is done to the texts of a step, punctuation or synonyms, and the account of it for the manifest."""
+    from tasks.augment import synonyms
+    from tasks.augment.punctuation import Punctuation
+
+    if settings.marks_most:
+        source = 0 if settings.data_kind == TEXTS else 1
+        return Punctuation(tokenizer, source, seed=settings.seed, most=settings.marks_most, marks=settings.marks), {}
+    return synonyms.augmentation(settings, "pretrain", {"nli": read.train}, tokenizer, folder)
 
 
 def introduce(settings: ContrastiveSettings, read: "Data", paced: "Paced", encoder: "BertModel", where: str) -> None:
@@ -88,8 +103,9 @@ def main() -> None:
     from minbert.optimizer import AdamW, decay_groups
     from minbert.training import loop, ranks, start
     from minbert.training.rundir import RunDir
-    from tasks import augmentation, record
-    from tasks.contrastive import augment, data, pace, validation
+    from tasks import record
+    from tasks.augment import synonyms
+    from tasks.contrastive import data, pace, validation
     from tasks.contrastive.outcome import Evaluation, Kept
     from tasks.contrastive.registry import OBJECTIVES
     from tasks.report import page
@@ -102,7 +118,7 @@ def main() -> None:
     run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=cli.identity(settings))
     source = settings.source
     data.check(settings)
-    resources = augmentation.hashes(settings, "pretrain") | pace.hashes(settings)
+    resources = synonyms.hashes(settings, "pretrain") | pace.hashes(settings)
     bert, tokenizer, folder = start.encoder(source, settings.encoder_dropout)
     read = data.read(settings, tokenizer, start.max_length(settings.max_length, bert.config))
     identity = start.identity(settings, read.hashes | resources, folder, precision=precision, on=device)
@@ -110,9 +126,9 @@ def main() -> None:
 
     encoder = Encoder(bert.to(device), tokenizer, settings.trained_pooler, precision=precision)
     model = build(settings, bert).to(device)
-    augmented, account = augment.augmentation(settings, read.train, tokenizer, run.path)
+    augment, account = augmentation(settings, read, tokenizer, run.path)
     evaluation = Evaluation(settings, encoder, read)
-    objective = OBJECTIVES[settings.objective](read.train, settings, augmented)
+    objective = OBJECTIVES[settings.objective](read.train, settings, augment)
     manifest = start.manifest(parsed, identity, folder, precision=precision, on=device, data=read.account, **account)
     paced = pace.paced(settings, encoder, read.train, manifest["weights"]["sha256"])
     start.begin(run, manifest | paced.account() | {"selection": settings.selection})
@@ -127,7 +143,7 @@ def main() -> None:
         model, optimizer, objective, paced.plan, run, how, evaluate, device=device, resume=resume, baseline=before.score
     )
     kept = Kept.of(state, settings)
-    weights.save(run.path / "encoder", bert.state_dict(), BertConfig.read(folder), tokenizer, settings.trained_pooler)
+    weights.save(run.path / "encoder", bert.state_dict(), BertConfig.read(folder), tokenizer, encoder.pooler)
     after = evaluation.look()
     last_loss = evaluation.write(run, paced, before, after, kept)
     name = validation.graded(read.dev.pairs)

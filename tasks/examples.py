@@ -3,14 +3,15 @@
 Axes: B rows of a batch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 
 from minbert.ragged import Ragged
 from minbert.token_cache import TokenCache
+from minbert.training.plan import Step
 
 
 @dataclass(frozen=True)
@@ -105,3 +106,13 @@ class Triplet(Examples):
     def ragged(self, rows: np.ndarray) -> Ragged:
         """3B sentences: all anchors, then all positives, then all hard negatives."""
         return Ragged.from_lists([self.sentence(row, column) for column in (0, 1, 2) for row in rows])
+
+
+E = TypeVar("E", bound=Examples)
+Augmentation = Callable[[E, Step], E]
+"""The examples as a step sees them, some of their texts changed."""
+
+
+def unchanged(examples: E, batch: Step) -> E:
+    """No augmentation."""
+    return examples

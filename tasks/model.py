@@ -17,8 +17,7 @@ from minbert.ragged import Ragged
 from minbert.training import ranks
 from minbert.training.loop import Context
 from minbert.training.plan import Step
-from tasks.augmentation import Augmentation, unchanged
-from tasks.examples import Examples
+from tasks.examples import Augmentation, Examples, unchanged
 from tasks.task import Task
 
 

@@ -118,3 +118,44 @@ def minilm() -> Path:
     from minbert import weights
 
     return weights.resolve("minilm")
+
+
+@pytest.fixture(scope="session")
+def write_wordnet() -> Callable[..., Path]:
+    """A function that writes a WordNet of a few synsets, in its own file format, into an NLTK data folder."""
+    return _write_wordnet
+
+
+def _write_wordnet(folder: Path, *synsets: tuple[str, dict[str, int]], rude: tuple[str, ...] = ()) -> Path:
+    """`synsets` are (part of speech n, v, a or r; lemma -> how often it was counted in this sense).
+
+    The lemmas in `rude` are marked as disparaging, as WordNet marks them.
+    """
+    place, names = folder / "corpora" / "wordnet", {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "lexnames").write_text("00\tadj.all\t3\n", encoding="utf-8")
+    offsets: dict[str, dict[str, list[int]]] = {part: {} for part in names}
+    data, counts = dict.fromkeys(names, ""), []
+    for number, (part, lemmas) in enumerate([("n", {"disparagement": 0}), *synsets]):
+        offset = len(data[part])
+        words = " ".join(f"{lemma.replace(' ', '_')} {number:x}" for lemma in lemmas)
+        marks = "".join(f" ;u 00000000 n {place:02x}00" for place, lemma in enumerate(lemmas, 1) if lemma in rude)
+        frames = " 01 + 02 00" if part == "v" else ""
+        pointers = f"{marks.count(';u'):03d}{marks}{frames}"
+        data[part] += f"{offset:08d} 00 {part} {len(lemmas):02x} {words} {pointers} | of a test  \n"
+        for lemma, count in lemmas.items():
+            name = lemma.replace(" ", "_").lower()
+            offsets[part].setdefault(name, []).append(offset)
+            kind = "nvar".index(part) + 1
+            counts.append(f"{name}%{kind}:00:{number:02d}:: 1 {count}\n")
+    for part, name in names.items():
+        index = "".join(
+            f"{lemma} {part} {len(found)} 0 {len(found)} 0 {' '.join(f'{one:08d}' for one in found)}\n"
+            for lemma, found in sorted(offsets[part].items())
+        )
+        (place / f"data.{name}").write_text(data[part], encoding="utf-8")
+        (place / f"index.{name}").write_text(index, encoding="utf-8")
+        (place / f"{name}.exc").write_text("", encoding="utf-8")
+    (place / "cntlist.rev").write_text("".join(counts), encoding="utf-8")
+    (place / "index.sense").write_text("", encoding="utf-8")
+    return folder.resolve()

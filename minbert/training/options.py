@@ -72,7 +72,13 @@ class CommonSettings:
         "more synonyms from epoch to epoch, up to --synonyms-p (1, 2) or to 3 adjectives (3)",
         group="augmentation",
     )
-    synonyms_phrases: bool = flag(False, "synonyms of several words too", group="augmentation")
+    synonyms_senses: str = flag(
+        "first",
+        "first = synonyms from the usual senses of a word, which keep its meaning; all = from every sense in WordNet, "
+        "and phrases: they reach two thirds more words",
+        group="augmentation",
+        choices=("first", "all"),
+    )
 
     run_dir: str = flag("runs/run", "where the run lives", group="run", place=True)
     resume: bool = flag(

@@ -47,8 +47,8 @@ PRESETS: Presets = {
     ),
     "contrastive": ("CBCL's contrastive arm: the same without a curriculum", _CBCL | {"order": "none"}),
     "cbcl-synonyms": (
-        "CBCL with synonyms: in a quarter of the batches one adjective of each sentence is replaced",
-        _CBCL | {"synonyms": "3"},
+        "CBCL with synonyms: in a quarter of the batches one adjective of each sentence is replaced by any WordNet has",
+        _CBCL | {"synonyms": "3", "synonyms_senses": "all"},
     ),
     "selfccl-bert": (
         "SelfCCL-BERT: self-taught margin groups, linear pacing, average of first and last layer, batch 512",

@@ -73,7 +73,7 @@ def finder(data: str = "") -> tuple[Finder, str]:
     """NLTK's perceptron tagger (tags NNP and NNPS) where its files lie, else `capitalised`; and which it is."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    from tasks.contrastive.synonyms import wordnet
+    from tasks.augment import wordnet
 
     try:
         folder = wordnet.find(data)

@@ -75,7 +75,9 @@ EDACSE = {
 }  # fmt: skip
 PAPERS = {
     "cbcl": CBCL | ROOT_PACING | {"synonyms": "none"},
-    "cbcl-synonyms": CBCL | ROOT_PACING | {"synonyms": "3", "synonyms_p": 0.25, "synonyms_grow": False},
+    "cbcl-synonyms": CBCL
+    | ROOT_PACING
+    | {"synonyms": "3", "synonyms_p": 0.25, "synonyms_grow": False, "synonyms_senses": "all"},
     "contrastive": CBCL | {"order": "none", "synonyms": "none"},
     "selfccl-bert": SIMCSE | SELF_TAUGHT | {"pooler": "avg-first-last", "projection": "none"},
     "selfccl-sbert": SBERT | SELF_TAUGHT,
@@ -166,7 +168,7 @@ NO_EFFECT = [
     (["--objective", "simcse"], ["--columns", "a=b", "--texts", "sts"]),
     *((["--objective", how], ["--nli-pairs", "a.tsv"]) for how in ("nt-xent", "triplet", "margin")),
     *((["--synonyms", "none"], given) for given in (
-        ["--synonyms-p", "0.5"], ["--synonyms-grow"], ["--synonyms-phrases"], ["--synonyms-stage", "pretrain"],
+        ["--synonyms-p", "0.5"], ["--synonyms-grow"], ["--synonyms-senses", "all"], ["--synonyms-stage", "pretrain"],
     )),
 ]  # fmt: skip
 
@@ -193,7 +195,8 @@ def test_the_temperature_of_a_distance_loss_is_of_no_effect_beside_that_of_its_e
     ["--order", "random", "--power", "1", "--pacing", "step", "--start", "0.1", "--equal-steps", "--within", "sorted"],
     ["--technique", "gap", "--scorer", "minilm", "--scorer-pooler", "mean"],
     ["--technique", "length", "--power", "2", "--pacing", "step"],
-    ["--synonyms", "3", "--synonyms-p", "0.5", "--synonyms-grow", "--synonyms-phrases", "--synonyms-stage", "pretrain"],
+    ["--synonyms", "3", "--synonyms-p", "0.5", "--synonyms-grow", "--synonyms-senses", "all"],
+    ["--synonyms", "3", "--synonyms-stage", "pretrain"],
 ])  # fmt: skip
 def test_nothing_is_said_of_flags_with_an_effect(flags: list[str]) -> None:
     """The temperature of a distance loss is that of the frozen NT-Xent in its evaluations."""
@@ -209,6 +212,7 @@ def test_nothing_is_said_of_flags_with_an_effect(flags: list[str]) -> None:
     (["--metric", "accuracy", "--objective", "softmax"], ["--metric accuracy", "--objective softmax"]),
     (["--metric", "loss", "--objective", "softmax"], ["--metric loss", "--objective softmax"]),
     (["--batch-size", "1"], ["--batch-size 1", "in-batch"]),
+    (["--synonyms", "3", "--marks-most", "2"], ["--synonyms", "--marks-most"]),
 ])  # fmt: skip
 def test_flags_that_exclude_each_other_are_both_named(flags: list[str], named: list[str]) -> None:
     with pytest.raises(UserError) as caught:

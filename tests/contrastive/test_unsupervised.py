@@ -19,11 +19,10 @@ from minbert.ragged import Ragged
 from minbert.tokenizer import Tokenizer
 from minbert.training.loop import Context
 from minbert.training.plan import Step
+from tasks.augment.punctuation import Punctuation, insert
 from tasks.contrastive import views
-from tasks.contrastive.augment import Punctuation
 from tasks.contrastive.draws import Draw
 from tasks.contrastive.model import ContrastiveModel
-from tasks.contrastive.punctuation import insert
 from tasks.contrastive.registry import OBJECTIVES
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.contrastive.unsupervised import SimCSE
@@ -128,11 +127,11 @@ def in_batch(first: list[np.ndarray], second: list[np.ndarray], temperature: flo
 def test_edacse_is_simcse_plus_lambda_times_punctuation(bert: BertModel, view: Callable[..., Any], tiny: Any) -> None:
     tokenizer, examples = Tokenizer.load(tiny), view(TEXTS)
     how = settings("simcse", eda_weight=0.6, marks_most=3)
-    numbers, _, model = backward(bert, examples, how, augment=Punctuation(how, tokenizer))
+    numbers, _, model = backward(bert, examples, how, augment=Punctuation(tokenizer, 0, seed=9, most=3))
     plain = [seen(model, examples.sentence(row, 0), views.View(), 0, 0) for row in ROWS]
     marked = []
     for row in ROWS:
-        text = insert(TEXTS[row], seed=9, epoch=1, key=int(row), purpose="punctuation", most=3)
+        text = insert(TEXTS[row], seed=9, epoch=1, key=int(row), most=3)
         assert text != TEXTS[row]
         ids = [tokenizer.cls, *tokenizer.encode([text])[0], tokenizer.sep]
         marked.append(seen(model, ids, views.View(), 0, 0))
@@ -155,7 +154,7 @@ def test_simcse_draws_two_masks_of_dropout(
 
     monkeypatch.setattr(SimCSE, "loss", watched)
     how = settings("simcse", eda_weight=0.6, marks_most=3, chunk=chunk)
-    numbers = backward(bert, examples, how, train=True, augment=Punctuation(how, Tokenizer.load(tiny)))[0]
+    numbers = backward(bert, examples, how, train=True, augment=Punctuation(Tokenizer.load(tiny), 0, seed=9, most=3))[0]
     first, second, marked = np.split(seen_by_the_loss[0], 3)
     assert (np.abs(first - second).max(1) > 1e-3).all(), "both passes have the same mask"
     expected = in_batch(first, second, 0.05) + 0.6 * in_batch(first, marked, 0.05)
@@ -239,12 +238,11 @@ def perturbations(
 @pytest.mark.parametrize("marks", ["english", "chinese"])
 def test_punctuation_goes_into_positives_of_triplets(view: Callable[..., Any], tiny: Path, marks: str) -> None:
     tokenizer, examples = Tokenizer.load(tiny), view(TEXTS, OTHERS, TEXTS[::-1])
-    how = settings("nt-xent", marks_most=2, marks=marks)
-    changed = Punctuation(how, tokenizer)(examples, Step("nli", ROWS, 4, 0))
+    changed = Punctuation(tokenizer, 1, seed=9, most=2, marks=marks)(examples, Step("nli", ROWS, 4, 0))
     for row in ROWS:
         assert changed.sentence(row, 0) == examples.sentence(row, 0)
         assert changed.sentence(row, 2) == examples.sentence(row, 2)
-        text = insert(OTHERS[row], seed=9, epoch=4, key=int(row), purpose="punctuation", most=2, marks=marks)
+        text = insert(OTHERS[row], seed=9, epoch=4, key=int(row), most=2, marks=marks)
         assert changed.sentence(row, 1) == [tokenizer.cls, *tokenizer.encode([text])[0], tokenizer.sep]
 
 

@@ -12,7 +12,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from minbert.errors import UserError
-from tasks.contrastive.synonyms import wordnet
+from tasks.augment import wordnet
 from tasks.report import collect, errors, nouns
 from tasks.report.nouns import Pair
 from tests.report.conftest import HOSTILE

@@ -23,8 +23,7 @@ from minbert.training.loop import Context, LoopSettings
 from minbert.training.plan import Plan, Step
 from minbert.training.progress import Progress
 from minbert.training.rundir import RunDir
-from tasks.contrastive.synonyms import synonym_table, wordnet
-from tasks.contrastive.synonyms.wordnet import Sense
+from tasks.augment import wordnet
 
 MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
 FLOORS = {"spread": (0.01, "all vectors point one way")}
@@ -80,16 +79,10 @@ def test_speed_is_told_in_sentences_where_an_example_has_several() -> None:
 
 
 @pytest.fixture
-def small_wordnet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An NLTK folder with a WordNet whose table, of a few adjectives of the sample, is in the cache already."""
-    folder = tmp_path / "nltk_data"
-    (folder / wordnet.WORDNET).mkdir(parents=True)
-    (folder / wordnet.WORDNET / "index.adj").write_text("of a test", encoding="utf-8")
+def small_wordnet(write_wordnet: Callable[..., Path], tmp_path: Path) -> Path:
+    """An NLTK folder with a WordNet of a few adjectives of the sample."""
     groups = [("old", "aged"), ("open", "unfastened"), ("white", "snowy"), ("wooden", "timbered"), ("good", "fine")]
-    senses = [Sense("a", lemmas, (3, 2), (False, False)) for lemmas in groups]
-    monkeypatch.setattr(wordnet, "read", lambda folder: (senses, {}))
-    synonym_table.load(folder.resolve())
-    return folder
+    return write_wordnet(tmp_path / "nltk_data", *(("a", dict.fromkeys(words, 2)) for words in groups))
 
 
 def test_vectors_that_are_all_alike_end_in_a_sentence_and_exit_code_2(

@@ -1,36 +1,39 @@
 """Guards: the preview of synonym replacement: files of any form, marks, and one sentence for a user's mistake.
 
-python -m pytest --import-mode=importlib tests/contrastive/synonyms/test_preview.py
+python -m pytest --import-mode=importlib tests/augment/test_preview.py
 """
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from minbert import UserError
-from tasks.contrastive.synonyms import preview as synonym_preview
-from tasks.contrastive.synonyms.replacement import Change
-from tasks.contrastive.synonyms.synonym_table import SynonymTable
+from tasks.augment import preview as synonym_preview
+from tasks.augment.replacement import Change
 
 
 @pytest.fixture
-def _small_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    table = SynonymTable.of({("big", "a"): ["enormous"], ("car", "n"): ["automobile"]})
-    monkeypatch.setattr("tasks.contrastive.synonyms.wordnet.find", lambda data: tmp_path)
-    monkeypatch.setattr("tasks.contrastive.synonyms.synonym_table.load", lambda folder, **options: table)
+def _small_wordnet(write_wordnet: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synsets = [
+        ("a", {"big": 1, "enormous": 1}),
+        ("n", {"car": 9, "automobile": 9}),
+        ("n", {"car": 0, "railway car": 0}),
+    ]
+    monkeypatch.setenv("NLTK_DATA", str(write_wordnet(tmp_path / "nltk_data", *synsets)))
 
 
-@pytest.mark.usefixtures("_small_table")
+@pytest.mark.usefixtures("_small_wordnet")
 def test_lines_and_triplets_with_marks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "plain.txt").write_text("A big car stops.\n\nNothing here.\n", encoding="utf-8")
     synonym_preview.main(["preview", str(tmp_path / "plain.txt")])
     shown = capsys.readouterr().out.splitlines()
     assert shown[:3] == ["1  - A big car stops.", "   + [A big -> An enormous] car stops.", "3  = Nothing here."]
-    assert shown[-1].startswith("1 of 2 texts changed · method 3, p = 1, seed 11711 · read as lines")
-    assert shown[-1].endswith("parts of speech by wordnet counts")
+    assert shown[-2].startswith("1 of 2 texts changed · method 3, p = 1, seed 11711 · read as lines")
+    assert shown[-2].endswith("parts of speech by wordnet counts")
     (tmp_path / "triplets.csv").write_text("sent0,sent1,hard_neg\nA car.,The big car.,No.\n", encoding="utf-8")
     synonym_preview.main(["preview", str(tmp_path / "triplets.csv"), "--method", "2", "--p", "1"])
     shown = capsys.readouterr().out
@@ -40,18 +43,27 @@ def test_lines_and_triplets_with_marks(tmp_path: Path, capsys: pytest.CaptureFix
     assert "3 texts changed · method 2" in shown
 
 
-@pytest.mark.usefixtures("_small_table")
-@pytest.mark.parametrize("phrases", [False, True])
-def test_phrases_go_by_the_name_that_training_has(
-    phrases: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("_small_wordnet")
+def test_the_share_of_words_that_have_a_synonym_is_said_for_each_method(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seen: list[dict[str, bool]] = []
-    table = SynonymTable.of({("big", "a"): ["enormous"]})
-    load = "tasks.contrastive.synonyms.synonym_table.load"
-    monkeypatch.setattr(load, lambda folder, **options: (seen.append(options), table)[1])
-    (tmp_path / "plain.txt").write_text("A big car stops.\n", encoding="utf-8")
-    synonym_preview.main(["preview", str(tmp_path / "plain.txt"), *(["--phrases"] if phrases else [])])
-    assert seen == [{"multiword": phrases, "all_senses": False}]
+    (tmp_path / "plain.txt").write_text("A big car stops.\nNothing here.\n", encoding="utf-8")
+    for senses, given in (("first", []), ("all", ["--synonyms-senses", "all"])):
+        synonym_preview.main(["preview", str(tmp_path / "plain.txt"), *given])
+        said = capsys.readouterr().out.splitlines()[-1]
+        assert f"--synonyms-senses {senses}" in said and "33% of the words (method 1)" in said
+        assert "100% of the nouns and adjectives (2), 100% of the adjectives (3)" in said
+
+
+@pytest.mark.usefixtures("_small_wordnet")
+@pytest.mark.parametrize(("senses", "phrase"), [("first", False), ("all", True)])
+def test_senses_go_by_the_name_that_training_has(
+    senses: str, phrase: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "plain.txt").write_text("The car stops.\n" * 20, encoding="utf-8")
+    how = ("--method", "2", "--p", "1", "--synonyms-senses", senses)
+    synonym_preview.main(["preview", str(tmp_path / "plain.txt"), *how])
+    assert ("[car -> railway car]" in capsys.readouterr().out) == phrase
 
 
 def test_marks_are_colours_on_a_terminal_and_brackets_elsewhere() -> None:
@@ -62,7 +74,7 @@ def test_marks_are_colours_on_a_terminal_and_brackets_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["--p", "2"], "--p: 2.0 is not between 0 and 1"), (["--method", "4"], "invalid choice"),
+    (["--p", "2"], "--p: 2.0 is not between 0 and 1"), (["--method", "4"], "--method: '4' is not one of 1, 2, 3"),
     (["--limit", "0"], "--limit: 0 is less than 1"),
 ])  # fmt: skip
 def test_mistakes_on_the_command_line(tmp_path: Path, arguments: list[str], said: str) -> None:
@@ -74,7 +86,7 @@ def test_mistakes_on_the_command_line(tmp_path: Path, arguments: list[str], said
 def test_without_wordnet_one_sentence_names_the_command_and_the_exit_code_is_2(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("A big car.\n", encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name not in ("NLTK_DATA", "DATA_DIR")}
-    command = [sys.executable, "-m", "tasks.contrastive.synonyms", "preview", str(tmp_path / "a.txt")]
+    command = [sys.executable, "-m", "tasks.augment", "preview", str(tmp_path / "a.txt")]
     done = subprocess.run(
         [*command, "--data", str(tmp_path)], env=environment, capture_output=True, text=True, check=False
     )

@@ -1,6 +1,6 @@
 """Guards: the texts of a step under each method of synonyms: what may change, when, and that nothing else does.
 
-python -m pytest --import-mode=importlib tests/tasks/test_augmentation.py
+python -m pytest --import-mode=importlib tests/augment/test_synonyms.py
 """
 
 import csv
@@ -18,12 +18,11 @@ from minbert.tokenizer import Tokenizer
 from minbert.training.options import CommonSettings
 from minbert.training.plan import Step
 from tasks import schedule
-from tasks.augmentation import MOST_ADJECTIVES, synonyms_of, unchanged
+from tasks.augment.synonyms import MOST_ADJECTIVES, augmentation, growing
 from tasks.contrastive.model import ContrastiveModel
 from tasks.contrastive.objectives import NTXent
 from tasks.contrastive.settings import ContrastiveSettings
-from tasks.contrastive.synonyms.synonym_table import SynonymTable
-from tasks.examples import Examples, Pair, Single, Triplet
+from tasks.examples import Examples, Pair, Single, Triplet, unchanged
 
 Make = Callable[..., Any]
 OTHERS = {"happy": ["glad", "cheerful"], "sad": ["gloomy"], "old": ["aged"], "cat": ["feline"], "chase": ["pursue"]}
@@ -52,11 +51,12 @@ def opened(tokenizer: Tokenizer, tmp_path: Path) -> Make:
 
 
 @pytest.fixture(autouse=True)
-def _small_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _small_wordnet(
+    write_wordnet: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parts = dict.fromkeys(ADJECTIVES, "a") | {"cat": "n", "chase": "v"}
-    table = SynonymTable.of({(word, parts[word]): found for word, found in OTHERS.items()})
-    monkeypatch.setattr("tasks.contrastive.synonyms.wordnet.find", lambda data: tmp_path)
-    monkeypatch.setattr("tasks.contrastive.synonyms.synonym_table.load", lambda folder, **options: table)
+    synsets = [(parts[word], dict.fromkeys((word, *found), 1)) for word, found in OTHERS.items()]
+    monkeypatch.setenv("NLTK_DATA", str(write_wordnet(tmp_path_factory.mktemp("nltk"), *synsets)))
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def made(tokenizer: Tokenizer, tmp_path: Path) -> Make:
     """A function of (settings, sets, stage) that gives the augmentation; it writes into this test's folder."""
 
     def make(how: CommonSettings, sets: Any, stage: str = "pretrain") -> Any:
-        return synonyms_of(how, stage, sets if isinstance(sets, dict) else {"nli": sets}, tokenizer, tmp_path)[0]
+        return augmentation(how, stage, sets if isinstance(sets, dict) else {"nli": sets}, tokenizer, tmp_path)[0]
 
     return make
 
@@ -106,10 +106,8 @@ def replaced(before: str, after: str) -> list[int]:
 def test_no_synonyms_is_no_change_and_needs_no_wordnet(
     opened: Make, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(data: str) -> Path:
-        raise UserError("no WordNet")
-
-    monkeypatch.setattr("tasks.contrastive.synonyms.wordnet.find", missing)
+    monkeypatch.setenv("NLTK_DATA", "")
+    monkeypatch.setenv("DATA_DIR", str(tmp_path / "nowhere"))
     examples = opened(3)
     for method, asked, stage in (
         ("none", "both", "pretrain"),
@@ -117,11 +115,11 @@ def test_no_synonyms_is_no_change_and_needs_no_wordnet(
         ("1", "pretrain", "finetune"),
     ):
         how = settings(method, synonyms_stage=asked)
-        augment, account = synonyms_of(how, stage, {"nli": examples}, tokenizer, tmp_path)
+        augment, account = augmentation(how, stage, {"nli": examples}, tokenizer, tmp_path)
         assert augment is unchanged and augment(examples, step(0, [0, 1])) is examples and account == {}
     for asked, stage in (("both", "pretrain"), ("both", "finetune"), ("finetune", "finetune")):
-        with pytest.raises(UserError, match="no WordNet"):
-            synonyms_of(settings("2", synonyms_stage=asked), stage, {"nli": examples}, tokenizer, tmp_path)
+        with pytest.raises(UserError, match="WordNet is in none"):
+            augmentation(settings("2", synonyms_stage=asked), stage, {"nli": examples}, tokenizer, tmp_path)
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3])
@@ -197,6 +195,12 @@ def test_method_3_grows_to_three_adjectives_in_the_last_epoch(opened: Make, made
         assert counts == [1, 2, 3] and max(counts) == MOST_ADJECTIVES
 
 
+def test_growth_is_monotone_and_ends_at_the_most() -> None:
+    assert [growing(epoch, 5, 0.9) for epoch in range(1, 6)] == pytest.approx([0.18, 0.36, 0.54, 0.72, 0.9])
+    with pytest.raises(ValueError, match="epoch 0"):
+        growing(0, 4, 0.25)
+
+
 def written(path: Path) -> dict[tuple[str, int], tuple[str, str]]:
     with open(path, encoding="utf-8", newline="") as file:
         table = list(csv.DictReader(file, delimiter="\t"))
@@ -268,12 +272,15 @@ def test_growing_goes_with_every_sampling_and_ends_at_the_most(
 def test_the_account_counts_texts_and_replaceable_words(opened: Make, tokenizer: Tokenizer, tmp_path: Path) -> None:
     sets = {"sst": opened(1), "quora": opened(2, times=2)}
     for method, words in (("1", set(OTHERS)), ("2", set(OTHERS) - {"chase"}), ("3", set(ADJECTIVES))):
-        _, account = synonyms_of(settings(method), "finetune", sets, tokenizer, tmp_path)
+        _, account = augmentation(settings(method), "finetune", sets, tokenizer, tmp_path)
         assert account["synonyms"]["tagging"] == ["wordnet counts"]
         for name, columns, times in (("sst", 1, 1), ("quora", 2, 2)):
             texts = [text for row in ROWS * times for text in row[:columns]]
             count = sum(word in words for text in texts for word in text.split())
-            assert account["synonyms"]["sets"][name] == {"texts": len(texts), "replaceable words": count}
+            found = account["synonyms"]["sets"][name]
+            assert (found["texts"], found["replaceable words"]) == (len(texts), count)
+            every = len([word for text in texts for word in text.split()])
+            assert found["coverage"] == (round(count / every, 4) if method == "1" else 1)
 
 
 def test_rows_of_one_premise_stay_false_negatives_whatever_is_replaced_in_them(opened: Make, made: Make) -> None:

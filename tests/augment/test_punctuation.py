@@ -1,6 +1,6 @@
 """Guards: punctuation marks are inserted and nothing else: their number, their places, their kinds, and the same again.
 
-python -m pytest --import-mode=importlib tests/contrastive/test_punctuation.py
+python -m pytest --import-mode=importlib tests/augment/test_punctuation.py
 """
 
 from collections import Counter
@@ -12,11 +12,11 @@ from scipy.stats import chisquare
 from tokenizers.normalizers import BertNormalizer
 
 from minbert import UserError
-from tasks.contrastive.punctuation import MARKS, insert, insertions, places
+from tasks.augment.punctuation import MARKS, insert, insertions, places
 
 ENGLISH = "the ferry leaves at noon"
 CHINESE = "渡船中午离开"
-COUNTER = {"seed": 7, "epoch": 2, "key": 5, "purpose": "punctuation"}
+COUNTER = {"seed": 7, "epoch": 2, "key": 5}
 characters = st.characters(exclude_categories=["Cs"], max_codepoint=0x2B81F)
 texts = st.one_of(st.text(characters, max_size=30), st.text(alphabet="ab c，渡船中，.", max_size=30))
 
@@ -32,7 +32,7 @@ def without(text: str, found: list[tuple[int, str]]) -> str:
 
 @given(texts, st.integers(1, 7), st.sampled_from(sorted(MARKS)), st.integers(0, 2**40), st.integers(0, 9))
 def test_without_its_marks_it_is_the_original(text: str, most: int, marks: str, key: int, epoch: int) -> None:
-    counter = {"seed": 3, "epoch": epoch, "key": key, "purpose": "eda", "most": most, "marks": marks}
+    counter = {"seed": 3, "epoch": epoch, "key": key, "most": most, "marks": marks}
     found, changed = insertions(text, **counter), insert(text, **counter)
     assert 1 <= len(found) <= most and len(changed) == len(text) + len(found)
     assert all(mark in MARKS[marks] and offset in places(text) for offset, mark in found)
@@ -73,7 +73,7 @@ def test_kana_hangul_and_full_width_marks_are_no_chinese_characters() -> None:
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5])
 def test_the_number_of_marks_is_uniform(most: int) -> None:
-    counts = Counter(len(insertions(ENGLISH, seed=1, epoch=0, key=key, purpose="n", most=most)) for key in range(3000))
+    counts = Counter(len(insertions(ENGLISH, seed=1, epoch=0, key=key, most=most)) for key in range(3000))
     assert set(counts) == set(range(1, most + 1))
     assert most == 1 or chisquare([counts[i + 1] for i in range(most)]).pvalue > 1e-3
 
@@ -83,11 +83,7 @@ def test_the_number_of_marks_is_uniform(most: int) -> None:
     (CHINESE, "chinese-without-exclamation"), (ENGLISH, "extra"),
 ])  # fmt: skip
 def test_every_place_and_every_mark_is_equally_likely(text: str, marks: str) -> None:
-    found = [
-        pair
-        for key in range(2000)
-        for pair in insertions(text, seed=4, epoch=1, key=key, purpose="n", most=3, marks=marks)
-    ]
+    found = [pair for key in range(2000) for pair in insertions(text, seed=4, epoch=1, key=key, most=3, marks=marks)]
     pairs = Counter(found)
     assert set(pairs) == {(place, mark) for place in places(text) for mark in MARKS[marks]}
     assert chisquare(list(pairs.values())).pvalue > 1e-3
@@ -96,7 +92,7 @@ def test_every_place_and_every_mark_is_equally_likely(text: str, marks: str) -> 
 def test_the_same_counter_draws_the_same_and_every_part_of_it_counts() -> None:
     first = insert(ENGLISH, **COUNTER, most=7)
     assert insert(ENGLISH, **COUNTER, most=7) == first
-    others = [{**COUNTER, name: value} for name, value in (("seed", 8), ("epoch", 3), ("key", 6), ("purpose", "x"))]
+    others = [{**COUNTER, name: value} for name, value in (("seed", 8), ("epoch", 3), ("key", 6))]
     assert first not in {insert(ENGLISH, **other, most=7) for other in others}
 
 

@@ -10,16 +10,18 @@ from minbert.errors import UserError
 from minbert.files import present
 from minbert.token_cache import Row
 from minbert.training.cli import Parser
-from tasks.contrastive.synonyms import synonym_table, wordnet
-from tasks.contrastive.synonyms.replacement import KINDS, Change, LiveSynonyms, changes_of, check_probability, splice
-from tasks.contrastive.synonyms.tagging import Tagged, tag
+from tasks.augment import replacement, wordnet
+from tasks.augment.replacement import Change, splice
+from tasks.augment.tagging import KINDS, Tagged, tag
+from tasks.augment.wordnet import SENSES, WordNet
 
 FORMS = ("triplet", "nli", "pair-class", "pair-score", "single", "lines")
 """The kinds of files that are tried, in this order; every text file is at least lines."""
+_MEANT = {1: "words (method 1)", 2: "nouns and adjectives (2)", 3: "adjectives (3)"}
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m tasks.contrastive.synonyms", allow_abbrev=False)
+    parser = Parser(prog="python -m tasks.augment", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="preview")
     preview = commands.add_parser("preview", help="show texts before and after", allow_abbrev=False)
     preview.add_argument("file", type=Path, metavar="FILE", help="one sentence a line, or any of the data formats")
@@ -33,24 +35,23 @@ def _parser() -> argparse.ArgumentParser:
     )
     preview.add_argument("--seed", type=int, default=11711, metavar="N", help="(default: 11711)")
     preview.add_argument("--limit", type=int, default=20, metavar="N", help="rows that are shown (default: 20)")
-    preview.add_argument("--phrases", action="store_true", help="synonyms of several words too")
-    preview.add_argument("--all-senses", action="store_true", help="synonyms from a word's rare senses too")
+    preview.add_argument(
+        "--synonyms-senses", choices=SENSES, default="first", help="as in training (default: first, the usual senses)"
+    )
     preview.add_argument("--data", default="", metavar="DIR", help="data folder (default: $DATA_DIR, else data/)")
     return parser
 
 
 def main(arguments: Sequence[str]) -> None:
-    """The command line of `tasks.contrastive.synonyms`. Raises `UserError`."""
+    """The command line of `tasks.augment`. Raises `UserError`."""
     given = _parser().parse_args(arguments)
     p = given.p if given.p is not None else 1.0 if given.method == 3 else 0.25
-    check_probability(p)
+    replacement.check_probability(p)
     if given.limit < 1:
         raise UserError(f"--limit: {given.limit} is less than 1")
     form, rows = _rows(given.file, given.form, given.limit)
-    folder = wordnet.find(given.data)
-    table = synonym_table.load(folder, multiword=given.phrases, all_senses=given.all_senses)
     texts = [text for row in rows for text in row.texts]
-    tagged = tag(texts, table, folder)
+    tagged = tag(texts, WordNet(wordnet.find(given.data), given.synonyms_senses))
     changed = 0
     for row, changes in zip(rows, changes_by_row(rows, tagged, given.method, p, given.seed), strict=True):
         changed += sum(map(bool, changes))
@@ -59,11 +60,13 @@ def main(arguments: Sequence[str]) -> None:
         f"\n{changed:,} of {len(texts):,} texts changed · method {given.method}, p = {p:g}, seed {given.seed} · "
         f"read as {form} · parts of speech by {tagged.tagging}"
     )
+    shares = ", ".join(f"{tagged.coverage(method):.0%} of the {meant}" for method, meant in _MEANT.items())
+    print(f"of these texts have a synonym (--synonyms-senses {given.synonyms_senses}): {shares}")
 
 
 def _rows(path: Path, form: str | None, limit: int) -> tuple[str, list[Row]]:
     """The first rows of a file and the kind of file it is: the named one, or the first that it can be read as."""
-    from tasks.readers import open_as
+    from tasks.readers import open_as  # late: the readers load torch, for which `--help` does not wait
 
     present(path)
     for kind in [form] if form else FORMS:
@@ -82,15 +85,15 @@ def changes_by_row(
     rows: Sequence[Row], tagged: Tagged, method: int, p: float, seed: int
 ) -> Iterator[list[list[Change]]]:
     """The changes of every text of every row; for method 3 row n is shown as batch n."""
-    first, chosen, live = 0, tagged.only(KINDS[method]), LiveSynonyms(tagged, p, seed)
+    numbers, words = iter(range(len(tagged))), tagged.only(KINDS[method])
     for batch, row in enumerate(rows):
+        texts = [(next(numbers), column, text) for column, text in enumerate(row.texts)]
         if method != 3:
-            yield changes_of(row, chosen, first, p, seed)
-        elif live.chosen(batch):
-            yield [live.changes(batch, first + column, text) for column, text in enumerate(row.texts)]
+            yield [replacement.drawn(words, n, text, p=p, seed=seed, row=row.id, column=c) for n, c, text in texts]
+        elif replacement.chosen(batch, p=p, seed=seed):
+            yield [replacement.live(words, n, text, batch=batch, turn=batch, seed=seed) for n, _, text in texts]
         else:
-            yield [[] for _ in row.texts]
-        first += len(row.texts)
+            yield [[] for _ in texts]
 
 
 def _lines(row: Row, changes: Sequence[Sequence[Change]], *, colour: bool) -> Iterator[str]:

@@ -1,0 +1,152 @@
+"""Synonyms in training: what a step's texts are when some of their words have been replaced (CBCL, section 4.4).
+
+Every replacement is a function of (seed, row or step); labels and ids are those of the data file.
+"""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from minbert.files import write_atomic
+from minbert.token_cache import TokenCache
+from minbert.tokenizer import Tokenizer
+from minbert.training import ranks
+from minbert.training.options import CommonSettings
+from minbert.training.plan import Step
+from tasks.augment import replacement, wordnet
+from tasks.augment.tagging import KINDS, Tagged, tag
+from tasks.augment.wordnet import WordNet
+from tasks.examples import Augmentation, E, Examples, unchanged
+
+MOST_ADJECTIVES = 3
+"""How many adjectives of a sentence method 3 replaces in the last epoch, when it grows."""
+
+Ids = dict[tuple[int, int], list[int]]
+"""(row, column) of a changed text -> its new token ids."""
+
+
+def growing(epoch: int, epochs: int, most: float) -> float:
+    """Growing augmentation: the probability in epoch 1..epochs, most * epoch / epochs: the last has `most`.
+
+    SelfCCL (section 6) names it as future work; the form follows its linear pacing function (section 4.3.2).
+    """
+    if not 1 <= epoch <= epochs:
+        raise ValueError(f"epoch {epoch} is not between 1 and {epochs}")
+    return most * (epoch / epochs)
+
+
+@dataclass
+class Synonyms:
+    """One of the three methods over the training sets of a run.
+
+    Methods 1 and 2 rewrite a whole set, before training or, when they grow, before each epoch, and leave before and
+    after in `folder`, to be read. Method 3 rewrites the rows of a batch in the step.
+    """
+
+    settings: CommonSettings
+    tokenizer: Tokenizer
+    tagged: Mapping[str, Tagged]
+    folder: Path
+    _rewritten: dict[str, tuple[int, Ids]] = field(default_factory=dict, repr=False)
+
+    def __call__(self, examples: E, batch: Step) -> E:
+        """The examples with the changed texts of this step."""
+        epoch = self._epoch(batch)
+        if self.settings.synonyms == "3":
+            return examples.changed(self._of_batch(examples.cache, batch, epoch))
+        if self._rewritten.get(batch.task, (0, {}))[0] != epoch:
+            self._rewritten[batch.task] = epoch, self._rewrite(examples.cache, batch.task, epoch)
+        return examples.changed(self._rewritten[batch.task][1])
+
+    def _epoch(self, batch: Step) -> int:
+        """Which of the task's epochs, from 1, decides how much is replaced: the last one unless it grows."""
+        epochs = self.settings.epochs
+        return batch.epoch % epochs + 1 if self.settings.synonyms_grow else epochs  # sequential plans count tasks on
+
+    def _of_batch(self, cache: TokenCache, batch: Step, epoch: int) -> Ids:
+        how, tagged, new = self.settings, self.tagged[batch.task], {}
+        if not replacement.chosen(batch.number, p=how.synonyms_p, seed=how.seed, name=batch.task):
+            return {}
+        count = max(1, MOST_ADJECTIVES * epoch // how.epochs) if how.synonyms_grow else 1
+        places = [(int(row), column) for row in batch.rows for column in range(cache.columns)]
+        for row, column in places:
+            text, number = cache.text(row, column), row * cache.columns + column
+            changes = replacement.live(
+                tagged, number, text, batch=batch.number, turn=batch.turn, seed=how.seed, name=batch.task, count=count
+            )
+            if changes:
+                new[row, column] = replacement.splice(text, changes)
+        return self._tokenised(new)
+
+    def _rewrite(self, cache: TokenCache, name: str, epoch: int) -> Ids:
+        how, tagged = self.settings, self.tagged[name]
+        p, new, lines = growing(epoch, how.epochs, how.synonyms_p), {}, []
+        for number, text in enumerate(_texts(cache)):
+            row, column = divmod(number, cache.columns)
+            name_of_row = cache.row_id(row)
+            changes = replacement.drawn(tagged, number, text, p=p, seed=how.seed, row=name_of_row, column=column)
+            after = replacement.splice(text, changes)
+            lines.append((name_of_row, column, text, after))
+            if changes:
+                new[row, column] = after
+        if ranks.rank() == 0:
+            suffix = f"-epoch-{epoch}" if how.synonyms_grow else ""
+            self._write(self.folder / f"{name}{suffix}.tsv", lines)
+        return self._tokenised(new)
+
+    def _write(self, path: Path, lines: list[tuple[str, int, str, str]]) -> None:
+        """A TAB-separated table: one line a text, changed or not."""
+        file = io.StringIO()
+        csv.writer(file, delimiter="\t", lineterminator="\n").writerows([("id", "column", "before", "after"), *lines])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, file.getvalue())
+
+    def _tokenised(self, texts: Mapping[tuple[int, int], str]) -> Ids:
+        return dict(zip(texts, self.tokenizer.encode(list(texts.values())), strict=True))
+
+
+def hashes(settings: CommonSettings, stage: str) -> dict[str, str]:
+    """Hashes of what `--synonyms` reads in a stage, `pretrain` or `finetune`; none without it.
+
+    Raises `UserError` where WordNet is not there.
+    """
+    if not _asked(settings, stage):
+        return {}
+    folder = wordnet.find(settings.data)
+    resources = (("WordNet", wordnet.WORDNET), ("tagger", wordnet.TAGGER))
+    return {name: wordnet.fingerprint(folder, resource) for name, resource in resources}
+
+
+def augmentation(
+    settings: CommonSettings, stage: str, sets: Mapping[str, Examples], tokenizer: Tokenizer, run: Path
+) -> tuple[Augmentation[Any], dict[str, Any]]:
+    """What `--synonyms` and its companions ask for in a stage, `pretrain` or `finetune`, and the manifest's account.
+
+    The account says by what the words were tagged, and of each set the share of words that have a synonym. Raises
+    `UserError` where WordNet is not there.
+    """
+    if not _asked(settings, stage):
+        return unchanged, {}
+    words, method = WordNet(wordnet.find(settings.data), settings.synonyms_senses), int(settings.synonyms)
+    every = {name: tag(list(_texts(one.cache)), words) for name, one in sets.items()}
+    tagged = {name: one.only(KINDS[method]) for name, one in every.items()}
+    account = {
+        "tagging": sorted({one.tagging for one in tagged.values()}),
+        "sets": {
+            name: {"texts": len(one), "replaceable words": len(one.places), "coverage": round(one.coverage(method), 4)}
+            for name, one in tagged.items()
+        },
+    }
+    return Synonyms(settings, tokenizer, tagged, run / "synonyms"), {"synonyms": account}
+
+
+def _asked(settings: CommonSettings, stage: str) -> bool:
+    return settings.synonyms != "none" and settings.synonyms_stage in (stage, "both")
+
+
+def _texts(cache: TokenCache) -> Iterator[str]:
+    """Every text, column by column of each row."""
+    return (cache.text(row, column) for row in range(len(cache)) for column in range(cache.columns))

@@ -1,1 +1,0 @@
-"""Synonym replacement with WordNet (CBCL, section 4.4)."""

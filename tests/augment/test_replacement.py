@@ -1,0 +1,267 @@
+"""Guards: the three methods of synonym replacement, law by law, on a small WordNet of this test's own.
+
+python -m pytest --import-mode=importlib tests/augment/test_replacement.py
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from minbert import UserError
+from tasks.augment import replacement, tagging
+from tasks.augment.replacement import article, check_probability, chosen, drawn, in_case, live, splice, takes_an
+from tasks.augment.tagging import KINDS, Tagged, tag
+from tasks.augment.wordnet import WordNet
+
+SYNSETS = (
+    ("a", ("big", "large", "enormous", "hulking")), ("a", ("old", "former", "aged")), ("a", ("quick", "fast", "rapid")),
+    ("n", ("car", "automobile", "auto", "motor car")), ("n", ("hour", "period")), ("v", ("chase", "pursue")),
+    ("r", ("slowly", "gradually")),
+)  # fmt: skip
+OTHERS = {words[0]: [word for word in words[1:] if " " not in word] for _, words in SYNSETS}
+TEXT = "The big dog and an old man chase a quick car slowly ."
+COPIES = 400
+
+
+@pytest.fixture(scope="module")
+def words(write_wordnet: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> WordNet:
+    synsets = [(part, dict.fromkeys(lemmas, 1)) for part, lemmas in SYNSETS]
+    return WordNet(write_wordnet(tmp_path_factory.mktemp("nltk"), *synsets))
+
+
+@pytest.fixture(scope="module")
+def tagged(words: WordNet) -> Tagged:
+    return tag([TEXT] * COPIES, words)
+
+
+def changed_words(before: str, after: str) -> list[tuple[str, str]]:
+    """Changed words of texts that differ in single words; articles count as unchanged."""
+    pairs = zip(before.split(), after.split(), strict=True)
+    return [(old, new) for old, new in pairs if old != new and old.lower() not in ("a", "an")]
+
+
+def rewritten(tagged: Tagged, method: int, p: float, seed: int = 0) -> list[str]:
+    """The texts of `tagged`, each TEXT and in a row of its own, after method 1 or 2."""
+    of = tagged.only(KINDS[method])
+    return [
+        splice(TEXT, drawn(of, number, TEXT, p=p, seed=seed, row=f"row-{number}", column=0)) for number in range(COPIES)
+    ]
+
+
+def lively(tagged: Tagged, number: int, text: str, batch: int, **more: Any) -> str:
+    """A text after method 3 in a batch that is augmented."""
+    how = {"turn": batch, "seed": 3, **more}
+    return splice(text, live(tagged.only("a"), number, text, batch=batch, **how))
+
+
+@pytest.mark.parametrize(("method", "p", "replaceable"), [(1, 0.3, 6), (2, 0.3, 4), (1, 0.8, 6), (2, 0.05, 4)])
+def test_methods_1_and_2_replace_each_word_with_probability_p(
+    tagged: Tagged, method: int, p: float, replaceable: int
+) -> None:
+    count = sum(len(changed_words(TEXT, text)) for text in rewritten(tagged, method, p, seed=11))
+    low, high = stats.binom.interval(0.9999, replaceable * COPIES, p)
+    assert low <= count <= high
+
+
+@pytest.mark.parametrize(("method", "names"), [(1, "big old chase quick car slowly"), (2, "big old quick car")])
+def test_probability_1_replaces_all_and_only_the_words_of_the_method(tagged: Tagged, method: int, names: str) -> None:
+    for text in rewritten(tagged, method, 1):
+        changed = changed_words(TEXT, text)
+        assert [old for old, _ in changed] == names.split()
+        assert all(new in OTHERS[old] for old, new in changed)
+
+
+def test_probability_0_changes_nothing(tagged: Tagged) -> None:
+    assert set(rewritten(tagged, 1, 0)) == {TEXT}
+    assert not any(chosen(batch, p=0, seed=1) for batch in range(99))
+
+
+def test_synonyms_of_several_words_come_with_all_senses_alone(words: WordNet) -> None:
+    texts = ["A big car ."] * 200
+    for senses, expected in (("first", False), ("all", True)):
+        of = tag(texts, WordNet(words.folder, senses))
+        every = [splice(text, drawn(of, n, text, p=1, seed=0, row=str(n), column=0)) for n, text in enumerate(texts)]
+        assert any("motor car" in text for text in every) == expected
+
+
+def test_every_synonym_comes_equally_often(tagged: Tagged) -> None:
+    found = [dict(changed_words(TEXT, text))["big"] for text in rewritten(tagged, 2, 1, seed=5)]
+    counts = [found.count(word) for word in OTHERS["big"]]
+    assert sum(counts) == COPIES
+    assert stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_a_row_is_augmented_alike_wherever_it_stands(words: WordNet) -> None:
+    one = drawn(tag([TEXT], words), 0, TEXT, p=0.5, seed=9, row="x", column=1)
+    among = tag(["A quick hour .", "No word here .", TEXT], words)
+    assert one == drawn(among, 2, TEXT, p=0.5, seed=9, row="x", column=1)
+
+
+def test_seeds_rows_and_columns_draw_apart(tagged: Tagged) -> None:
+    assert rewritten(tagged, 1, 0.5, 1) == rewritten(tagged, 1, 0.5, 1) != rewritten(tagged, 1, 0.5, 2)
+    assert len(set(rewritten(tagged, 1, 0.5))) > 50
+    columns = [[drawn(tagged, n, TEXT, p=0.5, seed=0, row=str(n), column=c) for n in range(9)] for c in (0, 1)]
+    assert columns[0] != columns[1]
+
+
+def test_a_larger_probability_only_adds_replacements(tagged: Tagged) -> None:
+    before: list[set[tuple[str, str]]] = [set() for _ in range(COPIES)]
+    for p in (0.2, 0.4, 0.9):
+        now = [set(changed_words(TEXT, text)) for text in rewritten(tagged, 1, p)]
+        assert all(old <= new for old, new in zip(before, now, strict=True))
+        before = now
+
+
+def test_method_3_replaces_one_adjective_the_first_then_the_last(tagged: Tagged) -> None:
+    for batch in range(60):
+        ((old, new),) = changed_words(TEXT, lively(tagged, 0, TEXT, batch))
+        assert old == ["big", "quick"][batch % 2] and new in OTHERS[old]
+
+
+def test_method_3_leaves_sentences_without_an_adjective(words: WordNet) -> None:
+    text = "They chase a car slowly ."
+    assert lively(tag([text], words), 0, text, 0) == text
+
+
+def test_method_3_chooses_batches_with_probability_p(tagged: Tagged) -> None:
+    low, high = stats.binom.interval(0.9999, 3000, 0.25)
+    found = {name: [chosen(batch, p=0.25, seed=3, name=name) for batch in range(3000)] for name in ("sst", "quora")}
+    assert all(low <= sum(ones) <= high for ones in found.values()) and found["sst"] != found["quora"]
+
+
+def test_method_3_draws_anew_for_each_batch_text_seed_and_name(words: WordNet) -> None:
+    texts = ["A big car ."] * 64
+    of = tag(texts, words)
+    draws = [
+        tuple(lively(of, number, text, batch, **more) for number, text in enumerate(texts))
+        for batch, more in ((0, {}), (2, {}), (0, {"seed": 4}), (0, {"name": "quora"}))
+    ]
+    assert len(set(draws)) == 4 and len(set(draws[0])) == 3
+
+
+def test_method_3_grows_inwards_from_the_first_or_the_last(tagged: Tagged) -> None:
+    expected = {0: {1: ["big"], 2: ["big", "old"], 9: ["big", "old", "quick"]}, 1: {1: ["quick"], 2: ["old", "quick"]}}
+    for batch, by_count in expected.items():
+        for count, names in by_count.items():
+            after = lively(tagged, 0, TEXT, batch, count=count)
+            assert [old for old, _ in changed_words(TEXT, after)] == names
+
+
+def test_a_text_that_was_not_tagged_is_refused(words: WordNet) -> None:
+    with pytest.raises(ValueError, match="not the text that was tagged"):
+        lively(tag(["A big car ."], words), 0, "A red big car .", 0)
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.5])
+def test_a_probability_is_between_0_and_1(p: float) -> None:
+    with pytest.raises(UserError, match="between 0 and 1"):
+        check_probability(p)
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    ("an old car", "a former car"), ("An old car", "A former car"), ("AN OLD CAR", "A FORMER CAR"),
+    ("Old cars", "Former cars"), ("the old car", "the former car"), ("an  old\tcar!", "a  former\tcar!"),
+    ("such an old, old-fashioned 'car'...", "such a former, old-fashioned 'car'..."),
+    ("plan old", "plan former"), ("(an old one)", "(a former one)"), ("a big car", "an enormous car"),
+    ("A BIG CAR", "AN ENORMOUS CAR"), ("A big", "An enormous"),
+])  # fmt: skip
+def test_case_article_punctuation_and_spacing(
+    write_wordnet: Callable[..., Path], tmp_path: Path, before: str, after: str
+) -> None:
+    synsets = [("a", {"old": 1, "former": 1}), ("a", {"big": 1, "enormous": 1})]
+    assert lively(tag([before], WordNet(write_wordnet(tmp_path, *synsets))), 0, before, 0) == after
+
+
+@pytest.mark.parametrize("word", [
+    "hour", "honest", "heir", "honour", "apple", "old", "enormous", "unimportant", "uninteresting", "utter", "urge",
+    "urban", "ugly", "upper", "under", "only", "onerous", "open", "unusual", "ultimate", "umbrella", "unidentified",
+])  # fmt: skip
+def test_an_stands_before_a_vowel_sound(word: str) -> None:
+    assert takes_an(word)
+    assert (article("a", word), article("A", word), article("A", word.upper())) == ("an", "An", "AN")
+
+
+@pytest.mark.parametrize("word", [
+    "university", "European", "one", "one-time", "once", "unique", "united", "uniform", "useful", "usual", "utility",
+    "unanimous", "ukulele", "ewe", "house", "historic", "big", "year", "UFO", "user", "urinal", "union", "eulogy",
+])  # fmt: skip
+def test_a_stands_before_a_consonant_sound(word: str) -> None:
+    assert not takes_an(word)
+    assert (article("an", word), article("AN", word), article("a", word)) == ("a", "A", "a")
+
+
+@pytest.mark.parametrize(("like", "new"), [("big", "large"), ("Big", "Large"), ("BIG", "LARGE"), ("I", "Large")])
+def test_case_is_that_of_the_replaced_word(like: str, new: str) -> None:
+    assert in_case("large", like) == new
+    assert in_case("USA", "America") == "USA"
+
+
+def test_words_that_must_stay(write_wordnet: Callable[..., Path], tmp_path: Path) -> None:
+    """Closed classes, whatever WordNet says; mixed case; what a negation leaves when it is split at its apostrophe."""
+    pairs = {"a": "angstrom", "in": "indium", "be": "beryllium", "don": "father", "one": "single", "phone": "telephone"}
+    own = WordNet(write_wordnet(tmp_path, *(("n", {one: 1, other: 1}) for one, other in pairs.items())))
+    assert len(tag(["one of you don 't be in a iPhone, don't"], own).places) == 0
+
+
+def test_what_a_word_becomes_does_not_depend_on_other_texts_of_the_file(words: WordNet) -> None:
+    texts = ["a bIg car", "A BIG CAR", "a big car", "Big cars"]
+    together = tag(texts, words)
+    for number, text in enumerate(texts):
+        alone = tag([text], words)
+        assert [place[:3] for place in together.of(number)] == [place[:3] for place in alone.of(0)]
+    assert [len(together.of(number)) for number in range(4)] == [1, 2, 2, 2]
+
+
+def test_coverage_counts_the_words_that_a_method_is_meant_for(words: WordNet) -> None:
+    """Of 12 words 6 have a synonym, and all 4 nouns and adjectives that WordNet knows; here it knows no others."""
+    found = tag([TEXT, TEXT, "42 !"], words)
+    assert found.seen.tolist() == [2, 6, 2, 2, 12]
+    assert [found.coverage(method) for method in (1, 2, 3)] == [pytest.approx(0.5), 1.0, 1.0]
+    assert tag(["42 !"], words).coverage(3) == 0
+
+
+def test_tags_come_from_the_cache_and_are_the_same(words: WordNet, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["A big car seen once .", TEXT, "A big car seen once .", ""]
+    first = tag(texts, words)
+    monkeypatch.setattr(tagging, "_find", None)
+    again = tag(texts, words)
+    assert first.tagging == again.tagging == "wordnet counts"
+    assert len(again) == 4
+    for name in ("ends", "places", "kinds", "seen"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
+    assert (first.words, first.candidates) == (again.words, again.candidates)
+    with pytest.raises(TypeError):
+        tag([*texts, "A new text ."], words)
+
+
+@pytest.mark.realdata
+def test_tagging_by_nltks_tagger_and_speed_of_method_3() -> None:
+    import time
+
+    from tasks.augment import wordnet
+
+    try:
+        words = WordNet(wordnet.find())
+    except UserError:
+        pytest.skip("WordNet is neither in $NLTK_DATA nor in $DATA_DIR/nltk_data")
+    if not wordnet.files(words.folder, wordnet.TAGGER):
+        pytest.skip("the tagger is not there")
+    sentence = "An old woman walks her small dog along a narrow path near the quiet river ."
+    tagged = tag([sentence], words)
+    assert tagged.tagging == "perceptron"
+    from nltk.tag import pos_tag
+
+    expected = [word for word, name in pos_tag(sentence.split()) if name == "JJ" and words.candidates(word, "JJ")]
+    assert [sentence[start:end] for _, start, end, _ in tagged.only("a").of(0)] == expected
+    assert "small" in expected
+    texts = [f"{sentence} {number}" for number in range(2000)]
+    adjectives = tag(texts, words).only("a")
+    began = time.process_time()
+    for batch in range(10):
+        for number, text in enumerate(texts):
+            splice(text, replacement.live(adjectives, number, text, batch=batch, turn=batch, seed=3))
+    assert 20_000 / (time.process_time() - began) > 20_000

@@ -1,0 +1,238 @@
+"""Guards: where WordNet is looked for, which synonyms a word has, in which form, and that they are NLTK's.
+
+DATA_DIR=... python -m pytest --import-mode=importlib tests/augment/test_wordnet.py
+"""
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minbert import UserError
+from tasks.augment import wordnet
+from tasks.augment.closed_class import CLOSED
+from tasks.augment.tagging import tag
+from tasks.augment.wordnet import WordNet, inflected
+
+Make = Callable[..., WordNet]
+
+
+def fake(folder: Path) -> Path:
+    (folder / wordnet.WORDNET).mkdir(parents=True)
+    (folder / wordnet.WORDNET / "index.noun").write_text("", encoding="utf-8")
+    return folder.resolve()
+
+
+def test_wordnet_is_looked_for_in_nltk_data_then_in_the_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NLTK_DATA", raising=False)
+    monkeypatch.setenv("DATA_DIR", str(tmp_path / "elsewhere"))
+    with pytest.raises(UserError, match=r"usual places \(.*data\); .*\.py wordnet --to .*elsewhere .*--synonyms$"):
+        wordnet.find()
+    by_variable = fake(tmp_path / "elsewhere" / "nltk_data")
+    assert wordnet.find() == by_variable
+    by_flag = fake(tmp_path / "given" / "nltk_data")
+    assert wordnet.find(str(tmp_path / "given")) == by_flag
+    own = fake(tmp_path / "own")
+    monkeypatch.setenv("NLTK_DATA", os.pathsep.join([str(tmp_path / "nothing"), str(own)]))
+    assert wordnet.find(str(tmp_path / "given")) == own
+
+
+def test_a_zip_counts_and_the_fingerprint_follows_the_bytes(tmp_path: Path) -> None:
+    (tmp_path / "corpora").mkdir()
+    packed = tmp_path / "corpora" / "wordnet.zip"
+    packed.write_bytes(b"one")
+    assert wordnet.files(tmp_path, wordnet.WORDNET) == [packed]
+    first = wordnet.fingerprint(tmp_path, wordnet.WORDNET)
+    packed.write_bytes(b"two")
+    assert wordnet.fingerprint(tmp_path, wordnet.WORDNET) != first
+    assert wordnet.tagger(tmp_path) is None
+
+
+def test_a_broken_wordnet_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"NLTK cannot read it .*get_data\.py wordnet"):
+        tag(["A big car ."], WordNet(fake(tmp_path / "nltk_data")))
+
+
+@pytest.fixture
+def made(write_wordnet: Callable[..., Path], tmp_path: Path) -> Make:
+    """A function of synsets (part of speech, lemma -> count) that gives a WordNet of them."""
+
+    def make(*synsets: Any, senses: str = "first", rude: tuple[str, ...] = ()) -> WordNet:
+        folder = tmp_path / f"nltk-{len(list(tmp_path.iterdir()))}"
+        return WordNet(write_wordnet(folder, *synsets, rude=rude), senses)
+
+    return make
+
+
+def sense(part: str, *lemmas: str, counts: list[int] | None = None) -> tuple[str, dict[str, int]]:
+    return part, dict(zip(lemmas, counts or [1] * len(lemmas), strict=True))
+
+
+@pytest.mark.parametrize(("lemma", "tag", "form"), [
+    ("dog", "NNS", "dogs"), ("city", "NNS", "cities"), ("child", "NNS", "children"), ("fireman", "NNS", "firemen"),
+    ("human", "NNS", "humans"), ("analysis", "NNS", "analyses"), ("looker-on", "NNS", None),
+    ("motor car", "NNS", "motor cars"), ("man of letters", "NNS", None), ("blorf", "NNS", None),
+    ("big", "JJR", "bigger"), ("happy", "JJS", "happiest"), ("fat", "JJS", "fattest"), ("enormous", "JJR", None),
+    ("well off", "JJR", None), ("carry", "VBZ", "carries"), ("run", "VBG", "running"), ("lie", "VBG", "lying"),
+    ("hold", "VBD", "held"), ("stop", "VBN", "stopped"), ("go", "VBD", "went"), ("go", "VBN", "gone"),
+    ("put", "VBD", "put"), ("sew", "VBN", "sewn"), ("keep up", "VBD", "kept up"), ("ran off", "VB", "ran off"),
+])  # fmt: skip
+def test_a_form_is_carried_over_or_said_to_be_unknown(lemma: str, tag: str, form: str | None) -> None:
+    assert inflected(lemma, tag) == form
+
+
+@pytest.mark.parametrize(("word", "tag", "lemma"), [
+    ("saw", "VBD", "see"), ("saw", "VB", "saw"), ("sawed", "VBD", "saw"), ("lay", "VBD", "lie"), ("lay", "VBP", "lay"),
+    ("found", "VBD", "find"), ("glasses", "NNS", "glasses"), ("knives", "NNS", "knife"), ("unheard", "NNS", None),
+])  # fmt: skip
+def test_the_lemma_is_the_one_whose_form_the_word_is(made: Make, word: str, tag: str, lemma: str | None) -> None:
+    words = made(
+        *(sense("v", one, f"{one}-too") for one in ("see", "saw", "lie", "lay", "find", "found")),
+        sense("n", "glasses", "specs", counts=[9, 1]), sense("n", "glass", "cup", counts=[4, 1]), sense("n", "knife"),
+    )  # fmt: skip
+    assert words.lemma(word, tag) == lemma
+
+
+def test_synonyms_are_the_other_lemmas_of_the_words_synsets_of_that_part(made: Make) -> None:
+    words = made(sense("a", "big", "large"), sense("a", "big", "prominent"), sense("n", "big", "giant"))
+    assert words.synonyms("big", "a") == ["large", "prominent"]
+    assert words.synonyms("large", "a") == ["big"]
+    assert words.synonyms("big", "n") == ["giant"]
+    assert words.synonyms("big", "v") == words.synonyms("small", "a") == []
+
+
+def test_rare_senses_and_phrases_come_with_all_senses_alone(made: Make) -> None:
+    senses = (
+        sense("a", "large", "big", counts=[80, 9]), sense("a", "large", "broad", "great big", counts=[20, 0, 0]),
+        sense("a", "large", "expectant", counts=[0, 3]),
+    )  # fmt: skip
+    assert made(*senses).synonyms("large", "a") == ["big", "broad"]
+    assert made(*senses, senses="all").synonyms("large", "a") == ["big", "broad", "great big", "expectant"]
+    never = (sense("a", "pallid", "wan", counts=[0, 0]), sense("a", "pallid", "sick", counts=[0, 0]))
+    assert made(*never).synonyms("pallid", "a") == ["wan", "sick"], "of a word without counts every sense is usual"
+    with pytest.raises(UserError, match="'some' is not one of first, all"):
+        made(senses="some")
+
+
+def test_what_can_never_stand_for_a_word(made: Make) -> None:
+    """A slur, a name or abbreviation for a common word, a sign, a closed class, the word in other capitals."""
+    words = made(
+        sense("n", "dog", "Rover", "TV", "c2", "x", "one", "cur", "hound"),
+        sense("n", "America", "USA"),
+        sense("n", "Turkey", "Republic"),
+        rude=("cur",),
+    )
+    assert words.synonyms("dog", "n") == ["hound"]
+    assert words.synonyms("cur", "n") == []
+    assert words.synonyms("America", "n") == ["USA"]
+    assert words.candidates("turkey", "NN") == ()
+    assert words.candidates("Turkey", "NNP") == ("Republic",)
+
+
+def test_candidates_keep_the_form_and_never_give_the_word_itself(made: Make) -> None:
+    words = made(
+        sense("n", "child", "kid", "youngster", counts=[5, 5, 5]), sense("a", "big", "large", "enormous"),
+        sense("v", "hold", "keep", "run"), sense("n", "glasses", "spectacles", "specs", "eyewear", counts=[9, 1, 1, 1]),
+        sense("n", "glass", "tumbler", counts=[4, 1]), sense("n", "chair", "chairs"), sense("v", "axe", "ax"),
+    )  # fmt: skip
+    assert words.candidates("children", "NNS") == ("kids", "youngsters")
+    assert words.candidates("Kids", "NNS") == ("children", "youngsters")
+    assert words.candidates("bigger", "JJR") == ("larger",)
+    assert words.candidates("largest", "JJS") == ("biggest",)
+    assert words.candidates("held", "VBD") == ("kept", "ran")
+    assert words.candidates("held", "VBN") == ("kept", "run")
+    assert words.candidates("glasses", "NNS") == ("spectacles", "specs")
+    assert words.candidates("chairs", "NNS") == ()
+    assert words.candidates("axed", "VBD") == (), "axed again"
+    assert words.candidates("big", "CD") == words.candidates("bIg", "JJ") == words.candidates("42", "JJ") == ()
+
+
+def test_closed_classes_have_no_candidates_under_any_tag(made: Make) -> None:
+    closed = ["a", "an", "in", "be", "is", "have", "one", "two", "he", "it", "as", "or", "not", "more"]
+    words = made(*(sense(part, word, "wrong") for part in "nvar" for word in closed))
+    assert all(not words.candidates(word, tag) for word in closed for tag in ("NN", "NNP", "JJ", "VB", "RB"))
+    assert all(one == one.lower() for one in CLOSED)
+
+
+def test_without_a_tagger_the_most_counted_part_of_speech_is_taken(made: Make) -> None:
+    words = made(
+        sense("n", "red", "crimson", counts=[3, 0]), sense("a", "red", "ruddy", counts=[40, 0]),
+        sense("n", "walk", "stroll", counts=[9, 0]), sense("v", "walk", "stroll", counts=[70, 0]),
+        sense("n", "child", "kid", counts=[30, 0]),
+    )  # fmt: skip
+    guessed = [words.guess(word) for word in ("red", "Walk", "walking", "children", "the", "unheard")]
+    assert guessed == ["JJ", "VB", "VBG", "NNS", "-", "-"]
+
+
+def test_what_is_made_with_a_wordnet_is_keyed_by_its_bytes_and_senses(made: Make) -> None:
+    one = made(sense("a", "big", "large"))
+    assert one.fingerprint == made(sense("a", "big", "large")).fingerprint
+    assert one.fingerprint != made(sense("a", "big", "large"), senses="all").fingerprint
+    assert one.fingerprint != made(sense("a", "big", "huge")).fingerprint
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    try:
+        return wordnet.find()
+    except UserError:
+        pytest.skip("WordNet is neither in $NLTK_DATA nor in $DATA_DIR/nltk_data")
+
+
+@pytest.fixture(scope="module")
+def nltks(folder: Path) -> Any:
+    import nltk.data
+    from nltk.corpus.reader.wordnet import WordNetCorpusReader
+
+    nltk.data.path.insert(0, str(folder))
+    return WordNetCorpusReader(nltk.data.find("corpora/wordnet"), None)
+
+
+@pytest.mark.realdata
+@pytest.mark.filterwarnings("ignore:The multilingual functions")
+def test_synonyms_and_counts_are_what_nltk_says_word_by_word(folder: Path, nltks: Any) -> None:
+    words = WordNet(folder, "all")
+    known = [(part, word) for part in "nvar" for word in nltks.all_lemma_names(part) if "_" not in word]
+    for part, word in [*random.Random(0).sample(known, 200), ("a", "big"), ("n", "dog"), ("v", "carry")]:
+        senses = [synset for synset in nltks.synsets(word, part) if word in synset.lemma_names()]
+        others = {name.replace("_", " ") for synset in senses for name in synset.lemma_names()} - {word}
+        found = set(words.synonyms(word, part))
+        assert found <= others, (word, part)
+        plain = {one for one in others - found if one.replace(" ", "").isalpha() and one.islower() and len(one) > 3}
+        assert all(_has_a_reason(one, word, senses) for one in plain), (word, part, plain)
+        own = [lemma for synset in senses for lemma in synset.lemmas() if lemma.name() == word]
+        assert sum(count for count, _ in words._senses(word, part)) == sum(lemma.count() for lemma in own), word
+
+
+def _has_a_reason(one: str, word: str, senses: list[Any]) -> bool:
+    rude = {"ethnic_slur", "obscenity", "disparagement"}
+    lemmas = [lemma for synset in senses for lemma in synset.lemmas()]
+    marks = {domain.name().split(".")[0] for marked in (*senses, *lemmas) for domain in marked.usage_domains()}
+    short = any(len(part) < 2 for part in one.split())
+    return bool(marks & rude) or one in CLOSED or short or one.lower() == word.lower()
+
+
+@pytest.mark.realdata
+def test_no_function_word_and_no_grotesque(folder: Path) -> None:
+    words = WordNet(folder)
+    for word in ["a", "in", "be", "is", "i", "it", "as", "he", "at", "one", "two", "am", "or", "no", "us"]:
+        assert all(not words.candidates(word, name) for name in ("NN", "JJ", "VB", "RB", "NNP"))
+    assert words.candidates("large", "JJ") == ("big",)
+    assert words.candidates("larger", "JJR") == ("bigger",)
+    assert "enceinte" in WordNet(folder, "all").candidates("large", "JJ")
+    assert "kids" in words.candidates("children", "NNS")
+    assert "movies" in words.candidates("films", "NNS")
+
+
+@pytest.mark.realdata
+def test_all_senses_reach_words_that_the_usual_senses_do_not(folder: Path) -> None:
+    """Half as many words again in sentences of NLI, and still not those of the closed classes."""
+    texts = ["An old woman walks her small dog along a narrow path .", "Two men are running quickly down the road ."]
+    first, every = (tag(texts, WordNet(folder, senses)) for senses in wordnet.SENSES)
+    assert first.coverage(1) < every.coverage(1) < 0.6
+    assert (first.seen == every.seen).all() and first.seen.sum() == 19
