@@ -46,7 +46,8 @@ def main(arguments: Sequence[str]) -> None:
     """The command line of `tasks.augment`. Raises `UserError`."""
     given = _parser().parse_args(arguments)
     p = given.p if given.p is not None else 1.0 if given.method == 3 else 0.25
-    replacement.check_probability(p)
+    if not 0 <= p <= 1:
+        raise UserError(f"--p: {p} is not between 0 and 1")
     if given.limit < 1:
         raise UserError(f"--limit: {given.limit} is less than 1")
     form, rows = _rows(given.file, given.form, given.limit)

@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from minbert.errors import UserError
 from minbert.seeds import digest, numpy_generator
 from tasks.augment.tagging import Tagged
 
@@ -33,12 +32,6 @@ def splice(text: str, changes: Sequence[Change]) -> str:
         pieces += [text[done : one.start], one.new]
         done = one.end
     return "".join([*pieces, text[done:]])
-
-
-def check_probability(p: float) -> None:
-    """`UserError` unless 0 <= p <= 1."""
-    if not 0 <= p <= 1:
-        raise UserError(f"--p: {p} is not between 0 and 1")
 
 
 def drawn(tagged: Tagged, number: int, text: str, *, p: float, seed: int, row: str, column: int) -> list[Change]:

@@ -13,7 +13,7 @@ from scipy import stats
 
 from minbert import UserError
 from tasks.augment import replacement, tagging
-from tasks.augment.replacement import article, check_probability, chosen, drawn, in_case, live, splice, takes_an
+from tasks.augment.replacement import article, chosen, drawn, in_case, live, splice, takes_an
 from tasks.augment.tagging import KINDS, Tagged, tag
 from tasks.augment.wordnet import WordNet
 
@@ -154,12 +154,6 @@ def test_method_3_grows_inwards_from_the_first_or_the_last(tagged: Tagged) -> No
 def test_a_text_that_was_not_tagged_is_refused(words: WordNet) -> None:
     with pytest.raises(ValueError, match="not the text that was tagged"):
         lively(tag(["A big car ."], words), 0, "A red big car .", 0)
-
-
-@pytest.mark.parametrize("p", [-0.1, 1.5])
-def test_a_probability_is_between_0_and_1(p: float) -> None:
-    with pytest.raises(UserError, match="between 0 and 1"):
-        check_probability(p)
 
 
 @pytest.mark.parametrize(("before", "after"), [
