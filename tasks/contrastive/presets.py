@@ -45,6 +45,14 @@ PRESETS: Presets = {
             "sts_dev": "course", "keep": "last",
         },
     ),
+    "minilm": (
+        "CBCL for the packaged weights: mean pooling, as they were trained, 3 epochs of batches of 64",
+        _CBCL
+        | {
+            "weights": "minilm", "pooler": "mean", "max_length": 64, "batch_size": 64, "epochs": 3,
+            "lr_schedule": "linear", "warmup": 0.1,
+        },
+    ),
     "contrastive": ("CBCL's contrastive arm: the same without a curriculum", _CBCL | {"order": "none"}),
     "cbcl-synonyms": (
         "CBCL with synonyms: in a quarter of the batches one adjective of each sentence is replaced by any WordNet has",
