@@ -1,6 +1,6 @@
 """Fetch the real data sets, or check the data files of a folder.
 
-    python data/get_data.py course|nli|senteval|chinese|wordnet|all [--to DIR] [--year 2023] [--from-mirror URL|DIR]
+    python data/get_data.py course|nli|senteval|chinese|wordnet|all [--data DIR] [--year 2023] [--from-mirror URL|DIR]
     python data/get_data.py check [--data DIR]
 
 A set with a manifest.json is complete. Files in place are not fetched again, and interrupted downloads are continued.
@@ -38,9 +38,16 @@ def parser() -> argparse.ArgumentParser:
     )
     add = made.add_argument
     add("set", choices=[*about], metavar="SET", help=", ".join(about))
-    add("--to", type=Path, default=ROOT / "data", metavar="DIR", help="target folder (default: the project's data/)")
+    add(
+        *("--data", "--to"),
+        dest="to",
+        type=Path,
+        default=ROOT / "data",
+        metavar="DIR",
+        help="target folder (default: the project's data/)",
+    )
     add("--year", type=int, choices=[2024, 2023], default=2024, help="the course's handout (default: 2024)")
-    add("--from-mirror", default="", metavar="URL|DIR", help="fetch from here instead; same layout as --to")
+    add("--from-mirror", default="", metavar="URL|DIR", help="fetch from here instead; same layout as --data")
     add(
         "--accept-changed",
         action="store_true",
@@ -71,7 +78,7 @@ def main() -> None:
         if not Path(mirror).is_dir():
             raise UserError(f"--from-mirror {mirror}: neither an http address nor a folder")
         if Path(mirror).resolve() == asked.to.resolve():
-            raise UserError(f"--from-mirror {mirror}: the mirror and --to are the same folder")
+            raise UserError(f"--from-mirror {mirror}: the mirror and --data are the same folder")
     fetch(asked, mirror)
 
 

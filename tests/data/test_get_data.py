@@ -40,7 +40,7 @@ def command(*arguments: str, folder: Path) -> tuple[int, str, str]:
         (("senteval2",), "'senteval2' is not one of course, nli"),
         (("course", "--year", "2022"), "--year"),
         (("course", "--from-mirror", "nowhere"), "--from-mirror nowhere: neither an http address nor a folder"),
-        (("course", "--from-mirror", ".", "--to", "."), "the mirror and --to are the same folder"),
+        (("course", "--from-mirror", ".", "--to", "."), "the mirror and --data are the same folder"),
         (("course", "--accept-changed"), "--accept-changed needs --from-mirror"),
         (("course", "--tries", "0"), "--timeout and --tries must be more than 0"),
         (("--to", "x", "check"), "check comes first"),
@@ -82,7 +82,7 @@ def chinese_mirror(folder: Path) -> dict[str, bytes]:
 def test_a_mirror_that_lacks_a_part_ends_with_code_2_and_keeps_the_rest(tmp_path: Path) -> None:
     mirror = tmp_path / "mirror"
     chinese_mirror(mirror)
-    code, out, error = command("chinese", "--to", "to", "--from-mirror", "mirror", folder=tmp_path)
+    code, out, error = command("chinese", "--data", "to", "--from-mirror", "mirror", folder=tmp_path)
     assert code == 2 and error == "error: incomplete: chinese (see above); run the same command again to continue\n"
     assert "LCQMC: MISSING: mirror/zh/LCQMC/LCQMC.train.data: not in the mirror" in out
     assert (tmp_path / "to/zh/STS-B/STS-B.test.data").exists() and not (tmp_path / "to/zh/manifest.json").exists()
