@@ -90,6 +90,15 @@ def _counted(count: int, what: str) -> str:
     return f"{count:,} {what[:-1] if count == 1 else what}"
 
 
+def refuse_ranks() -> None:
+    """`UserError` in a group of processes: this stage runs in one."""
+    from minbert.errors import UserError
+    from minbert.training import ranks
+
+    if ranks.world() > 1:
+        raise UserError("contrastive pre-training runs in one process; start it without torchrun")
+
+
 def main() -> None:
     """Settings, read, score, fit, write."""
     names = {"program": "pretrain_cbcl.py", "about": __doc__.splitlines()[0], "default": "cbcl"}
@@ -99,9 +108,8 @@ def main() -> None:
     from minbert import weights
     from minbert.config import BertConfig
     from minbert.encode import Encoder
-    from minbert.errors import UserError
     from minbert.optimizer import AdamW, decay_groups
-    from minbert.training import loop, ranks, start
+    from minbert.training import loop, start
     from minbert.training.rundir import RunDir
     from tasks import record
     from tasks.augment import synonyms
@@ -112,8 +120,7 @@ def main() -> None:
 
     start.warn(*settings.ignored(parsed.overrides))
     device = start.device(demanded=settings.use_gpu)
-    if ranks.world() > 1:
-        raise UserError("contrastive pre-training runs in one process; start it without torchrun")
+    refuse_ranks()
     precision = start.number_format(settings.precision, device)
     run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=cli.identity(settings))
     source = settings.source
