@@ -28,10 +28,10 @@ def build(settings: ContrastiveSettings, encoder: "BertModel") -> "ContrastiveMo
 
     from minbert.seeds import torch_seed
     from tasks.contrastive.model import ContrastiveModel
-    from tasks.readers import nli
+    from tasks.readers.rows import NLI_CLASSES
 
     torch.manual_seed(torch_seed(settings.seed, "heads"))
-    classes = len(nli.NAMES) if settings.data_kind == PAIRS else 0
+    classes = len(NLI_CLASSES) if settings.data_kind == PAIRS else 0
     return ContrastiveModel(encoder, settings.pooler, projection=settings.projection, classes=classes)
 
 

@@ -6,7 +6,7 @@
 Part `readers`: each file is read whole by our reader (every row a checked, labelled `Row`, dropped at once) and by
 `pandas.read_csv` into one table of text columns without checks, in turn, --repeats times; median processor time of
 the process, with quartiles. The last file is generated. Part `cache`: a generated file of --rows pairs goes through
-`token_cache.load` in a fresh process: rows/s by the clock, processor time of all its threads, and its peak resident
+`readers.tokenised` in a fresh process: rows/s by the clock, processor time of all its threads, and its peak resident
 memory, beside those of a hundredth of the rows. Files and caches go to a temporary folder (--folder) and are removed.
 """
 
@@ -19,34 +19,32 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks.harness import cell, peak
-from minbert import token_cache, weights
+from minbert import weights
 from minbert.token_cache import Row, Skipped
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli
 from tasks import readers
-from tasks.readers import chinese, nli, senteval
+from tasks.readers.rows import NLI_CLASSES
 
 Rows = Iterator[Row | Skipped]
-Read = Callable[[Path], Rows]
 UNQUOTED = {"sep": "\t", "quoting": csv.QUOTE_NONE}
 
-# File under $DATA_DIR, our reader, pandas' options.
-FILES: dict[str, tuple[Read, dict[str, Any]]] = {
-    "course/ids-sst-train.csv": (partial(readers.sst, split="train"), {"sep": "\t"}),
-    "course/quora-train.csv": (partial(readers.quora, split="train"), {"sep": "\t"}),
-    "nli/nli-triplets.csv": (readers.triplets, {}),
-    "nli/nli-pairs.tsv": (nli.pairs, UNQUOTED),
-    "senteval/downstream/SST/binary/sentiment-train": (senteval.text_label, UNQUOTED | {"header": None}),
-    "senteval/downstream/STS/STSBenchmark/sts-train.csv": (senteval.stsb, UNQUOTED | {"header": None}),
-    "zh/ATEC/atec_nlp_sim_train.csv": (chinese.pairs, {"sep": "\t", "header": None}),
-    "zh/BQ/dev.csv": (chinese.pairs, {}),
+# File under $DATA_DIR, the kind of its rows, pandas' options.
+FILES: dict[str, tuple[str, dict[str, Any]]] = {
+    "course/ids-sst-train.csv": ("single", {"sep": "\t"}),
+    "course/quora-train.csv": ("pair-class", {"sep": "\t"}),
+    "nli/nli-triplets.csv": ("triplet", {}),
+    "nli/nli-pairs.tsv": ("nli", UNQUOTED),
+    "senteval/downstream/SST/binary/sentiment-train": ("single", UNQUOTED | {"header": None}),
+    "senteval/downstream/STS/STSBenchmark/sts-train.csv": ("pair-score", UNQUOTED | {"header": None}),
+    "zh/ATEC/atec_nlp_sim_train.csv": ("pair-score", {"sep": "\t", "header": None}),
+    "zh/BQ/dev.csv": ("pair-score", {}),
 }
 
 _TEXT = (
@@ -67,7 +65,7 @@ def generate(path: Path, count: int) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.write("premise\thypothesis\tlabel\n")
         for number in range(count):
-            label = nli.NAMES[number % 3]
+            label = NLI_CLASSES[number % 3]
             file.write(f"{sentence(number)}\t{sentence(5 * number + 3)}\t{label}\n")
 
 
@@ -78,15 +76,18 @@ def processor_time(action: Callable[[], Any]) -> float:
     return time.process_time() - start
 
 
-def beside_pandas(name: str, path: Path, read: Read, options: dict[str, Any], repeats: int) -> None:
+def beside_pandas(name: str, path: Path, kind: str, options: dict[str, Any], repeats: int) -> None:
     """One row of the table: our reader and pandas on the same file, in turn."""
     import pandas  # not at the head: it would count in the peak memory of the other part
 
-    count = sum(1 for _ in read(path))
+    def read() -> Rows:
+        return readers.open_as(path, kind).rows
+
+    count = sum(1 for _ in read())
     assert count == len(pandas.read_csv(path, dtype=str, **options)), f"{name}: pandas reads another number of rows"
     times: list[tuple[float, float]] = []
     for _ in range(repeats):
-        ours = processor_time(lambda: deque(read(path), maxlen=0))
+        ours = processor_time(lambda: deque(read(), maxlen=0))
         times.append((ours, processor_time(lambda: pandas.read_csv(path, dtype=str, **options))))
     mine, other = torch.tensor(times, dtype=torch.float64).T
     speeds = [cell(count / seconds / 1000, 0) for seconds in (mine, other)]
@@ -98,11 +99,11 @@ def reader_table(folder: Path, repeats: int, generated: int) -> None:
     print("| file | rows | our reader, 1,000 rows/s | pandas.read_csv, 1,000 rows/s | our time / pandas' |")
     print("|---|---|---|---|---|")
     data = os.environ.get("DATA_DIR")
-    for name, (read, options) in FILES.items() if data else ():
-        beside_pandas(name, Path(str(data)) / name, read, options, repeats)
+    for name, (kind, options) in FILES.items() if data else ():
+        beside_pandas(name, Path(str(data)) / name, kind, options, repeats)
     path = folder / "speed.tsv"
     generate(path, generated)
-    beside_pandas("generated NLI pairs", path, nli.pairs, UNQUOTED, repeats)
+    beside_pandas("generated NLI pairs", path, "nli", UNQUOTED, repeats)
     path.unlink()
 
 
@@ -111,7 +112,7 @@ def build(path: Path) -> None:
     tokenizer = Tokenizer.load(weights.resolve("minilm"))
     before = peak()
     start, used = time.perf_counter(), time.process_time()
-    cache = token_cache.load(path, nli.pairs, "nli-pairs", 2, tokenizer)
+    cache = readers.tokenised(path, "nli", tokenizer)
     seconds, used = time.perf_counter() - start, time.process_time() - used
     print(f"{len(cache)} {seconds:.1f} {used:.1f} {peak():.0f} {before:.0f}")
 

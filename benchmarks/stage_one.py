@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.harness import CPU, SAMPLE, shuffled
-from minbert import token_cache, weights
+from minbert import weights
 from minbert.optimizer import AdamW, decay_groups
 from minbert.tokenizer import Tokenizer
 from minbert.training import start
@@ -19,7 +19,6 @@ from tasks.contrastive.model import ContrastiveModel
 from tasks.contrastive.registry import OBJECTIVES
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, Triplet
-from tasks.readers import nli
 
 
 def triplets(data: Path | None, given: str, length: int) -> Triplet:
@@ -28,7 +27,7 @@ def triplets(data: Path | None, given: str, length: int) -> Triplet:
         print("DATA_DIR is not set: the small sample, whose rows are repeated again and again")
     tokenizer = Tokenizer.load(weights.resolve(given))
     path = readers.find(data or SAMPLE, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
-    cache = token_cache.load(path, nli.triplets, "triplets", 3, tokenizer)
+    cache = readers.tokenised(path, "triplet", tokenizer)
     return Triplet(cache, tokenizer.cls, tokenizer.sep, length)
 
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 import torch
 
 from benchmarks import harness, stage_one
-from minbert import token_cache, weights
+from minbert import weights
 from minbert.errors import UserError
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli
@@ -28,7 +28,6 @@ from tasks.contrastive.presets import PRESETS
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.contrastive.views import KINDS
 from tasks.examples import Examples, Pair, Single
-from tasks.readers import nli
 
 
 def table(
@@ -67,7 +66,7 @@ def main() -> None:
     torch.manual_seed(0)
     tokenizer = Tokenizer.load(weights.resolve(options.weights))
     path = readers.find(options.data, "nli", ["nli-pairs.tsv"])
-    cache = token_cache.load(path, nli.pairs, "nli-pairs", 2, tokenizer)
+    cache = readers.tokenised(path, "nli", tokenizer)
     print(f"{torch.get_num_threads()} threads; load of the machine before: {os.getloadavg()[0]:.1f}")
     alone = {kind: {"views": f"{kind},{kind}"} for kind in KINDS if kind != "adversarial"}
     alone["no views (simcse)"] = {"views": "", "objective": "simcse"}

@@ -1,13 +1,12 @@
-"""A data file, tokenised once: ids, labels and texts on disk, memory-mapped, so that a second start reads no text.
+"""Data files, tokenised once: ids, labels and texts on disk, memory-mapped, so that a second start reads no text.
 
-A cache is a folder, keyed by the hash of the data file, its reader and the vocabulary. It is written in a stream,
-so its size is bounded by the disk alone, and its `meta.json` comes last: without it the folder does not count.
+The cache is keyed by the hashes of the files, their reader and the vocabulary. It is written in a stream, so its size
+is bounded by the disk alone.
 """
 
 import hashlib
-import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from minbert.errors import UserError
-from minbert.files import new_folder, present, read_json, sha256_of, write_json
+from minbert.cache import cached_folder
+from minbert.files import present, sha256_of
 from minbert.tokenizer import Tokenizer
 
 _CHUNK = 4096
-_VERSION = 2
+_VERSION = 3
+_ARRAYS = {"labels": np.float64, "ids": np.int32, "ends": np.int64, "text": np.uint8, "text_ends": np.int64}
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Row:
 
     id: str
     texts: tuple[str, ...]
-    label: float = float("nan")
+    label: float = math.nan
     line: int = 0
-    note: str = ""  # what is wanting in a row that is kept all the same; said with its line
+    note: str = ""  # warning for a row that is kept all the same; shown with its line
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,10 @@ class Skipped:
 
     line: int
     why: str
+
+
+Facts = dict[str, Any]
+"""What a reader says of all its rows, such as counts: kept in the cache's record."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ class TokenCache:
     _ends: np.ndarray = field(repr=False)
     _text: np.ndarray = field(repr=False)
     _text_ends: np.ndarray = field(repr=False)
+    facts: Facts = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict, repr=False)  # hex SHA-256 of each array
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -78,6 +84,11 @@ class TokenCache:
         """The id of a row."""
         return self._string(row * (self.columns + 1))
 
+    def rows(self) -> Iterator[Row]:
+        """The rows that were kept, without their notes."""
+        for number, label in enumerate(self.labels.tolist()):
+            yield Row(self.row_id(number), tuple(self.text(number, column) for column in range(self.columns)), label)
+
     def _string(self, number: int) -> str:
         return bytes(self._text[self._text_ends[number] : self._text_ends[number + 1]]).decode("utf-8")
 
@@ -94,15 +105,7 @@ class TokenCache:
         }
 
 
-Reader = Callable[[Path], Iterator[Row | Skipped]]
-
-
-def default_folder() -> Path:
-    """Where caches lie: `$MINBERT_CACHE`, else `minbert` in the user's cache folder."""
-    own = os.environ.get("MINBERT_CACHE")
-    if own:
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
+Reader = Callable[[Path], Iterable[Row | Skipped | Facts]]
 
 
 def digest(source: Path, also: Sequence[Path] = ()) -> str:
@@ -112,42 +115,57 @@ def digest(source: Path, also: Sequence[Path] = ()) -> str:
 
 
 def load(
-    source: Path, reader: Reader, reader_name: str, columns: int, tokenizer: Tokenizer, *, also: Sequence[Path] = ()
+    source: Path,
+    reader: Reader,
+    reader_name: str,
+    columns: int,
+    tokenizer: Tokenizer,
+    *,
+    also: Sequence[Path] = (),
+    sha256: str = "",
 ) -> TokenCache:
     """The cache of a data file, built now if it is not there; `UserError` where the reader finds a bad row.
 
-    `also` are further files that the reader looks into, such as one with the labels.
+    `also` are further files that the reader looks into, such as one with the labels. `sha256` stands for all of them
+    where it is known already.
     """
-    content = digest(source, also)
-    key = hashlib.sha256(f"{_VERSION} {content} {reader_name} {columns} {tokenizer.fingerprint}".encode()).hexdigest()
-    folder = default_folder() / "tokens" / key[:32]
-    if not (folder / "meta.json").is_file():
-        try:
-            if folder.exists():
-                shutil.rmtree(folder)  # somebody has taken its meta.json
-            with new_folder(folder, first_wins=True) as beside:
-                _build(beside, reader(source), columns, tokenizer)
-        except OSError as error:
-            raise UserError(f"{folder}: the token cache cannot be written: {error.strerror or error}") from error
-    return _open(folder, source, content, columns)
+    content = sha256 or digest(source, also)
+    folder, record = cached_folder(
+        "tokens",
+        (_VERSION, content, reader_name, columns, tokenizer.fingerprint),
+        lambda folder: _build(folder, reader(source), columns, tokenizer),
+    )
+    skipped, noted = (tuple(Skipped(*row) for row in record[name]) for name in ("skipped", "noted"))
+    hashes = {name: record["files"][f"{name}.bin"][1] for name in _ARRAYS}
+    labels, ids, ends, text, text_ends = (_map(folder / f"{name}.bin", kind) for name, kind in _ARRAYS.items())
+    return TokenCache(
+        source, content, columns, skipped, noted, labels, ids, ends, text, text_ends, record["facts"], hashes
+    )
 
 
-def _build(folder: Path, rows: Iterator[Row | Skipped], columns: int, tokenizer: Tokenizer) -> None:
-    skipped: list[dict[str, Any]] = []
-    noted: list[dict[str, Any]] = []
+def retokenised(cache: TokenCache, tokenizer: Tokenizer) -> TokenCache:
+    """The same rows in another vocabulary."""
+    rule = " ".join(["rows of", cache.hashes["text"], cache.hashes["text_ends"], cache.hashes["labels"]])
+    return load(cache.source, lambda _: cache.rows(), rule, cache.columns, tokenizer, sha256=cache.sha256)
+
+
+def _build(folder: Path, rows: Iterable[Row | Skipped | Facts], columns: int, tokenizer: Tokenizer) -> dict[str, Any]:
+    skipped: list[tuple[int, str]] = []
+    noted: list[tuple[int, str]] = []
+    facts: Facts = {}
     with ExitStack() as stack:
-        files = {
-            name: stack.enter_context(open(folder / f"{name}.bin", "wb"))
-            for name in ("ids", "ends", "text", "text_ends", "labels")
-        }
+        files = {name: stack.enter_context(open(folder / f"{name}.bin", "wb")) for name in _ARRAYS}
         offsets = {"ends": 0, "text_ends": 0}
         for name in offsets:
             files[name].write(np.zeros(1, dtype=np.int64).tobytes())
-        while chunk := list(islice(rows, _CHUNK)):
+        stream = iter(rows)
+        while chunk := list(islice(stream, _CHUNK)):
             kept = [row for row in chunk if isinstance(row, Row)]
             assert all(len(row.texts) == columns for row in kept), f"a row without {columns} texts"
-            skipped += [{"line": row.line, "why": row.why} for row in chunk if isinstance(row, Skipped)]
-            noted += [{"line": row.line, "why": row.note} for row in kept if row.note]
+            skipped += [(row.line, row.why) for row in chunk if isinstance(row, Skipped)]
+            noted += [(row.line, row.note) for row in kept if row.note]
+            for said in (row for row in chunk if isinstance(row, dict)):
+                facts |= said
             ids = tokenizer.encode([text for row in kept for text in row.texts])
             strings = [text.encode("utf-8") for row in kept for text in (row.id, *row.texts)]
             if ids:
@@ -158,21 +176,7 @@ def _build(folder: Path, rows: Iterator[Row | Skipped], columns: int, tokenizer:
                 ends = offsets[name] + np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
                 files[name].write(ends.tobytes())
                 offsets[name] = int(ends[-1]) if len(ends) else offsets[name]
-    write_json(folder / "meta.json", {"columns": columns, "skipped": skipped, "noted": noted})
-
-
-def _open(folder: Path, source: Path, digest: str, columns: int) -> TokenCache:
-    meta = read_json(folder / "meta.json")
-    skipped, noted = (tuple(Skipped(**row) for row in meta[name]) for name in ("skipped", "noted"))
-    kinds: Sequence[tuple[str, type]] = (
-        ("labels", np.float64),
-        ("ids", np.int32),
-        ("ends", np.int64),
-        ("text", np.uint8),
-        ("text_ends", np.int64),
-    )
-    arrays = [_map(folder / f"{name}.bin", kind) for name, kind in kinds]
-    return TokenCache(source, digest, columns, skipped, noted, *arrays)
+    return {"skipped": skipped, "noted": noted, "facts": facts}
 
 
 def _map(path: Path, kind: type) -> np.ndarray:

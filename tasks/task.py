@@ -4,7 +4,7 @@ Axes: B rows of a batch, D hidden, C outputs of the head (none for a single numb
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -13,11 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from minbert import token_cache
 from minbert.errors import UserError
 from minbert.files import present
 from minbert.ragged import Ragged
-from minbert.token_cache import Row, Skipped
 from minbert.tokenizer import Tokenizer
 from tasks import readers
 from tasks.examples import Examples, Pair, Single
@@ -78,24 +76,17 @@ class Task(ABC, Generic[E]):
     def open(self, path: Path, split: str, tokenizer: Tokenizer, max_length: int, columns: str = "") -> E:
         """Examples of a file, tokenised once and cached.
 
-        Any form of the task's kind is read (see `tasks.readers.formats`); `columns` says what is what in a user's own.
+        Any layout of the task's kind is read (see `tasks.readers.layouts`); `columns` names those of a user's own.
         """
-        how = f"{self.kind} {self.class_count} {split} {columns}"
-        cache = token_cache.load(
-            path, lambda source: self._rows(source, split, columns), how, self.columns, tokenizer,
-            also=readers.companions(path),
-        )  # fmt: skip
+        cache = readers.tokenised(path, self.kind, tokenizer, split, columns, classes=self.class_count)
         if not len(cache):
             raise UserError(f"{path}: no usable row")
         view: E = self.examples(cache, tokenizer.cls, tokenizer.sep, max_length)  # type: ignore[assignment]
         return view
 
     def check(self, path: Path, split: str, columns: str = "") -> None:
-        """Raises `UserError` where a file is not there, or its header fits no form of the task's kind."""
-        self._rows(present(path), split, columns)
-
-    def _rows(self, path: Path, split: str, columns: str) -> Iterator[Row | Skipped]:
-        return readers.open_as(path, self.kind, split, columns or None, classes=self.class_count).rows
+        """Raises `UserError` where a file is not there, or its header fits no layout of the task's kind."""
+        readers.open_as(present(path), self.kind, split, columns, classes=self.class_count)
 
     @property
     def class_count(self) -> int | None:

@@ -15,11 +15,10 @@ import pytest
 import torch
 
 from benchmarks import chunk_memory, contrastive_speed, harness, single_task, stage_one, train_speed, view_cost
-from minbert import token_cache
 from minbert.tokenizer import Tokenizer
+from tasks import readers
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Triplet
-from tasks.readers import nli
 
 SAMPLE = harness.SAMPLE
 
@@ -43,7 +42,7 @@ def still(tiny_copy: Callable[..., Path]) -> Path:
 
 def sample(folder: Path, length: int = 32) -> Triplet:
     tokenizer = Tokenizer.load(folder)
-    cache = token_cache.load(SAMPLE / "nli" / "nli-triplets.csv", nli.triplets, "triplets", 3, tokenizer)
+    cache = readers.tokenised(SAMPLE / "nli" / "nli-triplets.csv", "triplet", tokenizer)
     return Triplet(cache, tokenizer.cls, tokenizer.sep, length)
 
 

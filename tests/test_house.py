@@ -17,7 +17,7 @@ FLOORS = {
     "minbert.errors": 0, "minbert.files": 0, "minbert.seeds": 0, "minbert.config": 0, "minbert.ragged": 0,
     "minbert.precision": 0,
     "minbert.attention": 1, "minbert.layers": 1, "minbert.pooling": 1, "minbert.tokenizer": 1,
-    "minbert.token_cache": 1, "minbert.optimizer": 1, "minbert.weights": 1,
+    "minbert.cache": 1, "minbert.token_cache": 2, "minbert.optimizer": 1, "minbert.weights": 1,
     "minbert.cpu": 2, "minbert.bert": 2,
     "minbert.encode": 3,
     "minbert.training": 4,

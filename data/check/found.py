@@ -5,13 +5,13 @@ A data set's files lie in their folder (`course`, `nli`, `senteval/downstream`, 
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from minbert.errors import UserError
 from minbert.token_cache import Row, Skipped
-from tasks.readers import chinese, course, nli, senteval
+from tasks.readers import open_as, senteval
 
 Rows = Iterator[Row | Skipped]
 _SPLIT = re.compile(r"(?<![a-z])(train|dev|trial|valid(?:ation)?|test)(?![a-z])")
@@ -51,23 +51,29 @@ def split_of(name: str) -> str:
 
 def _course(data: Path) -> Iterator[Source]:
     kinds = (
-        ("ids-sst-*.csv", "SST", course.sst),
-        ("ids-cfimdb-*.csv", "CFIMDB", course.cfimdb),
-        ("quora-*.csv", "Quora", course.quora),
-        ("sts-*-student.csv", "course STS", course.sts),
-        ("sts-train.csv", "course STS", course.sts),
-        ("sts-dev.csv", "course STS", course.sts),
+        ("ids-sst-*.csv", "SST", "single", 5),
+        ("ids-cfimdb-*.csv", "CFIMDB", "single", 2),
+        ("quora-*.csv", "Quora", "pair-class", 2),
+        ("sts-*-student.csv", "course STS", "pair-score", None),
+        ("sts-train.csv", "course STS", "pair-score", None),
+        ("sts-dev.csv", "course STS", "pair-score", None),
     )
-    for pattern, name, reader in kinds:
+    for pattern, name, kind, classes in kinds:
         for path in _files(data, ("course", ""), pattern):
-            split = split_of(path.name)
-            yield Source(name, split, _shown(data, path), partial(reader, path, split), reader is course.sts)
+            yield _source(name, split_of(path.name), data, path, kind, classes)
+
+
+def _source(name: str, split: str, data: Path, path: Path, kind: str, classes: int | None = None) -> Source:
+    def rows() -> Rows:
+        return open_as(path, kind, split, classes=classes).rows
+
+    return Source(name, split, path.relative_to(data).as_posix(), rows, kind == "pair-score")
 
 
 def _nli(data: Path) -> Iterator[Source]:
     for pattern, name in (("nli_for_simcse.csv", "SimCSE triplets"), ("nli-triplets.csv", "NLI triplets")):
         for path in _files(data, ("nli", ""), pattern):
-            yield Source(name, "train", _shown(data, path), partial(nli.triplets, path))
+            yield _source(name, "train", data, path, "triplet")
     kinds = (
         ("nli-pairs.tsv", "NLI pairs"),
         ("snli_1.0_*", "SNLI"),
@@ -83,7 +89,7 @@ def _nli(data: Path) -> Iterator[Source]:
             split = split_of(path.name)
             split = "train" if split == "all" else split
             shown = f"{name} mismatched" if "mismatched" in path.name else name
-            yield Source(shown, split, _shown(data, path), partial(nli.pairs, path))
+            yield _source(shown, split, data, path, "nli")
 
 
 def _senteval(data: Path) -> Iterator[Source]:
@@ -91,31 +97,30 @@ def _senteval(data: Path) -> Iterator[Source]:
     for name, (folder, subsets) in senteval.STS.items():
         for subset in subsets:
             for path in _files(data, roots, f"{folder}/STS.input.{subset}.txt"):
-                yield Source(name, "test", _shown(data, path), partial(senteval.sts, path), True)
+                yield _source(name, "test", data, path, "pair-score")
     raw = bool(_files(data, roots, "stsbenchmark/sts-*.csv"))
     for folder in reversed(senteval.STSB):
         name = "STS-B tokenised" if raw and folder != "stsbenchmark" else "STS-B"
         for split in senteval.SICK:
             for path in _files(data, roots, f"{folder}/sts-{split}.csv"):
-                yield Source(name, split, _shown(data, path), partial(senteval.stsb, path), True)
+                yield _source(name, split, data, path, "pair-score")
     for split, file in senteval.SICK.items():
         for path in _files(data, roots, f"SICK/{file}"):
-            yield Source("SICK", split, _shown(data, path), partial(senteval.sick, path), True)
+            yield _source("SICK", split, data, path, "pair-score")
     for path in _files(data, roots, "SNLI/s1.*"):
-        yield Source("SNLI", split_of(path.name), _shown(data, path), partial(nli.pairs, path))
+        yield _source("SNLI", split_of(path.name), data, path, "nli")
     yield from _classification(data, roots)
 
 
 def _classification(data: Path, roots: tuple[str, ...]) -> Iterator[Source]:
-    readers = {"text-label": senteval.text_label, "questions": senteval.questions, "mrpc": senteval.mrpc}
     for name, known in senteval.CLASSIFICATION.items():
         for split, files in known.splits.items():
             for path in _files(data, roots, files[0]):
-                if known.kind == "two-files":
-                    shown = f"{_shown(data, path)} + {Path(files[1]).suffix}"
+                if known.kind == "polarity":
+                    shown = f"{path.relative_to(data).as_posix()} + {Path(files[1]).suffix}"
                     yield Source(name, split, shown, partial(_halves, path.parent.parent, name, split))
-                elif known.kind in readers:
-                    yield Source(name, split, _shown(data, path), partial(readers[known.kind], path))
+                elif known.kind != "nli":  # SICK has been read for its scores
+                    yield _source(name, split, data, path, known.kind)
 
 
 def _halves(root: Path, name: str, split: str) -> Rows:
@@ -128,7 +133,8 @@ def _chinese(data: Path) -> Iterator[Source]:
         if path.suffix in (".csv", ".tsv", ".txt", ".data"):
             folder = path.parent.name
             name = f"zh {folder} cnsd" if path.name.startswith("cnsd") else f"zh {folder}"
-            yield Source(name, split_of(path.name), _shown(data, path), partial(chinese.pairs, path), "STS" in folder)
+            one = _source(name, split_of(path.name), data, path, "pair-score")
+            yield replace(one, scored="STS" in folder)
 
 
 def _files(data: Path, folders: tuple[str, ...], pattern: str) -> list[Path]:
@@ -137,7 +143,3 @@ def _files(data: Path, folders: tuple[str, ...], pattern: str) -> list[Path]:
         if found := sorted(path for path in (data / folder).glob(pattern) if path.is_file()):
             return found
     return []
-
-
-def _shown(data: Path, path: Path) -> str:
-    return path.relative_to(data).as_posix()

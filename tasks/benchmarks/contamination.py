@@ -19,8 +19,8 @@ from minbert.training.rundir import manifest_behind
 from tasks import readers
 from tasks.benchmarks.results import Table
 from tasks.benchmarks.sets import ScoredSet
-from tasks.readers import nli
-from tasks.readers.records import opened
+from tasks.readers.layouts import sides_of
+from tasks.readers.splitter import open_text
 from tasks.readers.texts import key
 
 
@@ -142,7 +142,7 @@ def _found(record: dict[str, str], purpose: str) -> TrainingFile:
 
 def _state(path: Path, recorded: str) -> str:
     """A manifest has the hash of the file alone, or together with its companions where their labels were read too."""
-    if not all(one.is_file() for one in (path, *nli.aligned(path))):
+    if not all(one.is_file() for one in (path, *sides_of(path))):
         return "gone"
     if sha256_of(path) == recorded:
         return "read"
@@ -184,14 +184,14 @@ def rows(path: Path) -> Iterator[list[str]]:
 
     Of SentEval's `s1.X`, `s2.X`, `labels.X`, any one of which is named, the two sentences of a line.
     """
-    if sides := nli.aligned(path):
-        with opened(sides[0]) as first, opened(sides[1]) as second:
+    if sides := sides_of(path):
+        with open_text(sides[0]) as first, open_text(sides[1]) as second:
             yield from map(list, zip(first, second, strict=False))
         return
-    with opened(path, "latin-1") as probe:
+    with open_text(path, "latin-1") as probe:
         head = next(probe, "")
     encoding = "utf-8-sig" if _is_utf8(path) else "latin-1"
-    with opened(path, encoding) as file:
+    with open_text(path, encoding) as file:
         if head.lstrip("\ufeffï»¿").startswith("{"):
             for line in file:
                 yield [value for value in json.loads(line).values() if isinstance(value, str)] if line.strip() else []

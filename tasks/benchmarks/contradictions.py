@@ -13,14 +13,15 @@ from tasks.benchmarks.options import System
 from tasks.benchmarks.results import Table, number
 from tasks.benchmarks.sets import Subset
 from tasks.charts import BLUE, GREY, VERMILION
-from tasks.readers import nli, senteval
+from tasks.readers import senteval
+from tasks.readers.rows import NLI_CLASSES
 
 EXAMPLES = 5
 _LOOK = ((0, "entailment", BLUE, "o"), (1, "neutral", GREY, "^"), (2, "contradiction", VERMILION, "s"))
 
 
 def relations(folder: Path, sick: Subset) -> np.ndarray:
-    """The relation of each pair of SICK's test split: int64 [pairs], as `nli.NAMES`."""
+    """The relation of each pair of SICK's test split: int64 [pairs], as `NLI_CLASSES`."""
     rows = senteval.classification(folder, "SICK-E")["test"]
     known = {row.id: int(row.label) for row in rows if isinstance(row, Row)}
     return np.array([known[name] for name in sick.ids], dtype=np.int64)
@@ -35,12 +36,12 @@ def kinds(relation: np.ndarray) -> list[Kind]:
 def summary(sick: Subset, relation: np.ndarray, cosines: Mapping[System, np.ndarray]) -> dict[str, Any]:
     """Mean human score and mean cosine of each relation, and the most related contradictions (ties in file order)."""
     groups = {}
-    for place, name in enumerate(nli.NAMES):
+    for place, name in enumerate(NLI_CLASSES):
         rows = relation == place
         if rows.any():
             means = {system.name: float(values[rows].mean()) for system, values in cosines.items()}
             groups[name] = {"pairs": int(rows.sum()), "human": float(sick.gold[rows].mean()), "cosine": means}
-    contradictions = np.flatnonzero(relation == nli.NAMES.index("contradiction"))
+    contradictions = np.flatnonzero(relation == NLI_CLASSES.index("contradiction"))
     order = contradictions[np.argsort(-sick.gold[contradictions], kind="stable")][:EXAMPLES]
     examples = [
         {

@@ -12,10 +12,12 @@ from minbert.errors import UserError
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Row, Skipped
 from tasks.readers import open_as
-from tasks.readers.formats import ALIASES
-from tasks.readers.records import BOM, first_line, opened
+from tasks.readers.layouts import KINDS
+from tasks.readers.splitter import BOM, first_line, open_text
 
-_NAMES = {name for kind in ALIASES.values() for names in kind.values() for name in names}
+_NAMES = {
+    name for kind in ("single", "pair-class", "pair-score") for names in KINDS[kind].columns.values() for name in names
+}
 _TABLE = re.compile(r"\w+(,\w+)+")  # a header: names with commas and no blanks between
 
 
@@ -76,7 +78,7 @@ def _bare(path: Path) -> Iterator[Row | Skipped]:
     if header or other or len(head) > 2 or head[-1].replace(".", "", 1).isdigit():
         shown = first if len(first) <= 60 else first[:60] + "..."
         raise UserError(f"{path}:1: {shown!r} begins no file of sentence pairs, and none of one sentence a line")
-    with opened(path) as file:
+    with open_text(path) as file:
         for line, text in enumerate(file, 1):
             cells = tuple(cell.strip(f" \r\n{BOM}") for cell in text.split("\t"))
             if not any(cells):

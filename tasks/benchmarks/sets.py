@@ -9,7 +9,7 @@ import numpy as np
 from minbert.errors import UserError
 from minbert.token_cache import Row, Skipped
 from tasks.benchmarks.options import chosen
-from tasks.readers import chinese, senteval
+from tasks.readers import open_as, senteval
 
 # Chinese set -> (folder, the test file as a pattern), the first that is there (EdaCSE, section 4.3.1).
 CHINESE = {
@@ -115,7 +115,7 @@ def _chinese(folder: Path, name: str) -> ScoredSet:
     for place, pattern in CHINESE[name]:
         files = sorted((base / place).glob(pattern)) if base is not None else []
         if base is not None and files:
-            rows = chinese.pairs(files[0])
+            rows = open_as(files[0], "pair-score").rows
             return ScoredSet(name, (subset(name, rows),), files[0].relative_to(base).as_posix())
     where = base if base is not None else folder / "zh"
     raise UserError(f"{where}: no test file of {name} ({CHINESE[name][0][0]}/{CHINESE[name][0][1]})")

@@ -9,21 +9,20 @@
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError
-from minbert.files import present, sha256_of
+from minbert.files import present
 from minbert.seeds import numpy_generator
-from minbert.token_cache import Row, Skipped
-from tasks.readers import chinese, lines, senteval
-from tasks.readers.records import records
-from tasks.readers.rows import rows
+from minbert.token_cache import Facts, Row, Skipped
+from tasks.readers import open_as, senteval
+from tasks.readers.rows import checked_rows
+from tasks.readers.splitter import side_by_side
 from tasks.readers.texts import key
 
-_PAIR = ("sentence1", "sentence2")
 CHINESE = {"ATEC": ("ATEC", "ATEC_CCKS"), **{name: (name,) for name in ("BQ", "LCQMC", "PAWS-X", "STS-B")}}
 _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "test": "test"}  # word in a file's name -> split
 _TABLES = (".csv", ".tsv", ".txt", ".data")
@@ -36,53 +35,60 @@ class File:
 
     path: Path
     split: str
-    read: Callable[[Path], Iterator[Row | Skipped]]
+    kind: str = "pair-score"
 
-
-@dataclass(frozen=True)
-class Source:
-    """The files of a source, the test files that would ideally share no text with it, and what it lacks."""
-
-    files: list[File]
-    tests: list[File]
-    absent: list[str]
+    def rows(self) -> Iterator[Row | Skipped]:
+        """The file's rows: of STS12 to 16 with or without a gold score, as STS15 and 16 have more of the latter."""
+        if self.path.name.startswith("STS.input."):
+            return checked_rows(self.path, side_by_side((self.path, 2)), ("sentence1", "sentence2"))
+        return open_as(self.path, self.kind).rows
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Texts in file order, and the account of them for the manifest.
+    """The files of some sources, the test files that would ideally share no text with them, and what they lack."""
 
-    The account says for each file what was read and skipped, which sets of a source are `absent`, how many texts stood
-    twice, and `transductive`: whether a test file was read. `also_in_test` counts the kept texts that, up to case,
-    blanks and punctuation, stand in a test file of the same source, by its folder (where it is there) and over all: a
-    train file is no promise, as STS-B's was drawn from STS12-16.
-    """
-
-    texts: tuple[str, ...]
-    account: dict[str, Any]
+    files: list[File]
+    tests: list[Path]
+    absent: list[str]
 
 
-def gather(sources: Sequence[str], *, data: Path, seed: int, limit: int = 0, keep_duplicates: bool = False) -> Corpus:
-    """The texts of some sources, the first appearance of each, `limit` of them by seed (0: all), in file order.
+def find_texts(sources: Sequence[str], data: Path) -> Corpus:
+    """The files of some sources in their order; `UserError` where a source, or a file of one, is not there."""
+    found = [_source(name, data) for name in sources]
+    files = [file for one in found for file in one.files]
+    for file in files:
+        present(file.path)
+    return Corpus(
+        files,
+        [path for one in found for path in one.tests if path.is_file()],
+        [name for one in found for name in one.absent],
+    )
+
+
+def gather_texts(
+    corpus: Corpus, seed: int, limit: int = 0, *, keep_duplicates: bool = False
+) -> tuple[list[str], Facts]:
+    """The first appearance of each text, `limit` of them by seed (0: all), in file order, and what is said of them.
 
     A smaller sample of the same seed is part of a larger one. `keep_duplicates` keeps every appearance, as ConSERT's
-    89,192 texts do. Raises `UserError` for a source that is not there.
+    89,192 texts do. The facts say for each file what was read and skipped, how many texts were duplicates, and
+    `transductive`: whether a test file was read. `also_in_test` counts the kept texts that, up to case, blanks and
+    punctuation, are in a test file of the same source, by its folder and over all: a train file is no promise, as
+    STS-B's was drawn from STS12-16. Raises `UserError` where the files hold no text.
     """
-    chosen = [_source(name, data) for name in sources]
     texts: list[str] = []
-    accounts = []
-    for file in (file for source in chosen for file in source.files):
+    files = []
+    for file in corpus.files:
         found, account = _read(file)
-        accounts.append(account)
+        files.append(account)
         texts += found
     if not texts:
-        raise UserError(f"--texts {','.join(sources)}: the files hold no text")
-    distinct = tuple(dict.fromkeys(texts))
-    kept = sample(tuple(texts) if keep_duplicates else distinct, seed, limit)
-    account = {
-        "sources": list(sources),
-        "files": accounts,
-        "absent": [name for source in chosen for name in source.absent],
+        raise UserError(f"--texts: {', '.join(str(file.path) for file in corpus.files)} hold no text")
+    distinct = list(dict.fromkeys(texts))
+    kept = sample(texts if keep_duplicates else distinct, seed, limit)
+    return kept, {
+        "files": files,
         "texts": len(texts),
         "duplicates": len(texts) - len(distinct),
         "distinct": len(distinct),
@@ -90,27 +96,19 @@ def gather(sources: Sequence[str], *, data: Path, seed: int, limit: int = 0, kee
         "limit": limit,
         "kept": len(kept),
         "order": "file order",
-        "transductive": any(one["split"] == "test" for one in accounts),
-        "also_in_test": _overlap(kept, [one for source in chosen for one in source.tests if one.path.is_file()]),
+        "transductive": any(one["split"] == "test" for one in files),
+        "also_in_test": _overlap(kept, corpus.tests),
     }
-    return Corpus(kept, account)
 
 
-def check(sources: Sequence[str], data: Path) -> None:
-    """Raises `UserError` where a source, or a file of one, is not there."""
-    for source in (_source(name, data) for name in sources):
-        for file in source.files:
-            present(file.path)
-
-
-def sample(texts: tuple[str, ...], seed: int, limit: int) -> tuple[str, ...]:
+def sample(texts: list[str], seed: int, limit: int) -> list[str]:
     """`limit` of the texts, each set of them equally likely, in their order; all of them for 0."""
     if limit < 0:
         raise UserError(f"--limit {limit}: the number of texts cannot be negative")
     if not 0 < limit < len(texts):
         return texts
     drawn = numpy_generator(seed, "corpus").permutation(len(texts))[:limit]
-    return tuple(texts[i] for i in sorted(drawn.tolist()))
+    return [texts[i] for i in sorted(drawn.tolist())]
 
 
 def pairs_of(texts: Iterable[str], pairs: Iterable[Sequence[str]]) -> int:
@@ -119,21 +117,19 @@ def pairs_of(texts: Iterable[str], pairs: Iterable[Sequence[str]]) -> int:
     return sum(all(key(text) in known for text in pair) for pair in pairs)
 
 
-def _source(name: str, data: Path) -> Source:
+def _source(name: str, data: Path) -> Corpus:
     if name in ("sts", "sts-train"):
         try:
             base = senteval.root(data)
         except UserError as error:
             raise UserError(f"--texts {name}: {error}") from None
         every = _english(base)
-        tests = [file for file in every if file.split == "test"]
+        tests = [file.path for file in every if file.split == "test"]
         if name == "sts":
-            return Source(every, tests, [])
+            return Corpus(every, tests, [])
         extra = sorted((base / "STS" / "STS12-en-train").glob("STS.input.*.txt"))
         train = [file for file in every if file.split == "train"]
-        return Source(
-            [File(path, "train", _unscored) for path in extra] + train, tests, [] if extra else ["STS12 train"]
-        )
+        return Corpus([File(path, "train") for path in extra] + train, tests, [] if extra else ["STS12 train"])
     if name == "chinese":
         found = chinese_files(data)
         if not any(split == "train" for _, split in found):
@@ -142,29 +138,23 @@ def _source(name: str, data: Path) -> Source:
                 f"python data/get_data.py chinese fetches them into data/"
             )
         absent = [f"{one} train" for one in CHINESE if (one, "train") not in found]
-        every = [File(path, split, chinese.pairs) for (_, split), path in found.items()]
-        files, tests = ([file for file in every if file.split == split] for split in ("train", "test"))
-        return Source(files, tests, absent)
+        files = [File(path, split) for (_, split), path in found.items() if split == "train"]
+        return Corpus(files, [path for (_, split), path in found.items() if split == "test"], absent)
     if not Path(name).is_file():
         raise UserError(f"--texts: {name!r} is neither sts, sts-train, chinese nor a file")
-    return Source([File(Path(name), "text", lines.sentences)], [], [])
+    return Corpus([File(Path(name), "text", "lines")], [], [])
 
 
 def _english(base: Path) -> list[File]:
     """In ConSERT's order."""
     found = [
-        File(base / folder / f"STS.input.{subset}.txt", "test", _unscored)
+        File(base / folder / f"STS.input.{subset}.txt", "test")
         for folder, subsets in senteval.STS.values()
         for subset in subsets
     ]
     benchmark = next((base / name for name in senteval.STSB if (base / name).is_dir()), base / senteval.STSB[0])
-    found += [File(benchmark / f"sts-{split}.csv", split, senteval.stsb) for split in ("train", "dev", "test")]
-    return found + [File(base / "SICK" / name, split, senteval.sick) for split, name in senteval.SICK.items()]
-
-
-def _unscored(path: Path) -> Iterator[Row | Skipped]:
-    """Pairs with or without a gold score: STS15 and 16 have more of the latter."""
-    return rows(path, records(path, _PAIR, quotes="none", names=_PAIR), _PAIR)
+    found += [File(benchmark / f"sts-{split}.csv", split) for split in ("train", "dev", "test")]
+    return found + [File(base / "SICK" / name, split) for split, name in senteval.SICK.items()]
 
 
 def chinese_files(data: Path) -> dict[tuple[str, str], Path]:
@@ -190,20 +180,20 @@ def _read(file: File) -> tuple[list[str], dict[str, Any]]:
     texts: list[str] = []
     skipped: list[dict[str, Any]] = []
     kept = 0
-    for row in file.read(file.path):
+    for row in file.rows():
         if isinstance(row, Skipped):
             skipped.append({"line": row.line, "why": row.why})
         else:
             kept += 1
             texts += [_LINE_FEEDS.sub(" ", text) for text in row.texts]
-    account = {"file": str(file.path), "sha256": sha256_of(file.path), "split": file.split, "read": kept + len(skipped)}
-    return texts, {**account, "kept": kept, "skipped": skipped, "texts": len(texts)}
+    account = {"split": file.split, "read": kept + len(skipped), "kept": kept, "skipped": skipped, "texts": len(texts)}
+    return texts, account
 
 
-def _overlap(texts: Iterable[str], tests: Sequence[File]) -> dict[str, int]:
+def _overlap(texts: Iterable[str], tests: Sequence[Path]) -> dict[str, int]:
     known: dict[str, set[str]] = {}
-    for file in tests:
-        known.setdefault(file.path.parent.name, set()).update(map(key, _read(file)[0]))
+    for path in tests:
+        known.setdefault(path.parent.name, set()).update(map(key, _read(File(path, "test"))[0]))
     plain = [key(text) for text in texts]
     counts = {folder: sum(text in there for text in plain) for folder, there in known.items()}
     return {**counts, "any": sum(any(text in there for there in known.values()) for text in plain)}

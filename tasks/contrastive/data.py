@@ -1,7 +1,7 @@
 """What stage one reads: triplets or labelled pairs to train on, and scored pairs to evaluate on."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -9,19 +9,19 @@ from typing import Any
 
 from minbert import token_cache
 from minbert.errors import UserError
-from minbert.files import present, sha256_of, write_atomic
-from minbert.token_cache import Row, Skipped
+from minbert.files import present, sha256_of
+from minbert.token_cache import Facts, Reader, Row, Skipped, TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.training import start
 from minbert.training.rundir import manifest_behind
 from tasks import readers
-from tasks.contrastive import corpus, dev_sets, triplets
+from tasks.contrastive import corpus, dev_sets
 from tasks.contrastive.dev_sets import DevSets
 from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettings
+from tasks.contrastive.triplets import checked, from_pairs
 from tasks.examples import Examples, Pair, Single, Triplet
-from tasks.readers import lines, nli
-from tasks.readers.columns import KINDS
-from tasks.readers.records import head
+from tasks.readers.layouts import KINDS, LAYOUTS
+from tasks.readers.splitter import Head
 
 _ORIGINALS = ("snli_1.0/snli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.jsonl")
 
@@ -42,7 +42,7 @@ class Data:
 
 def check(settings: ContrastiveSettings) -> None:
     """Raises `UserError` where a file is not there or its header cannot be used: nothing is read beyond it."""
-    checks = {TRIPLETS: _triplet_files, PAIRS: _pair_files, TEXTS: _check_texts}
+    checks = {TRIPLETS: _triplet_files, PAIRS: _pair_files, TEXTS: _text_files}
     checks[settings.data_kind](settings)
     dev_sets.check(settings.sts_dev, partial(start.data_folder, settings.data))
 
@@ -54,7 +54,7 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
     if not len(train):
         raise UserError(f"{train.cache.source}: no usable row")
     dev = dev_sets.read(settings.sts_dev, partial(start.data_folder, settings.data), tokenizer, length)
-    if dev.name in ("stsb", "course") and "chinese" in [name.strip() for name in settings.texts.split(",")]:
+    if dev.name in ("stsb", "course") and "chinese" in _names(settings.texts):
         start.warn(
             f"--texts chinese: evaluated on English pairs by --sts-dev {dev.name}; --sts-dev zh are Chinese ones"
         )
@@ -85,16 +85,13 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
 def _triplet_files(settings: ContrastiveSettings) -> tuple[list[Path], str, int]:
     """The files of triplets or of pairs, `triplet` or `nli` by what they hold, and how many texts a triplet has."""
     paths = _files(settings, settings.triplets, "nli", "nli_for_simcse.csv", "nli-triplets.csv")
-    ready = [holds_triplets(path, settings.columns) for path in paths]
-    for path, triple in zip(paths, ready, strict=True):
-        if not triple and not settings.columns:
-            _demand_pairs(path)
-    if len(set(ready)) > 1:
-        raise UserError(f"--triplets: {paths[ready.index(True)]} holds triplets and {paths[ready.index(False)]} pairs")
-    kind = "triplet" if ready[0] else "nli"
-    for path in paths:
-        _opened(kind, settings.columns, path)
-    columns = _columns(paths, settings.columns) if ready[0] else 3
+    kinds = [_kind_and_texts(path, settings.columns) for path in paths]
+    other = next((number for number, one in enumerate(kinds) if one != kinds[0]), 0)
+    if other:
+        shown = {("nli", 2): "labelled pairs", ("triplet", 2): "pairs without hard negatives"}
+        first, second = (f"{paths[one]} holds {shown.get(kinds[one], 'triplets')}" for one in (0, other))
+        raise UserError(f"--triplets: {first}, {second}")
+    kind, columns = kinds[0][0], 3 if kinds[0][0] == "nli" else kinds[0][1]
     if columns == 2 and settings.objective != "nt-xent":
         raise UserError(f"{paths[0]}: --objective {settings.objective} needs hard negatives, and these rows have none")
     if columns == 2 and settings.hard_weight:
@@ -111,11 +108,19 @@ def _triplet_files(settings: ContrastiveSettings) -> tuple[list[Path], str, int]
 
 def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
     paths, kind, columns = _triplet_files(settings)
-    rule = "" if kind == "triplet" else settings.per_premise
-    reader = partial(_opened, kind, settings.columns)
-    along = [sha256_of(other) for path in paths for other in readers.companions(path)]
-    made, account = triplets.gather(paths, reader, " ".join([kind, settings.columns, *along]), rule, columns=columns)
-    cache = token_cache.load(made, nli.triplets, "triplets", columns, tokenizer)
+    names = [path.name for path in paths] if len(paths) > 1 else []
+    per_premise = settings.per_premise if kind == "nli" else ""
+
+    def merged(_: Path) -> Iterator[Row | Skipped | Facts]:
+        sources = [readers.open_as(path, kind, columns=settings.columns).rows for path in paths]
+        made = from_pairs(sources, per_premise, names=names) if per_premise else checked(sources, columns, names=names)
+        if not len(made):
+            raise UserError(f"{', '.join(map(str, paths))}: no triplet can be made of the rows")
+        yield from made.rows()
+
+    rule = ["triplets", kind, settings.columns, per_premise, *names]
+    cache, files = _cached(paths, merged, rule, columns, tokenizer)
+    account = {"files": files, "per_premise": per_premise, **cache.facts, "skipped": cache.account()["skipped"]}
     return Triplet(cache, tokenizer.cls, tokenizer.sep, length), account
 
 
@@ -125,61 +130,76 @@ def _pair_files(settings: ContrastiveSettings) -> list[Path]:
         there = (paths[0].parent.parent / name for name in _ORIGINALS)
         paths = [path for path in there if path.is_file()]
     for path in paths:
-        _opened("nli", settings.columns, path)
+        readers.open_as(path, "nli", columns=settings.columns)
     return paths
 
 
 def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
     paths = _pair_files(settings)
-    also = [path for one in paths for path in (one, *readers.companions(one))][1:]
-    names = " ".join(path.name for path in paths) if len(paths) > 1 else ""  # ids hold them
-    reader = partial(_labelled, paths, settings.columns)
-    cache = token_cache.load(paths[0], reader, f"nli {settings.columns}{names}", 2, tokenizer, also=also)
-    account = cache.account() | {"files": [{"file": str(path), "sha256": readers.digest(path)} for path in paths]}
+    names = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]  # where there are several, ids begin with it
+
+    def labelled(_: Path) -> Iterator[Row | Skipped]:
+        for path, name in zip(paths, names, strict=True):
+            for row in readers.open_as(path, "nli", columns=settings.columns).rows:
+                if isinstance(row, Skipped):
+                    yield replace(row, why=f"{name} {row.why}".strip())
+                else:
+                    yield replace(row, id=f"{name}{row.id}")
+
+    cache, files = _cached(paths, labelled, ["nli", settings.columns, *names], 2, tokenizer)
+    account = cache.account() | {"files": files}
     del account["file"], account["sha256"]
     return Pair(cache, tokenizer.cls, tokenizer.sep, length), account
 
 
-def _labelled(paths: list[Path], columns: str, _: Path) -> Iterator[Row | Skipped]:
-    """The labelled pairs of all files; where there are several, ids and reasons begin with the file's name."""
-    for path in paths:
-        name = f"{path.name}:" if len(paths) > 1 else ""
-        for row in _opened("nli", columns, path):
-            if isinstance(row, Skipped):
-                yield replace(row, why=f"{name} {row.why}".strip())
-            else:
-                yield replace(row, id=f"{name}{row.id}")
+def _text_files(settings: ContrastiveSettings) -> corpus.Corpus:
+    """The files behind `--texts`; files of one's own do not need the data folder."""
+    own = all(Path(name).is_file() for name in _names(settings.texts))
+    return corpus.find_texts(_names(settings.texts), Path() if own else start.data_folder(settings.data))
 
 
-def _text_sources(settings: ContrastiveSettings) -> tuple[list[str], Path]:
-    """The names in `--texts`, and the data folder, which files of one's own do not need."""
-    sources = [name.strip() for name in settings.texts.split(",") if name.strip()]
-    own = all(Path(name).is_file() for name in sources)
-    return sources, Path() if own else start.data_folder(settings.data)
-
-
-def _check_texts(settings: ContrastiveSettings) -> None:
-    corpus.check(*_text_sources(settings))
+def _names(flag: str) -> list[str]:
+    return [name.strip() for name in flag.split(",") if name.strip()]
 
 
 def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
-    sources, folder = _text_sources(settings)
-    found = corpus.gather(
-        sources, data=folder, seed=settings.seed, limit=settings.limit,
-        keep_duplicates=settings.keep_duplicates,
-    )  # fmt: skip
-    content = "".join(f"{text}\n" for text in found.texts).encode()
-    path = token_cache.default_folder() / "corpora" / f"{hashlib.sha256(content).hexdigest()[:32]}.txt"
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, content)
-    if found.account["transductive"]:
+    sources, found = _names(settings.texts), _text_files(settings)
+    paths = [file.path for file in found.files]
+
+    def drawn(_: Path) -> Iterator[Row | Facts]:
+        kept, said = corpus.gather_texts(found, settings.seed, settings.limit, keep_duplicates=settings.keep_duplicates)
+        yield from (Row(str(number), (text,)) for number, text in enumerate(kept, 1))
+        yield said
+
+    tests = [path.name for path in found.tests]
+    seed = settings.seed if settings.limit else ""
+    rule = ["texts", *sources, seed, settings.limit, settings.keep_duplicates, *found.absent, *tests]
+    cache, hashes = _cached(paths, drawn, rule, 1, tokenizer, also=found.tests, digest=token_cache.digest)
+    files = [here | one for here, one in zip(hashes, cache.facts["files"], strict=True)]
+    account = {"sources": sources, **cache.facts, "files": files, "absent": found.absent}
+    if account["transductive"]:
         start.warn("the texts hold test sentences (transductive), which the manifest and the report say as well")
-    if found.account["absent"]:
-        start.warn(f"--texts {settings.texts}: without {', '.join(found.account['absent'])}, not found in the data")
-    cache = token_cache.load(path, lines.sentences, "lines", 1, tokenizer)
-    skipped = [{"file": Path(file["file"]).name, **row} for file in found.account["files"] for row in file["skipped"]]
-    return Single(cache, tokenizer.cls, tokenizer.sep, length), found.account | {"skipped": skipped}
+    if found.absent:
+        start.warn(f"--texts {settings.texts}: without {', '.join(found.absent)}, not found in the data")
+    account["skipped"] = [{"file": Path(file["file"]).name, **row} for file in files for row in file["skipped"]]
+    return Single(cache, tokenizer.cls, tokenizer.sep, length), account
+
+
+def _cached(
+    paths: Sequence[Path],
+    reader: Reader,
+    rule: Sequence[object],
+    columns: int,
+    tokenizer: Tokenizer,
+    *,
+    also: Sequence[Path] = (),
+    digest: Callable[[Path], str] = readers.digest,
+) -> tuple[TokenCache, list[dict[str, str]]]:
+    """The cache of what a rule makes of several files, and each file with its hash; the rule is part of its hash."""
+    files = [{"file": str(path), "sha256": digest(path)} for path in paths]
+    content = [*(file["sha256"] for file in files), *map(sha256_of, also), *map(str, rule)]
+    sha256 = hashlib.sha256("\x1f".join(content).encode()).hexdigest()
+    return token_cache.load(paths[0], reader, str(rule[0]), columns, tokenizer, sha256=sha256), files
 
 
 def _transductive(source: str) -> bool:
@@ -204,46 +224,28 @@ def _seen(train: Examples, dev: DevSets) -> int:
     return every
 
 
-def _opened(kind: str, columns: str, path: Path) -> Any:
-    return readers.open_as(path, kind, columns=columns or None).rows
-
-
 def holds_triplets(path: Path, columns: str = "") -> bool:
     """Whether a file holds triplets, by its header or by what `--columns` calls its columns; else it holds pairs."""
     if columns:
         return any(part.partition("=")[0].strip() in KINDS["triplet"].texts for part in columns.split(","))
-    keys = head(path)[0] if path.is_file() else []
-    return _among(keys, nli.TRIPLET["anchor"], nli.TRIPLET["positive"])
+    return path.is_file() and any(layout.fits(Head.of(path), "train") for layout in LAYOUTS["triplet"])
 
 
-def _among(keys: Sequence[str], *names: Sequence[str]) -> bool:
-    return all(any(alias in keys for alias in aliases) for aliases in names)
-
-
-def _demand_pairs(path: Path) -> None:
-    """`UserError` where a file for `--triplets` names the texts of neither triplets nor pairs."""
-    keys = head(path)[0]
-    if not nli.aligned(path) and not _among(keys, nli.COLUMNS["sentence1"], nli.COLUMNS["sentence2"]):
+def _kind_and_texts(path: Path, columns: str) -> tuple[str, int]:
+    """What a file for `--triplets` holds, and how many texts a row has; `UserError` where it is neither kind."""
+    kind = "triplet" if holds_triplets(path, columns) else "nli"
+    head = Head.of(path)
+    named = columns or kind == "triplet" or any(layout.fits(head, "test") for layout in LAYOUTS["nli"])
+    if not named:  # a file of pairs that lacks its label alone is refused by its reader
         raise UserError(
-            f"{path}:1: the columns {', '.join(map(repr, keys))} are neither triplets (sent0, sent1, hard_neg, or "
+            f"{path}:1: the columns {', '.join(map(repr, head.keys))} are neither triplets (sent0, sent1, hard_neg, or "
             f"anchor, positive, negative) nor labelled pairs (premise, hypothesis, label); say which column is what "
             f"with --columns anchor=...,positive=..."
         )
-
-
-def _columns(paths: list[Path], columns: str) -> int:
-    counts = {readers.open_as(path, "triplet", columns=columns or None).texts for path in paths}
-    if len(counts) > 1:
-        raise UserError(f"--triplets: of {', '.join(map(str, paths))} some have hard negatives and some have none")
-    return counts.pop()
+    return kind, readers.open_as(path, kind, columns=columns).texts
 
 
 def _files(settings: ContrastiveSettings, given: str, folder: str, *names: str) -> list[Path]:
-    paths = [Path(part.strip()) for part in given.split(",") if part.strip()]
-    return [present(path) for path in paths] or [readers.find(start.data_folder(settings.data), folder, names)]
-
-
-def retokenised(examples: Triplet, tokenizer: Tokenizer) -> Triplet:
-    """The same triplets in another vocabulary."""
-    cache = token_cache.load(examples.cache.source, nli.triplets, "triplets", examples.cache.columns, tokenizer)
-    return Triplet(cache, tokenizer.cls, tokenizer.sep, examples.max_length)
+    return [present(Path(name)) for name in _names(given)] or [
+        readers.find(start.data_folder(settings.data), folder, names)
+    ]

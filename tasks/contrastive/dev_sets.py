@@ -22,7 +22,7 @@ from minbert.token_cache import Row, Skipped
 from minbert.tokenizer import Tokenizer
 from tasks.contrastive import corpus
 from tasks.examples import Pair
-from tasks.readers import chinese, senteval
+from tasks.readers import open_as, senteval
 from tasks.readers.texts import key
 from tasks.sts import Similarity
 
@@ -120,22 +120,26 @@ def also_in(dev: DevSets, folder: Path) -> dict[str, int]:
 
 def _scored(folder: Path, name: str) -> Iterator[tuple[str, list[Row | Skipped]]]:
     """The scored sets of a data folder by the names that the STS suite shows, each of them whole."""
-    readers: dict[str, Callable[[], Iterable[Row | Skipped]]] = {}
+    sources: dict[str, Callable[[], Iterable[Row | Skipped]]] = {}
     if name == "zh":
         for (one, split), path in corpus.chinese_files(folder).items():
             if split == "test":
-                readers[{"STS-B": "zh-STS-B"}.get(one, one)] = partial(chinese.pairs, path)
+                sources[{"STS-B": "zh-STS-B"}.get(one, one)] = partial(_rows, path)
     else:
         for one in senteval.SCORED:
-            readers[{"SICK": "SICK-R"}.get(one, one)] = partial(_english, folder, one)
+            sources[{"SICK": "SICK-R"}.get(one, one)] = partial(_english, folder, one)
         for path in _stsb(folder).values() if name != "stsb" else ():
-            readers["STS-B dev"] = partial(senteval.stsb, path)
-    for one, reader in readers.items():
+            sources["STS-B dev"] = partial(_rows, path)
+    for one, reader in sources.items():
         try:
             rows = list(reader())
         except UserError:  # a set that is not there or is damaged does not keep an encoder from being trained
             continue
         yield one, rows
+
+
+def _rows(path: Path) -> Iterator[Row | Skipped]:
+    return open_as(path, "pair-score").rows
 
 
 def _english(folder: Path, name: str) -> Iterator[Row | Skipped]:

@@ -23,7 +23,7 @@ from tasks.contrastive.settings import IN_BATCH, ContrastiveSettings
 from tasks.contrastive.validation import spread
 from tasks.contrastive.views import View, parse
 from tasks.examples import Augmentation, Examples, unchanged
-from tasks.readers import nli
+from tasks.readers.rows import NLI_CLASSES
 
 Numbers = dict[str, Tensor]
 ANCHOR_AND_OTHERS: Sequence[tuple[int, int]] = ((0, 0), (1, 1), (2, 1))
@@ -171,7 +171,7 @@ def chance(settings: ContrastiveSettings, rows: int, columns: int = 3) -> float 
     """
     batch = min(settings.batch_size, rows)
     if settings.objective == "softmax":
-        return losses.chance(len(nli.NAMES))
+        return losses.chance(len(NLI_CLASSES))
     if settings.objective not in IN_BATCH:
         return None
     if settings.objective == "simcse":
@@ -183,7 +183,7 @@ def chance(settings: ContrastiveSettings, rows: int, columns: int = 3) -> float 
     guess = losses.chance(2 * batch - 1)
     if settings.objective == "views":
         return guess
-    return losses.chance(len(nli.NAMES)) + settings.alpha * 4 * guess  # two sides, two directions: see `Joint`
+    return losses.chance(len(NLI_CLASSES)) + settings.alpha * 4 * guess  # two sides, two directions: see `Joint`
 
 
 def _false_negatives(sentences: list[list[int]], columns: int) -> Tensor:

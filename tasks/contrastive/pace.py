@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from minbert import weights
+from minbert import token_cache, weights
 from minbert.encode import Encoder
+from minbert.tokenizer import Tokenizer
 from minbert.training import plan, start
 from minbert.training.plan import Plan
 from tasks.contrastive import curriculum, scoring
-from tasks.contrastive.data import retokenised
 from tasks.contrastive.scoring import Similarities
 from tasks.contrastive.settings import TEXTS, TRIPLETS, ContrastiveSettings
 from tasks.examples import Examples, Triplet
@@ -109,4 +109,10 @@ def _scorer(
     if scorer.tokenizer.fingerprint == encoder.tokenizer.fingerprint:
         return scorer, shorter, sha256
     start.warn(f"--scorer {settings.scorer}: another vocabulary, so the triplets are tokenised for it as well")
-    return scorer, retokenised(shorter, scorer.tokenizer), sha256
+    return scorer, _retokenised(shorter, scorer.tokenizer), sha256
+
+
+def _retokenised(examples: Triplet, tokenizer: Tokenizer) -> Triplet:
+    """The same triplets in another vocabulary."""
+    cache = token_cache.retokenised(examples.cache, tokenizer)
+    return Triplet(cache, tokenizer.cls, tokenizer.sep, examples.max_length)

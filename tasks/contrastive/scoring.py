@@ -12,13 +12,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minbert.cache import cached_folder
 from minbert.errors import UserError
-from minbert.files import new_folder, present
-from minbert.token_cache import default_folder
+from minbert.files import present
 from minbert.training.cli import Parser
 from tasks.contrastive.settings import POOLERS
 
@@ -64,31 +64,23 @@ def similarities(
 
     A second call reads them from the cache.
 
-    The cache is keyed by the hash of the texts, of weights and vocabulary, by pooler, length, number format, device
-    and torch's version. Of two processes that build it at once the first one's numbers stand, for both.
+    The cache is keyed by the hashes of the tokens, of weights and vocabulary, by rows, pooler, length, number format,
+    device and torch's version. Of two processes that build it at once the first one's numbers stand, for both.
     """
     import torch
 
-    config = replace(encoder.model.config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    how = (encoder.pooler, encoder.precision, triplets.max_length, config, encoder.model.device, torch.__version__)
-    parts = [texts_sha256(triplets, rows), weights_sha256, encoder.tokenizer.fingerprint, *map(str, how)]
-    folder = default_folder() / "scores" / hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]
-    if not (folder / _FILE).is_file():
+    def build(folder: Path) -> dict[str, Any]:
         found = cosines(encoder, triplets, rows)
-        with new_folder(folder, first_wins=True) as beside:
-            np.save(beside / _FILE, np.stack([found.positive, found.negative]))
-    positive, negative = np.load(folder / _FILE)
+        np.save(folder / _FILE, np.stack([found.positive, found.negative]))
+        return {}
+
+    config = replace(encoder.model.config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    tokens = [triplets.cache.hashes["ids"], triplets.cache.hashes["ends"], encoder.tokenizer.fingerprint]
+    chosen = np.arange(len(triplets)) if rows is None else rows.astype(np.int64)
+    how = (encoder.pooler, encoder.precision, triplets.max_length, config, encoder.model.device, torch.__version__)
+    key = (*tokens, hashlib.sha256(chosen.tobytes()).hexdigest(), weights_sha256, *how)
+    positive, negative = np.load(cached_folder("scores", key, build)[0] / _FILE)
     return Similarities(positive, negative)
-
-
-def texts_sha256(triplets: "Triplet", rows: np.ndarray | None = None) -> str:
-    """Hex SHA-256 of the texts of all triplets, or of some `rows`, in their order, whatever file they stand in."""
-    digest = hashlib.sha256()
-    for row in range(len(triplets)) if rows is None else rows.tolist():
-        for column in range(3):
-            text = triplets.cache.text(row, column).encode()
-            digest.update(b"%d:%b" % (len(text), text))
-    return digest.hexdigest()
 
 
 def cosines(encoder: "Encoder", triplets: "Triplet", rows: np.ndarray | None = None) -> Similarities:
@@ -154,17 +146,17 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def read(path: Path) -> "Triplets":
+def every_triplet(path: Path) -> "Triplets":
     """The triplets of a file of triplets, or every one that a file of labelled pairs gives."""
     from tasks import readers
     from tasks.contrastive import data, triplets
-    from tasks.readers import nli
 
     if not data.holds_triplets(present(path)):
-        return triplets.from_pairs([nli.pairs(path)], "cross")
-    if readers.open_as(path, "triplet").texts < 3:
+        return triplets.from_pairs([readers.open_as(path, "nli").rows], "cross")
+    opened = readers.open_as(path, "triplet")
+    if opened.texts < 3:
         raise UserError(f"{path}: rows without a hard negative have no gap to show")
-    return triplets.checked([nli.triplets(path)])
+    return triplets.checked([opened.rows])
 
 
 def of_premise(found: "Triplets", premise: str) -> list[tuple[str, ...]]:
@@ -224,7 +216,7 @@ def main() -> None:
     arguments = _parse(sys.argv[1:])
     from minbert import weights  # late, as it imports torch
 
-    texts = of_premise(read(Path(arguments.triplets)), arguments.premise)
+    texts = of_premise(every_triplet(Path(arguments.triplets)), arguments.premise)
     folder = weights.resolve(arguments.weights, "--weights")
     encoder, _ = load(folder, arguments.pooler, precision=arguments.precision)
     width = shutil.get_terminal_size((110, 24)).columns

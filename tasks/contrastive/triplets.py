@@ -6,36 +6,29 @@ falls under it is dropped, listed with its line and counted:
 
 1. same as anchor: the hypothesis is its own premise;
 2. contradictory: the premise has the same hypothesis as entailment and as contradiction (all such rows are dropped);
-3. duplicate: premise, hypothesis and label stand on an earlier line already.
+3. duplicate: premise, hypothesis and label are those of an earlier line.
 
 The same rule holds for files of triplets: each row is one entailment and one contradiction of its anchor, and it is a
-duplicate where anchor, positive and hard negative all stand on an earlier line. Rows are dropped before partners are
+duplicate where anchor, positive and hard negative are those of an earlier line. Rows are dropped before partners are
 sought, so no pair loses its place to a bad one.
 
 Axes: R rows read, N triplets, P premises.
 """
 
-import csv
-import hashlib
-import io
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from minbert.errors import UserError, one_of
-from minbert.files import present, read_json, sha256_of, write_atomic, write_json
-from minbert.token_cache import Reader, Row, Skipped, default_folder
+from minbert.errors import one_of
+from minbert.token_cache import Facts, Row, Skipped
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
 PER_PREMISE = ("first", "zip", "cross")
 """Of a premise: its first entailment with its first contradiction; its i-th with its i-th; all with all (the papers
 say only that triplets are merged on the premise: CBCL, section 5.1; SelfCCL, section 4.2)."""
-_VERSION = 1
 
 
 def fold(text: str) -> str:
@@ -63,10 +56,6 @@ class Counts:
     unpaired: int
     triplets: int
 
-    def manifest(self) -> dict[str, int]:
-        """The counts by name."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Triplets:
@@ -82,13 +71,14 @@ class Triplets:
     def __len__(self) -> int:
         return len(self.table)
 
-    def rows(self) -> Iterator[Row | Skipped]:
-        """Every triplet, its id the lines it was made of, as `12-15`; then every row that was dropped."""
+    def rows(self) -> Iterator[Row | Skipped | Facts]:
+        """Every triplet, its id the lines it was made of, as `12-15`; then every row that was dropped; the counts."""
         for number, texts in enumerate(self.table.tolist()):
             places = [int(origin[number]) for origin in self.origins]
             name = "-".join(map(self._read.place, places))
             yield Row(name, tuple(self.texts[text] for text in texts), line=self._read.lines[places[0]])
         yield from self.skipped
+        yield {"counts": asdict(self.counts)}
 
 
 @dataclass
@@ -138,7 +128,7 @@ class _Read:
         reasons = {
             "same_as_anchor": (same, "the same text as its anchor"),
             "contradictory": (contradictory, "the same text is entailment and contradiction of one premise"),
-            "duplicates": (duplicate, "stands on an earlier line already"),
+            "duplicates": (duplicate, "a duplicate of an earlier line"),
         }
         for name, (mask, why) in reasons.items():
             found = np.flatnonzero(mask).tolist()
@@ -221,7 +211,7 @@ def checked(sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, nam
 
 
 def _repeated(keys: np.ndarray) -> np.ndarray:
-    """Which keys stand earlier already: bool [R]."""
+    """Which keys have come before: bool [R]."""
     again = np.ones(len(keys), dtype=bool)
     again[np.unique(keys, return_index=True)[1]] = False
     return again
@@ -248,39 +238,3 @@ def _partners(entailments: np.ndarray, contradictions: np.ndarray, per_premise: 
     first, second = (within // width, within % width) if per_premise == "cross" else (within, within)
     starts = [np.cumsum(kind) - kind for kind in (entailments, contradictions)]
     return starts[0][premise] + first, starts[1][premise] + second
-
-
-def gather(
-    paths: Sequence[Path], reader: Reader, reader_name: str, per_premise: str = "", *, columns: int = 3
-) -> tuple[Path, dict[str, Any]]:
-    """One file of SimCSE's form from files of pairs, kept in the cache folder; with the account for the manifest.
-
-    With `per_premise` "" the files are triplets already (`columns` texts a row) and are checked only. The reader of
-    triplets opens the file. It is built once for the same contents, reader and rule. Raises `UserError` where a file is
-    not there, or nothing can be made of them.
-    """
-    hashes = [sha256_of(present(path)) for path in paths]
-    names = [path.name for path in paths] if len(paths) > 1 else []
-    parts = [_VERSION, reader_name, per_premise, columns, *names, *hashes]
-    key = hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()
-    target = default_folder() / "triplets" / f"{key[:32]}.csv"
-    account = target.with_suffix(".json")
-    if not account.is_file():
-        sources = [reader(path) for path in paths]
-        made = from_pairs(sources, per_premise, names=names) if per_premise else checked(sources, columns, names=names)
-        if not len(made):
-            raise UserError(f"{', '.join(map(str, paths))}: no triplet can be made of the rows")
-        skipped = [asdict(row) for row in made.skipped]
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(target, _simcse(made))
-        write_json(account, {"per_premise": per_premise, "counts": made.counts.manifest(), "skipped": skipped})
-    files = [{"file": str(path), "sha256": sha256} for path, sha256 in zip(paths, hashes, strict=True)]
-    return target, {"files": files, **read_json(account)}
-
-
-def _simcse(made: Triplets) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("sent0", "sent1", "hard_neg")[: made.table.shape[1]])
-    writer.writerows([made.texts[number] for number in row] for row in made.table.tolist())
-    return out.getvalue()

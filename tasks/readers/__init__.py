@@ -1,25 +1,47 @@
 """Readers of data files: rows in file order, columns by name, every row kept or listed as skipped.
 
-A row that cannot be used ends the reading with `file:line: column: why`, except the known gaps that each reader names,
-which are skipped and counted.
+A row that cannot be used ends the reading with `file:line: column: why`, except the known gaps of each layout, which
+are skipped and counted.
 """
 
-from tasks.readers.course import cfimdb, clean_pair, clean_sentence, find, quora, sst, sts
-from tasks.readers.formats import companions, digest, open_as
-from tasks.readers.nli import triplets
-from tasks.readers.records import table
+from collections.abc import Sequence
+from pathlib import Path
 
-__all__ = [
-    "cfimdb",
-    "clean_pair",
-    "clean_sentence",
-    "companions",
-    "digest",
-    "find",
-    "open_as",
-    "quora",
-    "sst",
-    "sts",
-    "table",
-    "triplets",
-]
+from minbert import token_cache
+from minbert.errors import UserError
+from minbert.files import present
+from minbert.token_cache import TokenCache
+from minbert.tokenizer import Tokenizer
+from tasks.readers.layouts import LAYOUTS, Opened, clean_pair, clean_sentence, companions, open_as
+
+__all__ = ["LAYOUTS", "Opened", "clean_pair", "clean_sentence", "companions", "digest", "find", "open_as", "tokenised"]
+_SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
+
+
+def digest(path: Path) -> str:
+    """Hex SHA-256 of a data file as manifests record it: its own, or that of its hash and its companions' hashes."""
+    return token_cache.digest(path, companions(path))
+
+
+def tokenised(
+    path: Path, kind: str, tokenizer: Tokenizer, split: str = "train", columns: str = "", *, classes: int | None = None
+) -> TokenCache:
+    """The rows of a file as `open_as` reads them, tokenised once and cached. Raises `UserError` as `open_as` does."""
+    opened = open_as(present(path), kind, split, columns, classes=classes)
+    how = f"{kind} {classes} {split} {columns}"
+    return token_cache.load(path, lambda _: opened.rows, how, opened.texts, tokenizer, also=companions(path))
+
+
+def find(data: Path, folder: str, names: Sequence[str]) -> Path:
+    """A data file by its usual names, in `data/folder` or in `data` itself; `UserError` says how to get it."""
+    for parent in (data / folder, data):
+        for name in names:
+            if (parent / name).is_file():
+                return parent / name
+    helps = any((_SAMPLE / folder / name).is_file() for name in names)
+    sample = " (--data data/sample is the small corpus that comes with the project)" if helps else ""
+    raise UserError(
+        f"neither {data} nor {data / folder} holds {' or '.join(names)}; python data/get_data.py "
+        f"{'chinese' if folder == 'zh' else folder} fetches the usual files into data/; give another folder that holds "
+        f"them with --data DIR or $DATA_DIR{sample}"
+    )

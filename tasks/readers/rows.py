@@ -1,4 +1,4 @@
-"""From records to rows: what a label may be, which gaps are skipped, whose id is whose."""
+"""From records to rows: what a label may be, which gaps are skipped, and that ids are unique."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from minbert.errors import UserError
 from minbert.token_cache import Row, Skipped
-from tasks.readers.records import Record
+from tasks.readers.splitter import Record
 
 _MOST = 4096  # labels remembered of one column: scores without end must not fill the memory
 
@@ -24,7 +24,7 @@ class Label:
     words: Mapping[str, float] = field(default_factory=dict)
     gaps: Mapping[str, str] = field(default_factory=dict)
 
-    def read(self, place: str, text: str) -> float | str:
+    def parse(self, place: str, text: str) -> float | str:
         """The number, or why the row is skipped; `UserError` at `place` (file:line: column) for anything else."""
         word = text.strip()
         if word in self.gaps:
@@ -36,78 +36,95 @@ class Label:
         except ValueError:
             value = math.nan
         if not self.accepts(value):
-            raise UserError(f"{place}: {text!r} {self.complaint}")
+            raise UserError(f"{place}: {text if len(text) <= 80 else text[:80] + '...'!r} {self.complaint}")
         return value
 
 
-class Known(dict[str, float | str]):
-    """Labels of one column that have been read, by their text: there are few, and reading a number takes long."""
-
-    def __init__(self, label: Label, path: Path, column: str) -> None:
-        super().__init__()
-        self._label, self._path, self._column = label, path, column
-
-    def learn(self, line: int, text: str) -> float | str:
-        """A label that is not known yet; `UserError` with its line where it is not allowed."""
-        value = self._label.read(f"{self._path}:{line}: {self._column}", text)
-        if len(self) < _MOST:
-            self[text] = value
-        return value
-
-
+NLI_CLASSES = ("entailment", "neutral", "contradiction")
 SCORE = Label(lambda value: 0 <= value <= 5, "is not between 0 and 5")
+RELATEDNESS = Label(lambda value: 1 <= value <= 5, "is not between 1 and 5")
 BINARY = Label(lambda value: value in (0, 1), "is neither 0 nor 1")
+ANY_CLASS = Label(
+    lambda value: math.isfinite(value) and value >= 0 and value.is_integer(), "is not a whole number from 0"
+)
+NLI = Label(
+    lambda value: False,
+    f"is not one of {', '.join(NLI_CLASSES)}",
+    words={form: float(n) for n, name in enumerate(NLI_CLASSES) for form in (name, name.upper(), str(n))},
+    gaps=dict.fromkeys(("-", "-1", "hidden"), "no gold label"),
+)
 
 
 def class_label(count: int) -> Label:
     """Labels 0 to `count` - 1."""
     if count == 2:
         return BINARY
-    numbers = ", ".join(map(str, range(count)))
-    return Label(lambda value: value in range(count), f"is not one of {numbers}")
+    return Label(lambda value: value in range(count), f"is not one of {', '.join(map(str, range(count)))}")
 
 
-ANY_CLASS = Label(lambda value: value >= 0 and value == int(value) if math.isfinite(value) else False,
-                  "is not a whole number from 0")  # fmt: skip
+class _Labels(dict[str, float | str]):
+    """The labels of one column that have been read, by their text: there are few, and parsing a number takes long."""
+
+    def __init__(self, label: Label, path: Path, column: str) -> None:
+        super().__init__()
+        self._label, self._place, self._column = label, path, column
+
+    def at(self, line: int, text: str) -> float | str:
+        """What `Label.parse` says of a text."""
+        found = self.get(text)
+        if found is None:
+            found = self._label.parse(f"{self._place}:{line}: {self._column}", text)
+            if len(self) < _MOST:
+                self[text] = found
+        return found
 
 
-def rows(
+def checked_rows(
     path: Path,
     records: Iterable[Record],
     texts: Sequence[str],
     label: Label | None = None,
     *,
     column: str = "label",
-    ident: bool = False,
+    ids: bool = False,
+    clean: Callable[[str], str] = str.strip,
+    empty: str = "skip",
+    predicted: bool = False,
 ) -> Iterator[Row | Skipped]:
-    """Rows of records whose cells are the texts, then the label if there is one, then the id if `ident`.
+    """Rows of records whose cells are the texts, then the label if there is one, then the id if there are `ids`.
 
-    A row with an empty text is skipped. Without `ident` the id is the line number: unique, and nothing to remember.
+    Without ids the line number is the id: unique, and nothing to remember. `empty` says what becomes of a row with an
+    empty text: "skip", "keep", or "refuse" with a `UserError`. A row whose label is a gap is skipped, or kept without
+    a label where rows are `predicted`.
     """
     count, seen = len(texts), dict[str, int]()
-    known = Known(label, path, column) if label else None
-    value = math.nan
+    labels = _Labels(label, path, column) if label else None
     for line, cells in records:
-        found = tuple(map(str.strip, cells[:count]))
-        if known is not None:
-            label_or_why = known.get(cells[count])
-            if label_or_why is None:
-                label_or_why = known.learn(line, cells[count])
-            if isinstance(label_or_why, str):
-                yield Skipped(line, label_or_why)
-                continue
-            value = label_or_why
-        if not all(found):
-            yield Skipped(line, f"{texts[found.index('')]}: empty")
+        found, value, note = tuple(map(clean, cells[:count])), math.nan, ""
+        if not all(found) and empty != "keep":
+            why = f"{texts[found.index('')]}: empty"
+            if empty == "refuse":
+                raise UserError(f"{path}:{line}: {why}")
+            yield Skipped(line, why)
             continue
-        yield Row(unique(path, line, cells[-1], seen) if ident else str(line), found, value)
+        if labels is not None:
+            known = labels.at(line, cells[count])
+            if isinstance(known, float):
+                value = known
+            elif predicted:
+                note = f"{known}; predicted, not scored"
+            else:
+                yield Skipped(line, known)
+                continue
+        name = _unique_id(path, line, cells[-1], seen) if ids else str(line)
+        yield Row(name, found, value, line if note else 0, note)
 
 
-def unique(path: Path, line: int, text: str, seen: dict[str, int]) -> str:
-    """An id, stripped and in lower case; `UserError` where it is empty or stands on an earlier line of `seen`."""
+def _unique_id(path: Path, line: int, text: str, seen: dict[str, int]) -> str:
+    """An id, stripped and in lower case; `UserError` where it is empty or the id of an earlier line in `seen`."""
     name = text.strip().lower()
     if not name:
         raise UserError(f"{path}:{line}: id: empty")
     if seen.setdefault(name, line) != line:
-        raise UserError(f"{path}:{line}: id: {name!r} stands on line {seen[name]} already")
+        raise UserError(f"{path}:{line}: id: duplicate {name!r}, first seen on line {seen[name]}")
     return name

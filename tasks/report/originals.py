@@ -47,17 +47,17 @@ def _find(path: Path, data: Path | None) -> Path:
 
 def _read(run: Run, task: str, split: str, path: Path) -> list[Original]:
     from tasks import readers
-    from tasks.readers.records import records
+    from tasks.readers.splitter import split_records
     from tasks.registry import TASKS
     from tasks.settings import MultitaskSettings
 
     known = TASKS[task]()
     settings = {name: run.settings[name] for name in ("tasks", "columns") if name in run.settings}
-    columns = MultitaskSettings(**settings).columns_of(task) or None
+    columns = MultitaskSettings(**settings).columns_of(task)
     opened = readers.open_as(path, known.kind, split, columns, classes=known.class_count)
     kept = [row for row in opened.rows if isinstance(row, Row)]
     published: dict[str, tuple[str, ...]] = {}
-    if opened.format == "course":  # the one form whose reader changes the letters
-        cells: Any = records(path, ("id", *_COLUMNS[known.kind]))
+    if opened.layout == "course":  # the one layout whose reader changes the letters
+        cells: Any = split_records(path, ("id", *_COLUMNS[known.kind]))
         published = {row[0].strip().lower(): tuple(" ".join(text.split()) for text in row[1:]) for _, row in cells}
     return [Original(row.id, published.get(row.id, row.texts), row.label) for row in kept]

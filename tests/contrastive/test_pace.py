@@ -16,17 +16,16 @@ import numpy as np
 import pytest
 import torch
 
-from minbert import token_cache
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.encode import Encoder
 from minbert.tokenizer import Tokenizer
 from minbert.weights import save
+from tasks import readers
 from tasks.contrastive import curriculum
 from tasks.contrastive.pace import Paced, paced
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Triplet
-from tasks.readers import nli
 
 SUBJECTS = ("the cat", "a very happy dog", "the bird", "who", "a sad cat under the tree")
 VERBS = ("sleeps", "runs on", "is not sad", "sat under a tree", "is happy ?")
@@ -50,7 +49,7 @@ def encoder(tiny: Path) -> Encoder:
 def examples(encoder: Encoder, tmp_path: Path) -> Triplet:
     with open(tmp_path / "triplets.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("sent0", "sent1", "hard_neg"), *zip(ANCHORS, POSITIVES, NEGATIVES, strict=True)])
-    cache = token_cache.load(tmp_path / "triplets.csv", nli.triplets, "triplets", 3, encoder.tokenizer)
+    cache = readers.tokenised(tmp_path / "triplets.csv", "triplet", encoder.tokenizer)
     return Triplet(cache, encoder.tokenizer.cls, encoder.tokenizer.sep, 32)
 
 

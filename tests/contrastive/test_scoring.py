@@ -133,6 +133,7 @@ def test_of_two_that_build_at_once_the_first_one_stands(
         scoring.similarities(encoder, made, "weights")
         return found
 
+    monkeypatch.setattr("os.getpid", iter(range(99)).__next__)
     monkeypatch.setattr(scoring, "cosines", slow)
     found = scoring.similarities(encoder, made, "weights")
     assert [found.positive.tolist(), found.negative.tolist()] == others.tolist()
@@ -207,11 +208,11 @@ def test_a_file_is_triplets_or_pairs_by_its_columns(tmp_path: Path) -> None:
     lines = [{"anchor": "a label here", "positive": "a label", "negative": "no label"}]
     path = tmp_path / "triplets.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert sorted(scoring.read(path).texts) == ["a label", "a label here", "no label"]
+    assert sorted(scoring.every_triplet(path).texts) == ["a label", "a label here", "no label"]
     path = tmp_path / "two.csv"
     path.write_text("anchor,positive\na label here,a label\n")
     with pytest.raises(UserError, match="rows without a hard negative"):
-        scoring.read(path)
+        scoring.every_triplet(path)
 
 
 def test_show_from_the_command_line(tiny: Path, tmp_path: Path) -> None:

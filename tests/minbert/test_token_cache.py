@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from minbert import UserError
-from minbert.token_cache import Row, Skipped, TokenCache, load
+from minbert.token_cache import Row, Skipped, TokenCache, load, retokenised
 from minbert.tokenizer import Tokenizer
 
 ROWS = [
@@ -137,13 +137,44 @@ def test_a_reader_that_raises_leaves_no_cache(source: Path, tokenizer: Tokenizer
     check(load(source, reading(*ROWS), "pairs", 2, tokenizer), ROWS, tokenizer)
 
 
-def test_a_folder_without_its_manifest_does_not_count(source: Path, tokenizer: Tokenizer) -> None:
-    load(source, reading(*ROWS), "pairs", 2, tokenizer)
-    (meta,) = (source.parent / "cache").rglob("meta.json")
-    meta.unlink()
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "emptied": lambda path: path.write_bytes(b""),
+    "shortened": lambda path: path.write_bytes(path.read_bytes()[:-8]),
+    "lengthened": lambda path: path.write_bytes(path.read_bytes() + bytes(8)),
+    "another bit": lambda path: path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:]),
+    "removed": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("name", ["ids.bin", "ends.bin", "labels.bin", "text.bin", "text_ends.bin", "meta.json"])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_cache_is_built_anew(source: Path, tokenizer: Tokenizer, name: str, damage: str) -> None:
     calls: list[Path] = []
-    check(load(source, reading(*ROWS, calls=calls), "pairs", 2, tokenizer), ROWS, tokenizer)
-    assert calls == [source]
+    load(source, reading(*ROWS, Skipped(9, "no label"), calls=calls), "pairs", 2, tokenizer)
+    (file,) = (source.parent / "cache").rglob(name)
+    DAMAGE[damage](file)
+    for _ in ("built", "opened"):
+        cache = load(source, reading(*ROWS, Skipped(9, "no label"), calls=calls), "pairs", 2, tokenizer)
+        check(cache, ROWS, tokenizer)
+        assert cache.skipped == (Skipped(9, "no label"),)
+    assert calls == [source, source]
+
+
+def test_rows_in_another_vocabulary(source: Path, tokenizer: Tokenizer, tiny_copy: Callable[..., Path]) -> None:
+    other = tiny_copy()
+    vocabulary = (other / "vocab.txt").read_text()
+    (other / "vocab.txt").write_text(vocabulary.replace("\ncat\ndog\n", "\ndog\ncat\n"))
+    first = load(source, reading(*ROWS), "pairs", 2, tokenizer)
+    again = retokenised(first, Tokenizer.load(other))
+    check(again, ROWS, Tokenizer.load(other))
+    assert again.ids(0).tolist() != first.ids(0).tolist() and again.sha256 == first.sha256
+
+
+def test_what_a_reader_says_of_all_rows_is_kept(source: Path, tokenizer: Tokenizer) -> None:
+    for _ in ("built", "opened"):
+        assert (
+            load(source, lambda _: [*ROWS, {"counts": {"read": 4}}], "pairs", 2, tokenizer).facts["counts"]["read"] == 4
+        )
 
 
 def test_two_processes_that_build_the_same_cache(

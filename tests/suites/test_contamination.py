@@ -150,7 +150,7 @@ def test_the_course_dev_set_stands_in_sets_that_judge(tmp_path: Path) -> None:
     record = {"file": str(path), "sha256": sha256_of(path), "name": "course", "kept": 863}
     judging = sets.read(data, sets.ENGLISH)
     dev = senteval.root(data) / senteval.STSB[0] / "sts-dev.csv"
-    judging.append(ScoredSet("STS-B dev", (sets.subset("STS-B dev", senteval.stsb(dev)),)))
+    judging.append(ScoredSet("STS-B dev", (sets.subset("STS-B dev", readers.open_as(dev, "pair-score").rows),)))
     found = contamination.check("e", run(tmp_path / "run", {"sts_dev": record}), judging)
     expected = {"STS12": 153, "STS13": 66, "STS14": 232, "STS15": 186, "STS16": 57, "STS-B": 148, "STS-B dev": 149}
     assert {name: found.counts[name].chosen_on for name in expected} == expected

@@ -17,7 +17,7 @@ from scipy.stats import spearmanr
 from minbert import BertModel, Encoder
 from minbert.token_cache import Row
 from tasks.contrastive.presets import PRESETS
-from tasks.readers import course
+from tasks.readers import open_as
 
 PRETRAIN = "pretrain_cbcl.py"
 SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
@@ -76,7 +76,7 @@ def test_a_preset_trains_to_its_end(train: Callable[..., Any], preset: str, tiny
 
 def spearman(folder: Path) -> float:
     """STS dev by the saved encoder and the pooler that its folder names."""
-    rows = [row for row in course.sts(SAMPLE / "course" / "sts-dev.csv", "dev") if isinstance(row, Row)]
+    rows = [row for row in open_as(SAMPLE / "course" / "sts-dev.csv", "pair-score", "dev").rows if isinstance(row, Row)]
     encoder = Encoder.load(folder, precision="fp32")
     encoder.max_length = 24
     first, second = (encoder.encode([row.texts[side] for row in rows]).astype(np.float64) for side in (0, 1))

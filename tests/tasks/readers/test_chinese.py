@@ -3,12 +3,13 @@
 python -m pytest --import-mode=importlib tests/tasks/readers/test_chinese.py
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from minbert.token_cache import Row, Skipped
-from tasks.readers import chinese, rows
+from tasks.readers import open_as
 
 A, B, C, D = "今天下雨吗？", "今天会不会下雨", "我想买一张票", '他说"好"'
 TWO = [(A, B, 1.0), (C, D, 0.0)]
@@ -26,32 +27,31 @@ FORMS = {
 }
 
 
+def pairs(path: Path, kind: str = "pair-score") -> Iterator[Row | Skipped]:
+    return open_as(path, kind).rows
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_says_the_same(write: Callable, form: str) -> None:
     content, first = FORMS[form]
-    expected = [Row(str(line), (one, two), label) for line, (one, two, label) in enumerate(TWO, first)]
-    assert list(chinese.pairs(write(content))) == expected
+    ids = ["11", "12"] if form == "PAWS-X" else [str(first), str(first + 1)]
+    expected = [Row(name, (one, two), label) for name, (one, two, label) in zip(ids, TWO, strict=True)]
+    assert list(pairs(write(content))) == expected
 
 
 def test_a_quote_that_is_no_quoting_stays(write: Callable) -> None:
-    (row,) = chinese.pairs(write(f'id\tsentence1\tsentence2\tlabel\n1\t"拉斯"前进了。\t{A}"雨"\t0\n'))
+    (row,) = pairs(write(f'id\tsentence1\tsentence2\tlabel\n1\t"拉斯"前进了。\t{A}"雨"\t0\n'))
     assert row.texts == ('"拉斯"前进了。', f'{A}"雨"')
 
 
 def test_scores_and_classes(write: Callable, refusal: Callable) -> None:
     path = write(f"{A}\t{B}\t3\n{C}\t\t1\n")
-    assert list(chinese.pairs(path)) == [Row("1", (A, B), 3.0), Skipped(2, "s2: empty")]
-    assert refusal(chinese.pairs, path, rows.BINARY) == "file.csv:1: label: '3' is neither 0 nor 1"
-    assert refusal(chinese.pairs, write(f"{A}\t{B}\t1\n{C}\t{D}\t6\n")) == (
-        "file.csv:2: label: '6' is not between 0 and 5"
-    )
+    assert list(pairs(path)) == [Row("1", (A, B), 3.0), Skipped(2, "s2: empty")]
+    assert refusal(pairs, path, "pair-class") == "file.csv:1: label: '3' is neither 0 nor 1"
+    assert refusal(pairs, write(f"{A}\t{B}\t1\n{C}\t{D}\t6\n")) == ("file.csv:2: label: '6' is not between 0 and 5")
 
 
 @pytest.mark.parametrize("content", [f"{A}\t{B}\n", f"{A}\t{B}\tja\n", f"x||{A}||1\n", f"{A}\n", f"x\t{A}\t{B}\t1\n"])
 def test_no_form(write: Callable, refusal: Callable, content: str) -> None:
-    assert refusal(chinese.pairs, write(content)).startswith("file.csv:1: not a file of Chinese pairs; it may hold s1")
-
-
-def test_a_row_of_another_width(write: Callable, refusal: Callable) -> None:
-    assert refusal(chinese.pairs, write(f"{A}\t{B}\t1\n{A}\t1\n")) == "file.csv:2: 2 columns, s1, s2, label are 3"
-    assert refusal(chinese.pairs, write(f"x||{A}||{B}||1\nx||{A}||{B}||{C}||1\n")).startswith("file.csv:2: 5 columns")
+    message = refusal(pairs, write(content))
+    assert message.startswith("file.csv:1: ") and "s1<TAB>s2<TAB>label" in message

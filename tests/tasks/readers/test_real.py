@@ -14,10 +14,11 @@ import pytest
 
 from minbert.token_cache import Row, Skipped
 from tasks import readers
-from tasks.readers import chinese, nli, open_as, senteval
+from tasks.readers import open_as, senteval
+from tasks.readers.rows import NLI_CLASSES
 
 pytestmark = pytest.mark.realdata
-COURSE = {"sst": readers.sst, "quora": readers.quora, "sts": readers.sts, "cfimdb": readers.cfimdb}
+COURSE = {"sst": ("single", 5), "quora": ("pair-class", 2), "sts": ("pair-score", None), "cfimdb": ("single", 2)}
 REAL = [
     ("sst", "ids-sst-train.csv", "train", 8544, 0, 8544),
     ("sst", "ids-sst-dev.csv", "dev", 1101, 0, 1101),
@@ -53,7 +54,8 @@ def line_feeds(path: Path) -> int:
 @pytest.mark.parametrize(("kind", "name", "split", "count", "skipped", "labelled"), REAL)
 def test_the_course(real: Path, kind: str, name: str, split: str, count: int, skipped: int, labelled: int) -> None:
     path = readers.find(real, "course", [name])
-    rows = list(COURSE[kind](path, split))
+    of, classes = COURSE[kind]
+    rows = list(open_as(path, of, split, classes=classes).rows)
     found = kept(rows)
     assert (len(found), len(rows) - len(found)) == (count, skipped)
     assert sum(not math.isnan(row.label) for row in found) == labelled
@@ -68,7 +70,7 @@ def test_the_course(real: Path, kind: str, name: str, split: str, count: int, sk
 
 def test_gaps_of_the_quora_dev_file_are_named_by_line(real: Path) -> None:
     path = readers.find(real, "course", ["quora-dev.csv"])
-    rows = list(readers.quora(path, "dev"))
+    rows = list(open_as(path, "pair-class", "dev").rows)
     skipped = [row for row in rows if isinstance(row, Skipped)]
     noted = [row for row in rows if isinstance(row, Row) and row.note]
     assert len(skipped) == len(noted) == 1
@@ -81,11 +83,11 @@ def test_nli(real: Path) -> None:
     path = readers.find(real, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
     with path.open(encoding="utf-8", newline="") as file:
         expected = [tuple(cell.strip() for cell in row) for row in csv.reader(file)][1:]
-    assert [row.texts for row in kept(readers.triplets(path))] == expected and len(expected) == 10_983
+    assert [row.texts for row in kept(open_as(path, "triplet").rows)] == expected and len(expected) == 10_983
     path = real / "nli" / "nli-pairs.tsv"
     cells = [line.split("\t") for line in path.read_text(encoding="utf-8").removesuffix("\n").split("\n")][1:]
-    found = kept(nli.pairs(path))
-    assert [(*row.texts, nli.NAMES[int(row.label)]) for row in found] == [
+    found = kept(open_as(path, "nli").rows)
+    assert [(*row.texts, NLI_CLASSES[int(row.label)]) for row in found] == [
         (a.strip(), b.strip(), label) for a, b, label, _ in cells
     ]
     assert len(found) == line_feeds(path) - 1 == 87_622
@@ -95,7 +97,7 @@ def test_nli(real: Path) -> None:
 def test_snli_as_senteval_has_it(real: Path, split: str) -> None:
     path = real / f"senteval/downstream/SNLI/s1.{split}"
     labels = path.with_name(f"labels.{split}").read_text().split()
-    assert [nli.NAMES[int(row.label)] for row in kept(nli.pairs(path))] == labels
+    assert [NLI_CLASSES[int(row.label)] for row in kept(open_as(path, "nli").rows)] == labels
 
 
 @pytest.mark.parametrize(("name", "pairs"), list(zip(senteval.STS, (3108, 1500, 3750, 3000, 1186), strict=True)))
@@ -121,7 +123,7 @@ def test_scored_pairs_with_splits(real: Path, name: str, counts: tuple[int, ...]
 def test_both_copies_of_sts_b_hold_the_same_scores(real: Path) -> None:
     for split in ("train", "dev", "test"):
         copies = [real / f"senteval/downstream/{place}/sts-{split}.csv" for place in senteval.STSB]
-        first, second = ([row.label for row in senteval.stsb(path)] for path in copies)
+        first, second = ([row.label for row in open_as(path, "pair-score").rows] for path in copies)
         assert first == second and len(first) == line_feeds(copies[0])
 
 
@@ -129,7 +131,7 @@ def test_sick_contradictions(real: Path) -> None:
     """SelfCCL counts 720 contradictions of mean relatedness 3.58 in the test set."""
     pairs = kept(senteval.scored(real / "senteval", "SICK")["SICK"])
     labels = [row.label for row in senteval.classification(real / "senteval", "SICK-E")["test"]]
-    scores = [row.label for row, label in zip(pairs, labels, strict=True) if nli.NAMES[int(label)] == "contradiction"]
+    scores = [row.label for row, label in zip(pairs, labels, strict=True) if NLI_CLASSES[int(label)] == "contradiction"]
     assert len(scores) == 720 and round(sum(scores) / len(scores), 1) == 3.6
 
 
@@ -165,7 +167,7 @@ CHINESE = {
 def test_chinese(real: Path, name: str) -> None:
     count, header = CHINESE[name]
     path = real / "zh" / name
-    found = kept(chinese.pairs(path))
+    found = kept(open_as(path, "pair-score").rows)
     assert len(found) == count == line_feeds(path) - header
     last = [line.rstrip("\r").rsplit(",\t"["," not in line.split("\t")[0] or "\t" in line], 1)[-1].rsplit("|", 1)[-1]
             for line in path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")][header:]  # fmt: skip
@@ -175,7 +177,8 @@ def test_chinese(real: Path, name: str) -> None:
 
 def test_both_copies_of_the_chinese_sts_b_say_the_same(real: Path) -> None:
     for split in ("train", "dev", "test"):
-        first, second = (kept(chinese.pairs(real / f"zh/STS-B/{name}-{split}.txt")) for name in ("cnsd-sts", "sts-b"))
+        files = (real / f"zh/STS-B/{name}-{split}.txt" for name in ("cnsd-sts", "sts-b"))
+        first, second = (kept(open_as(path, "pair-score").rows) for path in files)
         assert [row.texts for row in first] == [row.texts for row in second]
 
 
@@ -183,12 +186,12 @@ OPENED = [
     ("single", "course/ids-cfimdb-dev.csv", 2, "course", 245),
     ("single", "senteval/downstream/SST/binary/sentiment-dev", 2, "text and class", 872),
     ("pair-class", "senteval/downstream/MRPC/msr_paraphrase_train.txt", 2, "MRPC", 4076),
-    ("pair-class", "zh/LCQMC/dev.txt", 2, "pairs without a header", 8802),
+    ("pair-class", "zh/LCQMC/dev.txt", 2, "pairs", 8802),
     ("pair-class", "zh/PAWS-X/test_2k.tsv", 2, "table", 2000),
     ("pair-score", "senteval/downstream/stsbenchmark/sts-test.csv", None, "STS-B", 1379),
-    ("pair-score", "senteval/downstream/SICK/SICK_train.txt", None, "table", 4500),
-    ("nli", "nli/nli-pairs.tsv", None, "nli", 87622),
-    ("triplet", "nli/nli-triplets.csv", None, "triplets", 10983),
+    ("pair-score", "senteval/downstream/SICK/SICK_train.txt", None, "SICK", 4500),
+    ("nli", "nli/nli-pairs.tsv", None, "table", 87622),
+    ("triplet", "nli/nli-triplets.csv", None, "table", 10983),
     ("lines", "senteval/downstream/CR/custrev.pos", None, "lines", 2405),
 ]
 
@@ -197,5 +200,5 @@ OPENED = [
 def test_formats(real: Path, kind: str, name: str, classes: int | None, expected: str, count: int) -> None:
     opened = open_as(real / name, kind, classes=classes)
     found = kept(opened.rows)
-    assert (opened.format, len(found)) == (expected, count)
+    assert (opened.layout, len(found)) == (expected, count)
     assert {len(row.texts) for row in found} == {opened.texts}

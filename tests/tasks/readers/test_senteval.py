@@ -10,7 +10,7 @@ import pytest
 
 from minbert import UserError
 from minbert.token_cache import Row, Skipped
-from tasks.readers import senteval
+from tasks.readers import open_as, senteval
 
 BENCH = "main-news\theadlines\t2014\t0007\t{}\t{}\t{}"
 SICK = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
@@ -75,13 +75,13 @@ def test_sts_pairs_the_sentences_with_the_gold_scores(layout: Path) -> None:
 
 def test_a_blank_line_of_both_files_keeps_them_aligned(write: Callable) -> None:
     write("1\n\n2\n", "STS.gs.x.txt")
-    rows = senteval.sts(write("A\tB\n\nC\tD\n", "STS.input.x.txt"))
+    rows = open_as(write("A\tB\n\nC\tD\n", "STS.input.x.txt"), "pair-score").rows
     assert list(rows) == [Row("1", ("A", "B"), 1.0), Row("3", ("C", "D"), 2.0)]
 
 
 @pytest.mark.parametrize(("gold", "words"), [
     ("1\n2\n", "STS.gs.FNWN.txt: ends before line 3, which STS.input.FNWN.txt has"),
-    ("1\n\n3\n4\n", "STS.gs.FNWN.txt: has more lines than STS.input.FNWN.txt"),
+    ("1\n\n3\n4\n", "STS.input.FNWN.txt: ends before line 4, which STS.gs.FNWN.txt has"),
     ("1\n5.5\n3\n", "STS.gs.FNWN.txt:2: score: '5.5' is not between 0 and 5"),
 ])  # fmt: skip
 def test_gold_files_that_do_not_fit(layout: Path, refusal: Callable, gold: str, words: str) -> None:

@@ -1,6 +1,6 @@
-"""Guards: a file's format is recognised for the kind asked for, `--columns` is obeyed, a stranger's file is refused.
+"""Guards: a file's layout is recognised for the kind asked for, `--columns` is obeyed, a stranger's file is refused.
 
-python -m pytest --import-mode=importlib tests/tasks/readers/test_formats.py
+python -m pytest --import-mode=importlib tests/tasks/readers/test_layouts.py
 """
 
 from collections.abc import Callable
@@ -9,9 +9,8 @@ import pytest
 
 from minbert import UserError
 from minbert.token_cache import Row, Skipped
-from tasks.readers import columns, open_as
-from tasks.readers.columns import KINDS
-from tasks.readers.formats import FORMATS, Opened
+from tasks.readers import LAYOUTS, Opened, open_as
+from tasks.readers.layouts import KINDS, parse_columns
 
 ONE, PAIR = ("It is warm.",), ("It is warm.", "It isn't cold.")
 COURSE = ("it is warm .", "it isn 't cold .")
@@ -31,7 +30,7 @@ GOOD = [
      "train", "course", "q", COURSE, 1),
     ("pair-class", "a.txt", "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tIt is warm.\tIt isn't cold.\n",
      "train", "MRPC", "2", PAIR, 1),
-    ("pair-class", "a.txt", "It is warm.\tIt isn't cold.\t0\n", "train", "pairs without a header", "1", PAIR, 0),
+    ("pair-class", "a.txt", "It is warm.\tIt isn't cold.\t0\n", "train", "pairs", "1", PAIR, 0),
     ("pair-class", "a.tsv", "id\tqid1\tquestion1\tquestion2\tis_duplicate\n3\t1\tIt is warm.\tIt isn't cold.\t1\n",
      "train", "table", "3", PAIR, 1),
     ("pair-class", "a.csv", "sentence1,sentence2,label\nIt is warm.,It isn't cold.,1\n", "train", "table", "2",
@@ -43,14 +42,21 @@ GOOD = [
     ("pair-score", "a.csv", "main\tx\t2012\t01\t2.500\tIt is warm.\tIt isn't cold.\n", "train", "STS-B", "1", PAIR,
      2.5),
     ("pair-score", "a.txt", "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\r\n"
-     "5\tIt is warm.\tIt isn't cold.\t2.5\tNEUTRAL\r\n", "train", "table", "5", PAIR, 2.5),
-    ("pair-score", "a.txt", "x-1||It is warm.||It isn't cold.||3\n", "train", "pairs without a header", "1", PAIR, 3),
+     "5\tIt is warm.\tIt isn't cold.\t2.5\tNEUTRAL\r\n", "train", "SICK", "5", PAIR, 2.5),
+    ("pair-score", "a.txt", "x-1||It is warm.||It isn't cold.||3\n", "train", "two bars", "1", PAIR, 3),
     ("pair-score", "a.tsv", "index\tsentence1\tsentence2\tscore\n0\tIt is warm.\tIt isn't cold.\t2.5\n", "train",
      "table", "2", PAIR, 2.5),
-    ("nli", "a.tsv", "premise\thypothesis\tlabel\nIt is warm.\tIt isn't cold.\tentailment\n", "train", "nli", "2",
+    ("pair-class", "a.csv", "\ufeff1\t\ufeffIt is warm.\tIt isn't cold.\t1\r\n", "train", "numbered pairs", "1", PAIR,
+     1),
+    ("pair-score", "a.csv", "1,It is warm.,It isn't cold.,4\n", "train", "numbered pairs", "1", PAIR, 4),
+    ("pair-score", "a.txt", "It is warm.\tIt isn't cold.\t3\n", "train", "pairs", "1", PAIR, 3),
+    ("pair-class", "a.txt", "x||It is warm.||It isn't cold.||0\n", "train", "two bars", "1", PAIR, 0),
+    ("nli", "a.txt", "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+     "5\tIt is warm.\tIt isn't cold.\t2.5\tCONTRADICTION\n", "train", "SICK", "5", PAIR, 2),
+    ("nli", "a.tsv", "premise\thypothesis\tlabel\nIt is warm.\tIt isn't cold.\tentailment\n", "train", "table", "2",
      PAIR, 0),
-    ("triplet", "a.csv", "sent0,sent1,hard_neg\nA,B,C\n", "train", "triplets", "2", ("A", "B", "C"), None),
-    ("triplet", "a.tsv", "anchor\tpositive\nA\tB\n", "train", "triplets", "2", ("A", "B"), None),
+    ("triplet", "a.csv", "sent0,sent1,hard_neg\nA,B,C\n", "train", "table", "2", ("A", "B", "C"), None),
+    ("triplet", "a.tsv", "anchor\tpositive\nA\tB\n", "train", "table", "2", ("A", "B"), None),
 ]  # fmt: skip
 
 
@@ -65,19 +71,19 @@ def test_a_format_is_recognised(write: Callable, case: tuple) -> None:
     kind, name, content, split, expected, ident, texts, label = case
     opened = open_as(write(content, name), kind, split)
     row = only(opened)
-    assert (opened.format, row.id, row.texts) == (expected, ident, texts)
+    assert (opened.layout, row.id, row.texts) == (expected, ident, texts)
     assert row.label == label if label is not None else row.label != row.label
 
 
-def test_every_format_has_a_case() -> None:
-    tried = {(case[0], case[4]) for case in GOOD} | {("pair-score", "STS input")}
-    assert {(kind, one.name) for kind, formats in FORMATS.items() for one in formats} <= tried
+def test_every_layout_has_a_case() -> None:
+    tried = {(case[0], case[4]) for case in GOOD} | {("pair-score", "STS input"), ("nli", "SentEval's NLI")}
+    assert {(kind, one.name) for kind, layouts in LAYOUTS.items() for one in layouts} <= tried
 
 
 def test_an_sts_input_finds_its_gold_file(write: Callable) -> None:
     write("\n4\n", "STS.gs.x.txt")
     opened = open_as(write("a\tb\nc\td\n", "STS.input.x.txt"), "pair-score")
-    assert opened.format == "STS input"
+    assert opened.layout == "STS input"
     assert list(opened.rows) == [Skipped(1, "no gold score"), Row("2", ("c", "d"), 4.0)]
 
 
@@ -93,7 +99,7 @@ def test_columns_by_name(write: Callable) -> None:
     path = write("key,premise,gold,hypothesis\nX,It is warm.,entailment,It isn't cold.\n")
     spec = "sentence1=premise, sentence2 = hypothesis,label=gold,id=key"
     opened = open_as(path, "nli", columns=spec)
-    assert opened.format == "columns" and only(opened) == Row("x", PAIR, 0.0)
+    assert opened.layout == "columns" and only(opened) == Row("x", PAIR, 0.0)
     assert only(open_as(path, "lines", columns="sentence=premise")).texts == ONE
     assert only(open_as(path, "triplet", columns="anchor=premise,positive=hypothesis")).texts == PAIR
     tabs = write('label\ttext\n1\t"It is" warm.\n')
@@ -103,7 +109,7 @@ def test_columns_by_name(write: Callable) -> None:
 
 
 @pytest.mark.parametrize(("spec", "words"), [
-    ("sentence1", "'sentence1' is not of the form wanted=name"),
+    ("sentence1", "'sentence1' is not of the form target=name"),
     ("", "'' is not of the form"),
     ("sentence1=a,", "'' is not of the form"),
     ("=a", "'=a' is not of the form"),
@@ -112,7 +118,7 @@ def test_columns_by_name(write: Callable) -> None:
 ])  # fmt: skip
 def test_a_bad_spec_is_refused(spec: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        columns.parse(spec, KINDS["pair-score"])
+        parse_columns(spec, "pair-score")
 
 
 @pytest.mark.parametrize(("spec", "words"), [
@@ -139,7 +145,7 @@ def test_a_file_of_no_format_is_refused_with_the_accepted_ones(
 ) -> None:
     message = refusal(lambda: open_as(write(content), kind).rows)
     assert message.startswith(f"file.csv:1: {content.splitlines()[0]!r} names no ")
-    for one in FORMATS[kind]:
+    for one in LAYOUTS[kind]:
         assert one.form in message
     assert "--columns" in message
 
