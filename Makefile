@@ -23,7 +23,7 @@ run: .venv/installed
 	@echo
 	@echo "Everything lies in $(RUNS); open $(RUNS)/multitask/report.html. On real data (see README.md):"
 	@echo "  .venv/bin/python data/get_data.py all --data DIR"
-	@echo "  .venv/bin/python pretrain_cbcl.py --weights minilm --data DIR --run-dir runs/cbcl"
+	@echo "  .venv/bin/python pretrain_cbcl.py --preset minilm --data DIR --run-dir runs/cbcl"
 	@echo "  .venv/bin/python multitask_train.py --preset minilm --encoder runs/cbcl/encoder --data DIR --run-dir runs/multitask"
 
 test: .venv/installed-dev
