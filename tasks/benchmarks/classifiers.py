@@ -1,24 +1,57 @@
 """Logistic regression over frozen vectors in SentEval's three protocols (Conneau and Kiela 2018; its `validation.py`).
 
 Axes: N rows, D features. The classifier is scikit-learn's. The grid of C, the folds and their seeds are SentEval's; a
-fit begins where that of the next smaller C has ended, which changes how fast the one optimum is found, not where it is.
+fit starts from that of the next smaller C, which changes how fast the only optimum is found, not where it is.
 """
 
-from collections.abc import Iterator, Sequence
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
 
-FOLDS = 10
+from minbert.errors import UserError
+from minbert.token_cache import Row
+from minbert.training import start
+from tasks import intervals
+from tasks.benchmarks import options, results
+from tasks.benchmarks.options import System
+from tasks.benchmarks.results import AVERAGE, MISSING, Results, Table, between, number, numbers
+from tasks.benchmarks.vectors import Bank
+from tasks.readers import senteval
+
 SEED = 1111  # SentEval's own, of its folds and of its configuration
 NESTED = tuple(2.0**power for power in range(-2, 4))
 FIXED_TEST = tuple(2.0**power for power in range(-1, 6))
 
 
 @dataclass(frozen=True)
+class Split:
+    """Features [N, D] and labels [N]."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+    def rows(self, places: np.ndarray) -> "Split":
+        """Some of the rows."""
+        return Split(self.x[places], self.y[places])
+
+    def folds(self, count: int) -> Iterator[tuple["Split", "Split", np.ndarray]]:
+        """Training part, held-out part, and the places of the latter, of every fold."""
+        folds = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
+        for train, test in folds.split(np.zeros(len(self.y)), self.y):
+            yield self.rows(train), self.rows(test), test
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """Predictions for every test row [N], the accuracy of each fold (one without folds), and what was chosen on."""
+    """Predictions for every test row [N], the accuracy and the C of each fold (one without folds), accuracy on dev."""
 
     predicted: np.ndarray
     gold: np.ndarray
@@ -32,39 +65,42 @@ class Outcome:
         return float(np.mean(self.folds))
 
 
-def nested(x: np.ndarray, y: np.ndarray, folds: int = FOLDS) -> Outcome:
+def nested(data: Split, folds: int) -> Outcome:
     """MR, CR, SUBJ, MPQA: cross-validation; every fold chooses C by a cross-validation inside its training part."""
-    predicted, scores, chosen, devs = np.empty_like(y), [], [], []
-    for train, test in _split(y, folds):
-        dev = np.mean([_grid(x[train][one], y[train][one], x[train][two], y[train][two], NESTED)
-                       for one, two in _split(y[train], folds)], axis=0)  # fmt: skip
-        c = _best(dev, NESTED)
-        predicted[test] = _fit(x[train], y[train], c).predict(x[test])
-        scores.append(float((predicted[test] == y[test]).mean()))
-        chosen.append(c)
-        devs.append(float(dev.max()))
-    return Outcome(predicted, y, tuple(scores), tuple(chosen), float(np.mean(devs)))
+    predicted, found = np.empty_like(data.y), []
+    for train, test, places in data.folds(folds):
+        found.append(fixed_test(train, test, folds, NESTED))
+        predicted[places] = found[-1].predicted
+    scores, chosen = (tuple(getattr(one, name)[0] for one in found) for name in ("folds", "chosen"))
+    return Outcome(predicted, data.y, scores, chosen, float(np.mean([one.dev for one in found])))
 
 
-def fixed_test(x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray, folds: int = FOLDS) -> Outcome:
+def fixed_test(train: Split, test: Split, folds: int, grid: Sequence[float] = FIXED_TEST) -> Outcome:
     """TREC, MRPC: C by cross-validation on the training rows, then one score on the test rows."""
-    scores = [_grid(x[one], y[one], x[two], y[two], FIXED_TEST) for one, two in _split(y, folds)]
-    return _tested(x, y, x_test, y_test, np.mean(scores, axis=0), FIXED_TEST)
+    dev = np.mean([_accuracies(one, other, grid) for one, other, _ in train.folds(folds)], axis=0)
+    return _tested(train, test, dev, grid)
 
 
-def with_dev(
-    x: np.ndarray, y: np.ndarray, x_dev: np.ndarray, y_dev: np.ndarray, x_test: np.ndarray, y_test: np.ndarray
-) -> Outcome:
+def with_dev(train: Split, dev: Split, test: Split) -> Outcome:
     """SST2: C by the development rows, then one score on the test rows."""
-    return _tested(x, y, x_test, y_test, _grid(x, y, x_dev, y_dev, NESTED), NESTED)
+    return _tested(train, test, _accuracies(train, dev, NESTED), NESTED)
 
 
-def _tested(
-    x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray, dev: np.ndarray, grid: Sequence[float]
-) -> Outcome:
-    c = _best(dev, grid)
-    predicted = _fit(x, y, c).predict(x_test)
-    return Outcome(predicted, y_test, (float((predicted == y_test).mean()),), (c,), float(dev.max()))
+def _tested(train: Split, test: Split, dev: np.ndarray, grid: Sequence[float]) -> Outcome:
+    """C is the smallest of the best on dev, after SentEval's rounding to hundredths of a point."""
+    c = grid[int(np.argmax(np.round(100 * dev, 2)))]
+    predicted = _model(c).fit(train.x, train.y).predict(test.x)
+    return Outcome(predicted, test.y, (float((predicted == test.y).mean()),), (c,), float(dev.max()))
+
+
+def _model(c: float) -> LogisticRegression:
+    return LogisticRegression(C=c, random_state=SEED, max_iter=2000, tol=1e-5, warm_start=True)
+
+
+def _accuracies(train: Split, dev: Split, grid: Sequence[float]) -> np.ndarray:
+    """Accuracy on the development rows for each C, in ascending order."""
+    model = _model(grid[0])
+    return np.array([float((model.set_params(C=c).fit(train.x, train.y).predict(dev.x) == dev.y).mean()) for c in grid])
 
 
 def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -72,28 +108,81 @@ def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.hstack([np.abs(first - second), first * second])
 
 
-def _split(y: np.ndarray, folds: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    from sklearn.model_selection import StratifiedKFold
-
-    yield from StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED).split(np.zeros(len(y)), y)
-
-
-def _best(scores: np.ndarray, grid: Sequence[float]) -> float:
-    """The smallest of the best, after SentEval's rounding to hundredths of a point."""
-    return grid[int(np.argmax(np.round(100 * scores, 2)))]
-
-
-def _model(c: float) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(C=c, random_state=SEED, max_iter=2000, tol=1e-5, warm_start=True)
+def classify(bank: Bank, system: System, rows: Mapping[str, Sequence[Row]], folds: int) -> Outcome:
+    """Train and test on the vectors of one set by its splits: one, train and test, or train, dev and test."""
+    data = {}
+    for split, some in rows.items():
+        sides = [bank.of_texts(system, [row.texts[side] for row in some]) for side in range(len(some[0].texts))]
+        features = pair_features(*sides) if len(sides) == 2 else sides[0]
+        labels = np.array([row.label for row in some], dtype=np.int64)
+        data[split] = Split(features.astype(np.float64), labels)
+    if "all" in data:
+        return nested(data["all"], folds)
+    if "dev" in data:
+        return with_dev(data["train"], data["dev"], data["test"])
+    return fixed_test(data["train"], data["test"], folds)
 
 
-def _fit(x: np.ndarray, y: np.ndarray, c: float) -> Any:
-    return _model(c).fit(x, y)
+def _read_set(folder: Path, name: str, folds: int) -> tuple[dict[str, list[Row]], dict[str, int]]:
+    """The rows of a set by split, and how many of each were skipped; `UserError` if a class is smaller than `folds`."""
+    rows, skipped = {}, {}
+    for split, found in senteval.classification(folder, name).items():
+        every = list(found)
+        rows[split] = [row for row in every if isinstance(row, Row)]
+        skipped[split] = len(every) - len(rows[split])
+        counts = Counter(row.label for row in rows[split])
+        if split in ("all", "train") and (len(counts) < 2 or min(counts.values()) < folds):
+            raise UserError(f"{name} {split}: {folds} folds need as many rows of every class (--folds)")
+    return rows, skipped
 
 
-def _grid(x: np.ndarray, y: np.ndarray, x_dev: np.ndarray, y_dev: np.ndarray, grid: Sequence[float]) -> np.ndarray:
-    """Accuracy on the development rows for each C, in ascending order."""
-    model = _model(grid[0])
-    return np.array([float((model.set_params(C=c).fit(x, y).predict(x_dev) == y_dev).mean()) for c in grid])
+def run_transfer(given: argparse.Namespace, chosen: list[str], command: str) -> None:
+    """Classify with every encoder, and write `transfer.json` and `transfer.md`."""
+    folder = start.data_folder(given.data)
+    data = {name: _read_set(folder, name, given.folds) for name in chosen}
+    loaded = options.load(given)
+    texts = (text for rows, _ in data.values() for split in rows.values() for row in split for text in row.texts)
+    bank, found = Bank.of(loaded, texts), Results()
+    for system in options.systems(loaded):
+        for name, (rows, _) in data.items():
+            one = classify(bank, system, rows, given.folds)
+            how = {"seed": given.seed, "resamples": given.resamples}
+            draws = intervals.bootstrap("accuracy", one.predicted[None], one.gold, name, **how)[0]
+            more = {"rows": len(one.gold), "dev_accuracy": one.dev, "folds": list(one.folds), "C": list(one.chosen)}
+            found.add(system, "accuracy", name, one.accuracy, draws, **more)
+            print(f"{system.name}: {name} {100 * one.accuracy:.2f}", file=sys.stderr)
+    found.add_average("accuracy")
+    apart = found.differences(options.references(loaded), "accuracy")
+    tables = [*_tables(found, given), *results.difference_tables("Accuracy × 100", apart, times=100)]
+    sets = {
+        name: {"rows": {split: len(some) for split, some in rows.items()}, "skipped": skipped}
+        for name, (rows, skipped) in data.items()
+    }
+    content = options.account("transfer", command, given, loaded, folder)
+    content |= {"folds": given.folds, "sets": sets, **results.content(found, apart)}
+    results.write_results(options.out_folder(given, loaded), "transfer", "Transfer", tables, content, [])
+
+
+def _tables(found: Results, given: argparse.Namespace) -> list[Table]:
+    """All systems side by side, then each by set with its interval, its spread over folds and the C it chose."""
+    note = (
+        f"MR, CR, SUBJ, MPQA: {given.folds}-fold cross-validation, C chosen inside each fold. TREC, MRPC: C chosen by "
+        f"{given.folds} folds of the training rows, fixed test. SST2: C chosen on dev, fixed test. The classifier is "
+        "scikit-learn's logistic regression."
+    )
+    frame = found.frame()
+    rows = results.wide(frame, ("encoder", "pooler"), "set", lambda value: number(value, times=100))
+    made = [Table("Transfer, accuracy × 100", rows, (note,), left=2)]
+    each = frame[frame["set"] != AVERAGE]
+    for (encoder, pooler), one in each.groupby(["encoder", "pooler"], sort=False) if given.resamples else ():
+        spreads = [float(np.std(folds, ddof=1)) if len(folds) > 1 else None for folds in one["folds"]]
+        shown = {
+            "set": one["set"],
+            "test rows": [f"{count:,.0f}" for count in one["rows"]],
+            "accuracy": numbers(one["value"], times=100),
+            "95% interval": between(one, times=100),
+            "deviation over folds": [MISSING if spread is None else number(spread, times=100) for spread in spreads],
+            "C": ["/".join(f"{c:g}" for c in sorted(set(chosen))) for chosen in one["C"]],
+        }
+        made.append(Table(f"{encoder}, pooler {pooler}", pd.DataFrame(shown)))
+    return made

@@ -1,6 +1,6 @@
 """How many scored pairs an encoder has been trained on: a run's manifest names its training files and their hashes.
 
-Two texts are the same by `tasks.readers.texts`: the course's files are lower-cased and spaced differently from the
+Texts are compared by `tasks.readers.texts.key`: the course's files are lower-cased and spaced differently from the
 original sets.
 """
 
@@ -8,7 +8,7 @@ import csv
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from tasks.readers.texts import key
 class TrainingFile:
     """A file that a run has read: for training, or to choose its checkpoint (`purpose` train or dev)."""
 
-    path: Path
+    file: str
     sha256: str
     purpose: str
     state: str  # "read", "gone", "changed"
@@ -36,8 +36,9 @@ class TrainingFile:
 
 @dataclass(frozen=True)
 class Count:
-    """The scored pairs of a set: how many there are, how many stand in a training file as a pair, and how many have a
-    sentence there. `chosen_on` counts the other way: the pairs that chose a checkpoint and stand in the set.
+    """A set's scored pairs: all, those that are a pair of a training file, and those with a sentence in one.
+
+    `chosen_on` counts the other way: the pairs that chose a checkpoint and are in the set.
     """
 
     pairs: int
@@ -48,7 +49,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Contamination:
-    """What was found for one encoder, by set."""
+    """The counts of one encoder by set, and the files and manifests that they are from."""
 
     encoder: str
     manifests: list[str]
@@ -64,40 +65,41 @@ class Contamination:
 
 
 def check(name: str, folder: Path, sets: Sequence[ScoredSet]) -> Contamination:
-    """Look for the scored pairs in the files that made the encoder in `folder`, and the encoder it began with."""
+    """Look for the scored pairs in the training files of the encoder in `folder` and of its ancestors."""
     manifests, files, absent = training_files(folder)
     if not manifests:
         return Contamination(name, [], [], why="no run folder with a manifest.json: nothing is known of its training")
-    readable = [file for file in files if file.state == "read"]
-    why = f"the encoder this run began with, {absent}, is not there: its training is not looked into" if absent else ""
+    why = (
+        f"the encoder that this run started from, {absent}, is missing: its training data is not searched"
+        if absent
+        else ""
+    )
     choices = [_choice(path) for path in manifests]
-    return Contamination(name, [str(path) for path in manifests], files, _counts(readable, sets), why, choices)
+    return Contamination(name, [str(path) for path in manifests], files, _counts(files, sets), why, choices)
 
 
 def training_files(folder: Path) -> tuple[list[Path], list[TrainingFile], str]:
     """The manifests behind an encoder, latest first, and the files for training and choosing that they name.
 
-    Third, the encoder at which the chain breaks: one that a run began with and that is not there any more, else "".
+    Third, the missing encoder that a run started from, or "".
     """
     manifests: list[Path] = []
     files: dict[tuple[str, str], TrainingFile] = {}
-    place: Path | None = folder
-    while place is not None:
-        behind = manifest_behind(place)
-        if behind is None and manifests and not place.is_dir():
-            return manifests, list(files.values()), str(place)
+    encoder: Path | None = folder
+    while encoder is not None:
+        behind = manifest_behind(encoder)
+        if behind is None and manifests and not encoder.is_dir():
+            return manifests, list(files.values()), str(encoder)
         if behind is None or behind[0].resolve() in [seen.resolve() for seen in manifests]:
             break
         path, content = behind
         manifests.append(path)
-        for purpose, record in _records(content.get("data", {})):
-            if purpose == "dev" and not _by_dev_pairs(content):
-                continue
-            kept = files.setdefault((record["file"], record["sha256"]), _found(record, purpose))
-            if purpose == "train" and kept.purpose != purpose:
-                files[record["file"], record["sha256"]] = _found(record, purpose)
+        for file in _files(content.get("data", {})):
+            place = file.file, file.sha256
+            if (file.purpose == "train" or _by_dev_pairs(content)) and (place not in files or file.purpose == "train"):
+                files[place] = file
         before = (content.get("weights") or {}).get("folder")
-        place = Path(before) if before else None
+        encoder = Path(before) if before else None
     return manifests, list(files.values()), ""
 
 
@@ -107,7 +109,7 @@ def _by_dev_pairs(manifest: dict[str, Any]) -> bool:
 
 
 def _choice(path: Path) -> str:
-    """Which encoder a run has kept, and which pairs chose it."""
+    """The checkpoint that a run has kept, and the pairs that chose it."""
     content = read_json(path)
     how, dev = content.get("selection") or {}, content["data"].get("sts_dev") or {}
     last = how.get("keep") == "last"
@@ -120,34 +122,27 @@ def _choice(path: Path) -> str:
     return f"{path.parent} keeps {kept} on {pairs}{named}"
 
 
-def _records(data: Any, purpose: str = "") -> Iterator[tuple[str, dict[str, str]]]:
-    """Everything under a manifest's `data` that has a file and its hash; files for testing do not train."""
-    if isinstance(data, dict):
-        if "file" in data and "sha256" in data:
-            if purpose != "test":
-                yield purpose or "train", {"file": str(data["file"]), "sha256": str(data["sha256"])}
-            return
-        for name, inner in data.items():
-            known = next((kind for kind in ("train", "dev", "test") if kind in name), purpose)
-            yield from _records(inner, purpose or known)
-    elif isinstance(data, list):
+def _files(data: Any, purpose: str = "") -> Iterator[TrainingFile]:
+    """Every file with a hash under a manifest's `data`, those for testing aside."""
+    if isinstance(data, list):
         for inner in data:
-            yield from _records(inner, purpose)
-
-
-def _found(record: dict[str, str], purpose: str) -> TrainingFile:
-    path = Path(record["file"])
-    return TrainingFile(path, record["sha256"], purpose, _state(path, record["sha256"]))
+            yield from _files(inner, purpose)
+    elif isinstance(data, dict) and {"file", "sha256"} <= data.keys():
+        if purpose != "test":
+            file, sha256 = str(data["file"]), str(data["sha256"])
+            yield TrainingFile(file, sha256, purpose or "train", _state(Path(file), sha256))
+    elif isinstance(data, dict):
+        for name, inner in data.items():
+            yield from _files(inner, purpose or next((kind for kind in ("train", "dev", "test") if kind in name), ""))
 
 
 def _state(path: Path, recorded: str) -> str:
-    """A manifest has the hash of the file alone, or together with its companions where their labels were read too."""
+    """A manifest records the hash of the file alone, or together with its companions if their labels were read too."""
     if not all(one.is_file() for one in (path, *sides_of(path))):
         return "gone"
-    if sha256_of(path) == recorded:
-        return "read"
     along = readers.companions(path)
-    return "read" if along and all(map(Path.is_file, along)) and readers.digest(path) == recorded else "changed"
+    whole = bool(along) and all(map(Path.is_file, along)) and readers.digest(path) == recorded
+    return "read" if whole or sha256_of(path) == recorded else "changed"
 
 
 def _counts(files: Sequence[TrainingFile], sets: Sequence[ScoredSet]) -> dict[str, Count]:
@@ -158,8 +153,8 @@ def _counts(files: Sequence[TrainingFile], sets: Sequence[ScoredSet]) -> dict[st
     }
     scored = {name: {frozenset(pair) for pair in found} for name, found in keyed.items()}
     texts, trained, choosing = set[int](), set[frozenset[int]](), dict.fromkeys(keyed, 0)
-    for file in files:
-        for cells in rows(file.path):
+    for file in (one for one in files if one.state == "read"):
+        for cells in _cells(Path(file.file)):
             here = [numbers[found] for cell in cells if (found := key(cell)) in numbers]
             pairs = {frozenset(pair) for pair in combinations(here, 2)}
             if file.purpose == "train":
@@ -179,7 +174,7 @@ def _counts(files: Sequence[TrainingFile], sets: Sequence[ScoredSet]) -> dict[st
     }
 
 
-def rows(path: Path) -> Iterator[list[str]]:
+def _cells(path: Path) -> Iterator[list[str]]:
     """The cells of every line of a data file, whatever its form: tabs, commas, two bars, or JSON lines.
 
     Of SentEval's `s1.X`, `s2.X`, `labels.X`, any one of which is named, the two sentences of a line.
@@ -188,47 +183,40 @@ def rows(path: Path) -> Iterator[list[str]]:
         with open_text(sides[0]) as first, open_text(sides[1]) as second:
             yield from map(list, zip(first, second, strict=False))
         return
-    with open_text(path, "latin-1") as probe:
-        head = next(probe, "")
-    encoding = "utf-8-sig" if _is_utf8(path) else "latin-1"
-    with open_text(path, encoding) as file:
-        if head.lstrip("\ufeffï»¿").startswith("{"):
-            for line in file:
+    with open_text(path, "utf-8-sig" if _is_utf8(path) else "latin-1") as file:
+        head = next(file, "")
+        lines = chain([head], file)
+        if head.lstrip("ï»¿").startswith("{"):
+            for line in lines:
                 yield [value for value in json.loads(line).values() if isinstance(value, str)] if line.strip() else []
         elif "||" in head:
-            for line in file:
+            for line in lines:
                 yield line.rstrip("\r\n").split("||")
         elif "\t" in head or "," not in head:
-            for line in file:
+            for line in lines:
                 yield [cell.strip().strip('"').replace('""', '"') for cell in line.rstrip("\r\n").split("\t")]
         else:
-            yield from csv.reader(file)
+            yield from csv.reader(lines)
 
 
 def _is_utf8(path: Path) -> bool:
     try:
         with open(path, encoding="utf-8") as file:
-            for _ in file:
-                pass
+            return all(True for _ in file)
     except UnicodeDecodeError:
         return False
-    return True
 
 
 def as_json(found: Contamination) -> dict[str, Any]:
-    """What the check of one encoder found, as JSON holds it."""
-    files = [
-        {"file": str(file.path), "sha256": file.sha256, "purpose": file.purpose, "state": file.state}
-        for file in found.files
-    ]
-    counts = {name: asdict(one) for name, one in found.counts.items()}
-    about = {"encoder": found.encoder, "complete": found.complete, "why": found.why, "manifests": found.manifests}
-    return {**about, "choices": found.choices, "files": files, "sets": counts}
+    """What the check of one encoder found, for JSON."""
+    made = {**asdict(found), "complete": found.complete}
+    made["sets"] = made.pop("counts")
+    return made
 
 
 def table(found: Contamination) -> Table:
-    """The counts of one encoder, and in the notes what they rest on."""
-    read = [f"{file.path} ({file.purpose})" for file in found.files if file.state == "read"]
+    """The counts of one encoder, and notes on the files and choices behind them."""
+    read = [f"{file.file} ({file.purpose})" for file in found.files if file.state == "read"]
     rows = [
         {
             "set": name,
@@ -242,10 +230,10 @@ def table(found: Contamination) -> Table:
         if read
     ]
     notes = [*([found.why] if found.why else []), *found.choices]
-    for state, words in (("gone", "gone, not looked into"), ("changed", "changed since, not looked into")):
-        some = [str(file.path) for file in found.files if file.state == state]
+    for state, words in (("gone", "missing, not searched"), ("changed", "changed since, not searched")):
+        some = [file.file for file in found.files if file.state == state]
         notes += [f"{len(some)} of {len(found.files)} files {words}: {', '.join(some)}"] if some else []
-    notes += [f"Looked into: {', '.join(read)}"] if read else []
+    notes += [f"Searched: {', '.join(read)}"] if read else []
     if found.manifests and not found.files:
         notes.append("the manifest names no files")
     notes.append("What weights from elsewhere were trained on before is not recorded.")

@@ -42,7 +42,7 @@ def _panels(path: Path, heading: str, count: int, across: str, up: str) -> Itera
 
 @dataclass(frozen=True)
 class Kind:
-    """Some of the pairs of a scatter, with a colour and a marker of their own; `rows` are their places."""
+    """A group of pairs of a scatter with its colour and marker; `rows` are their indices."""
 
     name: str
     colour: str
@@ -74,8 +74,8 @@ def scatter(
             if not kinds:
                 panel.scatter(across, values, c=gold, cmap="viridis", vmin=scale[0], vmax=scale[1], alpha=0.5, **look)
             for kind in kinds:
-                panel.scatter(across[kind.rows], values[kind.rows], c=kind.colour, marker=kind.marker, alpha=0.3,
-                              label=kind.name or "_", **look)  # fmt: skip
+                how: Any = {"c": kind.colour, "marker": kind.marker, "alpha": 0.3, "label": kind.name}
+                panel.scatter(across[kind.rows], values[kind.rows], **how, **look)
             places, medians = _medians(gold, values)
             panel.plot(places, medians, color=INK, linewidth=1.8, marker="o", markersize=3.5, label="median")
             value = rho[name]
@@ -103,10 +103,9 @@ def histogram(path: Path, groups: Mapping[str, Mapping[str, np.ndarray]]) -> Non
         for panel, (name, kinds) in zip(panels, groups.items(), strict=True):
             for number, (kind, values) in enumerate(kinds.items()):
                 weights = np.full(len(values), 1 / max(len(values), 1))
-                panel.hist(values, bins=edges.tolist(), weights=weights, histtype="stepfilled", alpha=0.28,
-                           color=colours[number], linewidth=0)  # fmt: skip
-                panel.hist(values, bins=edges.tolist(), weights=weights, histtype="step", linewidth=1.8,
-                           color=colours[number], linestyle=STYLES[number], label=kind)  # fmt: skip
+                how: Any = {"bins": edges.tolist(), "weights": weights, "color": colours[number]}
+                panel.hist(values, histtype="stepfilled", alpha=0.28, linewidth=0, **how)
+                panel.hist(values, histtype="step", linewidth=1.8, linestyle=STYLES[number], label=kind, **how)
             panel.yaxis.set_major_formatter(charts.percent)
             panel.set_title(name)
             panel.set_xlim(edges[0], 1.0)
@@ -121,10 +120,10 @@ def removed_tokens(path: Path, removed: Sequence[int], curves: Mapping[str, Sequ
             shown, colour = [100 * value for value in values], LINES[number % len(LINES)]
             best = int(np.argmax(shown))
             label = f"{name}: {shown[0]:.2f}, best {shown[best]:.2f} without {removed[best]} tokens"
-            on.plot(removed, shown, color=colour, marker=MARKERS[number % len(MARKERS)], markersize=4.5,
-                    linestyle=STYLES[number % len(STYLES)], label=label)  # fmt: skip
-            on.plot([removed[best]], [shown[best]], "o", markersize=12, markerfacecolor="none",
-                    markeredgecolor=colour, markeredgewidth=2, linestyle="none")  # fmt: skip
+            look: Any = {"marker": MARKERS[number % len(MARKERS)], "linestyle": STYLES[number % len(STYLES)]}
+            on.plot(removed, shown, color=colour, markersize=4.5, label=label, **look)
+            ring: Any = {"markersize": 12, "markerfacecolor": "none", "markeredgewidth": 2, "linestyle": "none"}
+            on.plot([removed[best]], [shown[best]], "o", markeredgecolor=colour, **ring)
         on.margins(y=0.12)
         charts.legend(on, 1)
 
@@ -137,8 +136,8 @@ def associations(path: Path, tests: Sequence[str], sizes: Mapping[str, Sequence[
         places = np.arange(len(tests))[::-1]
         for number, (name, values) in enumerate(sizes.items()):
             shift = 0.16 * ((len(sizes) - 1) / 2 - number)
-            on.plot(values, places + shift, MARKERS[number % len(MARKERS)], color=LINES[number % len(LINES)],
-                    markersize=7, linestyle="none", label=name)  # fmt: skip
+            look: Any = {"color": LINES[number % len(LINES)], "markersize": 7, "linestyle": "none", "label": name}
+            on.plot(values, places + shift, MARKERS[number % len(MARKERS)], **look)
         on.axvline(0, color=INK, linewidth=1)
         on.set_yticks(places, tests, fontsize=10)
         on.set_xlim(-2.05, 2.05)

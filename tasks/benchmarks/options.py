@@ -1,4 +1,4 @@
-"""What the three suites share on the command line, and the encoders that it names. Importing this loads no torch."""
+"""The flags that all suites share, and the encoders that they name. Importing this module loads no torch."""
 
 import argparse
 import shlex
@@ -24,35 +24,31 @@ PROTOCOLS = {
 def parser(suite: str, about: str, differences: str = "differences to the first") -> argparse.ArgumentParser:
     """The flags of every suite: `--encoder`, `--pooler`, `--data`, `--compare`, `--out` and a few more."""
     made = Parser(prog=f"python -m tasks.benchmarks.{suite}", description=about, allow_abbrev=False)
-    made.add_argument(
-        *("--encoder", "--encoders"), dest="encoder", nargs="+", required=True, metavar="DIR|NAME",
-        help="a folder, a run, minilm or a hub name; several are set side by side",
-    )  # fmt: skip
-    made.add_argument(
-        "--pooler", metavar="NAMES", default="",
-        help="mean, cls and so on, several with commas, or `every` (default: the one each encoder's folder names)",
-    )  # fmt: skip
-    made.add_argument(
-        "--data", metavar="DIR", default="",
-        help="folder in SentEval's layout (default: $DATA_DIR/senteval, $DATA_DIR or data/)",
-    )  # fmt: skip
-    made.add_argument("--compare", metavar="OTHER", help=f"another encoder: {differences}, with paired intervals")
-    made.add_argument("--out", metavar="DIR", type=Path, help="results folder (default: runs/benchmarks/ENCODER)")
-    made.add_argument(
-        "--precision", default="fp32", choices=("fp32", "bf16", "auto"), help="number format (default: fp32)"
-    )
-    made.add_argument("--device", default="", help="where the encoder runs (default: a GPU where there is one)")
-    made.add_argument("--seed", type=int, default=0, metavar="N", help="of every random draw (default: 0)")
-    made.add_argument(
-        "--resamples", type=int, default=RESAMPLES, metavar="N",
-        help=f"bootstrap resamples of an interval, 0 for none (default: {RESAMPLES})",
-    )  # fmt: skip
+    help_ = {
+        "encoder": "a folder, a run, minilm or a hub name; several are shown side by side",
+        "pooler": "mean, cls and so on, several with commas, or `every` (default: each encoder's own)",
+        "data": "folder in SentEval's layout (default: $DATA_DIR/senteval, $DATA_DIR or data/)",
+        "compare": f"another encoder: {differences}, with paired intervals",
+        "out": "results folder (default: runs/benchmarks/ENCODER)",
+        "resamples": f"bootstrap resamples of an interval, 0 for none (default: {RESAMPLES})",
+    }
+    names = ("--encoder", "--encoders")
+    made.add_argument(*names, dest="encoder", nargs="+", required=True, metavar="DIR|NAME", help=help_["encoder"])
+    made.add_argument("--pooler", metavar="NAMES", default="", help=help_["pooler"])
+    made.add_argument("--data", metavar="DIR", default="", help=help_["data"])
+    made.add_argument("--compare", metavar="OTHER", help=help_["compare"])
+    made.add_argument("--out", metavar="DIR", type=Path, help=help_["out"])
+    formats = ("fp32", "bf16", "auto")
+    made.add_argument("--precision", default="fp32", choices=formats, help="number format (default: fp32)")
+    made.add_argument("--device", default="", help="where the encoder runs (default: a GPU if there is one)")
+    made.add_argument("--seed", type=int, default=0, metavar="N", help="seed of every random draw (default: 0)")
+    made.add_argument("--resamples", type=int, default=RESAMPLES, metavar="N", help=help_["resamples"])
     return made
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """An encoder with the name it is shown by, where it came from, and the poolers it is read with."""
+    """An encoder with its name in tables, its folder, and the poolers that are applied to it."""
 
     name: str
     folder: Path
@@ -62,7 +58,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class System:
-    """One encoder read with one pooler."""
+    """One encoder with one pooler."""
 
     encoder: str
     pooler: str
@@ -78,36 +74,35 @@ Pairing = tuple[System, System]
 
 
 def check(given: argparse.Namespace) -> None:
-    """`UserError` for values that no run could use; the poolers' names are checked before any weights are read."""
+    """Check the shared flags before any weights are read, and replace `given.pooler` by a list of names."""
+    from minbert.pooling import NAMES
+
     if given.resamples < 0:
         raise UserError(f"--resamples: {given.resamples} is less than 0")
     if given.out is not None and given.out.exists() and not given.out.is_dir():
         raise UserError(f"--out {given.out}: is a file, not a folder")
-    given.pooler = _poolers(given.pooler)
-
-
-def _poolers(text: str) -> list[str]:
-    from minbert.pooling import NAMES
-
-    return list(NAMES) if text.lower() in ("every", "all") else chosen(text, NAMES, "--pooler")
+    every = given.pooler.lower() in ("every", "all")
+    given.pooler = list(NAMES) if every else chosen(given.pooler, NAMES, "--pooler")
 
 
 def chosen(text: str, known: Iterable[str], flag: str) -> list[str]:
-    """The names of a list with commas, each once, in the spelling of `known`; `UserError` for one that is not there."""
+    """The names of a comma-separated list without repetitions, spelled as in `known`; `UserError` for any other."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     return list(dict.fromkeys(one_of(word, known, flag) for word in words))
 
 
 def load(given: argparse.Namespace) -> list[Loaded]:
-    """Every encoder of `--encoder`, then that of `--compare`; `UserError` where one cannot be had."""
+    """Every encoder of `--encoder`, then that of `--compare`; `UserError` where one cannot be loaded."""
+    from minbert import weights
     from minbert.encode import Encoder
 
     places = [*given.encoder, *([given.compare] if given.compare else [])]
     if len(set(places)) < len(places):
-        raise UserError(f"--encoder, --compare: {', '.join(places)}: an encoder stands twice")
+        raise UserError(f"--encoder, --compare: {', '.join(places)}: an encoder is named twice")
     found = []
     for number, (place, name) in enumerate(zip(places, names(places), strict=True)):
-        folder = encoder_folder(place, "--encoder" if number < len(given.encoder) else "--compare")
+        flag = "--encoder" if number < len(given.encoder) else "--compare"
+        folder = weights.resolve(weights.of_run(place), flag)
         encoder = Encoder.load(folder, device=_device(given.device), precision=given.precision)
         found.append(Loaded(name, folder, encoder, tuple(given.pooler) or (encoder.pooler,)))
     return found
@@ -123,15 +118,8 @@ def _device(name: str) -> str | None:
     return name or None
 
 
-def encoder_folder(place: str, flag: str) -> Path:
-    """The folder of an encoder's files; a run folder stands for its `encoder/`."""
-    from minbert import weights
-
-    return weights.resolve(weights.of_run(place), flag)
-
-
 def names(places: list[str]) -> list[str]:
-    """Short names that tell the encoders apart: of `runs/cbcl/encoder` it is `cbcl`, or the path where two agree."""
+    """Distinct short names: `cbcl` for `runs/cbcl/encoder`, or the whole path where two short names are equal."""
     short = []
     for place in places:
         path = Path(place)
@@ -146,7 +134,7 @@ def systems(loaded: list[Loaded]) -> list[System]:
 
 
 def references(loaded: list[Loaded]) -> list[Pairing]:
-    """(first, other) for every encoder after the first: pooler by pooler where both have it, else first with first."""
+    """(first, other) for every encoder after the first: by common poolers, or else with the first pooler of each."""
     pairs = []
     for other in loaded[1:]:
         shared = [pooler for pooler in loaded[0].poolers if pooler in other.poolers]
@@ -156,16 +144,14 @@ def references(loaded: list[Loaded]) -> list[Pairing]:
 
 
 def out_folder(given: argparse.Namespace, loaded: list[Loaded]) -> Path:
-    """Where results go, made now."""
-    folder: Path = given.out or Path("runs/benchmarks") / loaded[0].name.strip("/.").replace("/", "-")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    """The folder of the results."""
+    return given.out or Path("runs/benchmarks") / loaded[0].name.strip("/.").replace("/", "-")
 
 
 def account(
     suite: str, command: str, given: argparse.Namespace, loaded: list[Loaded], data: Path | None
 ) -> dict[str, Any]:
-    """What every suite's JSON begins with."""
+    """The fields that every suite's JSON begins with."""
     return {
         "suite": suite,
         "command": command,
@@ -178,5 +164,5 @@ def account(
 
 
 def command(suite: str, arguments: list[str]) -> str:
-    """The command as it can be given again."""
+    """The command line, quoted for a shell."""
     return shlex.join(["python", "-m", f"tasks.benchmarks.{suite}", *arguments])

@@ -1,4 +1,4 @@
-"""What a suite has found as one long table, a row a number, from which tables, differences and JSON are made."""
+"""The results of a suite as one long table with a row a number; shown tables, differences and JSON are made of it."""
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -12,16 +12,16 @@ from tabulate import tabulate
 
 from minbert.files import write_atomic, write_json
 from tasks.benchmarks.options import Pairing, System
-from tasks.intervals import Difference, interval, resampled
+from tasks.intervals import Difference, Interval, interval, resampled
 
 MISSING = "–"
 AVERAGE = "avg."
 
 
 class Results:
-    """Rows of (encoder, pooler, measure, set, value, low, high, and more), and the resamples of those that have some.
+    """Rows of (encoder, pooler, measure, set, value, low, high, and more), and the resamples of some of them.
 
-    The resamples of a measure on a set are of the same rows for every system, so differences of them are paired.
+    The resamples of a measure on a set are of the same rows for every system, so their differences are paired.
     """
 
     def __init__(self) -> None:
@@ -31,16 +31,14 @@ class Results:
     def add(
         self, system: System, measure: str, name: str, value: float | None, draws: np.ndarray | None = None, **more: Any
     ) -> None:
-        """One number of a system: `measure` on the set `name`, undefined if None; `draws` [R] are its resamples."""
-        around = None if draws is None else interval(draws)
+        """One number of a system: `measure` on the set `name`, None or NaN if undefined; `draws` [R] its resamples."""
         if draws is not None and len(draws):
             self._draws[system, measure, name] = draws
-        row = {**asdict(system), "measure": measure, "set": name, "value": math.nan if value is None else value}
-        bounds = {"low": math.nan, "high": math.nan} if around is None else asdict(around)
-        self._rows.append({**row, **bounds, **more})
+        row = {**asdict(system), "measure": measure, "set": name, "value": defined(value)}
+        self._rows.append({**row, **_bounds(None if draws is None else interval(draws)), **more})
 
     def add_average(self, measure: str, **more: Any) -> None:
-        """For each system the mean of a measure over its sets where it has several; undefined where one is."""
+        """The mean of a measure over the sets of each system with several; undefined if one of them is."""
         frame = self.frame(measure)
         for system, rows in frame.groupby(["encoder", "pooler"], sort=False):
             if len(rows) > 1:
@@ -67,36 +65,48 @@ class Results:
                 draws = [self._draws.get((system, measure, name)) for system in (first, other)]
                 around = None if draws[0] is None or draws[1] is None else interval(draws[1] - draws[0])
                 values = [float(side.loc[name, "value"]) for side in (one, two)]
-                said = Difference(name, measure, values[0], values[1], around, why="no interval")
-                bounds = {"low": math.nan, "high": math.nan} if around is None else asdict(around)
+                apart = Difference(name, measure, values[0], values[1], around, why="no interval")
                 row = {"first": first.name, "second": other.name, "measure": measure, "set": name}
-                value = {"first_value": values[0], "second_value": values[1], "difference": said.value}
-                found.append({**row, **value, **bounds, "verdict": said.verdict})
+                value = {"first_value": values[0], "second_value": values[1], "difference": apart.value}
+                found.append({**row, **value, **_bounds(around), "verdict": apart.verdict})
         return pd.DataFrame(found)
 
 
+def defined(value: float | None) -> float:
+    """The value, NaN for None."""
+    return math.nan if value is None else value
+
+
+def _bounds(around: Interval | None) -> dict[str, float]:
+    return {"low": math.nan, "high": math.nan} if around is None else asdict(around)
+
+
 def as_json(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """A frame's rows as JSON holds them, without what is undefined in them but for `value` and the interval."""
+    """A frame's rows for JSON: an undefined value or bound of an interval is None, any other empty cell is left out."""
     kept = {"value", "low", "high", "difference"}
-    return [
-        {str(key): (None if missing else value) for key, value in row.items()
-         if not (missing := isinstance(value, float) and math.isnan(value)) or key in kept}
+    rows = [
+        {str(key): None if isinstance(cell, float) and math.isnan(cell) else cell for key, cell in row.items()}
         for row in frame.to_dict("records")
-    ]  # fmt: skip
+    ]
+    return [{key: cell for key, cell in row.items() if cell is not None or key in kept} for row in rows]
+
+
+def content(found: Results, apart: pd.DataFrame | None = None) -> dict[str, Any]:
+    """Results and their differences for JSON."""
+    made = {"results": as_json(found.frame())}
+    return made if apart is None else made | {"differences": as_json(apart)}
 
 
 def means(values: np.ndarray, *purpose: str, seed: int, resamples: int) -> np.ndarray:
     """Means over resampled rows, [N] to [R]: the same rows for every system, by the counter (seed, *purpose)."""
-
-    def mean(rows: np.ndarray) -> np.ndarray:
-        return np.asarray(values[rows].mean(-1))
-
-    return resampled(mean, len(values), *purpose, seed=seed, resamples=resamples) if len(values) else np.empty(0)
+    if not len(values):
+        return np.empty(0)
+    return resampled(lambda rows: values[rows].mean(-1), len(values), *purpose, seed=seed, resamples=resamples)
 
 
 @dataclass(frozen=True)
 class Table:
-    """A frame of texts; the first `left` columns are words, the others numbers. `notes` stand below."""
+    """A frame of texts; the first `left` columns are aligned left, the others right. `notes` follow below."""
 
     title: str
     rows: pd.DataFrame
@@ -174,10 +184,20 @@ def difference_tables(
     return made
 
 
-def write(
+@dataclass(frozen=True)
+class Probed:
+    """What a probe has found: its tables, its part of the JSON, and its figures' paths without suffix."""
+
+    tables: list[Table]
+    content: dict[str, Any]
+    figures: list[Path]
+
+
+def write_results(
     folder: Path, name: str, title: str, tables: Sequence[Table], results: dict[str, Any], figures: Sequence[Path]
 ) -> None:
     """Print the tables, and write `FOLDER/name.json` and `FOLDER/name.md`, each whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
     for table in tables:
         print(table.terminal(), end="\n\n")
     write_json(folder / f"{name}.json", results)

@@ -1,17 +1,22 @@
-"""The sets of scored pairs as arrays: the seven English ones in SentEval's layout, and five Chinese ones."""
+"""Sentence pairs to measure with: seven English sets of scored pairs, five Chinese ones, and a user's own file."""
 
-from collections.abc import Iterable, Sequence
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from minbert.errors import UserError
+from minbert.seeds import numpy_generator
 from minbert.token_cache import Row, Skipped
 from tasks.benchmarks.options import chosen
 from tasks.readers import open_as, senteval
+from tasks.readers.layouts import KINDS
+from tasks.readers.splitter import BOM, first_line, open_text
 
-# Chinese set -> (folder, the test file as a pattern), the first that is there (EdaCSE, section 4.3.1).
+# Chinese set -> (folder, pattern of the test file), of which the first that exists is read (EdaCSE, section 4.3.1).
 CHINESE = {
     "ATEC": (("ATEC", "*test*"), ("ATEC_CCKS", "*test*")),
     "BQ": (("BQ", "*test*"),),
@@ -26,7 +31,7 @@ SAID = f"en (the seven), zh (the Chinese), or of {', '.join((*ENGLISH, *CHINESE)
 
 @dataclass(frozen=True)
 class Subset:
-    """Pairs with a human score, in file order; `skipped` are pairs without one."""
+    """Pairs with a human score, in file order; `skipped` counts pairs without one."""
 
     name: str
     ids: list[str]
@@ -37,7 +42,7 @@ class Subset:
 
 @dataclass(frozen=True)
 class ScoredSet:
-    """A set and its subsets, one or more; `file` says where a set that may lie in several places was found."""
+    """A set and its subsets, one or more; `file` is the path of a set that may be in several places."""
 
     name: str
     subsets: tuple[Subset, ...]
@@ -60,12 +65,12 @@ class ScoredSet:
 
     @property
     def shown(self) -> str:
-        """The name as tables head their columns with it."""
+        """The name in tables."""
         return SHOWN.get(self.name, self.name)
 
 
 def named(text: str, folder: Path) -> list[str]:
-    """The names behind `--sets`: `en`, `zh`, or names with commas; without one, the English sets if they are there."""
+    """The sets of `--sets`: `en`, `zh`, or names with commas; by default the English sets if `folder` has them."""
     if not text:
         text = "en" if _has_english(folder) or _chinese_root(folder) is None else "zh"
     names = chosen(text, ("en", "zh", *ENGLISH, *CHINESE, "SICK-R"), "--sets")
@@ -82,7 +87,7 @@ def _has_english(folder: Path) -> bool:
 
 
 def read(folder: Path, names: Sequence[str]) -> list[ScoredSet]:
-    """The test split of each set. Raises `UserError` for a file that is not there, or has a bad row."""
+    """The test split of each set. Raises `UserError` for a missing file or a bad row."""
     return [_chinese(folder, name) if name in CHINESE else _english(folder, name) for name in names]
 
 
@@ -92,7 +97,7 @@ def _english(folder: Path, name: str) -> ScoredSet:
 
 
 def subset(name: str, rows: Iterable[Row | Skipped]) -> Subset:
-    """Collect rows of two texts: what is skipped is counted. `UserError` where no pair is left."""
+    """Rows of two texts as arrays, the skipped ones counted; `UserError` if no pair is left."""
     found = list(rows)
     kept = [row for row in found if isinstance(row, Row)]
     if not kept:
@@ -119,3 +124,76 @@ def _chinese(folder: Path, name: str) -> ScoredSet:
             return ScoredSet(name, (subset(name, rows),), files[0].relative_to(base).as_posix())
     where = base if base is not None else folder / "zh"
     raise UserError(f"{where}: no test file of {name} ({CHINESE[name][0][0]}/{CHINESE[name][0][1]})")
+
+
+_HEADERS = {
+    name for kind in ("single", "pair-class", "pair-score") for names in KINDS[kind].columns.values() for name in names
+}
+_TABLE = re.compile(r"\w+(,\w+)+")  # a header: names separated by commas without spaces
+
+
+@dataclass(frozen=True)
+class OwnPairs:
+    """A user's sentence pairs with their gold scores, or None without; `skipped` counts rows that are no pair."""
+
+    name: str
+    texts: list[tuple[str, str]]
+    gold: np.ndarray | None
+    skipped: int = 0
+
+
+def own_pairs(path: Path, *, seed: int) -> OwnPairs:
+    """A user's pairs with a score, a class or neither, in any form of `readers.open_as`; or one sentence a line.
+
+    Single sentences get random partners by the seed. The number of rows that are left out is printed to standard
+    error. Raises `UserError` if the file has another form, or fewer than two sentences.
+    """
+    known = _by_form(path)
+    found = list(known if known is not None else _without_header(path))
+    kept = [row for row in found if isinstance(row, Row) and all(row.texts)]
+    if len(kept) < len(found):
+        why = next((f", such as line {row.line}: {row.why}" for row in found if isinstance(row, Skipped)), "")
+        print(f"note: {path}: {len(found) - len(kept):,} of {len(found):,} rows left out{why}", file=sys.stderr)
+    texts = [row.texts for row in kept]
+    if not texts or (len(texts[0]) == 1 and len(texts) < 2):
+        raise UserError(f"{path}: neither pairs in two columns nor two sentences or more, one a line")
+    if len(texts[0]) == 1:
+        order = numpy_generator(seed, "partners", path.name).permutation(len(texts)).tolist()
+        partners = zip(order, [*order[1:], order[0]], strict=True)
+        return OwnPairs(
+            path.name, [(texts[one][0], texts[two][0]) for one, two in partners], None, len(found) - len(kept)
+        )
+    gold = np.array([row.label for row in kept], dtype=np.float64)
+    scored = None if np.isnan(gold).any() else gold
+    return OwnPairs(path.name, [(one, two) for one, two in texts], scored, len(found) - len(kept))
+
+
+def _by_form(path: Path) -> Iterator[Row | Skipped] | None:
+    """The rows by the first form that fits: scored, of two classes, or without a label; None if none does."""
+    first_line(path)  # raises for a missing or empty file
+    for kind, split in (("pair-score", "train"), ("pair-class", "train"), ("pair-class", "test")):
+        try:
+            return open_as(path, kind, split).rows
+        except UserError:
+            continue
+    return None
+
+
+def _without_header(path: Path) -> Iterator[Row | Skipped]:
+    """Two columns divided by a tab, or sentences; `UserError` for any other structure."""
+    first = first_line(path)
+    head = [cell.strip() for cell in first.split("\t")]
+    header = len(head) > 1 and any(cell.lower() in _HEADERS for cell in head)
+    other = first.lstrip().startswith("{") or "||" in first or _TABLE.fullmatch(first.strip())
+    if header or other or len(head) > 2 or head[-1].replace(".", "", 1).isdigit():
+        shown = first if len(first) <= 60 else first[:60] + "..."
+        raise UserError(f"{path}:1: {shown!r} begins no file of sentence pairs, and none of one sentence a line")
+    with open_text(path) as file:
+        for line, text in enumerate(file, 1):
+            cells = tuple(cell.strip(f" \r\n{BOM}") for cell in text.split("\t"))
+            if not any(cells):
+                yield Skipped(line, "blank line")
+            elif len(cells) != len(head):
+                raise UserError(f"{path}:{line}: {len(cells)} columns, the first line has {len(head)}")
+            else:
+                yield Row(str(line), cells) if all(cells) else Skipped(line, "a sentence is empty")

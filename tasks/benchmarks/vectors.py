@@ -4,8 +4,9 @@ Axes: M distinct texts, B sentences of a batch, T its tokens, D hidden.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from minbert.ragged import Ragged
 from tasks.benchmarks.options import Loaded, System
 from tasks.contrastive.validation import unit
 
+K = TypeVar("K", bound=Hashable)
 Way = Callable[[BertModel, Sequence[Tensor], Ragged], Tensor]
 """Hidden states (the embedding layer's and every layer's, [T, D]) to one vector a sentence: [B, D]."""
 
@@ -33,11 +35,11 @@ def way(pooler: str) -> Way:
 
 @torch.inference_mode()
 def encode(
-    encoder: Encoder, texts: Sequence[str], ways: Mapping[str, Way], *, name: str, batch_tokens: int | None = None
-) -> dict[str, np.ndarray]:
-    """For each way float32 [M, D], in the order of the texts. A text over the length limit is cut, and counted.
+    encoder: Encoder, texts: Sequence[str], ways: Mapping[K, Way], *, name: str, batch_tokens: int | None = None
+) -> dict[K, np.ndarray]:
+    """For each way float32 [M, D], in the order of the texts. A text over the length limit is cut.
 
-    `name` says on standard error whose texts were cut; `batch_tokens` is that of `Encoder.batches`.
+    The number of cut texts is printed to standard error under `name`; `batch_tokens` is that of `Encoder.batches`.
     """
     model = encoder.model
     rows, cut = encoder.rows(texts)
@@ -55,31 +57,32 @@ def encode(
 
 @dataclass(frozen=True)
 class Bank:
-    """The distinct texts of a suite, and each system's vectors of them: float32 [M, D]."""
+    """The vectors of distinct texts, float32 [M, D], by system or by whatever else they were encoded for."""
 
     places: dict[str, int]
-    vectors: dict[System, np.ndarray]
+    vectors: Mapping[Hashable, np.ndarray]
+
+    @classmethod
+    def encoded(cls, encoder: Encoder, texts: Iterable[str], ways: Mapping[Hashable, Way], *, name: str) -> "Bank":
+        """Encode every distinct text once; the vectors have the keys of `ways`. `name` is that of `encode`."""
+        places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        return cls(places, encode(encoder, list(places), ways, name=name))
 
     @classmethod
     def of(cls, loaded: Sequence[Loaded], texts: Iterable[str]) -> "Bank":
-        """Encode every distinct text once with each encoder."""
-        distinct = list(dict.fromkeys(texts))
-        vectors: dict[System, np.ndarray] = {}
+        """Encode every distinct text once with each encoder; the vectors are by system."""
+        texts, places, vectors = list(texts), dict[str, int](), dict[Hashable, np.ndarray]()
         for one in loaded:
-            made = encode(one.encoder, distinct, {name: way(name) for name in one.poolers}, name=one.name)
-            vectors |= {System(one.name, name): array for name, array in made.items()}
-        return cls({text: place for place, text in enumerate(distinct)}, vectors)
+            ways: dict[Hashable, Way] = {System(one.name, pooler): way(pooler) for pooler in one.poolers}
+            made = cls.encoded(one.encoder, texts, ways, name=one.name)
+            places, vectors = made.places, vectors | dict(made.vectors)
+        return cls(places, vectors)
 
-    def of_texts(self, system: System, texts: Sequence[str]) -> np.ndarray:
+    def of_texts(self, key: Hashable, texts: Sequence[str]) -> np.ndarray:
         """Vectors of some texts of the bank: float32 [len(texts), D]."""
-        return self.vectors[system][[self.places[text] for text in texts]]
+        return self.vectors[key][[self.places[text] for text in texts]]
 
-    def cosines(self, system: System, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        """Cosine of each pair: float64 [pairs]."""
-        sides = [self.of_texts(system, [pair[side] for pair in pairs]) for side in (0, 1)]
-        return cosines(*sides)
-
-
-def cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Cosine of row i of one and row i of the other, in float64: 0 where a vector is zero."""
-    return (unit(first) * unit(second)).sum(1)
+    def cosines(self, key: Hashable, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """Cosine of each pair in float64, 0 where a vector is zero: [pairs]."""
+        first, second = (unit(self.of_texts(key, [pair[side] for pair in pairs])) for side in (0, 1))
+        return (first * second).sum(1)

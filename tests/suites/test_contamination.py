@@ -42,8 +42,11 @@ def run(folder: Path, data: Any, weights: str = "") -> Path:
 
 
 def test_pairs_are_found_in_either_order_whatever_case_and_spaces(tmp_path: Path) -> None:
-    train = write(tmp_path / "sts-train.csv", "\tid\tsentence1\tsentence2\tsimilarity\n"
-                  "0\tx\tsomebody eats .\ta man is eating food .\t3\n1\ty\tthe dog 's asleep\ta bus\t1\n")  # fmt: skip
+    train = write(
+        tmp_path / "sts-train.csv",
+        "\tid\tsentence1\tsentence2\tsimilarity\n"
+        "0\tx\tsomebody eats .\ta man is eating food .\t3\n1\ty\tthe dog 's asleep\ta bus\t1\n",
+    )
     found = contamination.check("e", run(tmp_path / "run", {"train": {"sts": train}}), [SET])
     assert found.counts == {"STS-B": Count(4, 1, 2, 0)} and found.complete
     assert "1" in found_table(found) and "25.0%" in found_table(found)
@@ -53,12 +56,15 @@ def found_table(found: contamination.Contamination) -> str:
     return contamination.table(found).terminal()
 
 
-@pytest.mark.parametrize(("name", "content"), [
-    ("triplets.csv", 'sent0,sent1,hard_neg\n"A cat runs, fast!",The dog\'s asleep,No.\n'),
-    ("snli.jsonl", '{"sentence1": "The dog\'s asleep", "sentence2": "a cat runs fast", "gold_label": "neutral"}\n'),
-    ("cnsd.txt", "1||the dog's asleep||a cat runs fast||3\n"),
-    ("pairs.tsv", '"The dog\'s asleep"\tA cat runs, fast!\n'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("triplets.csv", 'sent0,sent1,hard_neg\n"A cat runs, fast!",The dog\'s asleep,No.\n'),
+        ("snli.jsonl", '{"sentence1": "The dog\'s asleep", "sentence2": "a cat runs fast", "gold_label": "neutral"}\n'),
+        ("cnsd.txt", "1||the dog's asleep||a cat runs fast||3\n"),
+        ("pairs.tsv", '"The dog\'s asleep"\tA cat runs, fast!\n'),
+    ],
+)
 def test_every_form_of_file(tmp_path: Path, name: str, content: str) -> None:
     record = write(tmp_path / name, content)
     encoder = run(tmp_path / "run", {"train": {"files": [record], "counts": {"read": 1}}})
@@ -87,7 +93,7 @@ def test_files_that_are_gone_or_changed_are_said_and_not_looked_into(tmp_path: P
     found = contamination.check("e", run(tmp_path / "run", {"train": [gone, changed]}), [SET])
     assert not found.complete and found.counts["STS-B"].trained == 0
     said = found_table(found)
-    assert f"1 of 2 files gone, not looked into: {tmp_path / 'gone.tsv'}" in said and "1 of 2 files changed" in said
+    assert f"1 of 2 files missing, not searched: {tmp_path / 'gone.tsv'}" in said and "1 of 2 files changed" in said
     assert "scored pairs" not in said, "no counts where nothing could be read"
 
 
@@ -103,7 +109,7 @@ def test_the_encoder_that_a_run_began_with_counts_too(tmp_path: Path) -> None:
     manifests, files, absent = contamination.training_files(second)
     assert not absent and contamination.check("e", second, [SET]).complete
     assert manifests == [tmp_path / "multitask/manifest.json", tmp_path / "cbcl/manifest.json"]
-    purposes = {file.path.name: file.purpose for file in files}
+    purposes = {Path(file.file).name: file.purpose for file in files}
     assert purposes == {"train.tsv": "train", "dev.tsv": "dev", "a.tsv": "train"}, "test files are not trained on"
     assert contamination.check("e", second, [SET]).counts == {"STS-B": Count(4, 2, 2, 1)}
 
@@ -161,14 +167,17 @@ def test_an_encoder_that_a_run_began_with_and_that_is_gone_is_said(tmp_path: Pat
     missing = tmp_path / "cbcl/encoder"
     found = contamination.check("e", run(tmp_path / "multitask", train, str(missing)), [SET])
     assert not found.complete and found.counts == {"STS-B": Count(4, 1, 1, 0)}
-    assert f"the encoder this run began with, {missing}, is not there" in found_table(found)
+    assert f"the encoder that this run started from, {missing}, is missing" in found_table(found)
     missing.mkdir(parents=True)
     assert contamination.check("e", tmp_path / "multitask/encoder", [SET]).complete, "weights without a manifest"
 
 
 def aligned(folder: Path) -> list[Path]:
-    for name, lines in (("s1", "A man is eating food.\nWhat is it?\n"), ("s2", "somebody eats\nWho are they?\n"),
-                        ("labels", "entailment\nneutral\n")):  # fmt: skip
+    for name, lines in (
+        ("s1", "A man is eating food.\nWhat is it?\n"),
+        ("s2", "somebody eats\nWho are they?\n"),
+        ("labels", "entailment\nneutral\n"),
+    ):
         write(folder / f"{name}.train", lines)
     return [folder / f"{name}.train" for name in ("s1", "s2", "labels")]
 

@@ -8,84 +8,102 @@ from pathlib import Path
 import pytest
 
 from minbert import UserError
-from tasks.benchmarks import own_pairs
+from tasks.benchmarks.sets import own_pairs
 
 SAMPLE = Path(__file__).parents[2] / "data/sample"
 Capture = pytest.CaptureFixture[str]
 
 
-@pytest.mark.parametrize(("content", "pairs", "gold"), [
-    ("a cat\ta dog\t3\nb\tc\t0.5\n", [("a cat", "a dog"), ("b", "c")], [3, 0.5]),
-    ("a cat\ta dog\nb\tc\n", [("a cat", "a dog"), ("b", "c")], None),
-    ("sentence1\tsentence2\tlabel\na\tb\t1\n", [("a", "b")], [1]),
-    ("sentence1\tsentence2\na\tb\n", [("a", "b")], None),
-    ("\tid\tsentence1\tsentence2\tsimilarity\n0\tx\tA cat\tA dog\t2.5\n", [("a cat", "a dog")], [2.5]),
-    ("\tid\tsentence1\tsentence2\n0\tx\tA cat\tA dog\n", [("a cat", "a dog")], None),
-    ("\tid\tsentence1\tsentence2\tis_duplicate\n0\tx\tA cat\tA dog\t1.0\n", [("a cat", "a dog")], [1]),
-    ("\tid\tsentence1\tsentence2\tis_duplicate\n0\tx\tA cat\tA dog\t\n1\ty\tA bat\tA dog\t0.0\n",
-     [("a bat", "a dog")], [0]),
-    ("main\tfile\t2014\t1\t4.2\tA cat.\tA dog.\n", [("A cat.", "A dog.")], [4.2]),
-    ("pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n1\ta\tb\t4.5\tNEUTRAL\n",
-     [("a", "b")], [4.5]),
-    ('{"sentence1": "a", "sentence2": "b", "score": 2}\n', [("a", "b")], [2]),
-    ("sentence1,sentence2,score\n\"a, b\",c,1\n", [("a, b", "c")], [1]),
-    ("1||a||b||3\n", [("a", "b")], [3]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "pairs", "gold"),
+    [
+        ("a cat\ta dog\t3\nb\tc\t0.5\n", [("a cat", "a dog"), ("b", "c")], [3, 0.5]),
+        ("a cat\ta dog\nb\tc\n", [("a cat", "a dog"), ("b", "c")], None),
+        ("sentence1\tsentence2\tlabel\na\tb\t1\n", [("a", "b")], [1]),
+        ("sentence1\tsentence2\na\tb\n", [("a", "b")], None),
+        ("\tid\tsentence1\tsentence2\tsimilarity\n0\tx\tA cat\tA dog\t2.5\n", [("a cat", "a dog")], [2.5]),
+        ("\tid\tsentence1\tsentence2\n0\tx\tA cat\tA dog\n", [("a cat", "a dog")], None),
+        ("\tid\tsentence1\tsentence2\tis_duplicate\n0\tx\tA cat\tA dog\t1.0\n", [("a cat", "a dog")], [1]),
+        (
+            "\tid\tsentence1\tsentence2\tis_duplicate\n0\tx\tA cat\tA dog\t\n1\ty\tA bat\tA dog\t0.0\n",
+            [("a bat", "a dog")],
+            [0],
+        ),
+        ("main\tfile\t2014\t1\t4.2\tA cat.\tA dog.\n", [("A cat.", "A dog.")], [4.2]),
+        (
+            "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n1\ta\tb\t4.5\tNEUTRAL\n",
+            [("a", "b")],
+            [4.5],
+        ),
+        ('{"sentence1": "a", "sentence2": "b", "score": 2}\n', [("a", "b")], [2]),
+        ('sentence1,sentence2,score\n"a, b",c,1\n', [("a, b", "c")], [1]),
+        ("1||a||b||3\n", [("a", "b")], [3]),
+    ],
+)
 def test_forms_of_pairs(tmp_path: Path, content: str, pairs: list, gold: list | None) -> None:
     (tmp_path / "x.tsv").write_text(content)
-    found = own_pairs.read(tmp_path / "x.tsv", seed=0)
+    found = own_pairs(tmp_path / "x.tsv", seed=0)
     assert found.texts == pairs and (found.gold is None if gold is None else found.gold.tolist() == gold)
 
 
-@pytest.mark.parametrize(("name", "scored"), [
-    ("sts-dev.csv", True), ("sts-test-student.csv", False), ("quora-dev.csv", True), ("quora-test-student.csv", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "scored"),
+    [
+        ("sts-dev.csv", True),
+        ("sts-test-student.csv", False),
+        ("quora-dev.csv", True),
+        ("quora-test-student.csv", False),
+    ],
+)
 def test_the_courses_files(name: str, scored: bool) -> None:
-    found = own_pairs.read(SAMPLE / "course" / name, seed=0)
+    found = own_pairs(SAMPLE / "course" / name, seed=0)
     assert (found.gold is not None) == scored and all(" " in one and " " in two for one, two in found.texts)
 
 
 def test_rows_that_are_left_out_are_counted(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "two.tsv").write_text("a cat\ta dog\nb\t\n\nc\td\n")
-    found = own_pairs.read(tmp_path / "two.tsv", seed=0)
+    found = own_pairs(tmp_path / "two.tsv", seed=0)
     assert (found.texts, found.skipped) == ([("a cat", "a dog"), ("c", "d")], 2)
     said = f"note: {tmp_path / 'two.tsv'}: 2 of 4 rows left out, such as line 2: a sentence is empty\n"
     assert capsys.readouterr().err == said
     (tmp_path / "quora.csv").write_text("\tid\tsentence1\tsentence2\n0\tx\tA cat\t\n1\ty\tA cat\tA dog\n")
-    assert own_pairs.read(tmp_path / "quora.csv", seed=0).skipped == 1
+    assert own_pairs(tmp_path / "quora.csv", seed=0).skipped == 1
     assert "1 of 2 rows left out" in capsys.readouterr().err
 
 
 def test_single_sentences_get_partners_by_the_seed(tmp_path: Path) -> None:
     lines = [f"Sentence, number {i}." for i in range(9)]
     (tmp_path / "x.txt").write_text("\n".join(lines))
-    found = own_pairs.read(tmp_path / "x.txt", seed=0)
+    found = own_pairs(tmp_path / "x.txt", seed=0)
     assert sorted(a for a, _ in found.texts) == sorted(b for _, b in found.texts) == sorted(lines)
-    assert all(a != b for a, b in found.texts) and found == own_pairs.read(tmp_path / "x.txt", seed=0)
-    assert found.texts != own_pairs.read(tmp_path / "x.txt", seed=1).texts
+    assert all(a != b for a, b in found.texts) and found == own_pairs(tmp_path / "x.txt", seed=0)
+    assert found.texts != own_pairs(tmp_path / "x.txt", seed=1).texts
     (tmp_path / "x.txt").write_text("one line\n")
     with pytest.raises(UserError, match=r"x\.txt: neither pairs in two columns nor two sentences"):
-        own_pairs.read(tmp_path / "x.txt", seed=0)
+        own_pairs(tmp_path / "x.txt", seed=0)
 
 
-@pytest.mark.parametrize(("content", "words"), [
-    ("sent0,sent1,hard_neg\na,b,c\n", "begins no file of sentence pairs"),
-    ("a\tb\tc\td\n", "begins no file of sentence pairs"),
-    ("sentence\tlabel\na\t1\n", "begins no file of sentence pairs"),
-    ("A fine film.\t1\nA poor film.\t0\n", "begins no file of sentence pairs"),
-    ('{"text": "a"}\n{"text": "b"}\n', "begins no file of sentence pairs"),
-    ("a\tb\nc\n", "x:2: 1 columns, the first line has 2"),
-    ("a\nb\tc\n", "x:2: 2 columns, the first line has 1"),
-    ("sentence1\tsentence2\tscore\na\tb\t7\n", "x:2: score: '7' is not between 0 and 5"),
-    ("", "the file is empty"),
-    ("\t\n \n", "the file is empty"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("sent0,sent1,hard_neg\na,b,c\n", "begins no file of sentence pairs"),
+        ("a\tb\tc\td\n", "begins no file of sentence pairs"),
+        ("sentence\tlabel\na\t1\n", "begins no file of sentence pairs"),
+        ("A fine film.\t1\nA poor film.\t0\n", "begins no file of sentence pairs"),
+        ('{"text": "a"}\n{"text": "b"}\n', "begins no file of sentence pairs"),
+        ("a\tb\nc\n", "x:2: 1 columns, the first line has 2"),
+        ("a\nb\tc\n", "x:2: 2 columns, the first line has 1"),
+        ("sentence1\tsentence2\tscore\na\tb\t7\n", "x:2: score: '7' is not between 0 and 5"),
+        ("", "the file is empty"),
+        ("\t\n \n", "the file is empty"),
+    ],
+)
 def test_other_files_are_refused(tmp_path: Path, content: str, words: str) -> None:
     (tmp_path / "x").write_text(content)
     with pytest.raises(UserError, match=words):
-        own_pairs.read(tmp_path / "x", seed=0)
+        own_pairs(tmp_path / "x", seed=0)
 
 
 def test_triplets_are_no_sentences() -> None:
     with pytest.raises(UserError, match=r"nli-triplets\.csv:1: .* begins no file of sentence pairs"):
-        own_pairs.read(SAMPLE / "nli/nli-triplets.csv", seed=0)
+        own_pairs(SAMPLE / "nli/nli-triplets.csv", seed=0)

@@ -15,9 +15,8 @@ import torch
 from scipy import stats
 
 from minbert import Encoder, UserError
-from tasks.benchmarks import figures, frequency, geometry, length_bias, probes, results, sets, vectors, weat
-from tasks.benchmarks.own_pairs import Pairs
-from tasks.benchmarks.weat_words import TESTS
+from tasks.benchmarks import figures, length_bias, probes, results, sets, space, vectors, weat
+from tasks.benchmarks.sets import OwnPairs
 from tasks.contrastive.validation import unit
 
 RNG = np.random.default_rng(8)
@@ -35,35 +34,35 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 def test_isotropy() -> None:
     rows = unit(RNG.normal(size=(9, 5)) + 0.4)
     plain = np.mean([cosine(rows[i], rows[j]) for i, j in combinations(range(9), 2)])
-    assert geometry.mean_cosine(rows) == pytest.approx(plain, abs=1e-12)
+    assert space.mean_cosine(rows) == pytest.approx(plain, abs=1e-12)
     values = np.linalg.svd(rows, compute_uv=False) ** 2
-    assert geometry.top_singular_share(rows) == pytest.approx(values[0] / values.sum(), abs=1e-12)
-    assert geometry.mean_cosine(rows[:1]) is None
-    assert geometry.top_singular_share(np.tile(rows[:1], (4, 1))) == pytest.approx(1)
-    assert geometry.top_singular_share(np.eye(5)) == pytest.approx(0.2)
+    assert space.top_singular_share(rows) == pytest.approx(values[0] / values.sum(), abs=1e-12)
+    assert np.isnan(space.mean_cosine(rows[:1]))
+    assert space.top_singular_share(np.tile(rows[:1], (4, 1))) == pytest.approx(1)
+    assert space.top_singular_share(np.eye(5)) == pytest.approx(0.2)
 
 
 def test_random_pairs_are_no_pairs_of_the_set() -> None:
     first = np.eye(6)
     part = sets.Subset("x", list("abcdef"), [("", "")] * 6, np.array([0, 1, 2, 3, 4, 5.0]))
-    found = geometry.groups(sets.ScoredSet("x", (part,)), first, first, seed=1)
+    found = space.cosine_groups(sets.ScoredSet("x", (part,)), first, first, seed=1)
     random, low, high = found.values()
     assert not random.any() and low.tolist() == [1, 1] and high.tolist() == [1, 1]
 
 
 def test_ranks_count_the_special_tokens_too(encoder: Encoder) -> None:
-    rank = frequency.ranks(encoder, ["the cat", "the dog sat", "the the the"])
+    rank = space.frequency_ranks(encoder, ["the cat", "the dog sat", "the the the"])
     the, cat = (encoder.tokenizer.encode([word])[0][0] for word in ("the", "cat"))
     special = (encoder.tokenizer.cls, encoder.tokenizer.sep)
     assert rank[the] == 0, "five times" and {rank[special[0]], rank[special[1]]} == {1, 2}
     assert 3 <= rank[cat] <= 5 and sorted(rank) == list(range(len(rank)))
 
 
-@pytest.mark.parametrize("pooler", frequency.LAYERS)
+@pytest.mark.parametrize("pooler", space.LAYERS)
 def test_the_mean_without_frequent_tokens(encoder: Encoder, pooler: str) -> None:
     texts = ["the cat sat", "the", "a happy dog runs under the tree"]
-    rank = frequency.ranks(encoder, ["the the the the", "the cat"])
-    ways = {str(k): frequency.mean_without(torch.from_numpy(rank), k, frequency.LAYERS[pooler]) for k in (0, 1, 3)}
+    rank = space.frequency_ranks(encoder, ["the the the the", "the cat"])
+    ways = {str(k): space.mean_without(torch.from_numpy(rank), k, space.LAYERS[pooler]) for k in (0, 1, 3)}
     found = vectors.encode(encoder, texts, {**ways, "plain": vectors.way(pooler)}, name="x")
     assert np.allclose(found["0"], found["plain"], atol=1e-6), "nothing left out is the pooler itself"
     for k in (1, 3):
@@ -71,7 +70,7 @@ def test_the_mean_without_frequent_tokens(encoder: Encoder, pooler: str) -> None
             ids = [encoder.tokenizer.cls, *encoder.tokenizer.encode([text])[0], encoder.tokenizer.sep]
             with torch.no_grad():
                 states = encoder.model.encode(*_embedded(encoder, ids))
-            x = torch.stack([states[layer] for layer in frequency.LAYERS[pooler]]).mean(0).numpy()
+            x = torch.stack([states[layer] for layer in space.LAYERS[pooler]]).mean(0).numpy()
             kept = [row for row, number in zip(x, ids, strict=True) if rank[number] >= k] or list(x)
             assert np.allclose(found[str(k)][place], np.mean(kept, axis=0), atol=1e-5)
 
@@ -85,11 +84,11 @@ def _embedded(encoder: Encoder, ids: list[int]) -> tuple:
 
 def test_length_bias_is_the_change_of_each_cosine(encoder: Encoder) -> None:
     texts = [("the cat sat on the mat", "a dog"), ("a bird", "the dog runs under a tree"), ("the cat", "a sad cat")]
-    pairs = Pairs("x", texts, np.array([1.0, 3.0, 2.0]))
+    pairs = OwnPairs("x", texts, np.array([1.0, 3.0, 2.0]))
     plain = Encoder(encoder.model, encoder.tokenizer, "mean", precision="fp32")
     before = [cosine(*plain.encode(list(pair)).astype(np.float64)) for pair in texts]
     after = [cosine(*plain.encode([a, b + " . ."]).astype(np.float64)) for a, b in texts]
-    (found,) = length_bias.measure(encoder, "mean", pairs, (" . .",), seed=2, resamples=50, name="x")
+    (found,) = length_bias.shifts(encoder, "mean", pairs, (" . .",), seed=2, resamples=50, name="x")
     values = {measure: value for measure, (value, _) in found.measures.items()}
     assert (values["cosine"], values["cosine then"]) == pytest.approx((np.mean(before), np.mean(after)), abs=1e-6)
     assert values["lengths nearer"] == pytest.approx(after[0] - before[0], abs=1e-6), "the first pair alone"
@@ -98,7 +97,7 @@ def test_length_bias_is_the_change_of_each_cosine(encoder: Encoder) -> None:
     change, draws = np.subtract(after, before), found.measures["change"][1]
     assert draws is not None and values["change"] == pytest.approx(change.mean(), abs=1e-6)
     assert change.min() - 1e-6 <= draws.min() < draws.max() <= change.max() + 1e-6
-    (nothing,) = length_bias.measure(encoder, "mean", pairs, ("",), seed=2, resamples=50, name="x")
+    (nothing,) = length_bias.shifts(encoder, "mean", pairs, ("",), seed=2, resamples=50, name="x")
     value, draws = nothing.measures["change"]
     assert value == 0 and draws is not None and not draws.any()
 
@@ -120,44 +119,58 @@ def plain_weat(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> tu
 def test_weat() -> None:
     x, y, a, b = (RNG.normal(size=(n, 6)) for n in (5, 5, 4, 3))
     x += a.mean(0)
-    found = weat.test(*map(unit, (x, y, a, b)))
+    found = weat.association_test(*map(unit, (x, y, a, b)))
     assert (found.effect, found.p) == pytest.approx(plain_weat(x, y, a, b), abs=1e-9)
-    other = weat.test(*map(unit, (y, x, a, b)))
+    other = weat.association_test(*map(unit, (y, x, a, b)))
     assert other.effect == pytest.approx(-found.effect)
     alike = np.ones((5, 6)) / 6**0.5
-    assert weat.test(alike, alike, alike, alike) == weat.Association(None, None)
+    assert weat.association_test(alike, alike, alike, alike) == weat.Association(None, None)
 
 
 def test_weat_draws_where_there_are_too_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y, a, b = (unit(RNG.normal(size=(n, 6))) for n in (6, 6, 4, 4))
-    exact = weat.test(x, y, a, b).p
+    exact = weat.association_test(x, y, a, b).p
     monkeypatch.setattr(weat, "comb", lambda *_: 10**9)
-    drawn = weat.test(x, y, a, b, name="t").p
-    assert drawn == weat.test(x, y, a, b, name="t").p != weat.test(x, y, a, b, seed=1, name="t").p
+    drawn = weat.association_test(x, y, a, b, name="t").p
+    assert (
+        drawn == weat.association_test(x, y, a, b, name="t").p != weat.association_test(x, y, a, b, seed=1, name="t").p
+    )
     assert drawn == pytest.approx(exact, abs=0.015), "20,000 draws: a standard error of at most .0035"
 
 
 def test_the_published_word_sets() -> None:
-    sizes = [tuple(len(part.split()) for part in parts) for parts in TESTS.values()]
+    sizes = [tuple(len(part) for part in parts) for parts in weat.word_sets().values()]
     assert sizes == [
         *((25, 25, 25, 25), (25, 25, 25, 25), (32, 32, 25, 25), (16, 16, 25, 25), (16, 16, 8, 8)),
         *((8, 8, 8, 8), (8, 8, 8, 8), (8, 8, 8, 8), (6, 6, 7, 7), (8, 8, 8, 8)),
     ]
-    for parts in TESTS.values():
-        words = [word for part in parts for word in part.split()]
+    for parts in weat.word_sets().values():
+        words = [word for part in parts for word in part]
         assert len(set(words)) == len(words), "no word stands on two sides"
 
 
 def test_the_command(tiny: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weat, "EXACT", 200)
-    probes.main(["--encoder", str(tiny), "--pooler", "mean,max", "--data", str(folder), "--resamples", "5",
-                 "--out", str(tmp_path)])  # fmt: skip
+    probes.main(
+        [
+            "--encoder",
+            str(tiny),
+            "--pooler",
+            "mean,max",
+            "--data",
+            str(folder),
+            "--resamples",
+            "5",
+            "--out",
+            str(tmp_path),
+        ]
+    )
     found = json.loads((tmp_path / "probes.json").read_text())
     assert {"geometry", "frequency", "length", "weat"} <= found.keys()
     rows = {probe: found[probe]["results"] for probe in probes.PROBES}
     assert {row["pooler"] for row in rows["geometry"]} == {row["pooler"] for row in rows["weat"]} == {"mean", "max"}
     assert {row["pooler"] for row in rows["frequency"]} == {"mean"}, "max is no mean of tokens"
-    assert [row["removed"] for row in rows["frequency"]] == list(frequency.STEPS)
+    assert [row["removed"] for row in rows["frequency"]] == list(space.STEPS)
     assert len({row["set"] for row in rows["length"]}) == len(length_bias.ADDED)
     page = (tmp_path / "probes.md").read_text()
     for image in re.findall(r"\(([\w-]+\.svg)\)", page):
@@ -216,8 +229,22 @@ def test_cut_texts_are_said_with_the_encoder(
     tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "own.tsv").write_text(f"{'a cat ' * 60}\ta dog\n")
-    probes.main(["--encoder", str(tiny), "--probes", "length", "--pairs", str(tmp_path / "own.tsv"), "--append", "!",
-                 "--resamples", "0", "--out", str(tmp_path / "out")])  # fmt: skip
+    probes.main(
+        [
+            "--encoder",
+            str(tiny),
+            "--probes",
+            "length",
+            "--pairs",
+            str(tmp_path / "own.tsv"),
+            "--append",
+            "!",
+            "--resamples",
+            "0",
+            "--out",
+            str(tmp_path / "out"),
+        ]
+    )
     assert f"{tiny.name}, own.tsv: 1 of 3 texts are over 64 tokens and are cut" in capsys.readouterr().err
 
 
@@ -226,13 +253,13 @@ def test_an_undefined_effect_is_left_out_of_the_figure(
 ) -> None:
     drawn: dict[str, list[float]] = {}
     undefined, known = weat.Association(None, None), weat.Association(0.5, 0.1)
-    made = {name: undefined if place == 0 else known for place, name in enumerate(TESTS)}
-    monkeypatch.setattr(weat, "measure", lambda *_, **__: made)
+    made = {name: undefined if place == 0 else known for place, name in enumerate(weat.word_sets())}
+    monkeypatch.setattr(weat, "run_tests", lambda *_, **__: made)
     real = figures.associations
     monkeypatch.setattr(figures, "associations", lambda *given: (drawn.update(given[2]), real(*given)))
     probes.main(["--encoder", str(tiny), "--probes", "weat", "--pooler", "mean", "--out", str(tmp_path)])
     (values,) = drawn.values()
-    assert np.isnan(values[0]) and values[1:] == [0.5] * (len(TESTS) - 1)
+    assert np.isnan(values[0]) and values[1:] == [0.5] * 9
     assert (tmp_path / "probes-weat.svg").is_file()
 
 

@@ -19,8 +19,20 @@ PAIRS = {"STS-B": 1379, "STS13": 1500, "STS16": 1186, "SICK-R": 4927}
 def test_minilm_with_mean_pooling(minilm: Path, tmp_path: Path) -> None:
     if not os.environ.get("DATA_DIR"):
         pytest.skip("DATA_DIR is not set")
-    sts_suite.main(["--encoder", "minilm", "--pooler", "mean", "--sets", "STS-B,STS13,STS16,SICK", "--resamples", "0",
-                    "--out", str(tmp_path)])  # fmt: skip
+    sts_suite.main(
+        [
+            "--encoder",
+            "minilm",
+            "--pooler",
+            "mean",
+            "--sets",
+            "STS-B,STS13,STS16,SICK",
+            "--resamples",
+            "0",
+            "--out",
+            str(tmp_path),
+        ]
+    )
     found = json.loads((tmp_path / "sts.json").read_text())
     assert {name: one["pairs"] for name, one in found["sets"].items()} == PAIRS
     for name, value in KNOWN.items():

@@ -18,7 +18,7 @@ from scipy import stats
 
 from minbert import Encoder, UserError
 from minbert.pooling import NAMES
-from tasks.benchmarks import contradictions, figures, options, results, sets, sts_suite, vectors
+from tasks.benchmarks import figures, options, results, sets, similarity, sts_suite, vectors
 
 
 def scored(out: Path) -> Any:
@@ -40,8 +40,22 @@ def plain_cosines(folder: Path, pooler: str, pairs: list[tuple[str, str]]) -> np
 @pytest.fixture(scope="module")
 def done(tiny: Path, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("sts")
-    sts_suite.main(["--encoder", str(tiny), "--pooler", "mean,cls", "--data", str(folder), "--protocol", "all,wmean",
-                    "--resamples", "20", "--out", str(out)])  # fmt: skip
+    sts_suite.main(
+        [
+            "--encoder",
+            str(tiny),
+            "--pooler",
+            "mean,cls",
+            "--data",
+            str(folder),
+            "--protocol",
+            "all,wmean",
+            "--resamples",
+            "20",
+            "--out",
+            str(out),
+        ]
+    )
     return out
 
 
@@ -96,8 +110,9 @@ def test_the_same_command_writes_the_same_bytes(tiny: Path, folder: Path, tmp_pa
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
-        sts_suite.main(["--encoder", str(tiny), "--data", str(folder), "--sets", "SICK", "--resamples", "5",
-                        "--out", "out"])  # fmt: skip
+        sts_suite.main(
+            ["--encoder", str(tiny), "--data", str(folder), "--sets", "SICK", "--resamples", "5", "--out", "out"]
+        )
         names[name] = {path.name: path.read_bytes() for path in Path("out").iterdir()}
     assert names["one"] == names["two"] and len(names["one"]) == 6
 
@@ -109,7 +124,7 @@ def test_points_are_coloured_by_score_or_by_kind_and_the_axis_names_the_scale(
     drawn: list[Any] = []
     monkeypatch.setattr(figures.charts, "save", lambda figure, path: drawn.append(figure))
     gold, cosines = np.array([1, 2.5, 4, 5]), {"a": np.array([0.1, 0.2, 0.9, 0.8]), "b": np.zeros(4)}
-    kinds = contradictions.kinds(np.array([0, 1, 2, 2])) if by_kind else []
+    kinds = similarity.relation_kinds(np.array([0, 1, 2, 2])) if by_kind else []
     figures.scatter(tmp_path / "x", "t", gold, cosines, {"a": 0.8, "b": None}, kinds, scale=(1.0, 5.0))
     for panel in drawn[0].axes:
         assert panel.get_xlabel() == "human score (1 to 5)"
@@ -125,8 +140,24 @@ def test_the_interval_of_a_comparison_is_paired(
     tiny: Path, tiny_copy: Callable[..., Path], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     same = tiny_copy(name="twin")
-    sts_suite.main(["--encoder", str(tiny), "--compare", str(same), "--pooler", "mean", "--data", str(folder),
-                    "--sets", "STS12,STS-B", "--resamples", "30", "--out", str(tmp_path / "out")])  # fmt: skip
+    sts_suite.main(
+        [
+            "--encoder",
+            str(tiny),
+            "--compare",
+            str(same),
+            "--pooler",
+            "mean",
+            "--data",
+            str(folder),
+            "--sets",
+            "STS12,STS-B",
+            "--resamples",
+            "30",
+            "--out",
+            str(tmp_path / "out"),
+        ]
+    )
     found = scored(tmp_path / "out")["differences"]
     assert [one["set"] for one in found] == ["STS12", "STS-B", "avg."]
     for one in found:
@@ -164,8 +195,9 @@ def test_long_texts_are_cut_and_counted(tiny: Path, capsys: pytest.CaptureFixtur
 
 
 def test_chinese_sets(tiny: Path, folder: Path, tmp_path: Path) -> None:
-    sts_suite.main(["--encoder", str(tiny), "--data", str(folder), "--sets", "LCQMC", "--resamples", "0",
-                    "--out", str(tmp_path)])  # fmt: skip
+    sts_suite.main(
+        ["--encoder", str(tiny), "--data", str(folder), "--sets", "LCQMC", "--resamples", "0", "--out", str(tmp_path)]
+    )
     found = scored(tmp_path)
     assert found["sets"] == {"LCQMC": {"pairs": 12, "skipped": 0, "file": "LCQMC/test.txt"}}
     assert {row["low"] for row in found["results"]} == {None}
@@ -191,19 +223,22 @@ def test_a_gpu_is_used_where_there_is_one_and_no_device_is_named(tiny: Path, mon
         assert loaded.encoder.model.device.type == device
 
 
-@pytest.mark.parametrize(("more", "words"), [
-    (["--pooler", "middle"], "--pooler: 'middle' is not one of pooler, cls"),
-    (["--protocol", "median"], "--protocol: 'median' is not one of all, mean, wmean"),
-    (["--sets", "STS17"], "--sets: 'STS17' is not one of en, zh, STS12"),
-    (["--sets", "sts-c"], "did you mean 'STS-B'?"),
-    (["--data", "/nowhere"], "--data /nowhere: no such folder"),
-    (["--resamples", "-1"], "--resamples: -1 is less than 0"),
-    (["--resamples", "x"], "invalid int value: 'x' (see --help)"),
-    (["--compare", "./nothing"], "./nothing: no such folder"),
-    (["--precision", "fp8"], "--precision: 'fp8' is not one of fp32, bf16, auto"),
-    (["--device", "abacus"], "--device abacus: not a device"),
-    (["--sets", "ATEC"], "zh: no test file of ATEC (ATEC/*test*)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--pooler", "middle"], "--pooler: 'middle' is not one of pooler, cls"),
+        (["--protocol", "median"], "--protocol: 'median' is not one of all, mean, wmean"),
+        (["--sets", "STS17"], "--sets: 'STS17' is not one of en, zh, STS12"),
+        (["--sets", "sts-c"], "did you mean 'STS-B'?"),
+        (["--data", "/nowhere"], "--data /nowhere: no such folder"),
+        (["--resamples", "-1"], "--resamples: -1 is less than 0"),
+        (["--resamples", "x"], "invalid int value: 'x' (see --help)"),
+        (["--compare", "./nothing"], "./nothing: no such folder"),
+        (["--precision", "fp8"], "--precision: 'fp8' is not one of fp32, bf16, auto"),
+        (["--device", "abacus"], "--device abacus: not a device"),
+        (["--sets", "ATEC"], "zh: no test file of ATEC (ATEC/*test*)"),
+    ],
+)
 def test_mistakes_are_one_sentence(tiny: Path, folder: Path, more: list[str], words: str) -> None:
     with pytest.raises(UserError, match=re.escape(words)) as caught:
         sts_suite.main(["--encoder", str(tiny), "--data", str(folder), *more])
@@ -239,5 +274,17 @@ def test_no_warning_of_a_library_reaches_the_user(tiny: Path, folder: Path, tmp_
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        sts_suite.main(["--encoder", str(tiny), "--data", str(folder), "--sets", "SICK", "--resamples", "3",
-                        "--out", str(tmp_path)])  # fmt: skip
+        sts_suite.main(
+            [
+                "--encoder",
+                str(tiny),
+                "--data",
+                str(folder),
+                "--sets",
+                "SICK",
+                "--resamples",
+                "3",
+                "--out",
+                str(tmp_path),
+            ]
+        )

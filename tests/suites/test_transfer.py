@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFo
 
 from minbert import UserError
 from tasks.benchmarks import classifiers, transfer
+from tasks.benchmarks.classifiers import Split
 
 RNG = np.random.default_rng(4)
 GRID = (0.25, 0.5, 1, 2, 4, 8)
@@ -39,7 +40,7 @@ def search(grid: tuple[float, ...], cv: Any) -> GridSearchCV:
 def test_nested_cross_validation() -> None:
     x, y = made(90)
     x = x / 8  # so that C matters
-    found = classifiers.nested(x, y, folds=3)
+    found = classifiers.nested(Split(x, y), folds=3)
     chosen, right = [], []
     for train, test in folds(3).split(x, y):
         inner = [cross_val_score(model(c), x[train], y[train], cv=folds(3)).mean() for c in GRID]
@@ -54,7 +55,7 @@ def test_nested_cross_validation() -> None:
 def test_a_fixed_test_set() -> None:
     (x, y), (x_test, y_test) = made(80, 3, 0.3), made(30, 3, 0.3)
     x, x_test = x / 60, x_test / 60  # so that the largest C is best
-    found = classifiers.fixed_test(x, y, x_test, y_test, folds=4)
+    found = classifiers.fixed_test(Split(x, y), Split(x_test, y_test), folds=4)
     plain = search((0.5, 1, 2, 4, 8, 16, 32), folds(4)).fit(x, y)
     assert (
         found.chosen == (plain.best_params_["C"],)
@@ -67,8 +68,8 @@ def test_a_fixed_test_set() -> None:
 
 def test_a_development_set() -> None:
     parts = [made(60), made(40), made(30)]
-    (x, y), (x_dev, y_dev), (x_test, y_test) = parts
-    found = classifiers.with_dev(x, y, x_dev, y_dev, x_test, y_test)
+    (x, y), (x_dev, y_dev), (x_test, _) = parts
+    found = classifiers.with_dev(*(Split(*part) for part in parts))
     scores = [model(c).fit(x, y).score(x_dev, y_dev) for c in GRID]
     split = PredefinedSplit([-1] * 60 + [0] * 40)
     plain = search(GRID, split).fit(np.vstack([x, x_dev]), np.hstack([y, y_dev]))
@@ -86,8 +87,20 @@ def test_pair_features() -> None:
 
 
 def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--encoder", str(tiny), "--pooler", "mean,cls", "--data", str(folder), "--tasks", "MR,SST2,MRPC",
-                 "--folds", "3", "--resamples", "20"]  # fmt: skip
+    arguments = [
+        "--encoder",
+        str(tiny),
+        "--pooler",
+        "mean,cls",
+        "--data",
+        str(folder),
+        "--tasks",
+        "MR,SST2,MRPC",
+        "--folds",
+        "3",
+        "--resamples",
+        "20",
+    ]
     transfer.main([*arguments, "--out", str(tmp_path)])
     found = json.loads((tmp_path / "transfer.json").read_text())
     assert found["sets"]["MR"] == {"rows": {"all": 48}, "skipped": {"all": 0}}
@@ -102,21 +115,41 @@ def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.Ca
 
 
 def test_a_comparison_counts_the_same_rows(tiny: Path, tiny_copy: Any, folder: Path, tmp_path: Path) -> None:
-    transfer.main(["--encoder", str(tiny), "--compare", str(tiny_copy(name="twin")), "--pooler", "mean", "--data",
-                   str(folder), "--sets", "sst2,Mrpc", "--folds", "2", "--resamples", "9",
-                   "--out", str(tmp_path)])  # fmt: skip
+    transfer.main(
+        [
+            "--encoder",
+            str(tiny),
+            "--compare",
+            str(tiny_copy(name="twin")),
+            "--pooler",
+            "mean",
+            "--data",
+            str(folder),
+            "--sets",
+            "sst2,Mrpc",
+            "--folds",
+            "2",
+            "--resamples",
+            "9",
+            "--out",
+            str(tmp_path),
+        ]
+    )
     found = json.loads((tmp_path / "transfer.json").read_text())["differences"]
     assert [one["set"] for one in found] == ["SST2", "MRPC", "avg."]
     for one in found:
         assert (one["difference"], one["low"], one["high"], one["verdict"]) == (0, 0, 0, "cannot be told apart")
 
 
-@pytest.mark.parametrize(("more", "words"), [
-    (["--sets", "SST5"], "--sets: 'SST5' is not one of MR, CR.* did you mean 'SST2'"),
-    (["--folds", "1"], "--folds: 1 is less than 2"),
-    (["--tasks", "MR", "--folds", "25"], "MR all: 25 folds need as many rows of every class"),
-    (["--tasks", "CR"], r"custrev\.pos: no such file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--sets", "SST5"], "--sets: 'SST5' is not one of MR, CR.* did you mean 'SST2'"),
+        (["--folds", "1"], "--folds: 1 is less than 2"),
+        (["--tasks", "MR", "--folds", "25"], "MR all: 25 folds need as many rows of every class"),
+        (["--tasks", "CR"], r"custrev\.pos: no such file"),
+    ],
+)
 def test_mistakes(tiny: Path, folder: Path, more: list[str], words: str) -> None:
     with pytest.raises(UserError, match=words):
         transfer.main(["--encoder", str(tiny), "--data", str(folder), *more])
