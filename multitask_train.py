@@ -121,7 +121,7 @@ def write_scores(
         predicted = task.predict(outputs)
         predictions.write(path, task, examples, predicted)
         if split == "dev":
-            record.write(run.path, name, record.rows(task, examples, outputs))
+            record.write_rows(run.path, name, record.task_rows(task, examples, outputs))
             scores["tasks"][name] = report = evaluate.report(task, predicted, examples.labels)
             tables.append(evaluate.as_text(task.title, report))
     write_json(run.path / "scores.json", scores)
@@ -187,7 +187,7 @@ def main() -> None:
     weights.save(run.path / "encoder", model.encoder.state_dict(), BertConfig.read(folder), tokenizer, "pooler")
     cli.say("\n" + "\n\n".join(tables))
     folders = sorted({str(path.parent) for path in paths.values()})
-    cli.say(f"report: {page.write([run.path])}")
+    cli.say(f"report: {page.write_report([run.path])}")
     cli.say(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {run.path}")
 
 

@@ -154,9 +154,9 @@ def main() -> None:
     after = evaluation.look()
     last_loss = evaluation.write(run, paced, before, after, kept)
     name = validation.graded(read.dev.pairs)
-    record.write(run.path, slug(name), record.cosines(encoder, read.dev.pairs[name]))
+    record.write_rows(run.path, slug(name), record.cosine_rows(encoder, read.dev.pairs[name]))
     cli.say("\n".join(kept.said(before, after, last_loss)) + "\n")
-    cli.say(f"report: {page.write([run.path])}")
+    cli.say(f"report: {page.write_report([run.path])}")
     cli.say(f"encoder in {run.path / 'encoder'}; next: {next_command(settings, run.path / 'encoder')}")
 
 

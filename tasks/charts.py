@@ -83,7 +83,7 @@ _PAGE: Any = {
 def panels(
     count: int, size: tuple[float, float], *, columns: int = 3, style: Any = None, **how: Any
 ) -> Iterator[list["Axes"]]:
-    """So many axes of one figure of `size` inches; it must be written inside the block."""
+    """`count` axes of one figure of `size` inches; it must be written inside the block."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -99,7 +99,7 @@ def panels(
 
 
 def legend(axes: "Axes", columns: int, **how: Any) -> Any:
-    """A legend under the whole figure, where it hides nothing; None without named marks."""
+    """A legend below the whole figure; None without labelled marks."""
     handles, labels = axes.get_legend_handles_labels()
     look: dict[str, Any] = {"handlelength": 1.6, "columnspacing": 1.8, **how}
     figure: Any = axes.figure
@@ -117,7 +117,7 @@ def percent(value: float, _: object = None) -> str:
 
 
 def thousands(axis: Any) -> None:
-    """Whole numbers on an axis, with thousands set apart."""
+    """Whole numbers on an axis, with commas as thousands separators."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(nbins="auto", integer=True, steps=[1, 2, 5, 10]))
@@ -125,7 +125,7 @@ def thousands(axis: Any) -> None:
 
 
 def save(figure: "Figure | Any", path: Path) -> list[Path]:
-    """Write `path`.svg and `path`.png; the folder is made where it is missing."""
+    """Write `path`.svg and `path`.png; the folder is created if missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     written = []
     for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
@@ -146,7 +146,7 @@ class PageFigure:
         self.markup = Markup()
 
     def hint(self, artist: "Artist", *texts: str) -> None:
-        """What a pointer that rests on a mark is told; of markers, one text each in their order."""
+        """The tooltip of a mark; one text each, in order, for the markers of a line."""
         name = f"hint{len(self.hints)}"
         artist.set_gid(name)
         self.hints[name] = texts
@@ -154,7 +154,7 @@ class PageFigure:
 
 @contextmanager
 def on_page(name: str, width: float, height: float, count: int = 1, **how: Any) -> Iterator[PageFigure]:
-    """A figure of so many pixels, with axes below each other; `name` is what a screen reader says."""
+    """A figure of `width` x `height` pixels with `count` axes below each other; `name` labels it for screen readers."""
     with panels(count, (width / 72, height / 72), columns=1, style=_PAGE, **how) as axes:
         chart = PageFigure(axes)
         yield chart
@@ -164,8 +164,10 @@ def on_page(name: str, width: float, height: float, count: int = 1, **how: Any) 
         chart.markup = _inlined(out.getvalue(), name, chart.hints)
 
 
-_KEPT = {"d", "x", "y", "transform", "fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "opacity",
-         "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "text-anchor", "font-size"}  # fmt: skip
+_KEPT = {
+    *("d", "x", "y", "transform", "fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "opacity"),
+    *("stroke-dasharray", "stroke-linecap", "stroke-linejoin", "text-anchor", "font-size"),
+}
 
 
 def _inlined(svg: bytes, name: str, hints: dict[str, Sequence[str]]) -> Markup:
@@ -205,7 +207,7 @@ def _tag(node: ET.Element) -> str:
 
 
 def _attributes(node: ET.Element) -> dict[str, str]:
-    """What a mark looks like and where it is, as attributes: the page's policy forbids styles of single elements."""
+    """The look and position of a mark as attributes: the page's policy forbids `style` attributes."""
     found = dict(part.strip().split(": ", 1) for part in node.get("style", "").split(";") if ": " in part)
     if "font" in found:
         found["font-size"] = next(iter(re.findall(r"[\d.]+px", found["font"])), "11px")
@@ -220,7 +222,7 @@ def _attributes(node: ET.Element) -> dict[str, str]:
 
 
 def _marker(use: ET.Element, shape: ET.Element) -> tuple[str, dict[str, str]]:
-    """A marker where it is drawn: a circle, or a path that is moved there."""
+    """A marker at its position: a circle, or a translated path."""
     look = {**_attributes(shape), **_attributes(use)}
     x, y, path = look.pop("x", "0"), look.pop("y", "0"), look.pop("d")
     if path.count("C") == 8:

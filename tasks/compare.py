@@ -16,7 +16,7 @@ Scored = Mapping[str, TaskScores]
 def own_intervals(
     tasks: Scored, *, norm: bool, seed: int = 0, resamples: int = RESAMPLES
 ) -> tuple[dict[str, Interval | None], Interval | None]:
-    """The 95% interval of each task's score over resampled dev rows, and that of the dev norm where `norm` asks it."""
+    """The 95% interval of each task's score over resampled dev rows, and that of the dev norm if `norm` is true."""
     drawn: dict[str, np.ndarray] = {}
     for name, task in tasks.items():
         rows = task.rows.labelled() if task.rows is not None else None
@@ -50,9 +50,9 @@ def differences(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> list[Difference]:
-    """A difference for each task of both, and for the dev norm where both have the same tasks.
+    """A difference for each common task, and for the dev norm if both have the same tasks.
 
-    `norms` are the two dev norms as they were reported; without them the norm is left out.
+    `norms` are the two reported dev norms; without them the norm is left out.
     """
     found, drawn = [], {}
     for name in (name for name in first if name in second):
@@ -97,7 +97,7 @@ def _task(first: TaskScores, second: TaskScores, seed: int, resamples: int) -> t
 
 
 def as_text(names: tuple[str, str], found: list[Difference], resamples: int = RESAMPLES) -> str:
-    """The differences for a terminal, under the names of the first and the second."""
+    """The differences for a terminal, with the names of the first and the second."""
     head = f"{names[1]} less {names[0]} (95% intervals of {resamples:,} paired bootstrap resamples of the dev rows)"
     return "\n".join([head, *map(_line, found)])
 

@@ -1,4 +1,4 @@
-"""Is a score, or the difference of two, more than chance? Percentile intervals of a bootstrap over rows.
+"""Percentile intervals of a score, or of the difference of two, by a bootstrap over rows.
 
 Axes: N rows, S systems, R resamples. Every system is scored on the same resampled rows, so differences are paired.
 """
@@ -15,8 +15,8 @@ from tasks.metrics import S
 
 RESAMPLES = 2000
 METRICS = ("accuracy", "Pearson's r", "Spearman's rho")
-"""The scores that have intervals."""
-_CELLS = 2_000_000  # of the array of row numbers that is drawn at once
+"""The scores with intervals."""
+_CELLS = 2_000_000  # row numbers that are drawn at once
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Interval:
 
 
 def interval(draws: np.ndarray) -> Interval | None:
-    """The 2.5th and 97.5th percentile of a value's resamples [R]; None where one leaves the value undefined."""
+    """The 2.5th and 97.5th percentile of a value's resamples [R]; None if the value is undefined in one of them."""
     if not len(draws) or not np.isfinite(draws).all():
         return None
     low, high = np.percentile(draws, (2.5, 97.5))
@@ -50,17 +50,9 @@ def resampled(
 
     `statistic` takes row numbers [r, N] and gives [..., r]; the result is [..., R].
     """
-    if count < 2 or not resamples:  # nothing to draw from, which scipy refuses
-        return np.repeat(statistic(np.zeros((1, count), dtype=np.int64)), resamples, axis=-1)
-    drawn = stats.bootstrap(
-        (np.arange(count),),
-        lambda rows, axis: statistic(rows),
-        n_resamples=resamples,
-        batch=max(1, _CELLS // count),
-        method="percentile",
-        rng=numpy_generator(seed, *purpose),
-    )
-    return np.asarray(drawn.bootstrap_distribution)
+    rng, size = numpy_generator(seed, *purpose), max(1, _CELLS // count)
+    batches = [min(size, resamples - start) for start in range(0, resamples, size)] or [0]
+    return np.concatenate([statistic(rng.integers(0, count, (batch, count))) for batch in batches], axis=-1)
 
 
 def bootstrap(
@@ -95,13 +87,13 @@ def _correlation(predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
 
 
 def normalised(metric: str, score: S) -> S:
-    """A score's part in the dev norm: accuracy itself, (r + 1) / 2 of a correlation."""
+    """A score's part in the dev norm: an accuracy itself, (r + 1) / 2 for a correlation."""
     return score if metric == "accuracy" else metrics.normalised(score)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Second system less first in one score. `around` is None where it is not defined: see `why`."""
+    """Second system less first in one score. `around` is None if there is no interval, for the reason `why`."""
 
     name: str
     metric: str
@@ -120,7 +112,7 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """What the interval says, in words."""
+        """The conclusion from the interval, in words."""
         if self.around is None:
             return self.why or "undefined"
         if self.around.low > 0:

@@ -1,4 +1,4 @@
-"""A run's predictions on the development sets, row by row: what the report page and later comparisons read.
+"""A run's predictions on the development sets, row by row: the input of the report page and of comparisons.
 
 `RUN/dev/{task}.jsonl` holds one object a line, in file order: `id`, `texts`, `gold` (null where the row has no label),
 `predicted`, and `probabilities` of the classes (null for a task without classes).
@@ -54,7 +54,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class TaskScores:
-    """One task's dev scores, and its dev rows where they were recorded. `score` is None where it is undefined."""
+    """One task's dev scores, and its dev rows if they were recorded. `score` is None if it is undefined."""
 
     name: str
     title: str
@@ -67,7 +67,7 @@ class TaskScores:
     rows: Rows | None = None
 
 
-def rows(task: "Task[Any]", examples: "Examples", outputs: np.ndarray) -> Rows:
+def task_rows(task: "Task[Any]", examples: "Examples", outputs: np.ndarray) -> Rows:
     """The rows of a development set, from the outputs of a task's head: float32 [rows] or [rows, C]."""
     from tasks.evaluate import probabilities
 
@@ -78,8 +78,8 @@ def rows(task: "Task[Any]", examples: "Examples", outputs: np.ndarray) -> Rows:
     return Rows([cache.row_id(row) for row in places], texts, gold, task.predict(outputs), shares)
 
 
-def cosines(encoder: "Encoder", pairs: "Pair") -> Rows:
-    """The rows of scored pairs, predicted by the cosine of an encoder's vectors: what stage one records."""
+def cosine_rows(encoder: "Encoder", pairs: "Pair") -> Rows:
+    """The rows of scored pairs, predicted by the cosine of an encoder's vectors, as stage one records them."""
     from tasks.contrastive.validation import unit
 
     encoder.model.eval()
@@ -91,7 +91,7 @@ def cosines(encoder: "Encoder", pairs: "Pair") -> Rows:
     return Rows(ids, texts, np.asarray(pairs.labels), (first * second).sum(1), None)
 
 
-def write(run: Path, name: str, rows: Rows) -> Path:
+def write_rows(run: Path, name: str, rows: Rows) -> Path:
     """Write `RUN/dev/{name}.jsonl`, whole or not at all; returns its path."""
     path = run / "dev" / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,11 +108,11 @@ def _line(rows: Rows, row: int) -> str:
         "predicted": round(float(rows.predicted[row]), _DIGITS),
         "probabilities": None if shares is None else [round(float(share), _DIGITS) for share in shares[row]],
     }
-    return json.dumps(fields, allow_nan=False)  # in ASCII: some readers take U+2028 for the end of a line
+    return json.dumps(fields, allow_nan=False)  # in ASCII: some readers end a line at U+2028
 
 
-def read(path: Path) -> Rows:
-    """The rows of a file that `write` made; `UserError` with file and line where it is something else."""
+def read_rows(path: Path) -> Rows:
+    """The rows of a file that `write_rows` made; `UserError` with file and line for any other."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
@@ -155,7 +155,7 @@ def _row(path: Path, number: int, line: str) -> dict[str, Any]:
         raise UserError(f"{path}:{number}: not a JSON object: {error}") from error
     for field, holds in _FIELDS.items():
         if not isinstance(row, dict) or field not in row or not holds(row[field]):
-            raise UserError(f"{path}:{number}: {field}: missing, or not what a dev row holds there")
+            raise UserError(f"{path}:{number}: {field}: missing, or of another type than in a dev row")
     return row
 
 

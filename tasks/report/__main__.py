@@ -13,20 +13,17 @@ from minbert.training import cli
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line and write the page."""
     parser = cli.Parser(prog="python -m tasks.report", description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
-    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a run folder; the first is compared with")
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        type=Path,
-        help="the page (default: RUN/report.html, or runs/comparison.html for several)",
-    )
+    known = "a run folder; several are compared with the first"
+    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help=known)
+    place = "the page (default: RUN/report.html, or runs/comparison.html for several)"
+    parser.add_argument("--out", metavar="FILE", type=Path, help=place)
     parser.add_argument("--no-texts", action="store_true", help="leave the sentences of the data out")
     given = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     cli.demand_writable(given.out)
 
     from tasks.report import page
 
-    print(page.write(given.runs, given.out, texts=not given.no_texts))
+    print(page.write_report(given.runs, given.out, texts=not given.no_texts))
 
 
 if __name__ == "__main__":

@@ -17,36 +17,67 @@ _SILENT = 600  # seconds without a logged row after which an unfinished run coun
 
 @dataclass(frozen=True)
 class Run:
-    """Everything a page shows of one run. `finished` says whether it has written its scores.
+    """Everything that a page shows of one run; `finished` if it has written its scores.
 
     Its scores are those of `kept_step`; before it is finished, of the best evaluation so far.
     """
 
     folder: Path
     name: str
-    stage: str  # multitask or contrastive
     manifest: dict[str, Any]
     train: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
-    tasks: dict[str, TaskScores]
     finished: bool
-    dev_norm: float | None
-    kept_step: int | None
-    selection: dict[str, Any] = field(default_factory=dict)  # what the manifest says of it
-    scores: dict[str, Any] = field(default_factory=dict)  # scores.json
-    changes: dict[str, tuple[float | None, float | None]] = field(default_factory=dict)  # before and after stage one
-    pictures: list[tuple[str, bytes]] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    written: float = 0.0  # when its metrics, or else its manifest, changed last: seconds since the epoch
+    scores: dict[str, Any]  # scores.json, or the best evaluation so far
+    tasks: dict[str, TaskScores]
+    pictures: dict[str, bytes] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)  # pictures that are too large
+    written: float = 0.0  # last change of its metrics, or else its manifest: seconds since the epoch
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings, paths included."""
+        return _object(self.manifest["all_settings"])
+
+    @property
+    def multitask(self) -> bool:
+        """Whether this is a run of stage two."""
+        return "tasks" in self.settings
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The manifest's account of the data files."""
+        return _object(self.manifest.get("data"))
+
+    @property
+    def selection(self) -> dict[str, Any]:
+        """What the manifest says of how the checkpoint is chosen."""
+        return _object(self.manifest.get("selection"))
+
+    @property
+    def dev_norm(self) -> float | None:
+        """The mean of the tasks' scores, those of regressions brought to 0..1."""
+        return self.scores.get("dev_norm")
+
+    @property
+    def kept_step(self) -> int | None:
+        """The step whose weights are kept, as far as it is known."""
+        return None if not self.finished and self.selection.get("keep") == "last" else self.scores.get("step")
+
+    @property
+    def changes(self) -> dict[str, dict[str, float | None]]:
+        """The numbers of stage one that are known `before` and `after` training."""
+        pairs = {name: _object(value) for name, value in self.scores.items()}
+        return {name: one for name, one in pairs.items() if {"before", "after"} <= one.keys()}
 
     @property
     def parts(self) -> list[dict[str, Any]]:
-        """What was done from each start or resume to the next stop, where the manifest has it."""
+        """The manifest's records of each start or resume."""
         return [part for part in self.manifest.get("parts") or [] if isinstance(part, dict)]
 
     @property
     def seconds(self) -> float:
-        """The time of all parts of the run: as the manifest has it, or as the metrics do where that is more."""
+        """The time of all parts of the run: the manifest's, or the metrics' if that is more."""
         by_parts = sum(part.get("seconds") or 0.0 for part in self.parts)
         ends = {row["step"] for row in self.train}
         logged = sum(row.get("seconds", 0.0) for row in self.train)
@@ -61,47 +92,42 @@ class Run:
     def state(self, now: float) -> str:
         """`finished`, `running` or `stopped` at a time in seconds since the epoch.
 
-        A run that has not written its scores counts as running for 10 minutes after it has logged something, unless
-        the manifest says that its last part has ended.
+        An unfinished run counts as running for 10 minutes after its last logged row, unless the manifest says that its
+        last part has ended.
         """
         if self.finished:
             return "finished"
         ended = bool(self.parts) and self.parts[-1].get("to_step") is not None
         return "stopped" if ended or now - self.written > _SILENT else "running"
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """All settings, paths included."""
-        return _object(self.manifest.get("all_settings"))
+    def task_title(self, name: str) -> str:
+        """A task's title, or else its name."""
+        return self.tasks[name].title if name in self.tasks else name
 
 
-def read(folder: Path, name: str = "") -> Run:
-    """Read a run folder; `UserError` where it is none, or where a file in it is not what a run writes."""
+def read_run(folder: Path, name: str = "") -> Run:
+    """Read a run folder; `UserError` if it is none, or if a file in it is not what a run writes."""
     if not (folder / "manifest.json").is_file():
         raise UserError(f"{folder}: not a run folder: it holds no manifest.json")
     manifest = read_json(folder / "manifest.json")
     if not isinstance(manifest, dict) or not isinstance(manifest.get("all_settings"), dict):
         raise UserError(f"{folder / 'manifest.json'}: not the manifest of a run")
-    stage = "multitask" if "tasks" in manifest["all_settings"] else "contrastive"
     metrics = _metrics(folder / "metrics.jsonl")
     evaluations = [row for row in metrics if row.get("kind") == "evaluation"]
     path = folder / "scores.json"
-    scores = _object(read_json(path)) if path.is_file() else None
+    finished = path.is_file()
     best: dict[str, Any] = next((row for row in reversed(evaluations) if row.get("best")), {})
-    rows = {task: record.read(file) for task, file in record.paths(folder)} if scores is not None else {}
-    of_stage = _multitask if stage == "multitask" else _contrastive
-    tasks = of_stage(folder, manifest, scores, best, rows)
-    selection = _object(manifest.get("selection"))
-    so_far = best.get("step") if selection.get("keep") != "last" else None
-    step = scores.get("step") if scores is not None else so_far
-    norm = scores.get("dev_norm") if scores is not None else best.get("dev_norm")
-    pictures, left_out = _pictures(folder / "pictures")
-    changed = [path.stat().st_mtime for name in ("metrics.jsonl", "manifest.json") if (path := folder / name).is_file()]
-    return Run(
-        folder, name or folder.resolve().name, stage, manifest, [row for row in metrics if row.get("kind") == "train"],
-        evaluations, tasks, scores is not None, norm, step, selection, scores or {}, _changes(scores or {}), pictures,
-        left_out, changed[0],
-    )  # fmt: skip
+    scores = _object(read_json(path)) if finished else best
+    of_stage = _multitask if "tasks" in manifest["all_settings"] else _contrastive
+    rows = {task: record.read_rows(file) for task, file in record.paths(folder)} if finished else {}
+    tasks = of_stage(folder, _object(manifest.get("data")), scores, rows, finished)
+    pictures = {path.stem: path for path in sorted((folder / "pictures").glob("*.svg"))}
+    shown = {name: path.read_bytes() for name, path in pictures.items() if path.stat().st_size <= _LARGEST_PICTURE}
+    left_out = [path.name for name, path in pictures.items() if name not in shown]
+    written = folder / ("metrics.jsonl" if (folder / "metrics.jsonl").is_file() else "manifest.json")
+    train = [row for row in metrics if row.get("kind") == "train"]
+    name, changed = name or folder.resolve().name, written.stat().st_mtime
+    return Run(folder, name, manifest, train, evaluations, finished, scores, tasks, shown, left_out, changed)
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -109,7 +135,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _metrics(path: Path) -> list[dict[str, Any]]:
-    """All whole lines; the last one may be cut off where a run goes on or was killed."""
+    """All complete lines; the last one may be cut off if the run goes on or was killed."""
     if not path.is_file():
         return []
     *lines, _ = path.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -125,33 +151,27 @@ def _metrics(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+def _multitask(
+    folder: Path, data: dict[str, Any], scores: dict[str, Any], rows: dict[str, Rows], finished: bool
+) -> dict[str, TaskScores]:
+    if finished:
+        found = _object(scores.get("tasks"))
+        return {name: _scored(folder, name, _object(one), rows.get(name)) for name, one in found.items()}
+    unfinished = {}
+    for name, account in _object(data.get("dev")).items():
+        title, metric, classes = _meaning(name)
+        unfinished[name] = TaskScores(name, title, metric, scores.get(name), _labelled(account), classes)
+    return unfinished
+
+
 def _meaning(name: str) -> tuple[str, str, tuple[str, ...]]:
-    """Title, metric and classes of a task by its name, as far as this version knows it."""
-    from tasks.registry import TASKS
+    """Title, metric and classes of a registered task; of any other its name."""
+    from tasks.registry import TASKS  # loads torch
 
     if name not in TASKS:
         return name, "score", ()
-    task = TASKS[name]("cross")
+    task = TASKS[name]()
     return task.title, task.metric, tuple(task.classes)
-
-
-def _multitask(
-    folder: Path,
-    manifest: dict[str, Any],
-    scores: dict[str, Any] | None,
-    best: dict[str, Any],
-    rows: dict[str, Rows],
-) -> dict[str, TaskScores]:
-    if scores is None:
-        dev = _object(_object(manifest.get("data")).get("dev"))
-        found = {}
-        for name in dev:
-            title, metric, classes = _meaning(name)
-            found[name] = TaskScores(name, title, metric, best.get(name), _labelled(dev[name]), classes)
-        return found
-    return {
-        name: _scored(folder, name, _object(one), rows.get(name)) for name, one in _object(scores.get("tasks")).items()
-    }
 
 
 def _scored(folder: Path, name: str, one: dict[str, Any], rows: Rows | None) -> TaskScores:
@@ -159,59 +179,40 @@ def _scored(folder: Path, name: str, one: dict[str, Any], rows: Rows | None) -> 
         raise UserError(f"{folder / 'scores.json'}: {name}: not a task's scores")
     per_class = tuple(one.get("per_class") or ())
     classes = tuple(str(row["label"]) for row in per_class)
-    title, metric = one.get("title") or _meaning(name)[0], str(one.get("metric"))
     if rows is not None:
-        _check(folder, name, rows, classes)
-    return TaskScores(name, str(title), metric, one.get("score"), int(one["rows"]), classes, per_class, rows=rows)
+        _check_rows(folder / "dev" / f"{name}.jsonl", rows, len(classes))
+    title = str(one.get("title") or _meaning(name)[0])
+    return TaskScores(name, title, str(one["metric"]), one["score"], int(one["rows"]), classes, per_class, rows=rows)
 
 
-def _check(folder: Path, name: str, rows: Rows, classes: tuple[str, ...]) -> None:
-    """Dev rows belong to the task that `scores.json` describes."""
-    path, width = folder / "dev" / f"{name}.jsonl", None if rows.probabilities is None else rows.probabilities.shape[1]
-    if (width or 0) != len(classes) and len(rows):
-        raise UserError(f"{path}: {width or 'no'} probabilities a row, but scores.json names {len(classes)} classes")
-    labels = set(rows.predicted.tolist()) | set(rows.labelled().gold.tolist())
-    if classes and labels - set(map(float, range(len(classes)))):
-        raise UserError(f"{path}: a label is not a class from 0 to {len(classes) - 1}")
+def _check_rows(path: Path, rows: Rows, classes: int) -> None:
+    """Whether dev rows belong to the task that `scores.json` describes."""
+    width = 0 if rows.probabilities is None else rows.probabilities.shape[1]
+    if width != classes and len(rows):
+        raise UserError(f"{path}: {width or 'no'} probabilities a row, but scores.json names {classes} classes")
+    labels = {*rows.predicted.tolist(), *rows.labelled().gold.tolist()}
+    if classes and labels - set(map(float, range(classes))):
+        raise UserError(f"{path}: a label is not a class from 0 to {classes - 1}")
 
 
 def _contrastive(
-    folder: Path, manifest: dict[str, Any], scores: dict[str, Any] | None, best: dict[str, Any], rows: dict[str, Rows]
+    folder: Path, data: dict[str, Any], scores: dict[str, Any], rows: dict[str, Rows], finished: bool
 ) -> dict[str, TaskScores]:
-    values = _object((scores or {}).get("sts_dev_spearman"))
-    after = values.get("after") if scores is not None else best.get("sts_dev_spearman")
-    dev = _object(_object(manifest.get("data")).get("sts_dev"))
+    """Spearman's rho on the dev pairs, and on each of their sets if there are several."""
+    dev = _object(data.get("sts_dev"))
     sets = {name: one for name, one in dev.items() if isinstance(one, dict) and "file" in one}
-    title = f"similarity, mean of {len(sets)} sets" if sets else "similarity"
-    recorded = rows.get("sts")
-    count = len(recorded.labelled()) if recorded is not None else _labelled(dev)
-    before = values.get("before")
-    found = {"sts": TaskScores("sts", title, "Spearman's rho", after, count, before=before, rows=recorded)}
-    for name, one in sets.items():
-        key = slug(name)
-        both = _object((scores or {}).get(f"{key}_dev_spearman"))
-        own = both.get("after") if scores is not None else best.get(f"{key}_dev_spearman")
-        before, recorded = both.get("before"), rows.get(key)
-        found[key] = TaskScores(key, name, "Spearman's rho", own, _labelled(one), before=before, rows=recorded)
+    whole = f"similarity, mean of {len(sets)} sets" if sets else "similarity"
+    found = {}
+    for key, title, account in (("sts", whole, dev), *((slug(name), name, one) for name, one in sets.items())):
+        value = scores.get(f"{key}_dev_spearman")
+        both = _object(value) if finished else {"after": value}
+        own = rows.get(key)
+        count = len(own.labelled()) if own is not None and key == "sts" else _labelled(account)
+        before = both.get("before")
+        found[key] = TaskScores(key, title, "Spearman's rho", both.get("after"), count, before=before, rows=own)
     return found
 
 
 def _labelled(account: dict[str, Any]) -> int:
     """How many rows of a dev file are scored."""
     return int(account.get("labelled", account.get("kept", 0)))
-
-
-def _changes(scores: dict[str, Any]) -> dict[str, tuple[float | None, float | None]]:
-    pairs = {name: _object(value) for name, value in scores.items()}
-    return {name: (one["before"], one["after"]) for name, one in pairs.items() if {"before", "after"} <= one.keys()}
-
-
-def _pictures(folder: Path) -> tuple[list[tuple[str, bytes]], list[str]]:
-    """The SVG files of a folder, and the names of those that are too large to embed."""
-    found, left_out = [], []
-    for path in sorted(folder.glob("*.svg")):
-        if path.stat().st_size > _LARGEST_PICTURE:
-            left_out.append(path.name)
-        else:
-            found.append((path.stem, path.read_bytes()))
-    return found, left_out

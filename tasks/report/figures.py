@@ -25,13 +25,13 @@ from tasks.charts import (
 )
 from tasks.intervals import Interval, wilson
 from tasks.report.measures import Calibration
-from tasks.report.mix import Mix
 
 _LONGEST = 300  # points of a curve; longer ones are averaged over neighbours
 _MOST_DOTS = 2000
 _MOST_MARKS = 60  # evaluations that are marked on a curve
 _DEEPEST = 0.55  # opacity of a full cell: the numbers on it stay readable in both themes
-_FEW = 10  # rows of a bin under which its accuracy says little
+_FEW = 10  # bins with fewer rows are drawn grey
+_HOLLOW: Any = {"markerfacecolor": GROUND, "markeredgewidth": 2}
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,15 @@ class Series:
     label: str
     points: Sequence[tuple[float, float]]
     slot: int = 0
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Counts of each part in consecutive windows; `ends[i]` is where window i ends, in steps or epochs."""
+
+    parts: tuple[str, ...]
+    ends: tuple[int, ...]
+    counts: tuple[tuple[int, ...], ...]  # [windows][parts]
 
 
 def thinned(points: Sequence[tuple[float, float]], longest: int = _LONGEST) -> list[tuple[float, float]]:
@@ -55,7 +64,7 @@ def _clipped(text: str, most: int = 30) -> str:
 
 
 def _sparse(count: int) -> slice:
-    """Every one of `count`, or every second, third and so on: `_MOST_MARKS` at most."""
+    """A slice that keeps every one of `count`, or every second, third and so on: `_MOST_MARKS` at most."""
     return slice(None, None, max(1, -(-count // _MOST_MARKS)))
 
 
@@ -69,7 +78,6 @@ def curves(
     dots: bool = False,
     from_zero: bool = False,
     last: float = 0.0,
-    x_label: str = "step",
 ) -> Markup:
     """Lines over steps. `marks` are the evaluations, `kept` the step that was kept, `last` the end of the x axis."""
     with on_page(title, 340, 220 + 22 * (len(series) > 1)) as chart:
@@ -77,22 +85,15 @@ def curves(
         for one in series:
             points = thinned(one.points)
             x, y = [step for step, _ in points], [value for _, value in points]
-            axes.plot(
-                x,
-                y,
-                color=SLOTS[one.slot],
-                label=_clipped(one.label),
-                marker="" if len(points) > 1 else "o",
-                markersize=4,
-            )
+            mark = "" if len(points) > 1 else "o"
+            axes.plot(x, y, color=SLOTS[one.slot], label=_clipped(one.label), marker=mark, markersize=4)
             if dots:
                 shown = points[_sparse(len(points))]
                 look: Any = {"markersize": 5, "markerfacecolor": GROUND, "markeredgewidth": 1.6, "linestyle": "none"}
                 (drawn,) = axes.plot(*zip(*shown, strict=True), "o", color=SLOTS[one.slot], **look)
                 chart.hint(drawn, *(f"step {step:,.0f}: {y_label} {value:.4f}" for step, value in shown))
-        axes.set(
-            xlabel=x_label, xlim=(0, max([last, *(step for one in series for step, _ in one.points)], default=1) or 1)
-        )
+        ends = [last, *(step for one in series for step, _ in one.points)]
+        axes.set(xlabel="step", xlim=(0, max(ends) or 1))
         if from_zero or axes.get_ylim()[0] <= 0.3 * axes.get_ylim()[1]:
             axes.set_ylim(bottom=min(0.0, *(value for one in series for _, value in one.points), 0.0))
         foot = axes.get_xaxis_transform()
@@ -110,11 +111,18 @@ def curves(
 
 
 def shares(
-    title: str, mix: Mix, labels: Sequence[str], *, x_label: str, y_label: str, apart: bool, slots: Sequence[int] = ()
+    title: str,
+    mix: Mix,
+    labels: Sequence[str],
+    *,
+    x_label: str,
+    y_label: str,
+    apart: bool = False,
+    slots: Sequence[int] = (),
 ) -> Markup:
-    """What each window holds, as shares of it: side by side over steps, or as bars `apart`, one an epoch.
+    """The parts of each window as shares: side by side over steps, or as bars `apart`, one an epoch.
 
-    `slots` are the page's colours of the parts, one after the other unless given.
+    `slots` are the colours of the parts, by default the page's in order.
     """
     ends = np.array(mix.ends) + (0.5 if apart else 0)
     starts = np.array([0.5 if apart else 0, *ends[:-1]])
@@ -172,29 +180,23 @@ def reliability(title: str, found: Calibration, least: float) -> Markup:
         axes, rows = chart.all
         axes.plot([least, 1], [least, 1], color=QUIET, linewidth=1.2, linestyle=DASHED)
         for one in bins:
-            around = wilson(round((one.accuracy or 0.0) * one.count), one.count)
-            if around is None or one.accuracy is None or one.confidence is None:
+            around = wilson(one.right, one.count)
+            if around is None:
                 continue
             colour, alpha = (BLUE, 1.0) if one.count >= _FEW else (GREY, 0.55)
             axes.plot([one.confidence] * 2, [around.low, around.high], color=colour, alpha=alpha, linewidth=1.6)
-            look: Any = {"markerfacecolor": GROUND, "markeredgewidth": 2, "markersize": 7}
-            (dot,) = axes.plot([one.confidence], [one.accuracy], "o", color=colour, **look)
+            (dot,) = axes.plot([one.confidence], [one.accuracy], "o", color=colour, markersize=7, **_HOLLOW)
             chart.hint(dot, f"{one.count:,} rows, confidence {one.confidence:.3f}, accuracy {one.accuracy:.3f}")
         lows, counts, widths = zip(*((one.low, one.count, 0.96 * (one.high - one.low)) for one in bins), strict=True)
         bars = rows.bar(lows, counts, widths, align="edge", color=GREY, alpha=0.45, linewidth=0)
-        rows.bar_label(bars, [_short(one.count) for one in bins], fontsize=8.5, padding=1)
+        labels = [f"{count / 1000:.1f}k" if count >= 1000 else str(count or "") for count in counts]
+        rows.bar_label(bars, labels, fontsize=8.5, padding=1)
         rows.set(xlabel="confidence (probability of the predicted class)", yticks=[], xlim=(least, 1))
         rows.margins(y=0.35)
         rows.set_title("rows", pad=2)
         axes.set(ylim=(0, 1.02))
         axes.set_title("accuracy")
     return chart.markup
-
-
-def _short(count: int) -> str:
-    if not count:
-        return ""
-    return f"{count / 1000:.1f}k" if count >= 1000 else str(count)
 
 
 def scatter(title: str, gold: np.ndarray, predicted: np.ndarray, *, y_label: str, same_scale: bool) -> Markup:
@@ -223,18 +225,17 @@ def strip(title: str, score: float | None, around: Interval | None, reported: Se
     with on_page(title, 300, 56) as chart:
         axes = chart.axes
         axes.axhline(0, color=QUIET, linewidth=1)
-        (ticks,) = axes.plot([value for _, value in reported], [0] * len(reported), "|", color=VERMILION, markersize=15,
-                             markeredgewidth=2)  # fmt: skip
+        tick: Any = {"color": VERMILION, "markersize": 15, "markeredgewidth": 2}
+        (ticks,) = axes.plot([value for _, value in reported], [0] * len(reported), "|", **tick)
         chart.hint(ticks, *(f"{name}: {value:.3f}" for name, value in reported))
         if reported:
             middle = sum(value for _, value in reported) / len(reported)
-            axes.annotate("paper", (middle, 0), (0, 10), textcoords="offset points", ha="center", fontsize=9.5,
-                          color=VERMILION)  # fmt: skip
+            look: Any = {"textcoords": "offset points", "ha": "center", "fontsize": 9.5, "color": VERMILION}
+            axes.annotate("paper", (middle, 0), (0, 10), **look)
         if around:
             axes.plot([around.low, around.high], [0, 0], color=BLUE, alpha=0.35, linewidth=4, solid_capstyle="round")
         if score is not None:
-            look: Any = {"markerfacecolor": GROUND, "markeredgewidth": 2, "markersize": 10}
-            (dot,) = axes.plot([score], [0], "o", color=BLUE, **look)
+            (dot,) = axes.plot([score], [0], "o", color=BLUE, markersize=10, **_HOLLOW)
             chart.hint(dot, f"this run: {score:.4f}")
         axes.set(xlim=(low, high), ylim=(-1, 1.4), yticks=[])
         axes.set_xticks([low, high], [f"{low:.2f}", f"{high:.2f}"], fontsize=9.5)
@@ -252,9 +253,7 @@ def forest(title: str, rows: Sequence[tuple[str, float | None, Interval | None]]
                 look: Any = {"linewidth": 4, "alpha": 0.35, "solid_capstyle": "round"}
                 axes.plot([around.low, around.high], [place, place], color=BLUE, **look)
             if middle is not None:
-                (dot,) = axes.plot(
-                    [middle], [place], "o", color=BLUE, markerfacecolor=GROUND, markeredgewidth=2, markersize=8
-                )
+                (dot,) = axes.plot([middle], [place], "o", color=BLUE, markersize=8, **_HOLLOW)
                 chart.hint(dot, f"{name}: {middle:+.4f}")
         axes.axvline(0, color=INK, linewidth=1, linestyle=(0, (2, 3)))
         widest = max(map(abs, axes.get_xlim()))

@@ -8,24 +8,27 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
+from sklearn.neighbors import NearestNeighbors
+from tabulate import tabulate
 
 from minbert.errors import UserError
 from minbert.seeds import numpy_generator
 from tasks.intervals import RESAMPLES, Interval, interval, resampled
-from tasks.report import collect, originals
+from tasks.report.annotation import original_rows
 from tasks.report.collect import Run
 
 EXAMINED = 1300  # dev pairs, as in CBCL, section 6.1
 _WORD = re.compile(r"[^\W\d_]+(?:[-’'][^\W\d_]+)*")
 _TOKEN = re.compile(rf"{_WORD.pattern}|\d+(?:[.,]\d+)*|[^\w\s]")
-_ENDS = frozenset('.?!:"“(')  # after these a capital letter says nothing
+_ENDS = frozenset('.?!:"“(')  # a capital letter after these does not mark a name
 Finder = Callable[[str], list[str]]
 """A sentence -> its proper nouns, in order."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A dev pair as published, whether the run has it right, and its proper nouns with their counts in training."""
+    """A dev pair as published, whether its prediction is right, and its proper nouns with their counts in training."""
 
     id: str
     texts: tuple[str, ...]
@@ -39,8 +42,8 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Table:
-    """The examined pairs, how their nouns were found, and the number of sentences that these were counted in."""
+class NounTable:
+    """The examined pairs, how their nouns were found, and in how many sentences they were counted."""
 
     pairs: list[Pair]
     how: str
@@ -70,18 +73,16 @@ def capitalised(text: str) -> list[str]:
 
 
 def finder(data: str = "") -> tuple[Finder, str]:
-    """NLTK's perceptron tagger (tags NNP and NNPS) where its files lie, else `capitalised`; and which it is."""
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
+    """NLTK's perceptron tagger (tags NNP and NNPS) if it is installed, else `capitalised`; and a name for it."""
     from tasks.augment import wordnet
 
     try:
         folder = wordnet.find(data)
     except UserError:
-        folder = None  # neither WordNet nor the tagger beside it is there: said with the table
+        folder = None  # neither WordNet nor the tagger; the table names the method
     tag = wordnet.tagger(folder) if folder else None
     if tag is None:
-        return capitalised, "capitalised words inside a sentence (NLTK's tagger is not there)"
+        return capitalised, "capitalised words inside a sentence (NLTK's tagger is not installed)"
 
     def tagged(text: str) -> list[str]:
         found, before = [], "."
@@ -95,19 +96,19 @@ def finder(data: str = "") -> tuple[Finder, str]:
     return tagged, "NLTK's perceptron tagger (NNP, NNPS)"
 
 
-def table(run: Run, task: str, *, seed: int, data: Path | None = None, most: int = EXAMINED) -> Table:
+def noun_table(run: Run, task: str, *, seed: int, data: Path | None = None, most: int = EXAMINED) -> NounTable:
     """The proper nouns of `most` labelled dev pairs (0: all), counted over the sentences of all fine-tuning files.
 
     A noun is counted as a word whatever its case. Pairs are drawn by the counter (seed, "nouns", task). `UserError`
-    where the run has no dev rows of `task`, or its data files are gone.
+    if the run has no dev rows of `task`, or its data files are missing.
     """
     scored = run.tasks.get(task)
-    if run.stage != "multitask" or scored is None or scored.rows is None or not scored.classes:
+    if not run.multitask or scored is None or scored.rows is None or not scored.classes:
         raise UserError(f"{run.folder}: has no dev rows of a task {task} with classes")
     rows = scored.rows.labelled()
     chosen = numpy_generator(seed, "nouns", task).permutation(len(rows))[: most or None]
     rows = rows.at(np.sort(chosen))
-    texts = {row.id: row.texts for row in originals.rows(run, task, "dev", data)}
+    texts = {row.id: row.texts for row in original_rows(run, task, "dev", data)}
     counts, sentences = frequencies(text for name in run.tasks for text in _training(run, name, data))
     find, how = finder(str(data or ""))
     pairs = []
@@ -116,15 +117,15 @@ def table(run: Run, task: str, *, seed: int, data: Path | None = None, most: int
         unique = {noun.lower(): noun for noun in reversed(found)}
         nouns = {noun: counts[noun.lower()] for noun in found if unique[noun.lower()] == noun}
         pairs.append(Pair(id_, texts[id_], bool(rows.predicted[place] == rows.gold[place]), nouns))
-    return Table(pairs, how, sentences)
+    return NounTable(pairs, how, sentences)
 
 
 def _training(run: Run, task: str, data: Path | None) -> Iterable[str]:
-    return (text for row in originals.rows(run, task, "train", data) for text in row.texts)
+    return (text for row in original_rows(run, task, "train", data) for text in row.texts)
 
 
 def frequencies(sentences: Iterable[str]) -> tuple[Counter[str], int]:
-    """How often each word stands in the sentences, and how many sentences there are."""
+    """The number of each word in the sentences, and the number of sentences."""
     found: Counter[str] = Counter()
     count = 0
     for text in sentences:
@@ -136,16 +137,14 @@ def frequencies(sentences: Iterable[str]) -> tuple[Counter[str], int]:
 def matched(correct: Sequence[Pair], failed: Sequence[Pair], count: int) -> list[tuple[Pair, Pair, float]]:
     """`count` (correct, failed) pairs of similar topics, each pair used once, and how similar they are.
 
-    Similar is the cosine of their TF-IDF vectors over words, stop words left out; the closest come first.
+    Similarity is the cosine of TF-IDF vectors over words without stop words; the most similar pairs come first.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.neighbors import NearestNeighbors
-
     if not correct or not failed or not count:
         return []
-    how = TfidfVectorizer(tokenizer=words, token_pattern=None, lowercase=False, stop_words=_stop_words())
+    stop_words = sorted({word for one in ENGLISH_STOP_WORDS for word in words(one)})  # cut as the texts are
+    how = TfidfVectorizer(tokenizer=words, token_pattern=None, lowercase=False, stop_words=stop_words)
     vectors = how.fit_transform([" ".join(pair.texts) for pair in (*correct, *failed)])
-    # As others use up count - 1 at most, the best one left of a pair is among its `count` nearest.
+    # Others take at most count - 1 of them, so the best free partner is among the `count` nearest.
     search = NearestNeighbors(n_neighbors=min(count, len(correct)), metric="cosine").fit(vectors[: len(correct)])
     away, near = search.kneighbors(vectors[len(correct) :])
     found: dict[int, tuple[int, float]] = {}
@@ -155,13 +154,6 @@ def matched(correct: Sequence[Pair], failed: Sequence[Pair], count: int) -> list
         if two not in found and one not in [taken for taken, _ in found.values()] and len(found) < count:
             found[two] = (one, 1 - float(away[two, rank]))
     return [(correct[one], failed[two], cosine) for two, (one, cosine) in found.items()]
-
-
-def _stop_words() -> list[str]:
-    """scikit-learn's English list, cut into words as the texts are."""
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-    return sorted({word for one in ENGLISH_STOP_WORDS for word in words(one)})
 
 
 def difference(correct: Sequence[Pair], failed: Sequence[Pair], *, seed: int = 0) -> tuple[float, Interval | None]:
@@ -175,54 +167,48 @@ def difference(correct: Sequence[Pair], failed: Sequence[Pair], *, seed: int = 0
 
 
 def _means(values: np.ndarray, name: str, seed: int) -> np.ndarray:
-    def mean(rows: np.ndarray) -> np.ndarray:
-        return np.asarray(values[rows].mean(-1))
-
-    return resampled(mean, len(values), "nouns", name, seed=seed, resamples=RESAMPLES)
+    how = {"seed": seed, "resamples": RESAMPLES}
+    return resampled(lambda rows: values[rows].mean(-1), len(values), "nouns", name, **how)
 
 
-def as_markdown(found: Table, shown: int) -> str:
+def as_markdown(found: NounTable, shown: int) -> str:
     """The summary over all examined pairs, and Table 2: `shown` correct and failed pairs of similar topics."""
     correct, failed = found.of(right=True), found.of(right=False)
-    lines = [
-        f"Proper nouns by {found.how}, counted in {found.sentences:,} fine-tuning sentences, whatever their case.", "",
-        "| dev pairs | examined | with a proper noun | a noun unseen in training | rarest noun: median count |",
-        "|---|---:|---:|---:|---:|",
-        *(_summary(name, found, side, right) for name, side, right in
-          (("predicted correctly", correct, True), ("predicted incorrectly", failed, False))), "",
-    ]  # fmt: skip
+    counted = f"counted in {found.sentences:,} fine-tuning sentences, whatever their case."
+    heads = ["dev pairs", "examined", "with a proper noun", "a noun unseen in training", "rarest noun: median count"]
+    rows = [_summary("predicted correctly", found, right=True), _summary("predicted incorrectly", found, right=False)]
+    parts = [f"Proper nouns by {found.how}, {counted}", _pipes(heads, rows, "right")]
     if correct and failed:
         value, around = difference(correct, failed)
-        said = "" if around is None else f" (95% bootstrap interval {around.low:+.2f} to {around.high:+.2f})"
-        lines += [f"Incorrect less correct, mean of log10(1 + count of the rarest noun): {value:+.2f}{said}.", ""]
-    chosen = matched(correct, failed, shown)
-    if chosen:
-        lines.append("| predicted correctly | noun frequency | predicted incorrectly | noun frequency |")
-        lines.append("|---|---|---|---|")
-        lines += [f"| {_cells(one)} | {_cells(two)} |" for one, two, _ in chosen]
-    return "\n".join(lines).rstrip() + "\n"
+        spread = "" if around is None else f" (95% bootstrap interval {around.low:+.2f} to {around.high:+.2f})"
+        parts.append(f"Incorrect less correct, mean of log10(1 + count of the rarest noun): {value:+.2f}{spread}.")
+    if chosen := matched(correct, failed, shown):
+        heads = ["predicted correctly", "noun frequency", "predicted incorrectly", "noun frequency"]
+        parts.append(_pipes(heads, [[*_cells(one), *_cells(two)] for one, two, _ in chosen], "left"))
+    return "\n\n".join(parts) + "\n"
 
 
-def _summary(name: str, found: Table, side: Sequence[Pair], right: bool) -> str:
-    examined = sum(pair.right == right for pair in found.pairs)
+def _pipes(heads: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> str:
+    """A Markdown table; all columns but the first are aligned as `align` says."""
+    aligned = ["left", *[align] * (len(heads) - 1)]
+    return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True, colalign=aligned)
+
+
+def _summary(name: str, found: NounTable, *, right: bool) -> list[str]:
+    side, examined = found.of(right=right), sum(pair.right == right for pair in found.pairs)
     if not side:
-        return f"| {name} | {examined:,} | 0 | – | – |"
+        return [name, f"{examined:,}", "0", "–", "–"]
     unseen = sum(pair.rarest == 0 for pair in side)
     median = float(np.median([pair.rarest for pair in side]))
-    return f"| {name} | {examined:,} | {len(side):,} | {unseen:,} ({unseen / len(side):.0%}) | {median:g} |"
+    return [name, f"{examined:,}", f"{len(side):,}", f"{unseen:,} ({unseen / len(side):.0%})", f"{median:g}"]
 
 
-def _cells(pair: Pair) -> str:
+def _cells(pair: Pair) -> list[str]:
     listed = ", ".join(f"{noun}: {count:,}" for noun, count in pair.nouns.items())
-    return f"{_escaped(' / '.join(pair.texts))} | {_escaped(listed)}"
+    return [_escaped(" / ".join(pair.texts)), _escaped(listed)]
 
 
 def _escaped(text: str) -> str:
-    """A text of the data as one cell of a Markdown table, and no markup."""
+    """A text of the data as one cell of a Markdown table, without markup."""
     plain = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"([\\|`*_\[\]])", r"\\\1", plain)
-
-
-def write(folder: Path, task: str, *, seed: int, data: Path | None, most: int, shown: int) -> str:
-    """The whole as Markdown, of a run folder."""
-    return as_markdown(table(collect.read(folder), task, seed=seed, data=data, most=most), shown)

@@ -31,16 +31,16 @@
   const data = JSON.parse($("rows").textContent);
   const rows = data.rows.map(([run, task, id, texts, gold, predicted, shares, wrong]) => {
     const { title, classes, cosines } = data.tasks[task];
-    const said = (value) => (classes.length ? classes[value] : value.toFixed(1));
-    const row = { run, task, title, cosines, id, texts, gold, predicted, shares, wrong, goldSaid: said(gold) };
-    row.predictedSaid = classes.length ? said(predicted) : predicted.toFixed(2);
+    const shown = (value) => (classes.length ? classes[value] : value.toFixed(1));
+    const row = { run, task, title, cosines, id, texts, gold, predicted, shares, wrong, goldText: shown(gold) };
+    row.predictedText = classes.length ? shown(predicted) : predicted.toFixed(2);
     row.length = texts.join(" ").length;
-    row.found = [id, title, row.goldSaid, row.predictedSaid, ...texts].join("\n").toLowerCase();
+    row.found = [id, title, row.goldText, row.predictedText, ...texts].join("\n").toLowerCase();
     return row;
   });
 
-  const sentence = data.said.join("; ") + ".";
-  $("said").textContent = data.said.length ? sentence[0].toUpperCase() + sentence.slice(1) : "No dev rows are recorded, so no errors can be listed.";
+  const sentence = data.summaries.join("; ") + ".";
+  $("summary").textContent = data.summaries.length ? sentence[0].toUpperCase() + sentence.slice(1) : "No dev rows are recorded, so no errors can be listed.";
   if (!rows.length) return;
   const several = data.runs.length > 1;
   const state = { sort: "wrong", down: true, shown: 25 };
@@ -83,7 +83,7 @@
     } else {
       const x = (value, most) => 5 + Math.min(Math.max(value / most, 0), 1) * 86;
       const ends = { gold: x(row.gold, 5), predicted: x(row.predicted, row.cosines ? 1 : 5) };
-      svg.setAttribute("aria-label", `gold ${row.goldSaid} of 5, predicted ${row.predictedSaid}`);
+      svg.setAttribute("aria-label", `gold ${row.goldText} of 5, predicted ${row.predictedText}`);
       draw(svg, "line", { x1: 5, x2: 91, y1: 17, y2: 17 });
       draw(svg, "line", { x1: ends.gold, x2: ends.predicted, y1: 17, y2: 17, class: "gap" });
       draw(svg, "circle", { cx: ends.gold, cy: 17, r: 4, class: "gold" });
@@ -104,8 +104,8 @@
     first.append(" ", make("span", "id", several ? `${data.runs[row.run]} · ${row.id}` : row.id));
     first.lastChild.title = row.id;
     if (data.texts) cell("text").append(...row.texts.map((text) => make("p", "", text)));
-    cell("gold", row.goldSaid, "gold");
-    cell("predicted", row.predictedSaid, "predicted");
+    cell("gold", row.goldText, "gold");
+    cell("predicted", row.predictedText, "predicted");
     cell("plot").append(plot(row));
     const off = row.cosines ? `rank off by ${(100 * row.wrong).toFixed(0)}%` : `off by ${Math.abs(row.gold - row.predicted).toFixed(2)}`;
     cell("wrongness", row.shares ? `p(gold) ${(1 - row.wrong).toFixed(3)}` : off);

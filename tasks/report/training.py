@@ -1,14 +1,24 @@
 """How a run was trained, in figures: losses, scores at evaluations, what it was trained on, and how fast."""
 
+from collections import Counter
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from tasks.report import figures, mix
+from markupsafe import Markup
+
+from minbert.errors import UserError
+from minbert.training.plan import first
+from tasks import schedule
+from tasks.contrastive import curriculum
+from tasks.report import figures
 from tasks.report.collect import Run
-from tasks.report.figures import Series
+from tasks.report.figures import Mix, Series
 
 _SLOTS = {"sst": 0, "quora": 1, "sts": 2}
-_GROUP_SLOTS = (2, 5, 1)  # easy, semi-hard, hard: green, yellow, vermilion, as the pictures have them
+_GROUP_SLOTS = (2, 5, 1)  # easy, semi-hard, hard: green, yellow, vermilion, as in the run's own pictures
+_WINDOWS = 40  # of the task mix
+_FEWEST = 3  # windows without an evaluation that make a curve
 _NUMBERS = {
     "dev_norm": ("dev norm", "mean of the parts"),
     "sts_dev_spearman": ("STS dev", "Spearman's ρ"),
@@ -17,9 +27,8 @@ _NUMBERS = {
     "triplet_accuracy": ("triplet accuracy", "share of triplets told apart"),
     "full_pass_loss": ("loss without dropout", "mean NT-Xent (nats)"),
 }
-_FEWEST = 3  # windows without an evaluation that make a curve
 METRICS = {"accuracy": "accuracy", "Pearson's r": "Pearson's\u00a0r", "Spearman's rho": "Spearman's\u00a0ρ"}
-"""What a metric is called on the page."""
+"""The names of metrics on the page."""
 
 
 def duration(seconds: float) -> str:
@@ -30,89 +39,120 @@ def duration(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{seconds:.1f} s"
 
 
-def curves(run: Run) -> list[dict[str, Any]]:
-    """The loss of each task, the numbers of the evaluations, and the mix, each with a title."""
-    marks, last = [row["step"] for row in run.evaluations], run.manifest.get("plan", {}).get("steps", 0)
-    how: dict[str, Any] = {"marks": marks, "kept": run.kept_step, "last": last if isinstance(last, int) else 0}
+def curves(run: Run) -> list[tuple[str, Markup]]:
+    """Title and figure of the loss of each task, the numbers of the evaluations, and the mix."""
+    last = run.manifest.get("plan", {}).get("steps", 0)
+    how: dict[str, Any] = {"marks": [row["step"] for row in run.evaluations], "kept": run.kept_step, "last": last}
     found = []
-    losses = {name for row in run.train for name in row if name.endswith("/loss")}
-    ordered = [f"{name}/loss" for name in run.tasks if f"{name}/loss" in losses]
-    for key in [*ordered, *sorted(losses - set(ordered))]:
-        title, unit = _loss(run, key.removesuffix("/loss"))
-        line = Series(title, points(run.train, key), _SLOTS.get(key.removesuffix("/loss"), 0))
-        drawn = figures.curves(title, [line], y_label=unit, from_zero=True, **how)
-        found.append({"title": title, "figure": drawn})
+    losses = {name.removesuffix("/loss") for row in run.train for name in row if name.endswith("/loss")}
+    for name in sorted(losses, key=lambda one: ([*run.tasks, one].index(one), one)):
+        title, unit = _loss(run, name)
+        line = Series(title, points(run.train, f"{name}/loss"), _SLOTS.get(name, 0))
+        found.append((title, figures.curves(title, [line], y_label=unit, from_zero=True, **how)))
     for key in evaluated(run):
-        reached = points(run.evaluations, key)
         title, unit = meaning(run, key)
-        if reached:
+        if reached := points(run.evaluations, key):
             line = Series(title, reached, _SLOTS.get(key, 3))
-            drawn = figures.curves(f"{title}: at evaluations", [line], y_label=unit, dots=True, **how)
-            found.append({"title": title, "figure": drawn})
+            found.append((title, figures.curves(f"{title}: at evaluations", [line], y_label=unit, dots=True, **how)))
     return found + _mixes(run)
 
 
 def _loss(run: Run, name: str) -> tuple[str, str]:
     """Title and unit of a training loss."""
-    if run.stage != "multitask" or name not in run.tasks:
+    if not run.multitask or name not in run.tasks:
         return "training loss", "mean loss"
     unit = "nats" if run.tasks[name].classes else "points²"
     return f"{run.tasks[name].title}: training loss", f"mean loss ({unit})"
 
 
 def evaluated(run: Run) -> list[str]:
-    """The numbers that evaluations of a run give, in their order."""
+    """The names of the numbers that a run's evaluations give, in their order."""
     skip = {"kind", "step", "epoch", "score", "best", "seconds"}
     return list(dict.fromkeys(name for row in run.evaluations for name in row if name not in skip))
 
 
 def meaning(run: Run, key: str) -> tuple[str, str]:
     """Title and unit of a number of evaluations."""
-    if key in run.tasks and run.stage == "multitask":
+    if key in run.tasks and run.multitask:
         return f"{run.tasks[key].title}: dev", METRICS.get(run.tasks[key].metric, "score")
     return _NUMBERS.get(key, (key.replace("_", " "), "value"))
 
 
 def points(rows: list[dict[str, Any]], key: str) -> list[tuple[float, float]]:
     """(step, value) of the rows in which `key` is a number."""
-    known = [(row["step"], row.get(key)) for row in rows]
-    return [(step, value) for step, value in known if isinstance(value, int | float) and not isinstance(value, bool)]
+    return [(row["step"], row[key]) for row in rows if isinstance(row.get(key), int | float)]
 
 
-def _mixes(run: Run) -> list[dict[str, Any]]:
-    if run.stage == "multitask":
-        made, title, what, epochs = mix.of_tasks(run), "task mix", "share of the updates", False
+def _mixes(run: Run) -> list[tuple[str, Markup]]:
+    how: dict[str, Any]
+    if run.multitask:
+        made, title, how = task_mix(run), "task mix", {"x_label": "step", "y_label": "share of the updates"}
     else:
-        made, title, what, epochs = mix.of_curriculum(run), "curriculum", "share of the epoch's triplets", True
-    if made is None:
-        return []
-    labels = [run.tasks[name].title if name in run.tasks else name for name in made.parts]
-    x_label = "epoch" if epochs else "step"
-    slots = () if run.stage == "multitask" else _GROUP_SLOTS
-    figure = figures.shares(title, made, labels, x_label=x_label, y_label=what, apart=epochs, slots=slots)
-    return [{"title": title, "figure": figure}]
+        made, title = curriculum_mix(run), "curriculum"
+        how = {"x_label": "epoch", "y_label": "share of the epoch's triplets", "apart": True, "slots": _GROUP_SLOTS}
+    labels = [run.task_title(name) for name in made.parts] if made else []
+    return [(title, figures.shares(title, made, labels, **how))] if made else []
 
 
-def throughput(run: Run) -> dict[str, Any] | None:
-    """Examples a second. A window of training that begins with an evaluation holds its time too, and is left out."""
-    if not run.train:
+def task_mix(run: Run) -> Mix | None:
+    """Steps of each task in windows of the plan; None if this version would not make the manifest's plan."""
+    settings, data = run.settings, run.data.get("train", {})
+    try:
+        names = list(data)  # in the schedule's order
+        sizes = run.manifest.get("training_rows") or {name: data[name]["kept"] for name in names}
+        pace = {name: settings[name] for name in ("epochs", "batch_size", "seed", "power")}
+        plan = first(schedule.plan(settings["sampling"], sizes, **pace), settings.get("max_steps", 0))
+    except (KeyError, UserError):
         return None
-    evaluated = {row["step"] for row in run.evaluations}
+    if list(plan.lengths) != run.manifest.get("plan", {}).get("steps_per_epoch"):
+        return None
+    order = [task for epoch in range(len(plan.lengths)) for task, _ in plan.build(epoch)]
+    rounds = -(-len(order) // (_WINDOWS * len(names)))  # a window holds whole rounds of the tasks
+    size = rounds * len(names)
+    ends = (*range(size, len(order), size), len(order))
+    counts, start = [], 0
+    for end in ends:
+        window = Counter(order[start:end])
+        counts.append(tuple(window[name] for name in names))
+        start = end
+    return Mix(tuple(names), ends, tuple(counts))
+
+
+def curriculum_mix(run: Run) -> Mix | None:
+    """Triplets of each difficulty in every epoch (CBCL, equation 2), from the manifest's shares; None without them.
+
+    Counts are rounded to whole numbers.
+    """
+    shares = run.manifest.get("curriculum", {}).get("mix_per_epoch")
+    steps, size = run.manifest.get("plan", {}).get("steps_per_epoch"), run.settings.get("batch_size")
+    if not shares or not steps or len(shares) != len(steps) or not size:
+        return None
+    drawn = [number * size for number in steps]
+    counts = tuple(tuple(round(part * rows) for part in row) for row, rows in zip(shares, drawn, strict=True))
+    return Mix(curriculum.GROUPS, tuple(range(1, len(counts) + 1)), counts)
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Examples a second over training; `left_out` windows held an evaluation, too."""
+
+    figure: Markup
+    median: float
+    seconds: float
+    evaluating: float
+    left_out: int
+
+
+def throughput(run: Run) -> Throughput | None:
+    """The throughput of the windows of training that do not begin with an evaluation, if there are enough of them."""
+    evaluations = {row["step"] for row in run.evaluations}
     starts = [0, *(row["step"] for row in run.train[:-1])]
-    clean = [row for row, start in zip(run.train, starts, strict=True) if start not in evaluated]
-    if len(clean) < _FEWEST:
-        clean = run.train
+    clean = [row for row, start in zip(run.train, starts) if start not in evaluations]
+    clean = clean if len(clean) >= _FEWEST else run.train
     speeds = points(clean, "examples_per_second")
     if not speeds:
         return None
-    line = Series("examples", speeds, 4)
-    looking = sum(row.get("seconds", 0) for row in run.evaluations)
-    return {
-        "figure": figures.curves(
-            "throughput", [line], y_label="examples a second", from_zero=True, last=run.train[-1]["step"]
-        ),
-        "median": f"{median(value for _, value in speeds):.0f}",
-        "seconds": duration(run.seconds),
-        "evaluating": duration(looking),
-        "left_out": len(run.train) - len(clean),
-    }
+    how: dict[str, Any] = {"y_label": "examples a second", "from_zero": True, "last": run.train[-1]["step"]}
+    drawn = figures.curves("throughput", [Series("examples", speeds, 4)], **how)
+    evaluating = sum(row.get("seconds", 0) for row in run.evaluations)
+    return Throughput(drawn, median(speed for _, speed in speeds), run.seconds, evaluating, len(run.train) - len(clean))

@@ -1,82 +1,56 @@
-"""What the page's template is given for one run: numbers as text, figures as SVG. Undefined is said, never NaN."""
+"""What the page shows of one run beside the run itself: intervals, facts, figures, data files, how to repeat it."""
 
 import json
 import shlex
 import time
 from base64 import b64encode
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sklearn.metrics
 
-from tasks import compare
+from tasks import compare, metrics
 from tasks.contrastive.settings import DATA, TRIPLETS
-from tasks.intervals import Interval
 from tasks.record import TaskScores
-from tasks.report import figures, measures, mix, papers, training
+from tasks.report import figures, measures, papers, training
 from tasks.report.collect import Run
-from tasks.report.training import METRICS
 
 _LONGEST_LIST = 100  # entries of a list of the manifest that the page shows
-_SKIPPED_SHOWN = 200
+_MOST_LINES = 200  # of the counts, skipped and noted rows of a data file
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """A score as a person reads it."""
-    return "undefined" if value is None else f"{value:.{digits}f}"
-
-
-def bounds(around: Interval | None, digits: int = 3) -> str:
-    """An interval as a person reads it, empty where there is none."""
-    return "" if around is None else f"{around.low:.{digits}f} to {around.high:.{digits}f}"
-
-
-def of_run(run: Run, place: int, resamples: int) -> dict[str, Any]:
-    """Everything the template shows of one run; `place` makes its anchors unique."""
-    dev = run.manifest.get("data", {}).get("dev", {}) if run.stage == "multitask" else {}
+def run_view(run: Run, place: int, resamples: int) -> dict[str, Any]:
+    """Everything that the template shows of one run; `place` makes its anchors unique."""
+    dev = run.data.get("dev", {}) if run.multitask else {}
     beside = [name for name in run.tasks if papers.on_cbcl_rows(name, dev.get(name, {}))]
-    around, norm = compare.own_intervals(run.tasks, norm=run.stage == "multitask", resamples=resamples)
+    around, norm = compare.own_intervals(run.tasks, norm=run.multitask, resamples=resamples)
+    strips = {}
+    for name in beside:
+        task, reported = run.tasks[name], [(one.system, one.scores[name]) for one in papers.CBCL_DEV]
+        strips[name] = figures.strip(f"{task.title}: this run and the paper", task.score, around[name], reported)
+    known = [task for task in run.tasks.values() if task.rows is not None or task.per_class]
+    # The run's own pictures, less those that the page draws from the same numbers.
+    drawn = {"loss": run.train, "sts-dev": run.evaluations, "mix": training.curriculum_mix(run)}
     return {
         "place": place,
-        "name": run.name,
-        "stage": run.stage,
-        "finished": run.finished,
-        "state": _state(run),
-        "chosen": run.selection.get("by_dev_pairs", True),
-        "facts": _facts(run),
-        "scores": _scores(run, around, beside),
-        "norm": {"score": number(run.dev_norm, 4), "around": bounds(norm)} if run.stage == "multitask" else None,
-        "changes": _changes(run),
-        "paper": _paper(run, beside),
-        "tasks": [
-            _details(run, task, task.name in beside)
-            for task in run.tasks.values()
-            if task.rows is not None or task.per_class
-        ],
-        "training": training.curves(run),
+        "run": run,
+        "written": time.strftime("%Y-%m-%d %H:%M", time.localtime(run.written)),
+        "state": run.state(time.time()),
+        "facts": [(name, str(value)) for name, value in _facts(run) if value not in ("", None)],
+        "around": around,
+        "norm": norm,
+        "strips": strips,
+        "whole": len(beside) == len(papers.CBCL_DEV[0].scores),
+        "meanings": {name: training.meaning(run, name) for name in run.changes},
+        "details": [_details(run, task, task.name in beside) for task in known],
+        "curves": training.curves(run),
         "throughput": training.throughput(run),
-        "pictures": _pictures(run),
-        "left_out": run.left_out,
-        "accounts": _accounts(run.manifest.get("data", {})),
+        "pictures": {name: b64encode(svg).decode() for name, svg in run.pictures.items() if not drawn.get(name)},
+        "accounts": _accounts(run.data),
         "command": command(run),
         "manifest": json.dumps(_shortened(run.manifest), indent=2, ensure_ascii=False),
     }
-
-
-def _pictures(run: Run) -> list[dict[str, str]]:
-    """The run's own pictures, less those that the page draws from the same numbers."""
-    here = {
-        "loss": bool(run.train),
-        "sts-dev": bool(run.evaluations),
-        "mix": mix.of_curriculum(run) is not None,
-    }
-    chosen = [(name, data) for name, data in run.pictures if not here.get(name)]
-    return [
-        {"name": name.replace("_", " ").replace("-", " "), "data": b64encode(data).decode("ascii")}
-        for name, data in chosen
-    ]
 
 
 def command(run: Run) -> str:
@@ -88,68 +62,45 @@ def command(run: Run) -> str:
     return " ".join([*before, shlex.join(["python", *words])])
 
 
-def _facts(run: Run) -> list[tuple[str, str]]:
+def _facts(run: Run) -> list[tuple[str, Any]]:
     manifest, settings = run.manifest, run.settings
     environment, steps = manifest.get("environment", {}), manifest.get("plan", {}).get("steps")
-    weights = settings.get("encoder") or settings.get("weights", "")
-    first = run.parts[0] if run.parts else environment
-    resumed = f", resumed {_times(len(run.parts) - 1)}" if len(run.parts) > 1 else ""
-    facts = [
+    first, times = (run.parts or [environment])[0], len(run.parts) - 1
+    resumed = "" if times < 1 else f", resumed {'once' if times == 1 else f'{times} times'}"
+    loss, parameters = run.scores.get("last_epoch_loss"), manifest.get("parameters")
+    return [
         ("started", str(first.get("started", "")).replace("T", " ")[:16] + resumed),
-        ("weights", weights),
+        ("weights", settings.get("encoder") or settings.get("weights", "")),
         ("preset", manifest.get("preset", "")),
-        *(_objective(settings) if run.stage == "contrastive" else [("sampling", settings.get("sampling"))]),
-        ("steps", f"{run.step:,} of {steps:,}" if isinstance(steps, int) else f"{run.step:,}"),
+        *([("sampling", settings.get("sampling"))] if run.multitask else _objective(settings)),
+        ("steps", f"{run.step:,}" + (f" of {steps:,}" if isinstance(steps, int) else "")),
         ("kept", _kept(run)),
         ("time", training.duration(run.seconds) if run.seconds else ""),
         ("training rows", _training_rows(run)),
         ("limit", f"{settings['limit']:,} rows, drawn by seed" if settings.get("limit") else ""),
-        ("dev pairs", _dev_pairs(manifest.get("data", {}).get("sts_dev") or {})),
-        (
-            "last epoch's training loss",
-            number(run.scores["last_epoch_loss"], 4) if "last_epoch_loss" in run.scores else "",
-        ),
-        ("training texts", _in_tests(manifest.get("data", {}).get("train", {}))),
+        ("dev pairs", _dev_pairs(run.data.get("sts_dev") or {})),
+        ("last epoch's training loss", "" if loss is None else f"{loss:.4f}"),
+        ("training texts", _in_tests(run.data.get("train", {}))),
         ("batch", settings.get("batch_size")),
         ("learning rate", f"{settings['lr']:g}" if isinstance(settings.get("lr"), int | float) else "by default"),
         ("seed", settings.get("seed")),
         ("number format", f"{manifest.get('precision', '')} on {environment.get('device', '')}"),
-        ("parameters", f"{manifest['parameters']:,}" if isinstance(manifest.get("parameters"), int) else ""),
+        ("parameters", f"{parameters:,}" if parameters else ""),
     ]
-    return [(name, str(value)) for name, value in facts if value not in ("", None)]
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
-def _state(run: Run) -> str:
-    """Whether the run is finished, running or stopped, and when it wrote last."""
-    state = run.state(time.time())
-    said = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.written))
-    return {
-        "finished": "Finished",
-        "running": f"Running, last logged at {said}",
-        "stopped": f"Stopped, last logged at {said}",
-    }[state]
 
 
 def _training_rows(run: Run) -> str:
-    """The rows that are trained on, by task where there are several."""
-    train = run.manifest.get("data", {}).get("train", {})
-    drawn = run.manifest.get("training_rows")
-    if run.stage == "contrastive" and drawn:
-        return f"{sum(drawn.values()):,}"
-    if run.stage == "multitask":
-        kept = drawn or {name: one.get("kept") for name, one in train.items() if isinstance(one, dict)}
-        shown = [(run.tasks[name].title if name in run.tasks else name, count) for name, count in kept.items()]
-        return ", ".join(f"{count:,} {name}" for name, count in shown if isinstance(count, int))
-    kept = train.get("kept", train.get("counts", {}).get("triplets"))
-    return f"{kept:,}" if isinstance(kept, int) else ""
+    """The number of training rows, by task if there are several."""
+    train, drawn = run.data.get("train", {}), run.manifest.get("training_rows")
+    if run.multitask:
+        counts = drawn or {name: one.get("kept") for name, one in train.items()}
+        return ", ".join(f"{count:,} {run.task_title(name)}" for name, count in counts.items() if count is not None)
+    kept = sum(drawn.values()) if drawn else train.get("kept", train.get("counts", {}).get("triplets"))
+    return "" if kept is None else f"{kept:,}"
 
 
 def _kept(run: Run) -> str:
-    """Which step's weights the run has left, and by what; before it has, the rule."""
+    """The step whose weights are kept, and by which rule."""
     last, metric = run.selection.get("keep") == "last", run.selection.get("metric", "dev score")
     if not run.finished:
         return "the last step" if last else f"the best evaluation by {metric}"
@@ -159,7 +110,7 @@ def _kept(run: Run) -> str:
 
 
 def _dev_pairs(dev: dict[str, Any]) -> str:
-    """Stage one's dev pairs: which, how many, and how many of them stand in scored sets."""
+    """Stage one's dev pairs: name, number, and how many of them are in scored sets."""
     if not dev.get("name"):
         return ""
     shared = ", ".join(f"{count:,} in {name}" for name, count in dev.get("also_in", {}).items() if count)
@@ -168,7 +119,7 @@ def _dev_pairs(dev: dict[str, Any]) -> str:
 
 
 def _objective(settings: dict[str, Any]) -> list[tuple[str, Any]]:
-    """What stage one minimises, and on what; an order is shown where there is one."""
+    """What stage one minimises, and on what; objectives on triplets have an order."""
     marks = f"1 to {settings.get('marks_most')}, {settings.get('marks')}" if settings.get("marks_most") else ""
     weight = f", weight {settings['eda_weight']:g}" if settings.get("eda_weight") else ""
     ordered = DATA.get(settings.get("objective", "nt-xent")) == TRIPLETS
@@ -182,13 +133,13 @@ def _objective(settings: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _in_tests(train: dict[str, Any]) -> str:
-    """What unlabelled training texts share with files that judge; empty where nothing is known to be shared."""
+    """How many unlabelled training texts are in test and dev files; empty if none are known."""
     found = []
     shared, seen = train.get("also_in_test", {}).get("any", 0), train.get("dev_pairs_seen", 0)
     if train.get("transductive"):
         found.append("hold test sentences (transductive)")
     elif shared:
-        found.append(f"{shared:,} of {train.get('kept', 0):,} stand in a test file too")
+        found.append(f"{shared:,} of {train.get('kept', 0):,} are in a test file too")
     if train.get("weights_transductive"):
         found.append("the weights come from a run on test sentences (transductive)")
     if seen:
@@ -196,106 +147,46 @@ def _in_tests(train: dict[str, Any]) -> str:
     return "; ".join(found)
 
 
-def _scores(run: Run, around: dict[str, Interval | None], beside: Sequence[str]) -> list[dict[str, Any]]:
-    found = []
-    for task in run.tasks.values():
-        reported = [(one.system, one.scores[task.name]) for one in papers.CBCL_DEV if task.name in one.scores]
-        found.append(
-            {
-                "title": task.title,
-                "metric": METRICS.get(task.metric, task.metric),
-                "score": number(task.score, 4 if run.stage == "contrastive" else 3),
-                "before": number(task.before, 4) if task.before is not None else "",
-                "gain": "" if task.score is None or task.before is None else f"{task.score - task.before:+.4f}",
-                "around": bounds(around[task.name]),
-                "count": f"{task.count:,}",
-                "strip": figures.strip(f"{task.title}: this run and the paper", task.score, around[task.name], reported)
-                if task.name in beside
-                else "",
-            }
-        )
-    return found
-
-
-def _changes(run: Run) -> list[dict[str, str]]:
-    """The numbers of stage one before and after training."""
-    found = []
-    for name, (before, after) in run.changes.items():
-        title, unit = training.meaning(run, name)
-        change = "undefined" if before is None or after is None else f"{after - before:+.4f}"
-        values = {"before": number(before, 4), "after": number(after, 4), "change": change}
-        found.append({"title": title, "unit": unit, **values})
-    return found
-
-
-def _paper(run: Run, known: Sequence[str]) -> dict[str, Any]:
-    """The paper's dev scores beside the run's, of the tasks whose dev rows are the paper's."""
-    own = [number(run.tasks[name].score) for name in known]
-    whole = len(known) == len(papers.CBCL_DEV[0].scores)
-    if whole:
-        own.append(number(run.dev_norm))
-    rows = [
-        (one.system, [number(one.scores[name]) for name in known] + ([number(one.dev_norm)] if whole else []))
-        for one in papers.CBCL_DEV
-    ]
-    heads = [f"{run.tasks[name].title}, {METRICS.get(run.tasks[name].metric, '')}" for name in known]
-    return {"heads": heads + (["dev norm"] if whole else []), "own": own, "rows": rows}
-
-
 def _details(run: Run, task: TaskScores, beside_paper: bool) -> dict[str, Any]:
     """Class table, confusion and calibration of a classifier; scatter and errors of a regression."""
     rows = task.rows.labelled() if task.rows is not None else None
-    f1 = papers.CBCL_F1.get(task.name, ())
-    reported = beside_paper and bool(f1) and len(f1) == len(task.per_class)
-    view: dict[str, Any] = {
-        "title": task.title,
-        "table": [_class(row, f1[place] if reported else None) for place, row in enumerate(task.per_class)],
-        "paper": reported,
-        "confusion": "", "reliability": "", "scatter": "", "said": [],
-    }  # fmt: skip
+    f1 = papers.CBCL_F1.get(task.name, ()) if beside_paper else ()
+    view: dict[str, Any] = {"task": task, "paper": f1 if len(f1) == len(task.per_class) else ()}
+    view |= {"confusion": "", "scatter": ""}
     if rows is None or not len(rows):
         return view
     if task.classes:
-        labels = list(range(len(task.classes)))
+        labels, two = list(range(len(task.classes))), len(task.classes) == 2
         table = sklearn.metrics.confusion_matrix(rows.gold, rows.predicted, labels=labels)
-        found = measures.calibration(rows, 20 if len(task.classes) == 2 else 10)
+        found = measures.calibration(rows, 20 if two else 10)
         view["confusion"] = figures.confusion(f"{task.title}: confusion matrix", table, task.classes)
-        least = 0.5 if len(task.classes) == 2 else 0.0
-        view["reliability"] = figures.reliability(f"{task.title}: reliability diagram", found, least)
-        view["ece"] = number(found.ece)
+        view["reliability"] = figures.reliability(f"{task.title}: reliability diagram", found, 0.5 if two else 0.0)
+        view["ece"] = found.ece
     else:
-        cosine = run.stage == "contrastive"
-        label = "cosine" if cosine else "predicted (points)"
-        view["scatter"] = figures.scatter(
-            f"{task.title}: predicted over gold", rows.gold, rows.predicted, y_label=label, same_scale=not cosine
-        )
-        view["said"] = _regression(rows.gold, rows.predicted, points=not cosine)
+        how: dict[str, Any] = {
+            "y_label": "predicted (points)" if run.multitask else "cosine",
+            "same_scale": run.multitask,
+        }
+        title = f"{task.title}: predicted over gold"
+        view["scatter"] = figures.scatter(title, rows.gold, rows.predicted, **how)
+        view["numbers"] = _regression(rows.gold, rows.predicted, points=run.multitask)
         view["levels"] = _levels(rows.gold, rows.predicted)
     return view
 
 
-def _levels(gold: np.ndarray, predicted: np.ndarray) -> list[tuple[str, ...]]:
-    """For each point of gold similarity: its range, rows, mean gold and mean prediction."""
+def _levels(gold: np.ndarray, predicted: np.ndarray) -> list[tuple[int, int, float | None, float | None]]:
+    """For each point of gold similarity: its lower end, rows, mean gold and mean prediction."""
     found = []
     for level in range(5):
         inside = (gold >= level) & ((gold < level + 1) | (level == 4))
-        means = [number(float(side[inside].mean()), 2) if inside.any() else "–" for side in (gold, predicted)]
-        found.append((f"{level} to {level + 1}", f"{int(inside.sum()):,}", *means))
+        means = [float(side[inside].mean()) if inside.any() else None for side in (gold, predicted)]
+        found.append((level, int(inside.sum()), means[0], means[1]))
     return found
 
 
-def _class(row: dict[str, Any], paper: float | None) -> dict[str, str]:
-    scores = {key: number(row.get(key)) for key in ("precision", "recall", "f1")}
-    return {"label": str(row.get("label")), **scores, "support": f"{row.get('support', 0):,}", "paper": number(paper)}
-
-
 def _regression(gold: np.ndarray, predicted: np.ndarray, *, points: bool) -> list[tuple[str, str]]:
-    from tasks import metrics
-
-    found = [
-        ("Pearson's r", number(metrics.pearson(predicted, gold))),
-        ("Spearman's ρ", number(metrics.spearman(predicted, gold))),
-    ]
+    both = {"Pearson's r": metrics.pearson(predicted, gold), "Spearman's ρ": metrics.spearman(predicted, gold)}
+    found = [(name, "undefined" if value is None else f"{value:.3f}") for name, value in both.items()]
     if points:
         away = np.abs(predicted - gold)
         found += [
@@ -307,48 +198,39 @@ def _regression(gold: np.ndarray, predicted: np.ndarray, *, points: bool) -> lis
 
 
 def _accounts(data: Any, name: str = "") -> list[dict[str, Any]]:
-    """Every set of data files of a manifest: what was read, kept, skipped and noted, and what else was counted."""
+    """Every set of data files of a manifest: the rows read, kept, skipped and noted, and whatever else was counted."""
     if not isinstance(data, dict):
         return []
     if not {"file", "files"} & data.keys():
         return [row for key, value in data.items() for row in _accounts(value, f"{name} {key}".strip())]
-    counts = dict(data.get("counts", {}))
-    known = {
+    counts, skipped, noted = dict(data.get("counts", {})), data.get("skipped", ()), data.get("noted", ())
+    numbers = {
         "read": data.get("read", counts.pop("read", None)),
         "kept": data.get("kept", counts.pop("triplets", None)),
         "labelled": data.get("labelled"),
-        "skipped": counts.pop("skipped", len(data.get("skipped", ()))),
-        "noted": len(data.get("noted", ())),
+        "skipped": counts.pop("skipped", len(skipped)),
+        "noted": len(noted),
     }
-    listed = [f"{key.replace('_', ' ')}: {count:,}" for key, count in counts.items() if count] + _of_texts(data)
-    listed += [_row(row) for row in (*data.get("skipped", ()), *data.get("noted", ()))]
-    files = [one for one in (data, *data.get("files", ())) if "file" in one]
-    return [
-        {
-            "name": name,
-            "files": [(str(one["file"]), str(one.get("sha256", ""))[:12]) for one in files],
-            **{key: "–" if count is None else f"{count:,}" for key, count in known.items()},
-            "listed": listed[:_SKIPPED_SHOWN],
-            "more": max(len(listed) - _SKIPPED_SHOWN, 0),
-        }
-    ]
+    lines = [f"{key.replace('_', ' ')}: {count:,}" for key, count in counts.items() if count] + _of_texts(data)
+    for row in (*skipped, *noted):
+        place = f"{Path(row['file']).name}: " if row.get("file") else ""
+        lines.append(f"{place}line {row.get('line')}: {row.get('why')}")
+    more = [f"… and {len(lines) - _MOST_LINES} more, in manifest.json"] if len(lines) > _MOST_LINES else []
+    files = [(one["file"], str(one.get("sha256", ""))[:12]) for one in (data, *data.get("files", ())) if "file" in one]
+    return [{"name": name, "files": files, "numbers": numbers, "lines": lines[:_MOST_LINES] + more}]
 
 
 def _of_texts(data: dict[str, Any]) -> list[str]:
-    """What is counted of unlabelled texts alone."""
+    """The counts that only unlabelled texts have."""
     found = [f"not in the data folder: {name}" for name in data.get("absent", ())]
     found += [f"{name}: {data[name]:,}" for name in ("texts", "distinct", "duplicates") if name in data]
     for folder, count in data.get("also_in_test", {}).items():
-        found.append(f"kept texts that stand in a test file{'' if folder == 'any' else f' of {folder}'}: {count:,}")
+        found.append(f"kept texts that are in a test file{'' if folder == 'any' else f' of {folder}'}: {count:,}")
     return found
 
 
-def _row(row: dict[str, Any]) -> str:
-    place = f"{Path(row['file']).name}: " if row.get("file") else ""
-    return f"{place}line {row.get('line')}: {row.get('why')}"
-
-
 def _shortened(value: Any) -> Any:
+    """The manifest with its long lists cut."""
     if isinstance(value, dict):
         return {key: _shortened(one) for key, one in value.items()}
     if isinstance(value, list):

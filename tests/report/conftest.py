@@ -108,14 +108,29 @@ def multitask(tmp_path: Path) -> Callable[..., Path]:
     """A function that makes the run folder of the second stage."""
 
     def make(
-        name: str = "run", *, seed: int = 1, skill: float = 0.7, rows: int = 60, texts: tuple[str, ...] = (),
-        finished: bool = True, recorded: bool = True,
-    ) -> Path:  # fmt: skip
+        name: str = "run",
+        *,
+        seed: int = 1,
+        skill: float = 0.7,
+        rows: int = 60,
+        texts: tuple[str, ...] = (),
+        finished: bool = True,
+        recorded: bool = True,
+    ) -> Path:
         folder, tasks = tmp_path / name, ["sst", "quora", "sts"]
         folder.mkdir(parents=True)
         sizes = {"sst": 48, "quora": 160, "sts": 64}
-        settings = {"tasks": "sst,quora,sts", "sampling": "round-robin", "epochs": 2, "batch_size": 16, "seed": seed,
-                    "power": 0.5, "weights": "minilm", "run_dir": str(folder), "lr": 1e-4}  # fmt: skip
+        settings = {
+            "tasks": "sst,quora,sts",
+            "sampling": "round-robin",
+            "epochs": 2,
+            "batch_size": 16,
+            "seed": seed,
+            "power": 0.5,
+            "weights": "minilm",
+            "run_dir": str(folder),
+            "lr": 1e-4,
+        }
         plan = schedule.plan("round-robin", sizes, epochs=2, batch_size=16, seed=seed)
         data = {
             "train": {task: _account(task, sizes[task]) for task in tasks},
@@ -131,7 +146,7 @@ def multitask(tmp_path: Path) -> Callable[..., Path]:
             parts = [scores["sst"]["score"], scores["quora"]["score"], (scores["sts"]["score"] + 1) / 2]
             (folder / "scores.json").write_text(json.dumps({"dev_norm": sum(parts) / 3, "step": 20, "tasks": scores}))
             for task in tasks if recorded else ():
-                record.write(folder, task, made[task])
+                record.write_rows(folder, task, made[task])
         return folder
 
     return make
@@ -181,7 +196,7 @@ def contrastive(tmp_path: Path) -> Callable[..., Path]:
         (folder / "scores.json").write_text(json.dumps(scores))
         if recorded:  # cosines that follow gold, by a seed
             dev = made_rows("sts", 50, recorded, 0.6)
-            record.write(folder, "sts", Rows(dev.ids, dev.texts, dev.gold, dev.predicted / 5, None))
+            record.write_rows(folder, "sts", Rows(dev.ids, dev.texts, dev.gold, dev.predicted / 5, None))
         head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9">'
         picture = f'{head}<script>window.owned = 5</script><circle r="4"/></svg>'
         (folder / "pictures" / "cosine_histogram.svg").write_text(picture)

@@ -46,7 +46,7 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., ReportTab]]:
 
     def open_page(*folders: Path, texts: bool = True, **how: Any) -> ReportTab:
         path = tmp_path / "page.html"
-        runs = [collect.read(folder) for folder in folders]
+        runs = [collect.read_run(folder) for folder in folders]
         path.write_bytes(page.build(runs, texts=texts, resamples=20).encode("utf-8", "replace"))
         tabs.append(ReportTab(browser, path, **how))
         return tabs[-1]

@@ -40,7 +40,7 @@ def test_rows_pair_by_id_where_gold_agrees() -> None:
 
 
 def test_a_run_held_against_itself_differs_by_nothing(multitask: Made) -> None:
-    run = collect.read(multitask())
+    run = collect.read_run(multitask())
     for one in differences(run, run, resamples=20):
         assert one.value == 0
         assert one.around is not None
@@ -49,7 +49,7 @@ def test_a_run_held_against_itself_differs_by_nothing(multitask: Made) -> None:
 
 
 def test_a_far_better_run_is_called_better_and_the_other_way_worse(multitask: Made) -> None:
-    weak, strong = (collect.read(multitask(name, skill=skill)) for name, skill in (("weak", 0.3), ("strong", 0.95)))
+    weak, strong = (collect.read_run(multitask(name, skill=skill)) for name, skill in (("weak", 0.3), ("strong", 0.95)))
     forth, back = (differences(*pair, resamples=200) for pair in ((weak, strong), (strong, weak)))
     assert [one.name for one in forth] == ["sst", "quora", "sts", DEV_NORM]
     assert {one.verdict for one in forth} == {"better"}
@@ -66,7 +66,7 @@ def test_a_far_better_run_is_called_better_and_the_other_way_worse(multitask: Ma
 
 
 def test_the_dev_norm_is_compared_over_the_rows_in_common_as_well(multitask: Made) -> None:
-    first, second = collect.read(multitask("long", rows=60)), collect.read(multitask("short", rows=21, seed=2))
+    first, second = collect.read_run(multitask("long", rows=60)), collect.read_run(multitask("short", rows=21, seed=2))
     *tasks, norm = differences(first, second, resamples=200)
     assert [one.rows for one in (*tasks, norm)] == [20, 20, 20, 60]
     for side, run in (("first", first), ("second", second)):
@@ -77,7 +77,7 @@ def test_the_dev_norm_is_compared_over_the_rows_in_common_as_well(multitask: Mad
 
 
 def test_an_undefined_correlation_counts_as_nothing_in_the_dev_norm(multitask: Made) -> None:
-    run = collect.read(multitask())
+    run = collect.read_run(multitask())
     sts = run.tasks["sts"]
     assert sts.rows is not None
     flat = replace(sts, score=None, rows=replace(sts.rows, predicted=np.full(len(sts.rows), 2.5)))
@@ -87,14 +87,14 @@ def test_an_undefined_correlation_counts_as_nothing_in_the_dev_norm(multitask: M
 
 
 def test_the_scores_of_a_comparison_are_those_of_the_runs(multitask: Made) -> None:
-    first, second = (collect.read(multitask(name, seed=seed)) for name, seed in (("a", 1), ("b", 2)))
+    first, second = (collect.read_run(multitask(name, seed=seed)) for name, seed in (("a", 1), ("b", 2)))
     for one in differences(first, second, resamples=5)[:-1]:
         assert one.first == pytest.approx(first.tasks[one.name].score)
         assert one.second == pytest.approx(second.tasks[one.name].score)
 
 
 def test_without_rows_there_is_no_interval_and_the_reason_is_said(multitask: Made) -> None:
-    first, second = collect.read(multitask("a")), collect.read(multitask("b", recorded=False))
+    first, second = collect.read_run(multitask("a")), collect.read_run(multitask("b", recorded=False))
     found = differences(first, second, resamples=5)
     assert all(one.around is None for one in found)
     assert found[0].verdict == "no dev rows recorded"
@@ -107,13 +107,12 @@ def test_without_rows_there_is_no_interval_and_the_reason_is_said(multitask: Mad
 
 
 def test_runs_of_different_stages_are_not_compared(multitask: Made, contrastive: Made) -> None:
-    found = page._against(collect.read(multitask()), collect.read(contrastive()), 5)
-    assert found["rows"] == []
+    assert page.run_differences(collect.read_run(multitask()), collect.read_run(contrastive()), 5) == []
 
 
 def test_settings_that_differ_are_listed_without_paths(multitask: Made) -> None:
-    runs = [collect.read(multitask(name, seed=seed)) for name, seed in (("a", 1), ("b", 2))]
-    assert page._changed_settings(runs) == [("seed", ["1", "2"])]
+    runs = [collect.read_run(multitask(name, seed=seed)) for name, seed in (("a", 1), ("b", 2))]
+    assert page.changed_settings(runs) == [("seed", ["1", "2"])]
 
 
 def test_runs_of_one_name_are_told_apart_by_their_folders() -> None:

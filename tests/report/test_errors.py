@@ -22,8 +22,8 @@ from minbert.errors import UserError
 from minbert.files import sha256_of
 from tasks import intervals, readers, record
 from tasks.record import Rows
-from tasks.report import agreement, annotation, category_figure, collect, errors, originals
-from tasks.report.agreement import KEYS
+from tasks.report import agreement, annotation, collect, errors
+from tasks.report.agreement import NAMES
 from tests.report.conftest import HOSTILE
 
 Made = Callable[..., Path]
@@ -35,11 +35,11 @@ def with_files(folder: Path, train: dict[str, list[tuple[str, ...]]] | None = No
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "data").mkdir()
     for task, path in list(record.paths(folder)):
-        dev = record.read(path)
+        dev = record.read_rows(path)
         published = [tuple(text[:1].upper() + text[1:] for text in row) for row in dev.texts]
         clean = readers.clean_sentence if task == "sst" else readers.clean_pair
         cleaned = [tuple(map(clean, row)) for row in published]
-        record.write(folder, task, Rows(dev.ids, cleaned, dev.gold, dev.predicted, dev.probabilities))
+        record.write_rows(folder, task, Rows(dev.ids, cleaned, dev.gold, dev.predicted, dev.probabilities))
         labelled = [(f"t{n}", row, float(n % 2)) for n, row in enumerate((train or {}).get(task, published * 3))]
         for split, rows in (("dev", list(zip(dev.ids, published, dev.gold.tolist()))), ("train", labelled)):
             source = folder / "data" / f"{task}-{split}.csv"
@@ -70,11 +70,11 @@ def annotated(path: Path, name: str, triples: list[tuple[str, str, str | None]],
 def drawn_at_random(seed: int, count: int = 90) -> list[tuple[str, str, str | None]]:
     draws = np.random.default_rng(seed)
     groups = ["failed", "train", "dev"]
-    return [(groups[n % 3], f"id{n}", KEYS[int(draws.integers(8) * draws.integers(2))]) for n in range(count)]
+    return [(groups[n % 3], f"id{n}", list(NAMES)[int(draws.integers(8) * draws.integers(2))]) for n in range(count)]
 
 
 def test_a_draw_takes_failed_pairs_and_pairs_of_all_train_and_dev(multitask: Made) -> None:
-    run = collect.read(with_files(multitask(rows=200, skill=0.4)))
+    run = collect.read_run(with_files(multitask(rows=200, skill=0.4)))
     items = annotation.draw(run, "quora", seed=3, count=40)
     rows = run.tasks["quora"].rows
     assert rows is not None
@@ -84,13 +84,13 @@ def test_a_draw_takes_failed_pairs_and_pairs_of_all_train_and_dev(multitask: Mad
     assert all(len({item.id for item in found}) == 40 for found in groups.values())
     assert {item.id for item in groups["failed"]} <= wrong
     assert not {item.id for item in groups["dev"]} <= wrong  # drawn from right and wrong alike
-    assert {(item.gold, item.said) for item in items} == {("no", "yes"), ("yes", "no")}
+    assert {(item.gold, item.answer) for item in items} == {("no", "yes"), ("yes", "no")}
     order = [item.group for item in items]
     assert order != sorted(order) and len(set(order[:12])) == 3
 
 
 def test_a_draw_is_a_function_of_its_seed(multitask: Made) -> None:
-    run = collect.read(with_files(multitask(rows=200, skill=0.4)))
+    run = collect.read_run(with_files(multitask(rows=200, skill=0.4)))
     first = annotation.draw(run, "quora", seed=1, count=30)
     assert annotation.draw(run, "quora", seed=1, count=30) == first
     other = annotation.draw(run, "quora", seed=2, count=30)
@@ -101,33 +101,36 @@ def test_a_draw_is_a_function_of_its_seed(multitask: Made) -> None:
 
 
 def test_texts_are_the_published_ones_and_small_groups_are_taken_whole(multitask: Made) -> None:
-    run = collect.read(with_files(multitask(rows=30, skill=0.9)))
+    run = collect.read_run(with_files(multitask(rows=30, skill=0.9)))
     items = annotation.draw(run, "quora", seed=0)
     assert sum(item.group == "dev" for item in items) == 29  # one of 30 has no label
     assert all(item.texts[0].startswith("Sentence") and item.texts[1].startswith("The other") for item in items)
-    assert all(len(item.texts) == 1 and item.said == "" for item in annotation.draw(run, "sst", seed=0)
-               if item.group != "failed")  # fmt: skip
+    assert all(
+        len(item.texts) == 1 and item.answer == ""
+        for item in annotation.draw(run, "sst", seed=0)
+        if item.group != "failed"
+    )
     similar = [item for item in annotation.draw(run, "sts", seed=0) if item.group == "failed"]
-    assert all(abs(float(item.gold.split()[0]) - float(item.said.split()[0])) > 0.9 for item in similar)
+    assert all(abs(float(item.gold.split()[0]) - float(item.answer.split()[0])) > 0.9 for item in similar)
 
 
 @pytest.mark.parametrize(("task", "answers"), [("quora", True), ("sst", False), ("sts", False)])
 def test_an_answer_is_shown_for_every_pair_or_for_none(task: str, answers: bool, multitask: Made) -> None:
-    run = collect.read(with_files(multitask(rows=60, skill=0.3)))
+    run = collect.read_run(with_files(multitask(rows=60, skill=0.3)))
     items = annotation.draw(run, task, seed=0)
-    assert any(item.said for item in items)
-    html = annotation.build(items, run="run", task=task, seed=0)
+    assert any(item.answer for item in items)
+    html = annotation.build_annotation(items, run="run", task=task, seed=0)
     embedded = re.search(r'id="sample">(.*?)</script>', html)
     assert embedded is not None
-    assert {bool(item["said"]) for item in json.loads(embedded[1])["items"]} == {answers}
+    assert {bool(item["answer"]) for item in json.loads(embedded[1])["items"]} == {answers}
     assert ('id="answer"' in html) == answers
 
 
 def test_data_files_must_be_the_runs_own(multitask: Made, tmp_path: Path) -> None:
     folder = with_files(multitask(rows=30))
-    run = collect.read(folder)
+    run = collect.read_run(folder)
     (folder / "data").rename(tmp_path / "moved")
-    with pytest.raises(UserError, match=r"quora-dev\.csv: not there any more; .* --data"):
+    with pytest.raises(UserError, match=r"quora-dev\.csv: no such file; .* --data"):
         annotation.draw(run, "quora", seed=0)
     assert annotation.draw(run, "quora", seed=0, data=tmp_path / "moved")
     with open(tmp_path / "moved" / "quora-train.csv", "a") as file:
@@ -137,8 +140,8 @@ def test_data_files_must_be_the_runs_own(multitask: Made, tmp_path: Path) -> Non
 
 
 def test_rows_are_those_that_the_run_kept(multitask: Made) -> None:
-    run = collect.read(with_files(multitask(rows=30)))
-    rows = originals.rows(run, "quora", "dev")
+    run = collect.read_run(with_files(multitask(rows=30)))
+    rows = annotation.original_rows(run, "quora", "dev")
     recorded = run.tasks["quora"].rows
     assert recorded is not None and [row.id for row in rows] == recorded.ids
     assert [tuple(map(readers.clean_pair, row.texts)) for row in rows] == list(recorded.texts)
@@ -147,8 +150,8 @@ def test_rows_are_those_that_the_run_kept(multitask: Made) -> None:
 
 def test_the_page_lets_nothing_of_the_data_become_markup(multitask: Made) -> None:
     folder = with_files(multitask(HOSTILE[2].replace("/", ""), rows=60, texts=HOSTILE, skill=0.2))
-    run = collect.read(folder)
-    html = annotation.build(annotation.draw(run, "quora", seed=0), run=run.name, task="quora", seed=0)
+    run = collect.read_run(folder)
+    html = annotation.build_annotation(annotation.draw(run, "quora", seed=0), run=run.name, task="quora", seed=0)
     assert html.count("<script") == 2 and html.count("</script>") == 2 and "<img" not in html and "onload" in html
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', html)
     script = html.rsplit("<script>", 1)[1].removesuffix("\n").split("</script>")[0]
@@ -171,10 +174,10 @@ def test_wilson_is_its_formula() -> None:
 
 def test_counts_add_up(tmp_path: Path) -> None:
     items = [*drawn_at_random(1), ("dev", "last", None)]
-    one = agreement.read(annotated(tmp_path / "a.json", "Ada", items))
-    assert (one.drawn, len(one.sorted)) == (91, 90)
+    one = agreement.read_annotation(annotated(tmp_path / "a.json", "Ada", items))
+    assert (one.drawn, len(one.categories)) == (91, 90)
     for group in annotation.GROUPS:
-        expected = {key: sum(item[0] == group and item[2] == key for item in items) for key in KEYS}
+        expected = {key: sum(item[0] == group and item[2] == key for item in items) for key in NAMES}
         assert one.counts(group) == expected and one.total(group) == sum(expected.values())
     text = agreement.counts_text(one, "Ada")
     assert text.startswith("Ada: 90 of 91 pairs sorted") and len(text.splitlines()) == 10
@@ -183,19 +186,21 @@ def test_counts_add_up(tmp_path: Path) -> None:
 def test_kappa_is_its_formula_and_scikit_learns(tmp_path: Path) -> None:
     both = [drawn_at_random(seed) for seed in (1, 2)]
     both[1] = [mine if n % 2 else theirs for n, (mine, theirs) in enumerate(zip(*both))]
-    one, two = (agreement.read(annotated(tmp_path / f"{n}.json", f"P{n}", items)) for n, items in enumerate(both))
+    one, two = (
+        agreement.read_annotation(annotated(tmp_path / f"{n}.json", f"P{n}", items)) for n, items in enumerate(both)
+    )
     found = {row.name: row for row in agreement.agreement(one, two, resamples=50)}
     for name, row in found.items():
         pairs = [(a[2], b[2]) for a, b in zip(*both) if name in ("all", a[0])]
         alike = sum(a == b for a, b in pairs) / len(pairs)
-        chance = sum(
-            sum(a == key for a, _ in pairs) * sum(b == key for _, b in pairs) for key in KEYS
-        ) / len(pairs) ** 2  # fmt: skip
+        chance = (
+            sum(sum(a == key for a, _ in pairs) * sum(b == key for _, b in pairs) for key in NAMES) / len(pairs) ** 2
+        )
         assert row.kappa == pytest.approx((alike - chance) / (1 - chance), abs=1e-12)
         assert row.kappa == pytest.approx(cohen_kappa_score(*zip(*pairs)))
         assert (row.pairs, row.alike / row.pairs) == (len(pairs), pytest.approx(alike))
         assert row.around is not None and row.around.low < row.kappa < row.around.high
-    listed = agreement.differences(one, two)
+    listed = agreement.disagreements(one, two)
     assert sum(count for _, _, count in listed) == found["all"].pairs - found["all"].alike
     assert "Cohen's kappa" in agreement.agreement_text(one, two, resamples=20)
 
@@ -204,9 +209,9 @@ def test_kappa_is_undefined_where_one_category_is_all(tmp_path: Path) -> None:
     assert agreement.kappa([], []) is None
     assert agreement.kappa(["domain"] * 5, ["domain"] * 5) is None
     same = [("dev", str(n), "domain") for n in range(4)]
-    one, two = (agreement.read(annotated(tmp_path / f"{n}.json", "", same)) for n in (1, 2))
+    one, two = (agreement.read_annotation(annotated(tmp_path / f"{n}.json", "", same)) for n in (1, 2))
     assert "4 of 4 alike, Cohen's kappa undefined" in agreement.agreement_text(one, two)
-    assert agreement.names([one, two]) == ["1", "2"]
+    assert agreement.annotators([one, two]) == ["1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -217,19 +222,20 @@ def test_kappa_is_undefined_where_one_category_is_all(tmp_path: Path) -> None:
         ({"sample": 3}, "sample: missing, or not a text"),
         ({"items": [{"group": "failed", "id": "a", "category": "luck"}]}, "item 1: category: 'luck' is not one of"),
         ({"items": [{"group": "test", "id": "a", "category": None}]}, "item 1: not a pair with a group"),
-        ({"items": [{"group": "dev", "id": "a", "category": "idiom"}] * 2}, "item 2: 'a' of dev stands there twice"),
+        ({"items": [{"group": "dev", "id": "a", "category": "idiom"}] * 2}, "item 2: duplicate id 'a' of group dev"),
         ({"items": [{"group": "dev", "id": "a", "category": None}]}, "no pair is sorted yet"),
     ],
 )
 def test_what_is_no_annotation_is_said(change: dict[str, Any], said: str, tmp_path: Path) -> None:
     path = annotated(tmp_path / "a.json", "Ada", [], **change)
     with pytest.raises(UserError, match=re.escape(f"{path}: {said}")):
-        agreement.read(path)
+        agreement.read_annotation(path)
 
 
 def test_annotations_of_two_samples_are_not_compared(tmp_path: Path) -> None:
     one, two = (
-        agreement.read(annotated(tmp_path / f"{name}.json", name, drawn_at_random(1), sample=name)) for name in "ab"
+        agreement.read_annotation(annotated(tmp_path / f"{name}.json", name, drawn_at_random(1), sample=name))
+        for name in "ab"
     )
     with pytest.raises(UserError, match=r"b\.json: of another sample than .*a\.json"):
         agreement.agreement(one, two)
@@ -237,15 +243,15 @@ def test_annotations_of_two_samples_are_not_compared(tmp_path: Path) -> None:
 
 def test_the_figure_is_a_function_of_the_counts(tmp_path: Path) -> None:
     one, other = (
-        agreement.read(annotated(tmp_path / f"{name}.json", name, drawn_at_random(seed)))
+        agreement.read_annotation(annotated(tmp_path / f"{name}.json", name, drawn_at_random(seed)))
         for name, seed in (("Ada", 1), ("Ben", 2))
     )
-    (svg, png) = category_figure.write(tmp_path / "figure", [one])
+    (svg, png) = agreement.draw_categories(tmp_path / "figure", [one])
     first = svg.read_bytes(), png.read_bytes()
     assert ElementTree.fromstring(first[0]).tag.endswith("svg") and first[1].startswith(b"\x89PNG")
-    category_figure.write(tmp_path / "figure", [one])
+    agreement.draw_categories(tmp_path / "figure", [one])
     assert (svg.read_bytes(), png.read_bytes()) == first
-    category_figure.write(tmp_path / "figure", [other])
+    agreement.draw_categories(tmp_path / "figure", [other])
     assert svg.read_bytes() != first[0]
 
 
@@ -272,4 +278,4 @@ def test_the_commands(multitask: Made, tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_a_run_of_stage_one_has_nothing_to_annotate(contrastive: Made) -> None:
     with pytest.raises(UserError, match="has no dev rows of quora"):
-        annotation.draw(collect.read(contrastive()), "quora", seed=0)
+        annotation.draw(collect.read_run(contrastive()), "quora", seed=0)

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from tasks.report import agreement, annotation
-from tasks.report.agreement import KEYS
+from tasks.report.agreement import NAMES
 from tasks.report.annotation import Item
 from tests.report.browsing import Tab
 from tests.report.conftest import HOSTILE
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+
+KEYS = list(NAMES)
 
 
 def items(count: int = 6, texts: tuple[str, ...] = ()) -> list[Item]:
@@ -62,7 +64,9 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., AnnotationTab
 
     def open_page(drawn: list[Item] | None = None, name: str = "page.html", **how: Any) -> AnnotationTab:
         path = tmp_path / name
-        path.write_text(annotation.build(drawn or items(), run="run", task="quora", seed=0), encoding="utf-8")
+        path.write_text(
+            annotation.build_annotation(drawn or items(), run="run", task="quora", seed=0), encoding="utf-8"
+        )
         tabs.append(AnnotationTab(browser, path, **how))
         return tabs[-1]
 
@@ -84,7 +88,14 @@ def test_keys_sort_undo_and_move(opened: Callable[..., AnnotationTab], tmp_path:
     assert tab.said("place") == "Pair 2 of 6" and tab.said("chosen") == "Sorted: Wrong label"
     tab.press("9", "0", "x", "ArrowRight", "ArrowRight", "7")
     found = tab.export(tmp_path / "a.json")
-    assert [one["category"] for one in found["items"]] == [KEYS[0], KEYS[7], None, KEYS[6], None, None]
+    assert [one["category"] for one in found["items"]] == [
+        KEYS[0],
+        KEYS[7],
+        None,
+        KEYS[6],
+        None,
+        None,
+    ]
     tab.press("Backspace", "Backspace", "Backspace", "Backspace", "Backspace")
     assert tab.said("count") == "0 of 6 sorted" and tab.page.is_disabled("#undo")
     assert tab.quiet()
@@ -124,7 +135,7 @@ def test_work_is_kept_in_the_browser_for_its_own_sample(opened: Callable[..., An
     assert (tab.said("place"), tab.said("count")) == ("Pair 3 of 6", "2 of 6 sorted")
     tab.press("u")
     assert tab.said("place") == "Pair 2 of 6"
-    other = annotation.build(items(7), run="run", task="quora", seed=0)
+    other = annotation.build_annotation(items(7), run="run", task="quora", seed=0)
     path = Path(tab.page.url.removeprefix("file://"))
     path.write_text(other)
     tab.page.reload()
@@ -139,8 +150,8 @@ def test_exports_are_read_here_and_imported_there(opened: Callable[..., Annotati
     first = opened()
     first.press("1", "2", "3", "4")
     first.export(tmp_path / "a.json")
-    read = agreement.read(tmp_path / "a.json")
-    assert (len(read.sorted), read.drawn, read.sample) == (4, 6, annotation.fingerprint(items()))
+    read = agreement.read_annotation(tmp_path / "a.json")
+    assert (len(read.categories), read.drawn, read.sample) == (4, 6, annotation.fingerprint(items()))
     second = opened()
     second.press("8")
     second.load(tmp_path / "a.json")

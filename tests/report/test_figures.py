@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tasks import schedule
 from tasks.contrastive import curriculum
 from tasks.intervals import Interval
-from tasks.report import collect, figures, measures, mix
-from tasks.report.figures import Series
+from tasks.report import collect, figures, measures, training
+from tasks.report.figures import Mix, Series
 from tests.report.conftest import HOSTILE, made_rows
 
 Made = Callable[..., Path]
@@ -49,7 +49,7 @@ def test_many_evaluations_are_thinned_and_not_left_out(count: int) -> None:
 
 
 def test_parts_have_the_colours_they_are_given_and_say_what_they_count() -> None:
-    made = mix.Mix(("a", "b"), (1, 2), ((3, 4), (1, 6)))
+    made = Mix(("a", "b"), (1, 2), ((3, 4), (1, 6)))
     for slots in ((), (2, 5)):
         drawn = figures.shares("t", made, ["a", "b"], x_label="x", y_label="y", apart=True, slots=slots)
         marks = [node for node in ET.fromstring(drawn).iter() if len(node) and node.tag.endswith("path")]
@@ -72,7 +72,7 @@ def attributes(drawn: str) -> set[str]:
 def test_every_figure_is_xml_and_escapes_names() -> None:
     bad, sst, sts = HOSTILE[0], made_rows("sst", 40, 1, 0.6).labelled(), made_rows("sts", 40, 1, 0.6).labelled()
     lines = [Series(bad, [(1, 2.0), (2, 3.0)], 0), Series("b", [(1, 2.0)], 1)]
-    made = mix.Mix((bad, "b"), (1, 2), ((3, 4), (0, 7)))
+    made = Mix((bad, "b"), (1, 2), ((3, 4), (0, 7)))
     drawn = [
         figures.curves(bad, lines, y_label=bad, marks=[1], kept=2),
         figures.curves(bad, [], y_label="y"),
@@ -91,19 +91,19 @@ def test_every_figure_is_xml_and_escapes_names() -> None:
 
 
 def test_the_task_mix_is_that_of_the_plan(multitask: Made) -> None:
-    run = collect.read(multitask())
-    found = mix.of_tasks(run)
+    run = collect.read_run(multitask())
+    found = training.task_mix(run)
     assert found is not None
     plan = schedule.plan("round-robin", {"sst": 48, "quora": 160, "sts": 64}, epochs=2, batch_size=16, seed=1)
     expected = Counter(plan.at(step).task for step in range(plan.total))
     assert found.ends[-1] == plan.total
     assert dict(zip(found.parts, np.sum(found.counts, axis=0).tolist(), strict=True)) == expected
     run.manifest["plan"]["steps_per_epoch"][0] += 1
-    assert mix.of_tasks(run) is None
+    assert training.task_mix(run) is None
 
 
 def test_the_mix_of_a_curriculum_is_the_manifests(contrastive: Made) -> None:
-    found = mix.of_curriculum(collect.read(contrastive()))
+    found = training.curriculum_mix(collect.read_run(contrastive()))
     assert found is not None
     assert found.counts == ((64, 16, 0), (58, 38, 0), (64, 43, 21))
     assert found.parts == curriculum.GROUPS

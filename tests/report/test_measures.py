@@ -34,7 +34,7 @@ def test_calibration_is_that_of_a_plain_loop(classes: int, bins: int) -> None:
         inside = [row for row in range(300) if low < max(rows.probabilities[row]) <= high]
         assert found.bins[number].count == len(inside)
         if not inside:
-            assert found.bins[number].accuracy is found.bins[number].confidence is None
+            assert math.isnan(found.bins[number].accuracy) and math.isnan(found.bins[number].confidence)
             continue
         right = sum(rows.gold[row] == rows.predicted[row] for row in inside) / len(inside)
         sure = sum(max(rows.probabilities[row]) for row in inside) / len(inside)
@@ -97,11 +97,10 @@ def test_what_is_undefined_has_no_interval() -> None:
     assert math.isnan(intervals.scores("Spearman's rho", np.ones((1, 6)), gold)[0])
 
 
-def test_wrongness_is_worst_where_the_gold_class_is_least_probable() -> None:
+def test_the_error_of_a_row_is_highest_where_the_gold_class_is_least_probable() -> None:
     rows = classified(50, 5)
     assert rows.probabilities is not None
-    found = measures.wrongness(rows, scale=5)
     expected = [1 - rows.probabilities[row][int(rows.gold[row])] for row in range(50)]
-    np.testing.assert_allclose(found, expected)
+    np.testing.assert_allclose(measures.row_errors(rows, cosines=False), expected)
     similar = Rows(["a", "b"], [("",)] * 2, np.array([0.0, 4.0]), np.array([5.0, 3.5]), None)
-    np.testing.assert_allclose(measures.wrongness(similar, scale=5), [1.0, 0.1])
+    np.testing.assert_allclose(measures.row_errors(similar, cosines=False), [1.0, 0.1])

@@ -56,8 +56,8 @@ def test_words_are_counted_whatever_their_case() -> None:
 
 def test_a_table_counts_over_all_fine_tuning_sentences(multitask: Made) -> None:
     texts = ("who is Anna and who is anna in Berlin", "is Quux near Anna's house")
-    run = collect.read(with_files(multitask(rows=30, skill=0.5, texts=texts), TRAIN))
-    table = nouns.table(run, "quora", seed=0)
+    run = collect.read_run(with_files(multitask(rows=30, skill=0.5, texts=texts), TRAIN))
+    table = nouns.noun_table(run, "quora", seed=0)
     assert table.sentences == 10 and "capitalised" in table.how
     rows = run.tasks["quora"].rows
     assert rows is not None
@@ -66,9 +66,13 @@ def test_a_table_counts_over_all_fine_tuning_sentences(multitask: Made) -> None:
     assert first.nouns["Anna"] == first.nouns["Berlin"] == 3 and "anna" not in first.nouns
     assert second.nouns["Quux"] == 0 == second.rarest
     assert [pair.right for pair in table.pairs] == (rows.predicted == rows.gold)[:-1].tolist()
-    fewer = nouns.table(run, "quora", seed=0, most=7).pairs
+    fewer = nouns.noun_table(run, "quora", seed=0, most=7).pairs
     assert len(fewer) == 7 and {pair.id for pair in fewer} < {pair.id for pair in table.pairs}
-    assert fewer == nouns.table(run, "quora", seed=0, most=7).pairs != nouns.table(run, "quora", seed=1, most=7).pairs
+    assert (
+        fewer
+        == nouns.noun_table(run, "quora", seed=0, most=7).pairs
+        != nouns.noun_table(run, "quora", seed=1, most=7).pairs
+    )
 
 
 def pair(number: int, text: str, *, right: bool, count: int = 1) -> Pair:
@@ -109,9 +113,9 @@ def test_the_difference_is_of_mean_logarithms() -> None:
 
 def test_markdown_holds_no_markup_of_the_data() -> None:
     hostile = [Pair(str(n), (text, "a | b\nc"), bool(n % 2), {"<b>|X": 3}) for n, text in enumerate(HOSTILE)]
-    text = nouns.as_markdown(nouns.Table(hostile, "hand", 5), 2)
+    text = nouns.as_markdown(nouns.NounTable(hostile, "hand", 5), 2)
     assert "<script" not in text and "<img" not in text and "<b>" not in text
-    rows = [line for line in text.splitlines() if line.startswith("|")]
+    rows = [" ".join(line.split()) for line in text.splitlines() if line.startswith("|")]
     assert all(len([1 for n, c in enumerate(row) if c == "|" and row[n - 1] != "\\"]) in (5, 6) for row in rows)
     assert "| predicted correctly | 2 | 2 | 0 (0%) | 3 |" in rows
 

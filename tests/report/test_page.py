@@ -19,7 +19,7 @@ from scipy import stats
 
 from minbert.errors import UserError
 from tasks.report import __main__ as command
-from tasks.report import collect, mistakes, page, views
+from tasks.report import collect, measures, page, views
 from tasks.report.collect import Run
 from tests.report.conftest import HOSTILE
 
@@ -78,9 +78,9 @@ def spoiled(folder: Path) -> Path:
 
 
 def test_nothing_of_the_data_becomes_markup(multitask: Made) -> None:
-    tame = Elements(build(collect.read(multitask("tame"))))
+    tame = Elements(build(collect.read_run(multitask("tame"))))
     folder = spoiled(multitask("<img src=x onerror=window.owned=6>", texts=HOSTILE, skill=0.4))
-    wild = Elements(build(collect.read(folder)))
+    wild = Elements(build(collect.read_run(folder)))
     assert sum(tag == "script" for tag, _ in wild.found) == 2
     assert sum(tag == "img" for tag, _ in wild.found) == 0
     assert {tag for tag, _ in wild.found} <= {tag for tag, _ in tame.found} | {"details", "summary", "li", "ul"}
@@ -98,7 +98,7 @@ def test_embedded_data_is_itself_again_and_holds_no_sign_of_markup() -> None:
 
 
 def test_the_policy_allows_this_style_and_script_alone(multitask: Made) -> None:
-    elements = Elements(build(collect.read(multitask())))
+    elements = Elements(build(collect.read_run(multitask())))
     policy = next(a["content"] for tag, a in elements.found if tag == "meta" and "http-equiv" in a)
     assert policy is not None
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
@@ -113,14 +113,14 @@ def test_the_policy_allows_this_style_and_script_alone(multitask: Made) -> None:
 
 def test_nothing_refers_to_another_place(multitask: Made, contrastive: Made) -> None:
     for folder in (multitask(), contrastive()):
-        for tag, attributes in Elements(build(collect.read(folder))).found:
+        for tag, attributes in Elements(build(collect.read_run(folder))).found:
             for name in ("src", "href", "srcset", "action", "xlink:href"):
                 value = attributes.get(name)
                 assert value is None or value.startswith(("#", "data:")), (tag, name, value)
 
 
 def test_without_texts_no_sentence_is_in_the_page(multitask: Made) -> None:
-    run = collect.read(multitask(skill=0.4))
+    run = collect.read_run(multitask(skill=0.4))
     assert "sentence number" in build(run)
     assert "sentence number" not in build(run, texts=False)
     assert "the other side" not in build(run, texts=False)
@@ -129,7 +129,7 @@ def test_without_texts_no_sentence_is_in_the_page(multitask: Made) -> None:
 def test_numbers_of_the_page_are_those_of_the_run(multitask: Made) -> None:
     folder = multitask()
     scores = json.loads((folder / "scores.json").read_text())
-    text = re.sub(r"<style>.*?</style>|<script.*?</script>", "", build(collect.read(folder)), flags=re.DOTALL)
+    text = re.sub(r"<style>.*?</style>|<script.*?</script>", "", build(collect.read_run(folder)), flags=re.DOTALL)
     assert f"{scores['dev_norm']:.4f}" in text
     for task in scores["tasks"].values():
         assert f'<p class="big">{task["score"]:.3f}</p>' in text
@@ -146,10 +146,10 @@ def test_what_is_undefined_is_said(multitask: Made, contrastive: Made) -> None:
     (folder / "scores.json").write_text(json.dumps(scores))
     rows = [json.loads(line) | {"predicted": 2.5} for line in (folder / "dev" / "sts.jsonl").read_text().splitlines()]
     (folder / "dev" / "sts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    text = build(collect.read(folder))
+    text = build(collect.read_run(folder))
     assert '<p class="big">undefined</p>' in text
     assert "NaN" not in text.replace("isNaN", "")
-    assert '<p class="big">undefined</p>' in build(collect.read(contrastive(after=None)))
+    assert '<p class="big">undefined</p>' in build(collect.read_run(contrastive(after=None)))
 
 
 @pytest.mark.parametrize("recorded", [True, False])
@@ -157,14 +157,14 @@ def test_a_run_that_goes_on_has_a_page(multitask: Made, recorded: bool) -> None:
     folder = multitask(finished=False)
     with open(folder / "metrics.jsonl", "a") as file:
         file.write('{"kind": "train", "st')  # a line in writing
-    assert "Running, last logged" in build(collect.read(folder))
-    assert "Not finished" not in build(collect.read(multitask("other", recorded=recorded)))
+    assert "Running, last logged" in build(collect.read_run(folder))
+    assert "Not finished" not in build(collect.read_run(multitask("other", recorded=recorded)))
 
 
 def test_a_picture_is_embedded_where_its_scripts_cannot_run(contrastive: Made) -> None:
     folder = contrastive()
     (folder / "pictures" / "huge.svg").write_bytes(b" " * 2_000_001)
-    text = build(collect.read(folder))
+    text = build(collect.read_run(folder))
     images = [attributes for tag, attributes in Elements(text).found if tag == "img"]
     (source,) = [image["src"] for image in images if image["src"]]
     picture = (folder / "pictures" / "cosine_histogram.svg").read_bytes()
@@ -174,13 +174,13 @@ def test_a_picture_is_embedded_where_its_scripts_cannot_run(contrastive: Made) -
 
 
 def test_the_command_is_repeatable(multitask: Made) -> None:
-    said = views.command(collect.read(multitask()))
+    said = views.command(collect.read_run(multitask()))
     assert said == "OMP_NUM_THREADS=2 python multitask_train.py --data 'my data' --run-dir runs/x"
 
 
 def test_several_runs_make_a_comparison(multitask: Made, contrastive: Made, tmp_path: Path) -> None:
     folders = [multitask("a/run", skill=0.3), multitask("b/run", skill=0.95), contrastive()]
-    path = page.write(folders, tmp_path / "out.html")
+    path = page.write_report(folders, tmp_path / "out.html")
     text = path.read_text()
     assert "3 runs compared" in text
     assert "b/run less a/run" in text
@@ -193,12 +193,12 @@ def test_a_comparison_is_written_under_runs_by_default(
     multitask: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert page.write([multitask("a"), multitask("b")]) == Path("runs/comparison.html")
+    assert page.write_report([multitask("a"), multitask("b")]) == Path("runs/comparison.html")
     assert (tmp_path / "runs" / "comparison.html").is_file()
 
 
 def test_runs_of_stage_one_are_compared_by_their_cosines(contrastive: Made) -> None:
-    runs = [collect.read(contrastive(name, recorded=seed)) for name, seed in (("one", 1), ("two", 2))]
+    runs = [collect.read_run(contrastive(name, recorded=seed)) for name, seed in (("one", 1), ("two", 2))]
     text = build(*runs)
     assert "two less one" in text
     assert text.count("95% interval") >= 3  # of the difference, and of each run's own rho
@@ -208,7 +208,7 @@ def test_runs_of_stage_one_are_compared_by_their_cosines(contrastive: Made) -> N
     for cell in ("1,300", "1,200", "4"):
         assert f">{cell}</td>" in alone
     assert "<li>duplicates: 7</li>" in alone
-    listed = mistakes.listed(runs[:1], texts=True)
+    listed = measures.listed_errors(runs[:1], texts=True)
     assert len(listed["rows"]) == 49
     gold, predicted = (stats.rankdata([row[side] for row in listed["rows"]]) for side in (4, 5))
     found = [row[7] for row in listed["rows"]]
@@ -242,7 +242,7 @@ def damaged(folder: Path, name: str, text: str) -> Path:
 )
 def test_a_damaged_run_folder_is_a_users_mistake(multitask: Made, name: str, text: str, said: str) -> None:
     with pytest.raises(UserError, match=re.escape(said)):
-        collect.read(damaged(multitask(), name, text))
+        collect.read_run(damaged(multitask(), name, text))
 
 
 def test_the_command_line_writes_where_it_is_told(
@@ -267,7 +267,7 @@ def test_the_page_needs_no_torch(multitask: Made) -> None:
     code = f"""if True:
         import sys, pathlib
         from tasks.report import collect, page
-        page.build([collect.read(pathlib.Path({str(multitask())!r}))], resamples=2)
+        page.build([collect.read_run(pathlib.Path({str(multitask())!r}))], resamples=2)
         assert "torch" not in sys.modules
     """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

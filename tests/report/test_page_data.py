@@ -22,12 +22,12 @@ def changed(folder: Path, **more: object) -> Run:
     """A run whose manifest holds more."""
     path = folder / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | more))
-    return collect.read(folder)
+    return collect.read_run(folder)
 
 
 def test_the_command_names_the_data_folder_that_the_environment_named(multitask: Made) -> None:
     folder = multitask()
-    assert views.command(collect.read(folder)).startswith("OMP_NUM_THREADS=2 python multitask_train.py ")
+    assert views.command(collect.read_run(folder)).startswith("OMP_NUM_THREADS=2 python multitask_train.py ")
     run = changed(folder, variables={"DATA_DIR": "it's; mine"}, command="multitask_train.py --resume --seed 3")
     words = shlex.split(views.command(run))
     assert words == ["DATA_DIR=it's; mine", "OMP_NUM_THREADS=2", "python", "multitask_train.py", "--seed", "3"]
@@ -41,21 +41,37 @@ def texts_account(transductive: bool) -> dict[str, object]:
         {"file": "sts-train.csv", "sha256": "ef" * 32, "split": "train", "read": 2000, "kept": 1999, "texts": 3998}
     ]
     return {
-        "files": files, "texts": 3998, "distinct": 3900, "duplicates": 98, "kept": 3900, "transductive": transductive,
-        "also_in_test": {"STS12": 1000, "any": 1234}, "dev_pairs_seen": 583, "skipped": skipped,
+        "files": files,
+        "texts": 3998,
+        "distinct": 3900,
+        "duplicates": 98,
+        "kept": 3900,
+        "transductive": transductive,
+        "also_in_test": {"STS12": 1000, "any": 1234},
+        "dev_pairs_seen": 583,
+        "skipped": skipped,
         "absent": ["STS12 train"],
-    }  # fmt: skip
+    }
 
 
-@pytest.mark.parametrize(("settings", "shown", "hidden"), [
-    ({}, {"order": "curriculum"}, {"texts", "views", "punctuation"}),
-    ({"objective": "triplet"}, {"objective": "triplet", "order": "curriculum"}, {"views"}),
-    ({"objective": "softmax"}, {"objective": "softmax"}, {"order", "views"}),
-    ({"objective": "views", "texts": "sts", "views": "shuffle,none"},
-     {"objective": "views", "texts": "sts", "views": "shuffle,none"}, {"order", "punctuation"}),
-    ({"objective": "simcse", "texts": "a.txt", "marks": "chinese", "marks_most": 3, "eda_weight": 0.6},
-     {"objective": "simcse", "punctuation": "1 to 3, chinese, weight 0.6"}, {"order", "views"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "shown", "hidden"),
+    [
+        ({}, {"order": "curriculum"}, {"texts", "views", "punctuation"}),
+        ({"objective": "triplet"}, {"objective": "triplet", "order": "curriculum"}, {"views"}),
+        ({"objective": "softmax"}, {"objective": "softmax"}, {"order", "views"}),
+        (
+            {"objective": "views", "texts": "sts", "views": "shuffle,none"},
+            {"objective": "views", "texts": "sts", "views": "shuffle,none"},
+            {"order", "punctuation"},
+        ),
+        (
+            {"objective": "simcse", "texts": "a.txt", "marks": "chinese", "marks_most": 3, "eda_weight": 0.6},
+            {"objective": "simcse", "punctuation": "1 to 3, chinese, weight 0.6"},
+            {"order", "views"},
+        ),
+    ],
+)
 def test_the_page_says_what_is_minimised_and_an_order_where_there_is_one(
     contrastive: Made, settings: dict[str, object], shown: dict[str, str], hidden: set[str]
 ) -> None:
@@ -71,7 +87,7 @@ def test_the_page_says_what_is_minimised_and_an_order_where_there_is_one(
     ("transductive", "said"),
     [
         (True, "hold test sentences (transductive); 583 dev pairs are made of them"),
-        (False, "1,234 of 3,900 stand in a test file too; 583 dev pairs are made of them"),
+        (False, "1,234 of 3,900 are in a test file too; 583 dev pairs are made of them"),
     ],
 )
 def test_texts_that_stand_in_test_files_are_said(contrastive: Made, transductive: bool, said: str) -> None:
@@ -84,12 +100,12 @@ def test_texts_that_stand_in_test_files_are_said(contrastive: Made, transductive
         "not in the data folder: STS12 train",
         "texts: 3,998",
         "duplicates: 98",
-        "kept texts that stand in a test file of STS12: 1,000",
-        "kept texts that stand in a test file: 1,234",
+        "kept texts that are in a test file of STS12: 1,000",
+        "kept texts that are in a test file: 1,234",
         "sts-train.csv: line 7: sentence1: empty",
     ):
         assert f"<li>{line}</li>" in text
-    assert "training texts" not in page.build([collect.read(contrastive("other"))], resamples=2)
+    assert "training texts" not in page.build([collect.read_run(contrastive("other"))], resamples=2)
 
 
 def hashed(folder: Path, **accounts: dict[str, object]) -> Run:
@@ -107,7 +123,7 @@ STS_DEV = "ce3cad6f16062586ac7ba462c28b010a9be10c530fd5074165860d7b7ab4e93d"
 def test_the_papers_scores_stand_beside_the_papers_dev_rows_only(
     multitask: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = page.build([collect.read(multitask("invented"))], resamples=2)
+    text = page.build([collect.read_run(multitask("invented"))], resamples=2)
     assert "0.501" not in text and "F1 of CBCL" not in text and "on other dev rows than these" in text
     run = hashed(multitask("two"), sst={"sha256": SST_DEV}, sts={"sha256": STS_DEV})
     text = page.build([run], resamples=2)
@@ -138,7 +154,7 @@ def test_the_papers_dev_files_are_known_by_either_hash() -> None:
 
 def test_the_time_is_that_of_all_parts_of_a_resumed_run(multitask: Made) -> None:
     folder = multitask()
-    alone = collect.read(folder)
+    alone = collect.read_run(folder)
     logged = sum(row["seconds"] for row in alone.train) + sum(
         row["seconds"] for row in alone.evaluations[-1:] if row["step"] == alone.train[-1]["step"]
     )
@@ -154,14 +170,14 @@ def test_the_time_is_that_of_all_parts_of_a_resumed_run(multitask: Made) -> None
 
 def test_an_unfinished_run_is_said_to_run_or_to_have_stopped(multitask: Made) -> None:
     folder = multitask(finished=False)
-    run = collect.read(folder)
+    run = collect.read_run(folder)
     assert run.state(run.written + 30) == "running" and run.state(run.written + 3600) == "stopped"
     assert "Running, last logged at" in page.build([run], resamples=2)
     os.utime(folder / "metrics.jsonl", (1e9, 1e9))
-    assert "Stopped, last logged at 2001" in page.build([collect.read(folder)], resamples=2)
+    assert "Stopped, last logged at 2001" in page.build([collect.read_run(folder)], resamples=2)
     ended = changed(folder, parts=[{"from_step": 0, "to_step": 40, "seconds": 1.0}])
     assert ended.state(ended.written) == "stopped"
-    assert collect.read(multitask("done")).state(1e12) == "finished"
+    assert collect.read_run(multitask("done")).state(1e12) == "finished"
 
 
 def test_rows_that_are_trained_on_and_those_that_are_scored_are_counted(multitask: Made, contrastive: Made) -> None:
@@ -174,5 +190,5 @@ def test_rows_that_are_trained_on_and_those_that_are_scored_are_counted(multitas
     assert "<dt>training rows</dt><dd>48 sentiment, 160 paraphrase, 64 similarity</dd>" in text
     assert "<dt>limit</dt><dd>2,000 rows, drawn by seed</dd>" in text
     assert run.tasks["sst"].count == 51 and "on 51 rows" in text and 'data-label="labelled">51</td>' in text
-    text = page.build([collect.read(contrastive(recorded=1))], resamples=2)
+    text = page.build([collect.read_run(contrastive(recorded=1))], resamples=2)
     assert "<dt>training rows</dt><dd>1,200</dd>" in text and "on 49 rows" in text and "<dt>limit</dt>" not in text

@@ -32,8 +32,8 @@ def test_rows_of_a_task_hold_its_texts_labels_and_probabilities(tmp_path: Path) 
     task = TASKS["quora"]("cross")
     examples = task.open(source, "dev", Tokenizer.load(tmp_path), 32)
     logits = np.array([-1.5, 2.0], dtype=np.float32)
-    record.write(tmp_path, "quora", record.rows(task, examples, logits))
-    rows = record.read(tmp_path / "dev" / "quora.jsonl")
+    record.write_rows(tmp_path, "quora", record.task_rows(task, examples, logits))
+    rows = record.read_rows(tmp_path / "dev" / "quora.jsonl")
     assert rows.ids == ["a1", "b2"]
     assert rows.texts == [("the cat", "a dog"), ("the bird", "the tree")]
     np.testing.assert_array_equal(rows.gold, [1.0, np.nan])
@@ -52,7 +52,7 @@ def test_stage_one_records_the_cosine_of_each_pair(tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(tmp_path)
     shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     encoder = Encoder(BertModel(BertConfig(vocab_size=len(vocabulary), **shape)), tokenizer, "mean", precision="fp32")
-    rows = record.cosines(encoder, TASKS["sts"]("bi").open(source, "dev", tokenizer, 16))
+    rows = record.cosine_rows(encoder, TASKS["sts"]("bi").open(source, "dev", tokenizer, 16))
     one, other = encoder.encode(["the cat", "a dog"]).astype(np.float64)
     assert rows.predicted[0] == pytest.approx(one @ other / np.sqrt((one @ one) * (other @ other)), abs=1e-6)
     assert rows.predicted[1] == pytest.approx(1, abs=1e-6)
@@ -87,7 +87,7 @@ def test_a_spoiled_row_is_named_by_file_line_and_field(multitask: Made, change: 
     lines[2] = json.dumps(json.loads(lines[2]) | change)
     path.write_text("\n".join(lines))
     with pytest.raises(UserError, match=rf"sst\.jsonl:3: {named}"):
-        record.read(path)
+        record.read_rows(path)
 
 
 def test_nan_and_rows_of_other_widths_are_refused(multitask: Made) -> None:
@@ -96,10 +96,10 @@ def test_nan_and_rows_of_other_widths_are_refused(multitask: Made) -> None:
     row = json.loads(whole.splitlines()[0])
     path.write_text(json.dumps(row | {"predicted": float("nan")}))
     with pytest.raises(UserError, match="predicted"):
-        record.read(path)
+        record.read_rows(path)
     path.write_text(whole + json.dumps(row | {"probabilities": [0.5, 0.5]}) + "\n")
     with pytest.raises(UserError, match="more probabilities"):
-        record.read(path)
+        record.read_rows(path)
     path.write_text("{not json}\n")
     with pytest.raises(UserError, match=r"sst\.jsonl:1"):
-        record.read(path)
+        record.read_rows(path)

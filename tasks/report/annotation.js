@@ -48,7 +48,7 @@
       return line;
     }));
     $("gold").textContent = item.gold;
-    if ($("answer")) { $("answer").hidden = !item.said; $("said").textContent = item.said; }
+    if ($("answer")) { $("answer").hidden = !item.answer; $("answer-text").textContent = item.answer; }
     const chosen = state.answers[state.at];
     $("chosen").textContent = chosen === null ? "Not sorted yet" : `Sorted: ${named(chosen)}`;
     for (const button of buttons) button.setAttribute("aria-pressed", String(button.dataset.category === chosen));
