@@ -142,3 +142,7 @@ def _why(error: Exception) -> str:
     if isinstance(error, pickle.UnpicklingError) or not str(error).strip():
         return ""
     return f" ({str(error).strip().splitlines()[0]})"
+
+
+if __name__ == "__main__":
+    main()

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -256,6 +257,4 @@ def find(name: str, flag: str = "", files: Sequence[str] = (*DESCRIPTION, "model
 
 
 if __name__ == "__main__":
-    from minbert.convert import main  # late: it stands on a higher floor
-
-    main()
+    runpy.run_module("minbert.convert", run_name="__main__")  # the command line, which stands above this file
