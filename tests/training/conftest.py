@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -67,20 +68,20 @@ def forks(_own_folders_and_threads: None) -> Iterator[subprocess.Popen[str]]:
         cwd=ROOT,
     ) as process:
         yield process
-        assert process.stdin is not None
-        process.stdin.close()
+        process.kill()  # its own end, with all that it has imported, takes seconds
 
 
-@pytest.fixture
-def script(forks: subprocess.Popen[str], tiny: Path, tmp_path: Path) -> Script:
-    """A function that runs a script with flags, by default on the sample corpus from the tiny random BERT.
+@pytest.fixture(scope="session")
+def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
+    """A function that runs a script in a folder, with flags, by default on the sample corpus from the tiny random BERT.
 
-    `run_dir` names the run folder inside the test's own. `signal` is (number, place, step), as in forks.py. With
+    `run_dir` names the run folder inside the given one. `signal` is (number, place, step), as in forks.py. With
     `unread` the reader of the output has gone. `argv` takes the place of all flags.
     """
     numbers = count()
 
     def run(
+        parent: Path,
         name: str,
         *flags: str | int | float | Path,
         run_dir: str = "run",
@@ -92,19 +93,19 @@ def script(forks: subprocess.Popen[str], tiny: Path, tmp_path: Path) -> Script:
         argv: Sequence[str] = (),
         **environment: str,
     ) -> Run:
-        folder = tmp_path / run_dir
+        folder = parent / run_dir
         usual = ["--run-dir", folder, "--precision", "fp32", "--max-length", 24]
         usual += ["--weights", tiny] if weights else []
         usual += ["--data", SAMPLE] if data else []
         number = next(numbers)
         request: dict[str, Any] = {
             "argv": list(argv) or [str(ROOT / name), *map(str, (*usual, *flags))],
-            "cwd": str(tmp_path),
+            "cwd": str(parent),
             "env": {**environment, **(_group(ranks) if ranks > 1 else {})},
             "signal": signal,
             "unread": unread,
-            "out": str(tmp_path / f"{number}.out"),
-            "err": str(tmp_path / f"{number}.err"),
+            "out": str(parent / f"{number}.out"),
+            "err": str(parent / f"{number}.err"),
         }
         assert forks.stdin is not None and forks.stdout is not None
         forks.stdin.write(json.dumps(request) + "\n")
@@ -114,6 +115,26 @@ def script(forks: subprocess.Popen[str], tiny: Path, tmp_path: Path) -> Script:
         return Run(codes[0], codes, out, err, folder)
 
     return run
+
+
+@pytest.fixture
+def script(runner: Script, tmp_path: Path) -> Script:
+    """The runner, in this test's own folder."""
+    return partial(runner, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def shared(runner: Script, tmp_path_factory: pytest.TempPathFactory) -> Script:
+    """As `script`, but a command runs once for all tests of the session; they leave its run folder as it is."""
+    known: dict[str, Run] = {}
+
+    def get(*command: Any, **how: Any) -> Run:
+        key = repr((command, how))
+        if key not in known:
+            known[key] = runner(tmp_path_factory.mktemp("shared"), *command, **how)
+        return known[key]
+
+    return get
 
 
 def _group(ranks: int) -> dict[str, str]:
@@ -128,6 +149,3 @@ def _group(ranks: int) -> dict[str, str]:
         "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": "1",
     }
-
-
-MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"

@@ -18,13 +18,13 @@ from scipy.stats import spearmanr
 from minbert.encode import Encoder
 
 PRETRAIN = "pretrain_cbcl.py"
-TEXTS = [
-    "猫在窗台上睡觉。", "小狗追着球跑。", "今天的天气很好。", "明天可能会下雨。", "他在厨房里做饭。",
-    "她喜欢听老歌。", "孩子们在公园里玩。", "火车晚点了十分钟。", "这本书写得真好。", "我们坐车去海边。",
-    "怎么办理新卡？", "新卡怎么办？", "如何修改密码？", "密码忘了怎么找回？", "他把门关上了。",
-    "门没有关。", "水开了。", "茶很香。", "路上车很多。", "桥下有两只鸭子。",
-    "老人在树下下棋。", "学校离家不远。", "她买了3个苹果。", "苹果又红又大。",
-]  # fmt: skip
+SENTENCES = (
+    "猫在窗台上睡觉。 小狗追着球跑。 今天的天气很好。 明天可能会下雨。 他在厨房里做饭。 她喜欢听老歌。 "
+    "孩子们在公园里玩。 火车晚点了十分钟。 这本书写得真好。 我们坐车去海边。 怎么办理新卡？ 新卡怎么办？ "
+    "如何修改密码？ 密码忘了怎么找回？ 他把门关上了。 门没有关。 水开了。 茶很香。 路上车很多。 "
+    "桥下有两只鸭子。 老人在树下下棋。 学校离家不远。 她买了3个苹果。 苹果又红又大。"
+)
+TEXTS = SENTENCES.split()
 
 
 def write(path: Path, lines: list[str]) -> None:
@@ -77,10 +77,9 @@ def peer(folder: Path, texts: list[str]) -> np.ndarray:
         )
 
 
-@pytest.mark.parametrize("preset", ["simcse", "edacse-bert", "edacse-roberta"])
-def test_edacse_trains_on_the_chinese_sets(script: Callable[..., Any], data: Path, bert: Path, preset: str) -> None:
+def test_edacse_trains_on_the_chinese_sets(script: Callable[..., Any], data: Path, bert: Path) -> None:
     how = ("--epochs", 2, "--batch-size", 6, "--lr", 1e-3, "--evaluate-every", 3, "--keep", "last")
-    given = ("--preset", preset, "--weights", bert, "--data", data)
+    given = ("--preset", "edacse-bert", "--weights", bert, "--data", data)
     run = script(PRETRAIN, *given, *how, weights=False, data=False)
     assert run.code == 0, run.err
     account = run.manifest()["data"]["train"]

@@ -3,17 +3,15 @@
 python -m pytest --import-mode=importlib tests/training/test_plan.py
 """
 
-import random
 from collections import Counter, defaultdict
-from itertools import chain, pairwise
+from itertools import chain
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minbert import UserError
-from minbert.training.plan import Plan, Step, among, batches, drawn, first, shuffled
+from minbert.training.plan import Plan, Step, among, drawn, first, shuffled
 from tasks.schedule import plan
 
 SAMPLING = ["round-robin", "hybrid", "sequential", "proportional"]
@@ -62,11 +60,8 @@ def test_a_limit_draws_rows_by_seed_and_a_larger_one_draws_them_too(count: int, 
     assert not limit or set(chosen) <= set(drawn(count, limit + 1, seed, "sst").tolist())
     if not 0 < limit < count:
         assert chosen == list(range(count))
-
-
-def test_each_task_and_seed_draws_rows_of_its_own() -> None:
-    found = {tuple(drawn(1000, 9, seed, task).tolist()) for seed in (1, 2) for task in ("sst", "sts")}
-    assert len(found) == 4
+    others = [drawn(1000, 9, seed, "sts"), drawn(1000, 9, seed + 1, "sst")]
+    assert not any(other.tolist() == drawn(1000, 9, seed, "sst").tolist() for other in others)
 
 
 @pytest.mark.parametrize("sampling", SAMPLING)
@@ -140,12 +135,6 @@ def test_sequential_trains_one_task_to_its_last_epoch(
         assert_whole(rows(found, task), size, batch)
 
 
-def test_sequential_reshuffles_each_epoch() -> None:
-    made = plan("sequential", {"a": 40, "b": 40}, epochs=3, batch_size=8, seed=1)
-    orders = {tuple(np.concatenate([step.rows for step in steps(made, epoch)])) for epoch in range(6)}
-    assert len(orders) == 6
-
-
 @given(sizes_of_tasks, batch_sizes, seeds, st.floats(0, 1))
 def test_proportional_has_exact_counts_for_any_power(
     sizes: dict[str, int], batch: int, seed: int, power: float
@@ -170,15 +159,6 @@ def test_proportional_has_exact_counts_for_any_power(
         assert drawn == counts
 
 
-def test_proportional_mixes_the_tasks_differently_in_each_epoch() -> None:
-    made = plan("proportional", {"a": 400, "b": 400}, epochs=3, batch_size=4, seed=1)
-    orders = [[step.task for step in steps(made, epoch)] for epoch in range(3)]
-    for order in orders:
-        changes = sum(one != other for one, other in pairwise(order))
-        assert 70 < changes < 130, "about half of 199 neighbours differ in a random order"
-    assert orders[0] != orders[1] != orders[2] != orders[0]
-
-
 @pytest.mark.parametrize("sampling", SAMPLING)
 def test_a_plan_depends_on_sizes_seed_and_epoch_and_on_nothing_else(sampling: str) -> None:
     def make(seed: int = 7, a: int = 30) -> Plan:
@@ -191,9 +171,18 @@ def test_a_plan_depends_on_sizes_seed_and_epoch_and_on_nothing_else(sampling: st
     assert as_lists(make(seed=8)) != first
     assert as_lists(make(a=31)) != first
     made = make()
+    backwards = [made.at(step) for step in reversed(range(made.total))][::-1]
+    assert [(step.task, step.rows.tolist(), step.epoch, step.index) for step in backwards] == first, "in any order"
+    assert [(epoch, index) for *_, epoch, index in first] == [
+        (epoch, index) for epoch, length in enumerate(made.lengths) for index in range(length)
+    ]
+    turns: Counter[tuple[str, int]] = Counter()
+    for step in backwards:
+        assert step.turn == turns[step.task, step.epoch], "a task's own count of its steps in an epoch"
+        turns[step.task, step.epoch] += 1
     for task in "abc":
         orders = defaultdict(list)
-        for step in (made.at(number) for number in range(made.total)):
+        for step in backwards:
             if step.task == task:
                 orders[step.epoch].append(step.rows.tolist())
         one, other = orders.values()
@@ -201,53 +190,7 @@ def test_a_plan_depends_on_sizes_seed_and_epoch_and_on_nothing_else(sampling: st
         assert one != other
 
 
-@pytest.mark.parametrize("sampling", SAMPLING)
-@given(st.randoms(use_true_random=False))
-def test_any_order_of_asking_walks_the_same_steps(sampling: str, shuffler: random.Random) -> None:
-    made = plan(sampling, {"a": 17, "b": 5}, epochs=3, batch_size=4, seed=11)
-    expected = as_lists(made)
-    order = list(range(made.total))
-    shuffler.shuffle(order)
-    asked = plan(sampling, {"a": 17, "b": 5}, epochs=3, batch_size=4, seed=11)
-    found = {step: asked.at(step) for step in order}
-    assert [
-        (found[i].task, found[i].rows.tolist(), found[i].epoch, found[i].index) for i in range(made.total)
-    ] == expected
-
-
-@given(sizes_of_tasks, st.sampled_from(SAMPLING), st.integers(1, 3))
-def test_epoch_lengths_add_up_and_places_count_on(sizes: dict[str, int], sampling: str, epochs: int) -> None:
-    made = plan(sampling, sizes, epochs=epochs, batch_size=4, seed=0)
-    assert made.total == sum(made.lengths) == made.ends[-1]
-    places = [(step.epoch, step.index) for step in (made.at(number) for number in range(made.total))]
-    assert places == [(epoch, index) for epoch, length in enumerate(made.lengths) for index in range(length)]
-
-
-@given(st.integers(0, 200), batch_sizes, seeds)
-def test_shuffles_are_permutations_cut_into_batches(size: int, batch: int, seed: int) -> None:
-    order = shuffled(size, seed, "a", 0)
-    assert sorted(order) == list(range(size))
-    assert np.concatenate([*batches(order, batch), np.zeros(0, dtype=int)]).tolist() == order.tolist()
-
-
 def test_a_shuffle_favours_no_place() -> None:
     """Where row 0 lands over 4000 epochs: chi-squared with 9 degrees of freedom, far out at 35."""
     places = Counter(int(np.flatnonzero(shuffled(10, 5, "a", epoch) == 0)[0]) for epoch in range(4000))
     assert sum((places[place] - 400) ** 2 / 400 for place in range(10)) < 35
-
-
-def test_an_unknown_sampling_is_refused() -> None:
-    with pytest.raises(UserError, match="--sampling"):
-        plan("squared", {"a": 3}, epochs=1, batch_size=2, seed=0)
-
-
-@pytest.mark.parametrize("sampling", SAMPLING)
-@given(sizes=sizes_of_tasks, batch=batch_sizes, seed=seeds)
-def test_turns_count_the_steps_of_each_task_in_an_epoch(
-    sampling: str, sizes: dict[str, int], batch: int, seed: int
-) -> None:
-    made = plan(sampling, sizes, epochs=2, batch_size=batch, seed=seed)
-    for epoch in range(len(made.lengths)):
-        for task in sizes:
-            found = [step.turn for step in steps(made, epoch) if step.task == task]
-            assert found == list(range(len(found)))

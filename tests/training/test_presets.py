@@ -21,38 +21,37 @@ from tasks.readers import open_as
 
 PRETRAIN = "pretrain_cbcl.py"
 SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
-SMALL = ("--epochs", 2, "--batch-size", 4, "--lr", 1e-3, "--limit", 12, "--evaluate-triplets", 8)
+SMALL = ("--epochs", 2, "--batch-size", 4, "--lr", 1e-3, "--limit", 12, "--max-steps", 4, "--evaluate-triplets", 8)
 SECOND = {"consert-sup-unsup": "consert-sup", "consert-joint-unsup": "consert-joint"}
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> dict[str, Path]:
-    """Texts and labelled pairs, from the sample's triplets."""
+@pytest.fixture(scope="module")
+def train(runner: Callable[..., Any], tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    """A function that gives a preset's run, made once, on the sample or on texts and labelled pairs made from it."""
+    folder, done = tmp_path_factory.mktemp("presets"), {}
     with open(SAMPLE / "nli" / "nli-triplets.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))[:30]
-    (tmp_path / "texts.txt").write_text("".join(f"{row['sent0']}\n" for row in rows), encoding="utf-8")
+    (folder / "texts.txt").write_text("".join(f"{row['sent0']}\n" for row in rows), encoding="utf-8")
     labels = (("sent1", "entailment"), ("hard_neg", "contradiction"))
     lines = [f"{row['sent0']}\t{row[column]}\t{label}\n" for row in rows for column, label in labels]
-    (tmp_path / "pairs.tsv").write_text("premise\thypothesis\tlabel\n" + "".join(lines), encoding="utf-8")
-    return {"texts": tmp_path / "texts.txt", "nli_pairs": tmp_path / "pairs.tsv"}
+    (folder / "pairs.tsv").write_text("premise\thypothesis\tlabel\n" + "".join(lines), encoding="utf-8")
 
-
-@pytest.fixture
-def train(script: Callable[..., Any], files: dict[str, Path], tiny: Path) -> Callable[..., Any]:
     def run(preset: str, weights: Path = tiny) -> Any:
+        if preset in done:
+            return done[preset]
         settings = {"objective": "nt-xent", **PRESETS[preset][1]}
         given: list[Any] = ["--preset", preset, "--weights", weights]
         if settings["objective"] in ("views", "simcse"):
-            given += ["--texts", files["texts"]]
+            given += ["--texts", folder / "texts.txt"]
         if settings["sts_dev"] != "course":  # the sample has no other dev set
             given += ["--sts-dev", SAMPLE / "course" / "sts-dev.csv"]
         if settings["objective"] in ("softmax", "joint"):
-            given += ["--nli-pairs", files["nli_pairs"]]
+            given += ["--nli-pairs", folder / "pairs.tsv"]
         if "synonyms" in settings:
             given += ["--synonyms", "none"]  # the test of synonyms has a WordNet of its own
-        found = script(PRETRAIN, *given, *SMALL, run_dir=preset, weights=False)
-        assert found.code == 0, found.err
-        return found
+        done[preset] = runner(folder, PRETRAIN, *given, *SMALL, run_dir=preset, weights=False)
+        assert done[preset].code == 0, done[preset].err
+        return done[preset]
 
     return run
 

@@ -3,7 +3,6 @@
 python -m pytest --import-mode=importlib tests/training/test_resume.py
 """
 
-import json
 import random
 import shlex
 import shutil
@@ -11,13 +10,16 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-Script = Callable[..., object]
+Script = Callable[..., Any]
 MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
+MODEL = "encoder/model.safetensors"
+COURSE = Path(__file__).parent.parent.parent / "data" / "sample" / "course"
 # 15 steps an epoch of which the last of each task is smaller; a checkpoint every 4 steps falls on no epoch's end.
 SHORT = ("--epochs", 2, "--batch-size", 32, "--lr", 1e-3, "--save-every", 4, "--lr-schedule", "cosine", "--warmup", 0.2)
 FLAGS = {
@@ -28,58 +30,55 @@ STEPS = {MULTITASK: 30, PRETRAIN: 11 + 15}
 RANDOM = random.Random(20240611)
 
 
-@pytest.fixture(scope="module")
-def _whole() -> dict[str, tuple[dict[str, str], list[object]]]:
-    return {}
-
-
 @pytest.fixture
-def whole(script: Script, _whole: dict) -> Callable[[str], tuple[dict[str, str], list[object]]]:
-    """Hashes and metrics of each script's run that nothing disturbed, made once."""
+def whole(shared: Script) -> Script:
+    """Each script's run that nothing disturbed."""
 
-    def get(name: str) -> tuple[dict[str, str], list[object]]:
-        if name not in _whole:
-            run = script(name, *FLAGS[name], run_dir="whole")
-            assert run.code == 0, run.err
-            assert run.rows()[-1]["step"] == STEPS[name]
-            _whole[name] = run.bits(), run.rows()
-        return _whole[name]
+    def get(name: str) -> Any:
+        run = shared(name, *FLAGS[name])
+        assert run.code == 0, run.err
+        assert run.rows()[-1]["step"] == STEPS[name]
+        return run
 
     return get
 
 
-KILLS = [
-    (MULTITASK, "step", 2),  # before the first checkpoint
-    (MULTITASK, "step", RANDOM.randrange(5, 15)),
-    (MULTITASK, "step", RANDOM.randrange(16, 30)),
-    (MULTITASK, "after row", 15),  # the rows of an epoch are there, its checkpoint is not
-    (MULTITASK, "in checkpoint", RANDOM.randrange(5, 29)),
-    (MULTITASK, "in strip", 1),  # the run is finished, and some of what it no longer needs is gone
-    (PRETRAIN, "in strip", 2),
-    (PRETRAIN, "step", RANDOM.randrange(1, 26)),
-    (PRETRAIN, "in checkpoint", RANDOM.randrange(5, 26)),
-]
+@pytest.fixture
+def stopped(shared: Script, tmp_path: Path) -> Path:
+    """A copy of the folder of a run of stage two that was stopped after step 6, in the place of this test's run."""
+    run = shared(MULTITASK, *FLAGS[MULTITASK], signal=(signal.SIGINT, "step", 5))
+    return shutil.copytree(run.folder, tmp_path / "run")
 
 
-@pytest.mark.parametrize(("name", "place", "step"), KILLS)
-def test_killed_and_resumed_equals_undisturbed(
-    script: Script, whole: Callable, name: str, place: str, step: int
-) -> None:
-    killed = script(name, *FLAGS[name], signal=(signal.SIGKILL, place, step))
-    assert killed.code == -signal.SIGKILL
-    assert not (killed.folder / "scores.json").exists()
+KILLS = {
+    MULTITASK: [
+        ("step", 2),  # before the first checkpoint
+        ("step", RANDOM.randrange(5, 14)),
+        ("after row", 15),  # the rows of an epoch are there, its checkpoint is not
+        ("in checkpoint", RANDOM.randrange(17, 24)),
+        ("step", RANDOM.randrange(25, 30)),
+        ("in strip", 1),  # the run is finished, and some of what it no longer needs is gone
+    ],
+    PRETRAIN: [("step", RANDOM.randrange(1, 9)), ("in checkpoint", RANDOM.randrange(9, 26)), ("in strip", 2)],
+}
+
+
+@pytest.mark.parametrize("name", KILLS)
+def test_killed_again_and_again_and_resumed_equals_undisturbed(script: Script, whole: Script, name: str) -> None:
+    for number, where in enumerate(KILLS[name]):
+        killed = script(name, *FLAGS[name], *(["--resume"] if number else []), signal=(signal.SIGKILL, *where))
+        assert killed.code == -signal.SIGKILL, (where, killed.err)
+        assert not (killed.folder / "scores.json").exists()
     resumed = script(name, *FLAGS[name], "--resume")
     assert resumed.code == 0, resumed.err
-    bits, rows = whole(name)
-    assert resumed.rows() == rows
-    assert resumed.bits() == bits, "weights, predictions, scores and checkpoints must be the same bits"
-    beside = [path.name for path in resumed.folder.glob("checkpoints/.*")]
-    assert not beside, "what the kill left half-written must be gone"
+    assert resumed.rows() == whole(name).rows()
+    assert resumed.bits() == whole(name).bits(), "weights, predictions, scores and checkpoints must be the same bits"
+    assert not [*resumed.folder.glob("checkpoints/.*")], "what a kill left half-written must be gone"
 
 
 @pytest.mark.parametrize(("name", "number"), [(MULTITASK, signal.SIGINT), (PRETRAIN, signal.SIGTERM)])
 def test_a_signal_leaves_a_resumable_run_and_exit_code_130(
-    script: Script, whole: Callable, name: str, number: int
+    script: Script, whole: Script, name: str, number: int
 ) -> None:
     stopped = script(name, *FLAGS[name], signal=(number, "step", 9))
     assert stopped.code == 130
@@ -93,87 +92,59 @@ def test_a_signal_leaves_a_resumable_run_and_exit_code_130(
     parts = [(part["from_step"], part["to_step"], part["command"]) for part in resumed.manifest()["parts"]]
     assert parts[0] == (0, 10, resumed.manifest()["command"])
     assert parts[1:] == [(10, STEPS[name], f"{parts[0][2]} --resume")]
-    bits, rows = whole(name)
-    assert resumed.bits() == bits
-    assert resumed.rows() == rows
+    assert resumed.bits() == whole(name).bits() and resumed.rows() == whole(name).rows()
 
 
-def test_the_same_command_gives_the_same_bits_and_another_seed_does_not(script: Script, whole: Callable) -> None:
-    for name in (MULTITASK, PRETRAIN):
-        again = script(name, *FLAGS[name], run_dir=f"again-{name}")
-        assert again.bits() == whole(name)[0]
-        other = script(name, *FLAGS[name], "--seed", 1, run_dir=f"other-{name}")
-        model = "encoder/model.safetensors"
-        assert other.bits()[model] != whole(name)[0][model]
+@pytest.mark.parametrize("name", FLAGS)
+def test_the_same_command_gives_the_same_bits_and_another_seed_does_not(
+    script: Script, whole: Script, name: str
+) -> None:
+    """Saving at every step changes no bit, and `--resume` where there is no run starts one."""
+    again = script(name, *FLAGS[name], "--save-every", 0, "--resume", run_dir="again")
+    assert again.bits() == whole(name).bits() and again.rows() == whole(name).rows()
+    other = script(name, *FLAGS[name], "--seed", 1, run_dir="other")
+    assert other.bits()[MODEL] != whole(name).bits()[MODEL]
 
 
-def test_saving_often_changes_no_bit(script: Script, whole: Callable) -> None:
-    run = script(MULTITASK, *FLAGS[MULTITASK], "--save-every", 0)
-    assert run.bits() == whole(MULTITASK)[0]
-    assert run.rows() == whole(MULTITASK)[1]
-
-
-def test_resuming_a_finished_run_trains_nothing_and_writes_the_same_files(script: Script, whole: Callable) -> None:
-    first = script(MULTITASK, *FLAGS[MULTITASK])
-    predictions = first.folder / "predictions" / "sst-dev-output.csv"
-    predictions.unlink()
+def test_resuming_a_finished_run_trains_nothing_and_writes_the_same_files(
+    script: Script, whole: Script, tmp_path: Path
+) -> None:
+    finished = whole(MULTITASK)
+    shutil.copytree(finished.folder, tmp_path / "run")
+    (tmp_path / "run" / "predictions" / "sst-dev-output.csv").unlink()
     again = script(MULTITASK, *FLAGS[MULTITASK], "--resume")
     assert again.code == 0
-    assert again.bits() == whole(MULTITASK)[0]
-    assert again.rows() == whole(MULTITASK)[1]
+    assert again.bits() == finished.bits() and again.rows() == finished.rows()
 
 
-def test_resume_with_a_changed_setting_names_the_flag_and_both_values(script: Script) -> None:
-    stopped = script(MULTITASK, *FLAGS[MULTITASK], signal=(signal.SIGINT, "step", 3))
-    before = stopped.bits(), stopped.manifest(), stopped.rows() if (stopped.folder / "metrics.jsonl").exists() else []
-    refused = script(MULTITASK, *FLAGS[MULTITASK], "--hidden_dropout_prob", 0.25, "--resume")
-    assert refused.code == 2
-    assert len(refused.errors) == 1 and refused.errors[0].startswith("error: ")
-    assert "--hidden-dropout-prob" in refused.errors[0] and "0.3" in refused.errors[0] and "0.25" in refused.errors[0]
-    after = refused.bits(), refused.manifest(), refused.rows() if (refused.folder / "metrics.jsonl").exists() else []
-    assert after == before
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_resume_with_changed_data_is_refused(script: Script, tmp_path: Path) -> None:
-    sample = Path(__file__).parent.parent.parent / "data" / "sample" / "course" / "sts-train.csv"
-    script(MULTITASK, *FLAGS[MULTITASK], signal=(signal.SIGINT, "step", 3))
-    changed = tmp_path / "sts-train.csv"
-    changed.write_text("".join(sample.read_text().splitlines(keepends=True)[:-1]))
-    refused = script(MULTITASK, *FLAGS[MULTITASK], "--sts_train", changed, "--resume")
-    assert refused.code == 2
-    assert "sts" in refused.errors[0]
+def test_resume_with_a_changed_setting_or_other_data_is_refused(script: Script, stopped: Path, tmp_path: Path) -> None:
+    before, changed = contents(stopped), tmp_path / "sts-train.csv"
+    changed.write_text("".join((COURSE / "sts-train.csv").read_text().splitlines(keepends=True)[:-1]))
+    setting, values = "--hidden-dropout-prob", ("0.3", "0.25")
+    for flags, words in (((setting, 0.25), (setting, *values)), (("--sts_train", changed), ("sts",))):
+        refused = script(MULTITASK, *FLAGS[MULTITASK], *flags, "--resume")
+        assert refused.code == 2 and len(refused.errors) == 1
+        assert refused.errors[0].startswith("error: ") and all(word in refused.errors[0] for word in words)
+        assert contents(stopped) == before
 
 
-@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "state.json"])
-def test_a_damaged_checkpoint_is_refused_by_name(script: Script, file: str) -> None:
-    stopped = script(MULTITASK, *FLAGS[MULTITASK], signal=(signal.SIGINT, "step", 5))
-    path = stopped.folder / "checkpoints" / "step-00000006" / file
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(bytes(content[:-2]) if file == "state.json" else bytes(content))
-    before = {path: path.read_bytes() for path in stopped.folder.rglob("*") if path.is_file()}
-    refused = script(MULTITASK, *FLAGS[MULTITASK], "--resume")
-    assert refused.code == 2
-    assert len(refused.errors) == 1 and refused.errors[0].startswith(f"error: {path}: damaged ("), refused.err
-    assert refused.errors[0].endswith(f"); delete {path.parent} to start over"), refused.err
-    assert {path: path.read_bytes() for path in stopped.folder.rglob("*") if path.is_file()} == before
-
-
-def test_resume_where_there_is_no_run_starts_one(script: Script, whole: Callable) -> None:
-    run = script(PRETRAIN, *FLAGS[PRETRAIN], "--resume")
-    assert run.code == 0
-    assert run.bits() == whole(PRETRAIN)[0]
-
-
-def test_checkpoints_keep_only_the_newest_and_the_best(script: Script) -> None:
-    run = script(MULTITASK, *FLAGS[MULTITASK], "--epochs", 3)
-    best = json.loads((run.folder / "scores.json").read_text())["step"]
-    kept = sorted(path.name for path in (run.folder / "checkpoints").iterdir())
-    assert kept == sorted({f"step-{step:08d}" for step in (best, 45)})
-
-
-WITHOUT_DROPOUT = ("--clip", 0, "--encoder-dropout", 0, "--hidden-dropout-prob", 0)
-ONE_STEP = ("--epochs", 1, "--batch-size", 150, *WITHOUT_DROPOUT, "--keep-checkpoints")
+def test_a_damaged_checkpoint_is_refused_by_name(script: Script, stopped: Path) -> None:
+    for file in ("model.safetensors", "optimizer.safetensors", "state.json"):
+        path = stopped / "checkpoints" / "step-00000006" / file
+        whole = path.read_bytes()
+        content = bytearray(whole)
+        content[len(content) // 2] ^= 1
+        path.write_bytes(bytes(content[:-2]) if file == "state.json" else bytes(content))
+        before = contents(stopped)
+        refused = script(MULTITASK, *FLAGS[MULTITASK], "--resume")
+        assert refused.code == 2 and len(refused.errors) == 1, refused.err
+        assert refused.errors[0].startswith(f"error: {path}: damaged ("), refused.err
+        assert contents(stopped) == before
+        path.write_bytes(whole)
 
 
 def gradients(folder: Path) -> dict[str, torch.Tensor]:
@@ -182,29 +153,17 @@ def gradients(folder: Path) -> dict[str, torch.Tensor]:
     return {name: tensor / 0.1 for name, tensor in moments.items() if name.startswith("exp_avg/")}
 
 
-def assert_equal_gradients(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:
+def test_two_ranks_that_accumulate_have_the_gradients_of_one_pass(script: Script) -> None:
+    # Bi-encoder pairs, so that a share of the batch also has to keep both sides of a pair together.
+    still = ("--clip", 0, "--encoder-dropout", 0, "--hidden-dropout-prob", 0)
+    flags = ("--epochs", 1, "--batch-size", 150, *still, "--keep-checkpoints", "--tasks", "quora", "--pairs", "bi")
+    alone = script(MULTITASK, *flags, run_dir="alone")
+    both = script(MULTITASK, *flags, "--accumulate", 2, run_dir="both", ranks=2)
+    assert both.codes == [0, 0], both.err
+    ours, theirs = gradients(both.folder), gradients(alone.folder)
     assert ours.keys() == theirs.keys() and len(ours) > 30
     for name, gradient in theirs.items():
         torch.testing.assert_close(ours[name], gradient, atol=1e-6, rtol=1e-4, msg=name)
-
-
-@pytest.mark.parametrize("task", ["sst", "quora"])
-def test_an_accumulated_step_has_the_gradients_of_one_pass(script: Script, task: str) -> None:
-    whole = script(MULTITASK, *ONE_STEP, "--tasks", task, run_dir="whole")
-    parts = script(MULTITASK, *ONE_STEP, "--tasks", task, "--accumulate", 4, run_dir="parts")
-    assert whole.code == parts.code == 0, whole.err + parts.err
-    assert_equal_gradients(gradients(parts.folder), gradients(whole.folder))
-    assert parts.rows()[0]["step"] == 1
-    assert parts.rows()[0][f"{task}/loss"] == pytest.approx(whole.rows()[0][f"{task}/loss"], rel=1e-5)
-
-
-def test_two_ranks_have_the_gradients_of_one_process(script: Script) -> None:
-    # Bi-encoder pairs, so that a rank's share also has to keep both sides of a pair together.
-    flags = (*ONE_STEP, "--tasks", "quora", "--pairs", "bi")
-    alone = script(MULTITASK, *flags, run_dir="alone")
-    both = script(MULTITASK, *flags, run_dir="both", ranks=2)
-    assert both.codes == [0, 0], both.err
-    assert_equal_gradients(gradients(both.folder), gradients(alone.folder))
     assert both.rows()[0]["quora/loss"] == pytest.approx(alone.rows()[0]["quora/loss"], rel=1e-5)
     assert len(both.rows()) == len(alone.rows()) == 2, "one rank alone writes the metrics"
 

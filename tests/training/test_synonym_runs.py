@@ -1,0 +1,88 @@
+"""Guards: runs with synonyms write what they train on, evaluate when asked, and go on with the same bits.
+
+python -m pytest --import-mode=importlib tests/training/test_synonym_runs.py
+"""
+
+import csv
+import json
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from minbert.training import checkpoint
+from tasks.augment import wordnet
+
+MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
+Script = Callable[..., Any]
+
+
+@pytest.fixture
+def small_wordnet(write_wordnet: Callable[..., Path], tmp_path: Path) -> Path:
+    """An NLTK folder with a WordNet of a few adjectives of the sample."""
+    groups = [("old", "aged"), ("open", "unfastened"), ("white", "snowy"), ("wooden", "timbered"), ("good", "fine")]
+    return write_wordnet(tmp_path / "nltk_data", *(("a", dict.fromkeys(words, 2)) for words in groups))
+
+
+# 120 triplets: 8 steps an epoch, whose ends (8 and 16) are no evaluation but the last.
+SHORT = "--epochs 2 --batch-size 16 --order none --lr 1e-3 --evaluate-every 3 --evaluate-triplets 20 --save-every 4"
+FLAGS = (*SHORT.split(), "--pooler", "mean", "--keep", "best")
+SYNONYMS = ("--synonyms", 3, "--synonyms-p", 0.5)
+
+
+def test_an_augmented_run_evaluates_when_asked_takes_the_best_and_resumes_with_the_same_bits(
+    script: Script, small_wordnet: Path
+) -> None:
+    where = {"NLTK_DATA": str(small_wordnet)}
+    whole = script(PRETRAIN, *FLAGS, *SYNONYMS, run_dir="whole", **where)
+    assert whole.code == 0, whole.err
+    evaluations = [row for row in whole.rows() if row["kind"] == "evaluation"]
+    assert [row["step"] for row in evaluations] == [3, 6, 9, 12, 15, 16]
+    scores = json.loads((whole.folder / "scores.json").read_text())
+    judged = [{"step": 0, "score": scores["sts_dev_spearman"]["before"]}, *evaluations]
+    best = max(judged, key=lambda row: row["score"])
+    assert scores["step"] == best["step"]
+    assert [row["best"] for row in evaluations] == [
+        all(row["score"] > other["score"] for other in judged[:place]) for place, row in enumerate(evaluations, 1)
+    ]
+    kept = checkpoint.steps(whole.folder / "checkpoints")
+    assert kept == sorted({best["step"], 16})
+    sets = whole.manifest()["synonyms"]["sets"]
+    assert sets["nli"]["texts"] == 3 * 120 and sets["nli"]["replaceable words"] > 10
+
+    killed = script(PRETRAIN, *FLAGS, *SYNONYMS, signal=(signal.SIGKILL, "step", 10), **where)
+    assert killed.code == -signal.SIGKILL and max(checkpoint.steps(killed.folder / "checkpoints")) == 9
+    resumed = script(PRETRAIN, *FLAGS, *SYNONYMS, "--resume", **where)
+    assert resumed.code == 0, resumed.err
+    assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()
+
+
+def test_resume_with_another_wordnet_or_scorer_is_refused(
+    script: Script, small_wordnet: Path, tiny: Path, tmp_path: Path
+) -> None:
+    scorer = shutil.copytree(tiny, tmp_path / "scorer")
+    where = {"NLTK_DATA": str(small_wordnet)}
+    flags = (*FLAGS, *SYNONYMS, "--order", "curriculum", "--scorer", scorer)
+    script(PRETRAIN, *flags, signal=(signal.SIGINT, "step", 3), **where)
+    weights = load_file(scorer / "model.safetensors")
+    save_file({name: 2 * tensor for name, tensor in weights.items()}, scorer / "model.safetensors", {"format": "pt"})
+    refused = script(PRETRAIN, *flags, "--resume", **where)
+    assert refused.code == 2 and "data scorer (was" in refused.errors[0] and "WordNet" not in refused.errors[0]
+    save_file(weights, scorer / "model.safetensors", {"format": "pt"})
+    index = small_wordnet / wordnet.WORDNET / "index.adj"
+    index.write_text(index.read_text() + "\n")
+    refused = script(PRETRAIN, *flags, "--resume", **where)
+    assert refused.code == 2 and "data WordNet (was" in refused.errors[0]
+
+
+def test_synonyms_in_fine_tuning_are_written_and_trained_on(script: Script, small_wordnet: Path) -> None:
+    flags = ("--tasks", "sst", "--epochs", 1, "--batch-size", 75, "--lr", 1e-3, "--synonyms", 2, "--synonyms-p", 1)
+    run = script(MULTITASK, *flags, NLTK_DATA=str(small_wordnet))
+    assert run.code == 0, run.err
+    with open(run.folder / "synonyms" / "sst.tsv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert len(rows) == 150 and any(row["before"] != row["after"] for row in rows)
