@@ -65,12 +65,6 @@ def course(tiny: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_folder_is_converted_in_place(pickled: Path, tiny: Path) -> None:
-    convert.run(["convert", str(pickled)])
-    assert same(pickled, tiny)
-    assert set(load_file(pickled / "model.safetensors")) == set(load_file(tiny / "model.safetensors"))
-
-
 def test_folder_is_converted_to_another(pickled: Path, tiny: Path, tmp_path: Path) -> None:
     convert_weights(str(pickled), tmp_path / "new")
     assert same(tmp_path / "new", tiny)
@@ -96,26 +90,6 @@ def test_weights_in_several_parts_are_converted_to_one(tiny: Path, tiny_copy: Co
         BertModel.from_pretrained(folder)
     convert.run(["convert", str(folder)])
     assert same(folder, tiny)
-
-
-def test_pickled_weights_that_do_not_fit_are_refused_with_every_misfit(pickled: Path) -> None:
-    path = pickled / "pytorch_model.bin"
-    tensors = torch.load(path, weights_only=True)
-    del tensors["bert.pooler.dense.bias"]
-    tensors["bert.encoder.layer.2.output.dense.bias"] = tensors["classifier.weight"] = torch.zeros(32)
-    tensors["bert.embeddings.LayerNorm.bias"] = torch.zeros(31)
-    torch.save(tensors, path)
-    with pytest.raises(UserError) as caught:
-        convert.run(["convert", str(pickled)])
-    for part in (
-        "missing pooler.dense.bias",
-        "unknown bert.encoder.layer.2.output.dense.bias",
-        "unknown classifier.weight",
-        "embeddings.LayerNorm.bias has shape [31], the config asks for [32]",
-    ):
-        assert part in str(caught.value)
-    assert "cls.predictions" not in str(caught.value) and "\n" not in str(caught.value)
-    assert not (pickled / "model.safetensors").exists()
 
 
 @pytest.mark.parametrize("content", ["harmful", b"", b"text, no pickle", b"PK\x03\x04 half a zip"])
@@ -173,11 +147,8 @@ def test_an_unknown_type_is_refused_by_name_and_nothing_runs(course: Path, tiny:
     ("content", "why"),
     [
         ([1, 2], "holds no dict of tensors"),
-        ({"model": [1]}, "holds no dict of tensors"),
         ({"model": {}}, "missing embeddings.word_embeddings.weight"),
         ({"bert.pooler.dense.bias": 3}, "bert.pooler.dense.bias is a int, not a tensor"),
-        ({"step": 3}, "step is a int, not a tensor"),
-        ({7: torch.zeros(2)}, "holds no dict of tensors"),
         ({"model": {(1, 2): 3}}, "holds no dict of tensors"),
     ],
 )
@@ -198,7 +169,7 @@ def test_a_damaged_checkpoint_is_refused_in_a_sentence(form: bool, tiny: Path, t
     torch.save({"model": {"a.b": torch.arange(6.0)}, "step": 3}, whole, _use_new_zipfile_serialization=form)
     content, draw = whole.read_bytes(), random.Random(0)
     refused = 0
-    for number in range(300):
+    for number in range(80):
         cut = content[: draw.randrange(len(content))]
         place = draw.randrange(len(content) - 1)
         changed = content[:place] + draw.randbytes(1 + number % 3) + content[place + 1 + number % 3 :]
@@ -208,27 +179,8 @@ def test_a_damaged_checkpoint_is_refused_in_a_sentence(form: bool, tiny: Path, t
         except UserError as error:
             refused += "not a checkpoint that can be read" in str(error)
             assert str(error).startswith(f"{damaged}: ") and "\n" not in str(error)
-    assert refused > 150
+    assert refused > 40
     assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize("content", [b"", b"text, no pickle", b"PK\x03\x04 half a zip", b"\x80\x02}q\x00."[:4]])
-def test_a_file_that_is_no_checkpoint_is_refused(content: bytes, tiny: Path, course: Path, tmp_path: Path) -> None:
-    course.write_bytes(content)
-    for like in (tiny, "nobody/nothing"):  # the file is opened before the hub is asked
-        with pytest.raises(UserError, match="not a checkpoint that can be read"):
-            convert_checkpoint(course, str(like), tmp_path / "new")
-
-
-def test_weights_that_cannot_be_had_are_those_of_like(course: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^--like nobody/nothing: cannot be had from the hub"):
-        convert_checkpoint(course, "nobody/nothing", tmp_path / "new")
-
-
-def test_help_says_what_like_is_by_default(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        convert.run(["convert", "--help"])
-    assert "(default: bert-base-uncased)" in " ".join(capsys.readouterr().out.replace("-\n", "-").split())
 
 
 @pytest.mark.parametrize("arguments", [["convert", "nowhere"], ["convert", "."], ["convert"], ["turn", "x"]])
@@ -241,41 +193,3 @@ def test_mistakes_end_with_code_2_and_one_sentence(
     assert caught.value.code == 2
     (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith("error: ")
-
-
-ROOT = Path(__file__).parent.parent.parent
-WITHOUT = """
-import runpy, sys
-sys.modules["transformers"] = sys.modules["sentence_transformers"] = None  # an import of either fails
-sys.argv = {argv!r}
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-SCORING = """
-import sys
-sys.modules["transformers"] = sys.modules["sentence_transformers"] = None
-import minbert
-print(minbert.Encoder.load({folder!r}).similarity("the cat", "a dog"))
-"""
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ["pretrain_cbcl.py", "--batch-size", "60", "--epochs", "1"],
-        ["multitask_train.py", "--tasks", "sst", "--batch-size", "75", "--epochs", "1"],
-    ],
-    ids=["pretrain", "multitask"],
-)
-def test_training_does_without_transformers(flags: list[str], tiny: Path, tmp_path: Path) -> None:
-    places = ["--weights", tiny, "--data", ROOT / "data" / "sample", "--run-dir", tmp_path / "run", "--max-length", 24]
-    code = WITHOUT.format(argv=[*flags, *map(str, places)])
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "run" / "report.html").exists()
-
-
-def test_scoring_does_without_transformers(tiny: Path) -> None:
-    code = SCORING.format(folder=str(tiny))
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert -1.001 < float(done.stdout) < 1.001

@@ -11,11 +11,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 import minbert
-from minbert import BertModel, Encoder, Ragged, UserError, pooling, precision
-from minbert.encode import batches_by_length, vectors
+from minbert import BertModel, Encoder, Ragged, pooling
+from minbert.encode import batches_by_length
 from minbert.tokenizer import Tokenizer
 
 SENTENCES = [
@@ -52,46 +51,12 @@ def test_pooler_equals_its_loop(name: str, lengths: tuple[int, ...]) -> None:
     np.testing.assert_allclose(pooling.POOLERS[name](states, ragged).numpy(), wanted, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", pooling.POOLERS)
-def test_pooler_gradients(name: str) -> None:
-    ragged = Ragged.from_lists([[1] * 3, [1]])
-    states = [torch.randn(4, 5, requires_grad=True) for _ in range(3)]
-
-    def plain(states: Sequence[Tensor]) -> Tensor:
-        means = [torch.stack([state[:3].mean(0), state[3]]) for state in states]
-        if name == "cls":
-            return states[-1][[0, 3]]
-        if name == "max":
-            return torch.stack([states[-1][:3].amax(0), states[-1][3]])
-        first = {"mean": 2, "avg-first-last": 1, "avg-static-last": 0, "avg-last-two": 1}[name]
-        return (means[first] + means[2]) / 2
-
-    direction = torch.randn(2, 5)
-    mine = torch.autograd.grad((pooling.POOLERS[name](states, ragged) * direction).sum(), states, allow_unused=True)
-    wanted = torch.autograd.grad((plain(states) * direction).sum(), states, allow_unused=True)
-    for gradient, expected in zip(mine, wanted, strict=True):
-        assert (gradient is None) == (expected is None)
-        if gradient is not None:
-            torch.testing.assert_close(gradient, expected)
-
-
 @pytest.mark.parametrize("name", [n for n in pooling.POOLERS if n != "cls"])
 def test_poolers_take_bf16_states_in_fp32(name: str) -> None:
     ragged, states = Ragged.from_lists([[1] * 300]), [torch.full((300, 2), 1.0078125).bfloat16() for _ in range(3)]
     out = pooling.POOLERS[name](states, ragged)
     assert out.dtype == torch.float32
     torch.testing.assert_close(out, torch.full((1, 2), 1.0078125))
-
-
-def test_unknown_pooler_lists_the_seven() -> None:
-    with pytest.raises(UserError, match=r"^pooler: 'sum' is not one of pooler, cls, mean, max, avg-first-last"):
-        pooling.check("sum")
-    assert len(pooling.NAMES) == 7
-
-
-def test_vectors_of_pooler_are_the_models_own(tiny: Path) -> None:
-    model, ragged = BertModel.from_pretrained(tiny), Ragged.from_lists([[2, 9, 3], [2, 8, 7, 3]])
-    assert torch.equal(vectors(model, ragged, "pooler"), model.pooled(ragged))
 
 
 def test_equals_sentence_transformers_on_minilm(encoder: Encoder, minilm: Path) -> None:
@@ -101,16 +66,6 @@ def test_equals_sentence_transformers_on_minilm(encoder: Encoder, minilm: Path) 
     mine = encoder.encode(SENTENCES)
     assert encoder.pooler == "mean" and mine.dtype == np.float32
     assert np.abs(mine / np.linalg.norm(mine, axis=1, keepdims=True) - theirs).max() <= 1e-5
-
-
-def test_one_string_gives_one_vector_and_normalize_gives_length_one(encoder: Encoder) -> None:
-    one, listed = encoder.encode(SENTENCES[0]), encoder.encode(SENTENCES[:1])
-    assert one.shape == (384,) and listed.shape == (1, 384)
-    np.testing.assert_array_equal(one, listed[0])
-    plain = encoder.encode(SENTENCES).astype(np.float64)
-    unit = encoder.encode(SENTENCES, normalize=True)
-    np.testing.assert_allclose(unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6)
-    assert encoder.encode([], normalize=True).shape == (0, 384)
 
 
 def test_similarities_are_those_of_sentence_transformers(encoder: Encoder, minilm: Path) -> None:
@@ -124,24 +79,6 @@ def test_similarities_are_those_of_sentence_transformers(encoder: Encoder, minil
     between = encoder.similarity(SENTENCES[0], SENTENCES[1])
     assert isinstance(between, float) and between == pytest.approx(wanted[0, 1], abs=1e-5)
     assert np.shape(encoder.similarity([], SENTENCES)) == (0, len(SENTENCES))
-
-
-def test_an_encoder_runs_where_training_does_unless_told(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert precision.default_device() == torch.device("cuda")
-    monkeypatch.undo()
-    assert precision.default_device().type == ("cuda" if torch.cuda.is_available() else "cpu")
-    monkeypatch.setattr("minbert.encode.default_device", lambda: torch.device("meta"))  # stands for a GPU
-    assert Encoder.load(tiny).model.device.type == "meta"
-    assert Encoder.load(tiny, device="cpu").model.device.type == "cpu"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "why"), [({"pooler": "sum"}, "^pooler: 'sum'"), ({"precision": "x"}, "^precision: ")]
-)
-def test_a_wrong_argument_is_named(tiny: Path, wrong: dict[str, str], why: str) -> None:
-    with pytest.raises(UserError, match=why):
-        Encoder.load(tiny, **wrong)
 
 
 def test_the_package_lists_its_public_names() -> None:
@@ -171,16 +108,6 @@ def test_truncation_keeps_the_first_tokens_and_both_marks(tiny: Path) -> None:
     np.testing.assert_allclose(long, whole.encode(["cat " * 62]), atol=1e-6)
 
 
-def test_nothing_in_nothing_out(encoder: Encoder) -> None:
-    assert encoder.encode([]).shape == (0, 384)
-
-
-def test_evaluation_mode_and_no_graph(tiny: Path) -> None:
-    model = BertModel.from_pretrained(tiny).train()
-    encoder = Encoder(model, Tokenizer.load(tiny), "mean", precision="fp32")
-    np.testing.assert_array_equal(encoder.encode(["the cat"]), encoder.encode(["the cat"]))
-
-
 @given(st.lists(st.integers(1, 30), max_size=25), st.integers(1, 60))
 def test_batches_cover_all_within_the_budget_longest_first(lengths: list[int], budget: int) -> None:
     batches = [batch.tolist() for batch in batches_by_length(lengths, budget)]
@@ -188,3 +115,13 @@ def test_batches_cover_all_within_the_budget_longest_first(lengths: list[int], b
     assert all(len(batch) == 1 or sum(lengths[i] for i in batch) <= budget for batch in batches)
     in_order = [lengths[i] for batch in batches for i in reversed(batch)]
     assert in_order == sorted(in_order, reverse=True), "batch by batch, and inside each from its end"
+
+
+def test_shapes_unit_length_and_evaluation_mode(encoder: Encoder, tiny: Path) -> None:
+    one, plain = encoder.encode(SENTENCES[0]), encoder.encode(SENTENCES).astype(np.float64)
+    assert one.shape == (384,) and encoder.encode([], normalize=True).shape == encoder.encode([]).shape == (0, 384)
+    np.testing.assert_array_equal(one, encoder.encode(SENTENCES[:1])[0])
+    unit = encoder.encode(SENTENCES, normalize=True)
+    np.testing.assert_allclose(unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6)
+    training = Encoder(BertModel.from_pretrained(tiny).train(), Tokenizer.load(tiny), "mean", precision="fp32")
+    np.testing.assert_array_equal(training.encode(["the cat"]), training.encode(["the cat"]))

@@ -3,7 +3,6 @@
 python -m pytest --import-mode=importlib tests/minbert/test_files.py
 """
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -11,20 +10,11 @@ from typing import Any
 import pytest
 
 from minbert import BertConfig, UserError
-from minbert.files import new_folder, read_json, sha256_of, write_atomic, write_json
+from minbert.files import new_folder, read_json, write_atomic, write_json
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-@pytest.mark.parametrize("content", ["zwölf ☃\n", b"\x00\xff"])
-def test_write_atomic_replaces(tmp_path: Path, content: str | bytes) -> None:
-    path = tmp_path / "file"
-    path.write_text("old")
-    write_atomic(path, content)
-    assert path.read_bytes() == (content if isinstance(content, bytes) else content.encode())
-    assert names(tmp_path) == ["file"]
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
@@ -50,23 +40,6 @@ def test_write_atomic_is_on_disk_before_it_is_renamed(tmp_path: Path, monkeypatc
         monkeypatch.setattr(os, name, lambda *a, real=real, name=name: (calls.append(name), real(*a))[1])
     write_atomic(tmp_path / "file", "new")
     assert calls == ["fsync", "replace", "fsync"], "content, name, then the folder's entry"
-
-
-def test_json_round_trip_and_nan_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    write_json(path, {"a": [1, "ü"]})
-    assert read_json(path) == {"a": [1, "ü"]}
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        write_json(path, float("nan"))
-    assert read_json(path) == {"a": [1, "ü"]}
-
-
-@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b""])
-def test_bad_json_is_a_users_error(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "x.json"
-    path.write_bytes(content)
-    with pytest.raises(UserError, match=r"x\.json: not a JSON file"):
-        read_json(path)
 
 
 @pytest.mark.parametrize("existing", [True, False])
@@ -95,15 +68,6 @@ def test_new_folder_leaves_nothing_on_error(tmp_path: Path, existing: bool, erro
     assert not existing or names(path) == ["old"]
 
 
-def test_new_folder_clears_what_a_killed_process_left(tmp_path: Path) -> None:
-    left = tmp_path / f".folder.{os.getpid()}.tmp"
-    left.mkdir()
-    (left / "half").write_text("x")
-    with new_folder(tmp_path / "folder"):
-        pass
-    assert names(tmp_path / "folder") == []
-
-
 def test_new_folder_keeps_the_old_one_where_the_rename_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, real = tmp_path / "folder", os.rename
     path.mkdir()
@@ -120,11 +84,6 @@ def test_new_folder_keeps_the_old_one_where_the_rename_fails(tmp_path: Path, mon
     assert names(tmp_path) == ["folder"] and names(path) == ["old"]
 
 
-def test_sha256(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"abc" * 100_000)
-    assert sha256_of(tmp_path / "x") == hashlib.sha256(b"abc" * 100_000).hexdigest()
-
-
 def test_of_two_that_fill_a_cache_the_first_stays(tmp_path: Path) -> None:
     path = tmp_path / "folder"
     with new_folder(path, first_wins=True) as late:
@@ -134,27 +93,14 @@ def test_of_two_that_fill_a_cache_the_first_stays(tmp_path: Path) -> None:
     assert names(tmp_path) == ["folder"] and names(path) == ["first"]
 
 
-def test_a_cache_folder_of_which_the_disk_says_no(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.rename", refuse)
-    with pytest.raises(OSError, match="No space"), new_folder(tmp_path / "folder", first_wins=True):
-        pass
-    assert names(tmp_path) == []
-
-
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         ({"model_type": "roberta"}, "model_type is 'roberta'"),
-        ({"hidden_act": "relu"}, "hidden_act is 'relu'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
         ({"hidden_size": "768"}, "hidden_size must be a number"),
-        ({"vocab_size": True}, "vocab_size must be a number"),
         ({"attention_probs_dropout_prob": 1.0}, "attention_probs_dropout_prob must be at least 0 and below 1"),
         ({"num_attention_heads": 0}, "num_attention_heads must be at least 1, not 0"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers must be at least 1, not 0"),
         ({"num_attention_heads": 7}, "768 is not a multiple of num_attention_heads 7"),
     ],
 )
@@ -172,8 +118,13 @@ def test_config_round_trip_and_missing(tmp_path: Path) -> None:
         BertConfig.read(tmp_path / "elsewhere")
 
 
-@pytest.mark.parametrize("content", ["[]", "3"])
-def test_config_that_is_no_object_is_refused(tmp_path: Path, content: str) -> None:
-    (tmp_path / "config.json").write_text(content)
-    with pytest.raises(UserError, match=r"config\.json"):
-        BertConfig.read(tmp_path)
+def test_json_is_strict_and_a_broken_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    write_json(path, {"a": [1, "ü"]})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, float("nan"))
+    assert read_json(path) == {"a": [1, "ü"]}
+    for content in (b"{", b"\xff\xfe", b""):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=r"x\.json"):
+            read_json(path)

@@ -69,23 +69,18 @@ def assert_same_gradients(ours: BertModel, theirs: Any, bound: float) -> None:
 def test_forward_equals_transformers_on_minilm(ours: BertModel, theirs: Any, rows: list[list[int]]) -> None:
     ids, mask = padded(rows)
     with torch.no_grad():
-        mine, reference = ours(ids, mask), theirs(ids, attention_mask=mask)
+        mine, reference = ours(ids, mask), theirs(ids, attention_mask=mask, output_hidden_states=True)
+        ragged = Ragged.from_lists(rows)
+        states = ours.encode(ours.embed(ragged), ragged)
     real = mask.bool()
+    for state, wanted in zip(states, reference.hidden_states, strict=True):
+        assert worst(state, wanted[real]) <= 1e-5
     assert worst(mine["last_hidden_state"][real], reference.last_hidden_state[real]) <= 1e-5
     assert worst(mine["pooler_output"], reference.pooler_output) <= 1e-5
+    with torch.no_grad():
+        assert worst(ours.pooled(Ragged.from_lists(rows)), reference.pooler_output) <= 1e-5
     assert mine["last_hidden_state"].shape == reference.last_hidden_state.shape
     assert not mine["last_hidden_state"][~real].any(), "padding is zero"
-
-
-def test_hidden_states_of_every_layer_equal_transformers(ours: BertModel, theirs: Any, rows: list[list[int]]) -> None:
-    ids, mask = padded(rows)
-    ragged = Ragged.from_lists(rows)
-    with torch.no_grad():
-        mine = ours.encode(ours.embed(ragged), ragged)
-        reference = theirs(ids, attention_mask=mask, output_hidden_states=True).hidden_states
-    assert len(mine) == len(reference) == 7
-    for state, wanted in zip(mine, reference, strict=True):
-        assert worst(state, wanted[mask.bool()]) <= 1e-5
 
 
 @pytest.mark.parametrize("which", ["forward", "pooled"])
@@ -98,7 +93,9 @@ def test_gradients_equal_transformers_on_minilm(
     theirs.zero_grad()
     reference = theirs(ids, attention_mask=mask)
     if which == "pooled":
-        (ours.pooled(Ragged.from_lists(rows)) * direction).sum().backward()
+        pooled = ours.pooled(Ragged.from_lists(rows))
+        assert worst(pooled, reference.pooler_output) <= 1e-5
+        (pooled * direction).sum().backward()
         (reference.pooler_output * direction).sum().backward()
     else:
         mine, tokens = ours(ids, mask), torch.randn(*ids.shape, 384) / 20 * mask[..., None]
@@ -106,15 +103,6 @@ def test_gradients_equal_transformers_on_minilm(
         ((reference.pooler_output * direction).sum() + (reference.last_hidden_state * tokens).sum()).backward()
     assert max(p.grad.abs().max().item() for p in theirs.parameters()) > 0.1, "the gradients are not negligible"
     assert_same_gradients(ours, theirs, 1e-4)
-
-
-@pytest.mark.parametrize("grad", [True, False], ids=["with-grad", "no-grad"])
-def test_pooled_equals_transformers_on_minilm(ours: BertModel, theirs: Any, rows: list[list[int]], grad: bool) -> None:
-    ids, mask = padded(rows)
-    with torch.set_grad_enabled(grad):
-        mine = ours.pooled(Ragged.from_lists(rows))
-    with torch.no_grad():
-        assert worst(mine, theirs(ids, attention_mask=mask).pooler_output) <= 1e-5
 
 
 def test_token_types_equal_transformers(tiny: Path) -> None:
@@ -152,15 +140,6 @@ def test_any_mask_equals_transformers(tiny: Path, shape: Callable[..., tuple[lis
     assert not mine["last_hidden_state"][~real].any()
 
 
-def test_ragged_equals_padded(ours: BertModel, rows: list[list[int]]) -> None:
-    ids, mask = padded(rows)
-    with torch.no_grad():
-        from_lists = ours.pooled(Ragged.from_lists(rows))
-        from_padded = ours.pooled(Ragged.from_padded(ids, mask))
-        assert torch.equal(from_lists, from_padded)
-        assert worst(from_lists, ours(ids, mask)["pooler_output"]) <= 1e-5
-
-
 @pytest.mark.parametrize("grad", [True, False], ids=["with-grad", "no-grad"])
 def test_a_sentence_does_not_depend_on_its_batch_mates(ours: BertModel, rows: list[list[int]], grad: bool) -> None:
     with torch.set_grad_enabled(grad):
@@ -184,30 +163,3 @@ def test_bf16_is_as_close_to_fp32_as_transformers_is(ours: BertModel, theirs: An
     assert worst(reference, exact) <= 0.06
     assert 0 < worst(mine, exact) <= 0.06
     assert (mine - exact).norm() <= 1.2 * (reference - exact).norm()
-
-
-def test_bf16_gradients_point_the_same_way(ours: BertModel, rows: list[list[int]]) -> None:
-    direction = torch.randn(len(rows), 384)
-    flat = []
-    for half in (False, True):
-        ours.zero_grad()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
-            out = ours.pooled(Ragged.from_lists(rows))
-        (out.float() * direction).sum().backward()
-        flat.append(torch.cat([p.grad.flatten() for p in ours.parameters() if p.grad is not None]))
-    assert torch.nn.functional.cosine_similarity(*flat, dim=0) > 0.995
-
-
-def test_training_mode_uses_dropout_and_a_seed_replays_it(tiny: Path) -> None:
-    model = BertModel.from_pretrained(tiny)
-    assert not model.training
-    ragged = Ragged.from_lists([[2, 9, 8, 7, 3], [2, 5, 3]])
-    still = model.pooled(ragged)
-    model.train()
-    draws = []
-    for seed in (1, 1, 2):
-        torch.manual_seed(seed)
-        draws.append(model.pooled(ragged))
-    assert torch.equal(draws[0], draws[1])
-    assert not torch.equal(draws[0], draws[2])
-    assert not torch.equal(draws[0], still)

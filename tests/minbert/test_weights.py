@@ -73,10 +73,6 @@ def with_extras(tensors: Tensors) -> Tensors:
     }
 
 
-def half(tensors: Tensors) -> Tensors:
-    return {name: tensor.half() for name, tensor in tensors.items()}
-
-
 def same(a: BertModel, b: BertModel) -> bool:
     return all(torch.equal(x, b.state_dict()[name]) for name, x in a.state_dict().items())
 
@@ -113,8 +109,8 @@ def test_every_spelling_loads_the_same_weights(
 
 
 def test_half_precision_files_load_in_fp32(tiny_copy: Copy) -> None:
-    model = BertModel.from_pretrained(rewrite(tiny_copy(), half))
-    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    half = rewrite(tiny_copy(), lambda tensors: {name: tensor.half() for name, tensor in tensors.items()})
+    assert {p.dtype for p in BertModel.from_pretrained(half).parameters()} == {torch.float32}
 
 
 def test_unknown_missing_and_misshapen_keys_are_all_listed(tiny_copy: Copy) -> None:
@@ -144,13 +140,6 @@ def test_a_tensor_given_under_two_names_is_refused(tiny_copy: Copy) -> None:
         BertModel.from_pretrained(folder)
 
 
-def test_a_folder_with_only_a_pickle_is_refused_with_the_command(tiny_copy: Copy) -> None:
-    folder = tiny_copy("model.safetensors")
-    (folder / "pytorch_model.bin").write_bytes(b"a pickle that nobody opens")
-    with pytest.raises(UserError, match=re.escape(f"`python -m minbert.weights convert {folder}`")):
-        BertModel.from_pretrained(folder)
-
-
 @pytest.mark.parametrize("content", [None, b"", b"not safetensors at all"])
 def test_no_weights_or_broken_weights_are_a_users_error(tiny_copy: Copy, content: bytes | None) -> None:
     folder = tiny_copy("model.safetensors")
@@ -160,21 +149,12 @@ def test_no_weights_or_broken_weights_are_a_users_error(tiny_copy: Copy, content
         BertModel.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/else", "~/nowhere", "a/b/c"])
+@pytest.mark.parametrize("name", ["./nowhere", "~/nowhere", "a/b/c"])
 def test_a_path_that_is_not_there_is_not_asked_of_the_hub(name: str) -> None:
     with pytest.raises(UserError, match=f"^--like {name}: no such folder"):
         weights.resolve(name, "--like")
     with pytest.raises(UserError, match=f"^{name}: no such folder"):
         Encoder.load(name)
-
-
-def test_a_name_that_is_neither_folder_nor_on_the_hub_is_blamed_on_its_flag() -> None:
-    """The tests' settings keep the hub offline."""
-    with pytest.raises(UserError) as caught:
-        weights.resolve("runs/none", "--compare")
-    said = str(caught.value)
-    assert said.startswith("--compare runs/none: cannot be had from the hub (")
-    assert "no folder has this name" in said and said.endswith("then `--compare minilm`")
 
 
 TEXTS = ["the cat sat on a mat!", "what?", "a dog runs under the tree, very happy"]
@@ -228,12 +208,6 @@ def test_saved_folder_opens_in_transformers_with_equal_outputs(saved: Callable[[
     assert same(BertModel.from_pretrained(folder), BertModel.from_pretrained(tiny))
 
 
-@pytest.mark.parametrize("pooler", ["pooler", "avg-first-last", "avg-static-last", "avg-last-two"])
-def test_our_own_poolers_are_remembered(saved: Callable[[str], Path], pooler: str) -> None:
-    assert Encoder.load(saved(pooler)).pooler == pooler
-    assert weights.saved_pooler(saved(pooler)) == pooler
-
-
 def test_pooler_of_folders_by_others(tmp_path: Path, minilm: Path) -> None:
     assert weights.saved_pooler(minilm) == "mean"
     assert weights.saved_pooler(tmp_path) == "cls"
@@ -244,16 +218,3 @@ def test_pooler_of_folders_by_others(tmp_path: Path, minilm: Path) -> None:
     (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_weightedmean_tokens": true}')
     with pytest.raises(UserError, match="other than cls, mean and max"):
         weights.saved_pooler(tmp_path)
-
-
-def test_saving_replaces_a_folder_whole_or_not_at_all(
-    tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, tokenizer, folder = BertModel.from_pretrained(tiny), Tokenizer.load(tiny), tmp_path / "encoder"
-    weights.save(folder, model.state_dict(), model.config, tokenizer, "mean")
-    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    monkeypatch.setattr(Tokenizer, "save", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
-        weights.save(folder, model.state_dict(), model.config, tokenizer, "cls")
-    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
-    assert [path.name for path in tmp_path.iterdir()] == ["encoder"]

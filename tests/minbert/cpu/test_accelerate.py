@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from minbert import AdamW, BertModel, Encoder, Ragged
+from minbert import AdamW, BertModel, Ragged
 from minbert.cpu import FAST, accelerate, attention, dropout, linear, plain
-from minbert.training import start
 
 ROWS = [[2, 9, 8, 7, 3], [2, 5, 3], [2, *range(5, 40), 3], [2, 3], [2, 6, 3]]
 
@@ -100,8 +99,3 @@ def test_on_another_device_every_part_is_plain(tiny: Path, monkeypatch: pytest.M
         vectors = model.pooled(ragged)
     vectors.float().sum().backward()
     assert vectors.device.type == "meta" and vectors.shape == (5, 32)
-
-
-def test_what_loads_an_encoder_accelerates_it(tiny: Path) -> None:
-    loaded = [BertModel.from_pretrained(tiny), Encoder.load(tiny).model, start.encoder(str(tiny), None)[0]]
-    assert all(set(kinds(model)) >= set(FAST.values()) for model in loaded)

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from minbert import BertModel, Encoder, Ragged, cpu
-from minbert.cpu.layers import FastLayer
 from minbert.cpu.packed import Packed, possible
 from minbert.precision import autocast, supports_bf16
 
@@ -84,16 +83,6 @@ def test_nothing_stays_packed_and_new_weights_are_used(tiny: Path, monkeypatch: 
     assert np.abs(after - before).max() > 1e-3
     monkeypatch.setattr(cpu, "_WORTHWHILE", MANY)
     np.testing.assert_allclose(after, encoder.encode_ids(rows), atol=1e-5)
-
-
-def test_an_error_unpacks(tiny: Path) -> None:
-    model = BertModel.from_pretrained(tiny)
-    layer = model.bert_layers[0]
-    assert isinstance(layer, FastLayer)
-    with torch.inference_mode(), pytest.raises(KeyboardInterrupt), cpu.packed_weights(model, "fp32", MANY):
-        assert layer.interm_dense.packed is not None and layer.self_attention.packed is not None
-        raise KeyboardInterrupt
-    assert layer.interm_dense.packed is None and layer.self_attention.packed is None
 
 
 @pytest.mark.parametrize("tokens, inference", [(cpu._WORTHWHILE - 1, True), (MANY, False)])
