@@ -8,13 +8,12 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks import chunk_memory, contrastive_speed, harness, single_task, stage_one, train_speed, view_cost
+from benchmarks import chunk_memory, contrastive_speed, harness, single_task, stage_one, train_speed
 from minbert.tokenizer import Tokenizer
 from tasks import readers
 from tasks.contrastive.settings import ContrastiveSettings
@@ -132,13 +131,6 @@ def test_batches_go_through_all_contestants_in_turn(capsys: pytest.CaptureFixtur
     assert "2 batches" in capsys.readouterr().out
 
 
-def test_ratios_are_taken_batch_by_batch() -> None:
-    seconds = {"us": torch.tensor([1.0, 2.0, 4.0]), "them": torch.tensor([3.0, 2.0, 8.0])}
-    *_, us, them = harness.markdown({k: v.double() for k, v in seconds.items()}, "step", ["us"]).splitlines()
-    assert us == "| us | 2000 [1500, 3000] | 1.00 [1.00, 1.00] |"
-    assert them == "| them | 3000 [2500, 5500] | 2.00 [1.50, 2.50] |"
-
-
 def test_shuffled_batches_use_every_row_before_one_comes_again() -> None:
     found = harness.shuffled(10, 4, 5)
     assert [len(rows) for rows in found] == [4] * 5
@@ -156,35 +148,6 @@ def test_memory_is_that_of_steps_which_are_taken(still: Path, capsys: pytest.Cap
         chunk_memory.steps(SAMPLE, str(still), 16, 8, chunk)
         before, after = map(float, capsys.readouterr().out.splitlines()[-1].split())
         assert 50 < before <= after
-
-
-def test_each_view_is_timed_in_the_step_it_stands_for(
-    still: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    texts = ["A man sings.", "A dog is asleep on the grass.", "Two children play.", "It rains."]
-    lines = [f"{one}\t{two}\t{label}" for one in texts for two, label in zip(texts, [0, 1, 2, 0], strict=True)]
-    (tmp_path / "nli").mkdir()
-    (tmp_path / "nli" / "nli-pairs.tsv").write_text("\n".join(["premise\thypothesis\tlabel", *lines]) + "\n")
-    seen = []
-    measure = harness.measure
-
-    def watched(steps: dict[str, stage_one.Ours], *rest: Any) -> dict[str, torch.Tensor]:
-        seen.append({name: [view.name for view in step.objective.views[:2]] for name, step in steps.items()})
-        (model,) = {step.model for step in steps.values()}
-        depths.append(len(model.encoder.bert_layers))
-        return measure(steps, *rest)
-
-    depths: list[int] = []
-    monkeypatch.setattr(harness, "measure", watched)
-    command = f"x --weights {still} --data {tmp_path} --batches 1 --warmup 1 --batch-size 4"
-    monkeypatch.setattr(sys, "argv", command.split())
-    view_cost.main()
-    kinds = ["none", "shuffle", "token-cutoff", "feature-cutoff", "span-cutoff", "dropout"]
-    alone = {kind: [kind, kind] for kind in kinds} | {"no views (simcse)": []}
-    joint = {kind: ["none", kind] for kind in ("none", "adversarial")}
-    assert seen == [alone, alone, joint]
-    assert depths == [2, 0, 2]
-    assert capsys.readouterr().out.count("\n| none | ") == 3
 
 
 @pytest.mark.parametrize("task", ["sst", "quora", "sts"])

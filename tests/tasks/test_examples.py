@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert import Ragged, token_cache
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
+from tasks import TASKS
 from tasks.examples import Pair, Single, Triplet
 
 SENTENCES = [
@@ -70,7 +71,7 @@ def expected(theirs: Any, *texts: str, max_length: int = 64) -> tuple[list[int],
 
 
 PAIRS = [(a, b) for a in SENTENCES for b in SENTENCES]
-LENGTHS = [8, 9, 15, 16, 64]
+LENGTHS = [8, 15, 16, 64]
 
 
 @pytest.mark.parametrize("max_length", LENGTHS)
@@ -117,7 +118,6 @@ words = st.integers(0, 30).map(lambda n: " ".join(["cat"] * n))
 
 
 @given(words, words, st.integers(8, 40), st.sampled_from(["cross", "paper"]))
-@settings(max_examples=80, deadline=None)
 def test_truncation_fills_the_room_and_cuts_the_longer_side(
     tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory, a: str, b: str, longest: int, form: str
 ) -> None:
@@ -142,8 +142,6 @@ def test_truncation_fills_the_room_and_cuts_the_longer_side(
 
 @pytest.mark.parametrize(("form", "special", "joined"), [("cross", 3, True), ("paper", 4, True), ("bi", 2, False)])
 def test_cut_inputs_are_counted_exactly(view: Callable, theirs: Any, form: str, special: int, joined: bool) -> None:
-    from tasks import TASKS
-
     examples = view(Pair, PAIRS, 24)
     count = {text: len(theirs(text, add_special_tokens=False)["input_ids"]) for text in SENTENCES}
     texts = [[count[a] + count[b]] if joined else [count[a], count[b]] for a, b in PAIRS]
@@ -155,12 +153,6 @@ def test_cut_inputs_are_counted_exactly(view: Callable, theirs: Any, form: str, 
     assert TASKS["sst"]("cross").truncated(single) == (sum(n + 2 > 24 for n in count.values()), len(single))
 
 
-def test_lengths_are_those_of_the_inputs(view: Callable) -> None:
-    single, pair = view(Single, [(text,) for text in SENTENCES], 24), view(Pair, PAIRS, 24)
-    assert single.lengths().tolist() == list(single.ragged(np.arange(6)).lengths)
-    assert pair.lengths().tolist() == list(pair.ragged(np.arange(36), "cross").lengths)
-
-
 def test_an_empty_text_is_an_input_too(view: Callable, theirs: Any) -> None:
     """Quora's test file has such rows, and every id needs a prediction."""
     examples = view(Pair, [("cat", ""), ("", "")])
@@ -169,49 +161,3 @@ def test_an_empty_text_is_an_input_too(view: Callable, theirs: Any) -> None:
     cat = theirs.convert_tokens_to_ids("cat")
     cls, sep = theirs.cls_token_id, theirs.sep_token_id
     assert lists(examples.ragged(np.array([0]), "cross")) == [([cls, cat, sep, sep], [0, 0, 0, 1])]
-
-
-def test_the_cache_gives_back_ids_texts_and_labels(view: Callable, theirs: Any) -> None:
-    examples = view(Pair, PAIRS, labels=[i / 7 for i in range(36)])
-    np.testing.assert_array_equal(examples.labels, [i / 7 for i in range(36)])
-    for row in (0, 17, 35):
-        assert examples.cache.row_id(row) == f"id{row}"
-        for column in (0, 1):
-            assert examples.cache.text(row, column) == PAIRS[row][column]
-            whole = theirs(PAIRS[row][column], add_special_tokens=False)["input_ids"]
-            assert examples.cache.ids(row, column).tolist() == whole
-
-
-def test_a_second_opening_reads_no_text(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tasks import TASKS
-
-    path = tmp_path / "sst.csv"
-    path.write_text("\tid\tsentence\tsentiment\n0\ta\t the cat\t3\n1\tb\t a dog\t0\n")
-    first = TASKS["sst"]("cross").open(path, "train", tokenizer, 32)
-
-    def never(*_: object) -> None:
-        raise AssertionError("tokenised again")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Tokenizer, "encode", never)
-        second = TASKS["sst"]("cross").open(path, "train", tokenizer, 16)
-        assert second.cache.ids(1).tolist() == first.cache.ids(1).tolist()
-        path.write_text(path.read_text().replace("dog", "bird"))
-        with pytest.raises(AssertionError, match="again"):
-            TASKS["sst"]("cross").open(path, "train", tokenizer, 32)
-        with pytest.raises(AssertionError, match="again"):  # dev and train treat gaps differently
-            TASKS["sst"]("cross").open(path, "dev", tokenizer, 32)
-    assert TASKS["sst"]("cross").open(path, "train", tokenizer, 32).cache.text(1) == "a bird"
-
-
-def test_a_refused_file_leaves_no_cache(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from minbert import UserError
-    from tasks import TASKS
-
-    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path / "cache"))
-    path = tmp_path / "sst.csv"
-    path.write_text("\tid\tsentence\tsentiment\n0\ta\t the cat\t3\n1\tb\t a dog\t8\n")
-    for _ in range(2):
-        with pytest.raises(UserError, match=":3: sentiment"):
-            TASKS["sst"]("cross").open(path, "train", tokenizer, 32)
-    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import types
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,7 @@ from minbert.training import checkpoint
 from tasks import predict, registry, submission
 from tasks.evaluate import predictions
 from tasks.model import MultitaskModel
-from tasks.settings import MultitaskSettings
-from tests.tasks.test_predictions_check import SAMPLE, made
+from tests.tasks.test_predictions import SAMPLE, made
 
 README = Path(__file__).parent.parent.parent / "README.md"
 
@@ -59,13 +57,6 @@ def test_it_trains_and_predicts(reviews: Any, tiny: Path, tmp_path: Path) -> Non
     assert set(predictions(model, reviews, examples, "fp32").tolist()) <= {0.0, 1.0}
 
 
-def test_five_classes_are_refused(reviews: Any, tiny: Path, tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    path.write_text("\tid\tsentence\tsentiment\n0\tA\tthe cat\t4\n")
-    with pytest.raises(UserError, match=r"x\.csv:2: sentiment: .4."):
-        reviews.open(path, "dev", Tokenizer.load(tiny), 32)
-
-
 def test_its_head_predicts_a_users_own_sentences(
     reviews: Any, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,28 +76,6 @@ def test_its_head_predicts_a_users_own_sentences(
     assert all(len(row) == 3 and float(row[1]) >= 0.5 for row in rows)
     with pytest.raises(UserError, match="'x' is not one of sst, para, sts, cfimdb"):
         predict.main([str(run), "--task", "x"])
-
-
-def test_a_list_of_tasks_goes_by_words_and_names(reviews: Any) -> None:
-    assert [task.name for task in registry.build("sst,para,cfimdb,sts", "cross")] == ["sst", "quora", "cfimdb", "sts"]
-    with pytest.raises(UserError, match=r"^--tasks: 'x' is not one of sst, para, sts, cfimdb$"):
-        registry.build("sst,x", "cross")
-    with pytest.raises(UserError, match="--tasks: 'para,quora' must name each task once"):
-        registry.build("para,quora", "cross")
-
-
-def test_its_files_have_columns_and_its_flags_are_known(reviews: Any) -> None:
-    settings = MultitaskSettings(tasks="sst,cfimdb", columns="cfimdb:sentence=text,label=stars", pairs="bi")
-    assert settings.columns_of("cfimdb") == "sentence=text,label=stars"
-    assert settings.columns_of("sst") == ""
-    said = settings.ignored({"pairs": "bi", "para_dev": "x", "sst_dev": "x", "max_length": 8})
-    assert [sentence.partition(" has no effect")[0] for sentence in said] == ["--para_dev", "--pairs bi"]
-
-
-def test_only_flags_of_files_belong_to_a_task_that_is_not_chosen(reviews: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(reviews), "files", replace(reviews.files, short="max"))
-    said = MultitaskSettings(tasks="sst").ignored({"max_length": 8, "sts_dev_out": "x"})
-    assert said == ["--sts_dev_out has no effect: --tasks sst lacks its task"]
 
 
 @pytest.mark.parametrize("module", ["tasks.predict", "tasks.predictions"])

@@ -1,15 +1,54 @@
-"""Guards: the leaderboard's files byte for byte, for every task and whatever the model says.
+"""Guards: the leaderboard's files byte for byte, what is said of a wrong one with its line, their scores and zips.
 
 python -m pytest --import-mode=importlib tests/tasks/test_predictions.py
 """
 
+import csv
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import pearsonr
+from sklearn.metrics import accuracy_score
 
+from minbert.errors import UserError
 from minbert.tokenizer import Tokenizer
-from tasks import TASKS, predictions
+from tasks import TASKS, compare, predictions, submission
+from tasks.settings import LEADERBOARD
+
+SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
+LABELS = {"sst": "sentiment", "quora": "is_duplicate", "sts": "similarity"}
+Change = Callable[[list[bytes]], list[bytes]]
+
+
+def gold(name: str) -> list[tuple[str, float]]:
+    with open(SAMPLE / "course" / TASKS[name]().files.dev, encoding="utf-8", newline="") as file:
+        return [(row["id"], float(row[LABELS[name]])) for row in csv.DictReader(file, delimiter="\t")]
+
+
+def made(folder: Path, seed: int = 0, wrong: float = 0.3) -> Path:
+    """Six prediction files for the sample, of which about `wrong` are not the gold label."""
+    folder.mkdir()
+    draws = np.random.default_rng(seed)
+    for name in LEADERBOARD:
+        task = TASKS[name]()
+        for split in ("dev", "test"):
+            rows = submission.expected(task, split, SAMPLE)
+            labels = np.nan_to_num(rows.gold)
+            top = len(task.classes) or 6
+            noise = np.where(draws.random(len(labels)) < wrong, draws.integers(top, size=len(labels)), labels)
+            values = noise if task.classes else np.clip(labels + draws.normal(0, wrong, len(labels)), 0, 5)
+            lines = [f"{id_} , {task.written(value)} \n" for id_, value in zip(rows.ids, values.tolist())]
+            (folder / predictions.file_name(task, split)).write_text(task.files.header + "".join(lines))
+    return folder
+
+
+def findings(folder: Path, name: str) -> list[tuple[int, str]]:
+    (file,) = (one for one in submission.check(folder, SAMPLE) if one.path.name == name)
+    return [(one.line, one.why) for one in file.findings]
+
 
 FILES = {
     "sst": "\tid\tsentence\tsentiment\n0\tB2\t x\t3\n1\ta1\t y\t0\n5\tc3 \t z\t1\n",
@@ -40,15 +79,137 @@ def test_prediction_files_are_byte_exact(name: str, tiny: Path, tmp_path: Path) 
     assert path.name == {"sst": "sst", "quora": "para", "sts": "sts"}[name] + "-dev-output.csv"
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_no_numpy_representation_leaks(name: str) -> None:
-    task = TASKS[name]("cross")
-    for kind in (np.float32, np.float64, np.float16, np.int64, int):
-        text = task.written(kind(1))
-        assert "np." not in text and "(" not in text
-        assert float(text) == 1
+def test_a_good_submission_has_no_findings(tmp_path: Path) -> None:
+    folder = made(tmp_path / "predictions")
+    for place in (folder, tmp_path):  # the folder itself, or the run folder around it
+        files = submission.check(place, SAMPLE)
+        assert [file.path.name for file in files] == [
+            f"{short}-{split}-output.csv" for split in ("dev", "test") for short in ("sst", "para", "sts")
+        ]
+        assert not any(file.findings for file in files)
+        submission.demand_clean(place, files)
 
 
-def test_a_similarity_is_written_without_loss() -> None:
-    value = float(np.float32(3.1415927))
-    assert float(TASKS["sts"]("cross").written(value)) == value
+def row(number: int, change: Callable[[bytes], bytes]) -> Change:
+    """One row changed."""
+    return lambda rows: [*rows[:number], change(rows[number]), *rows[number + 1 :]]
+
+
+def value(new: bytes) -> Change:
+    """The value of the row in line 8 replaced."""
+    return row(7, lambda line: line.split(b" , ")[0] + b" , " + new + b" \n")
+
+
+CHANGES: list[tuple[str, Change, int, str]] = [
+    ("sst-dev", lambda rows: rows[:3] + rows[4:], 0, "without a prediction: 1 id ("),
+    ("sst-dev", lambda rows: [*rows[:5], rows[2], *rows[5:]], 6, "line 3"),
+    ("para-test", lambda rows: [*rows, b"nobody , 1.0 \n"], 52, "'nobody' is not in quora-test-student.csv"),
+    ("sst-dev", lambda rows: [b"id,Predicted_Sentiment\n", *rows[1:]], 1, "header"),
+    ("sst-dev", lambda rows: [b"\xef\xbb\xbf" + rows[0], *rows[1:]], 1, "header"),
+    ("sts-test", lambda rows: [], 1, "header"),
+    ("sst-dev", row(9, lambda line: line.replace(b" , ", b",")), 10, "'{id} , {value} '"),
+    ("sst-dev", row(9, lambda line: line.replace(b" \n", b"\n")), 10, "'{id} , {value} '"),
+    ("sst-dev", row(9, lambda line: line.replace(b"\n", b"\r\n")), 10, "carriage return"),
+    ("sst-dev", row(4, lambda line: b"\n" + line), 5, "'{id} , {value} '"),
+    ("sst-dev", row(4, lambda line: b"\xff" + line), 5, r"'\\xff"),
+    ("sst-dev", lambda rows: [*rows[:-1], rows[-1].removesuffix(b"\n")], 51, "line feed"),
+    ("sst-dev", lambda rows: [rows[0], *rows[2:], rows[1]], 51, "out of order"),
+    ("sst-test", value(b"5"), 8, "'5'"),
+    ("sst-test", value(b"2.0"), 8, "'2.0'"),
+    ("para-dev", value(b"1"), 8, "'1'"),
+    ("sts-dev", value(b"5.01"), 8, "'5.01'"),
+    ("sts-dev", value(b"nan"), 8, "'nan'"),
+    ("sts-dev", value(b"1_0"), 8, "'1_0'"),
+    ("sts-dev", value(b"np.float32(3.5)"), 8, "plain number"),
+]
+
+
+def test_what_is_wrong_is_said_with_its_line(tmp_path: Path) -> None:
+    folder = made(tmp_path / "p")
+    for name, change, line, why in CHANGES:
+        path = folder / f"{name}-output.csv"
+        good = path.read_bytes()
+        path.write_bytes(b"".join(change(good.splitlines(keepends=True))))
+        found = findings(folder, path.name)
+        assert [place for place, said in found if why in said] == [line], found
+        with pytest.raises(UserError, match=f"1 of 6 prediction files .* first at .*{name}-output.csv"):
+            submission.demand_clean(folder, submission.check(folder, SAMPLE))
+        path.write_bytes(good)
+
+
+def test_an_id_in_capitals_and_a_missing_file_are_said(tmp_path: Path) -> None:
+    folder = made(tmp_path / "p")
+    path = folder / "sst-dev-output.csv"
+    id_ = gold("sst")[0][0]
+    path.write_text(path.read_text().replace(id_, id_.upper()))
+    assert findings(folder, path.name)[1] == (2, f"id {id_.upper()!r} is not in ids-sst-dev.csv; it has {id_!r}")
+    path.unlink()
+    assert findings(folder, path.name) == [(0, "no such file")]
+    with pytest.raises(UserError, match="no such folder"):
+        submission.check(tmp_path / "nowhere", SAMPLE)
+
+
+def test_scores_are_scikit_learns_and_scipys(tmp_path: Path) -> None:
+    folder = made(tmp_path / "p")
+    files = {(file.task.name, file.split): file for file in submission.check(folder, SAMPLE)}
+    expected = {}
+    for name in TASKS:
+        pairs = gold(name)
+        said = dict(line.split(" , ") for line in files[name, "dev"].path.read_text().splitlines()[1:])
+        values, labels = [float(said[id_]) for id_, _ in pairs], [label for _, label in pairs]
+        expected[name] = accuracy_score(labels, values) if name != "sts" else pearsonr(values, labels).statistic
+        assert submission.score(files[name, "dev"]) == (pytest.approx(expected[name]), 50)
+    norm = (expected["sst"] + expected["quora"] + (expected["sts"] + 1) / 2) / 3
+    assert submission.norm(list(files.values())) == pytest.approx(norm)
+    text = submission.scores_text(list(files.values()))
+    assert f"{norm:.4f}" in text and "test" not in text  # the sample's test files have no labels
+
+
+def test_the_zip_has_the_courses_layout_and_the_same_bytes(tmp_path: Path) -> None:
+    folder = made(tmp_path / "p")
+    submission.pack(submission.check(folder, SAMPLE), tmp_path / "a.zip")
+    for path in folder.iterdir():
+        path.touch()
+        path.chmod(0o600)
+    submission.pack(submission.check(folder, SAMPLE)[::-1], tmp_path / "b.zip")
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        assert archive.testzip() is None
+        assert {one.date_time for one in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}  # no time of day
+        assert archive.namelist() == sorted(f"predictions/{path.name}" for path in folder.iterdir())
+        assert all(archive.read(f"predictions/{path.name}") == path.read_bytes() for path in folder.iterdir())
+
+
+def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, other, data = made(tmp_path / "p"), made(tmp_path / "q", 3), str(SAMPLE)
+    predictions.main(["check", str(folder), "--data", data, "--gold", "--compare", str(other)])
+    printed = capsys.readouterr().out
+    assert printed.count("  ok") == 6 and "dev norm" in printed and "q less p" in printed
+    predictions.main(["submit", str(folder), "--data", data, "--out", str(tmp_path / "s.zip")])
+    assert "6 files under predictions/" in capsys.readouterr().out
+    (folder / "sst-dev-output.csv").unlink()
+    for arguments in (["check"], ["check", "--gold"], ["submit", "--out", str(tmp_path / "t.zip")]):
+        command, *flags = arguments
+        with pytest.raises(UserError, match="1 of 6 prediction files"):
+            predictions.main([command, str(folder), "--data", data, *flags])
+        assert "no such file" in capsys.readouterr().out
+    assert not (tmp_path / "t.zip").exists()
+    with pytest.raises(UserError, match="no file can be written there"):
+        predictions.main(["submit", str(other), "--data", data, "--out", str(tmp_path / "no" / "s.zip")])
+    with pytest.raises(UserError, match=r"^--compare .*none: no such folder"):
+        predictions.main(["check", str(other), "--data", data, "--compare", str(tmp_path / "none")])
+    assert capsys.readouterr().out == ""
+    with pytest.raises(UserError, match="required: --out"):
+        predictions.main(["submit", str(other)])
+
+
+def test_two_submissions_are_compared_pair_by_pair(tmp_path: Path) -> None:
+    first, second = (
+        submission.check(made(tmp_path / str(seed), seed, wrong), SAMPLE) for seed, wrong in ((1, 0.9), (2, 0.05))
+    )
+    norms = (submission.norm(first), submission.norm(second))
+    tasks = [submission.scored(files) for files in (first, second)]
+    found = {one.name: one for one in compare.differences(*tasks, norms, resamples=300)}
+    assert found.keys() == {*TASKS, "dev norm"}
+    assert all(one.around is not None and one.around.low < one.value < one.around.high for one in found.values())
+    assert found["sst"].verdict == found["dev norm"].verdict == "better"
