@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minbert.training import cli
+from minbert.training.settings import parse
 from tasks.settings import PRESETS, MultitaskSettings
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from minbert.bert import BertModel
     from minbert.optimizer import AdamW
     from minbert.tokenizer import Tokenizer
-    from minbert.training.loop import LoopSettings, LoopState
+    from minbert.training.loop import LoopState
     from minbert.training.plan import Plan
     from minbert.training.rundir import RunDir
     from tasks.model import MultitaskModel
@@ -41,10 +42,10 @@ def find_data(tasks: "list[Task[Any]]", settings: MultitaskSettings, outputs: "P
     found, written = {}, [path.resolve() for path in outputs.values()]
     for task in tasks:
         for split in SPLITS:
-            given = getattr(settings, f"{task.files.short}_{split}", "")
+            given = getattr(settings.files, f"{task.files.short}_{split}", "")
             usual = getattr(task.files, split)
-            path = Path(given) if given else readers.find(start.data_folder(settings.data), "course", [usual])
-            task.check(path, split, settings.columns_of(task.name))
+            path = Path(given) if given else readers.find(start.data_folder(settings.files.data), "course", [usual])
+            task.check(path, split, settings.data.columns_of(task.name))
             if path.resolve() in written:
                 raise UserError(f"{path}: a --*_out flag names this data file, which the predictions would replace")
             found[task.name, split] = path
@@ -62,7 +63,7 @@ def open_data(
     for task in tasks:
         for split in SPLITS:
             path = files[task.name, split]
-            examples = task.open(path, split, tokenizer, length, settings.columns_of(task.name))
+            examples = task.open(path, split, tokenizer, length, settings.data.columns_of(task.name))
             data[split][task.name] = examples
             (cut, inputs), skipped = task.truncated(examples), len(examples.cache.skipped)
             if cut:
@@ -82,11 +83,11 @@ def build(
     from minbert.seeds import torch_seed
     from tasks.model import MultitaskModel
 
-    torch.manual_seed(torch_seed(settings.seed, "heads"))
-    frozen = settings.fine_tune_mode == "last-linear-layer"
-    model = MultitaskModel(encoder, tasks, settings.hidden_dropout_prob, frozen=frozen).to(device)
+    torch.manual_seed(torch_seed(settings.training.seed, "heads"))
+    frozen = settings.model.fine_tune_mode == "last-linear-layer"
+    model = MultitaskModel(encoder, tasks, settings.model.hidden_dropout_prob, frozen=frozen).to(device)
     trained = [p for p in model.parameters() if p.requires_grad]
-    return model, AdamW(decay_groups(trained, settings.weight_decay), lr=settings.rate)
+    return model, AdamW(decay_groups(trained, settings.training.weight_decay), lr=settings.training.lr)
 
 
 def make_plan(settings: MultitaskSettings, train: "dict[str, Any]") -> "tuple[Plan, dict[str, int]]":
@@ -94,30 +95,43 @@ def make_plan(settings: MultitaskSettings, train: "dict[str, Any]") -> "tuple[Pl
     from minbert.training import plan, start
     from tasks import schedule
 
-    rows = {name: plan.drawn(len(one), settings.limit, settings.seed, name) for name, one in train.items()}
+    training, limit = settings.training, settings.data.limit
+    rows = {name: plan.drawn(len(one), limit, training.seed, name) for name, one in train.items()}
     sizes = {name: len(chosen) for name, chosen in rows.items()}
     for name, one in train.items():
-        if settings.limit > len(one):
-            start.warn(f"--limit {settings.limit:,}: {name} has only {len(one):,} rows")
-        start.note_rows(name, sizes[name], settings)
-    how = {"epochs": settings.epochs, "batch_size": settings.batch_size, "seed": settings.seed}
-    whole = schedule.plan(settings.sampling, sizes, **how, power=settings.power)
-    return start.shortened(plan.among(whole, rows), settings), sizes
+        if limit > len(one):
+            start.warn(f"--limit {limit:,}: {name} has only {len(one):,} rows")
+        start.note_rows(name, sizes[name], training)
+    how = {"epochs": training.epochs, "batch_size": training.batch_size, "seed": training.seed}
+    whole = schedule.plan(settings.schedule.sampling, sizes, **how, power=settings.schedule.power)
+    return start.shortened(plan.among(whole, rows), training), sizes
 
 
 def write_scores(
-    run: "RunDir", model: "MultitaskModel", data: Splits, paths: "Paths", state: "LoopState", how: "LoopSettings"
+    run: "RunDir",
+    model: "MultitaskModel",
+    data: Splits,
+    paths: "Paths",
+    state: "LoopState",
+    settings: MultitaskSettings,
+    precision: str,
 ) -> list[str]:
     """Predict with the kept model, write the leaderboard's files and `scores.json`; returns the scores as text."""
     from minbert.files import write_json
     from tasks import evaluate, predictions, record
 
-    about = {"step": state.kept_step, "keep": how.keep, "best_step": state.best_step, "last_step": state.step}
+    keep = settings.training.keep
+    about = {
+        "step": state.kept_step,
+        "keep": keep,
+        "best_step": state.best_step,
+        "last_step": state.step,
+    }
     scores: dict[str, Any] = {"dev_norm": state.kept_score, **about, "tasks": {}}
     tables = []
     for (name, split), path in paths.items():
         task, examples = model.tasks[name], data[split][name]
-        outputs = evaluate.outputs(model, task, examples, how.precision)
+        outputs = evaluate.outputs(model, task, examples, precision)
         predicted = task.predict(outputs)
         predictions.write(path, task, examples, predicted)
         if split == "dev":
@@ -125,7 +139,7 @@ def write_scores(
             scores["tasks"][name] = report = evaluate.report(task, predicted, examples.labels)
             tables.append(evaluate.as_text(task.title, report))
     write_json(run.path / "scores.json", scores)
-    which = f"step {state.kept_step:,} of {state.step:,}, {'the last' if how.keep == 'last' else 'the best evaluation'}"
+    which = f"step {state.kept_step:,} of {state.step:,}, {'the last' if keep == 'last' else 'the best evaluation'}"
     others = (
         f"; the best was {state.best:.4f} at step {state.best_step:,}" if state.kept_step != state.best_step else ""
     )
@@ -135,7 +149,7 @@ def write_scores(
 def main() -> None:
     """Settings, read, build, fit, evaluate, write."""
     names = {"program": "multitask_train.py", "about": __doc__.splitlines()[0], "default": "default"}
-    parsed = cli.parse(MultitaskSettings, PRESETS, sys.argv[1:], **names)
+    parsed = parse(MultitaskSettings, PRESETS, sys.argv[1:], **names)
     settings, notes = parsed.settings, parsed.settings.ignored(parsed.overrides)
 
     from minbert import weights
@@ -147,17 +161,17 @@ def main() -> None:
     from tasks.model import MultitaskObjective
     from tasks.report import page
 
-    device = start.device(demanded=settings.use_gpu)
+    device = start.device(demanded=settings.run.use_gpu)
     start.warn(*notes)
-    precision = start.number_format(settings.precision, device)
-    tasks = registry.build(settings.tasks, settings.pairs)
+    precision = start.number_format(settings.training.precision, device)
+    tasks = registry.build(settings.data.tasks, settings.model.pairs)
     paths = predictions.paths(tasks, settings)
-    run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=cli.identity(settings))
-    source = settings.source
+    run = RunDir.open(Path(settings.run.run_dir), resume=settings.run.resume, identity=settings.identity())
+    source = settings.encoder.source
     files = find_data(tasks, settings, paths)
-    resources = synonyms.hashes(settings, "finetune")
-    encoder, tokenizer, folder = start.encoder(source, settings.encoder_dropout)
-    data = open_data(tasks, files, settings, tokenizer, start.max_length(settings.max_length, encoder.config))
+    resources = synonyms.hashes(settings.synonyms, "finetune", settings.files.data)
+    encoder, tokenizer, folder = start.encoder(source, settings.encoder.encoder_dropout)
+    data = open_data(tasks, files, settings, tokenizer, start.max_length(settings.encoder.max_length, encoder.config))
 
     accounts = {split: {name: one.cache.account() for name, one in data[split].items()} for split in data}
     hashes = {f"{split} {name}": one["sha256"] for split in data for name, one in accounts[split].items()}
@@ -165,7 +179,15 @@ def main() -> None:
     run.check(identity)
     ranks.wait()  # the first rank begins to write when all have looked at the folder
 
-    augment, account = synonyms.augmentation(settings, "finetune", data["train"], tokenizer, run.path)
+    augment, account = synonyms.augmentation(
+        settings.synonyms,
+        settings.training,
+        "finetune",
+        data["train"],
+        tokenizer,
+        data=settings.files.data,
+        run=run.path,
+    )
     model, optimizer = build(settings, encoder, tasks, device)
     steps, sizes = make_plan(settings, data["train"])
     if ranks.rank() == 0:
@@ -175,15 +197,26 @@ def main() -> None:
         start.begin(run, start.manifest(parsed, identity, folder, precision=precision, on=device, **more))
         shown = ", ".join(f"{task.title} {sizes[task.name]:,}" for task in tasks)
         cli.say(f"{count:,} parameters, {precision} on {device}, {start.attention_path(encoder, precision, device)}")
-        cli.say(f"{steps.total:,} steps of {settings.batch_size}: {shown}")
-    objective = MultitaskObjective(data["train"], settings.accumulate, augment)
-    how = start.loop_settings(settings, precision, tasks=len(tasks))
+        cli.say(f"{steps.total:,} steps of {settings.training.batch_size}: {shown}")
+    objective = MultitaskObjective(data["train"], settings.schedule.accumulate, augment)
     scores = partial(evaluate.dev_scores, model, data["dev"], precision)
-    state = loop.fit(model, optimizer, objective, steps, run, how, scores, device=device, resume=settings.resume)
+    state = loop.fit(
+        model,
+        optimizer,
+        objective,
+        steps,
+        run,
+        settings.training,
+        settings.run,
+        scores,
+        device=device,
+        precision=precision,
+        tasks=len(tasks),
+    )
     if ranks.rank():
         return
 
-    tables = write_scores(run, model, data, paths, state, how)
+    tables = write_scores(run, model, data, paths, state, settings, precision)
     weights.save(run.path / "encoder", model.encoder.state_dict(), BertConfig.read(folder), tokenizer, "pooler")
     cli.say("\n" + "\n\n".join(tables))
     folders = sorted({str(path.parent) for path in paths.values()})

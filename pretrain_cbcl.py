@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minbert.training import cli
+from minbert.training.settings import parse
 from tasks.contrastive.presets import PRESETS
 from tasks.contrastive.settings import IN_BATCH, PAIRS, TEXTS, TRIPLETS, ContrastiveSettings, slug
 
@@ -30,9 +31,9 @@ def build(settings: ContrastiveSettings, encoder: "BertModel") -> "ContrastiveMo
     from tasks.contrastive.model import ContrastiveModel
     from tasks.readers.rows import NLI_CLASSES
 
-    torch.manual_seed(torch_seed(settings.seed, "heads"))
-    classes = len(NLI_CLASSES) if settings.data_kind == PAIRS else 0
-    return ContrastiveModel(encoder, settings.pooler, projection=settings.projection, classes=classes)
+    torch.manual_seed(torch_seed(settings.training.seed, "heads"))
+    classes = len(NLI_CLASSES) if settings.objective.data_kind == PAIRS else 0
+    return ContrastiveModel(encoder, settings.encoder.pooler, projection=settings.encoder.projection, classes=classes)
 
 
 def augmentation(
@@ -42,10 +43,20 @@ def augmentation(
     from tasks.augment import synonyms
     from tasks.augment.punctuation import Punctuation
 
-    if settings.marks_most:
-        source = 0 if settings.data_kind == TEXTS else 1
-        return Punctuation(tokenizer, source, seed=settings.seed, most=settings.marks_most, marks=settings.marks), {}
-    return synonyms.augmentation(settings, "pretrain", {"nli": read.train}, tokenizer, folder)
+    if settings.views.marks_most:
+        source = 0 if settings.objective.data_kind == TEXTS else 1
+        return Punctuation(
+            tokenizer, source, seed=settings.training.seed, most=settings.views.marks_most, marks=settings.views.marks
+        ), {}
+    return synonyms.augmentation(
+        settings.synonyms,
+        settings.training,
+        "pretrain",
+        {"nli": read.train},
+        tokenizer,
+        data=settings.files.data,
+        run=folder,
+    )
 
 
 def introduce(settings: ContrastiveSettings, read: "Data", paced: "Paced", encoder: "BertModel", where: str) -> None:
@@ -57,9 +68,9 @@ def introduce(settings: ContrastiveSettings, read: "Data", paced: "Paced", encod
     mix = paced.account().get("curriculum", {})
     names = [name for name in ("easy", "semi-hard", "hard") if name in mix]
     groups = ", ".join(f"{mix[name]:,} {name}" for name in names) or "no groups"
-    grouped = f" ({groups})" if settings.data_kind == TRIPLETS else ""
-    say(f"{_counted(paced.rows, settings.data_kind)}{grouped}; {where}")
-    kept = "of the last step" if settings.keep == "last" else f"that is best by {settings.metric}"
+    grouped = f" ({groups})" if settings.objective.data_kind == TRIPLETS else ""
+    say(f"{_counted(paced.rows, settings.objective.data_kind)}{grouped}; {where}")
+    kept = "of the last step" if settings.training.keep == "last" else f"that is best by {settings.evaluation.metric}"
     say(f"evaluated on {read.dev.shown}; the encoder {kept} is kept")
     shared = ", ".join(f"{count:,} in {name}" for name, count in read.dev.also_in.items() if count)
     if shared and settings.chooses:
@@ -70,19 +81,19 @@ def introduce(settings: ContrastiveSettings, read: "Data", paced: "Paced", encod
         say(f"{'/'.join(names)} in epoch {', '.join(shown)}")
     known = chance(settings, paced.rows, read.train.cache.columns)
     guess = f"; a guess has a loss of {known:.3f}" if known else ""
-    batch = _counted(min(settings.batch_size, paced.rows), settings.data_kind)
-    say(f"{_counted(paced.plan.total, 'steps')} of {batch}, {settings.objective}{guess}")
-    start.note_rows("the training set", paced.rows, settings)
-    if paced.rows == 1 and settings.objective in IN_BATCH:
+    batch = _counted(min(settings.training.batch_size, paced.rows), settings.objective.data_kind)
+    say(f"{_counted(paced.plan.total, 'steps')} of {batch}, {settings.objective.objective}{guess}")
+    start.note_rows("the training set", paced.rows, settings.training)
+    if paced.rows == 1 and settings.objective.objective in IN_BATCH:
         start.warn("a batch of one row has no in-batch negatives: nothing tells its texts from others")
     rates = encoder.config.hidden_dropout_prob, encoder.config.attention_probs_dropout_prob
-    if settings.objective == "simcse" and not any(rates):
+    if settings.objective.objective == "simcse" and not any(rates):
         start.warn("--objective simcse: the encoder has no dropout, so both passes of a text are the same")
 
 
 def next_command(settings: ContrastiveSettings, encoder: Path) -> str:
     """How stage two goes on from an encoder, on the same data."""
-    data = ["--data", settings.data] if settings.data else []
+    data = ["--data", settings.files.data] if settings.files.data else []
     return shlex.join(["python", "multitask_train.py", "--encoder", str(encoder), *data])
 
 
@@ -102,7 +113,7 @@ def refuse_ranks() -> None:
 def main() -> None:
     """Settings, read, score, fit, write."""
     names = {"program": "pretrain_cbcl.py", "about": __doc__.splitlines()[0], "default": "cbcl"}
-    parsed = cli.parse(ContrastiveSettings, PRESETS, sys.argv[1:], **names)
+    parsed = parse(ContrastiveSettings, PRESETS, sys.argv[1:], **names)
     settings = parsed.settings
 
     from minbert import weights
@@ -119,35 +130,45 @@ def main() -> None:
     from tasks.report import page
 
     start.warn(*settings.ignored(parsed.overrides))
-    device = start.device(demanded=settings.use_gpu)
+    device = start.device(demanded=settings.run.use_gpu)
     refuse_ranks()
-    precision = start.number_format(settings.precision, device)
-    run = RunDir.open(Path(settings.run_dir), resume=settings.resume, identity=cli.identity(settings))
-    source = settings.source
+    precision = start.number_format(settings.training.precision, device)
+    run = RunDir.open(Path(settings.run.run_dir), resume=settings.run.resume, identity=settings.identity())
+    source = settings.encoder.source
     data.check(settings)
-    resources = synonyms.hashes(settings, "pretrain") | pace.hashes(settings)
-    bert, tokenizer, folder = start.encoder(source, settings.encoder_dropout)
-    read = data.read(settings, tokenizer, start.max_length(settings.max_length, bert.config))
+    resources = synonyms.hashes(settings.synonyms, "pretrain", settings.files.data) | pace.hashes(settings)
+    bert, tokenizer, folder = start.encoder(source, settings.encoder.encoder_dropout)
+    read = data.read(settings, tokenizer, start.max_length(settings.encoder.max_length, bert.config))
     identity = start.identity(settings, read.hashes | resources, folder, precision=precision, on=device)
     run.check(identity)
 
-    encoder = Encoder(bert.to(device), tokenizer, settings.trained_pooler, precision=precision)
+    encoder = Encoder(bert.to(device), tokenizer, settings.encoder.trained_pooler, precision=precision)
     model = build(settings, bert).to(device)
     augment, account = augmentation(settings, read, tokenizer, run.path)
     evaluation = Evaluation(settings, encoder, read)
-    objective = OBJECTIVES[settings.objective](read.train, settings, augment)
+    objective = OBJECTIVES[settings.objective.objective](read.train, settings, augment)
     manifest = start.manifest(parsed, identity, folder, precision=precision, on=device, data=read.account, **account)
     paced = pace.paced(settings, encoder, read.train, manifest["weights"]["sha256"])
     start.begin(run, manifest | paced.account() | {"selection": settings.selection})
     introduce(settings, read, paced, bert, f"{precision} on {device}, {start.attention_path(bert, precision, device)}")
 
-    optimizer = AdamW(decay_groups(model.parameters(), settings.weight_decay), lr=settings.rate)
-    how = start.loop_settings(settings, precision, sentences=len(objective.texts), floors=validation.FLOORS)
+    optimizer = AdamW(decay_groups(model.parameters(), settings.training.weight_decay), lr=settings.training.lr)
     before = evaluation.look()
     cli.say(f"before training: {validation.as_text(before.numbers)}")
-    evaluate, resume = evaluation.evaluate, settings.resume
     state = loop.fit(
-        model, optimizer, objective, paced.plan, run, how, evaluate, device=device, resume=resume, baseline=before.score
+        model,
+        optimizer,
+        objective,
+        paced.plan,
+        run,
+        settings.training,
+        settings.run,
+        evaluation.evaluate,
+        device=device,
+        precision=precision,
+        baseline=before.score,
+        sentences=len(objective.texts),
+        floors=validation.FLOORS,
     )
     kept = Kept.of(state, settings)
     weights.save(run.path / "encoder", bert.state_dict(), BertConfig.read(folder), tokenizer, encoder.pooler)

@@ -18,8 +18,8 @@ from tasks.contrastive.settings import ContrastiveSettings
 
 def steps(data: Path | None, given: str, triplets: int, batch_size: int, chunk: int) -> None:
     """Take steps over `triplets` triplets, then print the two peaks in MiB."""
-    settings = ContrastiveSettings(pooler="mean", batch_size=batch_size, chunk=chunk, precision="bf16")
-    examples = stage_one.triplets(data, given, settings.max_length)
+    settings = ContrastiveSettings.of(pooler="mean", batch_size=batch_size, chunk=chunk, precision="bf16")
+    examples = stage_one.triplets(data, given, settings.encoder.max_length)
     step = stage_one.Ours(stage_one.model(given, settings), examples, settings)
     before = harness.peak()
     for batch in stage_one.steps(len(examples), batch_size, -(-triplets // batch_size)):

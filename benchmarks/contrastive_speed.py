@@ -74,20 +74,20 @@ class Theirs:
         if not is_training_available():
             raise UserError('the trainer needs accelerate and datasets: pip install "sentence-transformers[train]"')
         self.model = SentenceTransformer(str(folder), device="cpu")
-        self.model.max_seq_length = settings.max_length
+        self.model.max_seq_length = settings.encoder.max_length
         arguments = SentenceTransformerTrainingArguments(
             output_dir=str(scratch),
             use_cpu=True,
-            bf16=settings.precision == "bf16",
-            per_device_train_batch_size=settings.batch_size,
-            learning_rate=settings.rate,
-            max_grad_norm=settings.clip,
+            bf16=settings.training.precision == "bf16",
+            per_device_train_batch_size=settings.training.batch_size,
+            learning_rate=settings.training.lr,
+            max_grad_norm=settings.training.clip,
             disable_tqdm=True,
             logging_strategy="no",
             save_strategy="no",
             report_to="none",
         )
-        loss = MultipleNegativesRankingLoss(self.model, scale=1 / settings.temperature)
+        loss = MultipleNegativesRankingLoss(self.model, scale=1 / settings.objective.temperature)
         self.trainer = trainer = SentenceTransformerTrainer(model=self.model, args=arguments, loss=loss)
         # What `train` does before its first batch. Here and now: the next trainer resets accelerate's precision.
         trainer.create_optimizer()
@@ -137,7 +137,7 @@ def training(folder: Path, examples: Triplet, options: argparse.Namespace) -> No
         ours: dict[str, Callable[[Batch], object]] = {}
         theirs: dict[str, Theirs] = {}
         for precision in ("bf16", "fp32"):
-            settings = ContrastiveSettings(
+            settings = ContrastiveSettings.of(
                 pooler="mean", max_length=examples.max_length, batch_size=options.batch_size, precision=precision
             )
             step = stage_one.Ours(stage_one.model(str(folder), settings), examples, settings)

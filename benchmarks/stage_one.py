@@ -38,7 +38,7 @@ def steps(rows: int, size: int, count: int) -> list[Step]:
 
 def model(given: str, settings: ContrastiveSettings) -> ContrastiveModel:
     """The encoder with what the objective needs beside it."""
-    encoder, _, _ = start.encoder(given, settings.encoder_dropout)
+    encoder, _, _ = start.encoder(given, settings.encoder.encoder_dropout)
     return build(settings, encoder)
 
 
@@ -47,8 +47,10 @@ class Ours:
 
     def __init__(self, model: ContrastiveModel, examples: Examples, settings: ContrastiveSettings) -> None:
         self.settings, self.model = settings, model
-        self.optimizer = AdamW(decay_groups(model.parameters(), settings.weight_decay), lr=settings.rate)
-        self.objective = OBJECTIVES[settings.objective](examples, settings)
+        self.optimizer = AdamW(
+            decay_groups(model.parameters(), settings.training.weight_decay), lr=settings.training.lr
+        )
+        self.objective = OBJECTIVES[settings.objective.objective](examples, settings)
 
     def __call__(self, step: Step) -> Tensor:
         """One update, with deterministic algorithms on, as the script turns them on; returns the loss."""
@@ -56,11 +58,11 @@ class Ours:
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        context = Context(self.settings.seed, step.number, self.settings.precision, CPU)
+        context = Context(self.settings.training.seed, step.number, self.settings.training.precision, CPU)
         numbers = self.objective.backward(self.model, step, context)
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
-        if self.settings.clip:
-            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.settings.clip, norm)
+        if self.settings.training.clip:
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.settings.training.clip, norm)
         self.optimizer.step()
         torch.use_deterministic_algorithms(False)
         return numbers["loss"]

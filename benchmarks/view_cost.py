@@ -14,7 +14,6 @@ each with moments of its own. Medians with quartiles, ratios batch by batch.
 
 import argparse
 import os
-from dataclasses import replace
 
 import torch
 
@@ -40,14 +39,11 @@ def table(
 ) -> str:
     """A table of steps with a preset's settings, one row for each way to change them; the first is the base."""
     values = dict(PRESETS[preset][1]) | {"batch_size": options.batch_size, "precision": options.precision}
-    base = ContrastiveSettings(**values)
+    base = ContrastiveSettings.of(**values)
     model = stage_one.model(options.weights, base)
     if not layers:
         model.encoder.bert_layers = torch.nn.ModuleList()
-    contestants = {
-        name: stage_one.Ours(model, examples, replace(base, **change))  # type: ignore[arg-type]
-        for name, change in changes.items()
-    }
+    contestants = {name: stage_one.Ours(model, examples, base.changed(**change)) for name, change in changes.items()}
     batches = stage_one.steps(len(examples), options.batch_size, options.warmup + options.batches)
     print(f"\n{preset}{'' if layers else ', embeddings alone'}: {options.batches} batches of {options.batch_size}")
     seconds = harness.measure(contestants, batches, options.warmup)

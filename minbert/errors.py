@@ -19,7 +19,12 @@ def one_of(name: str, known: Iterable[str], what: str) -> str:
     lower = {one.lower(): one for one in reversed(names)}
     found = lower.get(name.strip().lower())
     if found is None:
-        near = get_close_matches(name.strip().lower(), lower, n=1)
-        hint = f"; did you mean {lower[near[0]]!r}?" if near else ""
-        raise UserError(f"{what}: {name!r} is not one of {', '.join(names)}{hint}")
+        raise UserError(f"{what}: {name!r} is not one of {', '.join(names)}{suggestion(name, names)}")
     return found
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The words `; did you mean 'x'?` where a known name is like `name`, else nothing."""
+    lower = {one.lower(): one for one in known}
+    near = get_close_matches(name.strip().lower(), lower, n=1)
+    return f"; did you mean {lower[near[0]]!r}?" if near else ""

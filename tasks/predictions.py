@@ -32,8 +32,8 @@ def paths(tasks: "Sequence[Task[Any]]", settings: "MultitaskSettings") -> Paths:
     found = {}
     for task in tasks:
         for split in ("dev", "test"):
-            given = getattr(settings, f"{task.files.short}_{split}_out", "")
-            usual = Path(settings.run_dir) / "predictions" / file_name(task, split)
+            given = getattr(settings.files, f"{task.files.short}_{split}_out", "")
+            usual = Path(settings.run.run_dir) / "predictions" / file_name(task, split)
             path = found[task.name, split] = Path(given).absolute() if given else usual
             if given and (path.is_dir() or not os.access(path.parent, os.W_OK)):
                 raise UserError(f"--{task.files.short}-{split}-out {given}: no file can be written there")

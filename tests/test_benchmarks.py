@@ -47,7 +47,7 @@ def sample(folder: Path, length: int = 32) -> Triplet:
 
 def settings(**more: object) -> ContrastiveSettings:
     given = {"pooler": "mean", "batch_size": 8, "lr": 1e-3, "precision": "fp32", "mask_false_negatives": False}
-    return ContrastiveSettings(**(given | more))  # type: ignore[arg-type]
+    return ContrastiveSettings.of(**(given | more))
 
 
 def own(folder: Path, examples: Triplet, how: ContrastiveSettings) -> stage_one.Ours:

@@ -21,6 +21,7 @@ from minbert.seeds import torch_seed
 from minbert.training import checkpoint, ranks
 from minbert.training.plan import Plan, Step
 from minbert.training.progress import Progress
+from minbert.training.records import RunSettings, TrainingSettings
 from minbert.training.rundir import RunDir
 from minbert.training.stop import Interrupted, stop_on_signal
 
@@ -58,25 +59,8 @@ Evaluation = tuple[float, dict[str, Any]]
 """A score that shall be high, and whatever else is worth a row in the metrics."""
 
 
-@dataclass(frozen=True)
-class LoopSettings:
-    """What the loop itself is told."""
-
-    lr: float
-    schedule: str = "constant"
-    warmup: float = 0.0  # share of all steps
-    clip: float = 0.0  # largest gradient norm; 0 for none
-    save_every: int = 0  # steps; 0 for evaluations only
-    evaluate_every: int = 0  # steps; 0 for the end of each epoch
-    patience: int = 0  # evaluations without gain before the run stops; 0 for never
-    log_every: int = 50
-    keep: str = BEST  # whose weights are left in the model: the best evaluation's, or the last step's
-    seed: int = 0
-    precision: str = "fp32"
-    keep_checkpoints: bool = False  # of a finished run, whole
-    sentences: int = 1  # that an example holds, for the speed that is shown
-    tasks: int = 1  # with several, losses are shown by the task's name
-    floors: Mapping[str, tuple[float, str]] = field(default_factory=dict)  # number -> (its least value, what is less)
+Floors = Mapping[str, tuple[float, str]]
+"""Number -> (its least value, what it means to be less)."""
 
 
 @dataclass
@@ -87,7 +71,7 @@ class LoopState:
     score: float | None = None  # of the newest evaluation
     best: float | None = None
     best_step: int = 0
-    kept_step: int = 0  # whose weights `fit` leaves, by `LoopSettings.keep`
+    kept_step: int = 0  # whose weights `fit` leaves, by `--keep`
     stale: int = 0
     finished: bool = False
     sums: dict[str, float] = field(default_factory=dict)
@@ -105,24 +89,45 @@ def fit(
     objective: Objective,
     plan: Plan,
     run: RunDir,
-    settings: LoopSettings,
+    training: TrainingSettings,
+    care: RunSettings,
     evaluate: Callable[[], Evaluation],
     *,
     device: torch.device,
-    resume: bool = False,
+    precision: str,
     baseline: float | None = None,
+    sentences: int = 1,
+    tasks: int = 1,
+    floors: Floors | None = None,
 ) -> LoopState:
     """Train to the end of the plan, or until `patience` runs out, and leave the weights that `keep` names in `model`.
 
+    `care` says how the run is looked after: whether it is resumed, and how often it is saved and logged. `precision` is
+    the number format that `--precision` came to. An example holds so many `sentences`, for the speed that is shown;
+    with several `tasks`, losses are shown by the task's name; a number below its floor stops the run.
     `baseline` is the score of the model as it comes: evaluations are compared with it, and where `keep` is `best` and
     none is better, the weights of before training are kept, as step 0. Without it the first evaluation is the best so
     far. Raises `UserError` where a loss or a gradient is not finite, `Interrupted` after Ctrl-C.
     """
-    restored = _restore(model, optimizer, run) if resume else None
+    restored = _restore(model, optimizer, run) if care.resume else None
     state = restored or LoopState(best=baseline)
-    progress = Progress(plan.total, state.step, settings.sentences, tasks=settings.tasks)
-    loop = _Loop(model, optimizer, objective, plan, run, settings, evaluate, device, state, progress)
-    if restored is None and baseline is not None and settings.keep == BEST:
+    progress = Progress(plan.total, state.step, sentences, tasks=tasks)
+    loop = _Loop(
+        model=model,
+        optimizer=optimizer,
+        objective=objective,
+        plan=plan,
+        run=run,
+        training=training,
+        care=care,
+        evaluate=evaluate,
+        device=device,
+        precision=precision,
+        floors=floors or {},
+        state=state,
+        progress=progress,
+    )
+    if restored is None and baseline is not None and training.keep == BEST:
         loop.save()
     if not state.finished:
         with stop_on_signal() as stopping, loop.progress:
@@ -137,7 +142,7 @@ def fit(
                 raise Interrupted(f"stopped after step {state.step:,} of {plan.total:,}")
     checkpoint.load(run.checkpoints, state.kept_step, model)
     loop.end()
-    if ranks.rank() == 0 and not settings.keep_checkpoints:
+    if ranks.rank() == 0 and not care.keep_checkpoints:
         checkpoint.strip(run.checkpoints, state.kept_step)
     return state
 
@@ -149,9 +154,12 @@ class _Loop:
     objective: Objective
     plan: Plan
     run: RunDir
-    settings: LoopSettings
+    training: TrainingSettings
+    care: RunSettings
     evaluate: Callable[[], Evaluation]
     device: torch.device
+    precision: str
+    floors: Floors
     state: LoopState
     progress: Progress
     saved: bool = False
@@ -159,11 +167,11 @@ class _Loop:
 
     def step(self) -> None:
         """One update, and once in a while a look at it."""
-        state, settings = self.state, self.settings
+        state, training, care = self.state, self.training, self.care
         batch = self.plan.at(state.step)
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        context = Context(settings.seed, state.step, settings.precision, self.device)
+        context = Context(training.seed, state.step, self.precision, self.device)
         numbers = self.objective.backward(self.model, batch, context)
         ranks.sum_gradients(self.model.parameters(), self.device)
         numbers["gradient_norm"] = self._clip()
@@ -178,10 +186,10 @@ class _Loop:
 
         # once in a while
         at_end = state.step in self.plan.ends
-        evaluating = state.step % settings.evaluate_every == 0 if settings.evaluate_every else at_end
+        evaluating = state.step % training.evaluate_every == 0 if training.evaluate_every else at_end
         evaluating = evaluating or state.step == self.plan.total
-        saving = bool(settings.save_every) and state.step % settings.save_every == 0
-        logging = evaluating or at_end or state.step % settings.log_every == 0  # no row spans two epochs
+        saving = bool(care.save_every) and state.step % care.save_every == 0
+        logging = evaluating or at_end or state.step % care.log_every == 0  # no row spans two epochs
         due = self.progress.due
         if logging or saving or due or state.step % _LOOK_EVERY == 0:
             self._look()
@@ -197,13 +205,13 @@ class _Loop:
     def _clip(self) -> Tensor:
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
-        if self.settings.clip:
-            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.settings.clip, norm)
+        if self.training.clip:
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.training.clip, norm)
         return norm
 
     def _rate(self, step: int) -> float:
-        total, settings = self.plan.total, self.settings
-        return settings.lr * learning_rate(settings.schedule, step, total, math.ceil(settings.warmup * total))
+        total, how = self.plan.total, self.training
+        return how.lr * learning_rate(how.lr_schedule, step, total, math.ceil(how.warmup * total))
 
     def _look(self) -> None:
         """Bring the numbers since the last look to the host (the one sync), check and add them up."""
@@ -216,7 +224,7 @@ class _Loop:
                         f"step {first + offset}: the {name.replace('_', ' ')} of {task} is {value}; a smaller --lr or "
                         f"--precision fp32 may help (checkpoints up to step {first} are sound)"
                     )
-                least, meaning = self.settings.floors.get(name, (value, ""))
+                least, meaning = self.floors.get(name, (value, ""))
                 if value < least:
                     raise UserError(
                         f"step {first + offset}: {meaning} ({name} {value:.2g}, less than {least:g}); a smaller --lr "
@@ -250,14 +258,14 @@ class _Loop:
         started = time.perf_counter()
         self.model.eval()
         score, numbers = self.evaluate()
-        state, settings = self.state, self.settings
+        state, patience = self.state, self.training.patience
         state.score = score
         gained = state.best is None or score > state.best
         if gained:
             state.best, state.best_step, state.stale = score, state.step, 0
         else:
             state.stale += 1
-        state.finished = state.step == self.plan.total or bool(settings.patience and state.stale >= settings.patience)
+        state.finished = state.step == self.plan.total or bool(patience and state.stale >= patience)
         row = {"kind": "evaluation", "step": state.step, "epoch": epoch + 1, "score": score, "best": gained, **numbers}
         if ranks.rank() == 0:
             self.run.log(row | {"seconds": round(time.perf_counter() - started, 3)})
@@ -273,7 +281,7 @@ class _Loop:
         """Write a checkpoint of now, and delete all but this one and the one that is kept."""
         self._look()
         state = self.state
-        state.kept_step = state.best_step if self.settings.keep == BEST else state.step
+        state.kept_step = state.best_step if self.training.keep == BEST else state.step
         if ranks.rank() == 0:
             checkpoint.save(self.run.checkpoints, state.step, self.model, self.optimizer, asdict(state))
             checkpoint.rotate(self.run.checkpoints, {state.step, state.kept_step})

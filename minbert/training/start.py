@@ -2,7 +2,7 @@
 
 import os
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,11 @@ from minbert.errors import UserError
 from minbert.precision import choose, default_device
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
-from minbert.training.cli import Parsed, say
-from minbert.training.cli import identity as of_settings
-from minbert.training.loop import LoopSettings
-from minbert.training.options import CommonSettings
+from minbert.training.cli import say
 from minbert.training.plan import Plan, first
+from minbert.training.records import TrainingSettings
 from minbert.training.rundir import RunDir, environment
+from minbert.training.settings import Parsed, Settings
 
 
 def device(*, demanded: bool) -> torch.device:
@@ -93,14 +92,16 @@ def manifest(
 
     `variables` holds `$DATA_DIR` where the command does not say `--data`: without it the command means other files.
     """
-    variables = {name: os.environ[name] for name in ("DATA_DIR",) if os.environ.get(name) and not parsed.settings.data}
+    variables = {
+        name: os.environ[name] for name in ("DATA_DIR",) if os.environ.get(name) and not parsed.settings.files.data
+    }
     processor = torch.cuda.get_device_name(on) if on.type == "cuda" else ""
     return {
         "command": parsed.command,
         "preset": parsed.preset,
         "overrides": parsed.overrides,
         "settings": identity,
-        "all_settings": asdict(parsed.settings),
+        "all_settings": parsed.settings.flat(),
         "weights": {"folder": str(folder), "sha256": weights.sha256(folder)},
         "precision": precision,
         "environment": environment(torch.get_num_threads(), str(on), processor),
@@ -124,41 +125,22 @@ def attention_path(model: BertModel, precision: str, on: torch.device) -> str:
 
 
 def identity(
-    settings: CommonSettings, accounts: dict[str, str], folder: Path, *, precision: str, on: torch.device
+    settings: Settings, accounts: dict[str, str], folder: Path, *, precision: str, on: torch.device
 ) -> dict[str, Any]:
     """What decides a run's bits: its settings, the hashes of data and weights, number format and kind of device."""
     hashes = {f"data {name}": sha256 for name, sha256 in accounts.items()}
     about = {"weights sha256": weights.sha256(folder), "number format": precision, "on": on.type}
-    return of_settings(settings) | hashes | about
+    return settings.identity() | hashes | about
 
 
-def loop_settings(settings: CommonSettings, precision: str, **more: Any) -> LoopSettings:
-    """What the loop is told of the settings, and `more` of its own."""
-    return LoopSettings(
-        lr=settings.rate,
-        schedule=settings.lr_schedule,
-        warmup=settings.warmup,
-        clip=settings.clip,
-        save_every=settings.save_every,
-        log_every=settings.log_every,
-        keep_checkpoints=settings.keep_checkpoints,
-        evaluate_every=settings.evaluate_every,
-        patience=settings.patience,
-        keep=settings.keep,
-        seed=settings.seed,
-        precision=precision,
-        **more,
-    )
-
-
-def shortened(whole: Plan, settings: CommonSettings) -> Plan:
+def shortened(whole: Plan, settings: TrainingSettings) -> Plan:
     """The plan that is trained: the whole one, or its first `--max-steps` steps."""
     if settings.max_steps > whole.total:
         warn(f"--max-steps {settings.max_steps:,}: the run has only {whole.total:,} steps")
     return first(whole, settings.max_steps)
 
 
-def note_rows(what: str, count: int, settings: CommonSettings) -> None:
+def note_rows(what: str, count: int, settings: TrainingSettings) -> None:
     """Say where a training set of so many rows does not fill one batch."""
     if count < settings.batch_size:
         rows = f"{count:,} row{'s' * (count != 1)}"

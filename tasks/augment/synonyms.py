@@ -14,9 +14,10 @@ from minbert.files import write_atomic
 from minbert.token_cache import TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
-from minbert.training.options import CommonSettings
 from minbert.training.plan import Step
+from minbert.training.records import TrainingSettings
 from tasks.augment import replacement, wordnet
+from tasks.augment.settings import SynonymSettings
 from tasks.augment.tagging import KINDS, Tagged, tag
 from tasks.augment.wordnet import WordNet
 from tasks.examples import Augmentation, E, Examples, unchanged
@@ -46,7 +47,8 @@ class Synonyms:
     after in `folder`, to be read. Method 3 rewrites the rows of a batch in the step.
     """
 
-    settings: CommonSettings
+    settings: SynonymSettings
+    training: TrainingSettings
     tokenizer: Tokenizer
     tagged: Mapping[str, Tagged]
     folder: Path
@@ -63,31 +65,31 @@ class Synonyms:
 
     def _epoch(self, batch: Step) -> int:
         """Which of the task's epochs, from 1, decides how much is replaced: the last one unless it grows."""
-        epochs = self.settings.epochs
+        epochs = self.training.epochs
         return batch.epoch % epochs + 1 if self.settings.synonyms_grow else epochs  # sequential plans count tasks on
 
     def _of_batch(self, cache: TokenCache, batch: Step, epoch: int) -> Ids:
-        how, tagged, new = self.settings, self.tagged[batch.task], {}
-        if not replacement.chosen(batch.number, p=how.synonyms_p, seed=how.seed, name=batch.task):
+        how, seed, tagged, new = self.settings, self.training.seed, self.tagged[batch.task], {}
+        if not replacement.chosen(batch.number, p=how.synonyms_p, seed=seed, name=batch.task):
             return {}
-        count = max(1, MOST_ADJECTIVES * epoch // how.epochs) if how.synonyms_grow else 1
+        count = max(1, MOST_ADJECTIVES * epoch // self.training.epochs) if how.synonyms_grow else 1
         places = [(int(row), column) for row in batch.rows for column in range(cache.columns)]
         for row, column in places:
             text, number = cache.text(row, column), row * cache.columns + column
             changes = replacement.live(
-                tagged, number, text, batch=batch.number, turn=batch.turn, seed=how.seed, name=batch.task, count=count
+                tagged, number, text, batch=batch.number, turn=batch.turn, seed=seed, name=batch.task, count=count
             )
             if changes:
                 new[row, column] = replacement.splice(text, changes)
         return self._tokenised(new)
 
     def _rewrite(self, cache: TokenCache, name: str, epoch: int) -> Ids:
-        how, tagged = self.settings, self.tagged[name]
-        p, new, lines = growing(epoch, how.epochs, how.synonyms_p), {}, []
+        how, training, tagged = self.settings, self.training, self.tagged[name]
+        p, new, lines = growing(epoch, training.epochs, how.synonyms_p), {}, []
         for number, text in enumerate(_texts(cache)):
             row, column = divmod(number, cache.columns)
             name_of_row = cache.row_id(row)
-            changes = replacement.drawn(tagged, number, text, p=p, seed=how.seed, row=name_of_row, column=column)
+            changes = replacement.drawn(tagged, number, text, p=p, seed=training.seed, row=name_of_row, column=column)
             after = replacement.splice(text, changes)
             lines.append((name_of_row, column, text, after))
             if changes:
@@ -108,29 +110,36 @@ class Synonyms:
         return dict(zip(texts, self.tokenizer.encode(list(texts.values())), strict=True))
 
 
-def hashes(settings: CommonSettings, stage: str) -> dict[str, str]:
+def hashes(settings: SynonymSettings, stage: str, data: str) -> dict[str, str]:
     """Hashes of what `--synonyms` reads in a stage, `pretrain` or `finetune`; none without it.
 
     Raises `UserError` where WordNet is not there.
     """
-    if not _asked(settings, stage):
+    if not settings.used_in(stage):
         return {}
-    folder = wordnet.find(settings.data)
+    folder = wordnet.find(data)
     resources = (("WordNet", wordnet.WORDNET), ("tagger", wordnet.TAGGER))
     return {name: wordnet.fingerprint(folder, resource) for name, resource in resources}
 
 
 def augmentation(
-    settings: CommonSettings, stage: str, sets: Mapping[str, Examples], tokenizer: Tokenizer, run: Path
+    settings: SynonymSettings,
+    training: TrainingSettings,
+    stage: str,
+    sets: Mapping[str, Examples],
+    tokenizer: Tokenizer,
+    *,
+    data: str,
+    run: Path,
 ) -> tuple[Augmentation[Any], dict[str, Any]]:
     """What `--synonyms` and its companions ask for in a stage, `pretrain` or `finetune`, and the manifest's account.
 
     The account says by what the words were tagged, and of each set the share of words that have a synonym. Raises
     `UserError` where WordNet is not there.
     """
-    if not _asked(settings, stage):
+    if not settings.used_in(stage):
         return unchanged, {}
-    words, method = WordNet(wordnet.find(settings.data), settings.synonyms_senses), int(settings.synonyms)
+    words, method = WordNet(wordnet.find(data), settings.synonyms_senses), int(settings.synonyms)
     every = {name: tag(list(_texts(one.cache)), words) for name, one in sets.items()}
     tagged = {name: one.only(KINDS[method]) for name, one in every.items()}
     account = {
@@ -140,11 +149,7 @@ def augmentation(
             for name, one in tagged.items()
         },
     }
-    return Synonyms(settings, tokenizer, tagged, run / "synonyms"), {"synonyms": account}
-
-
-def _asked(settings: CommonSettings, stage: str) -> bool:
-    return settings.synonyms != "none" and settings.synonyms_stage in (stage, "both")
+    return Synonyms(settings, training, tokenizer, tagged, run / "synonyms"), {"synonyms": account}
 
 
 def _texts(cache: TokenCache) -> Iterator[str]:

@@ -43,36 +43,36 @@ class Data:
 def check(settings: ContrastiveSettings) -> None:
     """Raises `UserError` where a file is not there or its header cannot be used: nothing is read beyond it."""
     checks = {TRIPLETS: _triplet_files, PAIRS: _pair_files, TEXTS: _text_files}
-    checks[settings.data_kind](settings)
-    dev_sets.check(settings.sts_dev, partial(start.data_folder, settings.data))
+    checks[settings.objective.data_kind](settings)
+    dev_sets.check(settings.files.sts_dev, partial(start.data_folder, settings.files.data))
 
 
 def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Data:
     """The data that an objective needs. Raises `UserError` for what is missing or cannot be read."""
     readers_of = {TRIPLETS: _triplets, PAIRS: _pairs, TEXTS: _texts}
-    train, account = readers_of[settings.data_kind](settings, tokenizer, length)
+    train, account = readers_of[settings.objective.data_kind](settings, tokenizer, length)
     if not len(train):
         raise UserError(f"{train.cache.source}: no usable row")
-    dev = dev_sets.read(settings.sts_dev, partial(start.data_folder, settings.data), tokenizer, length)
-    if dev.name in ("stsb", "course") and "chinese" in _names(settings.texts):
+    dev = dev_sets.read(settings.files.sts_dev, partial(start.data_folder, settings.files.data), tokenizer, length)
+    if dev.name in ("stsb", "course") and "chinese" in _names(settings.data.texts):
         start.warn(
             f"--texts chinese: evaluated on English pairs by --sts-dev {dev.name}; --sts-dev zh are Chinese ones"
         )
     if dev.absent:
         start.warn(f"--sts-dev {dev.name}: without {', '.join(dev.absent)}, of which the data has no dev file")
-    dev = replace(dev, also_in=dev_sets.also_in(dev, start.data_path(settings.data)))
+    dev = replace(dev, also_in=dev_sets.also_in(dev, start.data_path(settings.files.data)))
     files = account["files"]
     named = [(train, files[0]["file"] if len(files) == 1 else "the training texts")]
     for examples, where in (*named, *((one, str(one.cache.source)) for one in dev.pairs.values())):
         cut, texts = examples.truncated(2, joined=False)
         if cut:
             start.warn(f"{where}: {cut:,} of {texts:,} sentences are longer than {length} tokens and are cut")
-    if settings.limit > len(train):
-        start.warn(f"--limit {settings.limit:,}: there are only {len(train):,} {settings.data_kind}")
-    if _transductive(settings.source):
-        start.warn(f"--weights {settings.source}: come from a run on test sentences (transductive)")
+    if settings.data.limit > len(train):
+        start.warn(f"--limit {settings.data.limit:,}: there are only {len(train):,} {settings.objective.data_kind}")
+    if _transductive(settings.encoder.source):
+        start.warn(f"--weights {settings.encoder.source}: come from a run on test sentences (transductive)")
         account["weights_transductive"] = True
-    if settings.data_kind == TEXTS:
+    if settings.objective.data_kind == TEXTS:
         account["dev_pairs_seen"] = _seen(train, dev)
     if account["skipped"]:
         first = account["skipped"][0]
@@ -84,24 +84,25 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
 
 def _triplet_files(settings: ContrastiveSettings) -> tuple[list[Path], str, int]:
     """The files of triplets or of pairs, `triplet` or `nli` by what they hold, and how many texts a triplet has."""
-    paths = _files(settings, settings.triplets, "nli", "nli_for_simcse.csv", "nli-triplets.csv")
-    kinds = [_kind_and_texts(path, settings.columns) for path in paths]
+    paths = _files(settings, settings.files.triplets, "nli", "nli_for_simcse.csv", "nli-triplets.csv")
+    kinds = [_kind_and_texts(path, settings.data.columns) for path in paths]
     other = next((number for number, one in enumerate(kinds) if one != kinds[0]), 0)
     if other:
         shown = {("nli", 2): "labelled pairs", ("triplet", 2): "pairs without hard negatives"}
         first, second = (f"{paths[one]} holds {shown.get(kinds[one], 'triplets')}" for one in (0, other))
         raise UserError(f"--triplets: {first}, {second}")
     kind, columns = kinds[0][0], 3 if kinds[0][0] == "nli" else kinds[0][1]
-    if columns == 2 and settings.objective != "nt-xent":
-        raise UserError(f"{paths[0]}: --objective {settings.objective} needs hard negatives, and these rows have none")
-    if columns == 2 and settings.hard_weight:
+    how = settings.objective
+    if columns == 2 and how.objective != "nt-xent":
+        raise UserError(f"{paths[0]}: --objective {how.objective} needs hard negatives, and these rows have none")
+    if columns == 2 and how.hard_weight:
         raise UserError(f"{paths[0]}: --hard-weight needs hard negatives, and these rows have none")
     if columns == 2 and settings.by_cosine:
         raise UserError(
-            f"{paths[0]}: rows without a hard negative have no gap for --technique {settings.technique}; "
+            f"{paths[0]}: rows without a hard negative have no gap for --technique {settings.curriculum.technique}; "
             f"choose length or rarity, or --order none or random"
         )
-    if columns == 2 and settings.metric == "accuracy":
+    if columns == 2 and settings.evaluation.metric == "accuracy":
         raise UserError(f"{paths[0]}: --metric accuracy needs hard negatives, and these rows have none")
     return paths, kind, columns
 
@@ -109,28 +110,28 @@ def _triplet_files(settings: ContrastiveSettings) -> tuple[list[Path], str, int]
 def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
     paths, kind, columns = _triplet_files(settings)
     names = [path.name for path in paths] if len(paths) > 1 else []
-    per_premise = settings.per_premise if kind == "nli" else ""
+    per_premise = settings.data.per_premise if kind == "nli" else ""
 
     def merged(_: Path) -> Iterator[Row | Skipped | Facts]:
-        sources = [readers.open_as(path, kind, columns=settings.columns).rows for path in paths]
+        sources = [readers.open_as(path, kind, columns=settings.data.columns).rows for path in paths]
         made = from_pairs(sources, per_premise, names=names) if per_premise else checked(sources, columns, names=names)
         if not len(made):
             raise UserError(f"{', '.join(map(str, paths))}: no triplet can be made of the rows")
         yield from made.rows()
 
-    rule = ["triplets", kind, settings.columns, per_premise, *names]
+    rule = ["triplets", kind, settings.data.columns, per_premise, *names]
     cache, files = _cached(paths, merged, rule, columns, tokenizer)
     account = {"files": files, "per_premise": per_premise, **cache.facts, "skipped": cache.account()["skipped"]}
     return Triplet(cache, tokenizer.cls, tokenizer.sep, length), account
 
 
 def _pair_files(settings: ContrastiveSettings) -> list[Path]:
-    paths = _files(settings, settings.nli_pairs, "nli", "nli-pairs.tsv", *_ORIGINALS)
-    if not settings.nli_pairs and paths[0].name != "nli-pairs.tsv":
+    paths = _files(settings, settings.files.nli_pairs, "nli", "nli-pairs.tsv", *_ORIGINALS)
+    if not settings.files.nli_pairs and paths[0].name != "nli-pairs.tsv":
         there = (paths[0].parent.parent / name for name in _ORIGINALS)
         paths = [path for path in there if path.is_file()]
     for path in paths:
-        readers.open_as(path, "nli", columns=settings.columns)
+        readers.open_as(path, "nli", columns=settings.data.columns)
     return paths
 
 
@@ -140,13 +141,13 @@ def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> 
 
     def labelled(_: Path) -> Iterator[Row | Skipped]:
         for path, name in zip(paths, names, strict=True):
-            for row in readers.open_as(path, "nli", columns=settings.columns).rows:
+            for row in readers.open_as(path, "nli", columns=settings.data.columns).rows:
                 if isinstance(row, Skipped):
                     yield replace(row, why=f"{name} {row.why}".strip())
                 else:
                     yield replace(row, id=f"{name}{row.id}")
 
-    cache, files = _cached(paths, labelled, ["nli", settings.columns, *names], 2, tokenizer)
+    cache, files = _cached(paths, labelled, ["nli", settings.data.columns, *names], 2, tokenizer)
     account = cache.account() | {"files": files}
     del account["file"], account["sha256"]
     return Pair(cache, tokenizer.cls, tokenizer.sep, length), account
@@ -154,8 +155,8 @@ def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> 
 
 def _text_files(settings: ContrastiveSettings) -> corpus.Corpus:
     """The files behind `--texts`; files of one's own do not need the data folder."""
-    own = all(Path(name).is_file() for name in _names(settings.texts))
-    return corpus.find_texts(_names(settings.texts), Path() if own else start.data_folder(settings.data))
+    own = all(Path(name).is_file() for name in _names(settings.data.texts))
+    return corpus.find_texts(_names(settings.data.texts), Path() if own else start.data_folder(settings.files.data))
 
 
 def _names(flag: str) -> list[str]:
@@ -163,24 +164,25 @@ def _names(flag: str) -> list[str]:
 
 
 def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
-    sources, found = _names(settings.texts), _text_files(settings)
+    how, every_seed = settings.data, settings.training.seed
+    sources, found = _names(how.texts), _text_files(settings)
     paths = [file.path for file in found.files]
 
     def drawn(_: Path) -> Iterator[Row | Facts]:
-        kept, said = corpus.gather_texts(found, settings.seed, settings.limit, keep_duplicates=settings.keep_duplicates)
+        kept, said = corpus.gather_texts(found, every_seed, how.limit, keep_duplicates=how.keep_duplicates)
         yield from (Row(str(number), (text,)) for number, text in enumerate(kept, 1))
         yield said
 
     tests = [path.name for path in found.tests]
-    seed = settings.seed if settings.limit else ""
-    rule = ["texts", *sources, seed, settings.limit, settings.keep_duplicates, *found.absent, *tests]
+    seed = every_seed if how.limit else ""
+    rule = ["texts", *sources, seed, how.limit, how.keep_duplicates, *found.absent, *tests]
     cache, hashes = _cached(paths, drawn, rule, 1, tokenizer, also=found.tests, digest=token_cache.digest)
     files = [here | one for here, one in zip(hashes, cache.facts["files"], strict=True)]
     account = {"sources": sources, **cache.facts, "files": files, "absent": found.absent}
     if account["transductive"]:
         start.warn("the texts hold test sentences (transductive), which the manifest and the report say as well")
     if found.absent:
-        start.warn(f"--texts {settings.texts}: without {', '.join(found.absent)}, not found in the data")
+        start.warn(f"--texts {how.texts}: without {', '.join(found.absent)}, not found in the data")
     account["skipped"] = [{"file": Path(file["file"]).name, **row} for file in files for row in file["skipped"]]
     return Single(cache, tokenizer.cls, tokenizer.sep, length), account
 
@@ -247,5 +249,5 @@ def _kind_and_texts(path: Path, columns: str) -> tuple[str, int]:
 
 def _files(settings: ContrastiveSettings, given: str, folder: str, *names: str) -> list[Path]:
     return [present(Path(name)) for name in _names(given)] or [
-        readers.find(start.data_folder(settings.data), folder, names)
+        readers.find(start.data_folder(settings.files.data), folder, names)
     ]

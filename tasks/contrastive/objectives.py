@@ -42,7 +42,7 @@ class Texts(ABC):
     views: tuple[View, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        how = self.settings
+        how = self.settings.views
         self.views = (*parse(how.views, protect_special=how.protect_special), View()) if how.views else ()
 
     @property
@@ -84,7 +84,8 @@ class Texts(ABC):
             return None
         width = 1 + max(column for column, _ in self.texts)
         keys = np.concatenate([batch.rows * width + column for column, _ in self.texts])
-        return Draw(self.settings.seed, batch.epoch, keys, np.repeat([view for _, view in self.texts], len(batch.rows)))
+        views = np.repeat([view for _, view in self.texts], len(batch.rows))
+        return Draw(self.settings.training.seed, batch.epoch, keys, views)
 
     def perturbation(
         self, model: ContrastiveModel, sentences: list[list[int]], batch: Step, context: Context
@@ -103,11 +104,11 @@ class NTXent(Texts):
     @property
     def texts(self) -> Sequence[tuple[int, int]]:
         """Anchor and positive, and the hard negative where it is wanted and there."""
-        return ANCHOR_AND_OTHERS[: self.examples.cache.columns if self.settings.hard_negatives else 2]
+        return ANCHOR_AND_OTHERS[: self.examples.cache.columns if self.settings.objective.hard_negatives else 2]
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
         """Beside the loss, how often a row's positive is the nearest candidate."""
-        how = self.settings
+        how = self.settings.objective
         anchor, positive, *others = vectors.chunk(len(self.texts))
         negative = others[0] if others else None
         ignored = self.false_negatives(batch).to(vectors.device) if how.mask_false_negatives else None
@@ -130,7 +131,7 @@ class TripletLoss(Texts):
     def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
         """The mean over the batch."""
         anchor, positive, negative = vectors.chunk(3)
-        how = self.settings
+        how = self.settings.objective
         return {"loss": losses.triplet(anchor, positive, negative, how.loss_margin, how.distance)}
 
 
@@ -144,7 +145,7 @@ class MarginLoss(Texts):
         anchor, positive, negative = vectors.chunk(3)
         similar = torch.arange(2 * len(anchor), device=vectors.device) < len(anchor)
         pairs = torch.cat([anchor, anchor]), torch.cat([positive, negative])
-        return {"loss": losses.margin_contrastive(*pairs, similar, self.settings.loss_margin)}
+        return {"loss": losses.margin_contrastive(*pairs, similar, self.settings.objective.loss_margin)}
 
 
 class Softmax(Texts):
@@ -169,21 +170,21 @@ def chance(settings: ContrastiveSettings, rows: int, columns: int = 3) -> float 
     `rows` is how many are trained on, fewer than a batch perhaps; `columns` are the texts of a row: with two there are
     no hard negatives. The mask of false negatives, which leaves out candidates, is not counted.
     """
-    batch = min(settings.batch_size, rows)
-    if settings.objective == "softmax":
+    how, batch = settings.objective, min(settings.training.batch_size, rows)
+    if how.objective == "softmax":
         return losses.chance(len(NLI_CLASSES))
-    if settings.objective not in IN_BATCH:
+    if how.objective not in IN_BATCH:
         return None
-    if settings.objective == "simcse":
-        return losses.chance(batch) * (1 + settings.eda_weight)
-    if settings.objective == "nt-xent":
-        hard = settings.hard_negatives and columns == 3
-        there = losses.chance(2 * batch - 1 + math.exp(settings.hard_weight) if hard else batch)
-        return there if settings.directions == "one" else (there + losses.chance(batch)) / 2
+    if how.objective == "simcse":
+        return losses.chance(batch) * (1 + how.eda_weight)
+    if how.objective == "nt-xent":
+        hard = how.hard_negatives and columns == 3
+        there = losses.chance(2 * batch - 1 + math.exp(how.hard_weight) if hard else batch)
+        return there if how.directions == "one" else (there + losses.chance(batch)) / 2
     guess = losses.chance(2 * batch - 1)
-    if settings.objective == "views":
+    if how.objective == "views":
         return guess
-    return losses.chance(len(NLI_CLASSES)) + settings.alpha * 4 * guess  # two sides, two directions: see `Joint`
+    return losses.chance(len(NLI_CLASSES)) + how.alpha * 4 * guess  # two sides, two directions: see `Joint`
 
 
 def _false_negatives(sentences: list[list[int]], columns: int) -> Tensor:

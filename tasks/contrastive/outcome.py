@@ -51,7 +51,7 @@ class Kept:
     @classmethod
     def of(cls, state: LoopState, settings: ContrastiveSettings) -> "Kept":
         """The one that a finished loop has left in the model."""
-        return cls(state.kept_step, state.step, state.best_step, settings.keep, settings.metric)
+        return cls(state.kept_step, state.step, state.best_step, settings.training.keep, settings.evaluation.metric)
 
     @property
     def shown(self) -> str:
@@ -122,20 +122,20 @@ class Evaluation:
             self.encoder,
             self.data.dev.pairs,
             self._triplets,
-            batch_size=how.batch_size,
-            temperature=how.evaluate_temperature or how.temperature,
-            metric=how.metric,
-            limit=how.evaluate_triplets,
+            batch_size=how.training.batch_size,
+            temperature=how.evaluation.evaluate_temperature or how.objective.temperature,
+            metric=how.evaluation.metric,
+            limit=how.evaluation.evaluate_triplets,
         )
 
     @property
     def _triplets(self) -> Triplet | None:
         train = self.data.train
-        return train if isinstance(train, Triplet) and self.settings.data_kind == TRIPLETS else None
+        return train if isinstance(train, Triplet) and self.settings.objective.data_kind == TRIPLETS else None
 
     def look(self) -> Look:
         """The encoder as it is now."""
-        triplets, limit = self._triplets, self.settings.evaluate_triplets
+        triplets, limit = self._triplets, self.settings.evaluation.evaluate_triplets
         cosines = None
         if triplets is not None and triplets.cache.columns == 3:
             cosines = scoring.cosines(self.encoder, triplets, np.arange(min(len(triplets), limit or len(triplets))))
@@ -160,6 +160,8 @@ class Evaluation:
             first, second = ((one.positive, one.negative) for one in (before.cosines, after.cosines))
             pictures.cosines(into / "cosines", first, second, f"after {kept.step:,} steps")
         if paced.cosines is not None:
-            pictures.gaps(into / "groups", paced.cosines.positive, paced.cosines.negative, self.settings.margin)
+            pictures.gaps(
+                into / "groups", paced.cosines.positive, paced.cosines.negative, self.settings.curriculum.margin
+            )
             pictures.mix(into / "mix", paced.mix)
         return loss

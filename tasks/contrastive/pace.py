@@ -47,68 +47,79 @@ class Paced:
 
 def hashes(settings: ContrastiveSettings) -> dict[str, str]:
     """The hash of the weights of `--scorer`, where it decides the order. `UserError` where they cannot be had."""
-    if not (settings.scorer and settings.by_cosine):
+    if not (settings.curriculum.scorer and settings.by_cosine):
         return {}
-    return {"scorer": weights.sha256(weights.resolve(settings.scorer, "--scorer"))}
+    return {"scorer": weights.sha256(weights.resolve(settings.curriculum.scorer, "--scorer"))}
 
 
 def paced(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, weights_sha256: str) -> Paced:
     """Score what has to be scored, put it in order, and cut it into steps."""
+    training, how = settings.training, settings.curriculum
     make = partial(
-        curriculum.plan, epochs=settings.epochs, batch_size=settings.batch_size, seed=settings.seed,
-        within=settings.within,
-    )  # fmt: skip
-    limit = 0 if settings.data_kind == TEXTS else settings.limit  # of texts it has been drawn already
-    chosen = plan.drawn(len(examples), limit, settings.seed)
-    if settings.data_kind != TRIPLETS or settings.order == "none":
-        return Paced(start.shortened(make(chosen, power=0.0), settings), len(chosen))
+        curriculum.plan,
+        epochs=training.epochs,
+        batch_size=training.batch_size,
+        seed=training.seed,
+        within=how.within,
+    )
+    limit = 0 if settings.objective.data_kind == TEXTS else settings.data.limit  # of texts it has been drawn already
+    chosen = plan.drawn(len(examples), limit, settings.training.seed)
+    if settings.objective.data_kind != TRIPLETS or settings.curriculum.order == "none":
+        return Paced(start.shortened(make(chosen, power=0.0), settings.training), len(chosen))
     cosines, groups = None, None
     if settings.by_cosine:
         assert isinstance(examples, Triplet)
         cosines = scoring.similarities(*_scorer(settings, encoder, weights_sha256, examples), chosen)
         groups = np.full(len(examples), -1)
-        groups[chosen] = curriculum.difficulty(cosines.positive, cosines.negative, settings.margin)
+        groups[chosen] = curriculum.difficulty(cosines.positive, cosines.negative, settings.curriculum.margin)
     made = make(
-        chosen[_order(settings, examples, cosines, chosen)], power=settings.power, pacing=settings.pacing,
-        start=settings.start, equal_steps=settings.equal_steps,
-    )  # fmt: skip
-    return Paced(start.shortened(made, settings), len(chosen), cosines, groups)
+        chosen[_order(settings, examples, cosines, chosen)],
+        power=how.power,
+        pacing=how.pacing,
+        start=how.start,
+        equal_steps=how.equal_steps,
+    )
+    return Paced(start.shortened(made, settings.training), len(chosen), cosines, groups)
 
 
 def _order(
     settings: ContrastiveSettings, examples: Examples, cosines: Similarities | None, chosen: np.ndarray
 ) -> np.ndarray:
     """The `chosen` rows in training order, by their places among them: [n]. Rarity is that among all texts."""
-    if settings.order == "random":
-        return curriculum.arrange(np.zeros(len(chosen)), settings.seed, "random")
+    if settings.curriculum.order == "random":
+        return curriculum.arrange(np.zeros(len(chosen)), settings.training.seed, "random")
     cache = examples.cache
     scores: dict[str, Any] = {}
     if cosines is not None:
         scores = {"positive": cosines.positive, "negative": cosines.negative}
-    elif settings.technique == "length":
+    elif settings.curriculum.technique == "length":
         scores = {"lengths": cache.token_counts().sum(1)[chosen]}
     else:
         texts = ([cache.text(row, column) for column in range(cache.columns)] for row in range(len(cache)))
         scores = {"rarity": curriculum.rarity(texts)[chosen]}
-    values = curriculum.hardness(settings.technique, margin=settings.margin, **scores)
-    return curriculum.arrange(values, settings.seed, settings.order)
+    values = curriculum.hardness(settings.curriculum.technique, margin=settings.curriculum.margin, **scores)
+    return curriculum.arrange(values, settings.training.seed, settings.curriculum.order)
 
 
 def _scorer(
     settings: ContrastiveSettings, encoder: Encoder, weights_sha256: str, examples: Triplet
 ) -> tuple[Encoder, Triplet, str]:
     """The encoder that scores, the triplets in its vocabulary, and the hash of its weights."""
-    pooler = settings.scorer_pooler or settings.pooler
-    if not settings.scorer:
+    how = settings.curriculum
+    pooler = how.scorer_pooler or settings.encoder.pooler
+    if not how.scorer:
         scorer = Encoder(encoder.model, encoder.tokenizer, pooler, precision=encoder.precision)
         return scorer, examples, weights_sha256
     scorer, sha256 = scoring.load(
-        settings.scorer, settings.scorer_pooler, precision=settings.precision, device=str(encoder.model.device)
+        settings.curriculum.scorer,
+        settings.curriculum.scorer_pooler,
+        precision=settings.training.precision,
+        device=str(encoder.model.device),
     )
     shorter = replace(examples, max_length=min(examples.max_length, scorer.max_length))
     if scorer.tokenizer.fingerprint == encoder.tokenizer.fingerprint:
         return scorer, shorter, sha256
-    start.warn(f"--scorer {settings.scorer}: another vocabulary, so the triplets are tokenised for it as well")
+    start.warn(f"--scorer {how.scorer}: another vocabulary, so the triplets are tokenised for it as well")
     return scorer, _retokenised(shorter, scorer.tokenizer), sha256
 
 

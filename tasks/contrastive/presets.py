@@ -1,6 +1,6 @@
 """Named sets of settings for the first stage, as data: one for each system that the papers compare."""
 
-from minbert.training.cli import Presets
+from minbert.training.settings import Presets
 
 _CBCL = {
     "pooler": "pooler", "max_length": 32, "temperature": 0.05, "power": 0.5, "margin": 0.2, "epochs": 10,

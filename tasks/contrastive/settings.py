@@ -1,27 +1,31 @@
 """Settings of the first stage. Importing this module loads no torch."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Self, get_args
+
+from pydantic import model_validator
 
 from minbert.errors import UserError
-from minbert.training.cli import flag, spelled
-from minbert.training.options import CommonSettings
+from minbert.training import records
+from minbert.training.settings import Record, Settings, flag, spelled
+from tasks.augment.settings import SynonymSettings
 
-POOLERS = ("pooler", "cls", "mean", "max", "avg-first-last", "avg-static-last", "avg-last-two")
-PROJECTIONS = ("none", "training", "kept")
+Pooler = Literal["pooler", "cls", "mean", "max", "avg-first-last", "avg-static-last", "avg-last-two"]
+POOLERS: tuple[str, ...] = get_args(Pooler)
 TRIPLETS, PAIRS, TEXTS = "triplets", "pairs", "texts"
 DATA = {
-    "nt-xent": TRIPLETS, "triplet": TRIPLETS, "margin": TRIPLETS, "softmax": PAIRS, "joint": PAIRS,
-    "views": TEXTS, "simcse": TEXTS,
-}  # fmt: skip
+    "nt-xent": TRIPLETS,
+    "triplet": TRIPLETS,
+    "margin": TRIPLETS,
+    "softmax": PAIRS,
+    "joint": PAIRS,
+    "views": TEXTS,
+    "simcse": TEXTS,
+}
 """Objective -> the data it trains on."""
 IN_BATCH = ("nt-xent", "joint", "views", "simcse")
 """Objectives whose negatives are the other rows of the batch."""
 
-OVER_TRIPLETS = ("accuracy", "loss")
-"""Values of `--metric` that are numbers of the training triplets, not of the dev pairs."""
-
-_BY_OBJECTIVE = {
+_BY_OBJECTIVE: dict[str, tuple[str, ...]] = {
     "temperature": (*IN_BATCH, "triplet", "margin"),  # the latter are judged by a frozen NT-Xent loss
     "directions": ("nt-xent",),
     "hard_negatives": ("nt-xent",),
@@ -41,143 +45,15 @@ def slug(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
-@dataclass(frozen=True)
-class ContrastiveSettings(CommonSettings):
-    """Everything `pretrain_cbcl.py` can be told."""
+class EncoderSettings(records.EncoderSettings):
+    """The encoder that training starts from, and how its vectors are read."""
 
-    run_dir: str = flag("runs/cbcl", "where the run lives", group="run", place=True)
-    lr: float | None = flag(2e-5, "learning rate", group="training", least=0)
-    max_length: int = flag(
-        32, "longest sentence in tokens (0: as many as the encoder has positions)", group="encoder", least=0
-    )
-    pooler: str = flag("pooler", "how hidden states become one vector", group="encoder", choices=POOLERS)
-    projection: str = flag(
+    max_length: int = flag(32, "longest sentence in tokens (0: as many as the encoder has positions)", ge=0)
+    pooler: Pooler = flag("pooler", "how hidden states become one vector")
+    projection: Literal["none", "training", "kept"] = flag(
         "none",
-        "a new layer tanh(W x + b) over [CLS]: training = in training only (unsupervised SimCSE); kept = evaluated "
-        "with the encoder and saved as its pooler (supervised SimCSE)",
-        group="encoder",
-        choices=PROJECTIONS,
-    )
-
-    triplets: str = flag(
-        "", "in place of nli/nli_for_simcse.csv or nli/nli-triplets.csv: files of triplets, or of labelled NLI pairs "
-        "(SNLI, MultiNLI, nli-pairs.tsv), several with commas between", group="data", place=True,
-    )  # fmt: skip
-    nli_pairs: str = flag(
-        "", "in place of nli/nli-pairs.tsv, else SNLI's and MultiNLI's originals, for --objective softmax and joint: "
-        "labelled NLI pairs, several files with commas between", group="data", place=True,
-    )  # fmt: skip
-    texts: str = flag(
-        "", "unlabelled texts for --objective views and simcse: sts, sts-train, chinese, or files of one sentence a "
-        "line, several with commas between", group="data",
-    )  # fmt: skip
-    keep_duplicates: bool = flag(False, "unlabelled texts as often as they stand in the files", group="data")
-    sts_dev: str = flag(
-        "course",
-        "scored pairs to evaluate on and to choose the best encoder by: stsb = STS-B's own dev set in SentEval's "
-        "layout; course = course/sts-dev.csv; zh = the Chinese dev sets that are there, of ATEC, BQ, LCQMC, PAWS-X and "
-        "STS-B, by their mean; or a file",
-        group="data",
-        place=True,
-    )
-    per_premise: str = flag(
-        "first", "triplets of one premise of NLI pairs: its first entailment with its first contradiction, the i-th "
-        "with the i-th, or all with all", group="data", choices=("first", "zip", "cross"),
-    )  # fmt: skip
-
-    objective: str = flag(
-        "nt-xent",
-        "nt-xent = NT-Xent with hard negatives; triplet and margin = losses over distances; "
-        "softmax = classification of NLI pairs (SBERT); views = two views of a text (ConSERT); joint = softmax and "
-        "views; simcse = a text twice under dropout, and with punctuation (EdaCSE)",
-        group="objective", choices=tuple(DATA),
-    )  # fmt: skip
-    temperature: float = flag(0.05, "temperature of NT-Xent", group="objective", least=1e-4)
-    directions: str = flag(
-        "one", "one = from the anchor to its positive; both = and back", group="objective", choices=("one", "both")
-    )
-    hard_negatives: bool = flag(True, "hard negatives among the candidates", group="objective")
-    hard_weight: float = flag(0.0, "added to the logit of a row's own hard negative (SimCSE)", group="objective")
-    mask_false_negatives: bool = flag(
-        True, "leave candidates with the text or the premise of the row out of the loss", group="objective"
-    )
-    loss_margin: float = flag(1.0, "margin of the triplet and the margin loss", group="objective", least=1e-6)
-    distance: str = flag(
-        "euclidean", "distance of the triplet loss", group="objective", choices=("euclidean", "cosine")
-    )
-    chunk: int = flag(
-        0, "encode a batch in parts of so many sentences, in two passes: the same gradient on less memory (the pass "
-        "of its own that an adversarial view takes stays whole)",
-        group="objective", least=0,
-    )  # fmt: skip
-    accumulate: int = flag(1, "parts of an update; not with in-batch negatives", group="objective", least=1)
-
-    alpha: float = flag(0.15, "weight of the views beside the classification (joint)", group="objective", least=0)
-    eda_weight: float = flag(
-        0.0, "weight of NT-Xent between a text and itself with punctuation inserted (simcse; EdaCSE's lambda)",
-        group="objective", least=0,
-    )  # fmt: skip
-
-    views: str = flag(
-        "", "two views, around the embedding layer, such as feature-cutoff:0.2,shuffle: none, shuffle, "
-        "token-cutoff:0.15, span-cutoff:0.15, feature-cutoff:0.2, dropout:0.2 (the rates meant where none is given), "
-        "or with --objective joint adversarial:1; of anchors and of all other texts where the data are triplets",
-        group="views",
-    )  # fmt: skip
-    protect_special: bool = flag(True, "views leave [CLS] and [SEP] as they are", group="views")
-    marks: str = flag(
-        "english", "the punctuation that is inserted", group="views",
-        choices=("english", "chinese", "without-exclamation", "chinese-without-exclamation", "extra"),
-    )  # fmt: skip
-    marks_most: int = flag(
-        0, "insert 1 to so many marks into positives (nt-xent) or the third text (simcse); 0 inserts none",
-        group="views", least=0,
-    )  # fmt: skip
-
-    order: str = flag(
-        "curriculum",
-        "curriculum = easy first; anti = hard first; random = a random order paced alike; none = all from the start",
-        group="curriculum", choices=("curriculum", "anti", "random", "none"),
-    )  # fmt: skip
-    technique: str = flag(
-        "groups",
-        "what makes a triplet hard: groups by margin; cosine of the entailment; of the contradiction; their gap; "
-        "length; rarity of words",
-        group="curriculum", choices=("groups", "entailment", "contradiction", "gap", "length", "rarity"),
-    )  # fmt: skip
-    margin: float = flag(0.2, "margin between easy and semi-hard triplets", group="curriculum", least=0)
-    power: float = flag(
-        0.5, "pacing: (t/T)^power of the triplets are eligible (0.5 root, 1 linear, 2 quadratic)",
-        group="curriculum", least=0,
-    )  # fmt: skip
-    pacing: str = flag("epoch", "what t counts", group="curriculum", choices=("epoch", "step"))
-    start: float = flag(0.0, "share that is eligible from the beginning", group="curriculum", least=0, most=1)
-    within: str = flag(
-        "shuffled", "how the eligible triplets follow each other", group="curriculum", choices=("shuffled", "sorted")
-    )
-    equal_steps: bool = flag(
-        False, "as many updates as without a curriculum: the eligible triplets are cycled", group="curriculum"
-    )  # fmt: skip
-    scorer: str = flag("", "the encoder that scores (default: the one that is trained)", group="curriculum")
-    scorer_pooler: str = flag(
-        "", "its pooler (default: --pooler, or what the scorer's folder names)", group="curriculum",
-        choices=("", *POOLERS),
-    )  # fmt: skip
-
-    metric: str = flag(
-        "spearman", "what chooses the best encoder: STS dev Spearman; accuracy or frozen loss over triplets; "
-        "alignment, how near the vectors of similar STS dev pairs are; uniformity, how evenly all STS dev vectors "
-        "are spread",
-        group="evaluation", choices=("spearman", "accuracy", "loss", "alignment", "uniformity"),
-    )  # fmt: skip
-    evaluate_triplets: int = flag(
-        2000, "triplets of the training file in the frozen loss of an evaluation (0: all)", group="evaluation", least=0
-    )
-    evaluate_temperature: float | None = flag(
-        None,
-        "temperature of the frozen loss, so that runs at several temperatures compare (default: --temperature)",
-        group="evaluation",
-        least=1e-4,
+        "a new layer tanh(W x + b) over [CLS]: training = in training only (unsupervised SimCSE); kept = evaluated"
+        " with the encoder and saved as its pooler (supervised SimCSE)",
     )
 
     @property
@@ -192,102 +68,263 @@ class ContrastiveSettings(CommonSettings):
         """The pooler that the encoder is evaluated and saved with: a projection that is kept is its `pooler`."""
         return "pooler" if self.projection == "kept" else self.pooler
 
+
+class DataSettings(records.DataSettings):
+    """What is read of the data."""
+
+    texts: str = flag(
+        "",
+        "unlabelled texts for --objective views and simcse: sts, sts-train, chinese, or files of one sentence a "
+        "line, several with commas between",
+    )
+    keep_duplicates: bool = flag(False, "unlabelled texts as often as they stand in the files")
+    per_premise: Literal["first", "zip", "cross"] = flag(
+        "first",
+        "triplets of one premise of NLI pairs: its first entailment with its first contradiction, the i-th with "
+        "the i-th, or all with all",
+    )
+
+
+class ObjectiveSettings(Record):
+    """The loss, and the parts that a batch is computed in."""
+
+    objective: Literal["nt-xent", "triplet", "margin", "softmax", "joint", "views", "simcse"] = flag(
+        "nt-xent",
+        "nt-xent = NT-Xent with hard negatives; triplet and margin = losses over distances; softmax = "
+        "classification of NLI pairs (SBERT); views = two views of a text (ConSERT); joint = softmax and views; "
+        "simcse = a text twice under dropout, and with punctuation (EdaCSE)",
+    )
+    temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4)
+    directions: Literal["one", "both"] = flag("one", "one = from the anchor to its positive; both = and back")
+    hard_negatives: bool = flag(True, "hard negatives among the candidates")
+    hard_weight: float = flag(0.0, "added to the logit of a row's own hard negative (SimCSE)")
+    mask_false_negatives: bool = flag(True, "leave candidates with the text or the premise of the row out of the loss")
+    loss_margin: float = flag(1.0, "margin of the triplet and the margin loss", ge=1e-6)
+    distance: Literal["euclidean", "cosine"] = flag("euclidean", "distance of the triplet loss")
+    alpha: float = flag(0.15, "weight of the views beside the classification (joint)", ge=0)
+    eda_weight: float = flag(
+        0.0, "weight of NT-Xent between a text and itself with punctuation inserted (simcse; EdaCSE's lambda)", ge=0
+    )
+    chunk: int = flag(
+        0,
+        "encode a batch in parts of so many sentences, in two passes: the same gradient on less memory (the pass "
+        "of its own that an adversarial view takes stays whole)",
+        ge=0,
+    )
+    accumulate: int = flag(1, "parts of an update; not with in-batch negatives", ge=1)
+
     @property
     def data_kind(self) -> str:
         """`triplets`, `pairs` or `texts`."""
         return DATA[self.objective]
 
+
+class CurriculumSettings(Record):
+    """Which triplets come when."""
+
+    order: Literal["curriculum", "anti", "random", "none"] = flag(
+        "curriculum",
+        "curriculum = easy first; anti = hard first; random = a random order paced alike; none = all from the start",
+    )
+    technique: Literal["groups", "entailment", "contradiction", "gap", "length", "rarity"] = flag(
+        "groups",
+        "what makes a triplet hard: groups by margin; cosine of the entailment; of the contradiction; their gap; "
+        "length; rarity of words",
+    )
+    margin: float = flag(0.2, "margin between easy and semi-hard triplets", ge=0)
+    power: float = flag(0.5, "pacing: (t/T)^power of the triplets are eligible (0.5 root, 1 linear, 2 quadratic)", ge=0)
+    pacing: Literal["epoch", "step"] = flag("epoch", "what t counts")
+    start: float = flag(0.0, "share that is eligible from the beginning", ge=0, le=1)
+    within: Literal["shuffled", "sorted"] = flag("shuffled", "how the eligible triplets follow each other")
+    equal_steps: bool = flag(False, "as many updates as without a curriculum: the eligible triplets are cycled")
+    scorer: str = flag("", "the encoder that scores (default: the one that is trained)")
+    scorer_pooler: Literal["", Pooler] = flag("", "its pooler (default: --pooler, or what the scorer's folder names)")
+
+
+class ViewSettings(Record):
+    """How texts are changed: views around the embedding layer, and punctuation."""
+
+    views: str = flag(
+        "",
+        "two views, around the embedding layer, such as feature-cutoff:0.2,shuffle: none, shuffle, token-"
+        "cutoff:0.15, span-cutoff:0.15, feature-cutoff:0.2, dropout:0.2 (the rates meant where none is given), or "
+        "with --objective joint adversarial:1; of anchors and of all other texts where the data are triplets",
+    )
+    protect_special: bool = flag(True, "views leave [CLS] and [SEP] as they are")
+    marks: Literal["english", "chinese", "without-exclamation", "chinese-without-exclamation", "extra"] = flag(
+        "english", "the punctuation that is inserted"
+    )
+    marks_most: int = flag(
+        0, "insert 1 to so many marks into positives (nt-xent) or the third text (simcse); 0 inserts none", ge=0
+    )
+
+
+class EvaluationSettings(Record):
+    """How the encoder is judged."""
+
+    metric: Literal["spearman", "accuracy", "loss", "alignment", "uniformity"] = flag(
+        "spearman",
+        "what chooses the best encoder: STS dev Spearman; accuracy or frozen loss over triplets; alignment, how "
+        "near the vectors of similar STS dev pairs are; uniformity, how evenly all STS dev vectors are spread",
+    )
+    evaluate_triplets: int = flag(
+        2000, "triplets of the training file in the frozen loss of an evaluation (0: all)", ge=0
+    )
+    evaluate_temperature: float | None = flag(
+        None,
+        "temperature of the frozen loss, so that runs at several temperatures compare (default: --temperature)",
+        ge=1e-4,
+    )
+
+    @property
+    def over_triplets(self) -> bool:
+        """Whether the metric is a number of the training triplets, not of the dev pairs."""
+        return self.metric in ("accuracy", "loss")
+
+
+class FileSettings(records.FileSettings):
+    """Where the data are: their hashes, not their places, decide what is computed."""
+
+    triplets: str = flag(
+        "",
+        "in place of nli/nli_for_simcse.csv or nli/nli-triplets.csv: files of triplets, or of labelled NLI pairs "
+        "(SNLI, MultiNLI, nli-pairs.tsv), several with commas between",
+    )
+    nli_pairs: str = flag(
+        "",
+        "in place of nli/nli-pairs.tsv, else SNLI's and MultiNLI's originals, for --objective softmax and joint: "
+        "labelled NLI pairs, several files with commas between",
+    )
+    sts_dev: str = flag(
+        "course",
+        "scored pairs to evaluate on and to choose the best encoder by: stsb = STS-B's own dev set in SentEval's "
+        "layout; course = course/sts-dev.csv; zh = the Chinese dev sets that are there, of ATEC, BQ, LCQMC, PAWS-X"
+        " and STS-B, by their mean; or a file",
+    )
+
+
+class RunSettings(records.RunSettings):
+    """Where a run lives, and how it is looked after."""
+
+    run_dir: str = flag("runs/cbcl", "where the run lives")
+
+
+class ContrastiveSettings(Settings):
+    """Everything `pretrain_cbcl.py` can be told."""
+
+    encoder: EncoderSettings = EncoderSettings()
+    data: DataSettings = DataSettings()
+    objective: ObjectiveSettings = ObjectiveSettings()
+    curriculum: CurriculumSettings = CurriculumSettings()
+    views: ViewSettings = ViewSettings()
+    synonyms: SynonymSettings = SynonymSettings()
+    training: records.TrainingSettings = records.TrainingSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    files: FileSettings = FileSettings()
+    run: RunSettings = RunSettings()
+
     @property
     def chooses(self) -> bool:
         """Whether the pairs of `--sts-dev` choose the encoder that is kept, or when training stops."""
-        return (self.keep == "best" or self.patience > 0) and self.metric not in OVER_TRIPLETS
+        return (self.training.keep == "best" or self.training.patience > 0) and not self.evaluation.over_triplets
 
     @property
     def selection(self) -> dict[str, Any]:
         """For the manifest: which encoder is kept, by what, and whether dev pairs have a part in it."""
         return {
-            "keep": self.keep,
-            "metric": self.metric,
-            "patience": self.patience,
-            "dev_set": self.sts_dev,
+            "keep": self.training.keep,
+            "metric": self.evaluation.metric,
+            "patience": self.training.patience,
+            "dev_set": self.files.sts_dev,
             "by_dev_pairs": self.chooses,
         }
 
     @property
     def by_cosine(self) -> bool:
         """Whether triplets are put in order by an encoder's cosines."""
-        return self.data_kind == TRIPLETS and self.order in ("curriculum", "anti") and self.technique not in _NO_MODEL
+        ordered = self.curriculum.order in ("curriculum", "anti") and self.curriculum.technique not in _NO_MODEL
+        return ordered and self.objective.data_kind == TRIPLETS
 
     @property
     def parts_of(self) -> int:
         """Sentences in one part of a batch; 0 for one part."""
-        if self.chunk or self.accumulate == 1:
-            return self.chunk
-        return -(-self.batch_size * (3 if self.data_kind == TRIPLETS else 2) // self.accumulate)
+        how = self.objective
+        if how.chunk or how.accumulate == 1:
+            return how.chunk
+        return -(-self.training.batch_size * (3 if how.data_kind == TRIPLETS else 2) // how.accumulate)
 
     def ignored(self, given: dict[str, Any]) -> list[str]:
         """A sentence for every given flag that has no effect."""
-        objective = f"--objective {self.objective}"
-        reasons = {name: objective for name, used in _BY_OBJECTIVE.items() if self.objective not in used}
-        if self.objective in ("triplet", "margin") and self.evaluate_temperature is not None:
+        how, order, technique = self.objective, self.curriculum.order, self.curriculum.technique
+        objective = f"--objective {how.objective}"
+        reasons = {name: objective for name, used in _BY_OBJECTIVE.items() if how.objective not in used}
+        if how.objective in ("triplet", "margin") and self.evaluation.evaluate_temperature is not None:
             reasons["temperature"] = "--evaluate-temperature"
-        if not self.hard_negatives:
+        if not how.hard_negatives:
             reasons["hard_weight"] = "--no-hard-negatives"
-        if self.data_kind != TRIPLETS:
+        if how.data_kind != TRIPLETS:
             curriculum = ("order", *_OF_THE_CURRICULUM, "equal_steps")
             judged = ("evaluate_triplets", "evaluate_temperature")
             reasons |= dict.fromkeys((*curriculum, "triplets", "per_premise", *judged), objective)
-        elif self.order == "none":
+        elif order == "none":
             reasons |= dict.fromkeys((*_OF_THE_CURRICULUM, "equal_steps"), "--order none")
-        elif self.order == "random":
+        elif order == "random":
             reasons |= dict.fromkeys(("technique", "margin", "scorer", "scorer_pooler"), "--order random")
-        elif self.technique != "groups":
-            needless = ("scorer", "scorer_pooler") if self.technique in _NO_MODEL else ()
-            reasons |= dict.fromkeys(("margin", *needless), f"--technique {self.technique}")
-        reasons |= self.without_synonyms(given, "pretrain")
-        if self.data_kind != PAIRS:
+        elif technique != "groups":
+            needless = ("scorer", "scorer_pooler") if technique in _NO_MODEL else ()
+            reasons |= dict.fromkeys(("margin", *needless), f"--technique {technique}")
+        reasons |= self.synonyms.without_effect(given, "pretrain")
+        if how.data_kind != PAIRS:
             reasons["nli_pairs"] = objective
-        if self.data_kind != TEXTS:
+        if how.data_kind != TEXTS:
             reasons |= dict.fromkeys(("texts", "keep_duplicates"), objective)
         else:
             reasons["columns"] = objective
-        if not self.views:
+        if not self.views.views:
             reasons["protect_special"] = "no --views"
-        if not self.marks_most:
+        if not self.views.marks_most:
             reasons["marks"] = "no --marks-most"
-        return [
+        said = [
             f"{spelled(name, given[name])} has no effect with {why}" for name, why in reasons.items() if name in given
-        ] + self.idle()
+        ]
+        return said + self.training.idle()
 
-    def __post_init__(self) -> None:
-        if self.batch_size < 2 and self.objective in IN_BATCH:
+    @model_validator(mode="after")
+    def _combinations(self) -> Self:
+        """Raises `UserError` for settings that exclude each other, or that one needs of another."""
+        how, views, encoder = self.objective, self.views, self.encoder
+        objective, in_batch = f"--objective {how.objective}", how.objective in IN_BATCH
+        if self.training.batch_size < 2 and in_batch:
             raise UserError("--batch-size 1: a contrastive batch needs a second row for its in-batch negatives")
-        if self.accumulate > 1 and self.objective in IN_BATCH:
+        if how.accumulate > 1 and in_batch:
             raise UserError(
-                f"--accumulate {self.accumulate}: parts would have fewer in-batch negatives; --chunk N saves memory "
+                f"--accumulate {how.accumulate}: parts would have fewer in-batch negatives; --chunk N saves memory "
                 f"with the gradient of the whole batch"
             )
-        if self.accumulate > 1 and self.chunk:
+        if how.accumulate > 1 and how.chunk:
             raise UserError("--accumulate and --chunk exclude each other: both cut a batch into parts")
-        if self.objective in ("views", "joint") and not self.views:
-            raise UserError(f"--objective {self.objective} needs two --views, such as feature-cutoff:0.2,shuffle")
-        if self.views:
+        if how.objective in ("views", "joint") and not views.views:
+            raise UserError(f"{objective} needs two --views, such as feature-cutoff:0.2,shuffle")
+        if views.views:
             from tasks.contrastive.views import parse  # late: it imports torch
 
-            parse(self.views)
-        if self.marks_most and self.objective not in ("nt-xent", "simcse"):
+            parse(views.views)
+        if views.marks_most and how.objective not in ("nt-xent", "simcse"):
             raise UserError("--marks-most: punctuation is inserted with --objective nt-xent or simcse alone")
-        if self.marks_most and self.synonyms != "none" and self.synonyms_stage != "finetune":
+        if views.marks_most and self.synonyms.used_in("pretrain"):
             raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
-        if bool(self.eda_weight) != bool(self.marks_most) and self.objective == "simcse":
+        if bool(how.eda_weight) != bool(views.marks_most) and how.objective == "simcse":
             raise UserError("--eda-weight and --marks-most belong together: one weighs the text that the other makes")
-        if self.data_kind == TEXTS and not self.texts.strip(", "):
-            raise UserError(f"--objective {self.objective} needs --texts: sts, sts-train, chinese or a file")
-        if "adversarial" in self.views and self.objective != "joint":
+        if how.data_kind == TEXTS and not self.data.texts.strip(", "):
+            raise UserError(f"{objective} needs --texts: sts, sts-train, chinese or a file")
+        if "adversarial" in views.views and how.objective != "joint":
             raise UserError("--views: an adversarial view needs the supervision of --objective joint")
-        if self.projection != "none" and self.pooler != "cls":
-            raise UserError(f"--projection {self.projection} is over [CLS]: it needs --pooler cls, not {self.pooler}")
-        if self.projection == "kept" and self.scorer_pooler == "pooler" and not self.scorer:
+        if encoder.projection != "none" and encoder.pooler != "cls":
+            raise UserError(
+                f"--projection {encoder.projection} is over [CLS]: it needs --pooler cls, not {encoder.pooler}"
+            )
+        if encoder.projection == "kept" and self.curriculum.scorer_pooler == "pooler" and not self.curriculum.scorer:
             raise UserError("--scorer-pooler pooler: with --projection kept the pooler starts from random weights")
-        if self.metric in OVER_TRIPLETS and self.data_kind != TRIPLETS:
-            raise UserError(f"--metric {self.metric} needs triplets; --objective {self.objective} has none")
+        if self.evaluation.over_triplets and how.data_kind != TRIPLETS:
+            raise UserError(f"--metric {self.evaluation.metric} needs triplets; {objective} has none")
+        return self

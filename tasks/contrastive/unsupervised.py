@@ -27,7 +27,7 @@ class Views(Texts):
     def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
         """Beside the loss, how often a view's other view is nearest. One text has no negatives: its loss is 0."""
         first, second = vectors.chunk(2)
-        logits = losses.view_candidates(first, second, self.settings.temperature)
+        logits = losses.view_candidates(first, second, self.settings.objective.temperature)
         return {"loss": losses.over_candidates(logits), "accuracy": losses.in_batch_accuracy(logits.detach())}
 
 
@@ -40,11 +40,11 @@ class SimCSE(Texts):
     @property
     def texts(self) -> Sequence[tuple[int, int]]:
         """The text twice, and its punctuated form, column 1, where that has a weight."""
-        return ((0, 0), (0, 1), (1, 1)) if self.settings.eda_weight else ((0, 0), (0, 1))
+        return ((0, 0), (0, 1), (1, 1)) if self.settings.objective.eda_weight else ((0, 0), (0, 1))
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
         """The weighted sum; both parts are reported where there are two."""
-        how = self.settings
+        how = self.settings.objective
         first, second, *others = vectors.chunk(len(self.texts))
         logits = losses.candidates(first, second, None, how.temperature)
         numbers = {"loss": losses.over_candidates(logits), "accuracy": losses.in_batch_accuracy(logits.detach())}
@@ -83,7 +83,7 @@ class Joint(Softmax):
     def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
         """Both parts are reported beside their sum."""
         numbers = super().loss(model, vectors[: 2 * len(batch.rows)], sentences, batch)
-        how, seen = self.settings, dict(zip(self.texts, vectors.chunk(len(self.texts)), strict=True))
+        how, seen = self.settings.objective, dict(zip(self.texts, vectors.chunk(len(self.texts)), strict=True))
         sides = [losses.view_candidates(seen[side, 0], seen[side, 1], how.temperature) for side in (0, 1)]
         # The mean over the 2N views of a side is half the sum of its two directions.
         contrast = 2 * torch.stack([losses.over_candidates(side) for side in sides]).sum()

@@ -156,7 +156,7 @@ def _published(run: Run, task: str, split: str, path: Path) -> list[Row]:
 
     known = TASKS[task]()
     settings = {name: run.settings[name] for name in ("tasks", "columns") if name in run.settings}
-    columns = MultitaskSettings(**settings).columns_of(task)
+    columns = MultitaskSettings.of(**settings).data.columns_of(task)
     opened = readers.open_as(path, known.kind, split, columns, classes=known.class_count)
     kept = [row for row in opened.rows if isinstance(row, Row)]
     if opened.layout != "course":  # the only layout whose reader changes the letters

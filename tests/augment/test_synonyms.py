@@ -15,7 +15,6 @@ import torch
 from minbert import BertConfig, BertModel, UserError, token_cache
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
-from minbert.training.options import CommonSettings
 from minbert.training.plan import Step
 from tasks import schedule
 from tasks.augment.synonyms import MOST_ADJECTIVES, augmentation, growing
@@ -59,12 +58,16 @@ def _small_wordnet(
     monkeypatch.setenv("NLTK_DATA", str(write_wordnet(tmp_path_factory.mktemp("nltk"), *synsets)))
 
 
+def augment_as(how: ContrastiveSettings, stage: str, sets: Any, tokenizer: Tokenizer, run: Path) -> Any:
+    return augmentation(how.synonyms, how.training, stage, sets, tokenizer, data="", run=run)
+
+
 @pytest.fixture
 def made(tokenizer: Tokenizer, tmp_path: Path) -> Make:
     """A function of (settings, sets, stage) that gives the augmentation; it writes into this test's folder."""
 
-    def make(how: CommonSettings, sets: Any, stage: str = "pretrain") -> Any:
-        return augmentation(how, stage, sets if isinstance(sets, dict) else {"nli": sets}, tokenizer, tmp_path)[0]
+    def make(how: ContrastiveSettings, sets: Any, stage: str = "pretrain") -> Any:
+        return augment_as(how, stage, sets if isinstance(sets, dict) else {"nli": sets}, tokenizer, tmp_path)[0]
 
     return make
 
@@ -84,8 +87,8 @@ def texts_of(tokenizer: Tokenizer) -> Make:
     return found
 
 
-def settings(method: str, p: float = 1.0, **more: Any) -> CommonSettings:
-    return CommonSettings(synonyms=method, synonyms_p=p, lr=1e-3, **more)
+def settings(method: str, p: float = 1.0, **more: Any) -> ContrastiveSettings:
+    return ContrastiveSettings.of(synonyms=method, synonyms_p=p, lr=1e-3, **more)
 
 
 def step(number: int, rows: list[int], epoch: int = 0, task: str = "nli") -> Step:
@@ -115,11 +118,11 @@ def test_no_synonyms_is_no_change_and_needs_no_wordnet(
         ("1", "pretrain", "finetune"),
     ):
         how = settings(method, synonyms_stage=asked)
-        augment, account = augmentation(how, stage, {"nli": examples}, tokenizer, tmp_path)
+        augment, account = augment_as(how, stage, {"nli": examples}, tokenizer, tmp_path)
         assert augment is unchanged and augment(examples, step(0, [0, 1])) is examples and account == {}
     for asked, stage in (("both", "pretrain"), ("both", "finetune"), ("finetune", "finetune")):
         with pytest.raises(UserError, match="WordNet is in none"):
-            augmentation(settings("2", synonyms_stage=asked), stage, {"nli": examples}, tokenizer, tmp_path)
+            augment_as(settings("2", synonyms_stage=asked), stage, {"nli": examples}, tokenizer, tmp_path)
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3])
@@ -272,7 +275,7 @@ def test_growing_goes_with_every_sampling_and_ends_at_the_most(
 def test_the_account_counts_texts_and_replaceable_words(opened: Make, tokenizer: Tokenizer, tmp_path: Path) -> None:
     sets = {"sst": opened(1), "quora": opened(2, times=2)}
     for method, words in (("1", set(OTHERS)), ("2", set(OTHERS) - {"chase"}), ("3", set(ADJECTIVES))):
-        _, account = augmentation(settings(method), "finetune", sets, tokenizer, tmp_path)
+        _, account = augment_as(settings(method), "finetune", sets, tokenizer, tmp_path)
         assert account["synonyms"]["tagging"] == ["wordnet counts"]
         for name, columns, times in (("sst", 1, 1), ("quora", 2, 2)):
             texts = [text for row in ROWS * times for text in row[:columns]]
@@ -285,7 +288,7 @@ def test_the_account_counts_texts_and_replaceable_words(opened: Make, tokenizer:
 
 def test_rows_of_one_premise_stay_false_negatives_whatever_is_replaced_in_them(opened: Make, made: Make) -> None:
     """Each row draws its own synonyms, so the same premise may read differently in two rows of a batch."""
-    examples, how = opened(3, times=2), ContrastiveSettings(synonyms="3", synonyms_p=1.0)
+    examples, how = opened(3, times=2), ContrastiveSettings.of(synonyms="3", synonyms_p=1.0)
     augment = made(how, examples)
     plain, augmented = NTXent(examples, how), NTXent(examples, how, augment)
     model = ContrastiveModel(BertModel(BertConfig(num_hidden_layers=1, hidden_size=12, vocab_size=9)), "mean")

@@ -40,7 +40,7 @@ def read(tiny: Path) -> Read:
     """A function that reads stage one's data under some settings, evaluation pairs from the sample."""
 
     def found(length: int = 64, **given: Any) -> Data:
-        settings = ContrastiveSettings(**({"data": str(SAMPLE), "order": "none"} | given))
+        settings = ContrastiveSettings.of(**({"data": str(SAMPLE), "order": "none"} | given))
         return data.read(settings, Tokenizer.load(tiny), length)
 
     return found

@@ -29,7 +29,7 @@ def read(tiny: Path, tmp_path: Path) -> Read:
 
     def found(length: int = 64, **given: Any) -> Data:
         known = {"objective": "views", "views": "shuffle,none", "sts_dev": str(tmp_path / "sts-dev.csv")}
-        settings = ContrastiveSettings(**(known | {"texts": str(tmp_path / "texts.txt")} | given))
+        settings = ContrastiveSettings.of(**(known | {"texts": str(tmp_path / "texts.txt")} | given))
         return data.read(settings, Tokenizer.load(tiny), length)
 
     return found

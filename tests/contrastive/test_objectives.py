@@ -5,7 +5,6 @@ python -m pytest --import-mode=importlib tests/contrastive/test_objectives.py
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,16 +32,18 @@ def context(step: int = 0) -> Context:
 
 
 def settings(objective: str, **more: Any) -> ContrastiveSettings:
-    return ContrastiveSettings(objective=objective, pooler=more.pop("pooler", "mean"), **more)
+    return ContrastiveSettings.of(objective=objective, pooler=more.pop("pooler", "mean"), **more)
 
 
 def run(bert: BertModel, examples: Any, how: ContrastiveSettings, *, train: bool = False) -> tuple[Any, dict, Any]:
     """One backward: its numbers, the gradients by name, and the model."""
     torch.manual_seed(1)
-    model = ContrastiveModel(bert, how.pooler, projection=how.projection, classes=3 * (how.objective == "softmax"))
+    model = ContrastiveModel(
+        bert, how.encoder.pooler, projection=how.encoder.projection, classes=3 * (how.objective.objective == "softmax")
+    )
     model.train(train)
     model.zero_grad()
-    numbers = OBJECTIVES[how.objective](examples, how).backward(model, STEP, context())
+    numbers = OBJECTIVES[how.objective.objective](examples, how).backward(model, STEP, context())
     gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     return numbers, gradients, model
 
@@ -78,7 +79,7 @@ def test_nt_xent_is_the_formula_over_the_batch(bert: BertModel, triplets: Triple
     pooler = "mean" if projection == "none" else "cls"
     how = settings("nt-xent", hard_negatives=hard, pooler=pooler, projection=projection, mask_false_negatives=False)
     numbers, _, model = run(bert, triplets, how)
-    expected = nt_xent(encoded(model, triplets, 3), how.temperature, hard=hard)
+    expected = nt_xent(encoded(model, triplets, 3), how.objective.temperature, hard=hard)
     assert numbers["loss"].item() == pytest.approx(expected, rel=1e-4)
 
 
@@ -119,7 +120,7 @@ def test_parts_change_no_gradient_without_dropout(
 ) -> None:
     how = settings(objective)
     whole, gradients, _ = run(bert, triplets, how)
-    numbers, in_parts, _ = run(bert, triplets, replace(how, chunk=size))
+    numbers, in_parts, _ = run(bert, triplets, how.changed(chunk=size))
     assert numbers["loss"].item() == pytest.approx(whole["loss"].item(), rel=1e-6)
     assert gradients.keys() == in_parts.keys()
     for name, gradient in gradients.items():
@@ -130,7 +131,7 @@ def test_a_step_is_a_function_of_seed_and_step(bert: BertModel, triplets: Triple
     how = settings("nt-xent", chunk=4)
     first, again = (run(bert, triplets, how, train=True)[1] for _ in range(2))
     assert all(torch.equal(again[name], gradient) for name, gradient in first.items())
-    whole = run(bert, triplets, replace(how, chunk=0), train=True)[1]
+    whole = run(bert, triplets, how.changed(chunk=0), train=True)[1]
     assert any(not torch.equal(whole[name], gradient) for name, gradient in first.items()), "dropout is off"
 
 
@@ -154,7 +155,7 @@ def test_false_negatives_are_left_out(bert: BertModel, view: Callable[..., Any])
 def test_in_both_directions_the_loss_is_the_mean_of_two(bert: BertModel, triplets: Triplet) -> None:
     how = settings("nt-xent", mask_false_negatives=False, hard_negatives=False)
     there, _, model = run(bert, triplets, how)
-    both = run(bert, triplets, replace(how, directions="both"))[0]
+    both = run(bert, triplets, how.changed(directions="both"))[0]
     anchors, positives, _ = encoded(model, triplets, 3)
     back = nt_xent([positives, anchors, positives], 0.05, hard=False)
     assert both["loss"].item() == pytest.approx((there["loss"].item() + back) / 2, rel=1e-4)
@@ -169,17 +170,22 @@ def test_chance_is_the_loss_of_equal_vectors(rows: int, directions: str, weight:
     how = settings("nt-xent", batch_size=32, directions=directions, hard_weight=weight)
     for hard in (same, None) if columns == 3 else (None,):
         expected = losses.nt_xent(
-            same, same, hard, how.temperature, directions=directions, hard_weight=weight if hard is not None else 0.0
+            same,
+            same,
+            hard,
+            how.objective.temperature,
+            directions=directions,
+            hard_weight=weight if hard is not None else 0.0,
         )
-        found = chance(replace(how, hard_negatives=hard is not None or columns == 2), rows, columns)
+        found = chance(how.changed(hard_negatives=hard is not None or columns == 2), rows, columns)
         assert found == pytest.approx(float(expected), abs=1e-5)
-    views = float(losses.nt_xent_views(same, same, how.temperature))
+    views = float(losses.nt_xent_views(same, same, how.objective.temperature))
     unlabelled = {"texts": "sts", "views": "none,shuffle", "batch_size": 32}
     assert chance(settings("views", **unlabelled), rows) == pytest.approx(views, abs=1e-5)
     assert chance(settings("joint", **unlabelled, alpha=2.0), rows) == pytest.approx(
         math.log(3) + 2 * 4 * views, abs=1e-5
     )
-    simcse = float(losses.nt_xent(same, same, None, how.temperature))
+    simcse = float(losses.nt_xent(same, same, None, how.objective.temperature))
     marked = settings("simcse", texts="sts", batch_size=32, eda_weight=0.5, marks_most=2)
     assert chance(marked, rows) == pytest.approx(1.5 * simcse, abs=1e-5)
 

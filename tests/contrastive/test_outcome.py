@@ -67,7 +67,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Any, ...]]:
 
 
 def settings(**more: Any) -> ContrastiveSettings:
-    return ContrastiveSettings(**({"batch_size": 2, "pooler": "mean", "margin": 0.1, "precision": "fp32"} | more))
+    return ContrastiveSettings.of(**({"batch_size": 2, "pooler": "mean", "margin": 0.1, "precision": "fp32"} | more))
 
 
 def shake(bert: BertModel) -> None:
@@ -221,7 +221,7 @@ def test_a_projection_that_is_kept_is_the_encoders_pooler(bert: BertModel, encod
     rows = [[encoder.tokenizer.cls, *ids, encoder.tokenizer.sep] for ids in encoder.tokenizer.encode(TEXTS)]
     trained = model.eval().vectors(Ragged.from_lists(rows)).detach().numpy()
     np.testing.assert_allclose(trained, wanted, atol=1e-5)
-    pooler = settings(pooler="cls", projection="kept").trained_pooler
+    pooler = settings(pooler="cls", projection="kept").encoder.trained_pooler
     save(tmp_path / "encoder", bert.state_dict(), bert.config, encoder.tokenizer, pooler)
     np.testing.assert_allclose(Encoder.load(tmp_path / "encoder", precision="fp32").encode(TEXTS), wanted, atol=1e-5)
 

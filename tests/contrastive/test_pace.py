@@ -69,7 +69,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def settings(**more: Any) -> ContrastiveSettings:
     usual = {"epochs": 3, "batch_size": 4, "power": 1.0, "seed": 2, "precision": "fp32", "pooler": "mean"}
-    return ContrastiveSettings(**(usual | more))
+    return ContrastiveSettings.of(**(usual | more))
 
 
 def steps(made: Paced) -> list[list[int]]:
@@ -242,7 +242,7 @@ def test_a_limit_scores_and_counts_the_rows_it_draws(
     gap = positive - negative
     assert rows == sorted(rows, key=lambda row: -gap[row]) and len(set(rows)) == 7
     counts = made.account()["curriculum"]
-    easy, hard = int((gap[rows] > how.margin).sum()), int((gap[rows] <= 0).sum())
+    easy, hard = int((gap[rows] > how.curriculum.margin).sum()), int((gap[rows] <= 0).sum())
     assert (counts["easy"], counts["semi-hard"], counts["hard"]) == (easy, 7 - easy - hard, hard)
 
 

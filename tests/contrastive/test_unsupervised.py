@@ -5,7 +5,6 @@ python -m pytest --import-mode=importlib tests/contrastive/test_unsupervised.py
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ SPEC = "token-cutoff:0.3,shuffle"
 
 def settings(objective: str, **more: Any) -> ContrastiveSettings:
     texts = {"texts": "sts"} if objective in ("views", "simcse") else {}
-    return ContrastiveSettings(objective=objective, pooler="mean", seed=9, **texts, **more)
+    return ContrastiveSettings.of(objective=objective, pooler="mean", seed=9, **texts, **more)
 
 
 def backward(
@@ -49,9 +48,9 @@ def backward(
     epoch: int = 1,
 ) -> tuple[dict[str, Any], dict[str, torch.Tensor], ContrastiveModel]:
     torch.manual_seed(3)
-    model = ContrastiveModel(bert, how.pooler, classes=3 * (how.objective == "joint")).train(train)
+    model = ContrastiveModel(bert, how.encoder.pooler, classes=3 * (how.objective.objective == "joint")).train(train)
     model.zero_grad()
-    objective = OBJECTIVES[how.objective](examples, how, *([augment] if augment else []))
+    objective = OBJECTIVES[how.objective.objective](examples, how, *([augment] if augment else []))
     numbers = objective.backward(model, Step("nli", ROWS, epoch, 0, 7), Context(9, 7, "fp32", torch.device("cpu")))
     return numbers, {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}, model
 
@@ -104,7 +103,7 @@ def test_parts_change_neither_draws_nor_gradients(
     how = settings(objective, views=spec, temperature=0.1)
     examples = view(TEXTS, OTHERS, labels=LABELS) if objective == "joint" else view(TEXTS)
     whole, gradients, _ = backward(bert, examples, how)
-    numbers, in_parts, _ = backward(bert, examples, replace(how, chunk=size))
+    numbers, in_parts, _ = backward(bert, examples, how.changed(chunk=size))
     assert numbers["loss"].item() == pytest.approx(whole["loss"].item(), rel=1e-6)
     for name, gradient in gradients.items():
         torch.testing.assert_close(in_parts[name], gradient, atol=1e-5, rtol=0, msg=name)
@@ -256,5 +255,5 @@ def test_punctuation_goes_into_positives_of_triplets(view: Callable[..., Any], t
 ])  # fmt: skip
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(UserError) as caught:
-        ContrastiveSettings(**given)
+        ContrastiveSettings.of(**given)
     assert all(word in str(caught.value) for word in words)

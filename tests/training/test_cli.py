@@ -6,7 +6,6 @@ python -m pytest --import-mode=importlib tests/training/test_cli.py
 import os
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ import torch
 
 from minbert.errors import UserError, one_of
 from minbert.training import cli, start
+from minbert.training.records import TrainingSettings
+from minbert.training.settings import Parsed, flags_of, parse
 from tasks.contrastive import presets
 from tasks.contrastive import settings as contrastive
 from tasks.registry import build
@@ -25,13 +26,13 @@ SCRIPTS = ["multitask_train.py", "pretrain_cbcl.py"]
 TABLES = {MultitaskSettings: PRESETS, contrastive.ContrastiveSettings: presets.PRESETS}
 
 
-def multitask(*words: str) -> cli.Parsed[MultitaskSettings]:
-    return cli.parse(MultitaskSettings, PRESETS, words, program="p", about="a", default="default")
+def multitask(*words: str) -> Parsed[MultitaskSettings]:
+    return parse(MultitaskSettings, PRESETS, words, program="p", about="a", default="default")
 
 
-def pretrain(*words: str) -> cli.Parsed[contrastive.ContrastiveSettings]:
+def pretrain(*words: str) -> Parsed[contrastive.ContrastiveSettings]:
     kind = contrastive.ContrastiveSettings
-    return cli.parse(kind, presets.PRESETS, words, program="p", about="a", default="cbcl")
+    return parse(kind, presets.PRESETS, words, program="p", about="a", default="cbcl")
 
 
 COURSE = {
@@ -44,25 +45,25 @@ COURSE = {
 
 def test_the_flags_students_know_are_there() -> None:
     words = [str(word) for pair in COURSE.items() for word in pair if word is not None]
-    given = multitask(*words).settings
+    given = multitask(*words).settings.flat()
     for flag, value in COURSE.items():
-        assert getattr(given, flag.strip("-").replace("-", "_")) == (True if value is None else value)
-    assert multitask("--batch_size=8", "--sst-dev-out", "my_file_a-b").settings.sst_dev_out == "my_file_a-b"
-    usual = multitask().settings
-    found = (usual.seed, usual.epochs, usual.weights, usual.run_dir)
+        assert given[flag.strip("-").replace("-", "_")] == (True if value is None else value)
+    assert multitask("--batch_size=8", "--sst-dev-out", "my_file_a-b").settings.files.sst_dev_out == "my_file_a-b"
+    usual = multitask().settings.flat()
+    found = tuple(usual[name] for name in ("seed", "epochs", "weights", "run_dir"))
     assert found == (11711, 10, "bert-base-uncased", "runs/multitask")
     for option, mode in (("pretrain", "last-linear-layer"), ("finetune", "full-model")):  # the older flag
         older, newer = multitask("--option", option).settings, multitask("--fine-tune-mode", mode).settings
-        assert (older.fine_tune_mode, older.rate) == (mode, newer.rate)
-    assert [multitask("--tasks", given).settings.tasks for given in ("sst,para", "para")] == ["sst,quora", "quora"]
+        assert (older.model.fine_tune_mode, older.training.lr) == (mode, newer.training.lr)
+    assert [multitask("--tasks", given).settings.data.tasks for given in ("sst,para", "para")] == ["sst,quora", "quora"]
 
 
 def test_a_flag_overrides_the_preset_which_overrides_the_default() -> None:
-    assert multitask().settings.hidden_dropout_prob == 0.3
-    assert multitask("--preset", "paper").settings.hidden_dropout_prob == 0.5
+    assert multitask().settings.model.hidden_dropout_prob == 0.3
+    assert multitask("--preset", "paper").settings.model.hidden_dropout_prob == 0.5
     parsed = multitask("--hidden_dropout_prob", "0.2", "--preset", "paper", "--run-dir", "x")
-    assert parsed.settings.hidden_dropout_prob == 0.2
-    assert parsed.settings.pairs == "paper"
+    assert parsed.settings.model.hidden_dropout_prob == 0.2
+    assert parsed.settings.model.pairs == "paper"
     assert parsed.preset == "paper"
     assert parsed.overrides == {"hidden_dropout_prob": 0.2, "run_dir": "x"}
     assert parsed.command == "p --hidden_dropout_prob 0.2 --preset paper --run-dir x"
@@ -72,13 +73,17 @@ def test_every_preset_is_valid_and_the_papers_hold_its_numbers() -> None:
     """CBCL, sections 4 and 5: 10 epochs, batch 32, lr 1e-5, dropout 0.5; CBCL lr 2e-5, tau .05, root, m .2."""
     for kind, table in TABLES.items():
         for _, values in table.values():
-            assert {name: getattr(kind(**values), name) for name in values} == values
+            assert values.items() <= kind.of(**values).flat().items()
     paper = multitask("--preset", "paper").settings
-    found = (paper.pairs, paper.hidden_dropout_prob, paper.rate, paper.epochs, paper.batch_size)
+    found = (paper.model.pairs, paper.model.hidden_dropout_prob, *rate_epochs_batch(paper.training))
     assert found == ("paper", 0.5, 1e-5, 10, 32)
     cbcl = pretrain("--preset", "cbcl").settings
-    found = (cbcl.temperature, cbcl.power, cbcl.margin, cbcl.epochs, cbcl.batch_size, cbcl.rate)
-    assert found == (0.05, 0.5, 0.2, 10, 32, 2e-5)
+    found = (cbcl.objective.temperature, cbcl.curriculum.power, cbcl.curriculum.margin)
+    assert (*found, *rate_epochs_batch(cbcl.training)) == (0.05, 0.5, 0.2, 2e-5, 10, 32)
+
+
+def rate_epochs_batch(training: TrainingSettings) -> tuple[float, int, int]:
+    return training.lr, training.epochs, training.batch_size
 
 
 BAD = [
@@ -117,8 +122,8 @@ def test_a_mistake_is_one_sentence_that_names_the_flag(parse: Any, arguments: st
     with pytest.raises(UserError) as caught:
         parsed = parse(*arguments.split())
         parsed.settings.ignored(parsed.overrides)
-        build(parsed.settings.tasks, "cross")
-        parsed.settings.source  # noqa: B018
+        build(parsed.settings.data.tasks, "cross")
+        parsed.settings.encoder.source  # noqa: B018
     assert "\n" not in str(caught.value)
     assert all(word in str(caught.value) for word in words.split()), caught.value
 
@@ -152,10 +157,10 @@ def test_a_flag_without_effect_is_said(words: str, said: str) -> None:
 
 def test_only_flags_that_change_no_result_stay_out_of_a_runs_identity() -> None:
     places = "--run-dir a --data x --save-every 3 --log-every 7 --keep-checkpoints --resume"
-    one = cli.identity(multitask(*places.split()).settings)
-    assert one == cli.identity(multitask().settings)
+    one = multitask(*places.split()).settings.identity()
+    assert one == multitask().settings.identity()
     for words in ["--seed 1", "--limit 9", "--max-steps 9", "--lr 1", "--clip 0", "--power 0.1", "--tasks sst"]:
-        assert cli.identity(multitask(*words.split()).settings) != one
+        assert multitask(*words.split()).settings.identity() != one
 
 
 EXITS: list[tuple[BaseException | None, int, str]] = [
@@ -206,7 +211,7 @@ def test_help_and_presets_load_neither_torch_nor_numpy(flag: str) -> None:
     assert len(parts) == 3 and not parts[2], run.stdout[-200:] + run.stderr
     assert run.stderr == ""
     for said, (kind, table) in zip(parts, TABLES.items()):
-        expected = [f"--{item.name.replace('_', '-')}" for item in fields(kind)] if flag == "--help" else list(table)
+        expected = [f"--{name.replace('_', '-')}" for name in flags_of(kind)] if flag == "--help" else list(table)
         assert all(word in said for word in expected)
     reader, writer = os.pipe()
     os.close(reader)
@@ -225,8 +230,8 @@ def test_a_run_folder_stands_for_its_encoder(tmp_path: Path, monkeypatch: pytest
             multitask("--weights", str(place)),
             pretrain("--weights", str(place)),
         ):
-            assert Path(parsed.settings.source).expanduser() == tmp_path / "encoder"
-    assert multitask("--weights", "minilm").settings.source == "minilm"
+            assert Path(parsed.settings.encoder.source).expanduser() == tmp_path / "encoder"
+    assert multitask("--weights", "minilm").settings.encoder.source == "minilm"
 
 
 def test_a_gpu_without_bf16_trains_in_fp32_and_the_run_says_so(

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from minbert import AdamW, UserError
 from minbert.training import checkpoint, loop, rundir
-from minbert.training.loop import Context, LoopSettings
+from minbert.training.loop import Context
 from minbert.training.plan import Plan, Step
+from minbert.training.records import RunSettings, TrainingSettings
 from minbert.training.rundir import RunDir
 
 CPU = torch.device("cpu")
@@ -71,8 +72,8 @@ def fit(
     scores: Sequence[float] = (),
     epochs: int = 3,
     objective: Objective | None = None,
-    resume: bool = False,
     baseline: float | None = None,
+    floors: dict[str, tuple[float, str]] | None = None,
     **settings: Any,
 ) -> tuple[nn.Linear, loop.LoopState, list[Tensor]]:
     """Train the toy; evaluations give `scores` in turn. Returns the model, state, and weights at evaluations."""
@@ -85,11 +86,11 @@ def fit(
         seen.append(model.weight.detach().clone())
         return (left.pop(0) if left else float(len(seen))), {"toy": 0.5}
 
-    settings = {"lr": 0.1, "log_every": 100, **settings}
-    optimizer, what, how = AdamW(model.parameters(), lr=0.1), objective or Objective(), LoopSettings(**settings)
-    state = loop.fit(
-        model, optimizer, what, plan(epochs), run, how, evaluate, device=CPU, resume=resume, baseline=baseline
-    )
+    care = {"log_every": 100} | {name: settings.pop(name) for name in RunSettings.model_fields if name in settings}
+    how = TrainingSettings(**{"lr": 0.1, "clip": 0} | settings), RunSettings(**care)
+    optimizer, what = AdamW(model.parameters(), lr=0.1), objective or Objective()
+    more = {"device": CPU, "precision": "fp32", "baseline": baseline, "floors": floors}
+    state = loop.fit(model, optimizer, what, plan(epochs), run, *how, evaluate, **more)
     return model, state, seen
 
 
@@ -128,7 +129,7 @@ def test_clipping_bounds_the_gradient(run: RunDir) -> None:
 
 
 def test_the_learning_rate_follows_its_schedule(run: RunDir) -> None:
-    *_, seen = fit(run, schedule="linear", warmup=0.25)
+    *_, seen = fit(run, lr_schedule="linear", warmup=0.25)
     rates = [0.1 * (step + 1) / 3 if step < 3 else 0.1 * (1 - (step - 3) / 9) for step in range(12)]
     torch.testing.assert_close(seen[-1], by_hand(3, rates.__getitem__)[-1])
     logged = [row["lr"] for row in run.metrics() if row["kind"] == "train"]

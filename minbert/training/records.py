@@ -1,0 +1,84 @@
+"""The records of settings that both scripts share. Importing this module loads no torch."""
+
+from typing import Literal
+
+from minbert.training.settings import Record, flag
+
+
+class EncoderSettings(Record):
+    """The encoder that training starts from."""
+
+    weights: str = flag("bert-base-uncased", "starting weights: minilm, a folder, or a hub name")
+    max_length: int = flag(128, "longest input in tokens (0: as many as the encoder has positions)", ge=0)
+    encoder_dropout: float | None = flag(
+        None, "dropout inside the encoder (default: as its config says)", ge=0, le=0.99
+    )
+
+    @property
+    def source(self) -> str:
+        """Where the encoder's weights come from: a folder, that of a run's encoder for a run, or a name."""
+        from minbert.weights import of_run  # late, as it imports torch
+
+        return of_run(self.weights)
+
+
+class DataSettings(Record):
+    """What is read of the data."""
+
+    columns: str = flag(
+        "", "what is what in a table of your own, such as sentence1=premise,sentence2=hypothesis,label=gold"
+    )
+    limit: int = flag(0, "train on so many rows of each training set, drawn by seed (0: all)", ge=0)
+
+
+class TrainingSettings(Record):
+    """How a model is trained, evaluated and chosen."""
+
+    epochs: int = flag(10, "passes over the largest training set", ge=1)
+    batch_size: int = flag(32, "examples in one update", ge=1)
+    max_steps: int = flag(
+        0,
+        "end after so many steps as if they were the whole run: --lr-schedule and --warmup span them, while --epochs "
+        "still paces a curriculum (0: all epochs)",
+        ge=0,
+    )
+    lr: float = flag(2e-5, "learning rate", ge=0)
+    lr_schedule: Literal["constant", "linear", "cosine"] = flag("constant", "learning-rate schedule")
+    warmup: float = flag(0.0, "share of the steps in which the rate rises", ge=0, le=1)
+    weight_decay: float = flag(0.0, "decoupled decay of matrices and embeddings", ge=0)
+    clip: float = flag(1.0, "largest gradient norm (0: no clipping)", ge=0)
+    evaluate_every: int = flag(0, "steps between evaluations (0: each epoch's end)", ge=0)
+    patience: int = flag(0, "stop after so many evaluations without gain (0: never)", ge=0)
+    keep: Literal["best", "last"] = flag(
+        "best", "the encoder that a run leaves: that of its best evaluation, or of its last step"
+    )
+    seed: int = flag(11711, "seed of everything random")
+    precision: Literal["auto", "fp32", "bf16"] = flag("auto", "number format of the matrix products")
+
+    def idle(self) -> list[str]:
+        """A sentence for settings with which nothing is learnt."""
+        return ["--lr 0: nothing is learnt, the weights stay as they are"] if self.lr == 0 else []
+
+
+class FileSettings(Record):
+    """Where the data are: their hashes, not their places, decide what is computed."""
+
+    data: str = flag("", "folder with the data (default: $DATA_DIR, else data/)")
+
+
+class RunSettings(Record):
+    """Where a run lives, and how it is looked after."""
+
+    run_dir: str = flag("runs/run", "where the run lives")
+    resume: bool = flag(False, "go on from the newest checkpoint, or start where there is none")
+    save_every: int = flag(0, "checkpoint every so many steps, beside the one after each evaluation", ge=0)
+    keep_checkpoints: bool = flag(
+        False,
+        "keep the optimizer's state and both checkpoints when the run is finished; else the model alone is kept",
+    )
+    log_every: int = flag(
+        50,
+        "steps between two rows of metrics.jsonl; without a terminal a line is printed with each, and each minute",
+        ge=1,
+    )
+    use_gpu: bool = flag(False, "demand a CUDA device (one is used anyway where there is one)")

@@ -1,0 +1,270 @@
+"""Settings: one typed record per script, made of nested records, read from a preset, a TOML file and flags.
+
+Importing this module loads no torch, so that `--help` answers at once.
+"""
+
+import argparse
+import shlex
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any, Generic, Literal, Self, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic.fields import FieldInfo
+
+from minbert.errors import UserError, one_of, suggestion
+from minbert.training.cli import Parser, say
+
+Presets = Mapping[str, tuple[str, Mapping[str, Any]]]
+"""Name -> (what it is, the settings it changes, by their flags' names)."""
+
+PLACES = ("files", "run")
+"""The records that do not change what is computed: where things are, and how a run is looked after."""
+
+
+def flag(default: Any, text: str, *, ge: float | None = None, le: float | None = None) -> Any:
+    """A field of a record with its help text and, for numbers, its least and largest value."""
+    return Field(default, description=text, ge=ge, le=le)
+
+
+class Record(BaseModel):
+    """A group of settings: each field is a flag."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _spelled(cls, value: Any, info: ValidationInfo) -> Any:
+        """A choice in the spelling of its `Literal`, whatever its case; numbers as they are, not 3.0 or true for 3."""
+        kind, choices = _kind(cls.model_fields[str(info.field_name)])
+        if choices:
+            word = str(value)
+            return {one.lower(): one for one in choices}.get(word.strip().lower(), word)
+        if kind is int and isinstance(value, str | float) and not str(value).strip().lstrip("+-").isdecimal():
+            raise ValueError(f"{value!r} is not a whole number")
+        if kind in (int, float) and isinstance(value, bool):
+            raise ValueError(f"{str(value).lower()} is not a number")
+        return value
+
+
+class Settings(BaseModel):
+    """All settings of a script: each field is a `Record`. A flag's name is unique among them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def of(cls, **flat: Any) -> Self:
+        """Settings from values by their flags' names, the others being the defaults. Raises `UserError`."""
+        return _validated(cls, flat, {})
+
+    def changed(self, **flat: Any) -> Self:
+        """The same settings but for some values, by their flags' names. Raises `UserError`."""
+        return self.of(**self.flat() | flat)
+
+    def flat(self) -> dict[str, Any]:
+        """Every value by its flag's name."""
+        return {name: value for record in self.model_dump().values() for name, value in record.items()}
+
+    def identity(self) -> dict[str, Any]:
+        """The values that decide what is computed, by their flags' names: runs that agree in them are the same."""
+        return {name: value for name, value in self.flat().items() if flags_of(type(self))[name][0] not in PLACES}
+
+
+S = TypeVar("S", bound=Settings)
+Flags = Mapping[str, tuple[str, FieldInfo]]
+
+
+def flags_of(kind: type[Settings]) -> Flags:
+    """Every flag's name, with underscores -> (the name of its record, its field)."""
+    found: dict[str, tuple[str, FieldInfo]] = {}
+    for record, field in kind.model_fields.items():
+        assert isinstance(field.annotation, type) and issubclass(field.annotation, Record)
+        for name, option in field.annotation.model_fields.items():
+            assert name not in found, f"--{name} is in two records, {found[name][0]} and {record}"
+            found[name] = record, option
+    return found
+
+
+@dataclass(frozen=True)
+class Parsed(Generic[S]):
+    """What a command line said; `overrides` are the values given by flags or by a file."""
+
+    settings: S
+    preset: str
+    overrides: dict[str, Any]
+    command: str
+
+
+def parse(
+    kind: type[S], presets: Presets, arguments: Sequence[str], *, program: str, about: str, default: str
+) -> Parsed[S]:
+    """Read a command line. Flags override `--config FILE.toml`, which overrides the preset (`default` unless named).
+
+    `--a-b`, `--a_b` and `--record.a-b` are alike. Raises `UserError`; prints and exits for `--help` and
+    `--list-presets`.
+    """
+    flags = flags_of(kind)
+    parser = _parser(flags, program, about, default)
+    given, unknown = parser.parse_known_args([_declared(word, flags) for word in arguments])
+    typed = vars(given)
+    if unknown:
+        known = [option for action in parser._actions for option in action.option_strings]
+        raise UserError(f"{unknown[0]}: no such flag{suggestion(unknown[0], known)} (see --help)")
+    if typed.pop("list_presets", False):
+        say(list_presets(presets, default))
+        raise SystemExit(0)
+    file = typed.pop("config", "")
+    read = read_toml(Path(file).expanduser(), flags) if file else {}
+    preset = typed.pop("preset", None)
+    named, where = read.pop("preset", (default, "--preset"))
+    preset = one_of(str(named), presets, where) if preset is None else one_of(preset, presets, "--preset")
+    sources = {name: where for name, (_, where) in read.items() if name not in typed}
+    chosen = {name: value for name, (value, _) in read.items()} | typed
+    settings = _validated(kind, {**presets[preset][1], **chosen}, sources)
+    kept = settings.flat()
+    return Parsed(settings, preset, {name: kept[name] for name in chosen}, shlex.join([program, *arguments]))
+
+
+def read_toml(path: Path, flags: Flags) -> dict[str, tuple[Any, str]]:
+    """A TOML file of settings, in tables named for the records or without tables: name -> (value, file and key).
+
+    Raises `UserError` where the file cannot be read, or a key is unknown or said twice.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"--config {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a TOML file: {error}") from error
+    entries: list[tuple[str, str, Any]] = []
+    tables = {record for record, _ in flags.values()}
+    for key, value in content.items():
+        if isinstance(value, dict) and key not in tables:
+            raise UserError(f"{path}: [{key}]: no such table{suggestion(key, tables)}")
+        entries += [(key, *one) for one in value.items()] if isinstance(value, dict) else [("", key, value)]
+    found: dict[str, tuple[Any, str]] = {}
+    for table, key, value in entries:
+        name, where = key.replace("-", "_"), f"{path}: {table}{'.' * bool(table)}{key}"
+        known = [one for one, (record, _) in flags.items() if table in ("", record)] + ["preset"] * (not table)
+        if name not in known:
+            raise UserError(f"{where}: no such setting{suggestion(name, known)}")
+        if name in found:
+            raise UserError(f"{where}: said already as {found[name][1].removeprefix(f'{path}: ')}")
+        found[name] = value, where
+    return found
+
+
+def spelled(name: str, value: Any) -> str:
+    """The flag of a setting as it is typed: `--max-length`, or `--projection` and `--no-projection` for a switch."""
+    return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"
+
+
+def list_presets(presets: Presets, default: str) -> str:
+    """The presets and what they set, as `--list-presets` prints them."""
+    lines = []
+    for name, (text, values) in presets.items():
+        lines.append(f"{name}{' (default)' if name == default else ''}: {text}")
+        for key, value in values.items():
+            said = "" if isinstance(value, bool) else f" {shlex.quote(str(value)) if value != '' else '(to be given)'}"
+            lines.append(f"    {spelled(key, value)}{said}")
+    return "\n".join(lines)
+
+
+def _declared(word: str, flags: Flags) -> str:
+    """A flag as the parser knows it: with dashes, without its record's name."""
+    if not word.startswith("--"):
+        return word
+    name, equals, value = word[2:].partition("=")
+    record, dot, last = name.replace("-", "_").rpartition(".")
+    short = last if last in flags else last.removeprefix("no_")
+    if dot and flags.get(short, ("",))[0] != record:
+        dotted = [f"{known}.{one}".replace("_", "-") for one, (known, _) in flags.items()]
+        raise UserError(f"--{name}: no such flag{suggestion(name, dotted)} (see --help)")
+    return f"--{last.replace('_', '-')}{equals}{value}"
+
+
+def _parser(flags: Flags, program: str, about: str, default: str) -> Parser:
+    parser = Parser(
+        prog=program,
+        description=about,
+        epilog="Flags may be written with - or _, and with the name of their group before them, as in --training.lr. "
+        "A TOML file for --config holds them under the same names, in tables named for the groups or without tables.",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=36, width=110),
+    )
+    parser.add_argument("--preset", metavar="NAME", help=f"a named set of settings (default: {default})")
+    parser.add_argument("--config", metavar="FILE.toml", help="a file of settings: flags override it, it the preset")
+    parser.add_argument("--list-presets", action="store_true", help="print the presets and what they set, and stop")
+    groups = {record: parser.add_argument_group(record) for record, _ in flags.values()}
+    for name, (record, option) in flags.items():
+        _add(groups[record], f"--{name.replace('_', '-')}", option, "PATH" if record in PLACES else "NAME")
+    return parser
+
+
+def _add(group: argparse._ArgumentGroup, name: str, option: FieldInfo, metavar: str) -> None:
+    text, (kind, choices) = (option.description or "").replace("%", "%%"), _kind(option)
+    if kind is bool:
+        # what a preset turns on can be turned off again
+        shown = f" (default: {'on' if option.default else 'off'})"
+        group.add_argument(name, action=argparse.BooleanOptionalAction, help=text + shown)
+        return
+    shown = f" (default: {option.default})" if option.default not in ("", None) else ""
+    metavar = "{" + ",".join(filter(None, choices)) + "}" if choices else {int: "N", float: "X"}.get(kind, metavar)
+    group.add_argument(name, metavar=metavar, help=text + shown)
+
+
+def _kind(option: FieldInfo) -> tuple[type, tuple[str, ...]]:
+    """The type of a field's values, None aside, and their choices where it is a `Literal`."""
+    annotation: Any = option.annotation
+    if get_origin(annotation) is Literal:
+        return str, get_args(annotation)
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType] or [annotation]
+    return kinds[0], ()
+
+
+def _validated(kind: type[S], flat: Mapping[str, Any], sources: Mapping[str, str]) -> S:
+    """Settings from flat values; `sources` name where those that do not come from flags stand."""
+    nested: dict[str, dict[str, Any]] = {}
+    flags = flags_of(kind)
+    for name, value in flat.items():
+        if name not in flags:
+            raise TypeError(f"{kind.__name__} has no setting {name!r}")
+        nested.setdefault(flags[name][0], {})[name] = value
+    try:
+        return kind.model_validate(nested)
+    except ValidationError as error:
+        first: Any = error.errors()[0]
+        raised = first.get("ctx", {}).get("error")
+        if isinstance(raised, UserError):
+            raise raised from None
+        name = str(first["loc"][1])
+        where = sources.get(name, spelled(name, None))
+        raise _refusal(where, first, _kind(flags[name][1])[1]) from None
+
+
+def _refusal(where: str, error: Any, choices: Sequence[str]) -> UserError:
+    """What pydantic says of a value, in one sentence."""
+    value, kind, limits = error["input"], error["type"], error.get("ctx", {})
+    if choices:
+        try:
+            one_of(str(value), choices, where)
+        except UserError as refusal:
+            return refusal
+    sentences = {
+        "int_parsing": "{value!r} is not a whole number",
+        "int_type": "{value!r} is not a whole number",
+        "float_parsing": "{value!r} is not a number",
+        "float_type": "{value!r} is not a number",
+        "string_type": "{value!r} is not text",
+        "finite_number": "{number} is not a finite number",
+        "greater_than_equal": "{value} is less than {limits[ge]:g}",
+        "less_than_equal": "{value} is more than {limits[le]:g}",
+        "value_error": "{limits[error]}",
+    }
+    number = float(value) if kind == "finite_number" else 0.0
+    sentence = sentences.get(kind, "{value!r}: {text}")
+    return UserError(f"{where}: {sentence.format(value=value, limits=limits, number=number, text=error['msg'])}")
