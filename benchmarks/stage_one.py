@@ -13,7 +13,6 @@ from minbert.tokenizer import Tokenizer
 from minbert.training import start
 from minbert.training.loop import Context
 from minbert.training.plan import Step
-from pretrain_cbcl import build
 from tasks import readers
 from tasks.contrastive.model import ContrastiveModel
 from tasks.contrastive.registry import OBJECTIVES
@@ -39,7 +38,7 @@ def steps(rows: int, size: int, count: int) -> list[Step]:
 def model(given: str, settings: ContrastiveSettings) -> ContrastiveModel:
     """The encoder with what the objective needs beside it."""
     encoder, _, _ = start.encoder(given, settings.encoder.encoder_dropout)
-    return build(settings, encoder)
+    return ContrastiveModel.of(settings, encoder)
 
 
 class Ours:

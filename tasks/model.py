@@ -14,10 +14,12 @@ from torch import Tensor, nn
 from minbert.bert import BertModel
 from minbert.errors import UserError
 from minbert.ragged import Ragged
+from minbert.seeds import torch_seed
 from minbert.training import ranks
 from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks.examples import Augmentation, Examples, unchanged
+from tasks.settings import MultitaskSettings
 from tasks.task import Task
 
 
@@ -76,6 +78,13 @@ class MultitaskModel(nn.Module):
 
 def _lists(ids: Tensor, mask: Tensor) -> list[list[int]]:
     return [row[keep.bool()].tolist() for row, keep in zip(ids, mask, strict=True)]
+
+
+def build(settings: MultitaskSettings, encoder: BertModel, tasks: Sequence[Task[Any]]) -> MultitaskModel:
+    """The model with fresh heads, drawn by the run's seed, on the encoder's device."""
+    torch.manual_seed(torch_seed(settings.training.seed, "heads"))
+    frozen = settings.model.fine_tune_mode == "last-linear-layer"
+    return MultitaskModel(encoder, tasks, settings.model.hidden_dropout_prob, frozen=frozen).to(encoder.device)
 
 
 @dataclass

@@ -25,8 +25,8 @@ FLOORS = [
     "tasks.charts tasks.examples tasks.metrics tasks.readers",
     "tasks.intervals tasks.augment tasks.task",
     "tasks.sst tasks.quora tasks.sts tasks.schedule tasks.contrastive",
-    "tasks.registry tasks.model tasks.settings",
-    "tasks.record tasks.compare tasks.submission tasks.evaluate tasks.predictions tasks.predict",
+    "tasks.registry tasks.model tasks.settings tasks.splits",
+    "tasks.record tasks.compare tasks.submission tasks.evaluate tasks.predictions tasks.predict tasks.outcome",
     "tasks.benchmarks tasks.report",
 ]
 FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in names.split()}

@@ -112,20 +112,9 @@ def fit(
     restored = _restore(model, optimizer, run) if care.resume else None
     state = restored or LoopState(best=baseline)
     progress = Progress(plan.total, state.step, sentences, tasks=tasks)
+    where = device, precision
     loop = _Loop(
-        model=model,
-        optimizer=optimizer,
-        objective=objective,
-        plan=plan,
-        run=run,
-        training=training,
-        care=care,
-        evaluate=evaluate,
-        device=device,
-        precision=precision,
-        floors=floors or {},
-        state=state,
-        progress=progress,
+        model, optimizer, objective, plan, run, training, care, evaluate, *where, floors or {}, state, progress
     )
     if restored is None and baseline is not None and training.keep == BEST:
         loop.save()

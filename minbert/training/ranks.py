@@ -14,6 +14,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from minbert.errors import UserError
+from minbert.training import cli
+
 
 def start(device: torch.device) -> None:
     """Join the group that `torchrun` describes in the environment, if there is one."""
@@ -29,6 +32,18 @@ def rank() -> int:
 def world() -> int:
     """How many processes there are."""
     return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def refuse(what: str) -> None:
+    """Raises `UserError` in a group of processes, for what runs in one."""
+    if world() > 1:
+        raise UserError(f"{what} runs in one process; start it without torchrun")
+
+
+def say(text: str) -> None:
+    """Print a line, in the first process alone."""
+    if rank() == 0:
+        cli.say(text)
 
 
 def share(rows: np.ndarray) -> np.ndarray:

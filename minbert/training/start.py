@@ -2,7 +2,9 @@
 
 import os
 import sys
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,67 @@ from minbert.training.cli import say
 from minbert.training.plan import Plan, first
 from minbert.training.records import TrainingSettings
 from minbert.training.rundir import RunDir, environment
-from minbert.training.settings import Parsed, Settings
+from minbert.training.settings import Parsed
+
+
+@dataclass
+class Start:
+    """A run before its first step: `of`, then `encoder`, `check` and `begin`, in this order.
+
+    Nothing is written before `begin`. `identity` is what decides the run's bits: settings, the hashes of data and
+    weights, number format and kind of device.
+    """
+
+    parsed: Parsed[Any]
+    run: RunDir
+    device: torch.device
+    precision: str
+    source: str
+    folder: Path = field(default_factory=Path)
+    identity: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, parsed: Parsed[Any]) -> "Start":
+        """Device, number format and run folder; flags without effect are said. Raises `UserError`."""
+        settings = parsed.settings
+        notes = settings.ignored(parsed.overrides)
+        on = device(demanded=settings.run.use_gpu)
+        warn(*notes)
+        precision = number_format(settings.training.precision, on)
+        run = RunDir.open(Path(settings.run.run_dir), resume=settings.run.resume, identity=settings.identity())
+        return cls(parsed, run, on, precision, settings.encoder.source)
+
+    def encoder(self) -> tuple[BertModel, Tokenizer, int]:
+        """The encoder that training starts from, its tokenizer, and the longest input. Raises `UserError`."""
+        asked = self.parsed.settings.encoder
+        model, tokenizer, self.folder = encoder(self.source, asked.encoder_dropout)
+        return model.to(self.device), tokenizer, max_length(asked.max_length, model.config)
+
+    def check(self, hashes: Mapping[str, str]) -> None:
+        """Refuse a run folder of another identity; `hashes` are those of all that was read, by what it is."""
+        about = {"weights sha256": self.weights_sha256, "number format": self.precision, "on": self.device.type}
+        data = {f"data {name}": sha256 for name, sha256 in hashes.items()}
+        self.identity = self.parsed.settings.identity() | data | about
+        self.run.check(self.identity)
+        ranks.wait()  # the first rank begins to write when all have looked at the folder
+
+    @cached_property
+    def weights_sha256(self) -> str:
+        """The hash of the weights that training starts from."""
+        return weights.sha256(self.folder)
+
+    def begin(self, **account: Any) -> None:
+        """Write the manifest into the run's folder; a resumed run is told where its environment has changed."""
+        if ranks.rank():
+            return
+        made = manifest(self.parsed, self.identity, self.folder, precision=self.precision, on=self.device, **account)
+        changed = self.run.begin(made | {"selection": self.parsed.settings.selection})
+        if changed:
+            warn(f"--resume: the run goes on with {', '.join(changed)}, so its bits may differ from an unbroken run's")
+
+    def where(self, model: BertModel) -> str:
+        """Number format, device and attention path, for people to read."""
+        return f"{self.precision} on {self.device}, {attention_path(model, self.precision, self.device)}"
 
 
 def device(*, demanded: bool) -> torch.device:
@@ -110,27 +172,11 @@ def manifest(
     }
 
 
-def begin(run: RunDir, manifest: dict[str, Any]) -> None:
-    """Write the manifest into the run's folder; a resumed run is told where its environment has changed."""
-    changed = run.begin(manifest)
-    if changed:
-        warn(f"--resume: the run goes on with {', '.join(changed)}, so its bits may differ from an unbroken run's")
-
-
 def attention_path(model: BertModel, precision: str, on: torch.device) -> str:
     """Which attention path a training step of this model takes, for people to read."""
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
     rate = model.config.attention_probs_dropout_prob
     return f"{attention.path(torch.empty(0, dtype=kind, device=on), rate)} attention with dropout {rate:g}"
-
-
-def identity(
-    settings: Settings, accounts: dict[str, str], folder: Path, *, precision: str, on: torch.device
-) -> dict[str, Any]:
-    """What decides a run's bits: its settings, the hashes of data and weights, number format and kind of device."""
-    hashes = {f"data {name}": sha256 for name, sha256 in accounts.items()}
-    about = {"weights sha256": weights.sha256(folder), "number format": precision, "on": on.type}
-    return settings.identity() | hashes | about
 
 
 def shortened(whole: Plan, settings: TrainingSettings) -> Plan:

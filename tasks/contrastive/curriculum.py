@@ -60,18 +60,19 @@ def hardness(
     *,
     positive: np.ndarray | None = None,
     negative: np.ndarray | None = None,
-    margin: float = 0.2,
+    groups: np.ndarray | None = None,
     lengths: np.ndarray | None = None,
     rarity: np.ndarray | None = None,
 ) -> np.ndarray:
     """How hard each triplet is by one of TECHNIQUES: float64 [N], the easiest one lowest.
 
-    `positive` and `negative` are cos(anchor, positive) and cos(anchor, hard negative). Margin groups,
+    `positive` and `negative` are cos(anchor, positive) and cos(anchor, hard negative), `groups` as `difficulty` gives
+    them. Groups,
     entailment: cosine descending, contradiction: cosine ascending (CBCL, section 4.3); gap: descending; length:
     `lengths` of a row (any unit), short first; rarity: as `rarity` gives it. `UserError` where a score is not finite.
     """
     needed = {
-        "groups": (positive, negative), "entailment": (positive,), "contradiction": (negative,),
+        "groups": (groups,), "entailment": (positive,), "contradiction": (negative,),
         "gap": (positive, negative), "length": (lengths,), "rarity": (rarity,),
     }  # fmt: skip
     technique = one_of(technique, TECHNIQUES, "technique")
@@ -79,8 +80,6 @@ def hardness(
     assert len(given) == len(needed[technique]), f"{technique}: a score is missing"
     if not all(np.isfinite(score).all() for score in given):
         raise UserError(f"technique {technique!r}: a triplet's score is not finite")
-    if technique == "groups":
-        return difficulty(given[0], given[1], margin).astype(np.float64)
     if technique == "gap":
         return given[1] - given[0]
     return -given[0] if technique == "entailment" else given[0]

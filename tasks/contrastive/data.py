@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from minbert import token_cache
+from minbert import token_cache, weights
 from minbert.errors import UserError
 from minbert.files import present, sha256_of
 from minbert.token_cache import Facts, Reader, Row, Skipped, TokenCache
@@ -15,6 +15,7 @@ from minbert.tokenizer import Tokenizer
 from minbert.training import start
 from minbert.training.rundir import manifest_behind
 from tasks import readers
+from tasks.augment import synonyms
 from tasks.contrastive import corpus, dev_sets
 from tasks.contrastive.dev_sets import DevSets
 from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettings
@@ -40,11 +41,19 @@ class Data:
         return {"train": self.train.cache.sha256, "sts_dev": self.dev.sha256}
 
 
-def check(settings: ContrastiveSettings) -> None:
-    """Raises `UserError` where a file is not there or its header cannot be used: nothing is read beyond it."""
+def check(settings: ContrastiveSettings) -> dict[str, str]:
+    """The hashes of what is read beside the data: WordNet and the weights of `--scorer`, where they are used.
+
+    Raises `UserError` where a file is not there or its header cannot be used: nothing is read beyond it.
+    """
     checks = {TRIPLETS: _triplet_files, PAIRS: _pair_files, TEXTS: _text_files}
     checks[settings.objective.data_kind](settings)
     dev_sets.check(settings.files.sts_dev, partial(start.data_folder, settings.files.data))
+    hashes = synonyms.hashes(settings.synonyms, "pretrain", settings.files.data)
+    scorer = settings.curriculum.scorer
+    if scorer and settings.by_cosine:
+        hashes["scorer"] = weights.sha256(weights.resolve(scorer, "--scorer"))
+    return hashes
 
 
 def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Data:

@@ -12,9 +12,12 @@ from minbert import pooling
 from minbert.bert import BertModel
 from minbert.encode import vectors
 from minbert.ragged import Ragged
+from minbert.seeds import torch_seed
 from tasks.contrastive.draws import Draw
 from tasks.contrastive.losses import softmax_features
+from tasks.contrastive.settings import PAIRS, ContrastiveSettings
 from tasks.contrastive.views import View, apply
+from tasks.readers.rows import NLI_CLASSES
 
 
 class ContrastiveModel(nn.Module):
@@ -36,6 +39,14 @@ class ContrastiveModel(nn.Module):
             if layer is not None:
                 nn.init.normal_(layer.weight, std=encoder.config.initializer_range)
                 nn.init.zeros_(layer.bias)
+
+    @classmethod
+    def of(cls, settings: ContrastiveSettings, encoder: BertModel) -> "ContrastiveModel":
+        """The encoder with what the settings put beside it, its weights drawn by the run's seed."""
+        torch.manual_seed(torch_seed(settings.training.seed, "heads"))
+        classes = len(NLI_CLASSES) if settings.objective.data_kind == PAIRS else 0
+        how = settings.encoder
+        return cls(encoder, how.pooler, projection=how.projection, classes=classes)
 
     def vectors(
         self, ragged: Ragged, views: Sequence[View] = (), draw: Draw | None = None, perturbation: Tensor | None = None

@@ -68,7 +68,7 @@ class Texts(ABC):
                 return model.vectors(ragged, self.views, draw and draw.take(part), added).float()
 
         def loss(vectors: Tensor) -> Numbers:
-            numbers = self.loss(model, vectors, sentences, batch)
+            numbers = self.loss(model, vectors, batch)
             return numbers | {"spread": spread(vectors)} if len(batch.rows) > 1 else numbers
 
         return cached.backward(encode, parts, loss)
@@ -94,8 +94,8 @@ class Texts(ABC):
         return None
 
     @abstractmethod
-    def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
-        """The loss over the vectors [k * B, D] of `sentences`, and whatever else is worth a number."""
+    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
+        """The loss over the vectors [k * B, D] of the encoded texts, and whatever else is worth a number."""
 
 
 class NTXent(Texts):
@@ -106,7 +106,7 @@ class NTXent(Texts):
         """Anchor and positive, and the hard negative where it is wanted and there."""
         return ANCHOR_AND_OTHERS[: self.examples.cache.columns if self.settings.objective.hard_negatives else 2]
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """Beside the loss, how often a row's positive is the nearest candidate."""
         how = self.settings.objective
         anchor, positive, *others = vectors.chunk(len(self.texts))
@@ -128,7 +128,7 @@ class TripletLoss(Texts):
 
     texts: ClassVar[Sequence[tuple[int, int]]] = ANCHOR_AND_OTHERS
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """The mean over the batch."""
         anchor, positive, negative = vectors.chunk(3)
         how = self.settings.objective
@@ -140,7 +140,7 @@ class MarginLoss(Texts):
 
     texts: ClassVar[Sequence[tuple[int, int]]] = ANCHOR_AND_OTHERS
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """The mean over both kinds of pairs (SelfCCL, section 3.1)."""
         anchor, positive, negative = vectors.chunk(3)
         similar = torch.arange(2 * len(anchor), device=vectors.device) < len(anchor)
@@ -156,7 +156,7 @@ class Softmax(Texts):
         """Both texts of a pair."""
         return ANCHOR_AND_OTHERS[:2]
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """Cross entropy, and the share of pairs that are classified rightly."""
         logits = model.classify(*vectors.chunk(2))
         labels = torch.from_numpy(self.examples.labels[batch.rows].astype(np.int64)).to(vectors.device)

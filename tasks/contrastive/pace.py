@@ -1,4 +1,4 @@
-"""The steps of a run of stage one: from settings, through scores, to a plan."""
+"""The steps of a run of stage one: score, sort, pace."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minbert import token_cache, weights
+from minbert import token_cache
 from minbert.encode import Encoder
 from minbert.tokenizer import Tokenizer
 from minbert.training import plan, start
@@ -45,60 +45,82 @@ class Paced:
         return curriculum.mix(self.plan, self.groups)
 
 
-def hashes(settings: ContrastiveSettings) -> dict[str, str]:
-    """The hash of the weights of `--scorer`, where it decides the order. `UserError` where they cannot be had."""
-    if not (settings.curriculum.scorer and settings.by_cosine):
-        return {}
-    return {"scorer": weights.sha256(weights.resolve(settings.curriculum.scorer, "--scorer"))}
+@dataclass(frozen=True)
+class Scored:
+    """The `rows` that are trained on, int64 [n], and how hard each is, where an order asks for it: [n].
+
+    Difficulty is known by the cosines of an encoder, or by `hardness`, from the texts alone.
+    """
+
+    rows: np.ndarray
+    cosines: Similarities | None = None
+    hardness: np.ndarray | None = None
 
 
-def paced(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, weights_sha256: str) -> Paced:
-    """Score what has to be scored, put it in order, and cut it into steps."""
+@dataclass(frozen=True)
+class Sorted:
+    """What is trained on: `rows` in training order, int64 [n], and for scored triplets the group of each row.
+
+    `groups` are those of all N rows of the file, as `Paced` has them.
+    """
+
+    rows: np.ndarray
+    cosines: Similarities | None = None
+    groups: np.ndarray | None = None
+
+
+def score(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, weights_sha256: str) -> Scored:
+    """Draw the rows to train on, and score triplets by the starting encoder, or by `--scorer`, where an order asks."""
+    limit = 0 if settings.objective.data_kind == TEXTS else settings.data.limit  # of texts it has been drawn already
+    rows = plan.drawn(len(examples), limit, settings.training.seed)
+    if settings.by_cosine:
+        assert isinstance(examples, Triplet)
+        cosines = scoring.similarities(*_scorer(settings, encoder, weights_sha256, examples), rows)
+        return Scored(rows, cosines)
+    how, cache = settings.curriculum, examples.cache
+    if settings.objective.data_kind != TRIPLETS or how.order in ("none", "random"):
+        return Scored(rows)
+    if how.technique == "length":
+        return Scored(rows, hardness=cache.token_counts().sum(1)[rows])
+    texts = ([cache.text(row, column) for column in range(cache.columns)] for row in range(len(cache)))
+    return Scored(rows, hardness=curriculum.rarity(texts)[rows])  # rarity is that among all texts
+
+
+def sort(settings: ContrastiveSettings, examples: Examples, scored: Scored) -> Sorted:
+    """Triplets in groups by the margin (CBCL, section 4.3), where they have cosines, and in training order."""
+    how, seed, rows, cosines = settings.curriculum, settings.training.seed, scored.rows, scored.cosines
+    if settings.objective.data_kind != TRIPLETS or how.order == "none":
+        return Sorted(rows)
+    if how.order == "random":
+        return Sorted(rows[curriculum.arrange(np.zeros(len(rows)), seed, "random")])
+    groups, hardness = None, scored.hardness
+    if cosines is not None:
+        found = curriculum.difficulty(cosines.positive, cosines.negative, how.margin)
+        groups = np.full(len(examples), -1)
+        groups[rows] = found
+        hardness = curriculum.hardness(
+            how.technique, positive=cosines.positive, negative=cosines.negative, groups=found
+        )
+    assert hardness is not None
+    return Sorted(rows[curriculum.arrange(hardness, seed, how.order)], cosines, groups)
+
+
+def pace(settings: ContrastiveSettings, ordered: Sorted) -> Paced:
+    """The steps: from epoch to epoch more of the order is eligible (CBCL, equation 2), without a curriculum all."""
     training, how = settings.training, settings.curriculum
     make = partial(
         curriculum.plan,
+        ordered.rows,
         epochs=training.epochs,
         batch_size=training.batch_size,
         seed=training.seed,
         within=how.within,
     )
-    limit = 0 if settings.objective.data_kind == TEXTS else settings.data.limit  # of texts it has been drawn already
-    chosen = plan.drawn(len(examples), limit, settings.training.seed)
-    if settings.objective.data_kind != TRIPLETS or settings.curriculum.order == "none":
-        return Paced(start.shortened(make(chosen, power=0.0), settings.training), len(chosen))
-    cosines, groups = None, None
-    if settings.by_cosine:
-        assert isinstance(examples, Triplet)
-        cosines = scoring.similarities(*_scorer(settings, encoder, weights_sha256, examples), chosen)
-        groups = np.full(len(examples), -1)
-        groups[chosen] = curriculum.difficulty(cosines.positive, cosines.negative, settings.curriculum.margin)
-    made = make(
-        chosen[_order(settings, examples, cosines, chosen)],
-        power=how.power,
-        pacing=how.pacing,
-        start=how.start,
-        equal_steps=how.equal_steps,
-    )
-    return Paced(start.shortened(made, settings.training), len(chosen), cosines, groups)
-
-
-def _order(
-    settings: ContrastiveSettings, examples: Examples, cosines: Similarities | None, chosen: np.ndarray
-) -> np.ndarray:
-    """The `chosen` rows in training order, by their places among them: [n]. Rarity is that among all texts."""
-    if settings.curriculum.order == "random":
-        return curriculum.arrange(np.zeros(len(chosen)), settings.training.seed, "random")
-    cache = examples.cache
-    scores: dict[str, Any] = {}
-    if cosines is not None:
-        scores = {"positive": cosines.positive, "negative": cosines.negative}
-    elif settings.curriculum.technique == "length":
-        scores = {"lengths": cache.token_counts().sum(1)[chosen]}
+    if settings.objective.data_kind != TRIPLETS or how.order == "none":
+        steps = make(power=0.0)
     else:
-        texts = ([cache.text(row, column) for column in range(cache.columns)] for row in range(len(cache)))
-        scores = {"rarity": curriculum.rarity(texts)[chosen]}
-    values = curriculum.hardness(settings.curriculum.technique, margin=settings.curriculum.margin, **scores)
-    return curriculum.arrange(values, settings.training.seed, settings.curriculum.order)
+        steps = make(power=how.power, pacing=how.pacing, start=how.start, equal_steps=how.equal_steps)
+    return Paced(start.shortened(steps, training), len(ordered.rows), ordered.cosines, ordered.groups)
 
 
 def _scorer(

@@ -24,7 +24,7 @@ class Views(Texts):
 
     texts = ((0, 0), (0, 1))
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """Beside the loss, how often a view's other view is nearest. One text has no negatives: its loss is 0."""
         first, second = vectors.chunk(2)
         logits = losses.view_candidates(first, second, self.settings.objective.temperature)
@@ -42,7 +42,7 @@ class SimCSE(Texts):
         """The text twice, and its punctuated form, column 1, where that has a weight."""
         return ((0, 0), (0, 1), (1, 1)) if self.settings.objective.eda_weight else ((0, 0), (0, 1))
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """The weighted sum; both parts are reported where there are two."""
         how = self.settings.objective
         first, second, *others = vectors.chunk(len(self.texts))
@@ -80,9 +80,9 @@ class Joint(Softmax):
         plain = kinds.index(View) if View in kinds else 2
         return [plain, *(number for number in (0, 1) if number != plain)]
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, sentences: list[list[int]], batch: Step) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """Both parts are reported beside their sum."""
-        numbers = super().loss(model, vectors[: 2 * len(batch.rows)], sentences, batch)
+        numbers = super().loss(model, vectors[: 2 * len(batch.rows)], batch)
         how, seen = self.settings.objective, dict(zip(self.texts, vectors.chunk(len(self.texts)), strict=True))
         sides = [losses.view_candidates(seen[side, 0], seen[side, 1], how.temperature) for side in (0, 1)]
         # The mean over the 2N views of a side is half the sum of its two directions.

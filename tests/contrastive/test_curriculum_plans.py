@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from minbert import UserError
 from minbert.training.plan import Plan
 from tasks.contrastive import curriculum
-from tasks.contrastive.curriculum import arrange, eligible, hardness, mix, plan, rarity
+from tasks.contrastive.curriculum import arrange, difficulty, eligible, hardness, mix, plan, rarity
 
 POSITIVE = np.array([0.9, 0.5, 0.8, 0.3, 0.7])
 NEGATIVE = np.array([0.2, 0.4, 0.8, 0.5, 0.1])
@@ -51,10 +51,10 @@ def test_a_technique_puts_the_easiest_first_and_anti_the_hardest(technique: str,
 
 
 def test_groups_come_by_margin() -> None:
-    groups = hardness("groups", margin=0.3, **SCORES)
+    groups = difficulty(SCORES["positive"], SCORES["negative"], 0.3)
     assert groups.tolist() == [0, 1, 2, 2, 0]
-    assert [groups[i] for i in arrange(hardness("groups", margin=0.3, **SCORES), 4)] == [0, 0, 1, 2, 2]
-    assert [groups[i] for i in arrange(hardness("groups", margin=0.3, **SCORES), 4, "anti")] == [2, 2, 1, 0, 0]
+    assert [groups[i] for i in arrange(hardness("groups", groups=groups), 4)] == [0, 0, 1, 2, 2]
+    assert [groups[i] for i in arrange(hardness("groups", groups=groups), 4, "anti")] == [2, 2, 1, 0, 0]
 
 
 @given(st.lists(st.integers(0, 3), max_size=40), st.integers(0, 99), st.sampled_from(curriculum.DIRECTIONS))

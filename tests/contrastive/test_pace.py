@@ -22,8 +22,8 @@ from minbert.encode import Encoder
 from minbert.tokenizer import Tokenizer
 from minbert.weights import save
 from tasks import readers
-from tasks.contrastive import curriculum
-from tasks.contrastive.pace import Paced, paced
+from tasks.contrastive import curriculum, pace
+from tasks.contrastive.pace import Paced
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Triplet
 
@@ -70,6 +70,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def settings(**more: Any) -> ContrastiveSettings:
     usual = {"epochs": 3, "batch_size": 4, "power": 1.0, "seed": 2, "precision": "fp32", "pooler": "mean"}
     return ContrastiveSettings.of(**(usual | more))
+
+
+def paced(how: ContrastiveSettings, encoder: Encoder, examples: Any, weights_sha256: str) -> Paced:
+    scored = pace.score(how, encoder, examples, weights_sha256)
+    return pace.pace(how, pace.sort(how, examples, scored))
 
 
 def steps(made: Paced) -> list[list[int]]:

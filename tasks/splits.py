@@ -1,0 +1,77 @@
+"""The data of stage two: train, dev and test examples of every task."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from minbert.errors import UserError
+from minbert.tokenizer import Tokenizer
+from minbert.training import start
+from tasks import readers
+from tasks.settings import MultitaskSettings
+from tasks.task import SPLITS, Task
+
+Paths = Mapping[tuple[str, str], Path]
+"""(task, split) -> a file."""
+
+
+def find(tasks: Sequence[Task[Any]], settings: MultitaskSettings, outputs: Paths) -> Paths:
+    """The file of every split of every task.
+
+    Raises `UserError` where it is not there, its header cannot be used, or a prediction file would replace it.
+    """
+    found, written = {}, [path.resolve() for path in outputs.values()]
+    for task in tasks:
+        for split in SPLITS:
+            given = getattr(settings.files, f"{task.files.short}_{split}", "")
+            usual = getattr(task.files, split)
+            path = Path(given) if given else readers.find(start.data_folder(settings.files.data), "course", [usual])
+            task.check(path, split, settings.data.columns_of(task.name))
+            if path.resolve() in written:
+                raise UserError(f"{path}: a --*_out flag names this data file, which the predictions would replace")
+            found[task.name, split] = path
+    return found
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Examples by task, of each split."""
+
+    train: dict[str, Any]
+    dev: dict[str, Any]
+    test: dict[str, Any]
+
+    def account(self) -> dict[str, Any]:
+        """What was read, for the manifest: split -> task -> its file, hash and skipped rows."""
+        return {split: {name: one.cache.account() for name, one in self.of(split).items()} for split in SPLITS}
+
+    def of(self, split: str) -> dict[str, Any]:
+        """The examples of one split, by task."""
+        found: dict[str, Any] = getattr(self, split)
+        return found
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Hex SHA-256 of what was read, by split and task."""
+        return {
+            f"{split} {name}": one["sha256"] for split, some in self.account().items() for name, one in some.items()
+        }
+
+
+def read(
+    tasks: Sequence[Task[Any]], files: Paths, settings: MultitaskSettings, tokenizer: Tokenizer, length: int
+) -> Splits:
+    """The examples of every split of every task; says which are cut or skipped."""
+    found: dict[str, dict[str, Any]] = {split: {} for split in SPLITS}
+    for task in tasks:
+        for split in SPLITS:
+            path = files[task.name, split]
+            examples = task.open(path, split, tokenizer, length, settings.data.columns_of(task.name))
+            found[split][task.name] = examples
+            (cut, inputs), skipped = task.truncated(examples), len(examples.cache.skipped)
+            if cut:
+                start.warn(f"{path}: {cut:,} of {inputs:,} inputs are longer than {length} tokens and are cut")
+            if skipped:
+                start.warn(f"{path}: {skipped} of {len(examples) + skipped} rows skipped (listed in manifest.json)")
+    return Splits(**found)
