@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import minbert
 from minbert import BertModel, Encoder, Ragged, pooling
-from minbert.encode import batches_by_length
+from minbert.encode import batches_by_length, vectors
 from minbert.tokenizer import Tokenizer
 
 SENTENCES = [
@@ -125,3 +125,13 @@ def test_shapes_unit_length_and_evaluation_mode(encoder: Encoder, tiny: Path) ->
     np.testing.assert_allclose(unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6)
     training = Encoder(BertModel.from_pretrained(tiny).train(), Tokenizer.load(tiny), "mean", precision="fp32")
     np.testing.assert_array_equal(training.encode(["the cat"]), training.encode(["the cat"]))
+
+
+@pytest.mark.parametrize("name", pooling.NAMES)
+def test_vectors_of_sentences_in_any_order_are_those_of_each_alone(tiny: Path, name: str) -> None:
+    model, rows = (
+        BertModel.from_pretrained(tiny),
+        [[2, 5, 3], [2, 9, 8, 7, 3], [2, 6, 9, 3], [2, 3]],
+    )  # sorting them is no swap
+    alone = torch.cat([vectors(model, Ragged.from_lists([row]), name) for row in rows])
+    torch.testing.assert_close(vectors(model, Ragged.from_lists(rows), name), alone, atol=1e-5, rtol=0)
