@@ -1,4 +1,4 @@
-"""Guards: who may import whom, without circles and without exemptions, and where pickles may be opened.
+"""Guards: who may import whom, without circles and exemptions, where pickles may be opened, and the public names.
 
 Annotations and docstrings of public names are ruff's (D1, ANN).
 
@@ -6,10 +6,15 @@ python -m pytest --import-mode=importlib tests/test_house.py
 """
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
 import pytest
+
+import minbert
+from tasks import TASKS
+from tasks.contrastive import curriculum, losses
 
 ROOT = Path(__file__).parent.parent
 
@@ -119,3 +124,16 @@ def test_a_test_file_says_what_it_guards_and_its_command() -> None:
         assert (
             text.startswith("Guards") and f"python -m pytest --import-mode=importlib {path.relative_to(ROOT)}" in text
         ), path
+
+
+def test_the_public_names_are_there() -> None:
+    """Scripts outside this project rely on them."""
+    assert {"AdamW", "BertConfig", "BertModel", "Encoder", "Ragged"} <= set(minbert.__all__) <= set(dir(minbert))
+    assert all(getattr(minbert, name).__module__.startswith("minbert.") for name in minbert.__all__)
+    arguments = [*inspect.signature(minbert.AdamW).parameters]
+    assert {"params", "lr", "betas", "eps", "weight_decay", "correct_bias"} <= {*arguments}
+    assert [*inspect.signature(minbert.BertModel.forward).parameters][:3] == ["self", "input_ids", "attention_mask"]
+    assert list(TASKS) == ["sst", "quora", "sts"]
+    names = [*inspect.signature(losses.nt_xent).parameters], [*inspect.signature(curriculum.difficulty).parameters]
+    assert [found[:3] for found in names] == [["anchor", "positive", "hard_negative"], ["pos_sim", "neg_sim", "margin"]]
+    assert [*inspect.signature(curriculum.eligible).parameters][:4] == ["epoch", "epochs", "size", "power"]

@@ -12,7 +12,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import minbert
 from minbert import BertModel, Encoder, Ragged, pooling
 from minbert.encode import batches_by_length, vectors
 from minbert.tokenizer import Tokenizer
@@ -79,11 +78,6 @@ def test_similarities_are_those_of_sentence_transformers(encoder: Encoder, minil
     between = encoder.similarity(SENTENCES[0], SENTENCES[1])
     assert isinstance(between, float) and between == pytest.approx(wanted[0, 1], abs=1e-5)
     assert np.shape(encoder.similarity([], SENTENCES)) == (0, len(SENTENCES))
-
-
-def test_the_package_lists_its_public_names() -> None:
-    assert set(minbert.__all__) <= set(dir(minbert))
-    assert all(getattr(minbert, name).__module__.startswith("minbert.") for name in minbert.__all__)
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 20, 8192])
