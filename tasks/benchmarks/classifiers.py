@@ -136,7 +136,7 @@ def _read_set(folder: Path, name: str, folds: int) -> tuple[dict[str, list[Row]]
     return rows, skipped
 
 
-def run_transfer(given: argparse.Namespace, chosen: list[str], command: str) -> None:
+def run_transfer(given: argparse.Namespace, chosen: list[str], words: list[str]) -> None:
     """Classify with every encoder, and write `transfer.json` and `transfer.md`."""
     folder = start.data_folder(given.data)
     data = {name: _read_set(folder, name, given.folds) for name in chosen}
@@ -158,7 +158,7 @@ def run_transfer(given: argparse.Namespace, chosen: list[str], command: str) -> 
         name: {"rows": {split: len(some) for split, some in rows.items()}, "skipped": skipped}
         for name, (rows, skipped) in data.items()
     }
-    content = options.account("transfer", command, given, loaded, folder)
+    content = options.account("transfer", words, given, loaded, folder)
     content |= {"folds": given.folds, "sets": sets, **results.content(found, apart)}
     results.write_results(options.out_folder(given, loaded), "transfer", "Transfer", tables, content, [])
 

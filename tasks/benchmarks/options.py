@@ -149,20 +149,15 @@ def out_folder(given: argparse.Namespace, loaded: list[Loaded]) -> Path:
 
 
 def account(
-    suite: str, command: str, given: argparse.Namespace, loaded: list[Loaded], data: Path | None
+    suite: str, words: list[str], given: argparse.Namespace, loaded: list[Loaded], data: Path | None
 ) -> dict[str, Any]:
-    """The fields that every suite's JSON begins with."""
+    """The fields that every suite's JSON begins with; `words` are the arguments of the command."""
     return {
-        "suite": suite,
-        "command": command,
+        "suite": suite.removesuffix("_suite"),
+        "command": shlex.join(["python", "-m", f"tasks.benchmarks.{suite}", *words]),
         "data": None if data is None else str(data),
         "precision": loaded[0].encoder.precision,
         "seed": given.seed,
         "resamples": given.resamples,
         "encoders": {one.name: str(one.folder) for one in loaded},
     }
-
-
-def command(suite: str, arguments: list[str]) -> str:
-    """The command line, quoted for a shell."""
-    return shlex.join(["python", "-m", f"tasks.benchmarks.{suite}", *arguments])

@@ -46,10 +46,10 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"note: --{flag} has no effect without the probe {probe}", file=sys.stderr)
     if given.compare and not {"geometry", "length"} & set(chosen):
         print("note: --compare: only geometry and length have differences with paired intervals", file=sys.stderr)
-    run_probes(given, chosen, options.command("probes", words))
+    run_probes(given, chosen, words)
 
 
-def run_probes(given: argparse.Namespace, chosen: list[str], command: str) -> None:
+def run_probes(given: argparse.Namespace, chosen: list[str], words: list[str]) -> None:
     """Run the probes with every encoder, and write `probes.json`, `probes.md` and the figures."""
     from minbert.training import start
     from tasks.benchmarks import length_bias, results, space, weat
@@ -66,7 +66,7 @@ def run_probes(given: argparse.Namespace, chosen: list[str], command: str) -> No
     loaded = options.load(given)
     out = options.out_folder(given, loaded)
     probed = {name: known[name](given, loaded, base, out) for name in chosen}
-    content = options.account("probes", command, given, loaded, folder)
+    content = options.account("probes", words, given, loaded, folder)
     content |= {name: one.content for name, one in probed.items()}
     tables = [table for one in probed.values() for table in one.tables]
     figures = [path for one in probed.values() for path in one.figures]

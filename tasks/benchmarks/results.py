@@ -26,26 +26,22 @@ class Results:
 
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
-        self._draws: dict[tuple[System, str, str], np.ndarray] = {}
 
     def add(
         self, system: System, measure: str, name: str, value: float | None, draws: np.ndarray | None = None, **more: Any
     ) -> None:
         """One number of a system: `measure` on the set `name`, None or NaN if undefined; `draws` [R] its resamples."""
-        if draws is not None and len(draws):
-            self._draws[system, measure, name] = draws
         row = {**asdict(system), "measure": measure, "set": name, "value": defined(value)}
-        self._rows.append({**row, **_bounds(None if draws is None else interval(draws)), **more})
+        drawn = draws if draws is not None and len(draws) else None
+        around = None if drawn is None else interval(drawn)
+        self._rows.append({**row, **_bounds(around), **more, "draws": drawn})
 
     def add_average(self, measure: str, **more: Any) -> None:
         """The mean of a measure over the sets of each system with several; undefined if one of them is."""
-        frame = self.frame(measure)
-        for system, rows in frame.groupby(["encoder", "pooler"], sort=False):
+        for system, rows in self.frame(measure).groupby(["encoder", "pooler"], sort=False):
             if len(rows) > 1:
-                one = System(*system)
-                drawn = [self._draws[one, measure, name] for name in rows["set"] if (one, measure, name) in self._draws]
-                draws = np.mean(drawn, axis=0) if len(drawn) == len(rows) else None
-                self.add(one, measure, AVERAGE, rows["value"].mean(skipna=False), draws, **more)
+                draws = np.mean(rows["draws"].tolist(), axis=0) if rows["draws"].notna().all() else None
+                self.add(System(*system), measure, AVERAGE, rows["value"].mean(skipna=False), draws, **more)
 
     def frame(self, measure: str = "", system: System | None = None) -> pd.DataFrame:
         """All rows, or those of one measure, one system, or both."""
@@ -62,9 +58,9 @@ class Results:
         for first, other in pairs:
             one, two = (self.frame(measure, system).set_index("set") for system in (first, other))
             for name in (name for name in one.index if name in two.index):
-                draws = [self._draws.get((system, measure, name)) for system in (first, other)]
-                around = None if draws[0] is None or draws[1] is None else interval(draws[1] - draws[0])
                 values = [float(side.loc[name, "value"]) for side in (one, two)]
+                draws = [side.loc[name, "draws"] for side in (one, two)]
+                around = None if draws[0] is None or draws[1] is None else interval(draws[1] - draws[0])
                 apart = Difference(name, measure, values[0], values[1], around, why="no interval")
                 row = {"first": first.name, "second": other.name, "measure": measure, "set": name}
                 value = {"first_value": values[0], "second_value": values[1], "difference": apart.value}
@@ -86,7 +82,7 @@ def as_json(frame: pd.DataFrame) -> list[dict[str, Any]]:
     kept = {"value", "low", "high", "difference"}
     rows = [
         {str(key): None if isinstance(cell, float) and math.isnan(cell) else cell for key, cell in row.items()}
-        for row in frame.to_dict("records")
+        for row in frame.drop(columns="draws", errors="ignore").to_dict("records")
     ]
     return [{key: cell for key, cell in row.items() if cell is not None or key in kept} for row in rows]
 

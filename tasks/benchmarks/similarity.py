@@ -83,7 +83,7 @@ def measure_similarity(
     return found
 
 
-def run_similarity(given: argparse.Namespace, protocols: list[str], command: str) -> None:
+def run_similarity(given: argparse.Namespace, protocols: list[str], words: list[str]) -> None:
     """Score the encoders on the sets, and write `sts.json`, `sts.md` and the scatters."""
     folder = start.data_folder(given.data)
     scored = sets.read(folder, sets.named(given.sets, folder))
@@ -102,7 +102,7 @@ def run_similarity(given: argparse.Namespace, protocols: list[str], command: str
     paths, relations = _scatters(out, scored, cosines, folder)
     sick = next((sick_summary(one.subsets[0], relations, cosines) for one in scored if one.name == "SICK"), None)
     content = {
-        **options.account("sts", command, given, loaded, folder),
+        **options.account("sts_suite", words, given, loaded, folder),
         "sets": {one.shown: {"pairs": len(one.gold), "skipped": one.skipped, "file": one.file} for one in scored},
         "results": rows,
         "differences": differences,
@@ -114,11 +114,11 @@ def run_similarity(given: argparse.Namespace, protocols: list[str], command: str
     results.write_results(out, "sts", "Semantic textual similarity", tables, content, paths)
 
 
-def _cosines(loaded: Sequence[Loaded], scored: Sequence[ScoredSet]) -> Cosines:
+def _cosines(loaded: list[Loaded], scored: Sequence[ScoredSet]) -> Cosines:
     bank = Bank.of(loaded, (text for one in scored for pair in one.pairs for text in pair))
     return {
         system: {one.name: [bank.cosines(system, part.pairs) for part in one.subsets] for one in scored}
-        for system in (System(one.name, pooler) for one in loaded for pooler in one.poolers)
+        for system in options.systems(loaded)
     }
 
 

@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     from tasks.benchmarks import similarity  # torch and pandas
 
-    similarity.run_similarity(given, protocols, options.command("sts_suite", words))
+    similarity.run_similarity(given, protocols, words)
 
 
 if __name__ == "__main__":

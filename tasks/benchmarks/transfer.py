@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     from tasks.benchmarks import classifiers  # scikit-learn and torch
 
-    classifiers.run_transfer(given, chosen, options.command("transfer", words))
+    classifiers.run_transfer(given, chosen, words)
 
 
 if __name__ == "__main__":

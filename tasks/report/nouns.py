@@ -109,7 +109,8 @@ def noun_table(run: Run, task: str, *, seed: int, data: Path | None = None, most
     chosen = numpy_generator(seed, "nouns", task).permutation(len(rows))[: most or None]
     rows = rows.at(np.sort(chosen))
     texts = {row.id: row.texts for row in original_rows(run, task, "dev", data)}
-    counts, sentences = frequencies(text for name in run.tasks for text in _training(run, name, data))
+    train = [text for name in run.tasks for row in original_rows(run, name, "train", data) for text in row.texts]
+    counts = word_counts(train)
     find, how = finder(str(data or ""))
     pairs = []
     for place, id_ in enumerate(rows.ids):
@@ -117,21 +118,12 @@ def noun_table(run: Run, task: str, *, seed: int, data: Path | None = None, most
         unique = {noun.lower(): noun for noun in reversed(found)}
         nouns = {noun: counts[noun.lower()] for noun in found if unique[noun.lower()] == noun}
         pairs.append(Pair(id_, texts[id_], bool(rows.predicted[place] == rows.gold[place]), nouns))
-    return NounTable(pairs, how, sentences)
+    return NounTable(pairs, how, len(train))
 
 
-def _training(run: Run, task: str, data: Path | None) -> Iterable[str]:
-    return (text for row in original_rows(run, task, "train", data) for text in row.texts)
-
-
-def frequencies(sentences: Iterable[str]) -> tuple[Counter[str], int]:
-    """The number of each word in the sentences, and the number of sentences."""
-    found: Counter[str] = Counter()
-    count = 0
-    for text in sentences:
-        found.update(words(text))
-        count += 1
-    return found, count
+def word_counts(sentences: Iterable[str]) -> Counter[str]:
+    """The number of occurrences of each word in the sentences."""
+    return Counter(word for text in sentences for word in words(text))
 
 
 def matched(correct: Sequence[Pair], failed: Sequence[Pair], count: int) -> list[tuple[Pair, Pair, float]]:
