@@ -219,7 +219,7 @@ def test_a_run_that_makes_the_encoder_worse_says_so(script: Script, tiny: Path, 
     assert all(torch.equal(trained[name], started[name]) for name in trained) == (keep == "best")
     said = "after training (the encoder from before training)" if keep == "best" else "(step 7 of 7, the last)"
     assert said in run.out
-    facts = dict(views.of_run(collect.read(run.folder), 0, 10)["facts"])
+    facts = dict(views.run_view(collect.read_run(run.folder), 0, 10)["facts"])
     assert facts["kept"].startswith("the encoder from before training" if keep == "best" else "step 7, the last")
     assert facts["last epoch's training loss"] == f"{scores['last_epoch_loss']:.4f}"
 
