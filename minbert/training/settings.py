@@ -197,7 +197,8 @@ def _parser(flags: Flags, program: str, about: str, default: str) -> Parser:
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=36, width=110),
     )
     parser.add_argument("--preset", metavar="NAME", help=f"a named set of settings (default: {default})")
-    parser.add_argument("--config", metavar="FILE.toml", help="settings in a file: flags override it, and it overrides the preset")
+    text = "settings in a file: flags override it, and it overrides the preset"
+    parser.add_argument("--config", metavar="FILE.toml", help=text)
     parser.add_argument("--list-presets", action="store_true", help="print the presets and what they set, and stop")
     groups = {record: parser.add_argument_group(record) for record, _ in flags.values()}
     for name, (record, option) in flags.items():
