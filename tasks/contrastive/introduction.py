@@ -14,9 +14,7 @@ from tasks.contrastive.settings import IN_BATCH, TRIPLETS, ContrastiveSettings
 
 def introduce(settings: ContrastiveSettings, read: Data, paced: Paced, encoder: BertModel, where: str) -> None:
     """What is trained on what, in a few lines."""
-    mix = paced.account().get("curriculum", {})
-    names = [name for name in ("easy", "semi-hard", "hard") if name in mix]
-    groups = ", ".join(f"{mix[name]:,} {name}" for name in names) or "no groups"
+    groups = ", ".join(f"{count:,} {name}" for name, count in paced.group_sizes.items()) or "no groups"
     grouped = f" ({groups})" if settings.objective.data_kind == TRIPLETS else ""
     say(f"{_counted(paced.rows, settings.objective.data_kind)}{grouped}; {where}")
     kept = "of the last step" if settings.training.keep == "last" else f"that is best by {settings.evaluation.metric}"
@@ -24,10 +22,10 @@ def introduce(settings: ContrastiveSettings, read: Data, paced: Paced, encoder: 
     shared = ", ".join(f"{count:,} in {name}" for name, count in read.dev.also_in.items() if count)
     if shared and settings.chooses:
         start.warn(f"of the {len(read.dev):,} pairs that choose the encoder there stand {shared}")
-    if names:
+    if paced.group_sizes:
         epochs = [f"{epoch}: " + "/".join(f"{share:.0%}" for share in row) for epoch, row in enumerate(paced.mix, 1)]
         shown = epochs if len(epochs) <= 10 else [*epochs[:5], "...", *epochs[-4:]]
-        say(f"{'/'.join(names)} in epoch {', '.join(shown)}")
+        say(f"{'/'.join(paced.group_sizes)} in epoch {', '.join(shown)}")
     known = chance(settings, paced.rows, read.train.cache.columns)
     guess = f"; a guess has a loss of {known:.3f}" if known else ""
     batch = _counted(min(settings.training.batch_size, paced.rows), settings.objective.data_kind)

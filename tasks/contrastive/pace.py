@@ -34,9 +34,14 @@ class Paced:
         """For the manifest: the plan in numbers, how many triplets are in each group, and each epoch's mix of them."""
         described: dict[str, Any] = {"plan": plan.describe(self.plan), "training_rows": {"nli": self.rows}}
         if self.groups is not None:
-            counts = {name: int((self.groups == group).sum()) for group, name in enumerate(curriculum.GROUPS)}
-            described["curriculum"] = counts | {"mix_per_epoch": self.mix.round(4).tolist()}
+            described["curriculum"] = self.group_sizes | {"mix_per_epoch": self.mix.round(4).tolist()}
         return described
+
+    @property
+    def group_sizes(self) -> dict[str, int]:
+        """How many of the triplets that are trained on are easy, semi-hard and hard; empty without groups."""
+        groups = self.groups
+        return {} if groups is None else {name: int((groups == g).sum()) for g, name in enumerate(curriculum.GROUPS)}
 
     @cached_property
     def mix(self) -> np.ndarray:
