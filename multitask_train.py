@@ -34,7 +34,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     run, device, precision = started.run, started.device, started.precision
 
     # read the tasks
-    tasks = registry.build(settings.data.tasks, settings.model.pairs)
+    tasks = registry.build(settings.data.tasks, settings.model.pairs, "--tasks")
     paths = predictions.paths(tasks, settings)
     files = splits.find(tasks, settings, paths)
     resources = synonyms.hashes(settings.synonyms, "finetune", settings.files.data)

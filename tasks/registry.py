@@ -39,14 +39,16 @@ def shorts() -> dict[str, str]:
 
 def named(word: str, flag: str = "--task") -> str:
     """The task that a flag means, by its word in flags or its name; `UserError` for another word."""
-    known = shorts()
-    name = next((one for one in TASKS if one.lower() == word.strip().lower()), "")
-    return name or known[one_of(word, known, flag)]
+    known = shorts() | {name: name for name in TASKS}
+    return known[one_of(word, known, flag)]
 
 
-def build(names: str, pairs: str) -> list[Task[Any]]:
-    """The tasks of a list such as `sst,para,sts`; `UserError` for an unknown or a doubled name."""
-    chosen = [named(name.strip(), "--tasks") for name in names.split(",") if name.strip()]
+def build(names: str, pairs: str, flag: str = "tasks") -> list[Task[Any]]:
+    """The tasks of a list such as `sst,para,sts`.
+
+    `UserError`, which begins with `flag`, for an unknown or a doubled name.
+    """
+    chosen = [named(name.strip(), flag) for name in names.split(",") if name.strip()]
     if not chosen or len(set(chosen)) < len(chosen):
-        raise UserError(f"--tasks: {names!r} must name each task once, and one at least")
+        raise UserError(f"{flag}: {names!r} must name each task once, and one at least")
     return [TASKS[name](pairs) for name in chosen]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minbert.errors import UserError
+from minbert.errors import one_of
 from minbert.seeds import numpy_generator
 from minbert.training import start
 from minbert.training.plan import Plan, among, batch_count, batches, drawn, shuffled
@@ -15,13 +15,19 @@ from tasks.examples import Examples
 if TYPE_CHECKING:
     from tasks.settings import MultitaskSettings
 
+SAMPLING = ("round-robin", "hybrid", "sequential", "proportional")
+
 Steps = list[tuple[str, np.ndarray]]
 
 
 def plan(
     sampling: str, sizes: Mapping[str, int], *, epochs: int, batch_size: int, seed: int, power: float = 0.5
 ) -> Plan:
-    """The plan of a run over data sets of the given sizes. `sizes` is in the order of the round."""
+    """The plan of a run over data sets of the given sizes. `sizes` is in the order of the round.
+
+    Raises `UserError` for a sampling that is none of SAMPLING.
+    """
+    sampling = one_of(sampling, SAMPLING, "sampling")
     counts = {task: batch_count(size, batch_size) for task, size in sizes.items()}
     if sampling == "sequential":
         order = [task for task in sizes for _ in range(epochs)]
@@ -48,9 +54,8 @@ def _quotas(sampling: str, counts: Mapping[str, int], power: float) -> dict[str,
         return dict.fromkeys(counts, most)
     if sampling == "hybrid":  # a set that is through drops out
         return dict(counts)
-    if sampling == "proportional":  # each task in proportion to a power of its size
-        return {task: max(1, round(most * (count / most) ** power)) for task, count in counts.items()}
-    raise UserError(f"--sampling: {sampling!r} is not known")
+    # proportional: each task in proportion to a power of its size
+    return {task: max(1, round(most * (count / most) ** power)) for task, count in counts.items()}
 
 
 def _pass(task: str, size: int, epoch: int, turn: int, batch_size: int, seed: int) -> Steps:

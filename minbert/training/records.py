@@ -8,7 +8,7 @@ from minbert.training.settings import Record, flag
 class EncoderSettings(Record):
     """The encoder that training starts from."""
 
-    weights: str = flag("bert-base-uncased", "starting weights: minilm, a folder, or a hub name")
+    weights: str = flag("bert-base-uncased", "starting weights: minilm, a folder, a run, or a hub name")
     max_length: int = flag(128, "longest input in tokens (0: as many as the encoder has positions)", ge=0)
     encoder_dropout: float | None = flag(
         None, "dropout inside the encoder (default: as its config says)", ge=0, le=0.99

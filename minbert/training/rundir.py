@@ -133,7 +133,7 @@ def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     return (path, content) if path and isinstance(content, dict) and {"data", "settings"} <= content.keys() else None
 
 
-_LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk")
+_LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk", "lemminflect")
 _ROOT = Path(__file__).parent.parent.parent
 
 

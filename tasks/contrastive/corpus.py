@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minbert.errors import UserError
+from minbert.errors import UserError, suggestion
 from minbert.files import present
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Facts, Row, Skipped
@@ -24,6 +24,8 @@ from tasks.readers.splitter import side_by_side
 from tasks.readers.texts import key
 
 CHINESE = {"ATEC": ("ATEC", "ATEC_CCKS"), **{name: (name,) for name in ("BQ", "LCQMC", "PAWS-X", "STS-B")}}
+SOURCES = ("sts", "sts-train", "chinese")
+"""The names of texts that need no path."""
 _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "test": "test"}  # word in a file's name -> split
 _TABLES = (".csv", ".tsv", ".txt", ".data")
 _LINE_FEEDS = re.compile(r"[\r\n]+")  # a quoted cell may hold some; the texts go into a file of one sentence a line
@@ -53,9 +55,12 @@ class Corpus:
     absent: list[str]
 
 
-def find_texts(sources: Sequence[str], data: Path) -> Corpus:
-    """The files of some sources in their order; `UserError` where a source, or a file of one, is not there."""
-    found = [_source(name, data) for name in sources]
+def find_texts(sources: Sequence[str], data: Path, flag: str = "sources") -> Corpus:
+    """The files of some sources in their order.
+
+    `UserError`, which begins with `flag`, for a source that is not there; also where a file of one is missing.
+    """
+    found = [_source(name, data, flag) for name in sources]
     files = [file for one in found for file in one.files]
     for file in files:
         present(file.path)
@@ -84,7 +89,7 @@ def gather_texts(
         files.append(account)
         texts += found
     if not texts:
-        raise UserError(f"--texts: {', '.join(str(file.path) for file in corpus.files)} hold no text")
+        raise UserError(f"{', '.join(str(file.path) for file in corpus.files)}: no text")
     distinct = list(dict.fromkeys(texts))
     kept = sample(texts if keep_duplicates else distinct, seed, limit)
     return kept, {
@@ -104,7 +109,7 @@ def gather_texts(
 def sample(texts: list[str], seed: int, limit: int) -> list[str]:
     """`limit` of the texts, each set of them equally likely, in their order; all of them for 0."""
     if limit < 0:
-        raise UserError(f"--limit {limit}: the number of texts cannot be negative")
+        raise UserError(f"limit {limit}: the number of texts cannot be negative")
     if not 0 < limit < len(texts):
         return texts
     drawn = numpy_generator(seed, "corpus").permutation(len(texts))[:limit]
@@ -117,12 +122,12 @@ def pairs_of(texts: Iterable[str], pairs: Iterable[Sequence[str]]) -> int:
     return sum(all(key(text) in known for text in pair) for pair in pairs)
 
 
-def _source(name: str, data: Path) -> Corpus:
+def _source(name: str, data: Path, flag: str) -> Corpus:
     if name in ("sts", "sts-train"):
         try:
             base = senteval.root(data)
         except UserError as error:
-            raise UserError(f"--texts {name}: {error}") from None
+            raise UserError(f"{flag} {name}: {error}") from None
         every = _english(base)
         tests = [file.path for file in every if file.split == "test"]
         if name == "sts":
@@ -134,14 +139,15 @@ def _source(name: str, data: Path) -> Corpus:
         found = chinese_files(data)
         if not any(split == "train" for _, split in found):
             raise UserError(
-                f"--texts chinese: {_chinese_folder(data)}: no train file in {', '.join(CHINESE)}; "
+                f"{flag} chinese: {_chinese_folder(data)}: no train file in {', '.join(CHINESE)}; "
                 f"python data/get_data.py chinese fetches them into data/"
             )
         absent = [f"{one} train" for one in CHINESE if (one, "train") not in found]
         files = [File(path, split) for (_, split), path in found.items() if split == "train"]
         return Corpus(files, [path for (_, split), path in found.items() if split == "test"], absent)
     if not Path(name).is_file():
-        raise UserError(f"--texts: {name!r} is neither sts, sts-train, chinese nor a file")
+        near = suggestion(name, SOURCES)
+        raise UserError(f"{flag}: {name!r} is neither {', '.join(SOURCES)} nor a file{near}")
     return Corpus([File(Path(name), "text", "lines")], [], [])
 
 

@@ -165,7 +165,8 @@ def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> 
 def _text_files(settings: ContrastiveSettings) -> corpus.Corpus:
     """The files behind `--texts`; files of one's own do not need the data folder."""
     own = all(Path(name).is_file() for name in _names(settings.data.texts))
-    return corpus.find_texts(_names(settings.data.texts), Path() if own else start.data_folder(settings.files.data))
+    folder = Path() if own else start.data_folder(settings.files.data)
+    return corpus.find_texts(_names(settings.data.texts), folder, "--texts")
 
 
 def _names(flag: str) -> list[str]:

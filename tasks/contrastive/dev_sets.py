@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minbert.errors import UserError
+from minbert.errors import UserError, suggestion
 from minbert.files import present
 from minbert.token_cache import Row, Skipped
 from minbert.tokenizer import Tokenizer
@@ -80,7 +80,8 @@ def find(given: str, data: Callable[[], Path]) -> tuple[str, dict[str, Path]]:
             raise UserError(_missing(name, folder))
         return name, paths
     if not Path(given).exists():
-        raise UserError(f"--sts-dev {given}: no such file, and none of the sets {', '.join(NAMES)}")
+        near = suggestion(given, NAMES)
+        raise UserError(f"--sts-dev {given}: no such file, and none of the sets {', '.join(NAMES)}{near}")
     return name, {ONE: present(Path(given), "--sts-dev")}
 
 

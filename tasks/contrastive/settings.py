@@ -308,7 +308,7 @@ class ContrastiveSettings(Settings):
         if views.views:
             from tasks.contrastive.views import parse  # late: it imports torch
 
-            parse(views.views)
+            parse(views.views, flag="--views")
         if views.marks_most and how.objective not in ("nt-xent", "simcse"):
             raise UserError("--marks-most: punctuation is inserted with --objective nt-xent or simcse alone")
         if views.marks_most and self.synonyms.used_in("pretrain"):

@@ -54,11 +54,11 @@ def evaluation(
     first `limit` of them unless it is 0; rows of two texts have no hard negatives, and no accuracy. An undefined number
     is None and ranks below every other. Raises `UserError` for a metric that needs triplets where there are none.
     """
-    metric = one_of(metric, METRICS, "--metric")
+    metric = one_of(metric, METRICS, "metric")
     held = 0 if triplets is None else min(limit or len(triplets), len(triplets))
     columns = triplets.cache.columns if triplets is not None and held else 0
     if (metric == "loss" and columns < 2) or (metric == "accuracy" and columns < 3):
-        raise UserError(f"--metric {metric} needs {'triplets' if metric == 'accuracy' else 'pairs or triplets'}")
+        raise UserError(f"metric {metric!r} needs {'triplets' if metric == 'accuracy' else 'pairs or triplets'}")
     rows = [one.sentence(row, column) for one in dev.values() for column in (0, 1) for row in range(len(one))]
     count = len(rows)
     if triplets is not None:

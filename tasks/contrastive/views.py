@@ -142,34 +142,35 @@ KINDS: dict[str, type[View]] = {
 }
 
 
-def parse(spec: str, *, protect_special: bool = False) -> tuple[View, View]:
-    """The two views of `--views`, such as "feature-cutoff:0.2,shuffle"; a rate that is left out is the paper's.
+def parse(spec: str, *, protect_special: bool = False, flag: str = "views") -> tuple[View, View]:
+    """The two views of a text such as "feature-cutoff:0.2,shuffle"; a rate that is left out is the paper's.
 
-    `UserError` where there are not two views, a name is unknown, or a rate is not a number of its range.
+    `UserError`, which begins with `flag`, where there are not two views, a name is unknown, or a rate is not a number
+    of its range.
     """
     parts = [part.strip() for part in spec.split(",")]
     if len(parts) != 2:
-        raise UserError(f"--views: {spec!r} holds {len(parts)} view{'s' * (len(parts) != 1)}, two are needed")
-    first, second = (_parsed(part, protect_special) for part in parts)
+        raise UserError(f"{flag}: {spec!r} holds {len(parts)} view{'s' * (len(parts) != 1)}, two are needed")
+    first, second = (_parsed(part, protect_special, flag) for part in parts)
     return first, second
 
 
-def _parsed(part: str, protect_special: bool) -> View:
+def _parsed(part: str, protect_special: bool, flag: str) -> View:
     name, colon, number = part.partition(":")
-    name = one_of(name, KINDS, "--views")
+    name = one_of(name, KINDS, flag)
     kind = KINDS[name]
     if kind.default is None:
         if colon:
-            raise UserError(f"--views: {part!r}: {name} takes no rate")
+            raise UserError(f"{flag}: {part!r}: {name} takes no rate")
         return kind(0.0, protect_special)
     try:
         rate = float(number) if colon else kind.default
     except ValueError:
-        raise UserError(f"--views: {part!r}: {number!r} is not a number") from None
+        raise UserError(f"{flag}: {part!r}: {number!r} is not a number") from None
     if kind is Adversarial and not 0 < rate < math.inf:
-        raise UserError(f"--views: {part!r}: the size of the perturbation must be above 0")
+        raise UserError(f"{flag}: {part!r}: the size of the perturbation must be above 0")
     if kind is not Adversarial and not 0 <= rate < 1:
-        raise UserError(f"--views: {part!r}: the rate must be at least 0 and below 1")
+        raise UserError(f"{flag}: {part!r}: the rate must be at least 0 and below 1")
     return kind(rate, protect_special)
 
 

@@ -88,6 +88,10 @@ def test_mistakes_are_named() -> None:
         hardness("luck")
     with pytest.raises(UserError, match=r"^technique 'entailment': .* not finite"):
         hardness("entailment", positive=np.array([0.1, math.nan]))
+    with pytest.raises(UserError, match=r"must have one shape, not \(1,\) and \(2,\)"):
+        difficulty(np.array([0.1]), np.array([0.2, 0.3]), 0.2)
+    with pytest.raises(UserError, match=r"^power: -1"):
+        eligible(1, 3, 10, -1)
     how = {"epochs": 2, "batch_size": 2, "seed": 1, "power": 1.0}
     for argument, wrong in {"direction": None, "pacing": {"pacing": "day"}, "within": {"within": "x"},
                             "start": {"start": 1.5}, "power": {"power": math.nan}}.items():  # fmt: skip

@@ -82,6 +82,7 @@ def test_zh_are_the_dev_files_that_are_there_and_never_a_test_or_train_file(read
     ("stsb", ["STSBenchmark/sts-dev.csv", "get_data.py senteval", "course (which is there), zh, or a file"]),
     ("zh", ["ATEC, BQ, LCQMC, PAWS-X, STS-B", "get_data.py chinese", "stsb, course (which is there), or a file"]),
     ("nothing", ["--sts-dev nothing", "stsb, course, zh"]),
+    ("corse", ["did you mean 'course'?"]),
 ])  # fmt: skip
 def test_a_set_that_is_not_there_is_named_with_the_alternatives(
     read: Read, tmp_path: Path, given: str, named: list[str]

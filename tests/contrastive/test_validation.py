@@ -244,11 +244,11 @@ def test_an_encoder_at_the_start_is_not_collapsed(encoder) -> None:
 
 
 def test_a_metric_over_triplets_needs_triplets(encoder, pairs) -> None:
-    with pytest.raises(UserError, match="--metric accuracy needs triplets"):
+    with pytest.raises(UserError, match=r"^metric 'accuracy' needs triplets"):
         evaluation(encoder, {"sts": pairs}, metric="accuracy")
-    with pytest.raises(UserError, match="--metric accuracy needs triplets"):
+    with pytest.raises(UserError, match=r"^metric 'accuracy' needs triplets"):
         evaluation(encoder, {"sts": pairs}, pairs, metric="accuracy")
-    with pytest.raises(UserError, match="--metric loss needs pairs or triplets"):
+    with pytest.raises(UserError, match=r"^metric 'loss' needs pairs or triplets"):
         evaluation(encoder, {"sts": pairs}, metric="loss")
 
 

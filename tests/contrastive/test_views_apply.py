@@ -162,4 +162,6 @@ def test_specs() -> None:
 def test_what_a_spec_cannot_be(spec: str, why: str) -> None:
     with pytest.raises(UserError) as error:
         parse(spec)
-    assert why in str(error.value) and str(error.value).startswith("--views: ")
+    assert why in str(error.value) and str(error.value).startswith("views: ")
+    with pytest.raises(UserError, match=r"^--views: "):
+        parse(spec, flag="--views")

@@ -152,7 +152,7 @@ def test_mistakes_are_said_in_a_sentence(made: Callable[..., Path], tmp_path: Pa
     assert "not two sentences" in said(str(run), "--task", "sts", own)
     assert capsys.readouterr().out == "", "no header without a row"
     assert "not a run folder" in said(str(tmp_path), "--task", "sst", own)
-    assert said(str(run), "--task", "nli", own) == "--task: 'nli' is not one of sst, para, sts"
+    assert said(str(run), "--task", "nli", own) == "--task: 'nli' is not one of sst, para, sts, quora"
     (run / "scores.json").write_text(json.dumps({"step": 6}))
     assert "the checkpoint that was kept, of step 6, is not there" in said(str(run), "--task", "sst", own)
     (run / "scores.json").unlink()
