@@ -15,6 +15,7 @@ from tqdm import tqdm
 from minbert import pooling, weights
 from minbert.bert import BertModel
 from minbert.cpu import packed_weights
+from minbert.errors import UserError
 from minbert.precision import autocast, choose, default_device
 from minbert.ragged import Ragged, inverse
 from minbert.tokenizer import Tokenizer
@@ -42,6 +43,11 @@ class Encoder:
         precision: str = "auto",
         max_length: int | None = None,
     ) -> None:
+        """`max_length` is in tokens, [CLS] and [SEP] included: at most, and by default, as many as the model has
+        positions. Raises `UserError` where it leaves no room for a text, and for an unknown pooler or precision.
+        """
+        if max_length is not None and max_length < 3:
+            raise UserError(f"max_length: {max_length} leaves no room for a text between [CLS] and [SEP]")
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.pooler = pooling.check(pooler)
@@ -57,7 +63,7 @@ class Encoder:
         device: str | torch.device | None = None,
         precision: str = "auto",
     ) -> "Encoder":
-        """From a folder, `minilm` or a hub name, on a GPU where there is one and no `device` is given.
+        """From a folder, a run's folder, `minilm` or a hub name, on a GPU where there is one and no `device` is given.
 
         The pooler is the one the folder names, unless given. Raises `UserError` where weights or vocabulary cannot be
         had or do not fit.
@@ -80,9 +86,13 @@ class Encoder:
     ) -> np.ndarray:
         """Vectors of N sentences: float32 [N, D], or [D] of a single string; `normalize` gives them length 1.
 
-        Longer sentences are cut, and a warning counts them.
+        Longer sentences are cut, and a warning counts them. Raises `TypeError` for what is no string.
         """
-        rows, cut = self.rows([sentences] if isinstance(sentences, str) else sentences)
+        listed = [sentences] if isinstance(sentences, str) else list(sentences)
+        for place, one in enumerate(listed):
+            if not isinstance(one, str):
+                raise TypeError(f"sentences: number {place}, counted from 0, is a {type(one).__name__}, not a string")
+        rows, cut = self.rows(listed)
         if cut:
             note = f"{cut} of {len(rows)} sentences are longer than {self.max_length} tokens and are cut"
             warnings.warn(note, stacklevel=2)

@@ -207,7 +207,7 @@ def of_run(place: str) -> str:
 
 
 def resolve(name: str, flag: str = "") -> Path:
-    """The folder of `minilm`, of a directory, or of a hub name (downloaded, or from the hub's local cache).
+    """The folder of `minilm`, of a directory, of a run's encoder, or of a hub name (downloaded, or as it is cached).
 
     `UserError`, which begins with the `flag` that a script took the name from, where there are no such weights.
     """
@@ -216,7 +216,7 @@ def resolve(name: str, flag: str = "") -> Path:
         if spec is None or spec.origin is None:
             raise UserError(f"{flag} minilm: the packaged weights are not installed; run `{MINILM}`".lstrip())
         return Path(spec.origin).parent / "model"
-    folder = find(name, flag)
+    folder = find(of_run(name), flag)
     if not (folder / "model.safetensors").is_file() and not Path(name).expanduser().is_dir():
         how = f"`python -m minbert.weights convert {name} --to DIR` reads other forms"
         raise UserError(f"{flag} {name}: the hub has no model.safetensors of it; {how}".lstrip())

@@ -33,12 +33,12 @@ class Source:
 def sources(data: Path) -> list[Source]:
     """All known files under a folder, in a fixed order; `UserError` where there are none."""
     if not data.is_dir():
-        raise UserError(f"--data: {data} is no folder; python data/get_data.py course --to {data} fills one")
+        raise UserError(f"--data: {data} is no folder; python data/get_data.py course --data {data} fills one")
     known = [*_course(data), *_nli(data), *_senteval(data), *_chinese(data)]
     if not known:
         raise UserError(
             f"--data: {data} holds no file under a name that is known; "
-            f"python data/get_data.py course --to {data} brings the course's files"
+            f"python data/get_data.py course --data {data} brings the course's files"
         )
     return known
 

@@ -58,7 +58,7 @@ def find(data: str = "") -> Path:
             return candidate.resolve()
     raise UserError(
         f"WordNet is in none of its usual places ({', '.join(map(str, (*own, folder / 'nltk_data')))}); "
-        f"python data/get_data.py wordnet --to {folder} fetches it for --synonyms"
+        f"python data/get_data.py wordnet --data {folder} fetches it for --synonyms"
     )
 
 
@@ -86,7 +86,7 @@ def readable(folder: Path) -> Iterator[None]:
     except Exception as error:
         raise UserError(
             f"{folder}: NLTK cannot read it ({error.__class__.__name__}: {error}); fetch it again "
-            f"(python data/get_data.py wordnet --to {folder.parent})"
+            f"(python data/get_data.py wordnet --data {folder.parent})"
         ) from error
 
 

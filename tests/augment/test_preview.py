@@ -92,4 +92,4 @@ def test_without_wordnet_one_sentence_names_the_command_and_the_exit_code_is_2(t
     )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert f"python data/get_data.py wordnet --to {tmp_path}" in done.stderr
+    assert f"python data/get_data.py wordnet --data {tmp_path}" in done.stderr

@@ -31,7 +31,7 @@ def test_wordnet_is_looked_for_in_nltk_data_then_in_the_data_folder(
 ) -> None:
     monkeypatch.delenv("NLTK_DATA", raising=False)
     monkeypatch.setenv("DATA_DIR", str(tmp_path / "elsewhere"))
-    with pytest.raises(UserError, match=r"usual places \(.*data\); .*\.py wordnet --to .*elsewhere .*--synonyms$"):
+    with pytest.raises(UserError, match=r"usual places \(.*data\); .*\.py wordnet --data .*elsewhere .*--synonyms$"):
         wordnet.find()
     by_variable = fake(tmp_path / "elsewhere" / "nltk_data")
     assert wordnet.find() == by_variable

@@ -127,7 +127,7 @@ def test_a_folder_without_data_says_what_helps(tmp_path: Path, name: str) -> Non
     folder = tmp_path / name
     with pytest.raises(UserError) as caught:
         main(["--data", str(folder)])
-    assert f"python data/get_data.py course --to {folder}" in str(caught.value) and "\n" not in str(caught.value)
+    assert f"python data/get_data.py course --data {folder}" in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_mistakes_in_flags_are_sentences(folder: Path, tmp_path: Path) -> None:
