@@ -122,7 +122,7 @@ def test_a_mistake_is_one_sentence_that_names_the_flag(parse: Any, arguments: st
     with pytest.raises(UserError) as caught:
         parsed = parse(*arguments.split())
         parsed.settings.ignored(parsed.overrides)
-        build(parsed.settings.data.tasks, "cross")
+        build(parsed.settings.data.tasks, "cross", "--tasks")
         parsed.settings.encoder.source  # noqa: B018
     assert "\n" not in str(caught.value)
     assert all(word in str(caught.value) for word in words.split()), caught.value
