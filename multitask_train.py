@@ -25,7 +25,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     from minbert.optimizer import AdamW, decay_groups
     from minbert.training import loop, plan, ranks
     from minbert.training.start import Start
-    from tasks import evaluate, model, outcome, predictions, registry, schedule, splits
+    from tasks import evaluate, model, outcome, predictions, registry, splits
     from tasks.augment import synonyms
     from tasks.report import page
 
@@ -49,7 +49,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     count = sum(p.numel() for p in trained)
 
     # make the schedule
-    steps, sizes = schedule.of(settings, data.train)
+    steps, sizes = splits.make_schedule(settings, data.train)
     folder, how = settings.files.data, settings.synonyms
     augment, said = synonyms.augmentation(how, training, "finetune", data.train, tokenizer, data=folder, run=run.path)
     account = {"data": data.account(), "plan": plan.describe(steps), "training_rows": sizes, "parameters": count}

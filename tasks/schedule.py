@@ -2,18 +2,12 @@
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minbert.errors import one_of
 from minbert.seeds import numpy_generator
-from minbert.training import start
-from minbert.training.plan import Plan, among, batch_count, batches, drawn, shuffled
-from tasks.examples import Examples
-
-if TYPE_CHECKING:
-    from tasks.settings import MultitaskSettings
+from minbert.training.plan import Plan, batch_count, batches, shuffled
 
 SAMPLING = ("round-robin", "hybrid", "sequential", "proportional")
 
@@ -74,17 +68,3 @@ def _spread(streams: Mapping[str, Steps], generator: np.random.Generator) -> Ste
     names = [task for task, steps in streams.items() for _ in steps]
     left = {task: iter(steps) for task, steps in streams.items()}
     return [next(left[names[place]]) for place in generator.permutation(len(names))]
-
-
-def of(settings: "MultitaskSettings", train: Mapping[str, Examples]) -> tuple[Plan, dict[str, int]]:
-    """The steps of a run, and how many rows of each task it trains on: all, or `--limit` of them."""
-    training, limit = settings.training, settings.data.limit
-    rows = {name: drawn(len(one), limit, training.seed, name) for name, one in train.items()}
-    sizes = {name: len(chosen) for name, chosen in rows.items()}
-    for name, one in train.items():
-        if limit > len(one):
-            start.warn(f"--limit {limit:,}: {name} has only {len(one):,} rows")
-        start.note_rows(name, sizes[name], training)
-    how = {"epochs": training.epochs, "batch_size": training.batch_size, "seed": training.seed}
-    whole = plan(settings.schedule.sampling, sizes, **how, power=settings.schedule.power)
-    return start.shortened(among(whole, rows), training), sizes

@@ -38,7 +38,9 @@ class EncoderSettings(records.EncoderSettings):
 class DataSettings(records.DataSettings):
     """What is read of the data."""
 
-    tasks: str = flag(",".join(LEADERBOARD), "the tasks to train, in the order of the round; para is quora")
+    tasks: str = flag(
+        ",".join(LEADERBOARD), "the tasks to train, in the order of the round: sst, quora (or para), sts, or your own"
+    )
 
     @field_validator("tasks")
     @classmethod

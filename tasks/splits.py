@@ -1,4 +1,4 @@
-"""The data of stage two: train, dev and test examples of every task."""
+"""The data of stage two: train, dev and test examples of every task, and the steps of a run over them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Any
 
 from minbert.errors import UserError
 from minbert.tokenizer import Tokenizer
-from minbert.training import start
-from tasks import readers
+from minbert.training import plan, start
+from tasks import readers, schedule
 from tasks.settings import MultitaskSettings
 from tasks.task import SPLITS, Task
 
@@ -75,3 +75,17 @@ def read(
             if skipped:
                 start.warn(f"{path}: {skipped} of {len(examples) + skipped} rows skipped (listed in manifest.json)")
     return Splits(**found)
+
+
+def make_schedule(settings: MultitaskSettings, train: Mapping[str, Any]) -> tuple[plan.Plan, dict[str, int]]:
+    """The steps of a run, and how many rows of each task it trains on: all, or `--limit` of them."""
+    training, limit = settings.training, settings.data.limit
+    rows = {name: plan.drawn(len(one), limit, training.seed, name) for name, one in train.items()}
+    sizes = {name: len(chosen) for name, chosen in rows.items()}
+    for name, one in train.items():
+        if limit > len(one):
+            start.warn(f"--limit {limit:,}: {name} has only {len(one):,} rows")
+        start.note_rows(name, sizes[name], training)
+    how = {"epochs": training.epochs, "batch_size": training.batch_size, "seed": training.seed}
+    whole = schedule.plan(settings.schedule.sampling, sizes, **how, power=settings.schedule.power)
+    return start.shortened(plan.among(whole, rows), training), sizes

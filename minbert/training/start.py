@@ -104,7 +104,9 @@ def number_format(asked: str, on: torch.device) -> str:
     """The number format that `--precision` means on a device, with a note where `auto` is fp32 on a GPU."""
     chosen = choose(asked, on)
     if asked == "auto" and chosen == "fp32" and on.type == "cuda":
-        warn("--precision auto: this GPU has no bf16, and fp16 is not offered, so the run is in fp32")
+        warn(
+            "--precision auto: this GPU has no bf16, so the run is in fp32 (fp16 needs loss scaling, which skips steps)"
+        )
     return chosen
 
 

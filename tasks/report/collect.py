@@ -86,8 +86,9 @@ class Run:
 
     @property
     def step(self) -> int:
-        """The last step that was logged."""
-        return max((row["step"] for row in (*self.train, *self.evaluations)), default=0)
+        """The last step that is known to be made: logged, or at the end of a part of the run."""
+        ends = [part.get("to_step") or 0 for part in self.parts]
+        return max([*ends, *(row["step"] for row in (*self.train, *self.evaluations))], default=0)
 
     def state(self, now: float) -> str:
         """`finished`, `running` or `stopped` at a time in seconds since the epoch.

@@ -180,6 +180,15 @@ def test_an_unfinished_run_is_said_to_run_or_to_have_stopped(multitask: Made) ->
     assert collect.read_run(multitask("done")).state(1e12) == "finished"
 
 
+def test_a_run_that_stopped_before_a_row_was_logged_shows_its_step_and_no_scores(multitask: Made) -> None:
+    folder = multitask(finished=False)
+    (folder / "metrics.jsonl").write_text("")
+    run = changed(folder, parts=[{"from_step": 0, "to_step": 6, "seconds": 1.0}])
+    text = page.build([run], resamples=2)
+    assert "<dt>steps</dt><dd>6 of" in text
+    assert "not evaluated yet" in text and ">undefined<" not in text and "best evaluation so far" not in text
+
+
 def test_rows_that_are_trained_on_and_those_that_are_scored_are_counted(multitask: Made, contrastive: Made) -> None:
     folder = multitask(finished=False)
     known = json.loads((folder / "manifest.json").read_text())["all_settings"]
