@@ -76,9 +76,13 @@ def hardness(
     `lengths` of a row (any unit), short first; rarity: as `rarity` gives it. `UserError` where a score is not finite.
     """
     needed = {
-        "groups": (groups,), "entailment": (positive,), "contradiction": (negative,),
-        "gap": (positive, negative), "length": (lengths,), "rarity": (rarity,),
-    }  # fmt: skip
+        "groups": (groups,),
+        "entailment": (positive,),
+        "contradiction": (negative,),
+        "gap": (positive, negative),
+        "length": (lengths,),
+        "rarity": (rarity,),
+    }
     technique = one_of(technique, TECHNIQUES, "technique")
     given = [np.asarray(score, dtype=np.float64) for score in needed[technique] if score is not None]
     assert len(given) == len(needed[technique]), f"{technique}: a score is missing"

@@ -45,8 +45,15 @@ def gaps(path: Path, positive: np.ndarray, negative: np.ndarray, margin: float) 
             on.hist(part, bins=edges.tolist(), color=COLOURS[name], label=label, edgecolor="white", linewidth=0.4)
         for place, name in ((0.0, "0"), (margin, f"margin {margin:g}")):
             on.axvline(place, color=INK, linewidth=1, linestyle=charts.DASHED)
-            on.annotate(name, (place, 1), (4, -2), xycoords=("data", "axes fraction"), textcoords="offset points",
-                        va="top", fontsize=11)  # fmt: skip
+            on.annotate(
+                name,
+                (place, 1),
+                (4, -2),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                va="top",
+                fontsize=11,
+            )
         charts.thousands(on.yaxis)
         charts.legend(on, 3)
 
@@ -139,8 +146,15 @@ def mix(path: Path, shares: np.ndarray, *, block: int = 0) -> None:
     title = "What the batches are made of"
     with _axes(path, title, "step" if block else "epoch", "share of the triplets trained on") as on:
         for group, name in enumerate(GROUPS):
-            on.stairs(tops[:, group + 1], edges, baseline=tops[:, group], fill=True, color=COLOURS[name], label=name,
-                      linewidth=0)  # fmt: skip
+            on.stairs(
+                tops[:, group + 1],
+                edges,
+                baseline=tops[:, group],
+                fill=True,
+                color=COLOURS[name],
+                label=name,
+                linewidth=0,
+            )
         on.yaxis.set_major_formatter(charts.percent)
         on.set(xlim=(edges[0], edges[-1]), ylim=(0, 1))
         on.grid(visible=False)

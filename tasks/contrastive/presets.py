@@ -3,35 +3,96 @@
 from minbert.training.settings import Presets
 
 _CBCL = {
-    "pooler": "pooler", "max_length": 32, "temperature": 0.05, "power": 0.5, "margin": 0.2, "epochs": 10,
-    "batch_size": 32, "lr": 2e-5, "clip": 0.0, "mask_false_negatives": False, "sts_dev": "course", "keep": "last",
-}  # fmt: skip
+    "pooler": "pooler",
+    "max_length": 32,
+    "temperature": 0.05,
+    "power": 0.5,
+    "margin": 0.2,
+    "epochs": 10,
+    "batch_size": 32,
+    "lr": 2e-5,
+    "clip": 0.0,
+    "mask_false_negatives": False,
+    "sts_dev": "course",
+    "keep": "last",
+}
 _SIMCSE = {
-    "max_length": 32, "temperature": 0.05, "batch_size": 512, "lr": 5e-5, "lr_schedule": "linear",
-    "evaluate_every": 125, "mask_false_negatives": False, "sts_dev": "stsb", "keep": "best",
-}  # fmt: skip
+    "max_length": 32,
+    "temperature": 0.05,
+    "batch_size": 512,
+    "lr": 5e-5,
+    "lr_schedule": "linear",
+    "evaluate_every": 125,
+    "mask_false_negatives": False,
+    "sts_dev": "stsb",
+    "keep": "best",
+}
 _SBERT = {
-    "pooler": "mean", "max_length": 75, "temperature": 0.05, "batch_size": 350, "lr": 2e-5, "lr_schedule": "linear",
-    "warmup": 0.1, "weight_decay": 0.01, "mask_false_negatives": False, "sts_dev": "stsb", "keep": "best",
-}  # fmt: skip
+    "pooler": "mean",
+    "max_length": 75,
+    "temperature": 0.05,
+    "batch_size": 350,
+    "lr": 2e-5,
+    "lr_schedule": "linear",
+    "warmup": 0.1,
+    "weight_decay": 0.01,
+    "mask_false_negatives": False,
+    "sts_dev": "stsb",
+    "keep": "best",
+}
 _SELF_TAUGHT = {"margin": 0.2, "power": 1.0, "epochs": 4}
 
 _CONSERT = {
-    "objective": "views", "views": "feature-cutoff:0.2,shuffle", "texts": "sts", "keep_duplicates": True,
-    "pooler": "mean", "max_length": 64, "encoder_dropout": 0.0, "temperature": 0.1, "lr": 5e-7, "epochs": 10,
-    "batch_size": 96, "lr_schedule": "linear", "warmup": 0.1, "evaluate_every": 200, "patience": 10,
-    "protect_special": False, "sts_dev": "stsb", "keep": "best",
-}  # fmt: skip
+    "objective": "views",
+    "views": "feature-cutoff:0.2,shuffle",
+    "texts": "sts",
+    "keep_duplicates": True,
+    "pooler": "mean",
+    "max_length": 64,
+    "encoder_dropout": 0.0,
+    "temperature": 0.1,
+    "lr": 5e-7,
+    "epochs": 10,
+    "batch_size": 96,
+    "lr_schedule": "linear",
+    "warmup": 0.1,
+    "evaluate_every": 200,
+    "patience": 10,
+    "protect_special": False,
+    "sts_dev": "stsb",
+    "keep": "best",
+}
 _EDACSE = {
-    "objective": "simcse", "eda_weight": 0.6, "marks_most": 3, "texts": "chinese", "limit": 10_000, "pooler": "cls",
-    "max_length": 64, "temperature": 0.05, "lr": 3e-5, "epochs": 1, "batch_size": 32, "lr_schedule": "cosine",
-    "weight_decay": 0.01, "evaluate_every": 125, "weights": "bert-base-chinese",
-    "sts_dev": "zh", "keep": "best",
-}  # fmt: skip
+    "objective": "simcse",
+    "eda_weight": 0.6,
+    "marks_most": 3,
+    "texts": "chinese",
+    "limit": 10_000,
+    "pooler": "cls",
+    "max_length": 64,
+    "temperature": 0.05,
+    "lr": 3e-5,
+    "epochs": 1,
+    "batch_size": 32,
+    "lr_schedule": "cosine",
+    "weight_decay": 0.01,
+    "evaluate_every": 125,
+    "weights": "bert-base-chinese",
+    "sts_dev": "zh",
+    "keep": "best",
+}
 _SUPERVISED = {
-    "pooler": "mean", "max_length": 64, "lr": 2e-5, "epochs": 1, "batch_size": 96, "lr_schedule": "linear",
-    "warmup": 0.1, "evaluate_every": 200, "sts_dev": "stsb", "keep": "best",
-}  # fmt: skip
+    "pooler": "mean",
+    "max_length": 64,
+    "lr": 2e-5,
+    "epochs": 1,
+    "batch_size": 96,
+    "lr_schedule": "linear",
+    "warmup": 0.1,
+    "evaluate_every": 200,
+    "sts_dev": "stsb",
+    "keep": "best",
+}
 
 PRESETS: Presets = {
     "cbcl": (
@@ -41,16 +102,27 @@ PRESETS: Presets = {
     "sample": (
         "for data/sample and the packaged weights: done in seconds",
         {
-            "weights": "minilm", "pooler": "mean", "epochs": 3, "batch_size": 16, "lr": 1e-5, "margin": 0.2,
-            "sts_dev": "course", "keep": "last",
+            "weights": "minilm",
+            "pooler": "mean",
+            "epochs": 3,
+            "batch_size": 16,
+            "lr": 1e-5,
+            "margin": 0.2,
+            "sts_dev": "course",
+            "keep": "last",
         },
     ),
     "minilm": (
         "CBCL for the packaged weights: mean pooling, as they were trained, 3 epochs of batches of 64",
         _CBCL
         | {
-            "weights": "minilm", "pooler": "mean", "max_length": 64, "batch_size": 64, "epochs": 3,
-            "lr_schedule": "linear", "warmup": 0.1,
+            "weights": "minilm",
+            "pooler": "mean",
+            "max_length": 64,
+            "batch_size": 64,
+            "epochs": 3,
+            "lr_schedule": "linear",
+            "warmup": 0.1,
         },
     ),
     "contrastive": ("CBCL's contrastive arm: the same without a curriculum", _CBCL | {"order": "none"}),
@@ -77,8 +149,16 @@ PRESETS: Presets = {
     "sbert-nli": (
         "SBERT: classification of NLI pairs over [u; v; |u - v|], one epoch",
         {
-            "objective": "softmax", "pooler": "mean", "max_length": 128, "epochs": 1, "batch_size": 16, "lr": 2e-5,
-            "lr_schedule": "linear", "warmup": 0.1, "sts_dev": "stsb", "keep": "best",
+            "objective": "softmax",
+            "pooler": "mean",
+            "max_length": 128,
+            "epochs": 1,
+            "batch_size": 16,
+            "lr": 2e-5,
+            "lr_schedule": "linear",
+            "warmup": 0.1,
+            "sts_dev": "stsb",
+            "keep": "best",
         },
     ),
     "consert": ("ConSERT: feature cutoff and shuffling of the STS texts, at the paper's rates", _CONSERT),
@@ -92,7 +172,10 @@ PRESETS: Presets = {
         "of the losses are the released script's, the features [u; v; |u - v|] the paper's",
         _SUPERVISED
         | {
-            "objective": "joint", "views": "none,token-cutoff:0.1", "alpha": 0.15, "temperature": 0.1,
+            "objective": "joint",
+            "views": "none,token-cutoff:0.1",
+            "alpha": 0.15,
+            "temperature": 0.1,
             "protect_special": False,
         },
     ),
@@ -121,7 +204,6 @@ PRESETS: Presets = {
     ),
     "edacse-roberta-large": (
         "EdaCSE for chinese-roberta-wwm-ext-large: 1 to 5 marks, lambda 0.6",
-        _EDACSE
-        | {"weights": "hfl/chinese-roberta-wwm-ext-large", "marks_most": 5, "lr": 5e-6, "batch_size": 16},
+        _EDACSE | {"weights": "hfl/chinese-roberta-wwm-ext-large", "marks_most": 5, "lr": 5e-6, "batch_size": 16},
     ),
-}  # fmt: skip
+}

@@ -127,9 +127,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(prog="python -m tasks.contrastive.scoring", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True, metavar="show")
     show = commands.add_parser(
-        "show", help="a premise's triplets with their difficulty", description="A premise's triplets with cosines, gap "
-        "and difficulty, the easiest first (SelfCCL, Table 2).", allow_abbrev=False,
-    )  # fmt: skip
+        "show",
+        help="a premise's triplets with their difficulty",
+        description="A premise's triplets with cosines, gap and difficulty, the easiest first (SelfCCL, Table 2).",
+        allow_abbrev=False,
+    )
     show.add_argument(
         "--premise", metavar="TEXT", required=True, help="the anchor (case and white space do not matter)"
     )
@@ -137,9 +139,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--triplets", metavar="FILE", required=True, help="labelled pairs (all their triplets are made), or triplets"
     )
     show.add_argument(
-        "--weights", metavar="NAME", default="bert-base-uncased", help="minilm, a folder, or a hub name "
-        "(default: %(default)s)",
-    )  # fmt: skip
+        "--weights",
+        metavar="NAME",
+        default="bert-base-uncased",
+        help="minilm, a folder, or a hub name (default: %(default)s)",
+    )
     show.add_argument("--pooler", choices=POOLERS, metavar="NAME", default="", help="default: as the folder says")
     show.add_argument("--margin", metavar="X", type=float, default=0.2, help="of easy triplets (default: %(default)s)")
     show.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto", help="number format")

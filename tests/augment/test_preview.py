@@ -73,10 +73,14 @@ def test_marks_are_colours_on_a_terminal_and_brackets_elsewhere() -> None:
     assert (old, new) == ("\033[31mA big\033[0m car", "\033[32mAn enormous\033[0m car")
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["--p", "2"], "--p: 2.0 is not between 0 and 1"), (["--method", "4"], "--method: '4' is not one of 1, 2, 3"),
-    (["--limit", "0"], "--limit: 0 is less than 1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--p", "2"], "--p: 2.0 is not between 0 and 1"),
+        (["--method", "4"], "--method: '4' is not one of 1, 2, 3"),
+        (["--limit", "0"], "--limit: 0 is less than 1"),
+    ],
+)
 def test_mistakes_on_the_command_line(tmp_path: Path, arguments: list[str], said: str) -> None:
     (tmp_path / "a.txt").write_text("A big car.\n", encoding="utf-8")
     with pytest.raises(UserError, match=said):

@@ -58,10 +58,19 @@ def test_english_marks_stand_between_words_and_chinese_ones_between_characters()
     assert places("我的 phone坏了") == [1, 2, 8, 9, 10]
 
 
-@pytest.mark.parametrize("first, last", [
-    (0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F), (0x2B740, 0x2B81F), (0x2B820, 0x2CEAF), (0x2F800, 0x2FA1F),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "first, last",
+    [
+        (0x4E00, 0x9FFF),
+        (0x3400, 0x4DBF),
+        (0xF900, 0xFAFF),
+        (0x20000, 0x2A6DF),
+        (0x2A700, 0x2B73F),
+        (0x2B740, 0x2B81F),
+        (0x2B820, 0x2CEAF),
+        (0x2F800, 0x2FA1F),
+    ],
+)
 def test_the_chinese_characters_are_those_of_berts_tokenizer(first: int, last: int) -> None:
     assert places(f"x{chr(first)}x{chr(last)}x") == [1, 2, 3, 4, 5]
     assert places("".join(map(chr, range(first, last + 1)))) == list(range(1, last - first + 2))
@@ -78,10 +87,16 @@ def test_the_number_of_marks_is_uniform(most: int) -> None:
     assert most == 1 or chisquare([counts[i + 1] for i in range(most)]).pvalue > 1e-3
 
 
-@pytest.mark.parametrize(("text", "marks"), [
-    (ENGLISH, "english"), (CHINESE, "chinese"), (ENGLISH, "without-exclamation"),
-    (CHINESE, "chinese-without-exclamation"), (ENGLISH, "extra"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "marks"),
+    [
+        (ENGLISH, "english"),
+        (CHINESE, "chinese"),
+        (ENGLISH, "without-exclamation"),
+        (CHINESE, "chinese-without-exclamation"),
+        (ENGLISH, "extra"),
+    ],
+)
 def test_every_place_and_every_mark_is_equally_likely(text: str, marks: str) -> None:
     found = [pair for key in range(2000) for pair in insertions(text, seed=4, epoch=1, key=key, most=3, marks=marks)]
     pairs = Counter(found)

@@ -18,10 +18,14 @@ from tasks.augment.tagging import KINDS, Tagged, tag
 from tasks.augment.wordnet import WordNet
 
 SYNSETS = (
-    ("a", ("big", "large", "enormous", "hulking")), ("a", ("old", "former", "aged")), ("a", ("quick", "fast", "rapid")),
-    ("n", ("car", "automobile", "auto", "motor car")), ("n", ("hour", "period")), ("v", ("chase", "pursue")),
+    ("a", ("big", "large", "enormous", "hulking")),
+    ("a", ("old", "former", "aged")),
+    ("a", ("quick", "fast", "rapid")),
+    ("n", ("car", "automobile", "auto", "motor car")),
+    ("n", ("hour", "period")),
+    ("v", ("chase", "pursue")),
     ("r", ("slowly", "gradually")),
-)  # fmt: skip
+)
 OTHERS = {words[0]: [word for word in words[1:] if " " not in word] for _, words in SYNSETS}
 TEXT = "The big dog and an old man chase a quick car slowly ."
 COPIES = 400
@@ -156,13 +160,23 @@ def test_a_text_that_was_not_tagged_is_refused(words: WordNet) -> None:
         lively(tag(["A big car ."], words), 0, "A red big car .", 0)
 
 
-@pytest.mark.parametrize(("before", "after"), [
-    ("an old car", "a former car"), ("An old car", "A former car"), ("AN OLD CAR", "A FORMER CAR"),
-    ("Old cars", "Former cars"), ("the old car", "the former car"), ("an  old\tcar!", "a  former\tcar!"),
-    ("such an old, old-fashioned 'car'...", "such a former, old-fashioned 'car'..."),
-    ("plan old", "plan former"), ("(an old one)", "(a former one)"), ("a big car", "an enormous car"),
-    ("A BIG CAR", "AN ENORMOUS CAR"), ("A big", "An enormous"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("an old car", "a former car"),
+        ("An old car", "A former car"),
+        ("AN OLD CAR", "A FORMER CAR"),
+        ("Old cars", "Former cars"),
+        ("the old car", "the former car"),
+        ("an  old\tcar!", "a  former\tcar!"),
+        ("such an old, old-fashioned 'car'...", "such a former, old-fashioned 'car'..."),
+        ("plan old", "plan former"),
+        ("(an old one)", "(a former one)"),
+        ("a big car", "an enormous car"),
+        ("A BIG CAR", "AN ENORMOUS CAR"),
+        ("A big", "An enormous"),
+    ],
+)
 def test_case_article_punctuation_and_spacing(
     write_wordnet: Callable[..., Path], tmp_path: Path, before: str, after: str
 ) -> None:
@@ -170,19 +184,66 @@ def test_case_article_punctuation_and_spacing(
     assert lively(tag([before], WordNet(write_wordnet(tmp_path, *synsets))), 0, before, 0) == after
 
 
-@pytest.mark.parametrize("word", [
-    "hour", "honest", "heir", "honour", "apple", "old", "enormous", "unimportant", "uninteresting", "utter", "urge",
-    "urban", "ugly", "upper", "under", "only", "onerous", "open", "unusual", "ultimate", "umbrella", "unidentified",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "word",
+    [
+        "hour",
+        "honest",
+        "heir",
+        "honour",
+        "apple",
+        "old",
+        "enormous",
+        "unimportant",
+        "uninteresting",
+        "utter",
+        "urge",
+        "urban",
+        "ugly",
+        "upper",
+        "under",
+        "only",
+        "onerous",
+        "open",
+        "unusual",
+        "ultimate",
+        "umbrella",
+        "unidentified",
+    ],
+)
 def test_an_stands_before_a_vowel_sound(word: str) -> None:
     assert takes_an(word)
     assert (article("a", word), article("A", word), article("A", word.upper())) == ("an", "An", "AN")
 
 
-@pytest.mark.parametrize("word", [
-    "university", "European", "one", "one-time", "once", "unique", "united", "uniform", "useful", "usual", "utility",
-    "unanimous", "ukulele", "ewe", "house", "historic", "big", "year", "UFO", "user", "urinal", "union", "eulogy",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "word",
+    [
+        "university",
+        "European",
+        "one",
+        "one-time",
+        "once",
+        "unique",
+        "united",
+        "uniform",
+        "useful",
+        "usual",
+        "utility",
+        "unanimous",
+        "ukulele",
+        "ewe",
+        "house",
+        "historic",
+        "big",
+        "year",
+        "UFO",
+        "user",
+        "urinal",
+        "union",
+        "eulogy",
+    ],
+)
 def test_a_stands_before_a_consonant_sound(word: str) -> None:
     assert not takes_an(word)
     assert (article("an", word), article("AN", word), article("a", word)) == ("a", "A", "a")

@@ -73,28 +73,62 @@ def sense(part: str, *lemmas: str, counts: list[int] | None = None) -> tuple[str
     return part, dict(zip(lemmas, counts or [1] * len(lemmas), strict=True))
 
 
-@pytest.mark.parametrize(("lemma", "tag", "form"), [
-    ("dog", "NNS", "dogs"), ("city", "NNS", "cities"), ("child", "NNS", "children"), ("fireman", "NNS", "firemen"),
-    ("human", "NNS", "humans"), ("analysis", "NNS", "analyses"), ("looker-on", "NNS", None),
-    ("motor car", "NNS", "motor cars"), ("man of letters", "NNS", None), ("blorf", "NNS", None),
-    ("big", "JJR", "bigger"), ("happy", "JJS", "happiest"), ("fat", "JJS", "fattest"), ("enormous", "JJR", None),
-    ("well off", "JJR", None), ("carry", "VBZ", "carries"), ("run", "VBG", "running"), ("lie", "VBG", "lying"),
-    ("hold", "VBD", "held"), ("stop", "VBN", "stopped"), ("go", "VBD", "went"), ("go", "VBN", "gone"),
-    ("put", "VBD", "put"), ("sew", "VBN", "sewn"), ("keep up", "VBD", "kept up"), ("ran off", "VB", "ran off"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lemma", "tag", "form"),
+    [
+        ("dog", "NNS", "dogs"),
+        ("city", "NNS", "cities"),
+        ("child", "NNS", "children"),
+        ("fireman", "NNS", "firemen"),
+        ("human", "NNS", "humans"),
+        ("analysis", "NNS", "analyses"),
+        ("looker-on", "NNS", None),
+        ("motor car", "NNS", "motor cars"),
+        ("man of letters", "NNS", None),
+        ("blorf", "NNS", None),
+        ("big", "JJR", "bigger"),
+        ("happy", "JJS", "happiest"),
+        ("fat", "JJS", "fattest"),
+        ("enormous", "JJR", None),
+        ("well off", "JJR", None),
+        ("carry", "VBZ", "carries"),
+        ("run", "VBG", "running"),
+        ("lie", "VBG", "lying"),
+        ("hold", "VBD", "held"),
+        ("stop", "VBN", "stopped"),
+        ("go", "VBD", "went"),
+        ("go", "VBN", "gone"),
+        ("put", "VBD", "put"),
+        ("sew", "VBN", "sewn"),
+        ("keep up", "VBD", "kept up"),
+        ("ran off", "VB", "ran off"),
+    ],
+)
 def test_a_form_is_carried_over_or_said_to_be_unknown(lemma: str, tag: str, form: str | None) -> None:
     assert inflected(lemma, tag) == form
 
 
-@pytest.mark.parametrize(("word", "tag", "lemma"), [
-    ("saw", "VBD", "see"), ("saw", "VB", "saw"), ("sawed", "VBD", "saw"), ("lay", "VBD", "lie"), ("lay", "VBP", "lay"),
-    ("found", "VBD", "find"), ("glasses", "NNS", "glasses"), ("knives", "NNS", "knife"), ("unheard", "NNS", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("word", "tag", "lemma"),
+    [
+        ("saw", "VBD", "see"),
+        ("saw", "VB", "saw"),
+        ("sawed", "VBD", "saw"),
+        ("lay", "VBD", "lie"),
+        ("lay", "VBP", "lay"),
+        ("found", "VBD", "find"),
+        ("glasses", "NNS", "glasses"),
+        ("knives", "NNS", "knife"),
+        ("unheard", "NNS", None),
+    ],
+)
 def test_the_lemma_is_the_one_whose_form_the_word_is(made: Make, word: str, tag: str, lemma: str | None) -> None:
     words = made(
         *(sense("v", one, f"{one}-too") for one in ("see", "saw", "lie", "lay", "find", "found")),
-        sense("n", "glasses", "specs", counts=[9, 1]), sense("n", "glass", "cup", counts=[4, 1]), sense("n", "knife"),
-    )  # fmt: skip
+        sense("n", "glasses", "specs", counts=[9, 1]),
+        sense("n", "glass", "cup", counts=[4, 1]),
+        sense("n", "knife"),
+    )
     assert words.lemma(word, tag) == lemma
 
 
@@ -108,9 +142,10 @@ def test_synonyms_are_the_other_lemmas_of_the_words_synsets_of_that_part(made: M
 
 def test_rare_senses_and_phrases_come_with_all_senses_alone(made: Make) -> None:
     senses = (
-        sense("a", "large", "big", counts=[80, 9]), sense("a", "large", "broad", "great big", counts=[20, 0, 0]),
+        sense("a", "large", "big", counts=[80, 9]),
+        sense("a", "large", "broad", "great big", counts=[20, 0, 0]),
         sense("a", "large", "expectant", counts=[0, 3]),
-    )  # fmt: skip
+    )
     assert made(*senses).synonyms("large", "a") == ["big", "broad"]
     assert made(*senses, senses="all").synonyms("large", "a") == ["big", "broad", "great big", "expectant"]
     never = (sense("a", "pallid", "wan", counts=[0, 0]), sense("a", "pallid", "sick", counts=[0, 0]))
@@ -136,10 +171,14 @@ def test_what_can_never_stand_for_a_word(made: Make) -> None:
 
 def test_candidates_keep_the_form_and_never_give_the_word_itself(made: Make) -> None:
     words = made(
-        sense("n", "child", "kid", "youngster", counts=[5, 5, 5]), sense("a", "big", "large", "enormous"),
-        sense("v", "hold", "keep", "run"), sense("n", "glasses", "spectacles", "specs", "eyewear", counts=[9, 1, 1, 1]),
-        sense("n", "glass", "tumbler", counts=[4, 1]), sense("n", "chair", "chairs"), sense("v", "axe", "ax"),
-    )  # fmt: skip
+        sense("n", "child", "kid", "youngster", counts=[5, 5, 5]),
+        sense("a", "big", "large", "enormous"),
+        sense("v", "hold", "keep", "run"),
+        sense("n", "glasses", "spectacles", "specs", "eyewear", counts=[9, 1, 1, 1]),
+        sense("n", "glass", "tumbler", counts=[4, 1]),
+        sense("n", "chair", "chairs"),
+        sense("v", "axe", "ax"),
+    )
     assert words.candidates("children", "NNS") == ("kids", "youngsters")
     assert words.candidates("Kids", "NNS") == ("children", "youngsters")
     assert words.candidates("bigger", "JJR") == ("larger",)
@@ -161,10 +200,12 @@ def test_closed_classes_have_no_candidates_under_any_tag(made: Make) -> None:
 
 def test_without_a_tagger_the_most_counted_part_of_speech_is_taken(made: Make) -> None:
     words = made(
-        sense("n", "red", "crimson", counts=[3, 0]), sense("a", "red", "ruddy", counts=[40, 0]),
-        sense("n", "walk", "stroll", counts=[9, 0]), sense("v", "walk", "stroll", counts=[70, 0]),
+        sense("n", "red", "crimson", counts=[3, 0]),
+        sense("a", "red", "ruddy", counts=[40, 0]),
+        sense("n", "walk", "stroll", counts=[9, 0]),
+        sense("v", "walk", "stroll", counts=[70, 0]),
         sense("n", "child", "kid", counts=[30, 0]),
-    )  # fmt: skip
+    )
     guessed = [words.guess(word) for word in ("red", "Walk", "walking", "children", "the", "unheard")]
     assert guessed == ["JJ", "VB", "VBG", "NNS", "-", "-"]
 

@@ -18,11 +18,19 @@ EASY, SEMI_HARD, HARD = 0, 1, 2
 POWERS = [0.5, 1.0, 2.0]
 
 
-@pytest.mark.parametrize(("gap", "group"), [
-    (0.5, EASY), (np.nextafter(0.25, 1), EASY),
-    (0.25, SEMI_HARD), (0.1, SEMI_HARD), (np.nextafter(0, 1), SEMI_HARD),
-    (0.0, HARD), (-0.1, HARD), (-2.0, HARD),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("gap", "group"),
+    [
+        (0.5, EASY),
+        (np.nextafter(0.25, 1), EASY),
+        (0.25, SEMI_HARD),
+        (0.1, SEMI_HARD),
+        (np.nextafter(0, 1), SEMI_HARD),
+        (0.0, HARD),
+        (-0.1, HARD),
+        (-2.0, HARD),
+    ],
+)
 def test_difficulty_on_all_sides_and_at_the_ties(gap: float, group: int) -> None:
     """Easy: gap > m. Semi-hard: 0 < gap <= m. Hard: gap <= 0 (CBCL, section 4.3; ties are ours)."""
     assert difficulty(np.array([gap]), np.array([0.0]), 0.25).tolist() == [group]

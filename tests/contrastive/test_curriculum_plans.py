@@ -41,10 +41,16 @@ def steps(made: Plan) -> list[list[int]]:
     return [made.at(step).rows.tolist() for step in range(made.total)]
 
 
-@pytest.mark.parametrize(("technique", "easiest_first"), [
-    ("entailment", [0, 2, 4, 1, 3]), ("contradiction", [4, 0, 1, 3, 2]), ("gap", [0, 4, 1, 2, 3]),
-    ("length", [1, 2, 0, 4, 3]), ("rarity", [4, 1, 2, 0, 3]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("technique", "easiest_first"),
+    [
+        ("entailment", [0, 2, 4, 1, 3]),
+        ("contradiction", [4, 0, 1, 3, 2]),
+        ("gap", [0, 4, 1, 2, 3]),
+        ("length", [1, 2, 0, 4, 3]),
+        ("rarity", [4, 1, 2, 0, 3]),
+    ],
+)
 def test_a_technique_puts_the_easiest_first_and_anti_the_hardest(technique: str, easiest_first: list[int]) -> None:
     assert arrange(hardness(technique, **SCORES), 1).tolist() == easiest_first
     assert arrange(hardness(technique, **SCORES), 1, "anti").tolist() == easiest_first[::-1]
@@ -93,8 +99,13 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(UserError, match=r"^power: -1"):
         eligible(1, 3, 10, -1)
     how = {"epochs": 2, "batch_size": 2, "seed": 1, "power": 1.0}
-    for argument, wrong in {"direction": None, "pacing": {"pacing": "day"}, "within": {"within": "x"},
-                            "start": {"start": 1.5}, "power": {"power": math.nan}}.items():  # fmt: skip
+    for argument, wrong in {
+        "direction": None,
+        "pacing": {"pacing": "day"},
+        "within": {"within": "x"},
+        "start": {"start": 1.5},
+        "power": {"power": math.nan},
+    }.items():
         with pytest.raises(UserError, match=f"^{argument}: "):
             arrange(np.zeros(2), 1, "up") if wrong is None else plan(np.arange(4), **(how | wrong))
 
@@ -191,5 +202,5 @@ def test_the_mix_counts_what_the_steps_hold() -> None:
     assert shares.tolist() == pytest.approx(np.array([[1, 0, 0], [1, 0, 0], [20 / 30, 10 / 30, 0], [0.5, 0.3, 0.2]]))
     blocks = mix(made, groups, block=5)
     assert blocks.shape == (math.ceil(made.total / 5), 3) and blocks.sum(1) == pytest.approx(1)
-    rows = [row for batch in steps(made)[-(made.total % 5 or 5):] for row in batch]  # fmt: skip
+    rows = [row for batch in steps(made)[-(made.total % 5 or 5) :] for row in batch]
     assert blocks[-1] == pytest.approx([np.mean(groups[rows] == group) for group in range(3)])

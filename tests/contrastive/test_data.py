@@ -24,14 +24,22 @@ from tasks.contrastive.settings import ContrastiveSettings
 SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
 E, N, C = "entailment", "neutral", "contradiction"
 PAIRS = [
-    ("The cat sleeps on the mat.", "A cat sleeps.", E), ("The cat sleeps on the mat.", "The cat is happy.", N),
-    ("The cat sleeps on the mat.", "The cat runs.", C), ("A dog runs, \"fast\".", "The dog is not asleep.", E),
-    ("The cat sleeps on the mat.", "A cat is on a mat.", E), ("A dog runs, \"fast\".", "The dog sat.", C),
-    ("The cat sleeps on the mat.", "The mat is under a dog.", C), ("The bird is sad.", "A bird is not happy.", E),
-    ("The cat sleeps on the mat.", "A cat is not awake.", E), ("A dog runs, \"fast\".", "A dog.", "-"),
-]  # fmt: skip
-TRIPLETS = [("The cat, who sat.", "A cat sat.", "A cat runs."), ("A tree.", "The tree.", "A \"bird\"."),
-            ("Who is happy?", "Who is not sad?", "Who is sad?")]  # fmt: skip
+    ("The cat sleeps on the mat.", "A cat sleeps.", E),
+    ("The cat sleeps on the mat.", "The cat is happy.", N),
+    ("The cat sleeps on the mat.", "The cat runs.", C),
+    ('A dog runs, "fast".', "The dog is not asleep.", E),
+    ("The cat sleeps on the mat.", "A cat is on a mat.", E),
+    ('A dog runs, "fast".', "The dog sat.", C),
+    ("The cat sleeps on the mat.", "The mat is under a dog.", C),
+    ("The bird is sad.", "A bird is not happy.", E),
+    ("The cat sleeps on the mat.", "A cat is not awake.", E),
+    ('A dog runs, "fast".', "A dog.", "-"),
+]
+TRIPLETS = [
+    ("The cat, who sat.", "A cat sat.", "A cat runs."),
+    ("A tree.", "The tree.", 'A "bird".'),
+    ("Who is happy?", "Who is not sad?", "Who is sad?"),
+]
 Read = Callable[..., Data]
 
 
@@ -110,9 +118,14 @@ def test_labelled_pairs_become_the_triplets_of_their_premises(
     assert dropped["line"] == len(PAIRS) + (write is not snli), "the row labelled -, by its line"
 
 
-@pytest.mark.parametrize("header", [
-    ["sent0", "sent1", "hard_neg"], ["anchor", "positive", "negative"], ["anchor", "positive"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "header",
+    [
+        ["sent0", "sent1", "hard_neg"],
+        ["anchor", "positive", "negative"],
+        ["anchor", "positive"],
+    ],
+)
 def test_rows_that_are_triplets_are_kept_one_to_one(read: Read, tmp_path: Path, header: list[str]) -> None:
     width = len(header)
     good = [row[:width] for row in TRIPLETS]

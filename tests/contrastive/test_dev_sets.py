@@ -71,19 +71,26 @@ def test_zh_are_the_dev_files_that_are_there_and_never_a_test_or_train_file(read
     dev = read("zh")
     assert list(dev.pairs) == ["ATEC", "BQ", "LCQMC", "PAWS-X", "STS-B"] and len(dev) == 6 and not dev.absent
     assert [Path(one.cache.source).name for one in dev.pairs.values()] == [
-        "dev.csv", "dev.csv", "dev.txt", "dev_2k.tsv", "STS-B.valid.data",
-    ]  # fmt: skip
+        "dev.csv",
+        "dev.csv",
+        "dev.txt",
+        "dev_2k.tsv",
+        "STS-B.valid.data",
+    ]
     account = dev.account()
     assert account["kept"] == 6 and account["BQ"]["kept"] == 1 and account["ATEC"]["file"].endswith("ATEC_CCKS/dev.csv")
     assert dev.sha256 != alone.sha256
 
 
-@pytest.mark.parametrize(("given", "named"), [
-    ("stsb", ["STSBenchmark/sts-dev.csv", "get_data.py senteval", "course (which is there), zh, or a file"]),
-    ("zh", ["ATEC, BQ, LCQMC, PAWS-X, STS-B", "get_data.py chinese", "stsb, course (which is there), or a file"]),
-    ("nothing", ["--sts-dev nothing", "stsb, course, zh"]),
-    ("corse", ["did you mean 'course'?"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ("stsb", ["STSBenchmark/sts-dev.csv", "get_data.py senteval", "course (which is there), zh, or a file"]),
+        ("zh", ["ATEC, BQ, LCQMC, PAWS-X, STS-B", "get_data.py chinese", "stsb, course (which is there), or a file"]),
+        ("nothing", ["--sts-dev nothing", "stsb, course, zh"]),
+        ("corse", ["did you mean 'course'?"]),
+    ],
+)
 def test_a_set_that_is_not_there_is_named_with_the_alternatives(
     read: Read, tmp_path: Path, given: str, named: list[str]
 ) -> None:

@@ -117,8 +117,10 @@ def test_a_temperature_that_is_not_positive_is_refused(temperature: float) -> No
         nt_xent(*drawn(3, 4), temperature)
 
 
-@pytest.mark.parametrize("shapes", [((3, 4), (3, 4), (2, 4)), ((3, 4), (3, 5), (3, 5)), ((4,), (4,), (4,)),
-                                    ((3, 2, 2), (3, 2, 2), (3, 2, 2))])  # fmt: skip
+@pytest.mark.parametrize(
+    "shapes",
+    [((3, 4), (3, 4), (2, 4)), ((3, 4), (3, 5), (3, 5)), ((4,), (4,), (4,)), ((3, 2, 2), (3, 2, 2), (3, 2, 2))],
+)
 def test_other_shapes_are_refused_with_the_shapes(shapes: tuple) -> None:
     with pytest.raises(UserError, match=r"\[B, D\]"):
         nt_xent(*(torch.randn(shape) for shape in shapes), 0.05)

@@ -32,8 +32,16 @@ def cosine(u: Tensor, v: Tensor) -> Tensor:
     return (u * v).sum() / torch.sqrt((u * u).sum() * (v * v).sum())
 
 
-def loops(anchor: Tensor, positive: Tensor, negative: Tensor | None, temperature: float, *, hard_weight: float = 0.0,
-          directions: str = "one", ignored: Tensor | None = None) -> Tensor:  # fmt: skip
+def loops(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor | None,
+    temperature: float,
+    *,
+    hard_weight: float = 0.0,
+    directions: str = "one",
+    ignored: Tensor | None = None,
+) -> Tensor:
     """The docstring's formula, one term at a time in float64."""
     rows, terms = len(anchor), []
 
@@ -183,11 +191,14 @@ def test_autocast_around_the_loss_changes_nothing() -> None:
     assert torch.equal(under, nt_xent(*inputs, 0.05, directions="both"))
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"directions": "two"}, "directions: 'two' is not one of one, both"),
-    ({"ignored": torch.zeros(3, 3, dtype=torch.bool)}, r"ignored must be bool \[3, 6\]"),
-    ({"ignored": torch.zeros(3, 6)}, r"ignored must be bool \[3, 6\], not torch.float32"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"directions": "two"}, "directions: 'two' is not one of one, both"),
+        ({"ignored": torch.zeros(3, 3, dtype=torch.bool)}, r"ignored must be bool \[3, 6\]"),
+        ({"ignored": torch.zeros(3, 6)}, r"ignored must be bool \[3, 6\], not torch.float32"),
+    ],
+)
 def test_other_options_are_refused(arguments: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         nt_xent(*drawn(3), 0.05, **arguments)
@@ -198,11 +209,14 @@ def test_a_weight_of_hard_negatives_that_are_not_there_is_refused() -> None:
         nt_xent(*drawn(3, 2), None, 0.05, hard_weight=1.0)
 
 
-@pytest.mark.parametrize("keys", [
-    (torch.arange(3), torch.arange(4)),
-    (torch.arange(3.0), torch.arange(3.0)),
-    (torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2, 2, dtype=torch.int64)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "keys",
+    [
+        (torch.arange(3), torch.arange(4)),
+        (torch.arange(3.0), torch.arange(3.0)),
+        (torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2, 2, dtype=torch.int64)),
+    ],
+)
 def test_keys_of_other_shapes_and_kinds_are_refused(keys: tuple[Tensor, Tensor]) -> None:
     with pytest.raises(UserError, match="integers of one shape"):
         false_negatives(*keys)

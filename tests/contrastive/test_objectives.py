@@ -108,9 +108,13 @@ def test_triplet_margin_and_softmax_are_their_formulas(
 
 
 PAIRS = [
-    ("the cat sat", "a cat sat", 0), ("a dog runs", "a dog sleeps", 2), ("who is sad ?", "the tree", 1),
-    ("the bird", "a bird is happy", 1), ("the mat", "a mat .", 0), ("a tree", "what ?", 2),
-]  # fmt: skip
+    ("the cat sat", "a cat sat", 0),
+    ("a dog runs", "a dog sleeps", 2),
+    ("who is sad ?", "the tree", 1),
+    ("the bird", "a bird is happy", 1),
+    ("the mat", "a mat .", 0),
+    ("a tree", "what ?", 2),
+]
 
 
 @pytest.mark.parametrize("objective", ["nt-xent", "triplet", "margin"])

@@ -166,9 +166,13 @@ def test_scores_hold_every_number_before_and_after(
 
 
 def test_pictures_of_what_there_is_not_are_not_drawn(
-    encoder: Encoder, triplets: Triplet, view: Callable[..., Any], sts: Pair, run: RunDir,
+    encoder: Encoder,
+    triplets: Triplet,
+    view: Callable[..., Any],
+    sts: Pair,
+    run: RunDir,
     drawn: dict[str, tuple[Any, ...]],
-) -> None:  # fmt: skip
+) -> None:
     evaluation = Evaluation(settings(order="random"), encoder, Data(triplets, DevSets("course", {"sts": sts}), {}))
     look = evaluation.look()
     evaluation.write(run, Paced(plan(), 6), look, look, KEPT)
@@ -230,13 +234,21 @@ def looked(score: float) -> Look:
     return Look(score, {"sts_dev_spearman": score, "full_pass_loss": -score}, None)
 
 
-@pytest.mark.parametrize(("kept", "before", "after", "said"), [
-    (Kept(3, 9, 3, "best", "spearman"), 0.5, 0.6, ""),
-    (Kept(9, 9, 3, "last", "spearman"), 0.5, 0.6, ""),
-    (Kept(9, 9, 3, "last", "spearman"), 0.5, 0.4, "--keep best would have kept step 3"),
-    (Kept(9, 9, 0, "last", "loss"), -2.0, -2.5, "by loss the last step is no better than before training (2.5000, 2.0"),
-    (Kept(0, 9, 0, "best", "spearman"), 0.5, 0.5, "holds the encoder that the run started from"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kept", "before", "after", "said"),
+    [
+        (Kept(3, 9, 3, "best", "spearman"), 0.5, 0.6, ""),
+        (Kept(9, 9, 3, "last", "spearman"), 0.5, 0.6, ""),
+        (Kept(9, 9, 3, "last", "spearman"), 0.5, 0.4, "--keep best would have kept step 3"),
+        (
+            Kept(9, 9, 0, "last", "loss"),
+            -2.0,
+            -2.5,
+            "by loss the last step is no better than before training (2.5000, 2.0",
+        ),
+        (Kept(0, 9, 0, "best", "spearman"), 0.5, 0.5, "holds the encoder that the run started from"),
+    ],
+)
 def test_training_that_has_not_helped_is_said(kept: Kept, before: float, after: float, said: str) -> None:
     found = kept.verdict(looked(before), looked(after))
     assert said in found and bool(said) == bool(found)

@@ -118,8 +118,10 @@ def test_a_random_order_keeps_the_pacing_and_asks_no_encoder(encoder: Encoder, e
         made = paced(settings(order="random", pacing=pacing), encoder, examples, "w")
         assert made.plan.lengths == [math.ceil(n / 4) for n in (COUNT // 3, 2 * COUNT // 3, COUNT)]
     made = paced(settings(order="random"), encoder, examples, "w")
-    seen = [{row for step in range(end - length, end) for row in made.plan.at(step).rows}
-            for end, length in zip(made.plan.ends, made.plan.lengths, strict=True)]  # fmt: skip
+    seen = [
+        {row for step in range(end - length, end) for row in made.plan.at(step).rows}
+        for end, length in zip(made.plan.ends, made.plan.lengths, strict=True)
+    ]
     assert [len(rows) for rows in seen] == [COUNT // 3, 2 * COUNT // 3, COUNT]
     assert seen[0] < seen[1] and seen[0] != set(range(COUNT // 3)), "a prefix that grows, of a random order"
     assert not calls and made.cosines is None
@@ -137,10 +139,13 @@ def test_what_is_easy_comes_first_by_every_technique(
     words = [re.findall(r"\w+", " ".join(row)) for row in zip(ANCHORS, POSITIVES, NEGATIVES, strict=True)]
     counts = Counter(word for row in words for word in row)
     hardness = {
-        "groups": np.select([gap > margin, gap > 0], [0, 1], 2), "entailment": -positive, "contradiction": negative,
-        "gap": -gap, "length": np.array([len(" ".join(row).split()) for row in zip(ANCHORS, POSITIVES, NEGATIVES)]),
+        "groups": np.select([gap > margin, gap > 0], [0, 1], 2),
+        "entailment": -positive,
+        "contradiction": negative,
+        "gap": -gap,
+        "length": np.array([len(" ".join(row).split()) for row in zip(ANCHORS, POSITIVES, NEGATIVES)]),
         "rarity": np.array([-np.mean([math.log(counts[word] / counts.total()) for word in row]) for row in words]),
-    }[technique]  # fmt: skip
+    }[technique]
     how = settings(technique=technique, order=order, margin=margin, within="sorted", epochs=1, batch_size=5)
     rows = [row for batch in steps(paced(how, encoder, examples, "w")) for row in batch]
     assert sorted(rows) == list(range(COUNT))
@@ -164,8 +169,11 @@ def test_scores_are_the_trained_encoders_and_a_second_start_reads_them(
     np.testing.assert_allclose(made.cosines.negative, negative, atol=1e-5)
     calls.clear()
     assert steps(paced(settings(), encoder, examples, "w")) == steps(made) and not calls
-    np.testing.assert_allclose(paced(settings(scorer_pooler="cls"), encoder, examples, "w").cosines.positive,
-                               cosines(tiny, "cls")[0], atol=1e-5)  # fmt: skip
+    np.testing.assert_allclose(
+        paced(settings(scorer_pooler="cls"), encoder, examples, "w").cosines.positive,
+        cosines(tiny, "cls")[0],
+        atol=1e-5,
+    )
     assert set(calls) == {"cls"} and encoder.pooler == "mean", "the trained encoder keeps its own pooler"
     calls.clear()
     paced(settings(pooler="cls", projection="kept"), Encoder(encoder.model, encoder.tokenizer, "pooler"), examples, "v")

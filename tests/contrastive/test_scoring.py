@@ -175,8 +175,11 @@ def test_the_table_of_a_premise() -> None:
         lines = scoring.table(FOUND, scores, 0.2, width).split("\n")
         assert all(len(line) <= width for line in lines)
         ends = [line.split()[-4:] for line in lines if line.endswith(("easy", "semi-hard", "hard"))]
-        assert ends == [["0.900", "0.100", "0.800", "easy"], ["0.550", "0.500", "0.050", "semi-hard"],
-                        ["0.500", "0.750", "-0.250", "hard"]]  # fmt: skip
+        assert ends == [
+            ["0.900", "0.100", "0.800", "easy"],
+            ["0.550", "0.500", "0.050", "semi-hard"],
+            ["0.500", "0.750", "-0.250", "hard"],
+        ]
         assert lines[-1] == "3 triplets: 1 easy, 1 semi-hard, 1 hard (margin 0.2)"
         joined = " ".join(" ".join(lines).split())
         assert PREMISE in joined and "cos+ cos- gap difficulty" in joined
@@ -217,8 +220,12 @@ def test_a_file_is_triplets_or_pairs_by_its_columns(tmp_path: Path) -> None:
 
 def test_show_from_the_command_line(tiny: Path, tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
-    lines = ["premise\thypothesis\tlabel\tsource", "the cat sat\ta cat\tentailment\tx",
-             "the cat sat\tthe dog runs\tcontradiction\tx", "the cat sat\ta bird\tcontradiction\tx"]  # fmt: skip
+    lines = [
+        "premise\thypothesis\tlabel\tsource",
+        "the cat sat\ta cat\tentailment\tx",
+        "the cat sat\tthe dog runs\tcontradiction\tx",
+        "the cat sat\ta bird\tcontradiction\tx",
+    ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     how = ("--triplets", str(path), "--weights", str(tiny), "--pooler", "mean")
     done = shown("--premise", "The cat sat", *how)

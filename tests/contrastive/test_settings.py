@@ -26,11 +26,24 @@ def parse(*flags: str, preset: str = "cbcl") -> Parsed[ContrastiveSettings]:
 # Written down from the papers' texts: CBCL sections 4.3, 4.4 and 5.2; SelfCCL sections 4.3, 5.1, 5.3 and its Table 3,
 # with the settings of SimCSE (supervised) and sentence-transformers that it refers to; SBERT section 3.
 CBCL = {
-    "objective": "nt-xent", "directions": "one", "hard_negatives": True, "hard_weight": 0.0, "temperature": 0.05,
-    "epochs": 10, "batch_size": 32, "lr": 2e-5, "max_length": 32, "pooler": "pooler", "lr_schedule": "constant",
-    "mask_false_negatives": False, "evaluate_every": 0, "metric": "spearman", "projection": "none",
-    "sts_dev": "course", "keep": "last",
-}  # fmt: skip
+    "objective": "nt-xent",
+    "directions": "one",
+    "hard_negatives": True,
+    "hard_weight": 0.0,
+    "temperature": 0.05,
+    "epochs": 10,
+    "batch_size": 32,
+    "lr": 2e-5,
+    "max_length": 32,
+    "pooler": "pooler",
+    "lr_schedule": "constant",
+    "mask_false_negatives": False,
+    "evaluate_every": 0,
+    "metric": "spearman",
+    "projection": "none",
+    "sts_dev": "course",
+    "keep": "last",
+}
 ROOT_PACING = {
     "order": "curriculum",
     "technique": "groups",
@@ -40,38 +53,106 @@ ROOT_PACING = {
     "start": 0.0,
 }
 SIMCSE = {
-    "objective": "nt-xent", "directions": "one", "hard_negatives": True, "hard_weight": 0.0, "temperature": 0.05,
-    "batch_size": 512, "lr": 5e-5, "max_length": 32, "lr_schedule": "linear", "warmup": 0.0, "weight_decay": 0.0,
-    "mask_false_negatives": False, "evaluate_every": 125, "metric": "spearman", "synonyms": "none",
-    "sts_dev": "stsb", "keep": "best",
-}  # fmt: skip
+    "objective": "nt-xent",
+    "directions": "one",
+    "hard_negatives": True,
+    "hard_weight": 0.0,
+    "temperature": 0.05,
+    "batch_size": 512,
+    "lr": 5e-5,
+    "max_length": 32,
+    "lr_schedule": "linear",
+    "warmup": 0.0,
+    "weight_decay": 0.0,
+    "mask_false_negatives": False,
+    "evaluate_every": 125,
+    "metric": "spearman",
+    "synonyms": "none",
+    "sts_dev": "stsb",
+    "keep": "best",
+}
 SBERT = {
-    "objective": "nt-xent", "directions": "one", "hard_negatives": True, "temperature": 1 / 20, "batch_size": 350,
-    "max_length": 75, "pooler": "mean", "lr": 2e-5, "lr_schedule": "linear", "warmup": 0.1, "weight_decay": 0.01,
-    "mask_false_negatives": False, "metric": "spearman", "synonyms": "none", "projection": "none",
-    "sts_dev": "stsb", "keep": "best",
-}  # fmt: skip
+    "objective": "nt-xent",
+    "directions": "one",
+    "hard_negatives": True,
+    "temperature": 1 / 20,
+    "batch_size": 350,
+    "max_length": 75,
+    "pooler": "mean",
+    "lr": 2e-5,
+    "lr_schedule": "linear",
+    "warmup": 0.1,
+    "weight_decay": 0.01,
+    "mask_false_negatives": False,
+    "metric": "spearman",
+    "synonyms": "none",
+    "projection": "none",
+    "sts_dev": "stsb",
+    "keep": "best",
+}
 SELF_TAUGHT = {
-    "order": "curriculum", "technique": "groups", "margin": 0.2, "power": 1.0, "scorer": "", "scorer_pooler": "",
-    "epochs": 4, "start": 0.0,
-}  # fmt: skip
+    "order": "curriculum",
+    "technique": "groups",
+    "margin": 0.2,
+    "power": 1.0,
+    "scorer": "",
+    "scorer_pooler": "",
+    "epochs": 4,
+    "start": 0.0,
+}
 # ConSERT sections 3.2, 3.3 and 4.1, its released scripts for the supervised half; EdaCSE sections 4 and 5.
 CONSERT = {
-    "objective": "views", "views": "feature-cutoff:0.2,shuffle", "texts": "sts", "pooler": "mean", "max_length": 64,
-    "encoder_dropout": 0.0, "temperature": 0.1, "lr": 5e-7, "epochs": 10, "batch_size": 96, "lr_schedule": "linear",
-    "warmup": 0.1, "evaluate_every": 200, "patience": 10, "metric": "spearman", "protect_special": False,
-    "keep_duplicates": True, "sts_dev": "stsb", "keep": "best",
-}  # fmt: skip
+    "objective": "views",
+    "views": "feature-cutoff:0.2,shuffle",
+    "texts": "sts",
+    "pooler": "mean",
+    "max_length": 64,
+    "encoder_dropout": 0.0,
+    "temperature": 0.1,
+    "lr": 5e-7,
+    "epochs": 10,
+    "batch_size": 96,
+    "lr_schedule": "linear",
+    "warmup": 0.1,
+    "evaluate_every": 200,
+    "patience": 10,
+    "metric": "spearman",
+    "protect_special": False,
+    "keep_duplicates": True,
+    "sts_dev": "stsb",
+    "keep": "best",
+}
 SUPERVISED = {
-    "data_kind": "pairs", "pooler": "mean", "max_length": 64, "lr": 2e-5, "epochs": 1, "batch_size": 96,
-    "warmup": 0.1, "lr_schedule": "linear", "evaluate_every": 200, "encoder_dropout": None,
-    "sts_dev": "stsb", "keep": "best",
-}  # fmt: skip
+    "data_kind": "pairs",
+    "pooler": "mean",
+    "max_length": 64,
+    "lr": 2e-5,
+    "epochs": 1,
+    "batch_size": 96,
+    "warmup": 0.1,
+    "lr_schedule": "linear",
+    "evaluate_every": 200,
+    "encoder_dropout": None,
+    "sts_dev": "stsb",
+    "keep": "best",
+}
 EDACSE = {
-    "objective": "simcse", "texts": "chinese", "limit": 10_000, "weights": "bert-base-chinese", "lr": 3e-5,
-    "batch_size": 32, "weight_decay": 0.01, "lr_schedule": "cosine", "pooler": "cls", "temperature": 0.05,
-    "max_length": 64, "encoder_dropout": None, "keep_duplicates": False, "sts_dev": "zh", "keep": "best",
-}  # fmt: skip
+    "objective": "simcse",
+    "texts": "chinese",
+    "limit": 10_000,
+    "weights": "bert-base-chinese",
+    "lr": 3e-5,
+    "batch_size": 32,
+    "weight_decay": 0.01,
+    "lr_schedule": "cosine",
+    "pooler": "cls",
+    "temperature": 0.05,
+    "max_length": 64,
+    "encoder_dropout": None,
+    "keep_duplicates": False,
+    "sts_dev": "zh",
+    "keep": "best",
+}
 PAPERS = {
     "cbcl": CBCL | ROOT_PACING | {"synonyms": "none"},
     "cbcl-synonyms": CBCL
@@ -83,15 +164,26 @@ PAPERS = {
     "sbert-nli-v2": SBERT | {"order": "none", "epochs": 3},
     "simcse-sup": SIMCSE | {"order": "none", "epochs": 3, "pooler": "cls", "projection": "kept"},
     "sbert-nli": {
-        "objective": "softmax", "pooler": "mean", "epochs": 1, "batch_size": 16, "lr": 2e-5, "warmup": 0.1,
-        "lr_schedule": "linear", "data_kind": "pairs", "sts_dev": "stsb", "keep": "best",
+        "objective": "softmax",
+        "pooler": "mean",
+        "epochs": 1,
+        "batch_size": 16,
+        "lr": 2e-5,
+        "warmup": 0.1,
+        "lr_schedule": "linear",
+        "data_kind": "pairs",
+        "sts_dev": "stsb",
+        "keep": "best",
     },
     "consert": CONSERT,
     "consert-tuned": CONSERT | {"lr": 2e-5, "temperature": 0.05, "protect_special": True},
     "consert-sup": SUPERVISED | {"objective": "softmax"},
     "consert-joint": SUPERVISED
     | {
-        "objective": "joint", "alpha": 0.15, "temperature": 0.1, "views": "none,token-cutoff:0.1",
+        "objective": "joint",
+        "alpha": 0.15,
+        "temperature": 0.1,
+        "views": "none,token-cutoff:0.1",
         "protect_special": False,
     },
     "consert-sup-unsup": CONSERT,
@@ -102,10 +194,14 @@ PAPERS = {
     | {"weights": "hfl/chinese-roberta-wwm-ext", "eda_weight": 0.3, "marks_most": 2, "marks": "english"},
     "edacse-roberta-large": EDACSE
     | {
-        "weights": "hfl/chinese-roberta-wwm-ext-large", "eda_weight": 0.6, "marks_most": 5, "marks": "english",
-        "lr": 5e-6, "batch_size": 16,
+        "weights": "hfl/chinese-roberta-wwm-ext-large",
+        "eda_weight": 0.6,
+        "marks_most": 5,
+        "marks": "english",
+        "lr": 5e-6,
+        "batch_size": 16,
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -139,33 +235,53 @@ def test_any_number_and_any_switch_of_a_preset_can_be_overridden(name: str) -> N
 
 
 OF_NT_XENT = (
-    ["--temperature", "0.1"], ["--directions", "both"], ["--no-hard-negatives"], ["--hard-weight", "1"],
+    ["--temperature", "0.1"],
+    ["--directions", "both"],
+    ["--no-hard-negatives"],
+    ["--hard-weight", "1"],
     ["--no-mask-false-negatives"],
-)  # fmt: skip
+)
 OF_COSINES = (["--margin", "0.1"], ["--scorer", "minilm"], ["--scorer-pooler", "mean"])
 OF_PACING = (["--power", "1"], ["--pacing", "step"], ["--start", "0.2"])
 NO_EFFECT = [
     *((["--objective", "softmax"], given) for given in OF_NT_XENT),
     *((["--objective", "triplet"], given) for given in OF_NT_XENT[1:]),
     *((["--objective", "margin"], given) for given in (*OF_NT_XENT[1:], ["--distance", "cosine"])),
-    (["--objective", "nt-xent"], ["--loss-margin", "0.5"]), (["--objective", "nt-xent"], ["--distance", "cosine"]),
-    (["--objective", "softmax"], ["--loss-margin", "0.5"]), (["--objective", "softmax"], ["--distance", "cosine"]),
+    (["--objective", "nt-xent"], ["--loss-margin", "0.5"]),
+    (["--objective", "nt-xent"], ["--distance", "cosine"]),
+    (["--objective", "softmax"], ["--loss-margin", "0.5"]),
+    (["--objective", "softmax"], ["--distance", "cosine"]),
     (["--no-hard-negatives"], ["--hard-weight", "1"]),
     *((["--order", "none"], given) for given in (*OF_COSINES, *OF_PACING, ["--technique", "gap"], ["--equal-steps"])),
     *((["--order", "random"], given) for given in (*OF_COSINES, ["--technique", "gap"])),
     *((["--technique", how], given) for how in ("length", "rarity") for given in OF_COSINES),
-    *((["--objective", "softmax"], given) for given in (
-        *OF_COSINES, *OF_PACING, ["--order", "anti"], ["--technique", "gap"],
-        ["--equal-steps"], ["--triplets", "a.csv"], ["--per-premise", "zip"], ["--evaluate-triplets", "9"],
-        ["--evaluate-temperature", "0.1"],
-    )),
+    *(
+        (["--objective", "softmax"], given)
+        for given in (
+            *OF_COSINES,
+            *OF_PACING,
+            ["--order", "anti"],
+            ["--technique", "gap"],
+            ["--equal-steps"],
+            ["--triplets", "a.csv"],
+            ["--per-premise", "zip"],
+            ["--evaluate-triplets", "9"],
+            ["--evaluate-temperature", "0.1"],
+        )
+    ),
     (["--synonyms-stage", "finetune"], ["--synonyms-p", "0.5", "--synonyms", "3"]),
     (["--objective", "simcse"], ["--columns", "a=b", "--texts", "sts"]),
     *((["--objective", how], ["--nli-pairs", "a.tsv"]) for how in ("nt-xent", "triplet", "margin")),
-    *((["--synonyms", "none"], given) for given in (
-        ["--synonyms-p", "0.5"], ["--synonyms-grow"], ["--synonyms-senses", "all"], ["--synonyms-stage", "pretrain"],
-    )),
-]  # fmt: skip
+    *(
+        (["--synonyms", "none"], given)
+        for given in (
+            ["--synonyms-p", "0.5"],
+            ["--synonyms-grow"],
+            ["--synonyms-senses", "all"],
+            ["--synonyms-stage", "pretrain"],
+        )
+    ),
+]
 
 
 @pytest.mark.parametrize(("because", "given"), NO_EFFECT, ids=lambda flags: " ".join(flags))
@@ -181,34 +297,52 @@ def test_the_temperature_of_a_distance_loss_is_of_no_effect_beside_that_of_its_e
     assert said == "--temperature has no effect with --evaluate-temperature"
 
 
-@pytest.mark.parametrize("flags", [
-    ["--objective", "triplet", "--loss-margin", "0.5", "--distance", "cosine", "--temperature", "0.1"],
-    ["--objective", "softmax", "--nli-pairs", "a.tsv", "--accumulate", "2"],
-    ["--no-hard-negatives", "--directions", "both", "--temperature", "0.1"],
-    ["--order", "none", "--within", "sorted"],
-    ["--objective", "softmax", "--within", "sorted"],
-    ["--order", "random", "--power", "1", "--pacing", "step", "--start", "0.1", "--equal-steps", "--within", "sorted"],
-    ["--technique", "gap", "--scorer", "minilm", "--scorer-pooler", "mean"],
-    ["--technique", "length", "--power", "2", "--pacing", "step"],
-    ["--synonyms", "3", "--synonyms-p", "0.5", "--synonyms-grow", "--synonyms-senses", "all"],
-    ["--synonyms", "3", "--synonyms-stage", "pretrain"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--objective", "triplet", "--loss-margin", "0.5", "--distance", "cosine", "--temperature", "0.1"],
+        ["--objective", "softmax", "--nli-pairs", "a.tsv", "--accumulate", "2"],
+        ["--no-hard-negatives", "--directions", "both", "--temperature", "0.1"],
+        ["--order", "none", "--within", "sorted"],
+        ["--objective", "softmax", "--within", "sorted"],
+        [
+            "--order",
+            "random",
+            "--power",
+            "1",
+            "--pacing",
+            "step",
+            "--start",
+            "0.1",
+            "--equal-steps",
+            "--within",
+            "sorted",
+        ],
+        ["--technique", "gap", "--scorer", "minilm", "--scorer-pooler", "mean"],
+        ["--technique", "length", "--power", "2", "--pacing", "step"],
+        ["--synonyms", "3", "--synonyms-p", "0.5", "--synonyms-grow", "--synonyms-senses", "all"],
+        ["--synonyms", "3", "--synonyms-stage", "pretrain"],
+    ],
+)
 def test_nothing_is_said_of_flags_with_an_effect(flags: list[str]) -> None:
     """The temperature of a distance loss is that of the frozen NT-Xent in its evaluations."""
     parsed = parse(*flags)
     assert parsed.settings.ignored(parsed.overrides) == []
 
 
-@pytest.mark.parametrize(("flags", "named"), [
-    (["--accumulate", "2"], ["--accumulate 2", "--chunk"]),
-    (["--objective", "triplet", "--accumulate", "2", "--chunk", "8"], ["--accumulate", "--chunk"]),
-    (["--projection", "kept", "--pooler", "mean"], ["--projection kept", "--pooler cls", "mean"]),
-    (["--projection", "kept", "--pooler", "cls", "--scorer-pooler", "pooler"], ["--projection", "--scorer-pooler"]),
-    (["--metric", "accuracy", "--objective", "softmax"], ["--metric accuracy", "--objective softmax"]),
-    (["--metric", "loss", "--objective", "softmax"], ["--metric loss", "--objective softmax"]),
-    (["--batch-size", "1"], ["--batch-size 1", "in-batch"]),
-    (["--synonyms", "3", "--marks-most", "2"], ["--synonyms", "--marks-most"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--accumulate", "2"], ["--accumulate 2", "--chunk"]),
+        (["--objective", "triplet", "--accumulate", "2", "--chunk", "8"], ["--accumulate", "--chunk"]),
+        (["--projection", "kept", "--pooler", "mean"], ["--projection kept", "--pooler cls", "mean"]),
+        (["--projection", "kept", "--pooler", "cls", "--scorer-pooler", "pooler"], ["--projection", "--scorer-pooler"]),
+        (["--metric", "accuracy", "--objective", "softmax"], ["--metric accuracy", "--objective softmax"]),
+        (["--metric", "loss", "--objective", "softmax"], ["--metric loss", "--objective softmax"]),
+        (["--batch-size", "1"], ["--batch-size 1", "in-batch"]),
+        (["--synonyms", "3", "--marks-most", "2"], ["--synonyms", "--marks-most"]),
+    ],
+)
 def test_flags_that_exclude_each_other_are_both_named(flags: list[str], named: list[str]) -> None:
     with pytest.raises(UserError) as caught:
         parse(*flags)
@@ -263,11 +397,14 @@ def test_columns_are_said_of_a_task_by_its_short_name() -> None:
     assert fine_tuning().settings.data.columns_of("sts") == ""
 
 
-@pytest.mark.parametrize(("flags", "said"), [
-    (["--columns", "sentence=text"], "sst:sentence=text"),
-    (["--columns", "quora:sentence1=a"], "'quora' is not one of sst, para, sts"),
-    (["--columns", "sst:sentence=a;label=b"], "label=b"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--columns", "sentence=text"], "sst:sentence=text"),
+        (["--columns", "quora:sentence1=a"], "'quora' is not one of sst, para, sts"),
+        (["--columns", "sst:sentence=a;label=b"], "label=b"),
+    ],
+)
 def test_columns_of_no_known_task_are_refused(flags: list[str], said: str) -> None:
     settings = fine_tuning(*flags).settings
     with pytest.raises(UserError, match="--columns") as caught:

@@ -44,12 +44,21 @@ COOK = "A cook stirs soup."
 ZIPPED = [(COOK, "Someone is cooking.", "The cook sleeps."), (COOK, "A person makes soup.", "The kitchen is empty.")]
 
 
-@pytest.mark.parametrize(("per_premise", "expected"), [
-    ("first", ZIPPED[:1]),
-    ("zip", ZIPPED),
-    ("cross", [(COOK, e, c) for e in ("Someone is cooking.", "A person makes soup.")
-               for c in ("The cook sleeps.", "The kitchen is empty.", "Nobody cooks.")]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("per_premise", "expected"),
+    [
+        ("first", ZIPPED[:1]),
+        ("zip", ZIPPED),
+        (
+            "cross",
+            [
+                (COOK, e, c)
+                for e in ("Someone is cooking.", "A person makes soup.")
+                for c in ("The cook sleeps.", "The kitchen is empty.", "Nobody cooks.")
+            ],
+        ),
+    ],
+)
 def test_the_three_ways(per_premise: str, expected: list[tuple[str, ...]]) -> None:
     made = from_pairs([rows(FILE)], per_premise)
     assert texts(made) == expected and len(made) == len(expected)
@@ -87,9 +96,18 @@ def test_each_defect_is_dropped_counted_and_listed_with_its_line() -> None:
     )
     assert next(made.rows()).id == "b.txt:2-b.txt:4"
     assert asdict(made.counts) == {
-        "read": 8, "skipped": 1, "same_as_anchor": 1, "contradictory": 2, "duplicates": 1, "neutral": 1, "usable": 2,
-        "premises": 1, "alone": 0, "unpaired": 0, "triplets": 1,
-    }  # fmt: skip
+        "read": 8,
+        "skipped": 1,
+        "same_as_anchor": 1,
+        "contradictory": 2,
+        "duplicates": 1,
+        "neutral": 1,
+        "usable": 2,
+        "premises": 1,
+        "alone": 0,
+        "unpaired": 0,
+        "triplets": 1,
+    }
 
 
 def by_loop(pairs: list[Pair], per_premise: str) -> tuple[list[tuple[str, ...]], dict[str, int]]:
@@ -130,8 +148,11 @@ def by_loop(pairs: list[Pair], per_premise: str) -> tuple[list[tuple[str, ...]],
 TEXT = st.sampled_from(["a", "A", "b", " b", "c", "d e", "d  E", "f"])
 
 
-@given(st.lists(st.tuples(TEXT, TEXT, st.sampled_from([E, N, C])), max_size=40), st.sampled_from(PER_PREMISE),
-       st.integers(0, 40))  # fmt: skip
+@given(
+    st.lists(st.tuples(TEXT, TEXT, st.sampled_from([E, N, C])), max_size=40),
+    st.sampled_from(PER_PREMISE),
+    st.integers(0, 40),
+)
 def test_any_file_in_one_piece_or_two_is_the_plain_loop(pairs: list[Pair], per_premise: str, cut: int) -> None:
     pairs = [(p.strip(), h.strip(), label) for p, h, label in pairs]
     made = from_pairs([rows(pairs[:cut]), rows(pairs[cut:])], per_premise)

@@ -175,10 +175,15 @@ def test_an_adversarial_pass_has_dropout_of_its_own_counter(bert: BertModel, vie
 
 
 @pytest.mark.parametrize("protect", [True, False])
-@pytest.mark.parametrize(("spec", "encodings"), [
-    ("none,token-cutoff:0.3", 4), ("token-cutoff:0.3,none", 4), ("adversarial:0.5,none", 4),
-    ("adversarial:0.5,shuffle", 6),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spec", "encodings"),
+    [
+        ("none,token-cutoff:0.3", 4),
+        ("token-cutoff:0.3,none", 4),
+        ("adversarial:0.5,none", 4),
+        ("adversarial:0.5,shuffle", 6),
+    ],
+)
 def test_joint_is_classification_plus_alpha_times_views(
     bert: BertModel, view: Callable[..., Any], spec: str, encodings: int, protect: bool
 ) -> None:
@@ -245,14 +250,17 @@ def test_punctuation_goes_into_positives_of_triplets(view: Callable[..., Any], t
         assert changed.sentence(row, 1) == [tokenizer.cls, *tokenizer.encode([text])[0], tokenizer.sep]
 
 
-@pytest.mark.parametrize(("given", "words"), [
-    ({"objective": "views", "texts": "sts"}, ["--objective views", "--views"]),
-    ({"objective": "views", "views": SPEC}, ["--objective views", "--texts"]),
-    ({"objective": "views", "views": SPEC, "texts": " , "}, ["--objective views", "--texts"]),
-    ({"objective": "simcse", "texts": "sts", "eda_weight": 0.6}, ["--eda-weight", "--marks-most"]),
-    ({"objective": "softmax", "marks_most": 2}, ["--marks-most", "nt-xent"]),
-    ({"objective": "views", "texts": "sts", "views": "adversarial,none"}, ["adversarial", "joint"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"objective": "views", "texts": "sts"}, ["--objective views", "--views"]),
+        ({"objective": "views", "views": SPEC}, ["--objective views", "--texts"]),
+        ({"objective": "views", "views": SPEC, "texts": " , "}, ["--objective views", "--texts"]),
+        ({"objective": "simcse", "texts": "sts", "eda_weight": 0.6}, ["--eda-weight", "--marks-most"]),
+        ({"objective": "softmax", "marks_most": 2}, ["--marks-most", "nt-xent"]),
+        ({"objective": "views", "texts": "sts", "views": "adversarial,none"}, ["adversarial", "joint"]),
+    ],
+)
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(UserError) as caught:
         ContrastiveSettings.of(**given)

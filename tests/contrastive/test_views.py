@@ -134,9 +134,15 @@ def shares(kind: type[View], length: int, rate: float, protect: bool = False, co
     return [tuple(map(tuple, one.tolist())) for one in (kind(rate, protect).hidden(x, ragged, draw) == 0).split(length)]
 
 
-@pytest.mark.parametrize(("kind", "length", "rate", "choices"), [
-    (TokenCutoff, 6, 0.34, 15), (SpanCutoff, 6, 0.34, 5), (FeatureCutoff, 2, 0.2, 45), (Dropout, 1, 0.2, 45),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "length", "rate", "choices"),
+    [
+        (TokenCutoff, 6, 0.34, 15),
+        (SpanCutoff, 6, 0.34, 5),
+        (FeatureCutoff, 2, 0.2, 45),
+        (Dropout, 1, 0.2, 45),
+    ],
+)
 def test_every_choice_is_equally_likely(kind: type[View], length: int, rate: float, choices: int) -> None:
     """6 over 2 tokens, 5 places of a run of 2, 10 over 2 columns, 10 over 2 entries."""
     found = Counter(shares(kind, length, rate))

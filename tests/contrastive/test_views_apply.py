@@ -145,20 +145,26 @@ def test_specs() -> None:
     assert parse(",".join(map(str, parse("dropout:0.125,none")))) == parse("dropout:0.125,none")
 
 
-@pytest.mark.parametrize(("spec", "why"), [
-    ("shuffle", "'shuffle' holds 1 view, two are needed"),
-    ("shuffle,none,none", "holds 3 views, two"),
-    ("shufle,none", "'shufle' is not one of none, shuffle, token-cutoff, feature-cutoff, span-cutoff, dropout, adv"),
-    ("shuffle:0.2,none", "'shuffle:0.2': shuffle takes no rate"),
-    ("none,none:", "none takes no rate"),
-    ("dropout:,none", "'dropout:': '' is not a number"),
-    ("dropout:0.1:0.2,none", "'0.1:0.2' is not a number"),
-    ("dropout:1,none", "'dropout:1': the rate must be at least 0 and below 1"),
-    ("none,token-cutoff:-0.1", "at least 0 and below 1"),
-    ("none,token-cutoff:nan", "at least 0 and below 1"),
-    ("adversarial:0,none", "must be above 0"),
-    ("adversarial:inf,none", "must be above 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ("shuffle", "'shuffle' holds 1 view, two are needed"),
+        ("shuffle,none,none", "holds 3 views, two"),
+        (
+            "shufle,none",
+            "'shufle' is not one of none, shuffle, token-cutoff, feature-cutoff, span-cutoff, dropout, adv",
+        ),
+        ("shuffle:0.2,none", "'shuffle:0.2': shuffle takes no rate"),
+        ("none,none:", "none takes no rate"),
+        ("dropout:,none", "'dropout:': '' is not a number"),
+        ("dropout:0.1:0.2,none", "'0.1:0.2' is not a number"),
+        ("dropout:1,none", "'dropout:1': the rate must be at least 0 and below 1"),
+        ("none,token-cutoff:-0.1", "at least 0 and below 1"),
+        ("none,token-cutoff:nan", "at least 0 and below 1"),
+        ("adversarial:0,none", "must be above 0"),
+        ("adversarial:inf,none", "must be above 0"),
+    ],
+)
 def test_what_a_spec_cannot_be(spec: str, why: str) -> None:
     with pytest.raises(UserError) as error:
         parse(spec)

@@ -158,21 +158,24 @@ BAD = {
     "duplicate 2": ("quora", QUORA + "0\ta\tx\ty\t2.0\n", "train", [":2: is_duplicate: '2.0'"]),
     "sst without text": ("sst", SST + "0\ta\t \t1\n", "train", [":2: sentence:"]),
     "sts without text": ("sts", STS + "0\ta\tx\t\t1\n", "test", [":2: sentence2:"]),
-    "double id": ("quora", QUORA + "0\tAb\tx\ty\t0.0\n1\tcc\tx\ty\t0.0\n2\taB \tz\tw\t1.0\n", "train",
-                  [":4: id: duplicate 'ab'", "first seen on line 2"]),
+    "double id": (
+        "quora",
+        QUORA + "0\tAb\tx\ty\t0.0\n1\tcc\tx\ty\t0.0\n2\taB \tz\tw\t1.0\n",
+        "train",
+        [":4: id: duplicate 'ab'", "first seen on line 2"],
+    ),
     "empty id": ("sst", SST + "0\t \tx\t1\n", "train", [":2: id:"]),
     "ragged row": ("sst", SST + "0\ta\tx\t1\n1\tb\tx\n", "train", [":3:", "3 columns", "4"]),
     "too wide": ("sst", SST + "0\ta\tx\ty\t1\n", "train", [":2:", "5 columns", "4"]),
     "empty file": ("sst", "", "train", [": ", "empty"]),
     "header only": ("sst", SST, "train", [": ", "no row"]),
-    "cut off in a quote": ("sts", STS + '0\ta\t"x"y\tz\t1\n1\tb\t"open\tz\t1\n', "train",
-                           [":2:", "quote"]),
+    "cut off in a quote": ("sts", STS + '0\ta\t"x"y\tz\t1\n1\tb\t"open\tz\t1\n', "train", [":2:", "quote"]),
     "header only, test": ("sst", "0\t\tid\tsentence\n", "test", [": ", "no row"]),
     "latin-1": ("sst", (SST + "0\ta\tcaf\xe9\t1\n").encode("latin-1"), "train", [":2: ", "UTF-8"]),
     "latin-1, test": ("sst", "0\t\tid\tsentence\n0\t0\ta\tcaf\xe9\n".encode("latin-1"), "test", [":2: ", "UTF-8"]),
     "open quote": ("sst", SST + '0\ta\t"never closed\t1\n1\tb\tx\t2\n', "train", [":2:"]),
     "NUL bytes": ("sst", b"\tid\tsentence\tsentiment\n\x00\x01\tb\x00\t\xff\xfe\n", "train", [":"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -203,8 +206,10 @@ def test_a_binary_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
 cell = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)
 
 
-@given(st.lists(st.tuples(cell, cell, st.sampled_from(["0.0", "1.0", "", " "])), min_size=1, max_size=8),
-       st.sampled_from(["train", "dev", "test"]))  # fmt: skip
+@given(
+    st.lists(st.tuples(cell, cell, st.sampled_from(["0.0", "1.0", "", " "])), min_size=1, max_size=8),
+    st.sampled_from(["train", "dev", "test"]),
+)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_read_is_kept_plus_skipped(tmp_path: Path, rows: list[tuple[str, str, str]], split: str) -> None:
     """Whatever the sentences hold: quotes, tabs, line ends, other scripts."""
@@ -229,9 +234,11 @@ def test_find_looks_in_the_sub_folder_first_and_says_what_is_missing(tmp_path: P
     (tmp_path / "course").mkdir()
     sample = "--data data/sample"
     for folder, names, brings, helps in (
-        ("course", ["a.csv"], "course", False), ("course", ["sts-dev.csv"], "course", True),
-        ("nli", ["nli_for_simcse.csv", "nli-triplets.csv"], "nli", True), ("zh", ["a.txt", "b.txt"], "chinese", False),
-    ):  # fmt: skip
+        ("course", ["a.csv"], "course", False),
+        ("course", ["sts-dev.csv"], "course", True),
+        ("nli", ["nli_for_simcse.csv", "nli-triplets.csv"], "nli", True),
+        ("zh", ["a.txt", "b.txt"], "chinese", False),
+    ):
         told = rf"{folder} holds {' or '.join(names)}; python data/get_data\.py {brings} .*--data DIR or \$DATA_DIR"
         with pytest.raises(UserError, match=told) as caught:
             readers.find(tmp_path, folder, names)

@@ -18,46 +18,152 @@ COURSE = ("it is warm .", "it isn 't cold .")
 # kind, file name, content, split, format, id, texts, label (None: none)
 GOOD = [
     ("lines", "a.txt", "It is warm.\n", "train", "lines", "1", ONE, None),
-    ("single", "a.csv", "\tid\tsentence\tsentiment\n0\tQ\tIt is warm.\t4\n", "train", "course", "q",
-     ("it is warm.",), 4),
+    (
+        "single",
+        "a.csv",
+        "\tid\tsentence\tsentiment\n0\tQ\tIt is warm.\t4\n",
+        "train",
+        "course",
+        "q",
+        ("it is warm.",),
+        4,
+    ),
     ("single", "a.csv", "0\t\tid\tsentence\n0\t0\tQ\tIt is warm.\n", "test", "course", "q", ("it is warm.",), None),
     ("single", "a", "It is warm. \t1\n", "train", "text and class", "1", ONE, 1),
     ("single", "a", "LOC:city It is warm.\n", "train", "TREC", "1", ONE, 4),
     ("single", "a.tsv", "sentence\tlabel\nIt is warm.\t0\n", "train", "table", "2", ONE, 0),
     ("single", "a.jsonl", '{"text": "It is warm.", "label": 2}\n', "train", "table", "1", ONE, 2),
     ("single", "a.csv", "review,id\nIt is warm.,K\n", "test", "table", "k", ONE, None),
-    ("pair-class", "a.csv", "\tid\tsentence1\tsentence2\tis_duplicate\n0\tQ\tIt is warm.\tIt isn't cold.\t1.0\n",
-     "train", "course", "q", COURSE, 1),
-    ("pair-class", "a.txt", "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tIt is warm.\tIt isn't cold.\n",
-     "train", "MRPC", "2", PAIR, 1),
+    (
+        "pair-class",
+        "a.csv",
+        "\tid\tsentence1\tsentence2\tis_duplicate\n0\tQ\tIt is warm.\tIt isn't cold.\t1.0\n",
+        "train",
+        "course",
+        "q",
+        COURSE,
+        1,
+    ),
+    (
+        "pair-class",
+        "a.txt",
+        "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tIt is warm.\tIt isn't cold.\n",
+        "train",
+        "MRPC",
+        "2",
+        PAIR,
+        1,
+    ),
     ("pair-class", "a.txt", "It is warm.\tIt isn't cold.\t0\n", "train", "pairs", "1", PAIR, 0),
-    ("pair-class", "a.tsv", "id\tqid1\tquestion1\tquestion2\tis_duplicate\n3\t1\tIt is warm.\tIt isn't cold.\t1\n",
-     "train", "table", "3", PAIR, 1),
-    ("pair-class", "a.csv", "sentence1,sentence2,label\nIt is warm.,It isn't cold.,1\n", "train", "table", "2",
-     PAIR, 1),
-    ("pair-score", "a.csv", "\tid\tsentence1\tsentence2\tsimilarity\n0\tQ\tIt is warm.\tIt isn't cold.\t2.5\n",
-     "dev", "course", "q", COURSE, 2.5),
-    ("pair-score", "a.csv", "\tid\tsentence1\tsentence2\n0\tQ\tIt is warm.\tIt isn't cold.\n", "test", "course", "q",
-     COURSE, None),
-    ("pair-score", "a.csv", "main\tx\t2012\t01\t2.500\tIt is warm.\tIt isn't cold.\n", "train", "STS-B", "1", PAIR,
-     2.5),
-    ("pair-score", "a.txt", "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\r\n"
-     "5\tIt is warm.\tIt isn't cold.\t2.5\tNEUTRAL\r\n", "train", "SICK", "5", PAIR, 2.5),
+    (
+        "pair-class",
+        "a.tsv",
+        "id\tqid1\tquestion1\tquestion2\tis_duplicate\n3\t1\tIt is warm.\tIt isn't cold.\t1\n",
+        "train",
+        "table",
+        "3",
+        PAIR,
+        1,
+    ),
+    (
+        "pair-class",
+        "a.csv",
+        "sentence1,sentence2,label\nIt is warm.,It isn't cold.,1\n",
+        "train",
+        "table",
+        "2",
+        PAIR,
+        1,
+    ),
+    (
+        "pair-score",
+        "a.csv",
+        "\tid\tsentence1\tsentence2\tsimilarity\n0\tQ\tIt is warm.\tIt isn't cold.\t2.5\n",
+        "dev",
+        "course",
+        "q",
+        COURSE,
+        2.5,
+    ),
+    (
+        "pair-score",
+        "a.csv",
+        "\tid\tsentence1\tsentence2\n0\tQ\tIt is warm.\tIt isn't cold.\n",
+        "test",
+        "course",
+        "q",
+        COURSE,
+        None,
+    ),
+    (
+        "pair-score",
+        "a.csv",
+        "main\tx\t2012\t01\t2.500\tIt is warm.\tIt isn't cold.\n",
+        "train",
+        "STS-B",
+        "1",
+        PAIR,
+        2.5,
+    ),
+    (
+        "pair-score",
+        "a.txt",
+        "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\r\n"
+        "5\tIt is warm.\tIt isn't cold.\t2.5\tNEUTRAL\r\n",
+        "train",
+        "SICK",
+        "5",
+        PAIR,
+        2.5,
+    ),
     ("pair-score", "a.txt", "x-1||It is warm.||It isn't cold.||3\n", "train", "two bars", "1", PAIR, 3),
-    ("pair-score", "a.tsv", "index\tsentence1\tsentence2\tscore\n0\tIt is warm.\tIt isn't cold.\t2.5\n", "train",
-     "table", "2", PAIR, 2.5),
-    ("pair-class", "a.csv", "\ufeff1\t\ufeffIt is warm.\tIt isn't cold.\t1\r\n", "train", "numbered pairs", "1", PAIR,
-     1),
+    (
+        "pair-score",
+        "a.tsv",
+        "index\tsentence1\tsentence2\tscore\n0\tIt is warm.\tIt isn't cold.\t2.5\n",
+        "train",
+        "table",
+        "2",
+        PAIR,
+        2.5,
+    ),
+    (
+        "pair-class",
+        "a.csv",
+        "\ufeff1\t\ufeffIt is warm.\tIt isn't cold.\t1\r\n",
+        "train",
+        "numbered pairs",
+        "1",
+        PAIR,
+        1,
+    ),
     ("pair-score", "a.csv", "1,It is warm.,It isn't cold.,4\n", "train", "numbered pairs", "1", PAIR, 4),
     ("pair-score", "a.txt", "It is warm.\tIt isn't cold.\t3\n", "train", "pairs", "1", PAIR, 3),
     ("pair-class", "a.txt", "x||It is warm.||It isn't cold.||0\n", "train", "two bars", "1", PAIR, 0),
-    ("nli", "a.txt", "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
-     "5\tIt is warm.\tIt isn't cold.\t2.5\tCONTRADICTION\n", "train", "SICK", "5", PAIR, 2),
-    ("nli", "a.tsv", "premise\thypothesis\tlabel\nIt is warm.\tIt isn't cold.\tentailment\n", "train", "table", "2",
-     PAIR, 0),
+    (
+        "nli",
+        "a.txt",
+        "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+        "5\tIt is warm.\tIt isn't cold.\t2.5\tCONTRADICTION\n",
+        "train",
+        "SICK",
+        "5",
+        PAIR,
+        2,
+    ),
+    (
+        "nli",
+        "a.tsv",
+        "premise\thypothesis\tlabel\nIt is warm.\tIt isn't cold.\tentailment\n",
+        "train",
+        "table",
+        "2",
+        PAIR,
+        0,
+    ),
     ("triplet", "a.csv", "sent0,sent1,hard_neg\nA,B,C\n", "train", "table", "2", ("A", "B", "C"), None),
     ("triplet", "a.tsv", "anchor\tpositive\nA\tB\n", "train", "table", "2", ("A", "B"), None),
-]  # fmt: skip
+]
 
 
 def only(opened: Opened) -> Row:
@@ -108,23 +214,29 @@ def test_columns_by_name(write: Callable) -> None:
     assert only(open_as(lines, "single", columns="sentence=q,label=y")) == Row("1", ONE, 3.0)
 
 
-@pytest.mark.parametrize(("spec", "words"), [
-    ("sentence1", "'sentence1' is not of the form target=name"),
-    ("", "'' is not of the form"),
-    ("sentence1=a,", "'' is not of the form"),
-    ("=a", "'=a' is not of the form"),
-    ("premise=a", "'premise' is none of sentence1, sentence2, label, id"),
-    ("label=a,label=b", "'label' is named twice"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("sentence1", "'sentence1' is not of the form target=name"),
+        ("", "'' is not of the form"),
+        ("sentence1=a,", "'' is not of the form"),
+        ("=a", "'=a' is not of the form"),
+        ("premise=a", "'premise' is none of sentence1, sentence2, label, id"),
+        ("label=a,label=b", "'label' is named twice"),
+    ],
+)
 def test_a_bad_spec_is_refused(spec: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         parse_columns(spec, "pair-score")
 
 
-@pytest.mark.parametrize(("spec", "words"), [
-    ("sentence1=a,sentence2=x,label=c", "no column 'x' for --columns sentence2=x; the file has 'a', 'b', 'c'"),
-    ("sentence1=a,sentence2=b", "no column 'label'; name one with --columns label=...; the file has 'a', 'b', 'c'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("sentence1=a,sentence2=x,label=c", "no column 'x' for --columns sentence2=x; the file has 'a', 'b', 'c'"),
+        ("sentence1=a,sentence2=b", "no column 'label'; name one with --columns label=...; the file has 'a', 'b', 'c'"),
+    ],
+)
 def test_a_column_that_is_not_there(write: Callable, refusal: Callable, spec: str, words: str) -> None:
     for content in ("a,b,c\n1,2,3\n", '{"a": "1", "b": "2", "c": 3}\n'):
         assert refusal(open_as, write(content), "pair-score", "train", spec) == f"file.csv:1: {words}"
@@ -132,14 +244,17 @@ def test_a_column_that_is_not_there(write: Callable, refusal: Callable, spec: st
         assert only(open_as(write("a,b,c\n1,2,3\n"), "pair-score", "test", spec)).texts == ("1", "2")
 
 
-@pytest.mark.parametrize(("kind", "content"), [
-    ("single", "Just a sentence.\n"),
-    ("single", "id\tsentence1\tsentence2\n"),
-    ("pair-class", "text_1\ttext_2\n"),
-    ("pair-class", "One\tTwo\n"),
-    ("pair-score", "id,sentence1,sentence2\n1,a,b\n"),
-    ("pair-score", '{"sentence1": "a"}\n'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("single", "Just a sentence.\n"),
+        ("single", "id\tsentence1\tsentence2\n"),
+        ("pair-class", "text_1\ttext_2\n"),
+        ("pair-class", "One\tTwo\n"),
+        ("pair-score", "id,sentence1,sentence2\n1,a,b\n"),
+        ("pair-score", '{"sentence1": "a"}\n'),
+    ],
+)
 def test_a_file_of_no_format_is_refused_with_the_accepted_ones(
     write: Callable, refusal: Callable, kind: str, content: str
 ) -> None:

@@ -19,10 +19,14 @@ EXPECTED = [
     "no gold label",
     (("A man naps.", 'A man runs "fast'), 2.0),
 ]
-PAIRS = [(*row, name) for row, name in zip(
-    [EXPECTED[0][0], EXPECTED[1][0], ("A man naps.", "Unclear."), EXPECTED[3][0]],
-    ["entailment", "neutral", "-", "contradiction"], strict=True,
-)]  # fmt: skip
+PAIRS = [
+    (*row, name)
+    for row, name in zip(
+        [EXPECTED[0][0], EXPECTED[1][0], ("A man naps.", "Unclear."), EXPECTED[3][0]],
+        ["entailment", "neutral", "-", "contradiction"],
+        strict=True,
+    )
+]
 
 SNLI_HEAD = [
     *("gold_label", "sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse", "sentence2_parse"),
@@ -46,10 +50,20 @@ def tsv(head: list[str], *records: list[str]) -> str:
 
 def json_lines(**more: object) -> str:
     return "".join(
-        json.dumps({"annotator_labels": [gold], "gold_label": gold, "pairID": "1", **more,
-                    "sentence1": a, "sentence2": b, "sentence1_parse": "(ROOT x)"}) + "\n"
+        json.dumps(
+            {
+                "annotator_labels": [gold],
+                "gold_label": gold,
+                "pairID": "1",
+                **more,
+                "sentence1": a,
+                "sentence2": b,
+                "sentence1_parse": "(ROOT x)",
+            }
+        )
+        + "\n"
         for a, b, gold in PAIRS
-    )  # fmt: skip
+    )
 
 
 def snli(a: str, b: str, gold: str) -> list[str]:
@@ -112,8 +126,10 @@ def test_gaps_and_bad_labels(write: Callable, refusal: Callable) -> None:
     head = "premise\thypothesis\tlabel\n"
     path = write(head + "a\tb\thidden\n\tb\tneutral\na\t \tneutral\n")
     assert list(pairs(path)) == [
-        Skipped(2, "no gold label"), Skipped(3, "premise: empty"), Skipped(4, "hypothesis: empty")
-    ]  # fmt: skip
+        Skipped(2, "no gold label"),
+        Skipped(3, "premise: empty"),
+        Skipped(4, "hypothesis: empty"),
+    ]
     assert refusal(pairs, write(head + "a\tb\tmaybe\n")) == (
         "file.csv:2: label: 'maybe' is not one of entailment, neutral, contradiction"
     )
@@ -130,13 +146,18 @@ def test_triplets_are_comma_separated_and_quoted(write: Callable) -> None:
     assert found == [Row("2", ("One, two.", 'A "b"', "C")), Skipped(3, "sent0: empty"), Skipped(4, "hard_neg: empty")]
 
 
-@pytest.mark.parametrize(("content", "expected"), [
-    ("anchor,positive\na,b\n", [("a", "b")]),
-    ("positive\tanchor\tnegative\tnote\nb, c\ta\t\"n\" too\t1\n", [("a", "b, c", '"n" too')]),
-    ('{"anchor": "a", "positive": "b", "negative": "c"}\n{"negative": "f", "anchor": "d", "positive": "e"}\n',
-     [("a", "b", "c"), ("d", "e", "f")]),
-    ("sent0,sent1\r\na,b\r\n", [("a", "b")]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("anchor,positive\na,b\n", [("a", "b")]),
+        ('positive\tanchor\tnegative\tnote\nb, c\ta\t"n" too\t1\n', [("a", "b, c", '"n" too')]),
+        (
+            '{"anchor": "a", "positive": "b", "negative": "c"}\n{"negative": "f", "anchor": "d", "positive": "e"}\n',
+            [("a", "b", "c"), ("d", "e", "f")],
+        ),
+        ("sent0,sent1\r\na,b\r\n", [("a", "b")]),
+    ],
+)
 def test_other_names_separators_and_no_third_column(write: Callable, content: str, expected: list) -> None:
     path = write(content)
     assert [row.texts for row in triplets(path) if isinstance(row, Row)] == expected

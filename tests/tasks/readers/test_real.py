@@ -136,8 +136,16 @@ def test_sick_contradictions(real: Path) -> None:
 
 
 # Sizes as SentEval's paper and readme give them.
-SIZES = {"MR": 10662, "CR": 3775, "SUBJ": 10000, "MPQA": 10606, "SST2": 67349 + 872 + 1821, "TREC": 5952, "MRPC": 5801,
-         "SICK-E": 9927}  # fmt: skip
+SIZES = {
+    "MR": 10662,
+    "CR": 3775,
+    "SUBJ": 10000,
+    "MPQA": 10606,
+    "SST2": 67349 + 872 + 1821,
+    "TREC": 5952,
+    "MRPC": 5801,
+    "SICK-E": 9927,
+}
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -155,12 +163,22 @@ def test_classification(real: Path, name: str) -> None:
 
 
 CHINESE = {
-    "ATEC/atec_nlp_sim_train.csv": (39346, 0), "ATEC_CCKS/dev.csv": (10000, 1), "ATEC_CCKS/test.csv": (10000, 1),
-    "BQ/dev.csv": (10000, 1), "BQ/test.csv": (10000, 1), "LCQMC/dev.txt": (8802, 0), "LCQMC/test.txt": (12500, 0),
-    "PAWS-X/dev_2k.tsv": (2000, 1), "PAWS-X/test_2k.tsv": (2000, 1), "STS-B/cnsd-sts-train.txt": (5231, 0),
-    "STS-B/cnsd-sts-dev.txt": (1458, 0), "STS-B/cnsd-sts-test.txt": (1361, 0), "STS-B/sts-b-train.txt": (5231, 0),
-    "STS-B/sts-b-dev.txt": (1458, 0), "STS-B/sts-b-test.txt": (1361, 0),
-}  # fmt: skip
+    "ATEC/atec_nlp_sim_train.csv": (39346, 0),
+    "ATEC_CCKS/dev.csv": (10000, 1),
+    "ATEC_CCKS/test.csv": (10000, 1),
+    "BQ/dev.csv": (10000, 1),
+    "BQ/test.csv": (10000, 1),
+    "LCQMC/dev.txt": (8802, 0),
+    "LCQMC/test.txt": (12500, 0),
+    "PAWS-X/dev_2k.tsv": (2000, 1),
+    "PAWS-X/test_2k.tsv": (2000, 1),
+    "STS-B/cnsd-sts-train.txt": (5231, 0),
+    "STS-B/cnsd-sts-dev.txt": (1458, 0),
+    "STS-B/cnsd-sts-test.txt": (1361, 0),
+    "STS-B/sts-b-train.txt": (5231, 0),
+    "STS-B/sts-b-dev.txt": (1458, 0),
+    "STS-B/sts-b-test.txt": (1361, 0),
+}
 
 
 @pytest.mark.parametrize("name", CHINESE)
@@ -169,8 +187,10 @@ def test_chinese(real: Path, name: str) -> None:
     path = real / "zh" / name
     found = kept(open_as(path, "pair-score").rows)
     assert len(found) == count == line_feeds(path) - header
-    last = [line.rstrip("\r").rsplit(",\t"["," not in line.split("\t")[0] or "\t" in line], 1)[-1].rsplit("|", 1)[-1]
-            for line in path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")][header:]  # fmt: skip
+    last = [
+        line.rstrip("\r").rsplit(",\t"["," not in line.split("\t")[0] or "\t" in line], 1)[-1].rsplit("|", 1)[-1]
+        for line in path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+    ][header:]
     assert Counter(row.label for row in found) == Counter(float(label) for label in last)
     assert not any("\ufeff" in text for text in found[0].texts)
 

@@ -68,8 +68,10 @@ def test_sts_pairs_the_sentences_with_the_gold_scores(layout: Path) -> None:
     found = {subset: list(rows) for subset, rows in senteval.scored(layout, "STS13").items()}
     assert list(found) == ["FNWN", "headlines", "OnWN"], "SMT is not among them"
     assert found["FNWN"] == [
-        Row("1", ('He said " no .', "She said no ."), 2.5), Skipped(2, "no gold score"), Row("3", ("C", "D"), 0.0)
-    ]  # fmt: skip
+        Row("1", ('He said " no .', "She said no ."), 2.5),
+        Skipped(2, "no gold score"),
+        Row("3", ("C", "D"), 0.0),
+    ]
     assert found["headlines"] == [Row("1", ("One", "Two"), 5.0)]
 
 
@@ -79,11 +81,14 @@ def test_a_blank_line_of_both_files_keeps_them_aligned(write: Callable) -> None:
     assert list(rows) == [Row("1", ("A", "B"), 1.0), Row("3", ("C", "D"), 2.0)]
 
 
-@pytest.mark.parametrize(("gold", "words"), [
-    ("1\n2\n", "STS.gs.FNWN.txt: ends before line 3, which STS.input.FNWN.txt has"),
-    ("1\n\n3\n4\n", "STS.input.FNWN.txt: ends before line 4, which STS.gs.FNWN.txt has"),
-    ("1\n5.5\n3\n", "STS.gs.FNWN.txt:2: score: '5.5' is not between 0 and 5"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("gold", "words"),
+    [
+        ("1\n2\n", "STS.gs.FNWN.txt: ends before line 3, which STS.input.FNWN.txt has"),
+        ("1\n\n3\n4\n", "STS.input.FNWN.txt: ends before line 4, which STS.gs.FNWN.txt has"),
+        ("1\n5.5\n3\n", "STS.gs.FNWN.txt:2: score: '5.5' is not between 0 and 5"),
+    ],
+)
 def test_gold_files_that_do_not_fit(layout: Path, refusal: Callable, gold: str, words: str) -> None:
     (layout / "downstream/STS/STS13-en-test/STS.gs.FNWN.txt").write_text(gold)
     message = refusal(lambda: senteval.scored(layout, "STS13")["FNWN"])

@@ -117,17 +117,21 @@ def test_head_tells_tabs_commas_and_json_apart(write: Callable, tmp_path: Path) 
 def test_plain_lines(write: Callable) -> None:
     path = write('\ufeffOne sentence. \r\n\r\n  \nTwo "quoted, with a\ttab\u2028and more\n')
     assert list(open_as(path, "lines").rows) == [
-        Row("1", ("One sentence.",)), Skipped(2, "sentence: empty"), Skipped(3, "sentence: empty"),
+        Row("1", ("One sentence.",)),
+        Skipped(2, "sentence: empty"),
+        Skipped(3, "sentence: empty"),
         Row("4", ('Two "quoted, with a\ttab\u2028and more',)),
-    ]  # fmt: skip
+    ]
 
 
 def test_rows_name_the_gap_and_keep_the_order(write: Callable, refusal: Callable) -> None:
     label = rows.Label(lambda value: value > 1, "is too small", words={"many": 9.0}, gaps={"?": "nobody knows"})
     found = [(2, (" x ", "y", " many ", "I")), (3, ("x", "y", "?", "J")), (5, ("x", " ", "2.5", "K"))]
     assert list(rows.checked_rows(Path("f"), found, AB, label, ids=True)) == [
-        Row("i", ("x", "y"), 9.0), Skipped(3, "nobody knows"), Skipped(5, "b: empty")
-    ]  # fmt: skip
+        Row("i", ("x", "y"), 9.0),
+        Skipped(3, "nobody knows"),
+        Skipped(5, "b: empty"),
+    ]
     bad = [*found, (6, ("x", "y", "1", "L"))]
     assert refusal(lambda: rows.checked_rows(Path("f"), bad, AB, label)) == "f:6: label: '1' is too small"
     twice = [*found[:1], (7, ("x", "y", "2", "i "))]
@@ -136,10 +140,15 @@ def test_rows_name_the_gap_and_keep_the_order(write: Callable, refusal: Callable
     )
 
 
-@pytest.mark.parametrize(("label", "good", "bad"), [
-    (rows.SCORE, "0 5 2.25 0.0", "-0.1 5.01 nan inf x"), (rows.BINARY, "0 1 0.0 1.0", "2 0.5 nan -1"),
-    (rows.class_label(3), "0 1 2 2.0", "3 1.5 nan"), (rows.ANY_CLASS, "0 7 12.0", "-1 1.5 nan inf"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("label", "good", "bad"),
+    [
+        (rows.SCORE, "0 5 2.25 0.0", "-0.1 5.01 nan inf x"),
+        (rows.BINARY, "0 1 0.0 1.0", "2 0.5 nan -1"),
+        (rows.class_label(3), "0 1 2 2.0", "3 1.5 nan"),
+        (rows.ANY_CLASS, "0 7 12.0", "-1 1.5 nan inf"),
+    ],
+)
 def test_label_rules(label: rows.Label, good: str, bad: str) -> None:
     assert [label.parse("f:1: l", text) for text in good.split()] == [float(text) for text in good.split()]
     for text in [*bad.split(), ""]:
