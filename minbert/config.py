@@ -1,4 +1,4 @@
-"""The shape of a BERT encoder, as transformers' `config.json` describes it."""
+"""The architecture of a BERT encoder, as in transformers' `config.json`."""
 
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -16,7 +16,7 @@ _SIZES = (
 
 @dataclass(frozen=True)
 class BertConfig:
-    """Sizes and dropout rates of a BERT encoder; the defaults are bert-base-uncased."""
+    """Sizes and dropout rates of a BERT encoder; the defaults are those of bert-base-uncased."""
 
     vocab_size: int = 30522
     hidden_size: int = 768
@@ -44,7 +44,7 @@ class BertConfig:
 
     @classmethod
     def read(cls, folder: Path) -> "BertConfig":
-        """Read `config.json` of a folder; `UserError` if it is missing or describes another architecture."""
+        """Read a folder's `config.json`. Raises `UserError` if it is missing, invalid, or of another architecture."""
         path = folder / "config.json"
         if not path.is_file():
             raise UserError(f"{folder}: no config.json, so this is not a folder of BERT weights")
@@ -64,5 +64,5 @@ class BertConfig:
         return cls(**values)
 
     def to_transformers(self) -> dict[str, Any]:
-        """The content of a `config.json` that transformers opens as a BertModel."""
+        """The content of a `config.json` that transformers loads as a BertModel."""
         return {"architectures": ["BertModel"], **_FIXED, "pad_token_id": 0, **asdict(self)}

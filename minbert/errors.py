@@ -1,17 +1,17 @@
-"""The one exception that means "the user can mend this", and the one way to refuse an unknown name."""
+"""`UserError`, the exception for a user's mistakes, and the check of a name against the known ones."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 class UserError(ValueError):
-    """A user's mistake: the scripts print its message in one line and exit with code 2."""
+    """A user's mistake: the scripts print its message on one line and exit with code 2."""
 
 
 def one_of(name: str, known: Iterable[str], what: str) -> str:
-    """The member of `known` that `name` means, whatever its case.
+    """The member of `known` that equals `name`, ignoring case.
 
-    Raises `UserError`, which begins with `what`, lists `known` and suggests the nearest of them.
+    Raises `UserError` if there is none; the message begins with `what`, lists `known` and suggests the closest match.
     """
     names = list(known)
     if name in names:
@@ -24,7 +24,7 @@ def one_of(name: str, known: Iterable[str], what: str) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """The words `; did you mean 'x'?` where a known name is like `name`, else nothing."""
+    """The text `; did you mean 'x'?` for the known name closest to `name`, or "" if none is close."""
     lower = {one.lower(): one for one in known}
     near = get_close_matches(name.strip().lower(), lower, n=1)
     return f"; did you mean {lower[near[0]]!r}?" if near else ""

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: written beside their place, synced, then renamed."""
+"""Atomic writes: a file or folder is written under a temporary name, synced, then renamed."""
 
 import errno
 import hashlib
@@ -14,7 +14,7 @@ from minbert.errors import UserError
 
 
 def present(path: Path, flag: str = "") -> Path:
-    """The path of a file that is there; `UserError`, after the flag that named it, for a folder or nothing."""
+    """Return `path` if it is a file. Raises `UserError` otherwise; the message begins with `flag`."""
     if not path.is_file():
         why = "is a folder, not a file" if path.is_dir() else "no such file"
         raise UserError(f"{flag} {path}: {why}".lstrip())
@@ -28,7 +28,7 @@ def sha256_of(path: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Ask the operating system to bring a file or a folder's entries to disk."""
+    """Flush a file, or a folder's entries, to disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -37,7 +37,7 @@ def sync(path: Path) -> None:
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Replace `path` by `content`: a reader sees the old file or the new one, never a part."""
+    """Write `content` to `path` atomically: a reader sees the old file or the new one, never a partial one."""
     data = content.encode("utf-8") if isinstance(content, str) else content
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -53,12 +53,12 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON, atomically; NaN is refused."""
+    """Write `value` as indented JSON, atomically. Raises `ValueError` for NaN and infinity."""
     write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; a file that is not JSON is a `UserError` with line and column."""
+    """Read a JSON file. Raises `UserError`, with line and column, if it is not valid JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -67,10 +67,10 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def new_folder(path: Path, *, first_wins: bool = False) -> Iterator[Path]:
-    """Give a folder beside `path` to fill; it takes the place of `path` when the block ends well.
+    """Yield a temporary folder to fill; it replaces `path` if the block raises nothing, and is deleted otherwise.
 
-    With `first_wins` a folder that another process has put there meanwhile stays, and this one is dropped: for
-    caches, where both hold the same.
+    With `first_wins`, a folder that another process has created at `path` in the meantime is kept, and this one is
+    deleted. This is for caches, where both have the same content.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -110,7 +110,10 @@ def _rename_unless_there(beside: Path, path: Path) -> None:
 
 
 def distinct_names(folders: list[Path]) -> list[str]:
-    """A short name for each folder that tells it from the others: as many last parts of its path as that takes."""
+    """A short unique name for each folder: the fewest last parts of its path that tell all of them apart.
+
+    Raises `UserError` if a folder is given twice.
+    """
     parts = [folder.resolve().parts for folder in folders]
     deepest = max(map(len, parts))
     for depth in range(1, deepest + 1):

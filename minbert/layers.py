@@ -1,4 +1,4 @@
-"""The block of BERT (Devlin et al. 2019, section 3): self-attention and a feed-forward network over ragged tokens.
+"""The Transformer layer of BERT (Devlin et al. 2019, section 3) over ragged batches.
 
 Axes: T tokens in the batch, B sentences, D hidden, H heads, d = D / H.
 """
@@ -12,7 +12,7 @@ from minbert.ragged import Ragged
 
 
 class SelfAttention(nn.Module):
-    """Multi-head attention up to, and without, its output projection."""
+    """Multi-head self-attention without its output projection."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -23,7 +23,10 @@ class SelfAttention(nn.Module):
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, x: Tensor, ragged: Ragged, rows: Tensor | None = None) -> Tensor:
-        """Attend over each sentence of [T, D]; `rows` asks for some rows only: one for each sentence, [B]."""
+        """Attention within each sentence: [T, D] to [T, D].
+
+        With `rows` [B], the index of one token per sentence, only these tokens are queries: [T, D] to [B, D].
+        """
         asking = x if rows is None else x.index_select(0, rows)
         projected = self.query(asking), self.key(x), self.value(x)
         q, k, v = (y.unflatten(1, (self.heads, -1)) for y in projected)  # [T or B, H, d], [T, H, d], [T, H, d]
@@ -31,7 +34,7 @@ class SelfAttention(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention, then a feed-forward network, each added to its input and normalised."""
+    """Self-attention, then a feed-forward network, each followed by a residual connection and layer normalisation."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -45,7 +48,7 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, x: Tensor, ragged: Ragged, rows: Tensor | None = None) -> Tensor:
-        """[T, D] to [T, D], or to [B, D] where `rows` names one row of each sentence."""
+        """[T, D] to [T, D]; with `rows` [B], the index of one token per sentence, to the outputs of these, [B, D]."""
         kept = x if rows is None else x.index_select(0, rows)
         x = self.attention_layer_norm(self.add(kept, self.attention_dense(self.self_attention(x, ragged, rows))))
         return self.out_layer_norm(self.add(x, self.feed_forward(x)))

@@ -1,4 +1,4 @@
-"""AdamW in the CS 224N course's variant, and learning-rate schedules as pure functions of the step."""
+"""AdamW as in the CS 224N course, and learning-rate schedules as pure functions of the step."""
 
 import math
 from collections import defaultdict
@@ -15,15 +15,17 @@ from minbert.errors import UserError, one_of
 class AdamW(torch.optim.Optimizer):
     """Adam with decoupled weight decay (Kingma & Ba 2015, section 2; Loshchilov & Hutter 2019, algorithm 2).
 
-    For each parameter with a gradient g, at its own step t:
+    For each parameter theta with a gradient g, where t counts the updates of this parameter:
 
         m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
         theta = theta - lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + eps)
         theta = theta - lr weight_decay theta
 
-    `eps` stands outside the bias correction and the decay comes last, as in the course's handout.
-    `correct_bias=False` drops the two corrections. A parameter without a gradient keeps everything,
-    its step count too. `fused=False` takes the plain path that the fast one is held against.
+    As in the course's handout, `eps` is added before the bias correction, and the decay is applied last.
+    `correct_bias=False` drops the two corrections. A parameter without a gradient is not changed, nor is its state,
+    including the step count. `fused=False` selects the plain implementation, the reference for the fused one.
+
+    Raises `UserError` for a hyperparameter out of range.
     """
 
     def __init__(
@@ -95,8 +97,8 @@ class AdamW(torch.optim.Optimizer):
     def _fused_update(self, parameters: list[Tensor], step: int, group: dict[str, Any]) -> None:
         """The same update in one pass over memory, by torch's fused kernel.
 
-        The kernel computes theta (1 - a w) - a / (1 - b1^s) m / (sqrt(v / (1 - b2^s)) + e). Its a, w, e and s
-        below make that the formula of this class: the decay after the update scales the update too.
+        The kernel computes theta (1 - a w) - a / (1 - b1^s) m / (sqrt(v / (1 - b2^s)) + e). The values of a, w, e
+        and s below make this equal to the formula of this class, where decay comes last and scales the update too.
         """
         beta1, beta2 = group["betas"]
         lr, shrink = group["lr"], 1 - group["lr"] * group["weight_decay"]
@@ -124,7 +126,7 @@ class AdamW(torch.optim.Optimizer):
 
 
 def decay_groups(parameters: Iterable[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
-    """Weight decay for matrices and embeddings, none for biases and norms: anything of two or more axes decays."""
+    """Parameter groups: weight decay for parameters of two or more axes, none for biases and layer normalisation."""
     parameters = list(parameters)
     return [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
@@ -136,9 +138,9 @@ SCHEDULES = ("constant", "linear", "cosine")
 
 
 def learning_rate(schedule: str, step: int, total: int, warmup: int = 0) -> float:
-    """Factor on the learning rate for update `step` of 0..total-1: linear warm-up, then the schedule.
+    """Factor on the learning rate at `step` of 0..total-1: `warmup` steps of linear warm-up, then the schedule.
 
-    The warm-up rises from 1/warmup to 1; `linear` and `cosine` fall from 1 towards 0 at `total`.
+    The warm-up rises from 1/warmup to 1; `linear` and `cosine` then fall from 1 to 0, reached at `total`.
     """
     schedule = one_of(schedule, SCHEDULES, "schedule")
     if step < warmup:

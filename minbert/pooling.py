@@ -1,8 +1,8 @@
-"""One vector a sentence from hidden states: pure functions of (hidden states, ragged batch).
+"""Poolers: one vector per sentence, as a pure function of hidden states and the ragged batch.
 
 Axes: T tokens in the batch, B sentences, D hidden. `states` holds the embedding layer's output and then every
-layer's output, each [T, D], as `BertModel.encode` returns them. `pooler`, the seventh way, needs the model's own
-pooling layer: `BertModel.pooled`.
+layer's output, each [T, D], as `BertModel.encode` returns them. One more pooler, `pooler`, uses the model's own
+pooling layer; it is computed by `BertModel.pooled`.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,24 +21,24 @@ def cls(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
 
 
 def mean_of(x: Tensor, ragged: Ragged) -> Tensor:
-    """Mean of each sentence's rows, taken in fp32: [T, D] to [B, D]."""
+    """Mean over each sentence's tokens, computed in fp32: [T, D] to [B, D]."""
     lengths = torch.tensor(ragged.lengths, device=x.device)
     return torch.segment_reduce(x.float(), "mean", lengths=lengths, axis=0)
 
 
 def mean(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
-    """Mean of the last layer."""
+    """Mean of the last layer over each sentence's tokens: [B, D]."""
     return mean_of(states[-1], ragged)
 
 
 def maximum(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
-    """Element-wise maximum of the last layer."""
+    """Element-wise maximum of the last layer over each sentence's tokens: [B, D]."""
     lengths = torch.tensor(ragged.lengths, device=states[-1].device)
     return torch.segment_reduce(states[-1].float(), "max", lengths=lengths, axis=0)
 
 
 def average(states: Sequence[Tensor], ragged: Ragged, layers: tuple[int, int]) -> Tensor:
-    """Mean of two of the hidden states, then of the tokens."""
+    """Mean of two hidden states, then over each sentence's tokens: [B, D]. `layers` are their indices in `states`."""
     first, second = layers
     return mean_of(states[first].float() + states[second].float(), ragged) / 2
 
@@ -48,7 +48,7 @@ AVERAGES = {
     "avg-static-last": (0, -1),  # the embedding layer and the last layer
     "avg-last-two": (-2, -1),  # the last two layers (ConSERT, section 4.1)
 }
-"""The poolers over two hidden states, and which two: an index into `states`."""
+"""The poolers that average two hidden states, with the indices of the two in `states`."""
 POOLERS: dict[str, Callable[[Sequence[Tensor], Ragged], Tensor]] = {
     "cls": cls,
     "mean": mean,
@@ -59,5 +59,5 @@ NAMES = ("pooler", *POOLERS)
 
 
 def check(name: str) -> str:
-    """The pooler that `name` means, or a `UserError` that lists the poolers."""
+    """Return the pooler's name as listed in `NAMES`, ignoring case. Raises `UserError` if it is not one of them."""
     return one_of(name, NAMES, "pooler")

@@ -1,4 +1,4 @@
-"""A batch of sentences as one run of tokens, end to end: no padding exists past this file.
+"""A batch of sentences, concatenated into one sequence of tokens without padding.
 
 Axes: T tokens in the batch, B sentences, L length of a padded row.
 """
@@ -17,11 +17,11 @@ from minbert.errors import UserError
 
 @dataclass(frozen=True)
 class Ragged:
-    """Token ids of B sentences end to end.
+    """Token ids of B sentences, concatenated.
 
-    `ids`, `positions` and `types` are int64 [T]; `lengths` holds B host integers that sum to T, so that no
-    device has to be asked where a sentence ends. The sentences may be in any order; the encoder
-    works on them sorted by length (`by_length`).
+    `ids`, `positions` and `types` are int64 [T]. `lengths` holds B Python integers that sum to T; they are on the
+    host, so finding where a sentence ends needs no device sync. The sentences may be in any order; the encoder
+    sorts them by length (`by_length`).
     """
 
     ids: Tensor
@@ -40,7 +40,7 @@ class Ragged:
 
     @classmethod
     def from_lists(cls, ids: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None) -> "Ragged":
-        """Join lists of token ids; positions count from 0 in each list, token types default to 0."""
+        """Concatenate lists of token ids. Positions count from 0 in each list; token types default to 0."""
         if not ids or not all(len(row) for row in ids):
             raise UserError("a batch needs at least one sentence, and every sentence at least one token")
         lengths = tuple(len(row) for row in ids)
@@ -52,7 +52,7 @@ class Ragged:
 
     @classmethod
     def from_padded(cls, ids: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> "Ragged":
-        """Take the tokens of a padded [B, L] batch whose mask is 1; a token's position is its column."""
+        """The tokens of a padded [B, L] batch where the mask is 1; a token's position is its column."""
         if ids.dim() != 2:
             raise UserError(f"input_ids must have shape [B, L], not {list(ids.shape)}")
         mask = torch.ones_like(ids) if mask is None else mask
@@ -60,7 +60,7 @@ class Ragged:
             if given is not None and given.shape != ids.shape:
                 raise UserError(f"{name} must have the shape of input_ids {list(ids.shape)}, not {list(given.shape)}")
         real = mask.bool()
-        lengths = tuple(int(count) for count in real.sum(1).tolist())  # the one sync: the mask is on the device
+        lengths = tuple(int(count) for count in real.sum(1).tolist())  # the only device sync here
         if not lengths or min(lengths) == 0:
             raise UserError("attention_mask has a row without a single 1")
         columns = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
@@ -68,7 +68,7 @@ class Ragged:
         return cls(ids[real].long(), columns[real], types[real].long(), lengths)
 
     def to_padded(self, x: Tensor, length: int | None = None) -> Tensor:
-        """Spread token rows [T, ...] over a zero-filled [B, L, ...]: each token at the column of its position."""
+        """Token rows [T, ...] as a zero-padded [B, L, ...]; a token's column is its position."""
         length = max(self.lengths) if length is None else length
         rows = torch.repeat_interleave(torch.arange(len(self)), torch.tensor(self.lengths)).to(x.device)
         padded = x.new_zeros(len(self), length, *x.shape[1:])
@@ -91,31 +91,31 @@ class Ragged:
 
     @cached_property
     def cu_seqlens(self) -> Tensor:
-        """Where sentences begin and end, as variable-length kernels want it: int32 [B + 1]."""
+        """Cumulative sequence lengths, starting at 0, as variable-length kernels expect: int32 [B + 1]."""
         ends = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int32)
         return torch.from_numpy(ends).to(self.ids.device, non_blocking=True)
 
     @cached_property
     def groups(self) -> list[tuple[int, int]]:
-        """Runs of neighbouring sentences of equal length, as (how many sentences, their length)."""
+        """Consecutive sentences of equal length, as (number of sentences, their length)."""
         return [(len(list(run)), length) for length, run in groupby(self.lengths)]
 
     def head_order(self, heads: int) -> Tensor:
-        """Which rows of [T * H, ...] to take, so that those of one group and one head lie together: int64 [T * H].
+        """Indices that reorder the rows of [T * H, ...] so that each head of a sentence is contiguous: int64 [T * H].
 
-        Rows then run over group, sentence, head, token instead of group, sentence, token, head.
+        The order of axes changes from group, sentence, token, head to group, sentence, head, token.
         """
         return self._head_orders(heads)[0]
 
     def head_order_inverse(self, heads: int) -> Tensor:
-        """The permutation that undoes `head_order`."""
+        """The inverse permutation of `head_order`."""
         return self._head_orders(heads)[1]
 
     def _head_orders(self, heads: int) -> tuple[Tensor, Tensor]:
         cached = self.__dict__.get("_orders")
         if cached is None or len(cached[0]) != len(self.ids) * heads:
             lengths = np.array(self.lengths)
-            rows = np.repeat(lengths, heads)  # for each sentence and head, its tokens
+            rows = np.repeat(lengths, heads)  # number of tokens for each sentence and head
             starts = np.repeat(np.cumsum(lengths) - lengths, heads)
             head = np.tile(np.arange(heads), len(lengths))
             order = (np.repeat(starts, rows) + _ramp(rows)) * heads + np.repeat(head, rows)
@@ -127,7 +127,7 @@ class Ragged:
     def by_length(self) -> "tuple[Ragged, Tensor, Tensor] | None":
         """The batch sorted by length, with the token order [T] and the sentence order [B] that sort it.
 
-        None where it is sorted already. The sort is stable.
+        None if the batch is already sorted. The sort is stable.
         """
         order = np.argsort(self.lengths, kind="stable")
         if (order[1:] > order[:-1]).all():
@@ -142,7 +142,7 @@ class Ragged:
 
 
 def inverse(order: Tensor) -> Tensor:
-    """The permutation that undoes `order`."""
+    """The inverse permutation of `order`."""
     return torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
 
 
@@ -151,7 +151,7 @@ def _joined(rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 def _ramp(lengths: np.ndarray) -> np.ndarray:
-    """0, 1, ... inside each run of the given lengths."""
+    """0, 1, ..., length - 1 for each length, concatenated."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
 

@@ -1,4 +1,4 @@
-"""Randomness by counter: every draw is a pure function of a seed, a purpose and an index."""
+"""Counter-based randomness: every draw is a pure function of a seed, a purpose and an index."""
 
 import hashlib
 from operator import index
@@ -7,25 +7,28 @@ import numpy as np
 
 
 def digest(seed: int, *counter: int | str) -> bytes:
-    """32 bytes that depend on the seed and on every part of the counter, and on nothing else."""
+    """A 32-byte hash of the seed and of every part of the counter."""
     text = "\x1f".join([str(index(seed)), *map(_tagged, counter)])
     return hashlib.blake2b(text.encode("utf-8"), digest_size=32).digest()
 
 
 def _tagged(part: int | str) -> str:
-    """The number 1 and the text "1" differ; 1 of Python and 1 of NumPy do not. A fraction is a `TypeError`."""
+    """A part of the counter with its type, so that 1 and "1" differ. NumPy integers count as Python's.
+
+    Raises `TypeError` for a float.
+    """
     return f"str:{part}" if isinstance(part, str) else f"int:{index(part)}"
 
 
 def numpy_generator(seed: int, *counter: int | str) -> np.random.Generator:
-    """A NumPy generator for one counter, such as `(seed, "order", task, epoch)`."""
+    """A NumPy generator seeded by a counter, such as `(seed, "order", task, epoch)`."""
     key = np.frombuffer(digest(seed, *counter)[:16], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key))
 
 
 def torch_seed(seed: int, *counter: int | str) -> int:
-    """A seed of 32 bits for torch's generators.
+    """A 32-bit seed for torch's generators, hashed from a counter.
 
-    The CPU generator uses only the low 32 bits of a seed, so the counter is hashed into them.
+    32 bits, because the CPU generator ignores the higher bits of a seed.
     """
     return int.from_bytes(digest(seed, *counter)[:4], "little")

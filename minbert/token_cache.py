@@ -1,7 +1,7 @@
-"""Data files, tokenised once: ids, labels and texts on disk, memory-mapped, so that a second start reads no text.
+"""Data files, tokenised once: token ids, labels and texts in memory-mapped files.
 
-The cache is keyed by the hashes of the files, their reader and the vocabulary. It is written in a stream, so its size
-is bounded by the disk alone.
+On a cache hit, no data file is parsed or tokenised again. The key is made of the hashes of the data files, the
+reader's name and the tokenizer. Rows are processed in chunks, so the data may be larger than memory.
 """
 
 import hashlib
@@ -26,30 +26,30 @@ _ARRAYS = {"labels": np.float64, "ids": np.int32, "ends": np.int64, "text": np.u
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a data file: its id, its texts (1, 2 or 3), and its label, NaN where it has none."""
+    """One row of a data file: its id, its 1 to 3 texts, and its label (NaN without one)."""
 
     id: str
     texts: tuple[str, ...]
     label: float = math.nan
     line: int = 0
-    note: str = ""  # warning for a row that is kept all the same; shown with its line
+    note: str = ""  # warning for a kept row, reported with its line number
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A row that was read and not kept."""
+    """A line number and a reason: a row that was skipped, or a warning for a kept row."""
 
     line: int
     why: str
 
 
 Facts = dict[str, Any]
-"""What a reader says of all its rows, such as counts: kept in the cache's record."""
+"""What a reader reports about the whole file, such as counts; stored in the cache's metadata."""
 
 
 @dataclass(frozen=True)
 class TokenCache:
-    """The rows of one data file. `columns` texts a row; row i, column c is text number i * columns + c."""
+    """The rows of one data file, with `columns` texts per row; row i, column c is text number i * columns + c."""
 
     source: Path
     sha256: str
@@ -68,7 +68,7 @@ class TokenCache:
         return len(self.labels)
 
     def ids(self, row: int, column: int = 0) -> np.ndarray:
-        """Token ids of one text, whole and without special tokens."""
+        """Token ids of one text, not truncated and without special tokens."""
         number = row * self.columns + column
         return self._ids[self._ends[number] : self._ends[number + 1]]
 
@@ -85,7 +85,7 @@ class TokenCache:
         return self._string(row * (self.columns + 1))
 
     def rows(self) -> Iterator[Row]:
-        """The rows that were kept, without their notes."""
+        """The kept rows, without line numbers and warnings."""
         for number, label in enumerate(self.labels.tolist()):
             yield Row(self.row_id(number), tuple(self.text(number, column) for column in range(self.columns)), label)
 
@@ -93,7 +93,7 @@ class TokenCache:
         return bytes(self._text[self._text_ends[number] : self._text_ends[number + 1]]).decode("utf-8")
 
     def account(self) -> dict[str, Any]:
-        """What was read, kept and skipped, for the manifest."""
+        """Numbers of rows read, kept and labelled, and the skipped rows and warnings, for the manifest."""
         return {
             "file": str(self.source),
             "sha256": self.sha256,
@@ -109,7 +109,10 @@ Reader = Callable[[Path], Iterable[Row | Skipped | Facts]]
 
 
 def digest(source: Path, also: Sequence[Path] = ()) -> str:
-    """Hex SHA-256 of a data file, or of its hash and those of files that are read along; `UserError` without one."""
+    """Hex SHA-256 of a data file; with further files in `also`, the SHA-256 of all their hashes.
+
+    Raises `UserError` if a file is missing.
+    """
     own, *others = (sha256_of(present(path)) for path in (source, *also))
     return hashlib.sha256(" ".join([own, *others]).encode()).hexdigest() if also else own
 
@@ -124,10 +127,10 @@ def load(
     also: Sequence[Path] = (),
     sha256: str = "",
 ) -> TokenCache:
-    """The cache of a data file, built now if it is not there; `UserError` where the reader finds a bad row.
+    """The token cache of a data file, built on a cache miss. Raises `UserError` if the reader finds an invalid row.
 
-    `also` are further files that the reader looks into, such as one with the labels. `sha256` stands for all of them
-    where it is known already.
+    `also` lists further files that the reader opens, such as one with the labels. `sha256` is the `digest` of all of
+    them, if already known.
     """
     content = sha256 or digest(source, also)
     folder, record = cached_folder(
@@ -144,7 +147,7 @@ def load(
 
 
 def retokenised(cache: TokenCache, tokenizer: Tokenizer) -> TokenCache:
-    """The same rows in another vocabulary."""
+    """The same rows, tokenised with another tokenizer."""
     rule = " ".join(["rows of", cache.hashes["text"], cache.hashes["text_ends"], cache.hashes["labels"]])
     return load(cache.source, lambda _: cache.rows(), rule, cache.columns, tokenizer, sha256=cache.sha256)
 

@@ -1,4 +1,4 @@
-"""WordPiece through the `tokenizers` library: sentences to lists of ids, without special tokens."""
+"""WordPiece tokenisation by the `tokenizers` library: texts to lists of token ids, without special tokens."""
 
 import hashlib
 import json
@@ -16,10 +16,10 @@ _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 class Tokenizer:
-    """A BERT vocabulary and its rules."""
+    """A BERT vocabulary and its normalisation rules."""
 
     def __init__(self, library: tokenizers.Tokenizer, source: str) -> None:
-        """`UserError`, which names the `source`, where the vocabulary lacks a special token."""
+        """Raises `UserError`, naming `source`, if the vocabulary lacks a special token."""
         vocabulary = library.get_vocab()
         _demand_special(vocabulary, source)
         library.no_truncation()
@@ -34,7 +34,7 @@ class Tokenizer:
     def load(cls, folder: Path) -> "Tokenizer":
         """The tokenizer of a weights folder: `vocab.txt` with `tokenizer_config.json`, else `tokenizer.json`.
 
-        Raises `UserError` where they are missing, broken, or not of the WordPiece kind.
+        Raises `UserError` if they are missing, invalid, or not a WordPiece tokenizer.
         """
         for name, read in (("vocab.txt", _from_vocabulary), ("tokenizer.json", _from_json)):
             if (folder / name).is_file():
@@ -42,16 +42,16 @@ class Tokenizer:
         raise UserError(f"{folder}: neither vocab.txt nor tokenizer.json")
 
     def check_fits(self, rows: int, source: str) -> None:
-        """`UserError` where the vocabulary has more pieces than the word embedding has rows."""
+        """Raises `UserError` if the vocabulary has more pieces than the word embedding has `rows`."""
         if self.size > rows:
             raise UserError(f"{source}: the vocabulary has {self.size} pieces but the weights embed only {rows}")
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, whole and without [CLS] and [SEP]."""
+        """Token ids of each text, not truncated and without [CLS] and [SEP]."""
         return [row.ids for row in self._library.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def save(self, folder: Path) -> None:
-        """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json` as transformers reads them."""
+        """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json` in transformers' format."""
         pieces = sorted(self._library.get_vocab().items(), key=lambda item: item[1])
         (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece, _ in pieces), encoding="utf-8")
         self._library.save(str(folder / "tokenizer.json"))
@@ -68,13 +68,13 @@ class Tokenizer:
 
 
 def _from_vocabulary(path: Path) -> tokenizers.Tokenizer:
-    """The tokenizer of a file with one WordPiece a line, by the rules of the `tokenizer_config.json` beside it."""
+    """The tokenizer of a `vocab.txt`, one piece per line, and the `tokenizer_config.json` in the same folder."""
     config = path.parent / "tokenizer_config.json"
     options = read_json(config) if config.is_file() else {}
     if not isinstance(options, dict):
         raise UserError(f"{config}: holds a {type(options).__name__}, not the names and values of a config")
     try:
-        # cut at line feeds only: a vocabulary may hold other separators of Unicode as pieces
+        # split at line feeds only: a vocabulary may contain Unicode's other line separators as pieces
         pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8: {error}") from error
@@ -92,7 +92,7 @@ def _from_vocabulary(path: Path) -> tokenizers.Tokenizer:
 
 
 def _from_json(path: Path) -> tokenizers.Tokenizer:
-    """The tokenizer of a file of the tokenizers library."""
+    """The tokenizer of a `tokenizer.json`."""
     try:
         library = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises no narrower type
