@@ -25,7 +25,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name on first use, so that `--help` imports no torch."""
+    """Import a public name on first use, so that `--help` does not import torch."""
     if name not in _HOMES:
         raise AttributeError(f"module 'minbert' has no attribute '{name}'")
     return getattr(importlib.import_module(f"minbert.{_HOMES[name]}"), name)

@@ -1,7 +1,7 @@
-"""Attention inside each sentence of a ragged batch: the formula, and two faster ways that agree with it at dropout 0.
+"""Attention within each sentence of a ragged batch: a reference, and two faster paths equal to it without dropout.
 
-Axes: T tokens in the batch, B sentences, H heads, d width of a head; in a group of equal length,
-n sentences of L tokens, each asking Q queries (Q = L, or 1 where only the [CLS] rows are wanted).
+Axes: T tokens in the batch, B sentences, H heads, d width of a head. In a group of n sentences of equal length:
+L tokens and Q queries per sentence (Q = L, or 1 if only the [CLS] rows are needed).
 """
 
 import math
@@ -17,10 +17,10 @@ from minbert.ragged import Ragged
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
-    """Attention of every query over the tokens of its own sentence, by the best path for device and dropout.
+    """Attention of every query over the tokens of its own sentence, by the fastest path available.
 
-    `query` is [T, H, d], or [B, H, d] for one query a sentence; `key` and `value` are [T, H, d].
-    Sentences of equal length should be neighbours (`Ragged.by_length`). Returns the shape of `query`.
+    `query` is [T, H, d], or [B, H, d] for one query per sentence; `key` and `value` are [T, H, d].
+    It is fastest if the sentences are sorted by length (`Ragged.by_length`). Returns the shape of `query`.
     """
     if path(query, dropout) == "variable-length":
         return variable_length(query, key, value, ragged)
@@ -28,14 +28,14 @@ def attend(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: f
 
 
 def path(query: Tensor, dropout: float) -> str:
-    """Name of the path `attend` takes. The variable-length kernel runs on CUDA, in half precision, without dropout."""
+    """Name of the path that `attend` takes. The variable-length kernel needs CUDA, half precision and no dropout."""
     if query.is_cuda and query.dtype != torch.float32 and dropout == 0.0:
         return "variable-length"
     return "grouped"
 
 
 def reference(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -> Tensor:
-    """softmax(q k' / sqrt(d)) v, sentence by sentence: what the other paths are held against."""
+    """softmax(q k' / sqrt(d)) v, one sentence at a time (Vaswani et al. 2017, equation 1), to test the other paths."""
     queries = query.split([1] * len(ragged) if len(query) == len(ragged) else list(ragged.lengths))
     outputs = []
     for q, k, v in zip(queries, key.split(ragged.lengths), value.split(ragged.lengths), strict=True):
@@ -51,7 +51,7 @@ def grouped(
     ragged: Ragged,
     kernel: Callable[[Tensor, Tensor, Tensor], Tensor] = F.scaled_dot_product_attention,
 ) -> Tensor:
-    """One call of `kernel` for each run of sentences of equal length.
+    """One call of `kernel` for each group of consecutive sentences of equal length.
 
     `kernel` takes queries [n, H, Q, d], keys and values [n, H, L, d] and returns [n, H, Q, d].
     """
@@ -66,10 +66,10 @@ def grouped(
 
 
 def variable_length(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -> Tensor:
-    """torch's variable-length kernel: all sentences in one call, whatever their lengths (CUDA, half precision)."""
+    """All sentences in one call of torch's variable-length kernel (CUDA, half precision)."""
     from torch.nn.attention.varlen import varlen_attn
 
-    kernel = cast(Callable[..., Tensor], varlen_attn)  # it returns a pair only where it is asked to
+    kernel = cast(Callable[..., Tensor], varlen_attn)  # without the tuple that it returns only on request
     longest = max(ragged.lengths)
     if len(query) == len(ragged) and len(query) != len(key):
         ends = torch.arange(len(ragged) + 1, dtype=torch.int32, device=query.device)

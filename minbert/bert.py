@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2019, section 3) over ragged batches; module names are those of the CS 224N course.
+"""BERT (Devlin et al. 2019, section 3) over ragged batches, with the module names of the CS 224N course.
 
 Axes: T tokens in the batch, B sentences, L length of a padded row, D hidden.
 """
@@ -16,7 +16,7 @@ from minbert.ragged import Ragged, inverse
 
 
 class BertModel(nn.Module):
-    """The encoder: token ids to hidden states and to one pooled vector a sentence."""
+    """The encoder: token ids to hidden states, or to one pooled vector per sentence."""
 
     def __init__(self, config: BertConfig | None = None) -> None:
         super().__init__()
@@ -39,10 +39,10 @@ class BertModel(nn.Module):
 
     @classmethod
     def from_pretrained(cls, name_or_dir: str | Path, *, accelerated: bool = True) -> "BertModel":
-        """An encoder with the weights of a folder, of `minilm`, or of a hub name, in evaluation mode.
+        """Load weights from a folder, `minilm` or a hub name; the model is in evaluation mode.
 
-        `accelerated` swaps its parts for those of `minbert.cpu`, which compute the same faster on a CPU.
-        Raises `UserError` where the weights cannot be had or do not fit the config.
+        `accelerated` replaces its modules by those of `minbert.cpu`, which compute the same, faster on a CPU.
+        Raises `UserError` if the weights are missing or do not fit the config.
         """
         folder = weights.resolve(str(name_or_dir))
         model = cls(BertConfig.read(folder))
@@ -51,18 +51,18 @@ class BertModel(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self.pooler_dense.weight.device
 
     def embed(self, ragged: Ragged) -> Tensor:
-        """Sum of word, position and type embeddings, normalised, with dropout: [T, D]."""
+        """Sum of word, position and token type embeddings, then layer normalisation and dropout: [T, D]."""
         x = self.word_embedding(ragged.ids) + self.pos_embedding(ragged.positions)
         return self.embed_dropout(self.embed_layer_norm(x + self.tk_type_embedding(ragged.types)))
 
     def encode(self, x: Tensor, ragged: Ragged) -> list[Tensor]:
         """Hidden states from embeddings [T, D]: the input, then every layer's output, each [T, D].
 
-        Fastest where the sentences are sorted by length already.
+        Fastest if the sentences are already sorted by length.
         """
         if ragged.by_length is not None:
             ragged, order, _ = ragged.by_length
@@ -74,7 +74,7 @@ class BertModel(nn.Module):
         return states
 
     def pooled(self, ragged: Ragged) -> Tensor:
-        """tanh(W h_[CLS] + b) for each sentence, [B, D]; the last layer computes only the [CLS] rows."""
+        """tanh(W h_[CLS] + b) for each sentence: [B, D]. The last layer computes only the [CLS] tokens."""
         if ragged.by_length is not None:
             ragged, _, order = ragged.by_length
             return self.pooled(ragged).index_select(0, inverse(order))
@@ -84,11 +84,11 @@ class BertModel(nn.Module):
         return self.pool(self.bert_layers[-1](x, ragged, ragged.starts))
 
     def pool(self, first: Tensor) -> Tensor:
-        """The pooler of the next-sentence task over [CLS] rows [B, D]."""
+        """The pooling layer of next-sentence prediction: [CLS] hidden states [B, D] to [B, D]."""
         return torch.tanh(self.pooler_dense(first))
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> dict[str, Tensor]:
-        """The course's interface over a padded [B, L] batch with a mask of 1 for real tokens.
+        """The course's interface: a padded batch [B, L] and its mask [B, L], 1 for tokens and 0 for padding.
 
         Returns `last_hidden_state` [B, L, D], zero where the mask is 0, and `pooler_output` [B, D].
         """

@@ -1,7 +1,7 @@
-"""The one cache of what is computed from files: folders by key, whole or absent, checked when they are opened.
+"""A cache of results computed from files: one folder per key, written atomically and verified when opened.
 
-A folder's `meta.json` is written last, with the size and the hash of every file and of what it says itself. A folder
-that does not fit its record is built anew.
+A folder's `meta.json` is written last, with the size and the SHA-256 of every file and a SHA-256 of its own content.
+A folder that fails the verification is rebuilt.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _RECORD = "meta.json"
 
 
 def default_folder() -> Path:
-    """Where caches lie: `$MINBERT_CACHE`, else `minbert` in the user's cache folder."""
+    """The cache's root folder: `$MINBERT_CACHE`, else `minbert` in the user's cache folder."""
     own = os.environ.get("MINBERT_CACHE")
     if own:
         return Path(own)
@@ -29,10 +29,11 @@ def default_folder() -> Path:
 def cached_folder(
     room: str, key: Iterable[object], build: Callable[[Path], dict[str, Any]]
 ) -> tuple[Path, dict[str, Any]]:
-    """The folder of a key in a room of the cache, and what `build` said of it.
+    """The cached folder of a key, and the dict that `build` returned for it, with the record of its `files`.
 
-    `build` fills an empty folder where there is none yet, or a damaged one. Of two processes that build at once the
-    first one's folder stays. Raises `UserError` where the cache cannot be written.
+    On a cache miss, or if the folder is damaged, `build` fills a new folder. If two processes build the same key at
+    once, the first to finish wins. `room` is the subfolder of the cache. Raises `UserError` if the cache cannot be
+    written.
     """
     name = hashlib.sha256("\x1f".join(map(str, key)).encode()).hexdigest()[:32]
     folder = default_folder() / room / name
@@ -56,7 +57,7 @@ def _digest(*values: Any) -> str:
 
 
 def _sound_record(folder: Path) -> dict[str, Any] | None:
-    """The record of a folder whose files are as they were written, else None."""
+    """The content of a folder's `meta.json`, or None if it or any file is missing or damaged."""
     try:
         record: dict[str, Any] = read_json(folder / _RECORD)
         sound = record["sha256"] == _digest(record["said"], record["files"]) and all(

@@ -29,7 +29,7 @@ from minbert.tokenizer import Tokenizer
 from minbert.training import cli
 
 _ANY_WEIGHTS = ("pytorch_model*.bin", "model*.safetensors", "*.index.json")
-# What the course's save_model pickles beside the tensors: options, a config, and the states of random generators.
+# The types that the course's save_model pickles besides tensors: options, a config, and random generators' states.
 _HARMLESS: list[Any] = [
     *(argparse.Namespace, types.SimpleNamespace, np.ndarray, np.dtype, multiarray._reconstruct, multiarray.scalar),
     *(type(np.dtype(kind)) for kind in ("uint8", "uint32", "int64", "float32", "float64")),
@@ -39,7 +39,7 @@ _HARMLESS: list[Any] = [
 
 
 def run(arguments: Sequence[str]) -> None:
-    """The `convert` command; `UserError` for a mistake."""
+    """The `convert` command. Raises `UserError`."""
     parser = cli.Parser(prog="python -m minbert.weights", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="convert")
     convert = commands.add_parser("convert", help="pickled weights, or weights in several parts, to an encoder folder")
@@ -64,9 +64,10 @@ def main() -> None:
 
 
 def convert_weights(source: str, to: Path) -> Path:
-    """Weights that transformers reads, in a folder or on the hub, to the folder `to`, or to the same folder.
+    """Convert weights that transformers can read, in a folder or on the hub. Returns the path that was written.
 
-    Raises `UserError` where the weights cannot be had or do not fit their config exactly.
+    `to` is a new encoder folder, or the source folder, which then gets a `model.safetensors`. Raises `UserError` if
+    the weights are missing or do not fit their config exactly.
     """
     folder = weights.find(source, files=(*weights.DESCRIPTION, *_ANY_WEIGHTS))
     config = BertConfig.read(folder)
@@ -79,10 +80,11 @@ def convert_weights(source: str, to: Path) -> Path:
 
 
 def convert_checkpoint(source: Path, like: str, to: Path) -> Path:
-    """The encoder inside a checkpoint of the course's code, whose heads are left out, as an encoder folder.
+    """Convert the encoder in a checkpoint of the course's code, without its heads, to the new encoder folder `to`.
 
-    Config and vocabulary are those of the weights `like`. Raises `UserError`, also for a pickle that holds a type
-    beside tensors, plain Python values, and the namespaces and NumPy arrays of the course.
+    Config and vocabulary are copied from the weights `like`. Raises `UserError` if the checkpoint cannot be read or
+    does not fit, and if it pickles types other than tensors, plain Python values, and the course's namespaces and
+    NumPy arrays.
     """
     tensors = _unpickle(source)
     folder = weights.resolve(like, "--like")
@@ -98,8 +100,11 @@ def _write(state: dict[str, Tensor], config: BertConfig, tokenizer: Tokenizer, t
 
 
 def _pretrained(folder: Path, config: BertConfig) -> dict[str, Tensor]:
-    """The tensors of a folder's weights, in whatever form; `UserError` where they and the config do not fit exactly."""
-    import transformers  # late: a checkpoint of the course does not need it
+    """The tensors of a folder's weights, in any form that transformers reads.
+
+    Raises `UserError` if they cannot be read or do not fit the config exactly.
+    """
+    import transformers  # imported here: a checkpoint of the course does not need it
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -114,7 +119,7 @@ def _pretrained(folder: Path, config: BertConfig) -> dict[str, Tensor]:
     except Exception as error:  # a damaged file may raise anything in torch's reader
         raise UserError(f"{folder}: transformers cannot read the weights{_why(error)}") from error
     model, found = loaded
-    tensors = model.state_dict()  # complete: what the files lack is drawn at random, so it goes out again
+    tensors = model.state_dict()  # missing tensors are randomly initialised here, so remove them
     tensors = {name: tensor for name, tensor in tensors.items() if name not in found["missing_keys"]}
     tensors |= {name: torch.empty(shape) for name, shape, _ in found["mismatched_keys"]}
     tensors |= dict.fromkeys(found["unexpected_keys"], torch.empty(0))
@@ -122,7 +127,7 @@ def _pretrained(folder: Path, config: BertConfig) -> dict[str, Tensor]:
 
 
 def _unpickle(path: Path) -> dict[str, Any]:
-    """The encoder's tensors of a checkpoint; torch's reader builds no type but the harmless and calls no function."""
+    """The encoder's tensors in a checkpoint, unpickled by torch's restricted reader: only `_HARMLESS` types."""
     with open(path, "rb") as file, torch.serialization.safe_globals(_HARMLESS):
         try:
             content = torch.load(file, map_location="cpu", weights_only=True)
@@ -135,7 +140,7 @@ def _unpickle(path: Path) -> dict[str, Any]:
 
 
 def _why(error: Exception) -> str:
-    """What a reader says of a file, in one line: the refused type, if any; torch's advice on pickles is left out."""
+    """A reader's error in one line: the refused type, if any. torch's advice on unpickling is left out."""
     refused = re.search(r"GLOBAL (\S+)", str(error))
     if refused:
         return f": it holds the type {refused.group(1)}, which is refused"

