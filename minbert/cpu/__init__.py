@@ -1,7 +1,7 @@
-"""What is there for speed on a CPU alone: `accelerate` swaps the parts of a plain model for fast ones, `plain` back.
+"""Faster modules for the CPU: `accelerate` puts them in place of a model's plain modules, `plain` reverts this.
 
-A fast part is a subclass of its plain twin and keeps its parameters, names and state. On any other device it computes
-what its twin does, and so does an accelerated model that is moved there.
+A fast module is a subclass of its plain module, with the same parameters and state-dict names. On other devices it
+falls back to the plain computation, so an accelerated model can be moved.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,18 +25,18 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     SelfAttention: FastSelfAttention,
     Layer: FastLayer,
 }
-"""The fast twin of each plain part."""
+"""The fast class of each plain module class."""
 
-_WORTHWHILE = 8192  # tokens: packing takes about as long as packed weights save over some 3,000
+_WORTHWHILE = 8192  # tokens; the break-even point is at some 3,000
 
 
 def accelerate(model: M) -> M:
-    """The same model, its parts swapped for their fast twins in place; an optimizer of it may exist already."""
+    """Replace a model's modules by their fast versions, in place. Existing optimizers of it stay valid."""
     return _swap(model, FAST)
 
 
 def plain(model: M) -> M:
-    """The same model, its fast parts swapped for their plain twins in place."""
+    """Replace a model's fast modules by their plain versions, in place."""
     return _swap(model, {fast: twin for twin, fast in FAST.items()})
 
 
@@ -48,9 +48,9 @@ def _swap(model: M, twins: Mapping[type[nn.Module], type[nn.Module]]) -> M:
 
 @contextmanager
 def packed_weights(model: nn.Module, precision: str, tokens: int) -> Iterator[None]:
-    """While this holds, the layers of an accelerated `model` use packed weights, and weights must not change.
+    """Inside this context, the layers of an accelerated `model` use packed weights; the weights must not change.
 
-    Nothing changes where the operators are not to be had, outside of inference mode, and for few `tokens`.
+    It has no effect if the operators are not available, outside of inference mode, or for too few `tokens`.
     """
     found: list[FastLayer] = []
     worthwhile = tokens >= _WORTHWHILE and torch.is_inference_mode_enabled()

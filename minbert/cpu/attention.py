@@ -1,12 +1,12 @@
-"""Attention over groups of sentences of equal length on the CPU, with dropout, forward and backward by hand.
+"""Attention over groups of sentences of equal length on the CPU, with dropout and a hand-written backward pass.
 
-A batch of 32 sentences has some 20 different lengths, so what costs is the number of calls: the heads are laid out
-once for all groups, probabilities and masks of all groups lie in one piece of memory, and each group then takes
-three calls forward and five backward. The products run in fp32: a group's matrices are small, and oneDNN would
-compile a bf16 kernel for each of their many shapes.
+A batch of 32 sentences has some 20 different lengths, so the number of calls dominates the cost. The heads are
+therefore reordered once for all groups, and one tensor holds the probabilities of all groups, another their dropout
+masks. Each group then takes three calls forward and five backward. The products run in fp32: a group's matrices are
+small, and oneDNN would compile a bf16 kernel for each of their many shapes.
 
-Axes: T tokens in the batch, B sentences, H heads, d width of a head; in a group, n sentences of L tokens, each
-asking Q queries (Q = L, or 1 where only the [CLS] rows are wanted).
+Axes: T tokens in the batch, B sentences, H heads, d width of a head. In a group of n sentences of equal length:
+L tokens and Q queries per sentence (Q = L, or 1 if only the [CLS] rows are needed).
 """
 
 import math
@@ -22,7 +22,7 @@ from minbert.ragged import Ragged
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
-    """`minbert.attention.attend` on the CPU: by hand where there are gradients or dropout, else group by group."""
+    """`minbert.attention.attend` for the CPU: `GroupedAttention` with gradients or dropout, else `grouped`."""
     if torch.is_grad_enabled() or dropout:
         explicit: Tensor = GroupedAttention.apply(query, key, value, ragged, dropout)  # type: ignore[no-untyped-call]
         return explicit
@@ -32,9 +32,9 @@ def attend(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: f
 
 
 def two_products(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """softmax(q k' / sqrt(d)) v of one group: [n, H, Q, d] from queries like it and keys and values [n, H, L, d].
+    """softmax(q k' / sqrt(d)) v of one group: queries [n, H, Q, d], keys and values [n, H, L, d] to [n, H, Q, d].
 
-    In bf16 two plain products take half the time of `F.scaled_dot_product_attention` for sentences of usual lengths.
+    In bf16, two plain products take half the time of `F.scaled_dot_product_attention` at usual sentence lengths.
     """
     q, k, v = (x.flatten(0, 1) for x in (query, key, value))  # [n * H, Q or L, d]
     scores = torch.bmm(q, k.transpose(1, 2)).mul_(1 / math.sqrt(q.shape[-1]))
@@ -42,16 +42,19 @@ def two_products(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 class GroupedAttention(torch.autograd.Function):
-    """dropout(softmax(q k' / sqrt(d))) v for [T or B, H, d], [T, H, d], [T, H, d]; returns the shape of `query`."""
+    """dropout(softmax(q k' / sqrt(d))) v.
+
+    `query` is [T, H, d] or [B, H, d]; `key` and `value` are [T, H, d]. Returns the shape of `query`.
+    """
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, p: float) -> Tensor:
-        """What the class says; masks are drawn from torch's default generator."""
+        """The formula of the class; dropout masks are drawn from torch's default generator."""
         ctx.layout = layout = _Layout(query, ragged)
         ctx.scale = 1 / math.sqrt(query.shape[-1])
         q, k, v = layout.gather(query) * ctx.scale, layout.gather(key), layout.gather(value)
         probabilities = _probabilities(q, k, layout)
-        factors = keep_factors(probabilities, p) if p else None  # what dropout multiplies with
+        factors = keep_factors(probabilities, p) if p else None  # 0 or 1 / (1 - p)
         dropped = probabilities if factors is None else probabilities * factors
         out = torch.empty_like(q)
         for out_g, v_g, dropped_g in zip(layout.queries(out), layout.keys(v), layout.squares(dropped), strict=True):
@@ -74,7 +77,7 @@ class GroupedAttention(torch.autograd.Function):
 
 
 def _probabilities(q: Tensor, k: Tensor, layout: "_Layout") -> Tensor:
-    """softmax(q k') of every group, end to end."""
+    """softmax(q k') of every group, flattened and concatenated."""
     scores, probabilities = q.new_empty(layout.area), q.new_empty(layout.area)
     rows = zip(layout.queries(q), layout.keys(k), layout.squares(scores), layout.squares(probabilities), strict=True)
     for q_g, k_g, scores_g, probabilities_g in rows:
@@ -84,7 +87,7 @@ def _probabilities(q: Tensor, k: Tensor, layout: "_Layout") -> Tensor:
 
 
 def _through_mixing(to_out: Tensor, v: Tensor, dropped: Tensor, layout: "_Layout") -> tuple[Tensor, Tensor]:
-    """Backward of out = dropped v: the gradients of `dropped` and `v`."""
+    """Backward of out = dropped v: from the gradient of `out`, the gradients of `dropped` and `v`."""
     to_dropped, to_v = torch.empty_like(dropped), torch.empty_like(v)
     rows = zip(layout.queries(to_out), layout.keys(v), layout.keys(to_v), strict=True)
     squares = zip(layout.squares(dropped), layout.squares(to_dropped), strict=True)
@@ -97,7 +100,7 @@ def _through_mixing(to_out: Tensor, v: Tensor, dropped: Tensor, layout: "_Layout
 def _through_softmax(
     to_probabilities: Tensor, probabilities: Tensor, q: Tensor, k: Tensor, layout: "_Layout"
 ) -> tuple[Tensor, Tensor]:
-    """Backward of probabilities = softmax(q k'): the gradients of `q` and `k`."""
+    """Backward of probabilities = softmax(q k'): from their gradient, the gradients of `q` and `k`."""
     to_q, to_k = torch.empty_like(q), torch.empty_like(k)
     rows = zip(layout.queries(q), layout.keys(k), layout.queries(to_q), layout.keys(to_k), strict=True)
     squares = zip(layout.squares(to_probabilities), layout.squares(probabilities), strict=True)
@@ -109,14 +112,14 @@ def _through_softmax(
 
 
 class _Layout:
-    """Where the rows of each group and head lie: `gather` brings them together, `scatter` takes them back.
+    """The memory layout of the groups: `gather` makes each group and head contiguous, `scatter` is its inverse.
 
-    In between, `queries`, `keys` and `squares` give one view for each group.
+    On gathered tensors, `queries`, `keys` and `squares` return one view per group.
     """
 
     def __init__(self, query: Tensor, ragged: Ragged) -> None:
         rows, self._heads, width = query.shape
-        single = rows == len(ragged)  # one query a sentence; where every sentence is one token both layouts agree
+        single = rows == len(ragged)  # one query per sentence; if all sentences have one token, both layouts agree
         self._dtype = query.dtype
         self._order, self._inverse = ragged.head_order(self._heads), ragged.head_order_inverse(self._heads)
         self._squares = [(n * self._heads, 1 if single else length, length) for n, length in ragged.groups]
@@ -125,26 +128,26 @@ class _Layout:
         self.area = sum(math.prod(shape) for shape in self._squares)
 
     def gather(self, x: Tensor) -> Tensor:
-        """[T, H, d] to fp32 [T * H, d], the rows of a group and a head together; [B, H, d] lies so already."""
+        """[T, H, d] to fp32 [T * H, d] in the order of `Ragged.head_order`; [B, H, d] needs no reordering."""
         x = x.flatten(0, 1)
         return (x.index_select(0, self._order) if len(x) == len(self._order) else x).float()
 
     def scatter(self, x: Tensor) -> Tensor:
-        """What `gather` was given, in the dtype that came in."""
+        """The inverse of `gather`, in the dtype of the query."""
         x = x.to(self._dtype)
         x = x.index_select(0, self._inverse) if len(x) == len(self._inverse) else x
         return x.unflatten(0, (-1, self._heads))
 
     def queries(self, x: Tensor) -> list[Tensor]:
-        """[n * H, Q, d] for each group."""
+        """A view [n * H, Q, d] for each group."""
         return _views(x, self._queries)
 
     def keys(self, x: Tensor) -> list[Tensor]:
-        """[n * H, L, d] for each group."""
+        """A view [n * H, L, d] for each group."""
         return _views(x, self._keys)
 
     def squares(self, x: Tensor) -> list[Tensor]:
-        """[n * H, Q, L] for each group."""
+        """A view [n * H, Q, L] for each group."""
         return _views(x, self._squares)
 
 

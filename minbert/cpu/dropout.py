@@ -1,4 +1,4 @@
-"""Dropout whose mask is drawn from 16 random bits an element: on the CPU several times as fast as torch's."""
+"""Dropout with 16 random bits per element, on the CPU several times as fast as torch's."""
 
 from typing import Any
 
@@ -10,20 +10,19 @@ _LEVELS = 1 << 16
 
 
 def keep_factors(like: Tensor, p: float) -> Tensor:
-    """What dropout multiplies with, in the shape and dtype of `like`: 0, or the inverse of the share that is kept.
+    """The factors of dropout, in the shape and dtype of `like`: 0, or 1 / (1 - p) for a kept element.
 
-    An element is kept with probability 1 - p to the nearest 1/65536. Four elements are cut from each 64-bit draw of
-    torch's CPU generator.
+    p is rounded to the nearest 1/65536. Each 64-bit draw of torch's CPU generator decides four elements.
     """
     size, dropped = like.numel(), round(p * _LEVELS)
     draws = torch.empty((size + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     mask = draws.view(torch.int16)[:size] >= dropped - _LEVELS // 2
     scale = _LEVELS / (_LEVELS - dropped)
-    return mask.view(like.shape).to(like.dtype).mul_(scale)  # converted first: products of mixed dtypes are slow
+    return mask.view(like.shape).to(like.dtype).mul_(scale)  # cast first: products of mixed dtypes are slow
 
 
 class FastDropout(nn.Dropout):
-    """`nn.Dropout` on the CPU with masks of 16 random bits an element."""
+    """`nn.Dropout` with 16 random bits per element on the CPU."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Same shape as `x`."""
@@ -32,7 +31,7 @@ class FastDropout(nn.Dropout):
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
         """residual + forward(x), in the dtype of `residual`."""
         if not self._drops(x):
-            return residual + super().forward(x).to(residual.dtype)  # converted first: sums of mixed dtypes are slow
+            return residual + super().forward(x).to(residual.dtype)  # cast first: sums of mixed dtypes are slow
         added: Tensor = _AddDropped.apply(residual, x, self.p)  # type: ignore[no-untyped-call]
         return added
 
@@ -41,7 +40,7 @@ class FastDropout(nn.Dropout):
 
 
 class _AddDropped(torch.autograd.Function):
-    """One pass over memory where a mask, a product and a sum of mixed dtypes take three slow ones."""
+    """residual + dropout(x) in one pass over memory, instead of separate operations of mixed dtypes."""
 
     @staticmethod
     def forward(ctx: Any, residual: Tensor, x: Tensor, p: float) -> Tensor:

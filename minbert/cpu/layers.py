@@ -1,4 +1,4 @@
-"""The block of BERT for a CPU: query, key and value in one product, attention by hand, dropout as it is added."""
+"""BERT's Transformer layer for the CPU: one product for query, key and value, fused dropout and residual addition."""
 
 import torch
 from torch import Tensor
@@ -12,12 +12,12 @@ from minbert.ragged import Ragged
 
 
 class FastSelfAttention(layers.SelfAttention):
-    """`minbert.layers.SelfAttention` with one product for query, key and value, as `packed` where it is set."""
+    """`minbert.layers.SelfAttention` with one product for query, key and value, with packed weights if set."""
 
     packed: Packed | None = None  # of query, key and value
 
     def forward(self, x: Tensor, ragged: Ragged, rows: Tensor | None = None) -> Tensor:
-        """As the plain twin's."""
+        """As in the plain module."""
         if x.device.type != "cpu":
             return super().forward(x, ragged, rows)
         if rows is not None:
@@ -29,7 +29,7 @@ class FastSelfAttention(layers.SelfAttention):
         return attend(q, k, v, ragged, self.dropout if self.training else 0.0).flatten(1)  # [T or B, D]
 
     def _project(self, x: Tensor, names: list[str]) -> list[Tensor]:
-        """Several projections of [T, D] in one product, each given as [T, H, d]."""
+        """Several projections of [T, D] in one product; returns [T, H, d] for each of `names`."""
         projections = [self.get_submodule(name) for name in names]
         weight, bias = (torch.cat([getattr(one, name) for one in projections]) for name in ("weight", "bias"))
         return self._by_head(linear(x, weight, bias), len(names))
@@ -39,7 +39,7 @@ class FastSelfAttention(layers.SelfAttention):
 
 
 class FastLayer(layers.Layer):
-    """`minbert.layers.Layer` with a fused dropout and addition, and GELU inside of a packed product."""
+    """`minbert.layers.Layer` with fused dropout and residual addition; GELU is fused with packed products."""
 
     self_attention: FastSelfAttention
     attention_dense: FastLinear
@@ -48,21 +48,21 @@ class FastLayer(layers.Layer):
     dropout: FastDropout
 
     def pack(self, dtype: torch.dtype) -> None:
-        """Multiply with packed weights from here on."""
+        """Use packed weights until `unpack`."""
         attention = self.self_attention
         attention.packed = Packed([attention.query, attention.key, attention.value], dtype)
         for dense in (self.attention_dense, self.interm_dense, self.out_dense):
             dense.packed = Packed([dense], dtype)
 
     def unpack(self) -> None:
-        """Multiply with the weights themselves again."""
+        """Use the ordinary weights again."""
         for part in (self.self_attention, self.attention_dense, self.interm_dense, self.out_dense):
             part.packed = None
 
     def add(self, x: Tensor, change: Tensor) -> Tensor:
-        """As the plain twin's."""
+        """x + dropout(change)."""
         return self.dropout.add(x, change)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        """As the plain twin's."""
+        """W2 gelu(W1 x + b1) + b2."""
         return self.out_dense(self.interm_dense.gelu(x))

@@ -1,11 +1,11 @@
-"""Linear layers whose bf16 products on the CPU run in blocks of few different shapes.
+"""Linear layers whose bf16 products on the CPU run in blocks of rows with few different shapes.
 
 oneDNN compiles a kernel for every new shape (some 4 ms each), and a ragged batch has a new number of tokens at
-every step. Rows are therefore taken in blocks whose heights are multiples of 32 and all come up soon. Nothing is
-padded: the last block of outputs begins early enough to be as high as the others (a few rows are computed twice),
-and a weight gradient, a sum over rows, takes the rows below a multiple of 32 by themselves.
+every step. Rows are therefore split into blocks whose heights are multiples of 32, so that all shapes occur early in
+a run. Nothing is padded. For outputs, the last block overlaps the one before it, so a few rows are computed twice.
+For weight gradients, which are sums over rows, the remainder below a multiple of 32 is a block of its own.
 
-Axes: T rows, D columns in, E columns out.
+Axes: T rows, D input features, E output features.
 """
 
 import os
@@ -18,20 +18,23 @@ from torch.autograd.function import once_differentiable
 
 from minbert.cpu.packed import Packed
 
-# oneDNN reads this at its first product; its default of 1024 kernels is less than a long run comes to need.
+# oneDNN reads this at its first product; its default of 1024 kernels is too small for a long run.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
 
 _BLOCK, _STEP = 2048, 32
 
 
 def heights(rows: int) -> list[int]:
-    """Heights of the blocks that `rows` rows are cut into for a sum: whole ones, a multiple of 32, the rest."""
+    """Heights of disjoint blocks of `rows` rows, for sums: full blocks, then a multiple of 32, then the remainder."""
     whole, rest = divmod(rows, _BLOCK)
     return [_BLOCK] * whole + [height for height in (rest - rest % _STEP, rest % _STEP) if height]
 
 
 def spans(rows: int) -> list[slice]:
-    """Equally high blocks that cover `rows` rows, a multiple of 32 each; the last may overlap the one before."""
+    """Blocks of equal height, a multiple of 32, that cover `rows` rows; the last may overlap the one before.
+
+    Fewer than 32 rows are one block.
+    """
     if rows < _STEP or (rows <= _BLOCK and rows % _STEP == 0):
         return [slice(0, rows)]
     count = max(2, -(-rows // _BLOCK))
@@ -41,7 +44,7 @@ def spans(rows: int) -> list[slice]:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """x W' + b for [T, D], [E, D], [E]: torch's own, or by blocks under bf16 autocast on the CPU."""
+    """x W' + b for [T, D], [E, D], [E]: in blocks under bf16 autocast on the CPU, else `F.linear`."""
     if x.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
     blocked: Tensor = _BlockedLinear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
@@ -49,7 +52,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 class FastLinear(nn.Linear):
-    """`nn.Linear` over rows, by blocks or with `packed` weights where that is faster."""
+    """`nn.Linear` for inputs [T, D], computed by `linear`, or with packed weights if set."""
 
     packed: Packed | None = None
 
@@ -63,7 +66,7 @@ class FastLinear(nn.Linear):
 
 
 class _BlockedLinear(torch.autograd.Function):
-    """The products in bf16 as autocast has them; each block's weight gradient is added up in fp32."""
+    """Products in bf16, as under autocast; the weight gradients of the blocks are summed in fp32."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -87,14 +90,14 @@ class _BlockedLinear(torch.autograd.Function):
             for span in spans(len(x)):
                 torch.mm(gradient[span], weight, out=to_x[span])
             to_x = to_x.to(ctx.dtype)
-        return to_x, _weight_gradient(gradient, x), gradient.sum(0).float()  # sum adds in fp32 and rounds once
+        return to_x, _weight_gradient(gradient, x), gradient.sum(0).float()  # sum accumulates in fp32 and rounds once
 
 
 def _weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
-    """gradient' x of [T, E] and [T, D] in fp32."""
+    """gradient' x for [T, E] and [T, D]: fp32 [E, D]."""
     blocks = zip(gradient.split(heights(len(x))), x.split(heights(len(x))), strict=True)
     products = [rows.t() @ inputs for rows, inputs in blocks]
     total = products[0].float()
     for product in products[1:]:
-        total += product.float()  # converted first: sums of mixed dtypes are slow
+        total += product.float()  # cast first: sums of mixed dtypes are slow
     return total
