@@ -19,7 +19,7 @@ def main() -> None:
 
 
 def train(parsed: Parsed[MultitaskSettings]) -> None:
-    """Read the tasks, build the model, make the schedule, fit, predict, score, save, write the page."""
+    """Read the tasks, build the model and the schedule, train, predict, evaluate, save, and write the report."""
     from minbert import weights
     from minbert.config import BertConfig
     from minbert.optimizer import AdamW, decay_groups
@@ -42,7 +42,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     data = splits.read(tasks, files, settings, tokenizer, length)
     started.check(data.hashes | resources)
 
-    # build encoder and heads
+    # build the encoder, the heads and the optimizer
     multitask = model.build(settings, encoder, tasks)
     trained = [p for p in multitask.parameters() if p.requires_grad]
     optimizer = AdamW(decay_groups(trained, training.weight_decay), lr=training.lr)
@@ -58,7 +58,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     ranks.say(f"{count:,} parameters, {started.where(encoder)}")
     ranks.say(f"{steps.total:,} steps of {training.batch_size}: {shown}")
 
-    # fit
+    # train
     objective = model.MultitaskObjective(data.train, settings.schedule.accumulate, augment)
     scores = partial(evaluate.dev_scores, multitask, data.dev, precision)
     state = loop.fit(
@@ -77,7 +77,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     if ranks.rank():
         return
 
-    # predict, score, save, write the page
+    # predict, evaluate, save, write the report
     outputs = outcome.predict(multitask, data, paths, precision)
     found = outcome.score(multitask, data, outputs)
     outcome.save(run, multitask, data, outputs, paths, found, outcome.kept(state, training.keep))

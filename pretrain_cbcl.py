@@ -19,7 +19,7 @@ def main() -> None:
 
 
 def train(parsed: Parsed[ContrastiveSettings]) -> None:
-    """Read the triplets, score, sort and pace them, fit, evaluate, save, write the page."""
+    """Read the triplets, score, sort and pace them, train, evaluate, save, and write the report."""
     from minbert import weights
     from minbert.config import BertConfig
     from minbert.encode import Encoder
@@ -39,7 +39,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     resources = data.check(settings)
     bert, tokenizer, length = started.encoder()
 
-    # read the triplets (or, by --objective, labelled pairs or texts)
+    # read the triplets (or labelled pairs or texts, depending on --objective)
     read = data.read(settings, tokenizer, length)
     started.check(read.hashes | resources)
 
@@ -49,7 +49,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     ordered = pace.sort(settings, read.train, scored)
     paced = pace.pace(settings, ordered)
 
-    # fit
+    # train
     model = ContrastiveModel.of(settings, bert).to(started.device)
     objective, account = registry.objective(settings, read.train, tokenizer, run.path)
     started.begin(data=read.account, **account, **paced.account())
@@ -74,7 +74,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
         floors=validation.FLOORS,
     )
 
-    # evaluate, save, write the page
+    # evaluate, save, write the report
     kept, after = Kept.of(state, settings), evaluation.look()
     weights.save(run.path / "encoder", bert.state_dict(), BertConfig.read(started.folder), tokenizer, encoder.pooler)
     last_loss = evaluation.write(run, paced, before, after, kept)

@@ -1,1 +1,1 @@
-"""Anything is trained here: plans, checkpoints, run folders, flags, and the one loop of both scripts."""
+"""The training loop of both scripts, with its plans, checkpoints, run folders and settings."""

@@ -1,7 +1,7 @@
-"""Checkpoints: safetensors and JSON with hashes, written beside and renamed, verified when loaded, rotated.
+"""Checkpoints: safetensors and JSON with hashes, written atomically and verified when loaded.
 
-A run that is finished needs the state of its newest checkpoint and the model of the one that it keeps; `strip` deletes
-the rest.
+A finished run needs only the loop state of its newest checkpoint and the model of the kept one, which may be older.
+`strip` deletes the rest.
 """
 
 import hashlib
@@ -26,18 +26,18 @@ _MODEL, _OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 
 
 def folder_of(parent: Path, step: int) -> Path:
-    """The folder of the checkpoint made after `step` steps."""
+    """The folder of the checkpoint after `step` steps."""
     return parent / f"step-{step:08d}"
 
 
 def steps(parent: Path) -> list[int]:
-    """Steps of the complete checkpoints in a folder, rising."""
+    """Steps of the complete checkpoints in a folder, ascending."""
     found = (_NAME.fullmatch(path.name) for path in parent.iterdir()) if parent.is_dir() else ()
     return sorted(int(match.group(1)) for match in found if match)
 
 
 def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dict[str, Any]) -> None:
-    """Write the checkpoint of `step`: the model, the optimizer by parameter names, and the loop's state."""
+    """Write the checkpoint of `step`: the model, the optimizer's state by parameter name, and the loop's state."""
     moments, counts = _optimizer_tensors(model, optimizer)
     with new_folder(folder_of(parent, step)) as beside:
         weights.write(beside / _MODEL, _tensors(model))
@@ -47,9 +47,9 @@ def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dic
 
 
 def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = None) -> dict[str, Any]:
-    """Put a checkpoint's tensors into `model`, and `optimizer` if given; returns the loop's state.
+    """Load a checkpoint into `model`, and into `optimizer` if given; returns the loop's state.
 
-    Raises `UserError` where the hash of a file that is read is not the one recorded.
+    Raises `UserError` if the hash of a file that is read differs from the recorded one.
     """
     folder = folder_of(parent, step)
     content = _verified(folder, _MODEL, *([] if optimizer is None else [_OPTIMIZER]))
@@ -61,15 +61,15 @@ def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = No
 
 
 def state_of(parent: Path, step: int) -> dict[str, Any]:
-    """The loop's state in a checkpoint; `UserError` where its hash is not the one recorded."""
+    """The loop's state in a checkpoint. Raises `UserError` if its hash differs from the recorded one."""
     state: dict[str, Any] = _verified(folder_of(parent, step))["state"]
     return state
 
 
 def check(parent: Path) -> None:
-    """`UserError` where a run cannot go on from the newest checkpoint in a folder, with what to do about it.
+    """Raises `UserError`, with a remedy, if a run cannot resume from the newest checkpoint in a folder.
 
-    A run that is finished needs no more than the newest one's state and the model of the one that it keeps.
+    For a finished run, only the files that it still needs are checked.
     """
     *older, newest = steps(parent) or [-1]
     if newest < 0:
@@ -86,7 +86,7 @@ def check(parent: Path) -> None:
 
 
 def _way_out(parent: Path, older: list[int], damaged: Path) -> str:
-    """What can be done about a damaged checkpoint: older ones help while they hold the optimizer's state."""
+    """What to delete if a checkpoint is damaged: that one if an older one has the optimizer's state, else all."""
     whole = [step for step in older if (folder_of(parent, step) / _OPTIMIZER).is_file()]
     if whole:
         return f"{damaged} to go back to step {whole[-1]}"
@@ -94,7 +94,10 @@ def _way_out(parent: Path, older: list[int], damaged: Path) -> str:
 
 
 def _verified(folder: Path, *names: str) -> dict[str, Any]:
-    """`state.json` without its hashes; `UserError` where its hash, or that of a named file, is not the one recorded."""
+    """The content of `state.json` without its hashes.
+
+    Raises `UserError` if its hash, or that of one of the files `names`, differs from the recorded one.
+    """
     path = folder / "state.json"
     if not path.is_file():
         raise UserError(f"{path}: damaged (missing)")
@@ -110,14 +113,14 @@ def _verified(folder: Path, *names: str) -> dict[str, Any]:
 
 
 def _hashes(folder: Path, content: Any, names: Iterable[str]) -> dict[str, str]:
-    """Of the rest of `state.json` and of the named files, "" for one that is not there."""
+    """Hex SHA-256 of `content`, under the name `state.json`, and of the files `names`; "" for a missing file."""
     files = {name: folder / name for name in names}
     state = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return {"state.json": state} | {name: sha256_of(path) if path.is_file() else "" for name, path in files.items()}
 
 
 def rotate(parent: Path, keep: set[int]) -> None:
-    """Delete every checkpoint but those of the steps in `keep`, and what a killed run left half-written."""
+    """Delete every checkpoint but those of the steps in `keep`, and the partial checkpoints of a killed run."""
     for path in parent.glob(".step-*"):
         shutil.rmtree(path)
     for step in steps(parent):
@@ -128,7 +131,7 @@ def rotate(parent: Path, keep: set[int]) -> None:
 def strip(parent: Path, kept: int) -> None:
     """Delete what a finished run no longer needs: the optimizer's state, and every model but that of step `kept`.
 
-    Each file goes by itself, and none is needed to resume a finished run, so that a kill in between does no harm.
+    None of the deleted files is needed to resume a finished run, so a kill in between does no harm.
     """
     for step in steps(parent):
         folder = folder_of(parent, step)

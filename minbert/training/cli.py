@@ -1,6 +1,6 @@
-"""What every command line shares: a user's mistake ends in one sentence and exit code 2, and Ctrl-C in 130.
+"""Shared by all command lines: a user's mistake is printed in one sentence with exit code 2; Ctrl-C exits with 130.
 
-Importing this module loads no torch, so that `--help` answers at once.
+This module does not import torch, so that `--help` is fast.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from minbert.errors import UserError, one_of
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are a user's mistake, not an exit."""
+    """An `ArgumentParser` that raises `UserError` instead of exiting."""
 
     def error(self, message: str) -> NoReturn:
         """Raises `UserError`."""
@@ -30,15 +30,15 @@ class Parser(argparse.ArgumentParser):
 
 
 def demand_writable(out: Path | None) -> None:
-    """`UserError` where `--out` is given, and is a folder or lies in none."""
+    """Raises `UserError` if `out` is a folder, or if its parent folder does not exist."""
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise UserError(f"--out {out}: no file can be written there")
 
 
 def say(text: str, stream: IO[str] | None = None) -> None:
-    """Print a line at once, to standard output unless `stream` is given.
+    """Print a line and flush, to standard output unless `stream` is given.
 
-    Where its reader has gone, as in `... | head`, this line and all later ones are dropped, and the work goes on.
+    If the stream is a closed pipe, as in `... | head`, this line and all later ones are discarded without an error.
     """
     stream = stream or sys.stdout
     try:
@@ -48,18 +48,18 @@ def say(text: str, stream: IO[str] | None = None) -> None:
 
 
 def _discard(stream: IO[str]) -> None:
-    """Send everything that is still to be written to a stream to nowhere."""
+    """Redirect a stream to the null device."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 _VARIABLES = ("DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS")
-"""Environment variables without which a command reads other files or gives other bits."""
+"""Environment variables that change which files a command reads, or its numerical results."""
 
 
 def to_resume() -> str:
-    """The command that goes on with the run of this process, with the variables and the launcher it was given."""
+    """The command that resumes the run of this process, with its environment variables and its launcher."""
     variables = [f"{name}={shlex.quote(os.environ[name])}" for name in _VARIABLES if os.environ.get(name)]
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         launcher = ["torchrun", "--nproc-per-node", os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"])]
@@ -70,7 +70,7 @@ def to_resume() -> str:
 
 
 def _python() -> str:
-    """What to type for the interpreter that runs."""
+    """The running interpreter, as it is typed on a command line."""
     if shutil.which("python") == sys.executable:
         return "python"
     path = Path(sys.executable)
@@ -78,9 +78,9 @@ def _python() -> str:
 
 
 def run(main: Callable[[], None]) -> NoReturn:
-    """Run a script: exit code 0, or 2 after a user's mistake, or 130 after Ctrl-C, each with one sentence.
+    """Run a script and exit: code 0, 2 after a user's mistake, or 130 after Ctrl-C; the last two print one sentence.
 
-    A reader of the output who leaves early, as in `... | head`, is no mistake: the exit code is 0.
+    If the output is a closed pipe, as in `... | head`, the exit code is 0.
     """
     try:
         code = _outcome(main)
@@ -93,11 +93,11 @@ def run(main: Callable[[], None]) -> NoReturn:
 
 
 def _outcome(main: Callable[[], None]) -> int:
-    """The exit code of a script; its last sentence is said."""
+    """Run a script, print the message of a user's mistake or an interruption, and return the exit code."""
     from minbert.training.stop import Interrupted
 
-    # OpenMP's threads spin for milliseconds at every barrier; where another program wants a core too, a step then
-    # takes many times as long. A shorter spin costs nothing on a free machine. Read when torch is loaded.
+    # OpenMP's threads spin for milliseconds at every barrier. If another program needs the same cores, a training step
+    # then takes many times as long. A shorter spin costs nothing on an idle machine. It is read when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     try:
         main()
@@ -112,7 +112,7 @@ def _outcome(main: Callable[[], None]) -> int:
         say(f"error: {error.filename or 'a file of this run'}: {error.strerror}", sys.stderr)
         return 2
     except Interrupted as stop:
-        if os.environ.get("RANK", "0") == "0":  # each process of torchrun comes here
+        if os.environ.get("RANK", "0") == "0":  # every process of torchrun gets here
             say(f"{stop}; to go on: {to_resume()}", sys.stderr)
         return 130
     except KeyboardInterrupt:

@@ -1,7 +1,8 @@
-"""The one training loop of both scripts.
+"""The training loop of both scripts.
 
-An objective owns forward and backward; the loop owns the optimizer, the learning rate, evaluation, checkpoints and
-the numbers on the screen. Its place in the plan is one integer, so a run stopped anywhere goes on with the same bits.
+An objective does forward and backward; the loop does the optimizer's steps, the learning rate, evaluation,
+checkpoints, metrics and progress. Its position in the plan is one integer, the step, so a resumed run gives the same
+bits as an uninterrupted one.
 """
 
 import math
@@ -26,12 +27,12 @@ from minbert.training.rundir import RunDir
 from minbert.training.stop import Interrupted, stop_on_signal
 
 BEST, LAST = "best", "last"
-_LOOK_EVERY = 10  # steps between two looks at the losses, for the bar: a device sync
+_LOOK_EVERY = 10  # steps between two reads of the losses, each a device sync
 
 
 @dataclass(frozen=True)
 class Context:
-    """What an objective may know of the step it is in."""
+    """The current step, as an objective sees it."""
 
     seed: int
     step: int
@@ -39,11 +40,11 @@ class Context:
     device: torch.device
 
     def autocast(self) -> AbstractContextManager[object]:
-        """The number format of the encoder and the heads."""
+        """The autocast context of the encoder and the heads."""
         return autocast(self.precision, self.device)
 
     def seed_dropout(self, purpose: str, part: int = 0) -> None:
-        """Fix the dropout masks of what follows by (seed, step, purpose, part, rank)."""
+        """Seed torch's generator, which draws the dropout masks, by (seed, step, purpose, part, rank)."""
         torch.manual_seed(torch_seed(self.seed, "dropout", self.step, purpose, part, ranks.rank()))
 
 
@@ -51,35 +52,35 @@ class Objective(Protocol):
     """Forward and backward of one step."""
 
     def backward(self, model: nn.Module, batch: Step, context: Context) -> dict[str, Tensor]:
-        """Add the step's gradients to the model's parameters; returns numbers to report, `loss` among them."""
+        """Add the gradients of one step to the parameters' `grad`; returns scalars to log, including `loss`."""
         ...
 
 
 Evaluation = tuple[float, dict[str, Any]]
-"""A score that shall be high, and whatever else is worth a row in the metrics."""
+"""The score to maximise, and metrics to log."""
 
 
 Floors = Mapping[str, tuple[float, str]]
-"""Number -> (its least value, what it means to be less)."""
+"""Name of a logged scalar -> (its minimum, what a lower value means). A lower value stops the run."""
 
 
 @dataclass
 class LoopState:
-    """The loop's place; saved and restored by these names."""
+    """The loop's state, saved in checkpoints under these names."""
 
     step: int = 0
-    score: float | None = None  # of the newest evaluation
-    best: float | None = None
+    score: float | None = None  # of the latest evaluation
+    best: float | None = None  # the best score so far
     best_step: int = 0
-    kept_step: int = 0  # whose weights `fit` leaves, by `--keep`
-    stale: int = 0
+    kept_step: int = 0  # step of the weights that `fit` leaves in the model, by `--keep`
+    stale: int = 0  # evaluations since the best one, for early stopping
     finished: bool = False
-    sums: dict[str, float] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
+    sums: dict[str, float] = field(default_factory=dict)  # of each logged scalar, since the last row of the metrics
+    counts: dict[str, int] = field(default_factory=dict)  # of the values in `sums`
 
     @property
     def kept_score(self) -> float | None:
-        """The score of the weights that `fit` leaves; None before an evaluation."""
+        """The score of the weights of `kept_step`; None if they have not been evaluated."""
         return self.best if self.kept_step == self.best_step else self.score
 
 
@@ -100,14 +101,16 @@ def fit(
     tasks: int = 1,
     floors: Floors | None = None,
 ) -> LoopState:
-    """Train to the end of the plan, or until `patience` runs out, and leave the weights that `keep` names in `model`.
+    """Train until the end of the plan or early stopping, and leave the best or the last weights in `model`, by `keep`.
 
-    `care` says how the run is looked after: whether it is resumed, and how often it is saved and logged. `precision` is
-    the number format that `--precision` came to. An example holds so many `sentences`, for the speed that is shown;
-    with several `tasks`, losses are shown by the task's name; a number below its floor stops the run.
-    `baseline` is the score of the model as it comes: evaluations are compared with it, and where `keep` is `best` and
-    none is better, the weights of before training are kept, as step 0. Without it the first evaluation is the best so
-    far. Raises `UserError` where a loss or a gradient is not finite, `Interrupted` after Ctrl-C.
+    `care` says whether the run is resumed, and how often it is saved and logged. `precision` is "fp32" or "bf16".
+    `sentences` is the number of sentences per example, for the displayed speed. With more than one of `tasks`, losses
+    are displayed with the task's name. `baseline` is the score of the model before training. If `keep` is `best` and
+    no evaluation is above the baseline, the weights before training are kept, as step 0. Without a baseline the first
+    evaluation is the best so far.
+
+    Raises `UserError` if a loss or gradient norm is not finite, or a scalar is below its minimum in `floors`, and
+    `Interrupted` after Ctrl-C.
     """
     restored = _restore(model, optimizer, run) if care.resume else None
     state = restored or LoopState(best=baseline)
@@ -122,7 +125,7 @@ def fit(
         with stop_on_signal() as stopping, loop.progress:
             while state.step < plan.total and not state.finished:
                 loop.step()
-                # with several ranks a sync every step: one that stops alone would leave the others waiting
+                # with several ranks, a sync every step: if one stopped alone, the others would wait for it forever
                 if state.finished or not ranks.any_rank(bool(stopping), device):
                     continue
                 if not loop.saved:
@@ -155,7 +158,7 @@ class _Loop:
     pending: list[tuple[str, dict[str, Tensor]]] = field(default_factory=list)
 
     def step(self) -> None:
-        """One update, and once in a while a look at it."""
+        """One update, then logging, evaluation and a checkpoint when due."""
         state, training, care = self.state, self.training, self.care
         batch = self.plan.at(state.step)
         self.model.train()
@@ -178,7 +181,7 @@ class _Loop:
         evaluating = state.step % training.evaluate_every == 0 if training.evaluate_every else at_end
         evaluating = evaluating or state.step == self.plan.total
         saving = bool(care.save_every) and state.step % care.save_every == 0
-        logging = evaluating or at_end or state.step % care.log_every == 0  # no row spans two epochs
+        logging = evaluating or at_end or state.step % care.log_every == 0  # no row of the metrics spans two epochs
         due = self.progress.due
         if logging or saving or due or state.step % _LOOK_EVERY == 0:
             self._look()
@@ -203,7 +206,7 @@ class _Loop:
         return how.lr * learning_rate(how.lr_schedule, step, total, math.ceil(how.warmup * total))
 
     def _look(self) -> None:
-        """Bring the numbers since the last look to the host (the one sync), check and add them up."""
+        """Copy the scalars since the last call to the host (a device sync), check them and add them to the sums."""
         first = self.state.step - len(self.pending)
         for offset, (task, numbers) in enumerate(self.pending, start=1):
             for name, tensor in numbers.items():
@@ -226,7 +229,7 @@ class _Loop:
         self.progress.show(self._means())
 
     def _means(self) -> dict[str, float]:
-        """Of every number since the last row of the metrics."""
+        """The mean of each scalar since the last row of the metrics."""
         return {key: total / self.state.counts[key] for key, total in sorted(self.state.sums.items())}
 
     def _log(self, epoch: int, rate: float) -> None:
@@ -262,12 +265,12 @@ class _Loop:
         self.progress.restart()
 
     def end(self) -> None:
-        """Note that this part of the run has ended, with a checkpoint."""
+        """Record in the manifest that this part of the run has ended at the current step."""
         if ranks.rank() == 0:
             self.run.reached(self.state.step, ended=True)
 
     def save(self) -> None:
-        """Write a checkpoint of now, and delete all but this one and the one that is kept."""
+        """Write a checkpoint, and delete all others but that of `kept_step`."""
         self._look()
         state = self.state
         state.kept_step = state.best_step if self.training.keep == BEST else state.step
@@ -285,7 +288,7 @@ def _restore(model: nn.Module, optimizer: AdamW, run: RunDir) -> LoopState | Non
         run.forget_after(-1)
         return None
     state = LoopState(**checkpoint.state_of(run.checkpoints, found[-1]))
-    if not state.finished:  # else the kept model is loaded, and nothing is trained
+    if not state.finished:  # a finished run trains no more; `fit` loads the kept weights
         checkpoint.load(run.checkpoints, found[-1], model, optimizer)
     run.forget_after(state.step)
     return state

@@ -1,4 +1,4 @@
-"""Plans: which examples make each step, as pure functions of (sizes, seed, epoch) that tests can print."""
+"""Plans: the examples of every training step, as pure functions of (sizes, seed, epoch)."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -14,19 +14,19 @@ from minbert.seeds import numpy_generator
 
 @dataclass(frozen=True)
 class Step:
-    """One update: a task's name and the examples it is made on, by their row numbers."""
+    """One update: a task's name and the row numbers of its examples."""
 
     task: str
     rows: np.ndarray
     epoch: int
-    index: int  # its place in the epoch
-    number: int = 0  # its place in the run
-    turn: int = 0  # its place among the steps of its task in the epoch
+    index: int  # of the step in the epoch
+    number: int = 0  # of the step in the run
+    turn: int = 0  # index among the steps of the same task in the epoch
 
 
 @dataclass
 class Plan:
-    """All steps of a run. `lengths[e]` is the number of steps of epoch e, which `build(e)` lists."""
+    """All steps of a run. Epoch e has `lengths[e]` steps; `build(e)` returns their tasks and rows."""
 
     lengths: Sequence[int]
     build: Callable[[int], list[tuple[str, np.ndarray]]]
@@ -36,12 +36,12 @@ class Plan:
 
     @property
     def ends(self) -> list[int]:
-        """How many steps have been made at the end of each epoch."""
+        """Total number of steps at the end of each epoch."""
         return list(accumulate(self.lengths))
 
     @property
     def total(self) -> int:
-        """Steps of the whole run."""
+        """Number of steps of the run."""
         return sum(self.lengths)
 
     def at(self, step: int) -> Step:
@@ -58,7 +58,7 @@ class Plan:
 
 
 def shuffled(size: int, seed: int, *counter: int | str) -> np.ndarray:
-    """A permutation of 0..size-1 that belongs to one counter."""
+    """A permutation of 0..size-1 determined by the seed and the counter: int64 [size]."""
     return numpy_generator(seed, "order", *counter).permutation(size)
 
 
@@ -68,24 +68,24 @@ def batches(rows: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 def batch_count(rows: int, size: int) -> int:
-    """How many batches `batches` makes."""
+    """Number of batches that `batches` returns."""
     return -(-rows // size)
 
 
 def drawn(count: int, limit: int, seed: int, *counter: int | str) -> np.ndarray:
-    """The rows to train on, rising: all of `count`, or `limit` of them by seed (0: all); int64 [rows]."""
+    """The rows to train on, ascending: a random subset of `limit` of `count` rows (0: all); int64 [rows]."""
     if not 0 < limit < count:
         return np.arange(count)
     return np.sort(numpy_generator(seed, "limit", *counter).permutation(count)[:limit])
 
 
 def among(plan: Plan, rows: Mapping[str, np.ndarray]) -> Plan:
-    """The same steps over chosen rows: place i in a task's data is its row `rows[task][i]`."""
+    """The plan with its row numbers as indices into chosen rows: row i of a task becomes `rows[task][i]`."""
     return Plan(plan.lengths, lambda epoch: [(task, rows[task][places]) for task, places in plan.build(epoch)])
 
 
 def first(plan: Plan, steps: int) -> Plan:
-    """The first `steps` steps of a plan as a plan of their own (0: all of them)."""
+    """A plan of the first `steps` steps of `plan` (0: all)."""
     if not 0 < steps < plan.total:
         return plan
     whole = bisect_right(plan.ends, steps - 1)
@@ -94,5 +94,5 @@ def first(plan: Plan, steps: int) -> Plan:
 
 
 def describe(plan: Plan) -> dict[str, Any]:
-    """A plan in numbers, for the manifest."""
+    """Number of epochs, of steps, and of steps per epoch, for the manifest."""
     return {"epochs": len(plan.lengths), "steps": plan.total, "steps_per_epoch": list(plan.lengths)}

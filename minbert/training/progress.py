@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a bar on a terminal, plain lines elsewhere."""
+"""Progress of a run: a bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -11,20 +11,20 @@ from tqdm import tqdm
 from minbert.training import ranks
 from minbert.training.cli import say
 
-_SILENCE = 60.0  # seconds without a line, where there is no terminal, after which one is due
+_SILENCE = 60.0  # without a terminal, print at least one line in so many seconds
 
 
 class Progress:
-    """Steps, examples a second, time left and the latest mean losses of one run.
+    """Steps, examples per second, time left and the latest mean losses of one run.
 
-    On a terminal they stand in a bar. Elsewhere (a file, a pipe, a cluster's log) they are a line of text, which the
-    loop prints with each row of the metrics, and in between when `due`.
+    On a terminal they are shown in a bar. Elsewhere (a file, a pipe, a cluster's log) the loop prints them as a line
+    of text with each row of the metrics, and in between when `due`.
     """
 
     def __init__(self, total: int, done: int, sentences: int = 1, *, tasks: int = 1) -> None:
         self._total, self._first, self._step = total, done, done
-        self._sentences = sentences  # of an example
-        self._named = tasks > 1  # whether a loss is shown with its task
+        self._sentences = sentences  # per example
+        self._named = tasks > 1  # whether a loss is shown with its task's name
         terminal = sys.stderr.isatty()
         self._printing = ranks.rank() == 0 and not terminal
         self._bar = tqdm(
@@ -45,23 +45,23 @@ class Progress:
         self._bar.close()
 
     def advance(self, examples: int) -> None:
-        """One step over so many examples is done."""
+        """Count one step of `examples` examples."""
         self._step += 1
         self._examples += examples
         self._bar.update(1)
 
     def show(self, means: Mapping[str, float]) -> None:
-        """Put the mean losses beside the bar."""
+        """Show the mean losses in the bar."""
         if self._examples and means:
             self._bar.set_postfix_str(f"{self._speed()}  {self._losses(means)}", refresh=False)
 
     @property
     def due(self) -> bool:
-        """Whether a line is due that no row of the metrics brings."""
+        """Whether no line has been printed for a minute; False on a terminal."""
         return self._printing and time.perf_counter() - self._said >= _SILENCE
 
     def line(self, epoch: int, epochs: int, rate: float, means: Mapping[str, float]) -> None:
-        """Print where the run is, unless a bar shows it: `means` are those since the last row of the metrics."""
+        """Print the progress unless a bar shows it; `means` are the mean losses since the last row of the metrics."""
         if not self._printing:
             return
         self._said = time.perf_counter()
@@ -72,7 +72,7 @@ class Progress:
         )
 
     def times(self) -> dict[str, float]:
-        """Seconds and speed since the last call, for the metrics."""
+        """Seconds and speed since the last call or `restart`, for the metrics."""
         seconds = time.perf_counter() - self._started
         row = {"seconds": round(seconds, 3), "examples_per_second": round(self._examples / seconds, 1)}
         if self._sentences > 1:
@@ -81,11 +81,11 @@ class Progress:
         return row
 
     def restart(self) -> None:
-        """Measure speed anew from here: an evaluation is no training."""
+        """Restart the measurement of speed, so that it excludes the time of an evaluation."""
         self._examples, self._started = 0, time.perf_counter()
 
     def say(self, epoch: int, epochs: int, step: int, numbers: dict[str, Any], gained: bool) -> None:
-        """One line for an evaluation."""
+        """Print one line for an evaluation."""
         shown = {name: "undefined" if value is None else f"{value:.3f}" for name, value in numbers.items()}
         scores = "  ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
         with self._bar.external_write_mode():
@@ -96,7 +96,7 @@ class Progress:
         return f"{speed:.0f} {'sentences' if self._sentences > 1 else 'examples'}/s"
 
     def _losses(self, means: Mapping[str, float]) -> str:
-        """Such as `loss quora 0.612 sst 1.203`, or `loss 2.031  accuracy 0.4` of a single task."""
+        """For example `loss quora 0.612 sst 1.203`, or `loss 2.031  accuracy 0.4` for a single task."""
         parts = []
         for kind in ("loss", "accuracy"):
             found = {key.partition("/")[0]: value for key, value in sorted(means.items()) if key.endswith(f"/{kind}")}

@@ -1,9 +1,9 @@
-"""Several processes on one job: torch.distributed behind a few functions that do nothing when there is one process.
+"""Data-parallel training with torch.distributed; with a single process these functions do nothing.
 
     torchrun --nproc-per-node 2 multitask_train.py ...
 
-Each rank takes every n-th example of a step, divides its losses by the count of all ranks, and the gradients are
-summed once per step. Nothing wraps the model.
+Of n ranks, each takes every n-th example of a step and divides its losses by the number of examples on all ranks. The
+gradients are summed once per step. The model is not wrapped.
 """
 
 import os
@@ -19,29 +19,29 @@ from minbert.training import cli
 
 
 def start(device: torch.device) -> None:
-    """Join the group that `torchrun` describes in the environment, if there is one."""
+    """Join the process group if the script was started by `torchrun`."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
 
 
 def rank() -> int:
-    """This process's number, 0 when alone."""
+    """The rank of this process; 0 for a single process."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def world() -> int:
-    """How many processes there are."""
+    """The number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def refuse(what: str) -> None:
-    """Raises `UserError` in a group of processes, for what runs in one."""
+    """Raises `UserError` if there are several processes; `what` supports only one."""
     if world() > 1:
         raise UserError(f"{what} runs in one process; start it without torchrun")
 
 
 def say(text: str) -> None:
-    """Print a line, in the first process alone."""
+    """Print a line, on the first rank only."""
     if rank() == 0:
         cli.say(text)
 
@@ -52,7 +52,7 @@ def share(rows: np.ndarray) -> np.ndarray:
 
 
 def wait() -> None:
-    """Return when every rank has come here."""
+    """Wait until every rank has called this (a barrier)."""
     if dist.is_initialized():
         dist.barrier()
 
@@ -65,14 +65,14 @@ def sum_over_ranks(x: Tensor) -> Tensor:
 
 
 def any_rank(flag: bool, device: torch.device) -> bool:
-    """Whether the flag is up on any rank: all ranks get the same answer."""
+    """Whether the flag is true on any rank; all ranks get the same result. A device sync with several ranks."""
     if not dist.is_initialized():
         return flag
     return bool(sum_over_ranks(torch.tensor(float(flag), device=device)).item())
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter], device: torch.device) -> None:
-    """Sum the gradients of all ranks in one exchange; a parameter that no rank has a gradient for keeps none."""
+    """Sum the gradients of all ranks in one all-reduce. A parameter with a gradient on no rank keeps none."""
     if not dist.is_initialized():
         return
     parameters = [p for p in parameters if p.requires_grad]

@@ -1,4 +1,4 @@
-"""The records of settings that both scripts share. Importing this module loads no torch."""
+"""The settings that both scripts share. This module does not import torch."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from minbert.training.settings import Record, flag
 
 
 class EncoderSettings(Record):
-    """The encoder that training starts from."""
+    """The initial encoder."""
 
     weights: str = flag("bert-base-uncased", "starting weights: minilm, a folder, a run, or a hub name")
     max_length: int = flag(128, "longest input in tokens (0: as many as the encoder has positions)", ge=0)
@@ -16,14 +16,14 @@ class EncoderSettings(Record):
 
     @property
     def source(self) -> str:
-        """Where the encoder's weights come from: a folder, that of a run's encoder for a run, or a name."""
-        from minbert.weights import of_run  # late, as it imports torch
+        """The source of the initial weights: a folder, a run's `encoder/` folder, or a name."""
+        from minbert.weights import of_run  # imported here, as it imports torch
 
         return of_run(self.weights)
 
 
 class DataSettings(Record):
-    """What is read of the data."""
+    """Which columns and how many rows of the data are read."""
 
     columns: str = flag(
         "", "what is what in a table of your own, such as sentence1=premise,sentence2=hypothesis,label=gold"
@@ -32,7 +32,7 @@ class DataSettings(Record):
 
 
 class TrainingSettings(Record):
-    """How a model is trained, evaluated and chosen."""
+    """Training, evaluation and the selection of the final weights."""
 
     epochs: int = flag(10, "passes over the largest training set", ge=1)
     batch_size: int = flag(32, "examples in one update", ge=1)
@@ -56,18 +56,18 @@ class TrainingSettings(Record):
     precision: Literal["auto", "fp32", "bf16"] = flag("auto", "number format of the matrix products")
 
     def idle(self) -> list[str]:
-        """A sentence for settings with which nothing is learnt."""
+        """Warnings for settings with which nothing is trained."""
         return ["--lr 0: nothing is learnt, the weights stay as they are"] if self.lr == 0 else []
 
 
 class FileSettings(Record):
-    """Where the data are: their hashes, not their places, decide what is computed."""
+    """Paths of the data. They are not part of a run's identity; the hashes of the files are."""
 
     data: str = flag("", "folder with the data (default: $DATA_DIR, else data/)")
 
 
 class RunSettings(Record):
-    """Where a run lives, and how it is looked after."""
+    """The run's folder, its checkpoints and its log."""
 
     run_dir: str = flag("runs/run", "where the run lives")
     resume: bool = flag(False, "go on from the newest checkpoint, or start where there is none")

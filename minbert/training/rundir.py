@@ -1,4 +1,4 @@
-"""One folder a run: manifest, metrics, checkpoints, and what the run makes."""
+"""The folder of a run: manifest, metrics, checkpoints and results."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from minbert.training import checkpoint
 
 
 class RunDir:
-    """A run's folder. `open` and `check` decide whether it may be used; nothing is written before `begin`."""
+    """A run's folder. `open` and `check` check whether it may be used; nothing is written before `begin`."""
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
         self.path = path
@@ -26,9 +26,9 @@ class RunDir:
 
     @classmethod
     def open(cls, path: Path, *, resume: bool, identity: dict[str, Any]) -> "RunDir":
-        """The folder for a run whose settings are `identity`, or as much of it as is known before data are read.
+        """The folder of a run; `identity` is the part of its identity that is known before data are read.
 
-        Raises `UserError` as `check` does, and where the newest checkpoint of a run to resume is damaged.
+        Raises `UserError` as `check` does, and if the newest checkpoint of a run to resume is damaged.
         """
         run = cls(path, resume=resume)
         run.check(identity)
@@ -37,10 +37,10 @@ class RunDir:
         return run
 
     def check(self, identity: dict[str, Any]) -> None:
-        """Refuse a folder that this run cannot use.
+        """Check that this run may use the folder.
 
-        Raises `UserError` where it exists and the run is not resumed, where it belongs to a run that differs in a
-        setting or hash of `identity`, or where it cannot be written.
+        Raises `UserError` if it is not empty and the run is not resumed, if it belongs to a run with another value in
+        `identity`, or if it is not writable.
         """
         path = self.path
         if path.exists() and not path.is_dir():
@@ -69,14 +69,14 @@ class RunDir:
             raise UserError(f"--resume: {self.path} was started with other settings: {flags}")
 
     def begin(self, manifest: dict[str, Any]) -> list[str]:
-        """Make the folder and write its manifest, or add a part to the manifest of a run that is resumed.
+        """Create the folder and its manifest, or add a part to the manifest of a resumed run.
 
-        A part is one start of the script: when it `started`, its `command` and `environment`, the steps `from_step` to
-        `to_step` that the run has kept of it, and the `seconds` from its beginning to its newest checkpoint. `to_step`
-        is null while a part goes on, and after a kill until the run is resumed. The rest of a manifest is of the first
-        start.
+        A part is one invocation of the script: when it `started`, its `command` and `environment`, its first and last
+        checkpointed step (`from_step`, `to_step`), and the `seconds` from its beginning to its newest checkpoint.
+        `to_step` is null while the part is running and, after a kill, until the run is resumed. The rest of the
+        manifest is from the first invocation.
 
-        Returns what differs from the environment of the part before: the run's bits may then differ as well.
+        Returns the differences from the previous part's environment: the run's bits may then differ as well.
         """
         path = self.path / "manifest.json"
         before = read_json(path) if path.is_file() else {}
@@ -84,7 +84,7 @@ class RunDir:
         step = next(reversed(checkpoint.steps(self.checkpoints)), 0)
         part = {"started": now.get("started"), "command": manifest.get("command"), "from_step": step, "to_step": None}
         parts = before.get("parts", [])
-        if parts and parts[-1]["to_step"] is None:  # it was killed: what it did after its last checkpoint is lost
+        if parts and parts[-1]["to_step"] is None:  # it was killed: its steps after the last checkpoint are lost
             parts[-1]["to_step"] = step
         self._manifest = {**manifest, **before, "parts": [*parts, part | {"seconds": 0.0, "environment": now}]}
         self._begun = time.perf_counter()
@@ -98,7 +98,7 @@ class RunDir:
         return [f"{name} {now.get(name)} (was {last[name]})" for name in kinds]
 
     def reached(self, step: int, *, ended: bool = False) -> None:
-        """Note in the manifest how long this part of the run took to the checkpoint of `step`, and whether it ended."""
+        """Record in the manifest the time of this part until the checkpoint of `step`, and whether the part ended."""
         seconds = round(time.perf_counter() - self._begun, 3)
         self._manifest["parts"][-1] |= {"to_step": step if ended else None, "seconds": seconds}
         write_json(self.path / "manifest.json", self._manifest)
@@ -109,12 +109,12 @@ class RunDir:
             file.write(json.dumps(row, allow_nan=False) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
-        """All rows logged so far."""
+        """All rows of `metrics.jsonl`, or none if there is no such file."""
         path = self.path / "metrics.jsonl"
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
 
     def forget_after(self, step: int) -> None:
-        """Drop the rows logged after `step`, and a last line that a kill cut off: those steps are made again."""
+        """Delete the rows logged after `step`, as these steps are repeated, and a last line that a kill truncated."""
         path = self.path / "metrics.jsonl"
         if not path.is_file():
             return
@@ -124,9 +124,9 @@ class RunDir:
 
 
 def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The manifest of the run that an encoder's folder comes from, after its path; None without one.
+    """The manifest of the run that an encoder's folder comes from, as (its path, its content), or None.
 
-    It lies beside the encoder's folder, or in it. Another program's manifest is none.
+    It is searched in `folder` and its parent. Another program's `manifest.json` is ignored.
     """
     path = next((up / "manifest.json" for up in (folder, folder.parent) if (up / "manifest.json").is_file()), None)
     content = read_json(path) if path else None
@@ -138,7 +138,7 @@ _ROOT = Path(__file__).parent.parent.parent
 
 
 def environment(threads: int, device: str, processor: str = "") -> dict[str, Any]:
-    """Versions and machine, as far as they decide a run's bits; `processor` is the CPU's name unless it is given."""
+    """Versions and hardware that may affect a run's bits, and the time; `processor` defaults to the CPU's name."""
     from importlib.metadata import version
 
     return {
@@ -154,7 +154,7 @@ def environment(threads: int, device: str, processor: str = "") -> dict[str, Any
 
 
 def commit(root: Path = _ROOT) -> str | None:
-    """The project's git commit, with `-dirty` after it where files differ from it; None where there is no git."""
+    """The project's git commit, followed by `-dirty` if tracked files have changes; None without git."""
     if not (root / ".git").exists() or shutil.which("git") is None:
         return None
     words = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
@@ -163,7 +163,7 @@ def commit(root: Path = _ROOT) -> str | None:
 
 
 def _cpu() -> str:
-    """The processor's name where Linux tells it, else its family."""
+    """The CPU's model name on Linux, else what `platform.processor` returns."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -1,6 +1,6 @@
 """Settings: one typed record per script, made of nested records, read from a preset, a TOML file and flags.
 
-Importing this module loads no torch, so that `--help` answers at once.
+This module does not import torch, so that `--help` is fast.
 """
 
 import argparse
@@ -19,14 +19,14 @@ from minbert.errors import UserError, one_of, suggestion
 from minbert.training.cli import Parser, say
 
 Presets = Mapping[str, tuple[str, Mapping[str, Any]]]
-"""Name -> (what it is, the settings it changes, by their flags' names)."""
+"""Name -> (description, the settings it changes, by flag name)."""
 
 PLACES = ("files", "run")
-"""The records that do not change what is computed: where things are, and how a run is looked after."""
+"""The records that do not affect a run's results: paths, checkpoints and logging."""
 
 
 def flag(default: Any, text: str, *, ge: float | None = None, le: float | None = None) -> Any:
-    """A field of a record with its help text and, for numbers, its least and largest value."""
+    """A field of a record: its default, its help text and, for numbers, its minimum and maximum."""
     return Field(default, description=text, ge=ge, le=le)
 
 
@@ -38,7 +38,7 @@ class Record(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _spelled(cls, value: Any, info: ValidationInfo) -> Any:
-        """A choice in the spelling of its `Literal`, whatever its case; numbers as they are, not 3.0 or true for 3."""
+        """Match choices ignoring case; reject values that pydantic would convert, such as 3.0 or true for an int."""
         kind, choices = _kind(cls.model_fields[str(info.field_name)])
         if choices:
             word = str(value)
@@ -51,25 +51,25 @@ class Record(BaseModel):
 
 
 class Settings(BaseModel):
-    """All settings of a script: each field is a `Record`. A flag's name is unique among them."""
+    """All settings of a script: each field is a `Record`. A flag's name is unique across the records."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @classmethod
     def of(cls, **flat: Any) -> Self:
-        """Settings from values by their flags' names, the others being the defaults. Raises `UserError`."""
+        """Settings from values by flag name; all others have their defaults. Raises `UserError`."""
         return _validated(cls, flat, {})
 
     def changed(self, **flat: Any) -> Self:
-        """The same settings but for some values, by their flags' names. Raises `UserError`."""
+        """A copy with some values changed, by flag name. Raises `UserError`."""
         return self.of(**self.flat() | flat)
 
     def flat(self) -> dict[str, Any]:
-        """Every value by its flag's name."""
+        """Every value by flag name."""
         return {name: value for record in self.model_dump().values() for name, value in record.items()}
 
     def identity(self) -> dict[str, Any]:
-        """The values that decide what is computed, by their flags' names: runs that agree in them are the same."""
+        """The values that determine a run's results, by flag name: all but those in the records of `PLACES`."""
         return {name: value for name, value in self.flat().items() if flags_of(type(self))[name][0] not in PLACES}
 
 
@@ -78,7 +78,7 @@ Flags = Mapping[str, tuple[str, FieldInfo]]
 
 
 def flags_of(kind: type[Settings]) -> Flags:
-    """Every flag's name, with underscores -> (the name of its record, its field)."""
+    """Flag name, with underscores -> (name of its record, its field)."""
     found: dict[str, tuple[str, FieldInfo]] = {}
     for record, field in kind.model_fields.items():
         assert isinstance(field.annotation, type) and issubclass(field.annotation, Record)
@@ -90,7 +90,7 @@ def flags_of(kind: type[Settings]) -> Flags:
 
 @dataclass(frozen=True)
 class Parsed(Generic[S]):
-    """What a command line said; `overrides` are the values given by flags or by a file."""
+    """A parsed command line; `overrides` are the values given by flags or by a file."""
 
     settings: S
     preset: str
@@ -101,9 +101,9 @@ class Parsed(Generic[S]):
 def parse(
     kind: type[S], presets: Presets, arguments: Sequence[str], *, program: str, about: str, default: str
 ) -> Parsed[S]:
-    """Read a command line. Flags override `--config FILE.toml`, which overrides the preset (`default` unless named).
+    """Parse a command line. Flags override `--config FILE.toml`, which overrides the preset (`default` if not given).
 
-    `--a-b`, `--a_b` and `--record.a-b` are alike. Raises `UserError`; prints and exits for `--help` and
+    `--a-b`, `--a_b` and `--record.a-b` are equivalent. Raises `UserError`; prints and exits for `--help` and
     `--list-presets`.
     """
     flags = flags_of(kind)
@@ -129,9 +129,9 @@ def parse(
 
 
 def read_toml(path: Path, flags: Flags) -> dict[str, tuple[Any, str]]:
-    """A TOML file of settings, in tables named for the records or without tables: name -> (value, file and key).
+    """Read a TOML file of settings: name -> (value, file and key). Tables are optional and have the records' names.
 
-    Raises `UserError` where the file cannot be read, or a key is unknown or said twice.
+    Raises `UserError` if the file cannot be read, or if a key is unknown or a duplicate.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -158,12 +158,12 @@ def read_toml(path: Path, flags: Flags) -> dict[str, tuple[Any, str]]:
 
 
 def spelled(name: str, value: Any) -> str:
-    """The flag of a setting as it is typed: `--max-length`, or `--projection` and `--no-projection` for a switch."""
+    """The flag of a setting as it is typed: `--max-length`, or `--projection` and `--no-projection` for a boolean."""
     return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"
 
 
 def list_presets(presets: Presets, default: str) -> str:
-    """The presets and what they set, as `--list-presets` prints them."""
+    """The presets and their settings, as `--list-presets` prints them."""
     lines = []
     for name, (text, values) in presets.items():
         lines.append(f"{name}{' (default)' if name == default else ''}: {text}")
@@ -174,7 +174,7 @@ def list_presets(presets: Presets, default: str) -> str:
 
 
 def _declared(word: str, flags: Flags) -> str:
-    """A flag as the parser knows it: with dashes, without its record's name."""
+    """A flag as the parser declares it: with dashes, without its record's name. Other words are not changed."""
     if not word.startswith("--"):
         return word
     name, equals, value = word[2:].partition("=")
@@ -209,7 +209,7 @@ def _parser(flags: Flags, program: str, about: str, default: str) -> Parser:
 def _add(group: argparse._ArgumentGroup, name: str, option: FieldInfo, metavar: str) -> None:
     text, (kind, choices) = (option.description or "").replace("%", "%%"), _kind(option)
     if kind is bool:
-        # what a preset turns on can be turned off again
+        # with --no-..., so that what a preset turns on can be turned off
         shown = f" (default: {'on' if option.default else 'off'})"
         group.add_argument(name, action=argparse.BooleanOptionalAction, help=text + shown)
         return
@@ -219,7 +219,7 @@ def _add(group: argparse._ArgumentGroup, name: str, option: FieldInfo, metavar: 
 
 
 def _kind(option: FieldInfo) -> tuple[type, tuple[str, ...]]:
-    """The type of a field's values, None aside, and their choices where it is a `Literal`."""
+    """The type of a field's values, apart from None, and the choices of a `Literal`."""
     annotation: Any = option.annotation
     if get_origin(annotation) is Literal:
         return str, get_args(annotation)
@@ -228,7 +228,7 @@ def _kind(option: FieldInfo) -> tuple[type, tuple[str, ...]]:
 
 
 def _validated(kind: type[S], flat: Mapping[str, Any], sources: Mapping[str, str]) -> S:
-    """Settings from flat values; `sources` name where those that do not come from flags stand."""
+    """Settings from values by flag name; `sources` gives file and key of the values that come from a file."""
     nested: dict[str, dict[str, Any]] = {}
     flags = flags_of(kind)
     for name, value in flat.items():
@@ -248,7 +248,7 @@ def _validated(kind: type[S], flat: Mapping[str, Any], sources: Mapping[str, str
 
 
 def _refusal(where: str, error: Any, choices: Sequence[str]) -> UserError:
-    """What pydantic says of a value, in one sentence."""
+    """A pydantic error as a `UserError` of one sentence; `where` is the flag, or file and key, of the value."""
     value, kind, limits = error["input"], error["type"], error.get("ctx", {})
     if choices:
         try:

@@ -1,4 +1,4 @@
-"""What both scripts do before the first step: device, data folder, encoder, and the record of the run."""
+"""What both scripts do before the first training step: device, data folder, encoder, and the run's manifest."""
 
 import os
 import sys
@@ -27,10 +27,10 @@ from minbert.training.settings import Parsed
 
 @dataclass
 class Start:
-    """A run before its first step: `of`, then `encoder`, `check` and `begin`, in this order.
+    """The start of a run: call `of`, then `encoder`, `check` and `begin`, in this order.
 
-    Nothing is written before `begin`. `identity` is what decides the run's bits: settings, the hashes of data and
-    weights, number format and kind of device.
+    Nothing is written before `begin`. `identity` holds all that determines the run's results: settings, the hashes of
+    data and weights, precision and device type.
     """
 
     parsed: Parsed[Any]
@@ -43,7 +43,7 @@ class Start:
 
     @classmethod
     def of(cls, parsed: Parsed[Any]) -> "Start":
-        """Device, number format and run folder; flags without effect are said. Raises `UserError`."""
+        """Choose device, precision and run folder, and warn of flags without effect. Raises `UserError`."""
         settings = parsed.settings
         notes = settings.ignored(parsed.overrides)
         on = device(demanded=settings.run.use_gpu)
@@ -53,26 +53,29 @@ class Start:
         return cls(parsed, run, on, precision, settings.encoder.source)
 
     def encoder(self) -> tuple[BertModel, Tokenizer, int]:
-        """The encoder that training starts from, its tokenizer, and the longest input. Raises `UserError`."""
+        """The initial encoder, its tokenizer, and the longest input in tokens. Raises `UserError`."""
         asked = self.parsed.settings.encoder
         model, tokenizer, self.folder = encoder(self.source, asked.encoder_dropout)
         return model.to(self.device), tokenizer, max_length(asked.max_length, model.config)
 
     def check(self, hashes: Mapping[str, str]) -> None:
-        """Refuse a run folder of another identity; `hashes` are those of all that was read, by what it is."""
+        """Raises `UserError` if the run's folder belongs to a run of another identity.
+
+        `hashes` holds the SHA-256 of everything that was read, by a name for it.
+        """
         about = {"weights sha256": self.weights_sha256, "number format": self.precision, "on": self.device.type}
         data = {f"data {name}": sha256 for name, sha256 in hashes.items()}
         self.identity = self.parsed.settings.identity() | data | about
         self.run.check(self.identity)
-        ranks.wait()  # the first rank begins to write when all have looked at the folder
+        ranks.wait()  # no rank may write before all have checked the folder
 
     @cached_property
     def weights_sha256(self) -> str:
-        """The hash of the weights that training starts from."""
+        """Hex SHA-256 of the initial weights."""
         return weights.sha256(self.folder)
 
     def begin(self, **account: Any) -> None:
-        """Write the manifest into the run's folder; a resumed run is told where its environment has changed."""
+        """Write the manifest, with `account` added, and warn if a resumed run's environment has changed."""
         if ranks.rank():
             return
         made = manifest(self.parsed, self.identity, self.folder, precision=self.precision, on=self.device, **account)
@@ -81,12 +84,15 @@ class Start:
             warn(f"--resume: the run goes on with {', '.join(changed)}, so its bits may differ from an unbroken run's")
 
     def where(self, model: BertModel) -> str:
-        """Number format, device and attention path, for people to read."""
+        """Precision, device and attention path, for display."""
         return f"{self.precision} on {self.device}, {attention_path(model, self.precision, self.device)}"
 
 
 def device(*, demanded: bool) -> torch.device:
-    """CUDA where there is one, with deterministic algorithms on; `UserError` where it is demanded and missing."""
+    """CUDA if available, else the CPU. Also turns on deterministic algorithms and joins torchrun's process group.
+
+    Raises `UserError` if CUDA is `demanded` and not available.
+    """
     if demanded and not torch.cuda.is_available():
         raise UserError("--use-gpu: torch sees no CUDA device here")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -101,7 +107,7 @@ def device(*, demanded: bool) -> torch.device:
 
 
 def number_format(asked: str, on: torch.device) -> str:
-    """The number format that `--precision` means on a device, with a note where `auto` is fp32 on a GPU."""
+    """The precision that `--precision` means on a device, with a warning if `auto` is fp32 on a GPU."""
     chosen = choose(asked, on)
     if asked == "auto" and chosen == "fp32" and on.type == "cuda":
         warn(
@@ -111,12 +117,12 @@ def number_format(asked: str, on: torch.device) -> str:
 
 
 def data_path(given: str) -> Path:
-    """`--data`, else `$DATA_DIR`, else `data`, a `~` expanded, whether it is there or not."""
+    """`--data`, else `$DATA_DIR`, else `data`, with `~` expanded; it need not exist."""
     return Path(given or os.environ.get("DATA_DIR") or "data").expanduser()
 
 
 def data_folder(given: str) -> Path:
-    """`data_path`; `UserError` where it is no folder."""
+    """`data_path`. Raises `UserError` if it is not a folder."""
     folder = data_path(given)
     if not folder.is_dir():
         raise UserError(f"--data {folder}: no such folder")
@@ -124,7 +130,10 @@ def data_folder(given: str) -> Path:
 
 
 def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, Path]:
-    """An accelerated encoder with its tokenizer and folder; `dropout` replaces the rates of its config."""
+    """An accelerated encoder, its tokenizer and its folder; `dropout` overrides the dropout rates of its config.
+
+    Raises `UserError` if weights or tokenizer are missing or do not fit.
+    """
     folder = weights.resolve(source, "--weights")
     if (folder / "manifest.json").is_file() and not (folder / "config.json").is_file():
         raise UserError(f"{folder}: this run has left no encoder/ yet; let it finish first (--resume)")
@@ -141,7 +150,10 @@ def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, P
 
 
 def max_length(asked: int, config: BertConfig) -> int:
-    """The longest input: as asked, at most the encoder's positions."""
+    """The longest input in tokens: as asked, or the encoder's number of positions for 0.
+
+    Raises `UserError` if there are fewer positions, or for 1 to 7.
+    """
     if asked > config.max_position_embeddings:
         raise UserError(f"--max-length {asked}: the encoder has only {config.max_position_embeddings} positions")
     if 0 < asked < 8:
@@ -152,9 +164,9 @@ def max_length(asked: int, config: BertConfig) -> int:
 def manifest(
     parsed: Parsed[Any], identity: dict[str, Any], folder: Path, *, precision: str, on: torch.device, **more: Any
 ) -> dict[str, Any]:
-    """Everything that is needed to repeat a run, and to know what it was made of.
+    """The run's manifest: everything that is needed to repeat the run.
 
-    `variables` holds `$DATA_DIR` where the command does not say `--data`: without it the command means other files.
+    `variables` holds `$DATA_DIR` if the command has no `--data`, because the command then depends on it.
     """
     variables = {
         name: os.environ[name] for name in ("DATA_DIR",) if os.environ.get(name) and not parsed.settings.files.data
@@ -175,28 +187,28 @@ def manifest(
 
 
 def attention_path(model: BertModel, precision: str, on: torch.device) -> str:
-    """Which attention path a training step of this model takes, for people to read."""
+    """The attention path of a training step of this model, for display."""
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
     rate = model.config.attention_probs_dropout_prob
     return f"{attention.path(torch.empty(0, dtype=kind, device=on), rate)} attention with dropout {rate:g}"
 
 
 def shortened(whole: Plan, settings: TrainingSettings) -> Plan:
-    """The plan that is trained: the whole one, or its first `--max-steps` steps."""
+    """The plan, cut to its first `--max-steps` steps; warns if it has fewer."""
     if settings.max_steps > whole.total:
         warn(f"--max-steps {settings.max_steps:,}: the run has only {whole.total:,} steps")
     return first(whole, settings.max_steps)
 
 
 def note_rows(what: str, count: int, settings: TrainingSettings) -> None:
-    """Say where a training set of so many rows does not fill one batch."""
+    """Warn if a training set of `count` rows is smaller than one batch."""
     if count < settings.batch_size:
         rows = f"{count:,} row{'s' * (count != 1)}"
         warn(f"{what}: {rows} to train on, less than one batch of {settings.batch_size:,} (--batch-size)")
 
 
 def warn(*sentences: str) -> None:
-    """Tell the user what does not stop the run."""
+    """Print warnings to standard error, on the first rank only."""
     if ranks.rank() == 0:
         for sentence in sentences:
             say(f"note: {sentence}", sys.stderr)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a run after the step in hand, with a checkpoint."""
+"""On Ctrl-C or SIGTERM, a run finishes its current step, writes a checkpoint and stops."""
 
 import signal
 from collections.abc import Iterator
@@ -7,12 +7,12 @@ from types import FrameType
 
 
 class Interrupted(Exception):
-    """The user stopped the run, and its checkpoint is written; the message says after which step."""
+    """The run was stopped by a signal after writing a checkpoint; the message says after which step."""
 
 
 @contextmanager
 def stop_on_signal() -> Iterator[list[int]]:
-    """A list that fills when the user presses Ctrl-C or the system asks to end; a second time ends at once."""
+    """Yield a list of received SIGINT and SIGTERM signals. A second signal raises `KeyboardInterrupt` at once."""
     received: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
