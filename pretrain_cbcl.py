@@ -43,7 +43,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     read = data.read(settings, tokenizer, length)
     started.check(read.hashes | resources)
 
-    # score them with the starting encoder, sort them into easy, semi-hard and hard, pace them over the epochs
+    # score them with the initial encoder, sort them into easy, semi-hard and hard, pace them over the epochs
     encoder = Encoder(bert, tokenizer, settings.encoder.trained_pooler, precision=started.precision)
     scored = pace.score(settings, encoder, read.train, started.weights_sha256)
     ordered = pace.sort(settings, read.train, scored)

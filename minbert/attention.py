@@ -1,4 +1,4 @@
-"""Attention within each sentence of a ragged batch: a reference, and two faster paths equal to it without dropout.
+"""Attention within each sentence of a ragged batch: a reference, and two faster paths that agree without dropout.
 
 Axes: T tokens in the batch, B sentences, H heads, d width of a head. In a group of n sentences of equal length:
 L tokens and Q queries per sentence (Q = L, or 1 if only the [CLS] rows are needed).

@@ -1,7 +1,7 @@
 """Turn weights of other forms into an encoder folder. Pickles are read by transformers and torch, and only tensors.
 
 python -m minbert.weights convert DIR                        pytorch_model.bin, or weights in several parts, in DIR
-python -m minbert.weights convert NAME --to DIR              the same of a hub name
+python -m minbert.weights convert NAME --to DIR              the same, from the hub
 python -m minbert.weights convert FILE --like DIR --to DIR   a checkpoint of the course's code
 """
 

@@ -48,7 +48,7 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, x: Tensor, ragged: Ragged, rows: Tensor | None = None) -> Tensor:
-        """[T, D] to [T, D]; with `rows` [B], the index of one token per sentence, to the outputs of these, [B, D]."""
+        """[T, D] to [T, D], or to [B, D] with `rows` [B], the index of one token per sentence."""
         kept = x if rows is None else x.index_select(0, rows)
         x = self.attention_layer_norm(self.add(kept, self.attention_dense(self.self_attention(x, ragged, rows))))
         return self.out_layer_norm(self.add(x, self.feed_forward(x)))

@@ -112,7 +112,7 @@ def _through_softmax(
 
 
 class _Layout:
-    """The memory layout of the groups: `gather` makes each group and head contiguous, `scatter` is its inverse.
+    """The memory layout of the groups: `gather` makes each head of a sentence contiguous, `scatter` is its inverse.
 
     On gathered tensors, `queries`, `keys` and `squares` return one view per group.
     """

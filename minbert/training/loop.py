@@ -104,10 +104,10 @@ def fit(
     """Train until the end of the plan or early stopping, and leave the best or the last weights in `model`, by `keep`.
 
     `care` says whether the run is resumed, and how often it is saved and logged. `precision` is "fp32" or "bf16".
-    `sentences` is the number of sentences per example, for the displayed speed. With more than one of `tasks`, losses
-    are displayed with the task's name. `baseline` is the score of the model before training. If `keep` is `best` and
-    no evaluation is above the baseline, the weights before training are kept, as step 0. Without a baseline the first
-    evaluation is the best so far.
+    `sentences` is the number of sentences per example, for the displayed speed. `tasks` is the number of tasks; with
+    several, losses are displayed with the task's name. `baseline` is the score of the model before training. If
+    `keep` is `best` and no evaluation is above the baseline, the weights before training are kept, as step 0. Without
+    a baseline, the first evaluation is the best so far.
 
     Raises `UserError` if a loss or gradient norm is not finite, or a scalar is below its minimum in `floors`, and
     `Interrupted` after Ctrl-C.

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from minbert.training import ranks
 from minbert.training.cli import say
 
-_SILENCE = 60.0  # without a terminal, print at least one line in so many seconds
+_SILENCE = 60.0  # seconds; without a terminal, at least one line is printed in this time
 
 
 class Progress:

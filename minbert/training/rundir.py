@@ -15,7 +15,7 @@ from minbert.training import checkpoint
 
 
 class RunDir:
-    """A run's folder. `open` and `check` check whether it may be used; nothing is written before `begin`."""
+    """A run's folder. `open` and `check` decide whether it may be used; nothing is written before `begin`."""
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
         self.path = path
@@ -126,7 +126,7 @@ class RunDir:
 def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     """The manifest of the run that an encoder's folder comes from, as (its path, its content), or None.
 
-    It is searched in `folder` and its parent. Another program's `manifest.json` is ignored.
+    It is searched for in `folder` and its parent. Another program's `manifest.json` is ignored.
     """
     path = next((up / "manifest.json" for up in (folder, folder.parent) if (up / "manifest.json").is_file()), None)
     content = read_json(path) if path else None
