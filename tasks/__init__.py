@@ -1,10 +1,10 @@
-"""Which sentences, which labels, which score: the three downstream tasks and contrastive pre-training."""
+"""The tasks: the three downstream tasks, contrastive pre-training, data readers and evaluation."""
 
 from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """`TASKS`, loaded on first use."""
+    """Import `TASKS` on first use."""
     if name != "TASKS":
         raise AttributeError(f"module 'tasks' has no attribute '{name}'")
     from tasks.registry import TASKS

@@ -1,7 +1,7 @@
-"""How figures are drawn: one style for the report page, the suites and run folders, by matplotlib.
+"""One matplotlib style for the figures of the report page, the benchmark suites and run folders.
 
-`save` writes SVG and PNG, the same numbers in the same bytes; `on_page` gives SVG that takes its colours from the
-page's theme. Importing this module loads no matplotlib.
+`save` writes SVG and PNG; the same numbers give the same bytes. `on_page` gives inline SVG in the colours of the
+page's theme. Importing this module does not import matplotlib.
 """
 
 import io
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#6b6b6b"
 INK, QUIET, GRID, GROUND = "#222222", "#5a5f67", "#e6e6e6", "#ffffff"
 SLOTS = (BLUE, VERMILION, GREEN, PURPLE, GREY, ORANGE)
-"""The colours of curves and parts, in their order."""
+"""Colour cycle of curves and bar segments."""
 _THEME = {colour: f"var(--c{slot})" for slot, colour in enumerate(SLOTS)}
 _THEME |= {INK: "var(--ink)", QUIET: "var(--quiet)", GRID: "var(--line)", GROUND: "var(--panel)"}
 DASHED = (0, (4, 3))
@@ -83,7 +83,7 @@ _PAGE: Any = {
 def panels(
     count: int, size: tuple[float, float], *, columns: int = 3, style: Any = None, **how: Any
 ) -> Iterator[list["Axes"]]:
-    """`count` axes of one figure of `size` inches; it must be written inside the block."""
+    """`count` axes of one figure of `size` inches, which must be saved inside the `with` block."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -99,7 +99,7 @@ def panels(
 
 
 def legend(axes: "Axes", columns: int, **how: Any) -> Any:
-    """A legend below the whole figure; None without labelled marks."""
+    """Draw a legend below the whole figure; None if no artist has a label."""
     handles, labels = axes.get_legend_handles_labels()
     look: dict[str, Any] = {"handlelength": 1.6, "columnspacing": 1.8, **how}
     figure: Any = axes.figure
@@ -107,17 +107,17 @@ def legend(axes: "Axes", columns: int, **how: Any) -> Any:
 
 
 def title(figure: Any, text: str) -> None:
-    """The figure's heading, at its left."""
+    """Set the figure's title, left-aligned."""
     figure.suptitle(text, x=0.015, ha="left", fontsize=14, fontweight="bold")
 
 
 def percent(value: float, _: object = None) -> str:
-    """A share on an axis."""
+    """Tick label of a fraction, as a percentage."""
     return f"{100 * value:g}%"
 
 
 def thousands(axis: Any) -> None:
-    """Whole numbers on an axis, with commas as thousands separators."""
+    """Integer ticks with commas as thousands separators."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(nbins="auto", integer=True, steps=[1, 2, 5, 10]))
@@ -137,7 +137,7 @@ def save(figure: "Figure | Any", path: Path) -> list[Path]:
 
 
 class PageFigure:
-    """A figure of the report page: its axes, and after its block its `markup`."""
+    """A figure of the report page. `markup` is filled when the `on_page` block ends."""
 
     def __init__(self, axes: "list[Axes]") -> None:
         self.all = axes
@@ -146,7 +146,7 @@ class PageFigure:
         self.markup = Markup()
 
     def hint(self, artist: "Artist", *texts: str) -> None:
-        """The tooltip of a mark; one text each, in order, for the markers of a line."""
+        """Set the tooltip of an artist; for a line, one text per marker, in order."""
         name = f"hint{len(self.hints)}"
         artist.set_gid(name)
         self.hints[name] = texts
@@ -154,7 +154,7 @@ class PageFigure:
 
 @contextmanager
 def on_page(name: str, width: float, height: float, count: int = 1, **how: Any) -> Iterator[PageFigure]:
-    """A figure of `width` x `height` pixels with `count` axes below each other; `name` labels it for screen readers."""
+    """A figure of `width` x `height` pixels with `count` stacked axes; `name` labels it for screen readers."""
     with panels(count, (width / 72, height / 72), columns=1, style=_PAGE, **how) as axes:
         chart = PageFigure(axes)
         yield chart
@@ -171,7 +171,7 @@ _KEPT = {
 
 
 def _inlined(svg: bytes, name: str, hints: dict[str, Sequence[str]]) -> Markup:
-    """matplotlib's SVG as part of a page: no ids or styles, which pages share, and the theme's colours."""
+    """Rewrite matplotlib's SVG for inlining: ids and styles removed, as they could clash; colours from the theme."""
     source = ET.fromstring(svg)
     shapes = {node.get("id"): node for node in source.iter() if _tag(node) == "path" and node.get("id")}
     box = {"viewBox": source.get("viewBox", ""), "role": "img", "class": "chart", "aria-label": name}
@@ -207,7 +207,7 @@ def _tag(node: ET.Element) -> str:
 
 
 def _attributes(node: ET.Element) -> dict[str, str]:
-    """The look and position of a mark as attributes: the page's policy forbids `style` attributes."""
+    """Style and position of a shape as SVG attributes: the page's content security policy forbids `style`."""
     found = dict(part.strip().split(": ", 1) for part in node.get("style", "").split(";") if ": " in part)
     if "font" in found:
         found["font-size"] = next(iter(re.findall(r"[\d.]+px", found["font"])), "11px")
@@ -222,7 +222,7 @@ def _attributes(node: ET.Element) -> dict[str, str]:
 
 
 def _marker(use: ET.Element, shape: ET.Element) -> tuple[str, dict[str, str]]:
-    """A marker at its position: a circle, or a translated path."""
+    """The element of a marker at its position: a circle, or a translated path."""
     look = {**_attributes(shape), **_attributes(use)}
     x, y, path = look.pop("x", "0"), look.pop("y", "0"), look.pop("d")
     if path.count("C") == 8:

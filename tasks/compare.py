@@ -1,4 +1,4 @@
-"""Is a difference between two runs, or two submissions, real? Paired bootstrap over their common dev rows."""
+"""Is the difference between two runs or submissions significant? Paired bootstrap over their common dev rows."""
 
 from collections.abc import Mapping
 
@@ -10,13 +10,13 @@ from tasks.record import Rows, TaskScores
 
 DEV_NORM = "dev norm"
 Scored = Mapping[str, TaskScores]
-"""By task, in order."""
+"""Task name -> dev scores, in the order of the tasks."""
 
 
 def own_intervals(
     tasks: Scored, *, norm: bool, seed: int = 0, resamples: int = RESAMPLES
 ) -> tuple[dict[str, Interval | None], Interval | None]:
-    """The 95% interval of each task's score over resampled dev rows, and that of the dev norm if `norm` is true."""
+    """95% bootstrap intervals over dev rows: of each task's score, and of the dev norm if `norm` is true."""
     drawn: dict[str, np.ndarray] = {}
     for name, task in tasks.items():
         rows = task.rows.labelled() if task.rows is not None else None
@@ -33,7 +33,7 @@ def _norm(tasks: Scored, drawn: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def paired(first: Rows, second: Rows) -> tuple[Rows, Rows]:
-    """The labelled rows with an id and a gold label that both have, in the first's order."""
+    """The labelled rows whose id and gold label are in both, in the order of `first`."""
     one, two = first.labelled(), second.labelled()
     places = {id_: place for place, id_ in enumerate(two.ids)}
     both = [(place, places[id_]) for place, id_ in enumerate(one.ids) if id_ in places]
@@ -50,9 +50,9 @@ def differences(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> list[Difference]:
-    """A difference for each common task, and for the dev norm if both have the same tasks.
+    """The difference (second minus first) in each common task, and in the dev norm if both have the same tasks.
 
-    `norms` are the two reported dev norms; without them the norm is left out.
+    `norms` are the two reported dev norms; if it is None, the dev norm is left out.
     """
     found, drawn = [], {}
     for name in (name for name in first if name in second):
@@ -64,7 +64,7 @@ def differences(
         return found
     if drawn.keys() != first.keys():
         return [*found, Difference(DEV_NORM, "mean", *norms, None, why="not every task can be compared")]
-    # Over the rows in common, as the scores in `found` are: the reported ones may be over other rows.
+    # Dev norms over the common rows, as for the scores in `found`; the reported norms may cover other rows.
     before, after = (
         float(np.mean([0.0 if score is None else intervals.normalised(metric, score) for metric, score in side]))
         for side in ([(one.metric, one.first) for one in found], [(one.metric, one.second) for one in found])
@@ -97,7 +97,7 @@ def _task(first: TaskScores, second: TaskScores, seed: int, resamples: int) -> t
 
 
 def as_text(names: tuple[str, str], found: list[Difference], resamples: int = RESAMPLES) -> str:
-    """The differences for a terminal, with the names of the first and the second."""
+    """The differences as terminal output; `names` are those of the first and the second system."""
     head = f"{names[1]} less {names[0]} (95% intervals of {resamples:,} paired bootstrap resamples of the dev rows)"
     return "\n".join([head, *map(_line, found)])
 

@@ -1,4 +1,4 @@
-"""Scores of a model on the development sets."""
+"""Predict with a model and score it on the development sets."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -41,9 +41,9 @@ def predictions(model: MultitaskModel, task: Task[Any], examples: Single | Pair,
 
 
 def probabilities(task: Task[Any], outputs: np.ndarray) -> np.ndarray | None:
-    """Each class's probability by the head's outputs: float64 [rows, classes]; None for a task without classes.
+    """Class probabilities from the head's outputs: float64 [rows, classes]; None for a task without classes.
 
-    The softmax of C outputs, or the sigmoid of one logit, which speaks for the second of two classes.
+    The softmax of C logits; for a single logit, its sigmoid is the probability of class 1.
     """
     if not task.classes:
         return None
@@ -54,10 +54,10 @@ def probabilities(task: Task[Any], outputs: np.ndarray) -> np.ndarray | None:
 
 
 def dev_scores(model: MultitaskModel, dev: Mapping[str, Examples], precision: str) -> tuple[float, dict[str, Any]]:
-    """The dev norm, and it once more beside the score of each task.
+    """The dev norm (the metric to maximise), and the metrics to log: each task's score and `dev_norm`.
 
-    The dev norm is the mean over tasks of accuracy, and of (r + 1) / 2 for similarity; an undefined r counts as 0 and
-    is reported as None.
+    The dev norm is the mean over tasks of the accuracy, or of (r + 1) / 2 for similarity. An undefined r counts as 0
+    and is reported as None.
     """
     scores: dict[str, Any] = {}
     parts = []
@@ -72,7 +72,7 @@ def dev_scores(model: MultitaskModel, dev: Mapping[str, Examples], precision: st
 
 
 def report(task: Task[Any], predicted: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
-    """Score and per-class table over labelled rows, for `scores.json`."""
+    """Score and per-class metrics over the labelled rows, for `scores.json`."""
     scored = ~np.isnan(gold)
     return {
         "title": task.title,
@@ -84,7 +84,7 @@ def report(task: Task[Any], predicted: np.ndarray, gold: np.ndarray) -> dict[str
 
 
 def as_text(title: str, scores: Mapping[str, Any]) -> str:
-    """A task's scores as a person reads them on the terminal."""
+    """A task's scores as terminal output."""
     score = "undefined" if scores["score"] is None else f"{scores['score']:.3f}"
     lines = [f"{title}: {scores['metric']} {score} on {scores['rows']:,} dev rows"]
     if scores["per_class"]:

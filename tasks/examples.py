@@ -1,4 +1,4 @@
-"""Examples as views on the token cache: rows of one, two or three sentences, put into ragged batches.
+"""Examples as views of the token cache: rows of one, two or three sentences, collated into ragged batches.
 
 Axes: B rows of a batch.
 """
@@ -16,7 +16,10 @@ from minbert.training.plan import Step
 
 @dataclass(frozen=True)
 class Examples:
-    """Rows of a cache, with the special ids and the length that batches are made with."""
+    """Rows of a token cache, with the special token ids and the maximum length used to build batches.
+
+    `changes` holds new token ids (whole texts, no special tokens) by (row, column), from augmentation.
+    """
 
     cache: TokenCache
     cls: int
@@ -29,48 +32,51 @@ class Examples:
 
     @property
     def labels(self) -> np.ndarray:
-        """The labels, NaN where a row has none: float64 [rows]."""
+        """Labels, NaN for rows without one: float64 [rows]."""
         return self.cache.labels
 
     def truncated(self, special: int, *, joined: bool) -> tuple[int, int]:
-        """How many inputs are longer than `max_length`, of how many; `joined` inputs hold all texts of a row."""
+        """Number of inputs longer than `max_length`, and number of inputs.
+
+        An input is all texts of a row if `joined`, else one text. `special` is its number of special tokens.
+        """
         counts = self.cache.token_counts()
         lengths = counts.sum(1) if joined else counts.ravel()
         return int((lengths + special > self.max_length).sum()), len(lengths)
 
     def changed(self, changes: Mapping[tuple[int, int], Sequence[int]]) -> Self:
-        """The same rows with other ids, of whole texts without special tokens, for some (row, column)."""
+        """The same rows, with the given token ids in place of the cached ones; see `changes` of the class."""
         return replace(self, changes=changes) if changes else self
 
     def ids(self, row: int, column: int) -> list[int]:
-        """Token ids of one text, whole and without special tokens."""
+        """Token ids of one text, neither truncated nor with special tokens."""
         new = self.changes.get((row, column)) if self.changes else None
         return self.cache.ids(row, column).tolist() if new is None else list(new)
 
     def sentence(self, row: int, column: int) -> list[int]:
-        """[CLS] text [SEP] of one text, cut to `max_length`."""
+        """[CLS] text [SEP] of one text, truncated to `max_length`."""
         return [self.cls, *self.ids(row, column)[: self.max_length - 2], self.sep]
 
 
 class Single(Examples):
-    """One sentence a row."""
+    """One sentence per row."""
 
     def ragged(self, rows: np.ndarray) -> Ragged:
         """[CLS] a [SEP] for each row: B sentences."""
         return Ragged.from_lists([self.sentence(row, 0) for row in rows])
 
     def lengths(self) -> np.ndarray:
-        """Tokens of each row's input, special ones included."""
+        """Length of each row's input in tokens, with special tokens: int [rows]."""
         return np.minimum(self.cache.token_counts().sum(1) + 2, self.max_length)
 
 
 class Pair(Examples):
-    """Two sentences a row."""
+    """Two sentences per row."""
 
     def ragged(self, rows: np.ndarray, form: str) -> Ragged:
-        """`cross`: [CLS] a [SEP] b [SEP] with types 0 and 1. `paper`: [CLS] a [SEP] [CLS] b [SEP], all of type 0.
+        """`cross`: [CLS] a [SEP] b [SEP], token types 0 and 1. `paper`: [CLS] a [SEP] [CLS] b [SEP], token type 0.
 
-        Both give B sentences; `bi` gives 2B: [CLS] a [SEP] of every row, then [CLS] b [SEP] of every row.
+        Both give B sequences. `bi` gives 2B: [CLS] a [SEP] of every row, then [CLS] b [SEP] of every row.
         """
         if form == "bi":
             return Ragged.from_lists([self.sentence(row, column) for column in (0, 1) for row in rows])
@@ -86,11 +92,14 @@ class Pair(Examples):
         return Ragged.from_lists(ids, types)
 
     def lengths(self) -> np.ndarray:
-        """Tokens of each row's input, special ones included (to sort by; off by one where the form has four)."""
+        """Approximate length of each row's input in tokens, for sorting: int [rows].
+
+        Assumes three special tokens; the form `paper` has four.
+        """
         return np.minimum(self.cache.token_counts().sum(1) + 3, self.max_length)
 
     def _cut(self, row: int, special: int) -> tuple[list[int], list[int]]:
-        """Both texts, the longer one cut first until the row fits (of an odd room it keeps one token more)."""
+        """Both texts, truncated longest first until they fit; the longer one keeps the extra token of an odd room."""
         first, second = self.ids(row, 0), self.ids(row, 1)
         room = self.max_length - special
         if len(first) + len(second) > room:
@@ -101,7 +110,7 @@ class Pair(Examples):
 
 
 class Triplet(Examples):
-    """(anchor, positive, hard negative) a row."""
+    """(anchor, positive, hard negative) per row."""
 
     def ragged(self, rows: np.ndarray) -> Ragged:
         """3B sentences: all anchors, then all positives, then all hard negatives."""
@@ -110,7 +119,7 @@ class Triplet(Examples):
 
 E = TypeVar("E", bound=Examples)
 Augmentation = Callable[[E, Step], E]
-"""The examples as a step sees them, some of their texts changed."""
+"""Function from the examples and a step to the examples with some of that step's texts changed."""
 
 
 def unchanged(examples: E, batch: Step) -> E:

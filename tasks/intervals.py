@@ -1,4 +1,4 @@
-"""Percentile intervals of a score, or of the difference of two, by a bootstrap over rows.
+"""Bootstrap percentile intervals over rows, of a score or of the difference between two scores.
 
 Axes: N rows, S systems, R resamples. Every system is scored on the same resampled rows, so differences are paired.
 """
@@ -15,20 +15,20 @@ from tasks.metrics import S
 
 RESAMPLES = 2000
 METRICS = ("accuracy", "Pearson's r", "Spearman's rho")
-"""The scores with intervals."""
-_CELLS = 2_000_000  # row numbers that are drawn at once
+"""The metrics that intervals are implemented for."""
+_CELLS = 2_000_000  # row numbers drawn at once, to bound memory
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The middle 95% of a bootstrap."""
+    """A 95% confidence interval."""
 
     low: float
     high: float
 
 
 def interval(draws: np.ndarray) -> Interval | None:
-    """The 2.5th and 97.5th percentile of a value's resamples [R]; None if the value is undefined in one of them."""
+    """The 2.5th and 97.5th percentiles of `draws` [R]; None if there are none or any is not finite."""
     if not len(draws) or not np.isfinite(draws).all():
         return None
     low, high = np.percentile(draws, (2.5, 97.5))
@@ -36,7 +36,7 @@ def interval(draws: np.ndarray) -> Interval | None:
 
 
 def wilson(count: int, total: int) -> Interval | None:
-    """Wilson's 95% score interval of a share; None without trials."""
+    """Wilson's 95% score interval of the proportion `count` / `total`; None if `total` is 0."""
     if not total:
         return None
     found = stats.binomtest(count, total).proportion_ci(0.95, method="wilson")
@@ -46,9 +46,10 @@ def wilson(count: int, total: int) -> Interval | None:
 def resampled(
     statistic: Callable[[np.ndarray], np.ndarray], count: int, *purpose: str, seed: int, resamples: int
 ) -> np.ndarray:
-    """A statistic of R resamples of N = `count` rows, drawn with replacement by the counter (seed, *purpose).
+    """A statistic of R resamples of N = `count` rows, drawn with replacement.
 
-    `statistic` takes row numbers [r, N] and gives [..., r]; the result is [..., R].
+    The random generator is seeded by (seed, *purpose). `statistic` maps row numbers [r, N] to [..., r]; the result is
+    [..., R].
     """
     rng, size = numpy_generator(seed, *purpose), max(1, _CELLS // count)
     batches = [min(size, resamples - start) for start in range(0, resamples, size)] or [0]
@@ -58,7 +59,7 @@ def resampled(
 def bootstrap(
     metric: str, predicted: np.ndarray, gold: np.ndarray, name: str, *, seed: int = 0, resamples: int = RESAMPLES
 ) -> np.ndarray:
-    """One of METRICS of S systems on R resamples of the rows: predicted [S, N] and gold [N] to [S, R]."""
+    """One of METRICS for S systems on R resamples of the rows: predicted [S, N] and gold [N] to [S, R]."""
     return resampled(
         lambda rows: scores(metric, predicted[:, rows], gold[rows]),
         len(gold),
@@ -87,13 +88,13 @@ def _correlation(predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
 
 
 def normalised(metric: str, score: S) -> S:
-    """A score's part in the dev norm: an accuracy itself, (r + 1) / 2 for a correlation."""
+    """A score as it enters the dev norm: an accuracy unchanged, a correlation r as (r + 1) / 2."""
     return score if metric == "accuracy" else metrics.normalised(score)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Second system less first in one score. `around` is None if there is no interval, for the reason `why`."""
+    """Second system minus first in one metric. `around` is its interval; if it is None, `why` gives the reason."""
 
     name: str
     metric: str
@@ -101,13 +102,13 @@ class Difference:
     second: float | None
     around: Interval | None
     rows: int = 0
-    only_first: int | None = None  # rows that the first system alone has right
+    only_first: int | None = None  # rows that only the first system predicts correctly
     only_second: int | None = None
     why: str = ""
 
     @property
     def value(self) -> float | None:
-        """The difference itself."""
+        """The difference, None if either score is undefined."""
         return None if self.first is None or self.second is None else self.second - self.first
 
     @property

@@ -1,4 +1,4 @@
-"""Scores: accuracy, Pearson, Spearman, per-class precision and recall. What is undefined is None, never NaN."""
+"""Metrics: accuracy, Pearson, Spearman, per-class precision and recall. Undefined values are None, never NaN."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ S = TypeVar("S", float, np.ndarray)
 
 @dataclass(frozen=True)
 class ClassScore:
-    """Precision, recall and F1 of one class; None where its denominator is zero."""
+    """Precision, recall and F1 of one class; each is None if its denominator is zero."""
 
     label: str
     precision: float | None
@@ -23,17 +23,17 @@ class ClassScore:
 
 
 def accuracy(predicted: np.ndarray, gold: np.ndarray) -> float | None:
-    """Share of equal labels; None where there are none."""
+    """Accuracy; None without rows."""
     return float(metrics.accuracy_score(gold, predicted)) if len(gold) else None
 
 
 def pearson(x: np.ndarray, y: np.ndarray) -> float | None:
-    """Pearson's r; None for fewer than two pairs or where a side is constant."""
+    """Pearson's r; None for fewer than two pairs or if either side is constant."""
     return _correlation(x, y, stats.pearsonr)
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float | None:
-    """Spearman's rho, ties at their mean rank; None for fewer than two pairs or where a side is constant."""
+    """Spearman's rho, ties at their mean rank; None for fewer than two pairs or if either side is constant."""
     return _correlation(x, y, stats.spearmanr)
 
 
@@ -58,10 +58,10 @@ def per_class(predicted: np.ndarray, gold: np.ndarray, names: Sequence[str]) -> 
 
 
 def normalised(r: S) -> S:
-    """A correlation's part in the dev norm: r from -1..1 brought to 0..1."""
+    """A correlation as it enters the dev norm: r in [-1, 1] mapped to [0, 1]."""
     return (r + 1) / 2
 
 
 def dev_norm(sst_accuracy: float, para_accuracy: float, sts_pearson: float) -> float:
-    """The course leaderboard's overall score: the mean of the three, Pearson's r brought to 0..1."""
+    """The course leaderboard's overall score: the mean of the three, Pearson's r mapped to [0, 1]."""
     return (sst_accuracy + para_accuracy + normalised(sts_pearson)) / 3

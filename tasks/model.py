@@ -1,6 +1,6 @@
-"""One encoder, a dict of heads, and the loss that trains them.
+"""The multitask model: a shared encoder with one head per task, and its training objective.
 
-Axes: B rows of a batch, L length of a padded row, D hidden.
+Axes: B rows of a batch, L length of a padded row, C outputs of a head.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from tasks.task import Task
 
 
 class MultitaskModel(nn.Module):
-    """An encoder shared by tasks, each with its head (CBCL, section 4.2)."""
+    """An encoder shared by all tasks, and one head per task (CBCL, section 4.2)."""
 
     def __init__(self, encoder: BertModel, tasks: Sequence[Task[Any]], dropout: float, *, frozen: bool = False) -> None:
         super().__init__()
@@ -35,40 +35,40 @@ class MultitaskModel(nn.Module):
         encoder.requires_grad_(not frozen)
 
     def train(self, mode: bool = True) -> "MultitaskModel":
-        """Training mode; a frozen encoder stays in evaluation mode."""
+        """Set training mode; a frozen encoder stays in evaluation mode."""
         super().train(mode)
         self.encoder.train(mode and not self.frozen)
         return self
 
     def features(self, task: str, ragged: Ragged) -> Tensor:
-        """What a task's head sees of a batch."""
+        """The input of a task's head for a batch: [B, D], or [B, 3D] for a bi-encoder (D is the hidden size)."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             return self.tasks[task].features(self.encoder.pooled(ragged))
 
     def forward(self, task: str, ragged: Ragged) -> Tensor:
-        """A task's outputs for a batch: [B], or [B, C]."""
+        """Outputs of a task's head for a batch: [B], or [B, C]."""
         out: Tensor = self.heads[task](self.features(task, ragged))
         return out
 
     def predict_sentiment(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Logits of the five classes, [B, 5], of padded [B, L] sentences."""
+        """Logits of the five classes, [B, 5], for padded sentences [B, L]."""
         return self("sst", Ragged.from_padded(input_ids, attention_mask))
 
     def predict_paraphrase(self, ids_1: Tensor, mask_1: Tensor, ids_2: Tensor, mask_2: Tensor) -> Tensor:
-        """The LOGIT of being a paraphrase, [B], of two padded batches."""
+        """Logits (not probabilities) of being a paraphrase, [B], for two padded batches [B, L]."""
         return self("quora", self._joined("quora", ids_1, mask_1, ids_2, mask_2))
 
     def predict_similarity(self, ids_1: Tensor, mask_1: Tensor, ids_2: Tensor, mask_2: Tensor) -> Tensor:
-        """The similarity from 0 to 5, [B], of two padded batches."""
+        """Similarity from 0 to 5, [B], for two padded batches [B, L]."""
         return self("sts", self._joined("sts", ids_1, mask_1, ids_2, mask_2))
 
     def _joined(self, task: str, ids_1: Tensor, mask_1: Tensor, ids_2: Tensor, mask_2: Tensor) -> Ragged:
-        """Two padded batches of [CLS] a [SEP] in the form the task was trained on."""
+        """Two padded batches of [CLS] text [SEP], in the pair form that the task was trained with."""
         first, second = (_lists(ids, mask) for ids, mask in ((ids_1, mask_1), (ids_2, mask_2)))
         form = self.tasks[task].pairs
         if form == "bi":
             return Ragged.from_lists(first + second).to(ids_1.device)
-        start = 1 if form == "cross" else 0  # a proper pair has one [CLS]
+        start = 1 if form == "cross" else 0  # a cross-encoder pair has one [CLS]
         ids = [a + b[start:] for a, b in zip(first, second, strict=True)]
         types = [[0] * len(a) + [start] * len(b[start:]) for a, b in zip(first, second, strict=True)]
         if max(map(len, ids)) > self.encoder.config.max_position_embeddings:
@@ -81,7 +81,7 @@ def _lists(ids: Tensor, mask: Tensor) -> list[list[int]]:
 
 
 def build(settings: MultitaskSettings, encoder: BertModel, tasks: Sequence[Task[Any]]) -> MultitaskModel:
-    """The model with fresh heads, drawn by the run's seed, on the encoder's device."""
+    """The model with new heads, initialised from the run's seed, on the encoder's device."""
     torch.manual_seed(torch_seed(settings.training.seed, "heads"))
     frozen = settings.model.fine_tune_mode == "last-linear-layer"
     return MultitaskModel(encoder, tasks, settings.model.hidden_dropout_prob, frozen=frozen).to(encoder.device)
@@ -89,14 +89,14 @@ def build(settings: MultitaskSettings, encoder: BertModel, tasks: Sequence[Task[
 
 @dataclass
 class MultitaskObjective:
-    """The mean loss of one task's batch, in as many parts as memory asks for."""
+    """The mean loss of one task's batch, with gradients accumulated over `accumulate` parts of it."""
 
     examples: Mapping[str, Examples]
     accumulate: int = 1
     augment: Augmentation[Any] = unchanged
 
     def backward(self, model: nn.Module, batch: Step, context: Context) -> dict[str, Tensor]:
-        """Gradients of the mean loss over the step's rows; the parts' sums are divided by the count of all rows."""
+        """Compute gradients of the mean loss over the step's rows: each part's sum is divided by the count of all."""
         assert isinstance(model, MultitaskModel)
         task, examples = model.tasks[batch.task], self.augment(self.examples[batch.task], batch)
         total = torch.zeros((), device=context.device)

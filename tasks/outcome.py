@@ -1,4 +1,4 @@
-"""What a run of stage two leaves beside its encoder: prediction files, dev rows and `scores.json`."""
+"""Results of a fine-tuning run: prediction files, dev rows and `scores.json`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ Outputs = Mapping[tuple[str, str], np.ndarray]
 
 
 def predict(model: MultitaskModel, data: Splits, paths: Paths, precision: str) -> Outputs:
-    """The outputs of the kept model for every row that a prediction file is written of."""
+    """The kept model's outputs for every row of the splits that prediction files are written for."""
     return {
         (name, split): evaluate.outputs(model, model.tasks[name], data.of(split)[name], precision)
         for name, split in paths
@@ -25,7 +25,7 @@ def predict(model: MultitaskModel, data: Splits, paths: Paths, precision: str) -
 
 
 def score(model: MultitaskModel, data: Splits, outputs: Outputs) -> dict[str, Any]:
-    """Each task's score and per-class table over its labelled dev rows."""
+    """Each task's score and per-class metrics over its labelled dev rows."""
     found = {}
     for name, task in model.tasks.items():
         found[name] = evaluate.report(task, task.predict(outputs[name, "dev"]), data.dev[name].labels)
@@ -41,7 +41,7 @@ def save(
     scores: Mapping[str, Any],
     kept: Mapping[str, Any],
 ) -> None:
-    """Write the leaderboard's files, the dev rows, and `scores.json`, with `kept` saying which model made them."""
+    """Write the leaderboard's prediction files, the dev rows, and `scores.json`, which `kept` is added to."""
     for (name, split), path in paths.items():
         task, examples, made = model.tasks[name], data.of(split)[name], outputs[name, split]
         predictions.write(path, task, examples, task.predict(made))
@@ -51,13 +51,13 @@ def save(
 
 
 def kept(state: LoopState, rule: str) -> dict[str, Any]:
-    """Which model a run has kept, and its dev norm, for `scores.json`."""
+    """Which model the run has kept, and its dev norm, for `scores.json`."""
     about = {"step": state.kept_step, "keep": rule, "best_step": state.best_step, "last_step": state.step}
     return {"dev_norm": state.kept_score, **about}
 
 
 def as_text(scores: Mapping[str, Any], state: LoopState, rule: str) -> str:
-    """The scores as a person reads them on the terminal."""
+    """The scores as terminal output."""
     tables = [evaluate.as_text(one["title"], one) for one in scores.values()]
     which = f"step {state.kept_step:,} of {state.step:,}, {'the last' if rule == LAST else 'the best evaluation'}"
     best = f"; the best was {state.best:.4f} at step {state.best_step:,}" if state.kept_step != state.best_step else ""

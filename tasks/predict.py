@@ -1,4 +1,4 @@
-"""Predict a user's own sentences with the heads of a finished run: one a line, pairs divided by a TAB; TSV comes out.
+"""Predict your own sentences with the heads of a finished run: one per line, pairs separated by a TAB; writes TSV.
 
 python -m tasks.predict runs/multitask --task sst reviews.txt
 printf 'A man is eating.\\tSomeone eats.\\n' | python -m tasks.predict runs/multitask --task sts
@@ -18,7 +18,7 @@ from minbert.errors import UserError
 from minbert.files import present, read_json
 from minbert.training import cli
 
-if TYPE_CHECKING:  # `--help` waits for no torch
+if TYPE_CHECKING:  # at run time torch would delay `--help`
     import numpy as np
 
     from minbert.token_cache import TokenCache
@@ -26,13 +26,16 @@ if TYPE_CHECKING:  # `--help` waits for no torch
     from tasks.model import MultitaskModel
     from tasks.task import Task
 
-_CHUNK = 1024  # lines that are predicted together
+_CHUNK = 1024  # inputs predicted together
 Texts = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """A run's best model, and what a task's inputs need; `seen` counts its inputs so far, `all` and those `cut`."""
+    """The model that a run has kept, with what is needed to encode inputs of one task.
+
+    `seen` counts the inputs so far: `all` of them, and those `cut` to `max_length`.
+    """
 
     model: "MultitaskModel"
     task: "Task[Any]"
@@ -42,7 +45,7 @@ class Predictor:
     seen: Counter[str] = field(default_factory=Counter)
 
     def outputs(self, texts: Sequence[Texts]) -> "np.ndarray":
-        """The head's outputs for sentences or pairs, cleaned as the course cleans: float32 [rows] or [rows, C]."""
+        """The head's outputs for sentences or pairs, preprocessed as in the course: float32 [rows] or [rows, C]."""
         from tasks import evaluate, readers
 
         clean = readers.clean_sentence if self.task.kind == "single" else readers.clean_pair
@@ -53,10 +56,10 @@ class Predictor:
         return evaluate.outputs(self.model, self.task, examples, self.precision)
 
     def table(self, texts: Sequence[Texts]) -> Iterator[tuple[str, ...]]:
-        """A row for each input, in order: the prediction, the predicted class's probability, and the texts.
+        """An output row for each input, in order; the input's texts are its last columns.
 
-        The columns are class, its name and probability (sentiment), 0.0 or 1.0 and probability (paraphrase), or the
-        similarity from 0 to 5.
+        Before them: class, class name and probability of the class (sentiment); 0.0 or 1.0, and the probability of
+        that class (paraphrase); or the similarity from 0 to 5.
         """
         from tasks import evaluate
 
@@ -71,7 +74,7 @@ class Predictor:
 
 
 def _cache(rows: Sequence[Texts], columns: int, tokenizer: "Tokenizer") -> "TokenCache":
-    """The token cache of rows that come from no file; nothing is written to disk. Texts stay with the caller."""
+    """A token cache of texts in memory; nothing is written to disk, and the texts themselves are not stored."""
     import numpy as np
 
     from minbert.token_cache import TokenCache
@@ -85,9 +88,9 @@ def _cache(rows: Sequence[Texts], columns: int, tokenizer: "Tokenizer") -> "Toke
 
 
 def load(run: Path, name: str) -> Predictor:
-    """The model that a run has kept, for its task `name`, such as quora.
+    """Load the model that a run has kept, to predict the task `name`, such as quora.
 
-    `UserError` where `run` is no finished run of the second stage, or has no head for the task.
+    Raises `UserError` if `run` is not a finished fine-tuning run, or has no head for the task.
     """
     settings, step = _read(run, name)
     from minbert.bert import BertModel
@@ -109,7 +112,7 @@ def load(run: Path, name: str) -> Predictor:
 
 
 def _read(run: Path, name: str) -> tuple[dict[str, Any], int]:
-    """A run's settings, and the step whose checkpoint it has kept."""
+    """A run's settings, and the step of the checkpoint that it has kept."""
     if not (run / "manifest.json").is_file():
         raise UserError(f"{run}: not a run folder: it holds no manifest.json")
     manifest = read_json(run / "manifest.json")
@@ -131,9 +134,9 @@ def _read(run: Path, name: str) -> tuple[dict[str, Any], int]:
 
 
 def read(lines: Iterable[bytes], source: str, columns: int) -> Iterator[Texts]:
-    """The inputs of a file: one sentence a line, or two with a TAB between; blank lines are left out and counted.
+    """The inputs of a file: one sentence per line, or two separated by a TAB. Blank lines are skipped and counted.
 
-    `UserError` with the line where it is not UTF-8, or has not as many texts as the task takes.
+    Raises `UserError` with the line number if a line is not UTF-8, or does not hold `columns` texts.
     """
     blank = 0
     for number, raw in enumerate(lines, start=1):
@@ -159,14 +162,14 @@ def _opened(path: str) -> Any:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Read the command line, load the model, and write a table to standard output as lines come in."""
+    """Command line: load the model and write predictions to standard output while input is read."""
     about = (__doc__ or "").splitlines()[0]
     parser = cli.Parser(prog="python -m tasks.predict", description=about, allow_abbrev=False)
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run of multitask_train.py")
     parser.add_argument("--task", required=True, metavar="NAME", help="which head: sst, para, sts or one of your own")
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the sentences (default: standard input)")
     given = parser.parse_intermixed_args(sys.argv[1:] if arguments is None else arguments)
-    from tasks.registry import named  # late: it imports torch
+    from tasks.registry import named  # here because it imports torch
 
     with _opened(given.file) as lines:
         predictor = load(given.run, named(given.task))
@@ -174,7 +177,7 @@ def main(arguments: list[str] | None = None) -> None:
         try:
             _write(predictor, read(lines, source, predictor.task.columns), sys.stdout)
             _say_cut(predictor, source)
-        except BrokenPipeError:  # whoever reads has enough; Python would complain once more at its end
+        except BrokenPipeError:  # the reader closed the pipe; Python would report it again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -186,7 +189,7 @@ def _say_cut(predictor: Predictor, source: str) -> None:
 
 
 def _columns(task: "Task[Any]") -> tuple[str, ...]:
-    """The heads of `Predictor.table`'s columns."""
+    """Header of `Predictor.table`."""
     texts = ("sentence",) if task.columns == 1 else ("sentence1", "sentence2")
     if not task.classes:
         return (task.title, *texts)
@@ -196,7 +199,7 @@ def _columns(task: "Task[Any]") -> tuple[str, ...]:
 
 
 def _write(predictor: Predictor, inputs: Iterator[Texts], out: IO[str]) -> None:
-    chunk = list(islice(inputs, _CHUNK))  # where one of these lines is broken, nothing is printed
+    chunk = list(islice(inputs, _CHUNK))  # read before the header, so that an error in these lines leaves no output
     print("\t".join(_columns(predictor.task)), file=out)
     while chunk:
         for row in predictor.table(chunk):

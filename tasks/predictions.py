@@ -16,7 +16,7 @@ from minbert.errors import UserError
 from minbert.files import write_atomic
 from minbert.training import cli
 
-if TYPE_CHECKING:  # `--help` waits for no torch
+if TYPE_CHECKING:  # at run time torch would delay `--help`
     import numpy as np
 
     from tasks.examples import Examples
@@ -24,11 +24,11 @@ if TYPE_CHECKING:  # `--help` waits for no torch
     from tasks.task import Task
 
 Paths = dict[tuple[str, str], Path]
-"""(task, split) -> where its prediction file goes."""
+"""(task, split) -> path of the prediction file."""
 
 
 def paths(tasks: "Sequence[Task[Any]]", settings: "MultitaskSettings") -> Paths:
-    """Where the settings send each prediction file; `UserError` where no file can be written."""
+    """The path of each prediction file; raises `UserError` if a given path cannot be written."""
     found = {}
     for task in tasks:
         for split in ("dev", "test"):
@@ -41,20 +41,20 @@ def paths(tasks: "Sequence[Task[Any]]", settings: "MultitaskSettings") -> Paths:
 
 
 def content(task: "Task[Any]", examples: "Examples", predicted: "np.ndarray") -> str:
-    """One line for each row that was kept, in file order: `{id} , {value} \\n` under the task's header."""
+    """Content of a prediction file: the task's header, then `{id} , {value} \\n` for each row, in file order."""
     assert len(predicted) == len(examples)
     rows = (f"{examples.cache.row_id(row)} , {task.written(value)} \n" for row, value in enumerate(predicted.tolist()))
     return task.files.header + "".join(rows)
 
 
 def write(path: Path, task: "Task[Any]", examples: "Examples", predicted: "np.ndarray") -> None:
-    """Write a prediction file, whole or not at all."""
+    """Write a prediction file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, content(task, examples, predicted))
 
 
 def file_name(task: "Task[Any]", split: str) -> str:
-    """Such as `para-dev-output.csv`."""
+    """Name of a prediction file, such as `para-dev-output.csv`."""
     return f"{task.files.short}-{split}-output.csv"
 
 
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Read the command line, check, and then score, compare or pack; `UserError` where anything is wrong."""
+    """Command line: check, then score, compare or pack; raises `UserError` if a check fails."""
     given = _parser().parse_args(sys.argv[1:] if arguments is None else arguments)
     if given.command == "submit":
         cli.demand_writable(given.out)

@@ -1,4 +1,4 @@
-"""Paraphrase: Quora question pairs, duplicate or not, accuracy."""
+"""Paraphrase detection: Quora question pairs, duplicate or not; metric: accuracy."""
 
 import numpy as np
 import torch.nn.functional as F
@@ -22,11 +22,11 @@ class Paraphrase(PairTask):
     kind = "pair-class"
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Sum of the binary cross entropies of the logits."""
+        """Sum over rows of the binary cross entropy with logits."""
         return F.binary_cross_entropy_with_logits(outputs.float(), labels.float(), reduction="sum")
 
     def predict(self, outputs: np.ndarray) -> np.ndarray:
-        """1 where the logit is above 0."""
+        """1 if the logit is above 0, else 0."""
         return (outputs > 0).astype(np.float64)
 
     def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
@@ -34,9 +34,9 @@ class Paraphrase(PairTask):
         return metrics.accuracy(predicted, gold)
 
     def per_class(self, predicted: np.ndarray, gold: np.ndarray) -> list[ClassScore]:
-        """Of both classes."""
+        """Precision, recall, F1 and support of both classes."""
         return metrics.per_class(predicted, gold, self.classes)
 
     def written(self, value: float) -> str:
-        """0.0 or 1.0."""
+        """`0.0` or `1.0`."""
         return f"{value:.1f}"

@@ -1,7 +1,7 @@
 """A run's predictions on the development sets, row by row: the input of the report page and of comparisons.
 
-`RUN/dev/{task}.jsonl` holds one object a line, in file order: `id`, `texts`, `gold` (null where the row has no label),
-`predicted`, and `probabilities` of the classes (null for a task without classes).
+`RUN/dev/{task}.jsonl` holds one JSON object per line, in file order: `id`, `texts`, `gold` (null for a row without a
+label), `predicted`, and `probabilities` of the classes (null for a task without classes).
 """
 
 import json
@@ -41,11 +41,11 @@ class Rows:
         return len(self.ids)
 
     def labelled(self) -> "Rows":
-        """The rows that are scored: those with a gold label."""
+        """The rows with a gold label; only these are scored."""
         return self.at(np.flatnonzero(~np.isnan(self.gold)))
 
     def at(self, places: np.ndarray) -> "Rows":
-        """Some rows, by their places."""
+        """The rows at the given indices."""
         chosen = places.tolist()
         probabilities = None if self.probabilities is None else self.probabilities[places]
         ids, texts = [self.ids[row] for row in chosen], [self.texts[row] for row in chosen]
@@ -54,7 +54,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class TaskScores:
-    """One task's dev scores, and its dev rows if they were recorded. `score` is None if it is undefined."""
+    """One task's dev score, and its dev rows if they were recorded. `score` is None if it is undefined."""
 
     name: str
     title: str
@@ -68,7 +68,7 @@ class TaskScores:
 
 
 def task_rows(task: "Task[Any]", examples: "Examples", outputs: np.ndarray) -> Rows:
-    """The rows of a development set, from the outputs of a task's head: float32 [rows] or [rows, C]."""
+    """The rows of a development set, from the head's outputs: float32 [rows] or [rows, C]."""
     from tasks.evaluate import probabilities
 
     cache, places = examples.cache, range(len(examples))
@@ -79,7 +79,7 @@ def task_rows(task: "Task[Any]", examples: "Examples", outputs: np.ndarray) -> R
 
 
 def cosine_rows(encoder: "Encoder", pairs: "Pair") -> Rows:
-    """The rows of scored pairs, predicted by the cosine of an encoder's vectors, as stage one records them."""
+    """Dev rows of stage one: scored pairs, predicted by the cosine similarity of their sentence embeddings."""
     from tasks.contrastive.validation import unit
 
     encoder.model.eval()
@@ -92,7 +92,7 @@ def cosine_rows(encoder: "Encoder", pairs: "Pair") -> Rows:
 
 
 def write_rows(run: Path, name: str, rows: Rows) -> Path:
-    """Write `RUN/dev/{name}.jsonl`, whole or not at all; returns its path."""
+    """Write `RUN/dev/{name}.jsonl` atomically and return its path."""
     path = run / "dev" / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, "".join(_line(rows, row) + "\n" for row in range(len(rows))))
@@ -108,11 +108,11 @@ def _line(rows: Rows, row: int) -> str:
         "predicted": round(float(rows.predicted[row]), _DIGITS),
         "probabilities": None if shares is None else [round(float(share), _DIGITS) for share in shares[row]],
     }
-    return json.dumps(fields, allow_nan=False)  # in ASCII: some readers end a line at U+2028
+    return json.dumps(fields, allow_nan=False)  # ASCII, as some readers treat U+2028 as a line end
 
 
 def read_rows(path: Path) -> Rows:
-    """The rows of a file that `write_rows` made; `UserError` with file and line for any other."""
+    """Read a file written by `write_rows`; raises `UserError` with file and line if it is not one."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
@@ -160,6 +160,6 @@ def _row(path: Path, number: int, line: str) -> dict[str, Any]:
 
 
 def paths(run: Path) -> Iterator[tuple[str, Path]]:
-    """The (task, file) pairs that a run folder holds, by name."""
+    """(task, file) for each `.jsonl` file in the run's `dev` folder, sorted by file name."""
     for path in sorted((run / "dev").glob("*.jsonl")):
         yield path.stem, path

@@ -1,4 +1,4 @@
-"""Task factories by name. A new task is one file and one line here."""
+"""Task factories by name. To add a task, write one file and add one line to this table."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -15,7 +15,7 @@ _PLACES = {
 
 
 class _Lazy(Mapping[str, Factory]):
-    """Imports a task's file when the task is asked for."""
+    """Imports a task's module on first access."""
 
     def __getitem__(self, name: str) -> Factory:
         module, attribute = _PLACES[name]
@@ -33,12 +33,12 @@ TASKS: Mapping[str, Factory] = _Lazy()
 
 
 def shorts() -> dict[str, str]:
-    """The words for the tasks in flags and prediction files (`Files.short`), and the tasks; imports them all."""
+    """Short name in flags and prediction files (`Files.short`) -> task name. Imports all tasks."""
     return {factory().files.short: name for name, factory in TASKS.items()}
 
 
 def named(word: str, flag: str = "--task") -> str:
-    """The task that a flag means, by its word in flags or its name; `UserError` for another word."""
+    """The task name for a task's short name or name, as given to `flag`; raises `UserError` if it is unknown."""
     known = shorts() | {name: name for name in TASKS}
     return known[one_of(word, known, flag)]
 
@@ -46,7 +46,7 @@ def named(word: str, flag: str = "--task") -> str:
 def build(names: str, pairs: str, flag: str = "tasks") -> list[Task[Any]]:
     """The tasks of a list such as `sst,para,sts`.
 
-    `UserError`, which begins with `flag`, for an unknown or a doubled name.
+    Raises `UserError`, its message starting with `flag`, for an unknown or duplicate name or an empty list.
     """
     chosen = [named(name.strip(), flag) for name in names.split(",") if name.strip()]
     if not chosen or len(set(chosen)) < len(chosen):

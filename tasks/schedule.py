@@ -1,4 +1,4 @@
-"""Which task comes when: plans over several data sets (CBCL, section 4.2.4)."""
+"""Task sampling: the order of batches over several data sets (CBCL, section 4.2.4)."""
 
 from collections.abc import Mapping
 from itertools import chain
@@ -17,9 +17,9 @@ Steps = list[tuple[str, np.ndarray]]
 def plan(
     sampling: str, sizes: Mapping[str, int], *, epochs: int, batch_size: int, seed: int, power: float = 0.5
 ) -> Plan:
-    """The plan of a run over data sets of the given sizes. `sizes` is in the order of the round.
+    """The plan of a run over data sets of the given sizes (task -> rows), in the order in which tasks take turns.
 
-    Raises `UserError` for a sampling that is none of SAMPLING.
+    Raises `UserError` if `sampling` is not in SAMPLING.
     """
     sampling = one_of(sampling, SAMPLING, "sampling")
     counts = {task: batch_count(size, batch_size) for task, size in sizes.items()}
@@ -42,29 +42,29 @@ def plan(
 
 
 def _quotas(sampling: str, counts: Mapping[str, int], power: float) -> dict[str, int]:
-    """How many batches of each task an epoch holds. The largest set is seen once in each."""
+    """Number of batches of each task per epoch. The largest set is used exactly once per epoch."""
     most = max(counts.values())
-    if sampling == "round-robin":  # small sets restart until the largest is through
+    if sampling == "round-robin":  # small sets restart until the largest set is used up
         return dict.fromkeys(counts, most)
-    if sampling == "hybrid":  # a set that is through drops out
+    if sampling == "hybrid":  # a set is dropped when it is used up
         return dict(counts)
     # proportional: each task in proportion to a power of its size
     return {task: max(1, round(most * (count / most) ** power)) for task, count in counts.items()}
 
 
 def _pass(task: str, size: int, epoch: int, turn: int, batch_size: int, seed: int) -> Steps:
-    """One pass over a task's data, in an order of its own."""
+    """One pass over a task's data, shuffled by (seed, task, epoch, turn)."""
     return [(task, rows) for rows in batches(shuffled(size, seed, task, epoch, turn), batch_size)]
 
 
 def _stream(task: str, size: int, epoch: int, quota: int, batch_size: int, seed: int) -> Steps:
-    """As many batches as the quota asks for: pass after pass, reshuffled each time."""
+    """`quota` batches of a task: as many passes as needed, each reshuffled, the last one cut short."""
     passes = -(-quota // batch_count(size, batch_size))
     return list(chain.from_iterable(_pass(task, size, epoch, turn, batch_size, seed) for turn in range(passes)))[:quota]
 
 
 def _spread(streams: Mapping[str, Steps], generator: np.random.Generator) -> Steps:
-    """All streams merged in a random order of tasks, each stream in its own order."""
+    """Merge the streams in a random order of tasks; within a stream the order is kept."""
     names = [task for task, steps in streams.items() for _ in steps]
     left = {task: iter(steps) for task, steps in streams.items()}
     return [next(left[names[place]]) for place in generator.permutation(len(names))]

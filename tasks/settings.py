@@ -1,4 +1,4 @@
-"""Settings and presets of the second stage. Importing this module loads no torch."""
+"""Settings and presets of multitask fine-tuning (stage two). Importing this module does not import torch."""
 
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -11,9 +11,9 @@ from minbert.training.settings import Presets, Record, Settings, flag, spelled
 from tasks.augment.settings import SynonymSettings
 
 LEADERBOARD = ("sst", "quora", "sts")
-"""The tasks that the course's leaderboard takes predictions for; its overall score is the mean of their parts."""
+"""The tasks of the course's leaderboard; its overall score is the mean of their normalised scores."""
 _FULL_MODEL_LR, _LAST_LAYERS_LR = 1e-5, 1e-3
-_SUFFIXES = ("train", "dev", "test", "dev_out", "test_out")  # of the flags that name a task's files
+_SUFFIXES = ("train", "dev", "test", "dev_out", "test_out")  # suffixes of the flags that name a task's files
 
 
 class EncoderSettings(records.EncoderSettings):
@@ -23,20 +23,20 @@ class EncoderSettings(records.EncoderSettings):
 
     @property
     def source(self) -> str:
-        """Where the encoder's weights come from: a folder or a name."""
+        """Where the encoder's weights are loaded from: a folder or a name."""
         if not self.encoder:
             return super().source
         if not Path(self.encoder).expanduser().is_dir():
             raise UserError(
                 f"--encoder {self.encoder}: no such folder; pretrain_cbcl.py writes one into its run folder"
             )
-        from minbert.weights import of_run  # late, as it imports torch
+        from minbert.weights import of_run  # here because it imports torch
 
         return of_run(self.encoder)
 
 
 class DataSettings(records.DataSettings):
-    """What is read of the data."""
+    """Which data are read, and how."""
 
     tasks: str = flag(
         ",".join(LEADERBOARD), "the tasks to train, in the order of the round: sst, quora (or para), sts, or your own"
@@ -45,10 +45,10 @@ class DataSettings(records.DataSettings):
     @field_validator("tasks")
     @classmethod
     def _by_their_names(cls, tasks: str) -> str:
-        """The tasks' names where their short words are given."""
+        """Replace tasks' short names by their names."""
         given = _names(tasks)
         if given == list(LEADERBOARD):
-            return tasks  # torch, which the tasks load, can wait
+            return tasks  # avoids importing the tasks, which import torch
         from tasks.registry import shorts
 
         words = shorts()
@@ -61,7 +61,11 @@ class DataSettings(records.DataSettings):
         return _names(self.tasks)
 
     def columns_of(self, task: str) -> str:
-        """What `--columns` says of a task's files: all of it, or what follows `sst:`, `para:` or `sts:`."""
+        """The part of `--columns` for a task's files: what follows `sst:`, `para:` or `sts:`, or all without prefixes.
+
+        Raises `UserError` for an unknown prefix, for a part without prefix if others have one, or if no part has one
+        and there are several tasks.
+        """
         from tasks.registry import shorts
 
         parts = dict(part.strip().partition(":")[::2] for part in self.columns.split(";") if ":" in part)
@@ -76,7 +80,7 @@ class DataSettings(records.DataSettings):
 
 
 class ModelSettings(Record):
-    """How pairs are read, and what is trained."""
+    """How pairs are encoded, and which parameters are trained."""
 
     pairs: Literal["cross", "paper", "bi"] = flag(
         "cross",
@@ -90,14 +94,14 @@ class ModelSettings(Record):
     @model_validator(mode="before")
     @classmethod
     def _option(cls, values: Any) -> Any:
-        """`--option` says `--fine-tune-mode` in older words."""
+        """Translate `--option`, the older name of `--fine-tune-mode`."""
         modes = {"pretrain": "last-linear-layer", "finetune": "full-model"}
         mode = modes.get(str(values.get("option", "")).strip().lower())
         return values | {"fine_tune_mode": mode} if mode else values
 
 
 class ScheduleSettings(Record):
-    """Which task comes when, and the parts that a batch is computed in."""
+    """Task sampling and gradient accumulation."""
 
     sampling: Literal["round-robin", "hybrid", "sequential", "proportional"] = flag(
         "round-robin",
@@ -110,13 +114,13 @@ class ScheduleSettings(Record):
 
 
 class TrainingSettings(records.TrainingSettings):
-    """How the model is trained, evaluated and chosen."""
+    """Training, evaluation and model selection."""
 
     lr: float = flag(_FULL_MODEL_LR, "learning rate (with --fine-tune-mode last-linear-layer 1e-3)", ge=0)
 
 
 class FileSettings(records.FileSettings):
-    """Where the data are, and where predictions go: the data's hashes, not these, decide what is computed."""
+    """Paths of data and prediction files. A run is identified by the data's hashes, not by these paths."""
 
     sst_train: str = flag("", "in place of ids-sst-train.csv")
     sst_dev: str = flag("", "in place of ids-sst-dev.csv")
@@ -136,13 +140,13 @@ class FileSettings(records.FileSettings):
 
 
 class RunSettings(records.RunSettings):
-    """Where a run lives, and how it is looked after."""
+    """The run folder, logging and resuming."""
 
     run_dir: str = flag("runs/multitask", "where the run lives")
 
 
 class MultitaskSettings(Settings):
-    """Everything `multitask_train.py` can be told."""
+    """All settings of `multitask_train.py`."""
 
     encoder: EncoderSettings = EncoderSettings()
     data: DataSettings = DataSettings()
@@ -155,7 +159,7 @@ class MultitaskSettings(Settings):
 
     @model_validator(mode="after")
     def _combinations(self) -> Self:
-        """Raises `UserError` for settings that exclude each other; gives the last layers their learning rate."""
+        """Check combinations of settings (`UserError`), and set the default learning rate of `last-linear-layer`."""
         if self.training.patience and self.schedule.sampling == "sequential":
             raise UserError("--patience and --sampling sequential exclude each other: later tasks might never begin")
         if self.training.batch_size < self.schedule.accumulate:
@@ -168,13 +172,13 @@ class MultitaskSettings(Settings):
 
     @property
     def selection(self) -> dict[str, Any]:
-        """For the manifest: which model is kept, by what, and whether dev sets have a part in it."""
+        """Model selection for the manifest: which model is kept, by which metric, and whether dev sets influence it."""
         how = self.training
         by_dev_pairs = how.keep == "best" or how.patience > 0
         return {"keep": how.keep, "metric": "dev norm", "patience": how.patience, "by_dev_pairs": by_dev_pairs}
 
     def ignored(self, given: dict[str, Any]) -> list[str]:
-        """A sentence for every given flag that has no effect; `UserError` for flags that exclude each other."""
+        """A warning for each given flag that has no effect; raises `UserError` for flags that exclude each other."""
         if "encoder" in given and "weights" in given:
             raise UserError("--encoder and --weights exclude each other: both say where the encoder starts")
         if "option" in given and "fine_tune_mode" in given:
@@ -201,7 +205,7 @@ class MultitaskSettings(Settings):
         doubled = [path for path in outputs if outputs.count(path) > 1]
         if doubled:
             raise UserError(f"two of the --*_out flags name the same file, {doubled[0]}")
-        from tasks.registry import shorts  # late, as it imports torch, for which `--help` does not wait
+        from tasks.registry import shorts  # here because it imports torch, which would delay `--help`
 
         absent = [short for short, name in shorts().items() if name not in self.data.chosen]
         flags = {f"{short}_{suffix}" for short in absent for suffix in _SUFFIXES}
@@ -209,7 +213,7 @@ class MultitaskSettings(Settings):
 
     @property
     def _has_pairs(self) -> bool:
-        """Whether a chosen task reads pairs; a task that is not known may do so, and is refused elsewhere."""
+        """Whether any chosen task has pairs; an unknown task counts as one, as its error is raised elsewhere."""
         from tasks.registry import TASKS
 
         return any(name not in TASKS or TASKS[name]().columns == 2 for name in self.data.chosen)

@@ -1,4 +1,4 @@
-"""The data of stage two: train, dev and test examples of every task, and the steps of a run over them."""
+"""Data of multitask fine-tuning: train, dev and test examples of every task, and the training plan over them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,10 @@ Paths = Mapping[tuple[str, str], Path]
 
 
 def find(tasks: Sequence[Task[Any]], settings: MultitaskSettings, outputs: Paths) -> Paths:
-    """The file of every split of every task.
+    """The data file of every split of every task.
 
-    Raises `UserError` where it is not there, its header cannot be used, or a prediction file would replace it.
+    Raises `UserError` if a file is missing, if its header does not fit the task, or if it is also the path of a
+    prediction file, which would overwrite it.
     """
     found, written = {}, [path.resolve() for path in outputs.values()]
     for task in tasks:
@@ -43,7 +44,7 @@ class Splits:
     test: dict[str, Any]
 
     def account(self) -> dict[str, Any]:
-        """What was read, for the manifest: split -> task -> its file, hash and skipped rows."""
+        """The data read, for the manifest: split -> task -> file, hash and skipped rows."""
         return {split: {name: one.cache.account() for name, one in self.of(split).items()} for split in SPLITS}
 
     def of(self, split: str) -> dict[str, Any]:
@@ -53,7 +54,7 @@ class Splits:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """Hex SHA-256 of what was read, by split and task."""
+        """`"{split} {task}"` -> hex SHA-256 of the data file."""
         return {
             f"{split} {name}": one["sha256"] for split, some in self.account().items() for name, one in some.items()
         }
@@ -62,7 +63,7 @@ class Splits:
 def read(
     tasks: Sequence[Task[Any]], files: Paths, settings: MultitaskSettings, tokenizer: Tokenizer, length: int
 ) -> Splits:
-    """The examples of every split of every task; says which are cut or skipped."""
+    """Read the examples of every split of every task; warns about truncated inputs and skipped rows."""
     found: dict[str, dict[str, Any]] = {split: {} for split in SPLITS}
     for task in tasks:
         for split in SPLITS:
@@ -78,7 +79,7 @@ def read(
 
 
 def make_schedule(settings: MultitaskSettings, train: Mapping[str, Any]) -> tuple[plan.Plan, dict[str, int]]:
-    """The steps of a run, and how many rows of each task it trains on: all, or `--limit` of them."""
+    """The training plan, and the number of training rows per task: all, or at most `--limit`."""
     training, limit = settings.training, settings.data.limit
     rows = {name: plan.drawn(len(one), limit, training.seed, name) for name, one in train.items()}
     sizes = {name: len(chosen) for name, chosen in rows.items()}

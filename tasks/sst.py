@@ -1,4 +1,4 @@
-"""Sentiment: the Stanford Sentiment Treebank, five classes, accuracy."""
+"""Sentiment classification: the Stanford Sentiment Treebank, five classes; metric: accuracy."""
 
 import numpy as np
 import torch.nn.functional as F
@@ -22,7 +22,7 @@ class Sentiment(SingleTask):
     kind = "single"
 
     def head(self, width: int, dropout: float) -> nn.Module:
-        """Five outputs, one dropout."""
+        """A head with five outputs and one dropout layer."""
         return Head(width, len(self.classes), dropout, dropouts=1)
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -38,9 +38,9 @@ class Sentiment(SingleTask):
         return metrics.accuracy(predicted, gold)
 
     def per_class(self, predicted: np.ndarray, gold: np.ndarray) -> list[ClassScore]:
-        """Of the five classes."""
+        """Precision, recall, F1 and support of the five classes."""
         return metrics.per_class(predicted, gold, self.classes)
 
     def written(self, value: float) -> str:
-        """A whole number."""
+        """The class as an integer."""
         return str(int(value))

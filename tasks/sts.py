@@ -1,4 +1,4 @@
-"""Similarity: the Semantic Textual Similarity benchmark in the course's split, 0 to 5, Pearson's r."""
+"""Semantic textual similarity: the STS benchmark in the course's split, scores 0 to 5; metric: Pearson's r."""
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ class Similarity(PairTask):
     kind = "pair-score"
 
     def head(self, width: int, dropout: float) -> nn.Module:
-        """As for paraphrase, scaled to 0..5."""
+        """The head for pairs, its output scaled to 0..5."""
         return Scaled(super().head(width, dropout))
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class Similarity(PairTask):
         return F.mse_loss(outputs.float(), labels.float(), reduction="sum")
 
     def predict(self, outputs: np.ndarray) -> np.ndarray:
-        """The similarity itself."""
+        """The similarities, unchanged."""
         return outputs.astype(np.float64)
 
     def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
@@ -49,9 +49,9 @@ class Similarity(PairTask):
         return metrics.pearson(predicted, gold)
 
     def normalised(self, score: float | None) -> float:
-        """(r + 1) / 2."""
+        """(r + 1) / 2; 0 if r is undefined."""
         return 0.0 if score is None else metrics.normalised(score)
 
     def written(self, value: float) -> str:
-        """A plain float."""
+        """The shortest decimal that gives the same float64."""
         return repr(float(value))

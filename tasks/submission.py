@@ -1,4 +1,4 @@
-"""A folder of prediction files held against the data files: every id once, values in range, scores by gold labels."""
+"""Check a folder of prediction files against the data files: each id once, valid values, scores on gold labels."""
 
 import io
 import re
@@ -20,15 +20,15 @@ from tasks.settings import LEADERBOARD
 from tasks.task import Task
 
 SPLITS = ("dev", "test")
-_SHOWN = 10  # findings of a file, and ids of a finding, that are said one by one
+_SHOWN = 10  # most findings listed per file, and most ids listed per finding
 _ROW = re.compile(r"(\S|\S.*\S) , (\S+) ")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-_HIGHEST = 5.0  # of the similarity scale, in points
+_HIGHEST = 5.0  # largest similarity score; the smallest is 0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong with a prediction file, at a line counted from 1; line 0 is the file as a whole."""
+    """An error in a prediction file, at a line counted from 1; line 0 means the whole file."""
 
     line: int
     why: str
@@ -45,7 +45,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Checked:
-    """One prediction file: what was expected of it, what it holds by id, and what is wrong with it."""
+    """One checked prediction file: the rows expected, its values by id, and the errors found."""
 
     path: Path
     task: Task[Any]
@@ -56,14 +56,14 @@ class Checked:
 
     @property
     def predicted(self) -> np.ndarray:
-        """The values of a file without findings, in the order of the data file: float64 [rows]."""
+        """The values in the order of the data file: float64 [rows]. Requires that there are no findings."""
         return np.array([self.values[id_] for id_ in self.expected.ids], dtype=np.float64)
 
 
 def check(folder: Path, data: Path) -> list[Checked]:
-    """Check the six files of a run folder or of its `predictions/`, those of each split in the order of the tasks.
+    """Check the six prediction files in a run folder's `predictions/`, or in `folder` itself: all dev, then all test.
 
-    `UserError` where `folder` is none, or where a data file is missing or cannot be read.
+    Raises `UserError` if `folder` does not exist, or if a data file is missing or cannot be read.
     """
     inner = folder / "predictions"
     place = inner if inner.is_dir() else folder
@@ -78,7 +78,7 @@ def check(folder: Path, data: Path) -> list[Checked]:
 
 
 def expected(task: Task[Any], split: str, data: Path) -> Expected:
-    """The rows that the course's file of a split asks predictions for."""
+    """The rows of the course's data file of a split that need a prediction."""
     source = readers.find(data, "course", [getattr(task.files, split)])
     opened = readers.open_as(source, task.kind, split, classes=task.class_count)
     rows = [row for row in opened.rows if isinstance(row, Row)]
@@ -114,7 +114,7 @@ def _listed(ids: Sequence[str]) -> str:
 
 
 def _read(path: Path, task: Task[Any]) -> tuple[list[tuple[int, str, float | None]], list[Finding]]:
-    """Line, id and value of every row that has an id; the value is None where it cannot be one."""
+    """(line, id, value) of every row with an id, and the errors found; an invalid value is None."""
     header, *lines = path.read_bytes().split(b"\n")
     rows: list[tuple[int, str, float | None]] = []
     found = []
@@ -142,7 +142,7 @@ def _shown(raw: bytes) -> str:
 
 
 def _value(task: Task[Any], text: str) -> float | str:
-    """A prediction as the task writes them, or what is wrong with it."""
+    """The value of a prediction in the task's format, or an error message."""
     if task.classes:
         allowed = {task.written(float(value)): float(value) for value in range(len(task.classes))}
         return allowed.get(text, f"value {text!r} is not one of {', '.join(allowed)}")
@@ -153,7 +153,7 @@ def _value(task: Task[Any], text: str) -> float | str:
 
 
 def as_text(files: Sequence[Checked]) -> str:
-    """One line a file, and under it what is wrong: `file:line: what`, the first of many."""
+    """One line per file, followed by its first findings as `file:line: message`."""
     return "\n".join(line for file in files for line in _said(file))
 
 
@@ -168,7 +168,7 @@ def _said(file: Checked) -> Iterator[str]:
 
 
 def demand_clean(folder: Path, files: Sequence[Checked]) -> None:
-    """`UserError` where any file has findings."""
+    """Raise `UserError` if any file has findings."""
     wrong = [file for file in files if file.findings]
     if wrong:
         first = wrong[0].findings[0]
@@ -180,13 +180,13 @@ def demand_clean(folder: Path, files: Sequence[Checked]) -> None:
 
 
 def score(file: Checked) -> tuple[float | None, int]:
-    """The task's score over the labelled rows of a file without findings, and how many those are."""
+    """The task's score over the labelled rows, and their number. Requires that there are no findings."""
     labelled = ~np.isnan(file.expected.gold)
     return file.task.score(file.predicted[labelled], file.expected.gold[labelled]), int(labelled.sum())
 
 
 def norm(files: Sequence[Checked]) -> float | None:
-    """The dev norm of the dev files; None unless all are without findings. An undefined r counts as 0."""
+    """The dev norm over the dev files; None if any is missing or has findings. An undefined r counts as 0."""
     scored = {file.task.name: file for file in files if file.split == "dev" and not file.findings}
     if scored.keys() != set(LEADERBOARD):
         return None
@@ -194,7 +194,7 @@ def norm(files: Sequence[Checked]) -> float | None:
 
 
 def scored(files: Sequence[Checked]) -> dict[str, TaskScores]:
-    """The dev files as scores and rows that can be compared, by task."""
+    """Scores and rows of the dev files by task, as `tasks.compare` takes them."""
     found = {}
     for file in files:
         if file.split == "dev":
@@ -206,7 +206,7 @@ def scored(files: Sequence[Checked]) -> dict[str, TaskScores]:
 
 
 def scores_text(files: Sequence[Checked]) -> str:
-    """Scores of every file that has gold labels and no findings, and the dev norm."""
+    """Scores of all files with gold labels (not scored if there are findings), and the dev norm."""
     lines = []
     for file in files:
         if np.isnan(file.expected.gold).all():
@@ -222,7 +222,7 @@ def scores_text(files: Sequence[Checked]) -> str:
 
 
 def pack(files: Sequence[Checked], out: Path) -> None:
-    """Write the course's zip: the files under `predictions/`; the same files give the same bytes."""
+    """Write the zip file for the course, all files under `predictions/`; the same files give the same bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for file in sorted(files, key=lambda file: file.path.name):
