@@ -1,7 +1,7 @@
-"""Readers of data files: rows in file order, columns by name, every row kept or listed as skipped.
+"""Readers of data files: rows in file order, columns by name, every row either kept or listed as skipped.
 
-A row that cannot be used ends the reading with `file:line: column: why`, except the known gaps of each layout, which
-are skipped and counted.
+An invalid row raises `UserError` with `file:line: column: reason`. Only the known gaps of each layout (such as missing
+labels) are skipped, and counted.
 """
 
 from collections.abc import Sequence
@@ -19,21 +19,21 @@ _SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
 
 
 def digest(path: Path) -> str:
-    """Hex SHA-256 of a data file as manifests record it: its own, or that of its hash and its companions' hashes."""
+    """Hex SHA-256 of a data file as recorded in manifests; with companion files, the hash over all their hashes."""
     return token_cache.digest(path, companions(path))
 
 
 def tokenised(
     path: Path, kind: str, tokenizer: Tokenizer, split: str = "train", columns: str = "", *, classes: int | None = None
 ) -> TokenCache:
-    """The rows of a file as `open_as` reads them, tokenised once and cached. Raises `UserError` as `open_as` does."""
+    """The rows of a file as read by `open_as`, tokenised once and cached. Raises `UserError` as `open_as` does."""
     opened = open_as(present(path), kind, split, columns, classes=classes)
     how = f"{kind} {classes} {split} {columns}"
     return token_cache.load(path, lambda _: opened.rows, how, opened.texts, tokenizer, also=companions(path))
 
 
 def find(data: Path, folder: str, names: Sequence[str]) -> Path:
-    """A data file by its usual names, in `data/folder` or in `data` itself; `UserError` says how to get it."""
+    """Find a data file by any of its usual names, in `data/folder` or in `data`; raises `UserError` if missing."""
     for parent in (data / folder, data):
         for name in names:
             if (parent / name).is_file():

@@ -1,8 +1,8 @@
-"""One table of the layouts that data files come in: how each is recognised, its columns, its rule for labels and gaps.
+"""Table of the layouts of data files: how each is recognised, its columns, and its rules for labels and gaps.
 
-A file is asked for as a kind of rows: `lines`, `single`, `pair-class`, `pair-score`, `nli` or `triplet`. The first
-layout of the kind that fits the file's first line reads it. `--columns sentence1=premise,sentence2=hypothesis` names
-the columns of any other table with a header, or of JSON lines.
+A file is opened as one kind of rows: `lines`, `single`, `pair-class`, `pair-score`, `nli` or `triplet`. It is read
+with the first layout of that kind that fits its first line. For any other table with a header, or JSON lines, name the
+columns with `--columns sentence1=premise,sentence2=hypothesis`.
 """
 
 import re
@@ -31,19 +31,19 @@ _QUESTION = re.compile(r"([A-Z]+):\w+ (.*)")
 
 
 def clean_sentence(text: str) -> str:
-    """The course's preprocessing of a single sentence: lower case, no blanks at the ends."""
+    """The course's preprocessing of a single sentence: lower case, surrounding white space removed."""
     return text.lower().strip()
 
 
 def clean_pair(text: str) -> str:
-    """The course's preprocessing of a sentence of a pair: lower case, a space before . ? , ' and white space folded."""
+    """The course's preprocessing of a sentence of a pair: lower case, a space before . ? , ', single spaces."""
     spaced = text.lower().replace(".", " .").replace("?", " ?").replace(",", " ,").replace("'", " '")
     return " ".join(spaced.split())
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a row holds, by target: the names that columns go by in circulation. Targets are texts, `label` and `id`."""
+    """Content of a row: each target (a text, `label` or `id`) with the column names in common use for it."""
 
     columns: Columns
     label: Label | None = None
@@ -51,11 +51,11 @@ class Kind:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The targets that are texts."""
+        """The names of the text targets."""
         return tuple(target for target in self.columns if target not in ("label", "id"))
 
     def required(self, split: str) -> list[str]:
-        """The targets that a file must have; labels are not needed to predict a test file."""
+        """The targets that a file must have; a test file needs no labels."""
         free = ("id", *self.optional, *(["label"] if split == "test" else []))
         return [target for target in self.columns if target not in free]
 
@@ -93,35 +93,35 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class Layout:
-    """One form that files of a kind come in: a table with a header unless it has `names`, `records` or both."""
+    """One layout of files of a kind: a table with a header, unless `names` or `records` is given."""
 
     name: str
-    columns: Columns  # target -> its names, of which a file has one
-    delimiter: str = ""  # as the first line has it, unless given
-    quotes: str = ""  # as is usual for the delimiter, unless given
-    names: tuple[str, ...] = ()  # all columns in order, where no header names them
-    numbers: tuple[str, ...] = ()  # those of the `names` that hold numbers, by which the layout is recognised
+    columns: Columns  # target -> possible column names
+    delimiter: str = ""  # default: detected from the first line
+    quotes: str = ""  # quoting, as in `split_records`; default: by delimiter
+    names: tuple[str, ...] = ()  # all columns in order, for files without a header
+    numbers: tuple[str, ...] = ()  # those of `names` that hold numbers, used to recognise the layout
     optional: tuple[str, ...] = ()  # targets that a file may lack
     wider: bool = False  # rows may have more cells than the header
-    records: Callable[[Path], Iterator[Record]] | None = None  # of a file that is no table
-    recognised: Callable[[Head], bool] | None = None  # in a way of its own
-    shown: str = ""  # how an error message describes it, where names do not
-    label: Label | None = None  # the kind's, unless given
-    labels_in: Callable[[Path], Path] = lambda path: path  # the file that an error about a label names
+    records: Callable[[Path], Iterator[Record]] | None = None  # reads a file that is not a table
+    recognised: Callable[[Head], bool] | None = None  # replaces the usual test in `fits`
+    shown: str = ""  # description in error messages; default: from the names
+    label: Label | None = None  # default: that of the kind
+    labels_in: Callable[[Path], Path] = lambda path: path  # the file named in errors about labels
     clean: Callable[[str], str] = str.strip
-    empty: str = "skip"  # what becomes of a row with an empty text: skip, or refuse
-    gaps: bool = False  # as the Quora files are published: rows of a test file are kept, others without a label known
+    empty: str = "skip"  # rows with an empty text: "skip", or "refuse" with an error
+    gaps: bool = False  # as in the published Quora files: empty labels are gaps, and test rows are kept
 
     @property
     def form(self) -> str:
-        """The layout in the words of an error message."""
+        """Description of the layout for error messages."""
         if self.names and not self.shown:
             return f"{(self.delimiter or '<TAB>').join(self.names)} without a header"
         needed = [" or ".join(names) for target, names in self.columns.items() if target not in self.optional]
         return self.shown or f"a header or JSON lines with {', '.join(needed)}"
 
     def fits(self, head: Head, split: str) -> bool:
-        """Whether the first line of a file is one of this layout; a test file may have no label."""
+        """Whether the first line of a file fits this layout; a test file may have no label column."""
         if self.recognised:
             return self.recognised(head)
         if self.names:
@@ -133,13 +133,13 @@ class Layout:
         return self.delimiter in ("", head.delimiter) and known >= self.columns.keys()
 
     def found(self, head: Head) -> dict[str, str]:
-        """The file's column of each target that it has."""
+        """Target -> the file's column, for the targets that the file has."""
         there = self.names or head.keys
         chosen = {target: [name for name in names if name in there] for target, names in self.columns.items()}
         return {target: names[0] for target, names in chosen.items() if names}
 
     def rows(self, head: Head, split: str, label: Label | None) -> tuple[int, Rows]:
-        """How many texts a row has, and the rows."""
+        """Number of texts per row, and the rows."""
         found = self.found(head)
         texts = [name for target, name in found.items() if target not in ("label", "id")]
         rule = self.label or label if "label" in found else None
@@ -163,7 +163,7 @@ class Layout:
             unlabelled = {found["label"]: "-"} if rule is NLI else None  # a line of NLI may lack its label
             return json_records(head.path, columns, unlabelled)
         delimiter = self.delimiter or head.delimiter
-        # GLUE's copy of SNLI has five annotators' labels, one in its header, and the gold label behind them.
+        # In GLUE's copy of SNLI the header names one annotator's label, but rows have five; the gold label is last.
         label = found.get("label", "")
         final = label if self.wider and not self.names and head.keys[-1] == label else ""
         quotes = self.quotes if self.quotes and delimiter != "," else quoting_of(delimiter)
@@ -182,7 +182,7 @@ def _is_number(text: str) -> bool:
 
 
 def sides_of(path: Path) -> list[Path]:
-    """SentEval's `s1.X`, `s2.X` and `labels.X`, if `path` is one of them and has another beside it."""
+    """SentEval's files `s1.X`, `s2.X` and `labels.X` if `path` is one of them and another one exists, else empty."""
     part, _, ending = path.name.partition(".")
     parts = ("s1", "s2", "labels")
     if part not in parts or not any(path.with_name(f"{other}.{ending}").is_file() for other in parts if other != part):
@@ -191,12 +191,12 @@ def sides_of(path: Path) -> list[Path]:
 
 
 def gold_of(path: Path) -> Path:
-    """The file of scores that belongs to an `STS.input.X.txt`."""
+    """The file of gold scores for `STS.input.X.txt`."""
     return path.with_name(path.name.replace("input", "gs", 1))
 
 
 def companions(path: Path) -> list[Path]:
-    """The files that are read along with one: the scores of an STS input, SentEval's sides and labels of SNLI."""
+    """The files read together with `path`: gold scores of an STS input, or SentEval's other SNLI files."""
     if path.name.startswith("STS.input."):
         return [gold_of(path)]
     return [other for other in sides_of(path) if other != path]
@@ -218,7 +218,7 @@ _LABELLED: Columns = {"sentence": ("sentence",), "label": ("label",)}
 _SCORED = _pair("sentence1", "sentence2", label="score")
 _STSB = ("genre", "file", "year", "number", "score", "sentence1", "sentence2")
 _FOUR = ("number", "s1", "s2", "label")
-# Chinese pairs, beside those with a header: cnsd, whose ids are not unique; ATEC, by tabs or commas; LCQMC and STS-B.
+# Chinese pairs without a header: cnsd, whose ids are not unique; ATEC, with tabs or commas; LCQMC and STS-B.
 _BARE_PAIRS = (
     Layout("two bars", _pair("s1", "s2", label="label"), "||", "none", names=_FOUR, numbers=("label",)),
     Layout("numbered pairs", _pair("s1", "s2", label="label"), names=_FOUR, numbers=("number", "label")),
@@ -316,7 +316,7 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
 
 
 class Opened(NamedTuple):
-    """A file that is about to be read: its layout, how many texts a row has, and its rows."""
+    """An opened file: name of its layout, number of texts per row, and an iterator over its rows."""
 
     layout: str
     texts: int
@@ -324,11 +324,11 @@ class Opened(NamedTuple):
 
 
 def open_as(path: Path, kind: str, split: str = "train", columns: str = "", *, classes: int | None = None) -> Opened:
-    """Recognise a file and begin to read it as one of `KINDS`.
+    """Recognise the layout of a file and open it as one of `KINDS`.
 
-    `columns` is the value of `--columns`, `classes` the number of classes (any for `single`, 2 for `pair-class`
-    unless it is given). Labels: classes from 0, scores 0 to 5, `NLI_CLASSES` in their order, none for the others.
-    Raises `UserError` where the file has no layout of the kind, with those there are, and later for a bad row.
+    `columns` is the value of `--columns`. `classes` is the number of classes; by default any for `single` and 2 for
+    `pair-class`. Labels are classes from 0, scores from 0 to 5, or the index in `NLI_CLASSES`; `lines` and `triplet`
+    have none. Raises `UserError` with the possible layouts if none fits, and during iteration for an invalid row.
     """
     known, head = KINDS[kind], Head.of(path)
     label = class_label(classes) if known.label and classes else known.label
@@ -350,7 +350,7 @@ def _unknown(head: Head, kind: str, split: str) -> Layout:
 
 
 def parse_columns(spec: str, kind: str) -> dict[str, str]:
-    """`{target: name in the file}` from `target=name,target=name`; `UserError` says what cannot be a target."""
+    """`target=name,target=name` as {target: column name}; raises `UserError` for a malformed or unknown target."""
     chosen: dict[str, str] = {}
     for part in spec.split(","):
         target, _, name = (piece.strip() for piece in part.partition("="))
@@ -365,9 +365,9 @@ def parse_columns(spec: str, kind: str) -> dict[str, str]:
 
 
 def _named_columns(head: Head, kind: str, split: str, spec: str) -> Columns:
-    """The columns of a user's own table: as `--columns` names them, else of the target's own name.
+    """The columns of a user's own table: those named by `--columns`, else columns named like their target.
 
-    Raises `UserError` where a given name is not in the file, or a target that must be there has none.
+    Raises `UserError` if a given column is not in the file, or a required target has no column.
     """
     given, there = parse_columns(spec, kind), f"the file has {', '.join(map(repr, head.keys))}"
     for target, name in given.items():

@@ -1,4 +1,4 @@
-"""From records to rows: what a label may be, which gaps are skipped, and that ids are unique."""
+"""From records to rows: labels are validated, known gaps are skipped, and ids must be unique."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,14 +9,14 @@ from minbert.errors import UserError
 from minbert.token_cache import Row, Skipped
 from tasks.readers.splitter import Record
 
-_MOST = 4096  # labels remembered of one column: scores without end must not fill the memory
+_MOST = 4096  # most parsed labels kept per column, to bound memory for a column of many different scores
 
 
 @dataclass(frozen=True)
 class Label:
-    """What a column of labels may hold: numbers that `accepts` takes, `words` for numbers, and known `gaps`.
+    """Valid content of a label column: numbers for which `accepts` is true, `words` (text -> number) and `gaps`.
 
-    A gap is a text that stands for no label, with the reason a row is skipped for it.
+    A gap is a text that means "no label"; `gaps` gives the reason reported for skipping its row.
     """
 
     accepts: Callable[[float], bool]
@@ -25,7 +25,10 @@ class Label:
     gaps: Mapping[str, str] = field(default_factory=dict)
 
     def parse(self, place: str, text: str) -> float | str:
-        """The number, or why the row is skipped; `UserError` at `place` (file:line: column) for anything else."""
+        """The label's number, or the reason to skip the row.
+
+        Raises `UserError`, with `place` (file:line: column) in its message, for an invalid label.
+        """
         word = text.strip()
         if word in self.gaps:
             return self.gaps[word]
@@ -63,14 +66,14 @@ def class_label(count: int) -> Label:
 
 
 class _Labels(dict[str, float | str]):
-    """The labels of one column that have been read, by their text: there are few, and parsing a number takes long."""
+    """Cache of parsed labels of one column, by their text: there are few different ones, and parsing is slow."""
 
     def __init__(self, label: Label, path: Path, column: str) -> None:
         super().__init__()
         self._label, self._place, self._column = label, path, column
 
     def at(self, line: int, text: str) -> float | str:
-        """What `Label.parse` says of a text."""
+        """`Label.parse` of a text, cached."""
         found = self.get(text)
         if found is None:
             found = self._label.parse(f"{self._place}:{line}: {self._column}", text)
@@ -91,11 +94,11 @@ def checked_rows(
     empty: str = "skip",
     predicted: bool = False,
 ) -> Iterator[Row | Skipped]:
-    """Rows of records whose cells are the texts, then the label if there is one, then the id if there are `ids`.
+    """Rows from records whose cells are the texts, then the label if `label` is given, then the id if `ids` is true.
 
-    Without ids the line number is the id: unique, and nothing to remember. `empty` says what becomes of a row with an
-    empty text: "skip", "keep", or "refuse" with a `UserError`. A row whose label is a gap is skipped, or kept without
-    a label where rows are `predicted`.
+    Without ids the line number is the id, which needs no memory to check that it is unique. `empty` is the treatment
+    of a row with an empty text: "skip", "keep", or "refuse" (raises `UserError`). A row whose label is a gap is
+    skipped, or kept without a label if `predicted` is true. Raises `UserError` for an invalid label or id.
     """
     count, seen = len(texts), dict[str, int]()
     labels = _Labels(label, path, column) if label else None
@@ -121,7 +124,7 @@ def checked_rows(
 
 
 def _unique_id(path: Path, line: int, text: str, seen: dict[str, int]) -> str:
-    """An id, stripped and in lower case; `UserError` where it is empty or the id of an earlier line in `seen`."""
+    """An id, stripped and lower-cased; raises `UserError` if it is empty or a duplicate of one in `seen`."""
     name = text.strip().lower()
     if not name:
         raise UserError(f"{path}:{line}: id: empty")

@@ -1,4 +1,4 @@
-"""The evaluation sets in SentEval's layout, `DIR/downstream/...`: what there is stands in two tables."""
+"""Evaluation sets in SentEval's layout, `DIR/downstream/...`. Two tables list them: `STS` and `CLASSIFICATION`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tasks.readers.splitter import line_records
 
 Rows = Iterator[Row | Skipped]
 
-# Folder (the first that is there) and subsets. SMT of STS13 is not free and is left out by SentEval too.
+# Folder and subsets (STS-B: folders, the first that exists is read). SMT of STS13 is not free; SentEval omits it too.
 STS = {
     "STS12": ("STS/STS12-en-test", ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews")),
     "STS13": ("STS/STS13-en-test", ("FNWN", "headlines", "OnWN")),
@@ -30,9 +30,10 @@ SCORED = (*STS, "STS-B", "SICK")
 
 @dataclass(frozen=True)
 class ClassSet:
-    """A classification set: `classes` of `texts` sentences a row, and per split its file, or the files of its classes.
+    """A classification set with `classes` classes and `texts` sentences per row.
 
-    `kind` is that of `open_as`; `polarity` where the first of two files holds class 1 and the second class 0.
+    `splits` maps each split to its file. `kind` is that of `open_as`, or `polarity` for sets with one file per class:
+    the first file holds class 1, the second class 0.
     """
 
     kind: str
@@ -41,7 +42,7 @@ class ClassSet:
     splits: dict[str, tuple[str, ...]]
 
 
-# Sets of one split are cross-validated by SentEval.
+# SentEval cross-validates the sets with a single split.
 CLASSIFICATION = {
     "MR": ClassSet("polarity", 2, 1, {"all": ("MR/rt-polarity.pos", "MR/rt-polarity.neg")}),
     "CR": ClassSet("polarity", 2, 1, {"all": ("CR/custrev.pos", "CR/custrev.neg")}),
@@ -55,7 +56,7 @@ CLASSIFICATION = {
 
 
 def root(folder: Path) -> Path:
-    """The folder `downstream`, given itself or its parent; `UserError` where it is neither."""
+    """The folder `downstream`, given itself or a parent of it; raises `UserError` if there is no SentEval data."""
     for one in (folder / "downstream", folder / "senteval" / "downstream", folder):
         if any((one / name).is_dir() for name in ("STS", "SICK", "MR", "SST", "MRPC", "TREC", "stsbenchmark")):
             return one
@@ -68,8 +69,8 @@ def root(folder: Path) -> Path:
 def scored(folder: Path, name: str, split: str = "test") -> dict[str, Rows]:
     """Pairs with a human score, by subset: `STS12` to `STS16` (test only), `STS-B` and `SICK` (train, dev, test).
 
-    Scores are 0 to 5, of SICK 1 to 5. Pairs without one (a blank line of an STS gold file) are skipped. Raises
-    `UserError` for a set, split or file that is not there.
+    Scores are from 0 to 5, in SICK from 1 to 5. Pairs without a score (a blank line of an STS gold file) are skipped.
+    Raises `UserError` for an unknown set or split, or a missing file.
     """
     base = root(folder)
     if name in STS and split == "test":
@@ -87,11 +88,10 @@ def scored(folder: Path, name: str, split: str = "test") -> dict[str, Rows]:
 
 
 def classification(folder: Path, name: str) -> dict[str, Rows]:
-    """Sentences, or pairs of MRPC and SICK-E, with a class from 0, by split (`all` where SentEval cross-validates).
+    """Sentences (pairs for MRPC and SICK-E) with a class from 0, by split; `all` for sets that are cross-validated.
 
-    Classes: 1 positive, objective (SUBJ), paraphrase; TREC in the order of `layouts.QUESTIONS`; SICK-E as
-    `rows.NLI_CLASSES`. `CLASSIFICATION` says how many there are. Raises `UserError` for a set or file that is not
-    there.
+    Class 1 is positive, objective (SUBJ) or paraphrase (MRPC); TREC follows `layouts.QUESTIONS`, SICK-E
+    `rows.NLI_CLASSES`. Raises `UserError` for an unknown set or a missing file.
     """
     if name not in CLASSIFICATION:
         raise UserError(f"{name}: no such classification set; there are {', '.join(CLASSIFICATION)}")
@@ -103,7 +103,7 @@ def classification(folder: Path, name: str) -> dict[str, Rows]:
 
 
 def _polarity(first: Path, second: Path) -> Rows:
-    """The sentences of two latin-1 files: class 1, then class 0; ids are the file's ending and the line."""
+    """The sentences of two latin-1 files, class 1 then class 0; ids are `{file suffix}-{line}`."""
     for path, label in ((first, 1.0), (second, 0.0)):
         for line, (text,) in line_records(path, "latin-1"):
             name = f"{path.suffix[1:]}-{line}"

@@ -1,8 +1,7 @@
-"""The splitter: tables, JSON lines and lines as a stream of records that know their file and line.
+"""The splitter: tables, JSON lines and plain lines as a stream of records with line numbers.
 
-A record is (line number, the cells of the named columns). It begins on its line; lines count from 1 and end at a line
-feed. Byte order marks before the first cell of a file, before the header's cells and before the cells of the first
-record are taken off: some files have two.
+A record is (number of its first line, the cells of the named columns). Lines count from 1 and end at a line feed. Byte
+order marks before the header's cells and before the cells of the first record are removed: some files have two.
 """
 
 import csv
@@ -27,9 +26,9 @@ BOM = "\ufeff"
 
 @contextmanager
 def open_text(path: Path, encoding: str = "utf-8-sig") -> Iterator[IO[str]]:
-    """A text file to stream, lines ending at line feeds alone.
+    """Open a text file for streaming; lines end only at line feeds.
 
-    Raises `UserError` where it cannot be opened, with the line where a byte does not fit the encoding.
+    Raises `UserError` if it cannot be opened, or with the line number if it does not decode.
     """
     try:
         with open(path, encoding=encoding, newline="\n") as file:
@@ -42,7 +41,7 @@ def open_text(path: Path, encoding: str = "utf-8-sig") -> Iterator[IO[str]]:
 
 
 def _undecodable(path: Path, encoding: str) -> int:
-    """The first line that does not decode: the file is read in blocks, so the error knows no line."""
+    """The first line that does not decode: text files are decoded in blocks, so the error has no line number."""
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -53,9 +52,9 @@ def _undecodable(path: Path, encoding: str) -> int:
 
 
 def first_line(path: Path) -> str:
-    """The first line that is not blank, without its end and byte order marks; `UserError` where there is none.
+    """The first line that is not blank, without line end and byte order marks; raises `UserError` if there is none.
 
-    Bytes that are not UTF-8 are replaced: the line serves to recognise a file whose encoding is not known yet.
+    Invalid UTF-8 is replaced: the line is used to recognise a file whose encoding is not yet known.
     """
     try:
         with open(path, "rb") as file:
@@ -70,26 +69,26 @@ def first_line(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Head:
-    """What the first line says of a file: enough to recognise its layout."""
+    """The first line of a file, from which its layout is recognised."""
 
     path: Path
     line: str
 
     @classmethod
     def of(cls, path: Path) -> "Head":
-        """The head of a file; `UserError` where it is empty or cannot be read."""
+        """The head of a file; raises `UserError` if it is empty or cannot be read."""
         return cls(path, first_line(path))
 
     @property
     def delimiter(self) -> str:
-        """What divides the columns: a tab, a comma, or `json` for JSON lines."""
+        """The column delimiter: a tab, a comma, or `json` for JSON lines."""
         if self.line.lstrip().startswith("{"):
             return "json"
         return "\t" if "\t" in self.line else ","
 
     @cached_property
     def keys(self) -> list[str]:
-        """The names of the columns, if the first line is a header or a JSON object."""
+        """The column names, if the first line is a header or a JSON object."""
         if self.delimiter == "json":
             return list(_json_object(self.path, 1, self.line))
         if self.delimiter == "\t":
@@ -104,7 +103,7 @@ class Head:
 
 
 def quoting_of(delimiter: str) -> str:
-    """csv's quoting where commas divide; where tabs do, a quote inside a cell is a character."""
+    """The default quoting: csv's for commas; with tabs, quotes inside a cell are plain characters."""
     return "csv" if delimiter == "," else "cell"
 
 
@@ -118,13 +117,13 @@ def split_records(
     wider: bool = False,
     final: str = "",
 ) -> Iterator[Record]:
-    """Records of a delimited file, columns by name, in the order of `columns`; blank lines are none.
+    """Records of a delimited file, with the columns named in `columns`, in that order; blank lines are skipped.
 
-    `quotes` is `csv` (a quoted cell may hold delimiters and line ends), `cell` (a cell that is quoted as csv writes it
-    is unquoted, any other keeps its stray quotes) or `none`. `names` are the columns of a file without a header.
-    Where `wider`, rows may have more cells than the header; `final` is a column that ends its row all the same.
-    Raises `UserError` where the file is empty, wrongly encoded, lacks a column, where a row's width is not the
-    header's, or where csv's quoting is broken.
+    `quotes` is `csv` (a quoted cell may hold delimiters and line ends), `cell` (a correctly quoted cell is unquoted,
+    any other keeps its quotes) or `none`. `names` are the columns of a file without a header. If `wider`, rows may
+    have more cells than the header; the column `final` is then the last cell of its row.
+    Raises `UserError` if the file is empty, does not decode or lacks a column, if a row has a wrong number of cells,
+    or if csv's quoting is malformed.
     """
     with open_text(path) as file:
         numbered = _cells(path, file, delimiter, quotes)
@@ -147,10 +146,10 @@ def split_records(
 
 
 def json_records(path: Path, columns: Sequence[str], absent: dict[str, str] | None = None) -> Iterator[Record]:
-    """Records of a file with one JSON object a line: strings as they are, numbers as text.
+    """Records of a file with one JSON object per line; numbers become text.
 
-    Raises `UserError` where a line is no object, or lacks a column that is not in `absent` (column -> what stands for
-    it).
+    `absent` gives default values (column -> text). Raises `UserError` if a line is not a JSON object, or lacks a column
+    without a default.
     """
     with open_text(path) as file:
         for line, text in enumerate(file, 1):
@@ -161,16 +160,17 @@ def json_records(path: Path, columns: Sequence[str], absent: dict[str, str] | No
 
 
 def line_records(path: Path, encoding: str = "utf-8-sig") -> Iterator[Record]:
-    """Every line as a record of one cell, without white space and byte order marks at its ends; blank lines too."""
+    """Every line, blank ones too, as a record of one cell, without surrounding white space and byte order marks."""
     with open_text(path, encoding) as file:
         for line, text in enumerate(file, 1):
             yield line, (text.strip().strip(BOM),)
 
 
 def side_by_side(*widths: tuple[Path, int]) -> Iterator[Record]:
-    """Records of several files, each with so many tab-separated cells a line; lines blank in all of them are none.
+    """Records joined line by line from several files, each given with its number of tab-separated cells per line.
 
-    Raises `UserError` where one file ends before another, or a line has another number of cells.
+    Lines that are blank in all files are skipped. Raises `UserError` if the files have different numbers of lines, or
+    if a line has a wrong number of cells.
     """
     with ExitStack() as stack:
         files = [stack.enter_context(open_text(path)) for path, _ in widths]
@@ -239,7 +239,7 @@ def _cells(path: Path, file: Iterable[str], delimiter: str, quotes: str) -> Iter
 
 
 def _csv_cells(path: Path, file: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """csv's strict reading: a stray quote at the start of a cell would else swallow all lines to the next quote."""
+    """Cells by a strict csv reader: otherwise a stray quote would join all lines up to the next quote in one cell."""
     reader = csv.reader(file, delimiter=delimiter, strict=True)
     line = 1
     try:
@@ -257,7 +257,7 @@ def _csv_cells(path: Path, file: Iterable[str], delimiter: str) -> Iterator[tupl
 
 
 def _demand_no_swallowed_rows(path: Path, line: int, cells: list[str]) -> None:
-    """`UserError` where a quoted cell holds as many tabs for each of its line ends as rows of the table would."""
+    """Raise `UserError` if a quoted cell seems to contain whole rows: it has as many tabs per line end as a row has."""
     for cell in cells:
         ends = cell.count("\n")
         if ends and len(cells) > 2 and cell.count("\t") == ends * (len(cells) - 1):

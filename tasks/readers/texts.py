@@ -1,8 +1,8 @@
-"""What makes two texts the same text, and the words a text is made of.
+"""Equality of texts up to formatting, and their words.
 
-Same text: the letters and digits of both are the same, case and width aside; white space, punctuation and symbols do
-not count. So the raw and the tokenised form of a sentence are the same text. Words: runs of letters and digits; a
-Chinese, Japanese kana or compatibility ideograph is a word by itself.
+Two texts are equal if their letters and digits are, ignoring case, width, white space, punctuation and symbols. So the
+raw and the tokenised form of a sentence are equal. Words are runs of letters and digits; each Chinese character and
+each Japanese kana is a word.
 """
 
 import re
@@ -13,10 +13,10 @@ _WORD = re.compile(f"[{_ALONE}]|[^\\W_{_ALONE}]+")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in order, case and width folded."""
+    """The words of a text in order, normalised by NFKC and case folding."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 def key(text: str, parts: list[str] | None = None) -> str:
-    """What equal texts share, from a text and its `words`; a text without letters and digits is its marks."""
+    """The key that equal texts share. `parts` are the text's `words`, if known; without words, its other characters."""
     return "".join(words(text) if parts is None else parts) or "".join(text.split())
