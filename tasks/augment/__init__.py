@@ -1,1 +1,1 @@
-"""Texts that are changed in training: synonyms (CBCL, section 4.4) and punctuation (EdaCSE, section 3.3)."""
+"""Text augmentation in training: synonyms (CBCL, section 4.4) and punctuation (EdaCSE, section 3.3)."""

@@ -1,4 +1,4 @@
-"""What synonym replacement does to a file.
+"""Preview synonym replacement on a file.
 
 python -m tasks.augment preview FILE [--method 1|2|3] [--synonyms-senses first|all] [--p P] [--seed N] [--data DIR]
 """

@@ -1,9 +1,9 @@
-"""Words that are never replaced: the closed classes of English, whose WordNet entries mean something else.
+"""Words that are never replaced: English closed-class words, whose WordNet entries mean something else.
 
-WordNet holds nouns, verbs, adjectives and adverbs alone. Looked up all the same, "a" is an angstrom, "in" is indium,
-"I" is iodine, "be" is beryllium, "as" is arsenic, "it" is information technology and "one" is a digit. Auxiliaries,
-number words, quantifiers and the light verbs of grammar ("have gone", "going to") have entries, but what is listed
-there is another word of another use. CBCL (section 4.4) replaces "each word"; these are the words it cannot mean.
+WordNet has only nouns, verbs, adjectives and adverbs. In it, "a" is an angstrom, "in" is indium, "I" is iodine, "be" is
+beryllium, "as" is arsenic, "it" is information technology and "one" is a digit. Auxiliaries, number words, quantifiers
+and light verbs ("have gone", "going to") have entries, but for other uses of the word. CBCL (section 4.4) replaces
+"each word"; it cannot mean these words.
 """
 
 _TEXT = """

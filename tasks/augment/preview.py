@@ -1,4 +1,4 @@
-"""What synonym replacement does to a file: each text before and after, changed words marked."""
+"""Preview of synonym replacement on a file: each text before and after, with changed words marked."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ from tasks.augment.tagging import KINDS, Tagged, tag
 from tasks.augment.wordnet import SENSES, WordNet
 
 FORMS = ("triplet", "nli", "pair-class", "pair-score", "single", "lines")
-"""The kinds of files that are tried, in this order; every text file is at least lines."""
+"""The kinds of rows that are tried, in this order; every text file can be read as lines."""
 _MEANT = {1: "words (method 1)", 2: "nouns and adjectives (2)", 3: "adjectives (3)"}
 
 
@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """The command line of `tasks.augment`. Raises `UserError`."""
+    """The command line of `tasks.augment`. Raises `UserError` for invalid flags or files."""
     given = _parser().parse_args(arguments)
     p = given.p if given.p is not None else 1.0 if given.method == 3 else 0.25
     if not 0 <= p <= 1:
@@ -66,8 +66,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _rows(path: Path, form: str | None, limit: int) -> tuple[str, list[Row]]:
-    """The first rows of a file and the kind of file it is: the named one, or the first that it can be read as."""
-    from tasks.readers import open_as  # late: the readers load torch, for which `--help` does not wait
+    """The kind of rows of a file, `form` or the first kind that it can be read as; and its first `limit` rows."""
+    from tasks.readers import open_as  # here because the readers import torch, which would delay `--help`
 
     present(path)
     for kind in [form] if form else FORMS:
@@ -85,7 +85,7 @@ def _rows(path: Path, form: str | None, limit: int) -> tuple[str, list[Row]]:
 def changes_by_row(
     rows: Sequence[Row], tagged: Tagged, method: int, p: float, seed: int
 ) -> Iterator[list[list[Change]]]:
-    """The changes of every text of every row; for method 3 row n is shown as batch n."""
+    """The changes of every text of every row; for method 3, row n is treated as batch n."""
     numbers, words = iter(range(len(tagged))), tagged.only(KINDS[method])
     for batch, row in enumerate(rows):
         texts = [(next(numbers), column, text) for column, text in enumerate(row.texts)]
@@ -109,7 +109,7 @@ def _lines(row: Row, changes: Sequence[Sequence[Change]], *, colour: bool) -> It
 
 
 def marked(text: str, changes: Sequence[Change], *, colour: bool) -> tuple[str, str]:
-    """A text before and after its changes: in red and green, or plain and with `[old -> new]`."""
+    """A text before and after its changes, with changes in red and green, or in the form `[old -> new]`."""
     red = [Change(one.start, one.end, f"\033[31m{text[one.start : one.end]}\033[0m") for one in changes]
     green = [Change(one.start, one.end, f"\033[32m{one.new}\033[0m") for one in changes]
     if colour:

@@ -1,9 +1,8 @@
-"""Meaningless punctuation marks put into a sentence, to change its length and not its sense (EdaCSE, section 3.3).
+"""Insert punctuation marks into a sentence, to change its length but not its meaning (EdaCSE, section 3.3).
 
-1 to K marks, the number uniform (EdaCSE, section 5.2). A mark stands directly after a word, never before the first, and
-may end the sentence, as in the paper's Table 2; of Chinese text every character is a word, as it is to BERT's
-tokenizer. The paper says "randomly" and no more: here each mark and its place are drawn independently, each mark and
-each place equally likely, so two marks may meet at one place.
+The number of marks is uniform in 1..K (EdaCSE, section 5.2). A mark is inserted directly after a word, possibly the
+last one, as in the paper's Table 2. In Chinese text every character is a word, as for BERT's tokenizer. The paper says
+only "randomly": here each mark and its place are drawn independently and uniformly, so a place may get several marks.
 """
 
 import re
@@ -16,7 +15,7 @@ from minbert.training.plan import Step
 from tasks.augment.replacement import Change, splice
 from tasks.examples import E
 
-# EdaCSE, section 5.3 and Tables 12-14: the kinds that the paper compares.
+# EdaCSE, section 5.3 and Tables 12-14: the sets of marks that the paper compares.
 MARKS = {
     "english": ".,!?;:",
     "chinese": "。，！？；：",
@@ -25,7 +24,7 @@ MARKS = {
     "extra": ".,!?;:[]~|",
 }
 
-# The Chinese characters that BERT's tokenizer sets apart.
+# The Chinese characters that BERT's tokenizer splits into single tokens.
 _CHINESE = (
     "\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff"
     "\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f\U0002b820-\U0002ceaf\U0002f800-\U0002fa1f"
@@ -34,17 +33,17 @@ _WORD = re.compile(rf"[{_CHINESE}]|[^\s{_CHINESE}]+")
 
 
 def places(text: str) -> list[int]:
-    """Where a mark may stand, as offsets into the text: after every word; at the end of a text without one."""
+    """Offsets at which a mark may be inserted: after every word, or the end of a text without words."""
     return [match.end() for match in _WORD.finditer(text)] or [len(text)]
 
 
 def insertions(
     text: str, *, seed: int, epoch: int, key: int, most: int = 3, marks: str = "english"
 ) -> list[tuple[int, str]]:
-    """The 1 to `most` marks to insert, as (offset, mark) by rising offset: a function of the counter and the text.
+    """The 1 to `most` marks to insert, as (offset, mark), sorted by offset.
 
-    The counter is (seed, epoch, key), `key` being the sentence's row. `marks` names a set of `MARKS`; `UserError` for
-    another name, or `most` below 1.
+    A pure function of the text and (seed, epoch, key); `key` is the sentence's row. `marks` is a key of `MARKS`. Raises
+    `UserError` for another name, or if `most` is below 1.
     """
     marks = one_of(marks, MARKS, "marks")
     if most < 1:
@@ -64,7 +63,7 @@ def insert(text: str, *, seed: int, epoch: int, key: int, most: int = 3, marks: 
 
 @dataclass(frozen=True)
 class Punctuation:
-    """In training: column 1 is text number `source` of each row with the marks of the epoch."""
+    """Augmentation in training: column 1 becomes column `source` of each row with the epoch's marks inserted."""
 
     tokenizer: Tokenizer
     source: int
@@ -73,12 +72,12 @@ class Punctuation:
     marks: str = "english"
 
     def __call__(self, examples: E, batch: Step) -> E:
-        """The examples with the marks of this epoch."""
+        """The examples with the marks of the step's epoch inserted."""
         rows = batch.rows.tolist()
         texts = [self.marked(examples.cache.text(row, self.source), batch.epoch, row) for row in rows]
         changed = ((row, 1) for row in rows)
         return examples.changed(dict(zip(changed, self.tokenizer.encode(texts), strict=True)))
 
     def marked(self, text: str, epoch: int, row: int) -> str:
-        """The text of a row in an epoch."""
+        """The text of a row with the marks of an epoch inserted."""
         return insert(text, seed=self.seed, epoch=epoch, key=row, most=self.most, marks=self.marks)

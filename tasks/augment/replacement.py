@@ -1,11 +1,11 @@
-"""Synonyms put in their places: the changes of one text, by one of three methods (CBCL, section 4.4).
+"""Synonym replacement in one text, by one of three methods (CBCL, section 4.4).
 
-Method 1 replaces every noun, adjective, verb and adverb with probability p: the paper's "each word" cannot be more,
-since closed-class words have no synonyms. Method 2 does so with nouns and adjectives. Both are drawn once for a row.
-Method 3, the paper's best, is live: with probability p a batch has ONE adjective of each sentence replaced, the first
-one that has a synonym or the last one, by turns.
+Method 1 replaces each noun, adjective, verb and adverb with probability p; the paper says "each word", but closed-class
+words have no synonyms. Method 2 does the same for nouns and adjectives only. Both draw once per row. Method 3, the
+paper's best, is live: with probability p a batch is augmented, and then ONE adjective of each sentence is replaced,
+alternately the first or the last one that has a synonym.
 
-Letter case is kept, `a` and `an` follow the new word, and all else in a text stays as it is.
+Letter case is kept, and `a` or `an` before a replaced word is adapted. The rest of the text is unchanged.
 """
 
 import re
@@ -18,7 +18,7 @@ from tasks.augment.tagging import Tagged
 
 @dataclass(frozen=True)
 class Change:
-    """One replaced stretch of a text: a word, with the article before it where that changes too."""
+    """One replaced span of a text: a word, with the article before it if that changes too."""
 
     start: int
     end: int
@@ -26,7 +26,7 @@ class Change:
 
 
 def splice(text: str, changes: Sequence[Change]) -> str:
-    """The text with all changes made; they are in order and do not overlap."""
+    """Apply the changes, which must be sorted and must not overlap."""
     pieces, done = [], 0
     for one in changes:
         pieces += [text[done : one.start], one.new]
@@ -37,8 +37,8 @@ def splice(text: str, changes: Sequence[Change]) -> str:
 def drawn(tagged: Tagged, number: int, text: str, *, p: float, seed: int, row: str, column: int) -> list[Change]:
     """Methods 1 and 2: the changes of text `number` of `tagged`, in column `column` of the row with the id `row`.
 
-    A word is replaced where its draw is below p, so a larger p keeps the replacements of a smaller one and adds to
-    them. Draws and choices are of (seed, row id, column, place): nothing else in the file matters.
+    A word is replaced if its draw is below p, so a larger p keeps the replacements of a smaller p and adds more. Draws
+    and choices depend only on (seed, row id, column, place), not on other rows of the file.
     """
     places = tagged.of(number)
     draws = numpy_generator(seed, "synonyms", row, column).random((len(places), 2)).tolist()
@@ -55,8 +55,8 @@ def live(
 ) -> list[Change]:
     """Method 3: the changes of text `number` of `tagged` (adjectives only) in a batch that is augmented.
 
-    `count` adjectives are replaced, from the front where `turn` is even, else from the end. A function of (seed, name,
-    batch, number): batch mates, chunks and ranks change nothing.
+    Replaces the first `count` adjectives if `turn` is even, else the last `count`. Draws depend only on (seed, name,
+    batch, number), not on the other rows of the batch, chunks or ranks.
     """
     places = tagged.of(number)
     picked = places[:count] if turn % 2 == 0 else places[-count:]
@@ -70,7 +70,7 @@ def live(
 def _change(tagged: Tagged, text: str, place: Sequence[int], pick: float) -> Change:
     """The replacement at one place; `pick` in [0, 1) chooses among the synonyms.
 
-    `ValueError` where the text is not the one that was tagged.
+    Raises `ValueError` if the text is not the one that was tagged.
     """
     before, start, end, group = place
     old, options = text[start:end], tagged.candidates[group]
@@ -87,15 +87,15 @@ def _change(tagged: Tagged, text: str, place: Sequence[int], pick: float) -> Cha
 
 
 def in_case(word: str, like: str) -> str:
-    """A word in the letter case of another: `large`, `Large` or `LARGE`. Capitals of its own (`USA`) are kept."""
+    """`word` in the letter case of `like`: `large`, `Large` or `LARGE`. Its own capitals (`USA`) are kept."""
     if like.isupper() and len(like) > 1:
         return word.upper()
     return word[0].upper() + word[1:] if like[0].isupper() else word
 
 
-# A rule of its own: the package inflect, which knows it too, takes longer to import than everything else here.
+# Not from the package inflect, which takes longer to import than everything else here.
 _SILENT_H = re.compile(r"hour|heir|honest|honou?r")
-# Spelled with a vowel, said with y or w: university, European, one, use, utility, urine. Not unimportant, utter, urge.
+# Written with a vowel, pronounced with y or w: university, European, one, use, utility. Not: unimportant, utter, urge.
 _GLIDE = re.compile(
     r"eu|ewe|one(?![a-z])|once|ouija|ubi|ufo|uk[eru]|unanim|uni(?!n|m|d|gn|ron|rr|ss|sol|llum|tali)|"
     r"us[aeu]|usu|ut[aio]|uten|uter|ur[aeio](?!g)|uv"
@@ -104,7 +104,7 @@ _SAID_LETTERS = "AEFHILMNORSX"
 
 
 def takes_an(word: str) -> bool:
-    """Whether `an` stands before a word: by its sound, as far as spelling and the well-known exceptions tell."""
+    """Whether a word takes `an`: depends on its sound, inferred from its spelling and well-known exceptions."""
     if len(word) > 1 and re.fullmatch(r"[A-Z][B-DF-HJ-NP-TV-XZ]+", word):
         return word[0] in _SAID_LETTERS  # without a vowel it is spelled out: an FM station, a USB stick
     lower = word.lower()
@@ -114,7 +114,7 @@ def takes_an(word: str) -> bool:
 
 
 def article(given: str, before: str) -> str:
-    """`a` or `an`, whichever stands right before `before`, in the letter case of the article that was there."""
+    """`a` or `an`, whichever is right before the word `before`, in the letter case of the old article `given`."""
     right = "an" if takes_an(before) else "a"
     if given.lower() == right:
         return given

@@ -1,4 +1,4 @@
-"""The settings of augmentation with synonyms, which both scripts share. Importing this module loads no torch."""
+"""Settings of synonym augmentation, shared by both stages. Importing this module does not import torch."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -28,11 +28,11 @@ class SynonymSettings(Record):
     )
 
     def used_in(self, stage: str) -> bool:
-        """Whether texts of a stage, `pretrain` or `finetune`, are augmented."""
+        """Whether a stage, `pretrain` or `finetune`, uses synonym augmentation."""
         return self.synonyms != "none" and self.synonyms_stage in (stage, "both")
 
     def without_effect(self, given: Iterable[str], stage: str) -> dict[str, str]:
-        """Flags about synonyms that have no effect in a stage, and what disables them."""
+        """The given synonym flags that have no effect in a stage -> the setting that disables them."""
         names = [name for name in given if name.startswith("synonyms_")]
         if self.synonyms == "none":
             return dict.fromkeys(names, "--synonyms none")

@@ -1,6 +1,6 @@
-"""Synonyms in training: what a step's texts are when some of their words have been replaced (CBCL, section 4.4).
+"""Synonym augmentation in training (CBCL, section 4.4).
 
-Every replacement is a function of (seed, row or step); labels and ids are those of the data file.
+Every replacement is a pure function of (seed, row or step). Labels and row ids do not change.
 """
 
 import csv
@@ -23,16 +23,17 @@ from tasks.augment.wordnet import WordNet
 from tasks.examples import Augmentation, E, Examples, unchanged
 
 MOST_ADJECTIVES = 3
-"""How many adjectives of a sentence method 3 replaces in the last epoch, when it grows."""
+"""Adjectives per sentence that method 3 replaces in the last epoch with `--synonyms-grow`."""
 
 Ids = dict[tuple[int, int], list[int]]
 """(row, column) of a changed text -> its new token ids."""
 
 
 def growing(epoch: int, epochs: int, most: float) -> float:
-    """Growing augmentation: the probability in epoch 1..epochs, most * epoch / epochs: the last has `most`.
+    """Growing augmentation: the probability in `epoch` (1..epochs), most * epoch / epochs.
 
-    SelfCCL (section 6) names it as future work; the form follows its linear pacing function (section 4.3.2).
+    SelfCCL (section 6) names it as future work; the form follows its linear pacing function (section 4.3.2). Raises
+    `ValueError` for an epoch outside 1..epochs.
     """
     if not 1 <= epoch <= epochs:
         raise ValueError(f"epoch {epoch} is not between 1 and {epochs}")
@@ -41,10 +42,10 @@ def growing(epoch: int, epochs: int, most: float) -> float:
 
 @dataclass
 class Synonyms:
-    """One of the three methods over the training sets of a run.
+    """Augmentation of the training sets of a run by one of the three methods.
 
-    Methods 1 and 2 rewrite a whole set, before training or, when they grow, before each epoch, and leave before and
-    after in `folder`, to be read. Method 3 rewrites the rows of a batch in the step.
+    Methods 1 and 2 rewrite a whole set before training, or before each epoch with `--synonyms-grow`, and write the
+    texts before and after to `folder` for inspection. Method 3 rewrites the rows of a batch in the step.
     """
 
     settings: SynonymSettings
@@ -55,7 +56,7 @@ class Synonyms:
     _rewritten: dict[str, tuple[int, Ids]] = field(default_factory=dict, repr=False)
 
     def __call__(self, examples: E, batch: Step) -> E:
-        """The examples with the changed texts of this step."""
+        """The examples with the texts changed for this step."""
         epoch = self._epoch(batch)
         if self.settings.synonyms == "3":
             return examples.changed(self._of_batch(examples.cache, batch, epoch))
@@ -64,9 +65,10 @@ class Synonyms:
         return examples.changed(self._rewritten[batch.task][1])
 
     def _epoch(self, batch: Step) -> int:
-        """Which of the task's epochs, from 1, decides how much is replaced: the last one unless it grows."""
+        """The epoch, from 1, that sets the rate of replacement: the current one if it grows, else the last."""
         epochs = self.training.epochs
-        return batch.epoch % epochs + 1 if self.settings.synonyms_grow else epochs  # sequential plans count tasks on
+        # Modulo, because sequential plans number epochs over all tasks.
+        return batch.epoch % epochs + 1 if self.settings.synonyms_grow else epochs
 
     def _of_batch(self, cache: TokenCache, batch: Step, epoch: int) -> Ids:
         how, seed, tagged, new = self.settings, self.training.seed, self.tagged[batch.task], {}
@@ -100,7 +102,7 @@ class Synonyms:
         return self._tokenised(new)
 
     def _write(self, path: Path, lines: list[tuple[str, int, str, str]]) -> None:
-        """A TAB-separated table: one line a text, changed or not."""
+        """Write a TSV table with one line per text, changed or not."""
         file = io.StringIO()
         csv.writer(file, delimiter="\t", lineterminator="\n").writerows([("id", "column", "before", "after"), *lines])
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,9 +113,9 @@ class Synonyms:
 
 
 def hashes(settings: SynonymSettings, stage: str, data: str) -> dict[str, str]:
-    """Hashes of what `--synonyms` reads in a stage, `pretrain` or `finetune`; none without it.
+    """Hashes of the resources that `--synonyms` uses in a stage, `pretrain` or `finetune`; empty if it is not used.
 
-    Raises `UserError` where WordNet is not there.
+    Raises `UserError` if WordNet is missing.
     """
     if not settings.used_in(stage):
         return {}
@@ -132,10 +134,10 @@ def augmentation(
     data: str,
     run: Path,
 ) -> tuple[Augmentation[Any], dict[str, Any]]:
-    """What `--synonyms` and its companions ask for in a stage, `pretrain` or `finetune`, and the manifest's account.
+    """The augmentation that `settings` ask for in a stage, `pretrain` or `finetune`, and its entry for the manifest.
 
-    The account says by what the words were tagged, and of each set the share of words that have a synonym. Raises
-    `UserError` where WordNet is not there.
+    The entry holds the tagging method, and for each set the share of words that have a synonym. Raises `UserError` if
+    WordNet is missing.
     """
     if not settings.used_in(stage):
         return unchanged, {}
@@ -153,5 +155,5 @@ def augmentation(
 
 
 def _texts(cache: TokenCache) -> Iterator[str]:
-    """Every text, column by column of each row."""
+    """All texts, row by row; within a row, column by column."""
     return (cache.text(row, column) for row in range(len(cache)) for column in range(cache.columns))

@@ -1,6 +1,6 @@
-"""Which words of which texts can be replaced, and by what: found once for a set of texts, kept as arrays on disk.
+"""The replaceable words of a set of texts and their synonyms, computed once and cached on disk as arrays.
 
-Axes: N texts, M places (replaceable words of all texts, in order), G groups (distinct word, tag -> candidates).
+Axes: N texts, M places (replaceable words of all texts, in order), G groups (distinct words with their candidates).
 """
 
 import hashlib
@@ -23,7 +23,7 @@ KINDS = {1: "navr", 2: "na", 3: "a"}
 _VERSION = 2
 _ORDER = "navr"
 _OTHER = len(_ORDER)
-# Penn's tokens as far as a tagger needs them: clitics apart, words with inner hyphens whole, every sign for itself.
+# Penn Treebank tokens, as far as a tagger needs them: clitics split off, hyphenated words whole, each sign one token.
 _TOKEN = re.compile(r"[^\W\d_]+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|t|ll|re|ve)\b|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)*")
 _ARTICLE = re.compile(r"(?<![\w'’.-])an?\s+$", re.IGNORECASE)
@@ -31,16 +31,17 @@ _ARTICLE = re.compile(r"(?<![\w'’.-])an?\s+$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Tagged:
-    """The replaceable words of N texts. Text i owns the places `ends[i]` to `ends[i + 1]`.
+    """The replaceable words of N texts. The places of text i are `ends[i]` to `ends[i + 1]`.
 
-    A place is (start of an article right before it, or -1; start; end; group), in characters of the text.
+    A place is (start of an article right before the word, or -1; start; end; group); the first three are character
+    offsets in the text.
     """
 
     tagging: str  # "perceptron" or "wordnet counts"
     ends: np.ndarray = field(repr=False)  # int64 [N + 1]
     places: np.ndarray = field(repr=False)  # int32 [M, 4]
     kinds: np.ndarray = field(repr=False)  # uint8 [M]: 0 noun, 1 adjective, 2 verb, 3 adverb
-    seen: np.ndarray = field(repr=False)  # int64 [5]: nouns, adjectives, verbs, adverbs and other words of all texts
+    seen: np.ndarray = field(repr=False)  # int64 [5]: number of nouns, adjectives, verbs, adverbs, other words
     words: tuple[str, ...] = field(repr=False)  # [G], lower case
     candidates: tuple[tuple[str, ...], ...] = field(repr=False)  # [G]
 
@@ -48,7 +49,7 @@ class Tagged:
         return len(self.ends) - 1
 
     def only(self, kinds: str) -> "Tagged":
-        """The same texts with the places of some kinds alone, of `n`, `a`, `v`, `r`."""
+        """The same texts with only the places of the given kinds, letters of `navr`."""
         keep = np.isin(self.kinds, [_ORDER.index(kind) for kind in kinds])
         ends = np.concatenate([[0], np.cumsum(keep)])[self.ends]
         return replace(self, ends=ends, places=self.places[keep], kinds=self.kinds[keep])
@@ -58,9 +59,9 @@ class Tagged:
         return self.places[self.ends[text] : self.ends[text + 1]].tolist()
 
     def coverage(self, method: int) -> float:
-        """Share of the words a method (1, 2, 3) is meant for that have a synonym; 0 where there is no such word.
+        """Share of the target words of a method (1, 2, 3) that have a synonym; 0 if there are no target words.
 
-        These are all words (method 1: the paper's "each word"), nouns and adjectives (2), and adjectives (3).
+        Target words are all words (method 1: the paper's "each word"), nouns and adjectives (2), or adjectives (3).
         """
         kinds = [_ORDER.index(kind) for kind in KINDS[method]]
         meant = int(self.seen.sum() if method == 1 else self.seen[kinds].sum())
@@ -68,10 +69,11 @@ class Tagged:
 
 
 def tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:
-    """The replaceable words of each text, from the cache, or found now, some thousands of sentences a second.
+    """The replaceable words of each text, from the cache if possible; otherwise computed and cached.
 
-    The tagger is looked for beside WordNet; without it WordNet's own counts decide the part of speech. The cache is
-    keyed by the texts, WordNet and the tagger. `UserError` where NLTK cannot read its files.
+    Uses the tagger in WordNet's data folder; if it is missing, WordNet's sense counts decide the part of speech. The
+    cache key covers the texts, WordNet and the tagger. Raises `UserError` if NLTK cannot read its files, or if the
+    cache cannot be written.
     """
     digest = hashlib.sha256(f"{_VERSION} {wordnet.fingerprint} {len(texts)}".encode())
     digest.update(fingerprint(wordnet.folder, TAGGER).encode())
@@ -88,7 +90,7 @@ def _find(texts: Sequence[str], wordnet: WordNet) -> Tagged:
     groups: dict[tuple[str, tuple[str, ...]], int] = {}
 
     def places(text: str) -> tuple[list[tuple[int, int, int, int, int]], np.ndarray]:
-        """(article, start, end, group, kind) of the replaceable words, and how many words of each kind there are."""
+        """(article, start, end, group, kind) of each replaceable word, and the number of words of each kind: [5]."""
         found, kinds = [], []
         for article, start, end, name in _words(text, wordnet, tags_of):
             word, kind = text[start:end], _ORDER.index(PARTS[name]) if name in PARTS else _OTHER
@@ -98,7 +100,7 @@ def _find(texts: Sequence[str], wordnet: WordNet) -> Tagged:
                 found.append((article, start, end, group, kind))
         return found, np.bincount(np.array(kinds, dtype=np.int64), minlength=_OTHER + 1)
 
-    known = {text: places(text) for text in dict.fromkeys(texts)}  # premises come many times
+    known = {text: places(text) for text in dict.fromkeys(texts)}  # NLI premises are repeated
     every = np.array([place for text in texts for place in known[text][0]], dtype=np.int32).reshape(-1, 5)
     ends = np.cumsum([0, *(len(known[text][0]) for text in texts)])
     seen = sum((known[text][1] for text in texts), np.zeros(_OTHER + 1, dtype=np.int64))
@@ -111,7 +113,7 @@ def _words(text: str, wordnet: WordNet, tags_of: Tagger | None) -> Iterator[tupl
     """(start of an article right before it, or -1; start; end; Penn tag) of each word."""
     tokens = list(_TOKEN.finditer(text))
     lower = text.lower()
-    spoken = lower if text.isupper() and len(lower) == len(text) else text  # to a tagger, capitals are names
+    spoken = lower if text.isupper() and len(lower) == len(text) else text  # tagged as names otherwise
     heard = [spoken[token.start() : token.end()] for token in tokens]
     tags = [name for _, name in tags_of(heard)] if tags_of else [wordnet.guess(word) for word in heard]
     for token, word, name in zip(tokens, heard, tags, strict=True):
@@ -122,7 +124,7 @@ def _words(text: str, wordnet: WordNet, tags_of: Tagger | None) -> Iterator[tupl
 
 
 def _write(path: Path, tagged: Tagged) -> None:
-    """Whole, or not at all; of several processes that write the same content the last one wins."""
+    """Write the cache atomically; processes that write it at the same time write the same content."""
     strings = json.dumps([tagged.tagging, tagged.words, tagged.candidates]).encode()
     file = io.BytesIO()
     arrays = {name: getattr(tagged, name) for name in ("ends", "places", "kinds", "seen")}

@@ -1,11 +1,11 @@
-"""Which words can stand for which: WordNet and the perceptron tagger, read through NLTK; word forms by lemminflect.
+"""Synonyms from WordNet, and the perceptron tagger, both read through NLTK; inflection by lemminflect.
 
-A word's synonyms are the other lemmas of the synsets that hold the word in its own spelling, so "turkey" is no republic
-and "john" no toilet. Left out: lemmas that WordNet marks as slurs, obscenities or disparaging, closed-class words, and
-names and abbreviations as synonyms of common words.
+A word's synonyms are the other lemmas of the synsets that contain the word in the same spelling: "turkey" is not the
+republic, "john" not a toilet. Excluded are lemmas that WordNet marks as slurs, obscenities or disparaging, closed-class
+words, and names and abbreviations as synonyms of common words.
 
-NLTK and lemminflect take a second to load and are imported only where words are looked up; finding and hashing the
-files needs neither.
+NLTK and lemminflect take a second to import, so they are imported only to look up words; finding and hashing the files
+needs neither.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ WORDNET = "corpora/wordnet"
 TAGGER = "taggers/averaged_perceptron_tagger_eng"
 SENSES = ("first", "all")
 RARE = 0.2
-"""Senses below this share of a word's counted uses are rare."""
+"""Senses with less than this share of a lemma's counts in the sense-tagged corpus are rare."""
 PARTS = {
     **dict.fromkeys(("NN", "NNP", "NNS"), "n"),
     **dict.fromkeys(("JJ", "JJR", "JJS"), "a"),
@@ -34,7 +34,7 @@ PARTS = {
     "RB": "r",
 }
 """Penn tags whose words can be replaced -> WordNet's part of speech."""
-_BASE = {"NN", "NNP", "JJ", "RB", "VB", "VBP"}  # tags of words that are their own lemma
+_BASE = {"NN", "NNP", "JJ", "RB", "VB", "VBP"}  # tags of uninflected forms
 _GUESSES = ("NN", "JJ", "VB", "RB", "NNS", "VBG", "VBD", "VBZ", "JJR", "JJS")
 _UNIVERSAL = {"n": "NOUN", "a": "ADJ", "v": "VERB"}
 _WORD = re.compile(r"[A-Za-z]{2,}(?:-[A-Za-z]+)*")
@@ -47,9 +47,9 @@ Tagger = Callable[[Sequence[str]], list[tuple[str, str]]]
 
 
 def find(data: str = "") -> Path:
-    """The NLTK data folder with WordNet: one of `$NLTK_DATA`, else `nltk_data` in the data folder.
+    """The NLTK data folder that has WordNet: the first of `$NLTK_DATA`, else `nltk_data` in the data folder.
 
-    The data folder is `data`, else `$DATA_DIR`, else `data`. `UserError` where WordNet is in none of them.
+    The data folder is the argument `data`, else `$DATA_DIR`, else `data/`. Raises `UserError` if none has WordNet.
     """
     own = [Path(name) for name in os.environ.get("NLTK_DATA", "").split(os.pathsep) if name]
     folder = Path(data or os.environ.get("DATA_DIR") or "data")
@@ -63,14 +63,14 @@ def find(data: str = "") -> Path:
 
 
 def files(folder: Path, resource: str) -> list[Path]:
-    """The files of an NLTK resource, unpacked or as one zip; none where it is missing."""
+    """The files of an NLTK resource, unpacked or as one zip file; empty if it is missing."""
     packed = folder / f"{resource}.zip"
     unpacked = sorted(path for path in (folder / resource).glob("*") if path.is_file())
     return unpacked or ([packed] if packed.is_file() else [])
 
 
 def fingerprint(folder: Path, resource: str) -> str:
-    """SHA-256 over the names and bytes of a resource's files; of nothing where it is missing."""
+    """Hex SHA-256 over the names and contents of a resource's files; that of no bytes if it is missing."""
     digest = hashlib.sha256()
     for path in files(folder, resource):
         with open(path, "rb") as file:
@@ -80,7 +80,7 @@ def fingerprint(folder: Path, resource: str) -> str:
 
 @contextmanager
 def readable(folder: Path) -> Iterator[None]:
-    """A `UserError` for whatever NLTK raises on a damaged file: fetching it again mends them all."""
+    """Turn any exception that NLTK raises on a damaged file into a `UserError`: the remedy is to fetch it again."""
     try:
         yield
     except Exception as error:
@@ -91,7 +91,7 @@ def readable(folder: Path) -> Iterator[None]:
 
 
 def tagger(folder: Path) -> Tagger | None:
-    """NLTK's English perceptron tagger, or None where its files are not in the folder."""
+    """NLTK's English perceptron tagger, or None if its files are not in the folder. `UserError` if it is damaged."""
     if not files(folder, TAGGER):
         return None
     from nltk.tag.perceptron import PerceptronTagger
@@ -101,11 +101,11 @@ def tagger(folder: Path) -> Tagger | None:
 
 
 class WordNet:
-    """The synonyms of a WordNet in an NLTK data folder, for words with their Penn tags.
+    """Synonyms from WordNet in an NLTK data folder, for words with their Penn tags.
 
-    With `senses="first"` a word keeps its usual meaning: senses that make up less than a fifth of its counted uses are
-    left out ("large" is "big", not "enceinte"), and so are synonyms of several words. `all` takes every sense and
-    every phrase, as the paper's "replaced with a synonym from WordNet" can be read too.
+    `senses="first"` keeps a word's usual meaning: senses with less than a fifth of its counts are excluded ("large" is
+    "big", not "enceinte"), and so are synonyms of several words. `all` uses every sense and every phrase, which is
+    another reading of the paper's "replaced with a synonym from WordNet".
     """
 
     def __init__(self, folder: Path, senses: str = "first") -> None:
@@ -114,7 +114,7 @@ class WordNet:
 
     @cached_property
     def fingerprint(self) -> str:
-        """What the answers depend on, as text: part of the key of whatever is made with them."""
+        """Identifies everything that the synonyms depend on; used in cache keys."""
         return f"{fingerprint(self.folder, WORDNET)} {self.senses} lemminflect {version('lemminflect')}"
 
     @cached_property
@@ -128,12 +128,12 @@ class WordNet:
 
     @cached_property
     def _counts(self) -> Mapping[str, int]:
-        """Sense key -> its count in the sense-tagged corpus. NLTK's own look-up opens the file once per lemma."""
+        """Sense key -> count in the sense-tagged corpus. NLTK's own function opens the file for each lemma."""
         with self._corpus.open("cntlist.rev") as lines:
             return {key: int(count) for key, _, count in map(str.split, lines)}
 
     def synonyms(self, lemma: str, part: str) -> list[str]:
-        """The synonyms of a lemma as a part of speech (n, a, v, r), those of its most used sense first."""
+        """The synonyms of a lemma as a part of speech (n, a, v, r), those of its most frequent sense first."""
         senses = sorted(self._senses(lemma, part), key=lambda sense: -sense[0])
         total = sum(count for count, _ in senses)
         if self.senses == "first":
@@ -142,7 +142,7 @@ class WordNet:
         return [one for one in found if self.senses == "all" or " " not in one]
 
     def lemma(self, word: str, tag: str) -> str | None:
-        """The lemma of a word under its Penn tag, the most used one of several; None where WordNet has none."""
+        """The most frequent lemma of a word with its Penn tag; None if WordNet has none."""
         from lemminflect import getInflection, getLemma
 
         part, stems = PARTS[tag], [word]
@@ -153,10 +153,10 @@ class WordNet:
         return max((stem for stem in stems if uses[stem] >= 0), key=lambda stem: uses[stem], default=None)
 
     def _candidates(self, word: str, tag: str) -> tuple[str, ...]:
-        """What may stand in place of a word with this Penn tag, in the word's own form and lower case; often nothing.
+        """The synonyms of a word with this Penn tag, inflected like the word but not in its letter case; often empty.
 
-        Nothing for closed-class words, numbers, mixed case, and words whose form cannot be carried over: no form is
-        guessed. A name (NNP) is looked up as it is spelled; any other word in lower case.
+        Empty for closed-class words, numbers and mixed case. Synonyms are dropped if the dictionary does not have the
+        inflected form. A name (NNP) is looked up as spelled, any other word in lower case.
         """
         lower = word.lower()
         if tag not in PARTS or lower in CLOSED or not _WORD.fullmatch(word) or _mixed_case(word):
@@ -172,7 +172,7 @@ class WordNet:
         return tuple(dict.fromkeys(one for one in found if one.lower() != lower))
 
     def guess(self, word: str) -> str:
-        """A Penn tag without a tagger: the part of speech, and form, under which the word's lemma was counted most."""
+        """A Penn tag without a tagger: the one whose lemma and part of speech have the highest count in WordNet."""
         lower = word.lower()
         if lower in CLOSED or not _WORD.fullmatch(word):
             return "-"
@@ -180,7 +180,7 @@ class WordNet:
         return max(lemmas, key=lambda tag: self._uses(lemmas[tag], PARTS[tag]), default="-")
 
     def _read_senses(self, lemma: str, part: str) -> list[tuple[int, list[str]]]:
-        """(count of the lemma in this sense, its synonyms) of each sense, in WordNet's order."""
+        """(count of the lemma in this sense, synonyms) for each sense, in WordNet's order."""
         name, found = lemma.replace(" ", "_"), []
         with readable(self.folder):
             for synset in self._corpus.synsets(name, part):
@@ -189,21 +189,22 @@ class WordNet:
         return found
 
     def _uses(self, lemma: str, part: str) -> int:
-        """How often a lemma was counted as a part of speech; -1 where WordNet does not have it."""
+        """Count of a lemma as a part of speech; -1 if WordNet does not have it."""
         senses = self._senses(lemma, part)
         return sum(count for count, _ in senses) if senses else -1
 
 
 def _others(lemma: str, synset: Any) -> list[str]:
-    """The lemmas of a synset that can stand for another: no slur, no name for a common word, no sign or digit."""
+    """The lemmas of a synset that can replace `lemma`: no slurs, names for common words, signs or digits."""
     lemmas = [] if _is_rude(synset) else [_spelled(one) for one in synset.lemmas() if not _is_rude(one)]
     return [one for one in lemmas if lemma in lemmas and _can_replace(lemma, one)]
 
 
 def inflected(lemma: str, tag: str) -> str | None:
-    """The form of a lemma that a Penn tag asks for, or None where the dictionary does not know it.
+    """The inflected form of a lemma for a Penn tag, or None if the dictionary does not have it.
 
-    Of several words the last is inflected (nouns) or the first (verbs); those with a preposition stay unknown.
+    In a lemma of several words the last word (nouns) or the first (verbs) is inflected. None for adjectives of several
+    words and for plurals of lemmas with a preposition.
     """
     if tag in _BASE:
         return lemma
@@ -221,7 +222,7 @@ def inflected(lemma: str, tag: str) -> str | None:
 
 
 def _mixed_case(word: str) -> bool:
-    """Whether a word is neither lower, nor upper case, nor capitalised: iPhone, eBay."""
+    """Whether a word is neither lower case, upper case nor capitalised: iPhone, eBay."""
     return not (word.islower() or word.isupper() or word[1:].islower())
 
 
@@ -246,7 +247,7 @@ def _spelled(lemma: Any) -> str:
 
 
 def _nltk_data(folder: Path) -> Any:
-    """NLTK's `data` module with the folder among the roots that it agrees to read."""
+    """NLTK's `data` module, with the folder added to its search path, outside which it reads nothing."""
     import nltk.data
 
     if str(folder) not in nltk.data.path:
