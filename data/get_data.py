@@ -3,7 +3,7 @@
     python data/get_data.py course|nli|senteval|chinese|wordnet|all [--data DIR] [--year 2023] [--from-mirror URL|DIR]
     python data/get_data.py check [--data DIR]
 
-A set with a manifest.json is complete. Files in place are not fetched again, and interrupted downloads are continued.
+A set with a manifest.json is complete. Complete files are not fetched again, and interrupted downloads are resumed.
 """
 
 import argparse
@@ -26,7 +26,7 @@ SETS = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """The parser of the command line."""
     about = {**SETS, "all": "all of these", "check": "rows, labels, duplicates and overlaps of a folder's files"}
     made = Parser(
         prog="get_data.py",
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Dispatch `check`, or fetch the named sets."""
+    """Run `check`, or fetch the named sets. Raises `UserError` for invalid flags."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["check"]:
         from data.check.command import main as check
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def fetch(asked: argparse.Namespace, mirror: str) -> None:
-    """Collect the requested sets. Raises `UserError` at the end, naming those that are incomplete."""
+    """Fetch the requested sets. Raises `UserError` at the end, naming those that are incomplete."""
     from data.fetch import sources
     from data.fetch.collect import Fetcher
     from data.fetch.download import Downloader

@@ -1,1 +1,1 @@
-"""What the data files hold, and which rows they share: `python data/get_data.py check`."""
+"""Statistics of the data files, and overlaps between them: `python data/get_data.py check`."""

@@ -1,4 +1,4 @@
-"""The command line of the check."""
+"""The command line of `get_data.py check`."""
 
 import io
 import os
@@ -16,7 +16,7 @@ from minbert.training.cli import Parser
 def main(arguments: Sequence[str]) -> None:
     """Check the files of a folder, print the tables, and write the whole report to `--json`.
 
-    Raises `UserError` for a wrong flag or folder, and after the tables if a file is broken.
+    Raises `UserError` for an invalid flag or folder, and, after printing the tables, if any file is broken.
     """
     parser = Parser(
         prog="get_data.py check",
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> None:
     if given.json:
         write_json(given.json, found)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without block characters
+        sys.stdout.reconfigure(errors="replace")  # for terminals that cannot print block characters
     print(render(found))
     broken = [entry["broken"] for entry in found["files"] if entry["broken"] is not None]
     if broken:

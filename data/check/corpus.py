@@ -1,8 +1,8 @@
-"""The rows of all files as data frames of numbers, which compare faster than texts; and statistics of one frame.
+"""The rows of all files as data frames of integers, which compare faster than texts; and statistics of one frame.
 
-A frame has the columns `place` (the row's id or line, as shown), `label` (NaN: none), `row` and `ordered` (equal for
-equal rows; `row` is also equal for a pair in the other order), and for each text column `text0` (equal texts), `bag0`
-(equal sets of words) and `words0` (how many).
+A frame has the columns `place` (the row's id or line, for display), `label` (NaN: none), `ordered` and `row` (numbers
+that are equal for equal rows; `row` is also equal for a pair in the other order), and for each text column `text0`
+(equal for equal texts), `bag0` (equal for equal sets of words) and `words0` (number of words).
 """
 
 from array import array
@@ -15,27 +15,27 @@ import pandas as pd
 
 from tasks.readers import texts
 
-CLASSES = 12  # labels with more different values than this are scores
+CLASSES = 12  # label columns with more different values than this are treated as scores
 EXAMPLES = 5
 LONG = 512  # words; BERT reads 512 tokens
 
 
 def _numbering() -> defaultdict[Any, int]:
-    """Numbers its keys from 0 in the order of their first use."""
+    """A dictionary that numbers its keys from 0 in the order of their first use."""
     numbers: defaultdict[Any, int] = defaultdict()
     numbers.default_factory = numbers.__len__
     return numbers
 
 
 class Corpus:
-    """Numbers texts, words, sets of words and rows, the same in all files. Text 0 is the empty one."""
+    """Numbers texts, words, sets of words and rows consistently across files. Text 0 is the empty text."""
 
     def __init__(self) -> None:
         self.texts, self.words, self.bags, self.rows = (_numbering() for _ in range(4))
         self.texts[""]
 
     def frame(self, rows: Iterable[tuple[str, tuple[str, ...], float]]) -> pd.DataFrame:
-        """The frame of a file's rows (place, texts, label), all of which have the same number of texts."""
+        """The frame of a file's rows, (place, texts, label); all rows must have the same number of texts."""
         places, labels, numbers, columns = [], [], array("i"), 1
         for place, row, label in rows:
             places.append(place)
@@ -62,7 +62,7 @@ def values(frame: pd.DataFrame, what: str) -> np.ndarray:
 
 
 def labels(found: pd.Series, *, scored: bool) -> dict[str, Any]:
-    """How many labels are missing, and the counts of classes or the minimum, mean, maximum and histogram of scores."""
+    """Number of missing labels, and either the counts of classes or min, mean, max and histogram of scores."""
     known = found.dropna()
     result: dict[str, Any] = {"missing": int(found.isna().sum()), "counts": None, "scores": None}
     if known.empty:
@@ -78,7 +78,7 @@ def labels(found: pd.Series, *, scored: bool) -> dict[str, Any]:
 
 
 def lengths(frame: pd.DataFrame) -> dict[str, Any]:
-    """Words of a text: mean, nearest-rank percentiles, histogram, and the places of rows with a text over `LONG`."""
+    """Words per text: mean, nearest-rank percentiles, histogram, and places of rows with a text over `LONG` words."""
     counts = values(frame, "words")
     if not counts.size:
         return {"texts": 0, "mean": None, "p50": None, "p95": None, "max": None, "long": [], "histogram": {}}
@@ -94,9 +94,10 @@ def lengths(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def duplicates(frame: pd.DataFrame) -> dict[str, Any]:
-    """Rows that repeat an earlier row, a pair in either order.
+    """Number of rows that repeat an earlier row, pairs in either order, with examples.
 
-    `swapped` are equal only to a pair in the other order; `disagreeing` have another label than the first such row.
+    `swapped` counts rows equal only to a pair in the other order; `disagreeing` counts rows whose label differs from
+    that of the first equal row.
     """
     first = frame.drop_duplicates("row").set_index("row").loc[frame["row"]].reset_index()
     again = frame.duplicated("row")

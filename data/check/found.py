@@ -1,6 +1,6 @@
-"""The files that are known by their usual names and places, each with its set, its split and its reader.
+"""The data files found under their usual names and places, each with its set, its split and its reader.
 
-A data set's files lie in their folder (`course`, `nli`, `senteval/downstream`, `zh`) or directly in the data folder.
+The files of a data set are in its folder (`course`, `nli`, `senteval/downstream`, `zh`) or in the data folder itself.
 """
 
 import re
@@ -21,7 +21,7 @@ _SPLITS = {"trial": "dev", "valid": "dev", "validation": "dev"}
 
 @dataclass(frozen=True)
 class Source:
-    """A file of a set; `name` is its path as it is shown, `scored` says that its labels are no classes."""
+    """A file of a set. `name` is its path for display; `scored` is true if its labels are scores, not classes."""
 
     set: str
     split: str
@@ -31,7 +31,7 @@ class Source:
 
 
 def sources(data: Path) -> list[Source]:
-    """All known files under a folder, in a fixed order; `UserError` where there are none."""
+    """All known files under a folder, in a fixed order; raises `UserError` if there are none."""
     if not data.is_dir():
         raise UserError(f"--data: {data} is no folder; python data/get_data.py course --data {data} fills one")
     known = [*_course(data), *_nli(data), *_senteval(data), *_chinese(data)]
@@ -44,7 +44,7 @@ def sources(data: Path) -> list[Source]:
 
 
 def split_of(name: str) -> str:
-    """train, dev or test by the last such word in a file's name; `all` where there is none."""
+    """train, dev or test, by the last such word in a file's name; `all` if there is none."""
     words = _SPLIT.findall(name.lower())
     return _SPLITS.get(words[-1], words[-1]) if words else "all"
 
@@ -85,7 +85,7 @@ def _nli(data: Path) -> Iterator[Source]:
         originals = [path for path in _files(data, ("nli", ""), pattern) if path.suffix in (".tsv", ".jsonl", ".txt")]
         for path in originals:
             if path.suffix == ".txt" and path.with_suffix(".jsonl") in originals:
-                continue  # the same rows once more
+                continue  # the .jsonl file has the same rows
             split = split_of(path.name)
             split = "train" if split == "all" else split
             shown = f"{name} mismatched" if "mismatched" in path.name else name
@@ -119,7 +119,7 @@ def _classification(data: Path, roots: tuple[str, ...]) -> Iterator[Source]:
                 if known.kind == "polarity":
                     shown = f"{path.relative_to(data).as_posix()} + {Path(files[1]).suffix}"
                     yield Source(name, split, shown, partial(_halves, path.parent.parent, name, split))
-                elif known.kind != "nli":  # SICK has been read for its scores
+                elif known.kind != "nli":  # SICK-E has the rows of SICK, which is read for its scores
                     yield _source(name, split, data, path, known.kind)
 
 

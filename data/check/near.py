@@ -1,7 +1,8 @@
-"""Near texts: sets of words with a Jaccard index |a & b| / |a | b| of at least 4/5, found exactly.
+"""Near-duplicate texts: sets of words with a Jaccard index |a & b| / |a | b| of at least 4/5, found exactly.
 
-Not all pairs are compared: of n words, two such sets share one of their n - ceil(4n/5) + 1 rarest (Bayardo, Ma and
-Srikant 2007, "Scaling up all pairs similarity search"). Whole numbers throughout, so no rounding decides.
+Not all pairs are compared: two such sets have a word in common among the n - ceil(4n/5) + 1 rarest words of each, where
+n is the size of the set (Bayardo, Ma and Srikant 2007, "Scaling up all pairs similarity search"). All arithmetic is in
+integers, so there are no rounding errors.
 """
 
 from collections.abc import Sequence
@@ -10,11 +11,11 @@ from itertools import chain
 import numpy as np
 from scipy.sparse import csr_matrix
 
-_CANDIDATES = 1 << 21  # pairs held at once
+_CANDIDATES = 1 << 21  # most candidate pairs in memory at once
 
 
 class WordSets:
-    """Sets of words, each a tuple of different word numbers below `words`, ready to be compared."""
+    """Sets of words, indexed for comparison. Each set is a tuple of distinct word numbers below `words`."""
 
     def __init__(self, sets: Sequence[tuple[int, ...]], words: int) -> None:
         self.sizes = np.fromiter(map(len, sets), dtype=np.int64, count=len(sets))
@@ -30,7 +31,7 @@ class WordSets:
         self.rarest.eliminate_zeros()
 
     def near(self, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """All near pairs of two arrays of set numbers: the numbers of both, in the order of `left`."""
+        """All near pairs between two arrays of set numbers, as (left numbers, right numbers) in the order of `left`."""
         found = [np.zeros((2, 0), dtype=np.int64)]
         others = self.rarest[right].T.tocsr()
         batches = np.cumsum(self.rarest[left] @ others.getnnz(axis=1)) // _CANDIDATES

@@ -1,4 +1,4 @@
-"""Which rows of one split are in another: the same, nearly the same, or with a text in common."""
+"""Overlaps between two splits: rows that are equal, near-duplicates, or have a text in common."""
 
 from typing import Any
 
@@ -10,9 +10,10 @@ from data.check.near import WordSets
 
 
 def overlap(left: pd.DataFrame, right: pd.DataFrame) -> dict[str, Any]:
-    """Counts of the rows of each side that are on the other side too, and examples.
+    """For each side, the number of rows that are also on the other side, with examples.
 
-    `same` and `same_order` are None if the sides have different numbers of texts a row; `near` is None until counted.
+    `same` and `same_order` are None if the sides have different numbers of texts per row; `near` is None until
+    `add_near` has counted it.
     """
     alike = _columns(left) == _columns(right)
     found = {side: _counts(*pair, alike) for side, pair in (("of_left", (left, right)), ("of_right", (right, left)))}
@@ -34,7 +35,7 @@ def _counts(one: pd.DataFrame, other: pd.DataFrame, alike: bool) -> dict[str, in
 
 
 def add_near(found: dict[str, Any], left: pd.DataFrame, right: pd.DataFrame, sets: WordSets) -> None:
-    """Count the rows that are near a row of the other side and the same as none."""
+    """Count the rows that are near a row of the other side, without those equal to one; writes into `found`."""
     if _columns(left) == _columns(right):
         of_left, of_right = _near(left, right, sets)
         found["of_left"]["near"] = int((of_left & ~_among(left, right, "row")).sum())
@@ -50,7 +51,7 @@ def _among(one: pd.DataFrame, other: pd.DataFrame, column: str) -> np.ndarray:
 
 
 def _near(left: pd.DataFrame, right: pd.DataFrame, sets: WordSets) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of each side, all of whose texts are near those of one row of the other side; pairs in either order."""
+    """For each side, a mask of rows whose texts are all near those of one row of the other; pairs in either order."""
     columns = _columns(left)
     one, other = left[columns].drop_duplicates(), right[columns].drop_duplicates()
     near = sets.near(np.unique(one), np.unique(other))

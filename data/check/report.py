@@ -1,4 +1,4 @@
-"""The whole report as one value for JSON: files, splits, overlaps between splits, and what was fetched."""
+"""The whole report as one JSON object: files, splits, overlaps between splits, and manifests of fetched sets."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,7 +29,8 @@ DEFINITIONS = {
     "word": "a run of letters and digits; a Chinese character is a word",
     "place": "a row is named by its id in the course's files and in SICK, else by its line",
 }
-# The left split of a comparison may have been trained on, or used for choices, before the right one is scored.
+# In a comparison the left split has the lower rank: it may be used for training or model selection before the right one
+# is scored.
 _RANKS = {"train": 0, "all": 1, "dev": 2, "test": 3}
 
 
@@ -69,7 +70,7 @@ def report(data: Path) -> dict[str, Any]:
 
 
 def _file(source: Source, numbers: corpus.Corpus) -> tuple[dict[str, Any], pd.DataFrame | None]:
-    """What a file holds, every row kept or listed as skipped; no frame if its reader refuses it."""
+    """The report's entry for a file, and its frame of kept rows; None if its reader raises an error."""
     skipped: list[dict[str, Any]] = []
     noted: list[dict[str, Any]] = []
 
@@ -101,7 +102,7 @@ def _joined(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _mark_twins(splits: list[_Split]) -> None:
-    """A split with exactly the rows of an earlier one, in whatever spelling, is not compared again."""
+    """Mark splits with exactly the rows of an earlier split, up to formatting; they are not compared again."""
     first: dict[bytes, _Split] = {}
     for split in splits:
         earlier = first.setdefault(np.sort(split.rows["row"]).tobytes(), split)
@@ -116,7 +117,7 @@ def _summary(split: _Split) -> dict[str, Any]:
 
 
 def _overlaps(splits: list[_Split], numbers: corpus.Corpus) -> list[dict[str, Any]]:
-    """All comparisons of a set's own splits, and those of different sets that have a row or a text in common."""
+    """All comparisons between splits of the same set, and those between sets that have a text in common."""
     sets = WordSets(list(numbers.bags), len(numbers.words))
     found = []
     for pair in tqdm(list(combinations(splits, 2)), unit="comparison", disable=None, leave=False):
@@ -132,7 +133,7 @@ def _overlaps(splits: list[_Split], numbers: corpus.Corpus) -> list[dict[str, An
 
 
 def _manifests(data: Path) -> list[dict[str, Any]]:
-    """For each fetched set: whether it is complete, and which of its files are missing or changed since."""
+    """For each fetched set: whether it is complete, and which of its files are missing or have changed since."""
     found = []
     for folder in (data, *sorted(path for path in data.iterdir() if path.is_dir())):
         names = [name for name in ("manifest.json", ".fetched.json") if (folder / name).is_file()]

@@ -10,7 +10,7 @@ from data.check.report import DEFINITIONS
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _FIRST = 5  # places listed for each reason
 _BINS = (4, 8, 16, 32, 64, 128)  # words
-_SAME, _SHARING = 0.01, 0.1  # shares of the scored rows; overlaps of different sets below both are only in the JSON
+_SAME, _SHARING = 0.01, 0.1  # fractions of the scored rows; smaller overlaps of different sets are only in the JSON
 
 _FILES = {
     "kept, skip": "rows kept and skipped; the reasons for skipping are listed at the end",
@@ -30,7 +30,7 @@ _OVERLAPS = {
 
 
 def render(report: dict[str, Any]) -> str:
-    """All tables, one after the other."""
+    """All tables of the report as one text."""
     parts = [_files(report), _splits(report), _overlaps(report)]
     whole = [entry for entry in report["files"] if entry["broken"] is None]
     for title, what in (("Skipped rows", "skipped"), ("Kept rows with a gap", "noted")):
@@ -149,7 +149,7 @@ def _legend(words: Mapping[str, str]) -> list[str]:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns one blank apart, the first flush left, the others flush right; a row of one cell is a title."""
+    """Columns separated by a space, the first left-aligned, the others right-aligned; a row of one cell is a title."""
     widths = [max(len(row[place]) for row in rows if 1 < len(row) > place) for place in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -171,6 +171,6 @@ def _percent(part: int | None, whole: int) -> str:
 
 
 def _bars(counts: Sequence[int]) -> str:
-    """A block for each count, its height in proportion to the largest; a blank for zero."""
+    """One block character per count, its height relative to the largest count; a space for zero."""
     most = max(counts, default=0)
     return "".join(_BLOCKS[-(-count * len(_BLOCKS) // most) - 1] if count else " " for count in counts)

@@ -1,1 +1,1 @@
-"""Fetching: the table of public data sets, resumable downloads, safe unpacking, and a manifest for each set."""
+"""Fetching data: the table of public data sets, resumable downloads, safe unpacking, and a manifest per set."""

@@ -1,4 +1,4 @@
-"""Unpacking of untrusted archives: only the requested plain files, only to the given paths, only up to a size."""
+"""Unpacking of untrusted archives: only the requested regular files, only to the given paths, up to a size limit."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ from minbert.errors import UserError
 from minbert.files import write_atomic
 
 LARGEST = 4 << 30
-"""Bytes of the unpacked files together."""
+"""Default limit for the total size of the unpacked files, in bytes."""
 _POS = {"noun": 1, "verb": 2, "adj": 3, "adv": 4}
 _LEXNAMES = """adj.all adj.pert adv.all noun.Tops noun.act noun.animal noun.artifact noun.attribute noun.body
 noun.cognition noun.communication noun.event noun.feeling noun.food noun.group noun.location noun.motive noun.object
@@ -25,10 +25,10 @@ verb.weather adj.ppl"""
 
 
 def unpack(archive: Path, wanted: Mapping[str, Path], largest: int = LARGEST) -> None:
-    """Write members of a zip or tar archive to the paths of `wanted`; its keys are the ends of the members' names.
+    """Extract members of a zip or tar archive; `wanted` maps the end of a member's name to the target path.
 
-    Raises `UserError` if the archive is damaged, any member's name leads out of it, a wanted member is not in it as a
-    plain file, or the wanted members are larger than `largest` bytes together.
+    Raises `UserError` if the archive is damaged, if any member's name leads outside the archive, if a wanted member is
+    missing or not a regular file, or if the wanted members exceed `largest` bytes in total.
     """
     try:
         if zipfile.is_zipfile(archive):
@@ -42,20 +42,20 @@ def unpack(archive: Path, wanted: Mapping[str, Path], largest: int = LARGEST) ->
                 sizes = {info.name: info.size for info in bundle if info.isreg()}
                 for name, target in _chosen(archive, bundle.getnames(), sizes, wanted, largest):
                     member = bundle.extractfile(name)
-                    assert member is not None  # `sizes` names plain files only
+                    assert member is not None  # `sizes` has only regular files
                     _write(member, target)
     except UserError:
         raise
-    except Exception as error:  # zipfile and tarfile raise of all kinds where bytes are not what they should be
+    except Exception as error:  # for damaged archives zipfile and tarfile raise many types of exceptions
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-            raise  # the disk's error
+            raise  # an error of the file system, not of the archive
         raise UserError(f"{archive.name}: damaged archive: {error or type(error).__name__}") from error
 
 
 def _chosen(
     archive: Path, every: Iterable[str], sizes: Mapping[str, int], wanted: Mapping[str, Path], largest: int
 ) -> list[tuple[str, Path]]:
-    """The members to write and their targets. No byte more than a member's declared size is ever read."""
+    """The members to write and their targets. Their declared sizes are a safe limit: no more bytes are ever read."""
     for name in every:
         path = name.replace("\\", "/")
         if path.startswith("/") or path[1:2] == ":" or ".." in path.split("/"):
@@ -79,10 +79,10 @@ def _write(source: IO[bytes], target: Path) -> None:
 
 
 def unpack_debian(packages: Sequence[str], wanted: Mapping[str, Path], scratch: Path, seconds: float = 600) -> None:
-    """Download Debian packages and write files of theirs to the paths of `wanted`; nothing is installed.
+    """Download Debian packages and write some of their files to the paths of `wanted`; nothing is installed.
 
-    Raises `UserError` if there is no apt-get or dpkg-deb, if one fails or takes longer than `seconds`, or if the
-    packages lack a file. WordNet's `lexnames`, which Debian leaves out, is written too.
+    WordNet's `lexnames`, which Debian's package lacks, is generated. Raises `UserError` if apt-get or dpkg-deb is
+    missing, fails or takes longer than `seconds`, or if the packages lack a file.
     """
     scratch.mkdir(parents=True)
     _run(["apt-get", "download", *packages], scratch, seconds)

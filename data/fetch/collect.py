@@ -1,4 +1,4 @@
-"""Collecting a data set: verified files are kept, missing ones fetched part by part, the manifest written last."""
+"""Fetching a data set: verified files are kept, missing ones are fetched part by part; the manifest is written last."""
 
 import csv
 import hashlib
@@ -22,7 +22,7 @@ csv.field_size_limit(1 << 30)
 
 
 def git_blob(path: Path) -> str:
-    """The id that git gives a file: sha1("blob " + size + NUL + content), in hex."""
+    """The git blob id of a file: sha1("blob " + size + NUL + content), in hex."""
     digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     with open(path, "rb") as file:
         while block := file.read(1 << 20):
@@ -31,7 +31,7 @@ def git_blob(path: Path) -> str:
 
 
 def rows(path: Path, form: str) -> int:
-    """Rows of a file: its lines, blank ones too, or the records of a tsv or csv table below its header."""
+    """Number of rows: lines, including blank ones, or the records of a tsv or csv table without its header."""
     if form == "lines":
         with open(path, "rb") as file:
             return sum(1 for _ in file)
@@ -40,7 +40,10 @@ def rows(path: Path, form: str) -> int:
 
 
 def fault(path: Path, file: File, *, exact: bool = True, sha256: str = "") -> str:
-    """Why `path` is not `file`, or "": by its git blob id if that is known, else by an earlier SHA-256 and its rows."""
+    """Why `path` is not the expected `file`, or "" if it is.
+
+    Checks the git blob id if it is known and `exact`; else the recorded `sha256`, if any, and the number of rows.
+    """
     if exact and file.blob:
         found = git_blob(path)
         return "" if found == file.blob else f"its git blob id is {found}, not {file.blob}"
@@ -54,26 +57,26 @@ def fault(path: Path, file: File, *, exact: bool = True, sha256: str = "") -> st
 
 @dataclass
 class Manifest:
-    """What is known of a set's files, by path; `.fetched.json` until the set is complete, then `manifest.json`."""
+    """Records of a set's files, by path; stored as `.fetched.json` until the set is complete, then `manifest.json`."""
 
     folder: Path
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def open(cls, folder: Path) -> "Manifest":
-        """What an earlier run wrote, or an empty manifest."""
+        """The manifest written by an earlier run, or an empty one."""
         for name in ("manifest.json", ".fetched.json"):
             if (folder / name).exists():
                 return cls(folder, {entry["path"]: entry for entry in read_json(folder / name)["files"]})
         return cls(folder)
 
     def sha256(self, path: str, origin: str = "") -> str:
-        """The recorded hash of a file (that came from `origin`), or ""."""
+        """The recorded SHA-256 of a file, or ""; if `origin` is given, only if the file came from there."""
         entry = self.files.get(path, {})
         return entry.get("sha256", "") if origin in ("", entry.get("source")) else ""
 
     def add(self, file: File, part: Part, origin: str) -> None:
-        """Record a file that is in place."""
+        """Record a file that is at its final path."""
         path = self.folder / file.path
         known = {"path": file.path, "part": part.name, "source": origin, "bytes": path.stat().st_size}
         known |= {"sha256": sha256_of(path), "rows": rows(path, file.form)}
@@ -82,7 +85,7 @@ class Manifest:
         self.save(complete=False)
 
     def save(self, *, complete: bool, **facts: Any) -> None:
-        """Write the file of this state, then remove that of the other one."""
+        """Write `manifest.json` if complete, else `.fetched.json`; then remove the other one."""
         names = ["manifest.json", ".fetched.json"] if complete else [".fetched.json", "manifest.json"]
         when = datetime.now(UTC).isoformat(timespec="seconds")
         files = [self.files[path] for path in sorted(self.files) if (self.folder / path).is_file()]
@@ -93,7 +96,10 @@ class Manifest:
 
 @dataclass
 class Fetcher:
-    """Fills the folder `to`; `mirror` is a URL or a folder with the layout of `to`, "" for the public sources."""
+    """Fetches data sets into the folder `to`.
+
+    `mirror` is a URL or a folder with the same layout as `to`, or "" for the public sources.
+    """
 
     to: Path
     downloads: Downloader
@@ -102,9 +108,9 @@ class Fetcher:
     _failed: dict[str, str] = field(default_factory=dict)  # archives that could not be downloaded, and why
 
     def collect(self, dataset: DataSet, **facts: Any) -> bool:
-        """Fetch what is missing of a set and print what became of each part; True if the set is complete.
+        """Fetch the missing files of a set and print the result for each part; True if the set is complete.
 
-        A part that is not available does not stop the others. `facts` go into the manifest.
+        If a part is not available, the other parts are still fetched. `facts` are added to the manifest.
         """
         folder = self.to / dataset.folder
         manifest, missing, notes = Manifest.open(folder), [], []
@@ -131,7 +137,10 @@ class Fetcher:
         return not missing
 
     def _part(self, dataset: DataSet, part: Part, manifest: Manifest) -> tuple[Source, str]:
-        """Make a part complete by the first source that works; the source, and how it went."""
+        """Complete a part from the first source that works; returns the source and a message.
+
+        Raises `UserError` with the failures if no source works.
+        """
         for source in part.sources:
             if not source.partial and not self._lacking(source, manifest):
                 return self._kept(source, part, manifest), "already there"
@@ -150,7 +159,7 @@ class Fetcher:
         raise UserError("; ".join(failures))
 
     def _lacking(self, source: Source, manifest: Manifest) -> list[File]:
-        """Files of a source that are absent or not as expected."""
+        """Files of a source that are missing or not as expected."""
 
         def present(file: File) -> bool:
             path, recorded = manifest.folder / file.path, manifest.sha256(file.path)
@@ -215,7 +224,7 @@ class Fetcher:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def _archive(self, source: Source, folder: Path) -> Path:
-        """The downloaded archive, which several parts may need; it is removed when all of them have been tried."""
+        """The downloaded archive, which several parts may need; `collect` removes it after all parts."""
         path = folder / _ARCHIVES / source.archive.rpartition("/")[2]
         if source.archive in self._failed:
             raise UserError(self._failed[source.archive])

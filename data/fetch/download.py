@@ -1,4 +1,4 @@
-"""Resumable HTTP downloads: retried with back-off, checked, and renamed to their final name only when complete."""
+"""Resumable HTTP downloads: retried with exponential back-off, verified, and renamed only when complete."""
 
 import fcntl
 import json
@@ -16,10 +16,10 @@ from minbert.errors import UserError
 from minbert.files import sync, write_atomic
 
 Check = Callable[[Path], str]
-"""Why a complete file is not the expected one, or ""."""
-LARGEST = 1 << 30  # bytes of one download
+"""Function from a complete file to the reason why it is not the expected one, or ""."""
+LARGEST = 1 << 30  # default limit for one download, in bytes
 _LONGEST_PAUSE = 60.0  # seconds
-_TEMPORARY = (408, 425, 429)  # and 5xx: HTTP status codes worth another attempt
+_TEMPORARY = (408, 425, 429)  # HTTP status codes that are retried, besides 5xx
 
 
 class _RetryError(Exception):
@@ -31,9 +31,9 @@ class _RetryError(Exception):
 class Downloader:
     """The downloads of one command.
 
-    tries: attempts in a row without progress; timeout: seconds without data (a third of it to connect); wait: seconds
-    before the second attempt, doubled from there; largest: bytes of one file. An unreachable host gets three attempts,
-    and one for each later file.
+    tries: most attempts in a row without progress. timeout: seconds without data; a third of it to connect. wait:
+    seconds before the second attempt, doubled for each further one. largest: most bytes of one file. An unreachable
+    host gets at most three attempts for the first file, and one for each later file.
     """
 
     def __init__(self, tries: int = 5, timeout: float = 30.0, wait: float = 1.0, largest: int = LARGEST) -> None:
@@ -44,10 +44,10 @@ class Downloader:
         self._client = httpx.Client(timeout=limits, follow_redirects=True, headers=headers)
 
     def fetch(self, url: str, target: Path, check: Check) -> None:
-        """Download `url` to `target`. An interrupted download stays in `.NAME.part` and is continued by the next call.
+        """Download `url` to `target`. An interrupted download stays in `.NAME.part` and is resumed by the next call.
 
-        Raises `UserError`: a permanent HTTP error, too many attempts, a file that is too large or that `check` refuses.
-        There is no `target` then.
+        Raises `UserError` for a permanent HTTP error, too many attempts, or a file that is too large or rejected by
+        `check`; `target` is not written then.
         """
         if urlsplit(url).scheme not in ("http", "https"):
             raise UserError(f"{url}: not an http or https address")
@@ -95,7 +95,7 @@ class Downloader:
             sync(part)
             if why := check(part):
                 _discard(part)
-                if resumed:  # its first half may be of another version: once more, from the start
+                if resumed:  # the earlier bytes may be of another version: start again
                     raise _RetryError(f"not the expected file: {why}")
                 raise UserError(f"{url}: not the expected file: {why}")
             os.replace(part, target)
@@ -103,7 +103,7 @@ class Downloader:
         sync(target.parent)
 
     def _transfer(self, url: str, part: Path, file: IO[bytes]) -> bool:
-        """Append to `file` what it lacks; True if it held the first bytes already."""
+        """Download the missing bytes into `file`; True if the download was resumed."""
         headers = _resumption(url, part)
         with self._client.stream("GET", url, headers=headers) as answer:
             start = _start(answer, url, part)
@@ -130,7 +130,7 @@ class Downloader:
 
 
 def _resumption(url: str, part: Path) -> dict[str, str]:
-    """Headers that ask for the missing bytes, if the server still has the same file by its ETag or its date."""
+    """Headers that request only the missing bytes, provided the file's ETag or Last-Modified date is unchanged."""
     try:
         note = json.loads(_note(part).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -141,7 +141,7 @@ def _resumption(url: str, part: Path) -> dict[str, str]:
 
 
 def _start(answer: httpx.Response, url: str, part: Path) -> int:
-    """The position of the answer's first byte in the file. Raises if the answer holds no part of the file."""
+    """The offset in the file of the response's first byte. Raises if the response holds no part of the file."""
     if urlsplit(url).scheme == "https" and answer.url.scheme != "https":
         raise UserError(f"{url}: redirected from https to {answer.url}")
     status = answer.status_code

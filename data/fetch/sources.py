@@ -1,4 +1,4 @@
-"""The table of public data sets, `sets.toml`, as typed records."""
+"""The table of public data sets, `sets.toml`, as dataclasses."""
 
 import os
 import tomllib
@@ -12,7 +12,7 @@ _TABLE = Path(__file__).with_name("sets.toml")
 
 @dataclass(frozen=True)
 class File:
-    """A file and what is known of it: 0 rows or an empty git blob id mean unknown."""
+    """A file and its expected content; `rows` 0 or an empty git blob id `blob` means unknown."""
 
     path: str
     rows: int = 0
@@ -22,14 +22,14 @@ class File:
 
 @dataclass(frozen=True)
 class Source:
-    """One place to get files from: a base URL, an archive, or Debian packages; none of them: only a mirror has them."""
+    """A place to fetch files from: a base URL, an archive or Debian packages; without any, only a mirror has them."""
 
     files: tuple[File, ...]
     url: str = ""
     archive: str = ""
     debian: tuple[str, ...] = ()
-    drop: str = ""  # prefix of a path that the source does not have
-    sha256: str = ""  # of the archive
+    drop: str = ""  # prefix of the files' paths that is not part of the source's paths
+    sha256: str = ""  # expected SHA-256 of the archive
     exact: bool = True  # False: another edition, verified by its row counts and not by its git blob ids
     partial: bool = False  # fewer rows or splits: used only if every source before it fails
 
@@ -46,12 +46,12 @@ class Part:
     licence: str
     citation: str
     optional: bool = False
-    without: str = ""  # what a user loses without it
+    without: str = ""  # what is missing without it, for the message
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A set and its folder below the data folder."""
+    """A data set and its folder below the data folder."""
 
     name: str
     folder: str
