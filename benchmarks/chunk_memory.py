@@ -1,9 +1,9 @@
-"""Peak memory of contrastive steps: a large batch in one piece, the same in chunks, and batches as small as a chunk.
+"""Peak memory of contrastive steps: a large batch at once, the same batch in chunks, and small batches of chunk size.
 
 python -m benchmarks.chunk_memory --data DIR
 
-Each row is a process of its own that takes the same number of triplets: forward, NT-Xent with hard negatives, backward,
-AdamW. Peaks are of resident memory, before the first step (weights and data) and after the last one.
+Each row is measured in its own process on the same number of triplets: forward, NT-Xent with hard negatives, backward,
+AdamW. The two numbers are peak resident memory before the first step (weights and data) and after the last one.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from tasks.contrastive.settings import ContrastiveSettings
 
 
 def steps(data: Path | None, given: str, triplets: int, batch_size: int, chunk: int) -> None:
-    """Take steps over `triplets` triplets, then print the two peaks in MiB."""
+    """Train on `triplets` triplets, then print the two peaks in MiB."""
     settings = ContrastiveSettings.of(pooler="mean", batch_size=batch_size, chunk=chunk, precision="bf16")
     examples = stage_one.triplets(data, given, settings.encoder.max_length)
     step = stage_one.Ours(stage_one.model(given, settings), examples, settings)

@@ -1,21 +1,21 @@
-"""How long stage one takes beside sentence-transformers, on the same triplets, interleaved in one process.
+"""Time of stage one compared with sentence-transformers, on the same triplets, interleaved in one process.
 
     DATA_DIR=... python -m benchmarks.contrastive_speed                         training and scoring, 32 tokens
     python -m benchmarks.contrastive_speed --part training --length 75 --batches 20
 
-Training. A step is: a batch whose texts have been tokenised, forward, loss, backward, clipping, AdamW, gradients set
-to None. Theirs is SentenceTransformerTrainer's `training_step` with MultipleNegativesRankingLoss, then clipping, its
-default optimizer and schedule as its loop has them; its callbacks and logging are left out, in its favour. It starts
-from what its collator has tokenised and padded, and the milliseconds of the collator, which tokenises anew in every
-epoch, are shown apart. Ours starts from row numbers: reading the ids of the token cache and laying the batch out are
-in the step, and so are deterministic algorithms and the mask of false negatives, which theirs does without.
-Dropout is that of the weights (0.1) on both sides, and both start from the same weights with the same settings.
+Training. A step is: forward, loss, backward, clipping, AdamW, gradients set to None, for a batch of tokenised texts.
+Theirs is SentenceTransformerTrainer's `training_step` with MultipleNegativesRankingLoss, then clipping, its default
+optimizer and schedule as in its loop; its callbacks and logging are left out, which is in its favour. It starts from
+batches that its collator has tokenised and padded. The collator tokenises again in every epoch; its time is shown
+separately. Ours starts from row numbers: its step includes reading token ids from the cache and building the batch,
+and also deterministic algorithms and the mask of false negatives, which theirs does not have.
+Both sides start from the same weights, with the same settings and the dropout of the weights (0.1).
 
-Scoring. `Encoder.encode` beside `SentenceTransformer.encode` on the same distinct sentences, --sentences a call, from
-texts to vectors: tokenisation and sorting by length are in both. bf16 is autocast on both sides.
+Scoring. `Encoder.encode` and `SentenceTransformer.encode` on the same distinct sentences, --sentences per call, from
+texts to vectors; both include tokenisation and sorting by length. bf16 is autocast on both sides.
 
-oneDNN's cache of kernels is enlarged for both sides (see minbert/linear.py). Medians with quartiles, ratios batch by
-batch.
+oneDNN's cache of kernels is enlarged for both sides (see minbert/linear.py). Shown are medians with quartiles, and
+medians of the ratios of each batch.
 """
 
 import argparse
@@ -54,21 +54,21 @@ from tasks.examples import Examples, Triplet
 BASES = ("minbert bf16", "minbert fp32")
 LIBRARIES = ("torch", "sentence-transformers", "transformers")
 COLUMNS = ("anchor", "positive", "negative")
-DEFAULT, SIZES = 32, (16, 64, 128, 256)  # batch sizes of their `encode`
+DEFAULT, SIZES = 32, (16, 64, 128, 256)  # batch sizes tried for their `encode`
 Texts = Sequence[str]
 Encode = Callable[[Texts], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The same triplets for both sides: rows of the token cache, and tensors padded by the trainer's collator."""
+    """The same triplets for both sides: as a step of row numbers, and as tensors padded by the trainer's collator."""
 
     step: Step
     features: dict[str, Any]
 
 
 class Theirs:
-    """sentence-transformers' trainer: what its loop does between two batches, callbacks and logging apart."""
+    """sentence-transformers' trainer: what its loop does for a batch, without callbacks and logging."""
 
     def __init__(self, folder: Path, settings: ContrastiveSettings, scratch: Path) -> None:
         if not is_training_available():
@@ -89,14 +89,14 @@ class Theirs:
         )
         loss = MultipleNegativesRankingLoss(self.model, scale=1 / settings.objective.temperature)
         self.trainer = trainer = SentenceTransformerTrainer(model=self.model, args=arguments, loss=loss)
-        # What `train` does before its first batch. Here and now: the next trainer resets accelerate's precision.
+        # What `train` does before its first batch; done here, as the next trainer resets accelerate's precision.
         trainer.create_optimizer()
         _, trainer.optimizer = trainer.accelerator.prepare(self.model, trainer.optimizer)
         trainer.create_scheduler(num_training_steps=1_000_000)
         trainer.current_gradient_accumulation_steps = 1
 
     def collate(self, texts: Sequence[Sequence[str]]) -> dict[str, Any]:
-        """Texts of triplets, tokenised and padded column by column."""
+        """Triplets of texts, tokenised and padded column by column."""
         collated: dict[str, Any] = self.trainer.data_collator([dict(zip(COLUMNS, row, strict=True)) for row in texts])
         return collated
 
@@ -113,7 +113,7 @@ class Theirs:
 
 
 def batches(examples: Examples, plan: Sequence[Step], theirs: Theirs) -> tuple[list[Batch], Tensor]:
-    """The batches for both sides, and the seconds that the trainer's collator took for each: float64."""
+    """The batches for both sides, and the seconds that the trainer's collator took for each: float64 [batches]."""
     made, seconds = [], []
     for step in plan:
         texts = [[examples.cache.text(row, column) for column in range(len(COLUMNS))] for row in step.rows.tolist()]
@@ -125,13 +125,13 @@ def batches(examples: Examples, plan: Sequence[Step], theirs: Theirs) -> tuple[l
 
 
 def padding(made: Sequence[Batch]) -> float:
-    """Share of padding in what the trainer computes."""
+    """Fraction of padding in the trainer's batches."""
     masks = [batch.features[f"{column}_attention_mask"] for batch in made for column in COLUMNS]
     return 1 - sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
 
 
 def training(folder: Path, examples: Triplet, options: argparse.Namespace) -> None:
-    """The table of training steps."""
+    """Time training steps and print the table."""
     plan = stage_one.steps(len(examples), options.batch_size, options.warmup + options.batches)
     with tempfile.TemporaryDirectory() as scratch:
         ours: dict[str, Callable[[Batch], object]] = {}
@@ -152,20 +152,20 @@ def training(folder: Path, examples: Triplet, options: argparse.Namespace) -> No
 
 
 def our_encode(folder: Path, length: int, precision: str) -> Encode:
-    """Our `encode` in a number format."""
+    """Our `encode` with the given precision."""
     encoder = Encoder(
         BertModel.from_pretrained(folder), Tokenizer.load(folder), "mean", precision=precision, max_length=length
     )
 
     def encode(texts: Texts) -> np.ndarray:
-        with warnings.catch_warnings(action="ignore"):  # it counts the sentences that are cut
+        with warnings.catch_warnings(action="ignore"):  # it warns about truncated sentences
             return encoder.encode(texts)
 
     return encode
 
 
 def their_encode(model: SentenceTransformer, precision: str, size: int) -> Encode:
-    """Their `encode` in a number format with a batch size."""
+    """Their `encode` with the given precision and batch size."""
 
     def encode(texts: Texts) -> np.ndarray:
         with autocast(precision, harness.CPU):
@@ -176,7 +176,7 @@ def their_encode(model: SentenceTransformer, precision: str, size: int) -> Encod
 
 
 def fastest(model: SentenceTransformer, precision: str, texts: Texts) -> int:
-    """The batch size with which they encode `texts` fastest, the second time."""
+    """The batch size with which their `encode` is fastest on `texts`, timed on the second call."""
 
     def seconds(size: int) -> float:
         encode = their_encode(model, precision, size)
@@ -189,7 +189,7 @@ def fastest(model: SentenceTransformer, precision: str, texts: Texts) -> int:
 
 
 def scoring(folder: Path, examples: Triplet, options: argparse.Namespace) -> None:
-    """The table of `encode` calls."""
+    """Time `encode` calls and print the table."""
     texts = list(dict.fromkeys(examples.cache.text(row, column) for row in range(len(examples)) for column in range(3)))
     rows = harness.shuffled(len(texts), options.sentences, options.warmup + options.batches)
     calls = [[texts[i] for i in some] for some in rows]

@@ -1,4 +1,4 @@
-"""The shared timing harness: flags, shuffled batches, contestants timed in turn, tables of medians, peak memory."""
+"""Shared timing harness: flags, shuffled batches, interleaved timing of contestants, tables of medians, peak memory."""
 
 import argparse
 import os
@@ -18,7 +18,7 @@ SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 
 
 def parser(about: str | None, data: str, batches: int, warmup: int | None = None) -> argparse.ArgumentParser:
-    """A parser with --data (what it holds: `data`), --batches and, where it is given, --warmup."""
+    """A parser with --data (`data` describes its content), --batches (default `batches`) and, if given, --warmup."""
     made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--data", type=Path, default=os.environ.get("DATA_DIR") or None, help=f"folder with {data}")
     made.add_argument("--batches", type=int, default=batches, help="timed batches (default: %(default)s)")
@@ -28,7 +28,7 @@ def parser(about: str | None, data: str, batches: int, warmup: int | None = None
 
 
 def shuffled(rows: int, size: int, count: int) -> list[list[int]]:
-    """`count` batches of `size` row numbers below `rows`; the shuffled rows are repeated if there are too few."""
+    """`count` batches of `size` row numbers below `rows`; if there are too few rows, they are reshuffled and reused."""
     order: list[int] = []
     generator = random.Random(0)
     while len(order) < count * size:
@@ -39,8 +39,8 @@ def shuffled(rows: int, size: int, count: int) -> list[list[int]]:
 def measure(contestants: Mapping[str, Callable[[B], object]], batches: Sequence[B], warmup: int) -> dict[str, Tensor]:
     """Seconds of each timed batch, for each contestant: float64 [batches - warmup] each.
 
-    Every batch goes through all contestants before the next one, each time starting with another contestant. The first
-    `warmup` batches are not timed, because oneDNN compiles a kernel for every new shape of a product.
+    Every batch is run by all contestants before the next batch, each time starting with another contestant. The first
+    `warmup` batches are not timed, because oneDNN compiles a kernel for every new shape of a matrix product.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     entries = list(contestants.items())
@@ -64,7 +64,7 @@ def cell(values: Tensor, digits: int) -> str:
 
 
 def markdown(seconds: Mapping[str, Tensor], unit: str, bases: Sequence[str]) -> str:
-    """A table in Markdown: milliseconds a `unit`, and the ratios, batch by batch, to the times of each of `bases`."""
+    """A Markdown table: milliseconds per `unit`, and the ratios, batch by batch, to the times of each of `bases`."""
     heads = ["", f"ms a {unit}", *(f"times {base}" for base in bases)]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name, values in seconds.items():
@@ -74,7 +74,10 @@ def markdown(seconds: Mapping[str, Tensor], unit: str, bases: Sequence[str]) -> 
 
 
 def peak() -> float:
-    """Peak resident memory of this process in MiB; on Linux, `getrusage` counts the parent's before exec."""
+    """Peak resident memory of this process in MiB.
+
+    Read from /proc where it exists: on Linux, `getrusage` includes the parent process's memory before exec.
+    """
     status = Path("/proc/self/status")
     if status.is_file():
         (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))

@@ -1,13 +1,13 @@
-"""How fast files are read and tokenised into the cache, and in how much memory.
+"""Speed and peak memory of reading files and of tokenising them into the cache.
 
-    DATA_DIR=... python -m benchmarks.reader_speed                 our readers beside pandas, then 10 million rows
+    DATA_DIR=... python -m benchmarks.reader_speed                 our readers and pandas, then 10 million rows
     python -m benchmarks.reader_speed --rows 500000 --part cache   the streaming alone, on generated pairs
 
-Part `readers`: each file is read whole by our reader (every row a checked, labelled `Row`, dropped at once) and by
-`pandas.read_csv` into one table of text columns without checks, in turn, --repeats times; median processor time of
-the process, with quartiles. The last file is generated. Part `cache`: a generated file of --rows pairs goes through
-`readers.tokenised` in a fresh process: rows/s by the clock, processor time of all its threads, and its peak resident
-memory, beside those of a hundredth of the rows. Files and caches go to a temporary folder (--folder) and are removed.
+Part `readers`: each file is read completely, alternately by our reader (every row checked, labelled and then dropped)
+and by `pandas.read_csv` (one table of text columns, no checks), --repeats times; shown is the median CPU time of the
+process, with quartiles. The last file is generated. Part `cache`: a generated file of --rows pairs is read by
+`readers.tokenised` in a new process; shown are rows per second of wall-clock time, CPU time of all threads, and peak
+resident memory, also for a hundredth of the rows. Files and caches are temporary (in --folder) and are removed.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from tasks.readers.rows import NLI_CLASSES
 Rows = Iterator[Row | Skipped]
 UNQUOTED = {"sep": "\t", "quoting": csv.QUOTE_NONE}
 
-# File under $DATA_DIR, the kind of its rows, pandas' options.
+# File under $DATA_DIR -> kind of its rows, options for pandas.
 FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "course/ids-sst-train.csv": ("single", {"sep": "\t"}),
     "course/quora-train.csv": ("pair-class", {"sep": "\t"}),
@@ -55,13 +55,13 @@ WORDS = _TEXT.split()
 
 
 def sentence(number: int) -> str:
-    """Four to eleven words that differ from number to number."""
+    """A sentence of four to eleven words, depending on `number`."""
     length = 4 + number % 8
     return " ".join(WORDS[(number // (place + 1) + 7 * place) % len(WORDS)] for place in range(length))
 
 
 def generate(path: Path, count: int) -> None:
-    """A file of `count` NLI pairs: premise, hypothesis, label; tab-separated."""
+    """Write a tab-separated file of `count` NLI pairs: premise, hypothesis, label."""
     with path.open("w", encoding="utf-8") as file:
         file.write("premise\thypothesis\tlabel\n")
         for number in range(count):
@@ -70,15 +70,15 @@ def generate(path: Path, count: int) -> None:
 
 
 def processor_time(action: Callable[[], Any]) -> float:
-    """Seconds of this process."""
+    """CPU time of `action` in this process, in seconds."""
     start = time.process_time()
     action()
     return time.process_time() - start
 
 
 def beside_pandas(name: str, path: Path, kind: str, options: dict[str, Any], repeats: int) -> None:
-    """One row of the table: our reader and pandas on the same file, in turn."""
-    import pandas  # not at the head: it would count in the peak memory of the other part
+    """One row of the table: our reader and pandas on the same file, alternately."""
+    import pandas  # not at the top: it would add to the peak memory of the other part
 
     def read() -> Rows:
         return readers.open_as(path, kind).rows
@@ -95,7 +95,7 @@ def beside_pandas(name: str, path: Path, kind: str, options: dict[str, Any], rep
 
 
 def reader_table(folder: Path, repeats: int, generated: int) -> None:
-    """Thousands of rows a second of processor time, ours and pandas', on the real files and on a generated one."""
+    """Print thousands of rows per second of CPU time, ours and pandas', on the real files and a generated one."""
     print("| file | rows | our reader, 1,000 rows/s | pandas.read_csv, 1,000 rows/s | our time / pandas' |")
     print("|---|---|---|---|---|")
     data = os.environ.get("DATA_DIR")
@@ -108,7 +108,7 @@ def reader_table(folder: Path, repeats: int, generated: int) -> None:
 
 
 def build(path: Path) -> None:
-    """Build the cache of a generated file, and print rows, seconds, processor seconds, and peak memory in MiB."""
+    """Build the cache of a generated file, and print rows, seconds, CPU seconds, and peak memory in MiB."""
     tokenizer = Tokenizer.load(weights.resolve("minilm"))
     before = peak()
     start, used = time.perf_counter(), time.process_time()
@@ -118,7 +118,7 @@ def build(path: Path) -> None:
 
 
 def cache_table(folder: Path, count: int) -> None:
-    """Rows a second into the token cache, and peak memory, for `count` rows and a hundredth of them."""
+    """Print rows per second into the token cache, and peak memory, for `count` rows and for a hundredth of them."""
     print("\n| rows into the token cache | file, MB | s | rows/s | processor us/row | peak MiB | MiB before row 1 |")
     print("|---|---|---|---|---|---|---|")
     for rows in (max(count // 100, 1), count):
@@ -145,7 +145,7 @@ def cache_table(folder: Path, count: int) -> None:
 
 
 def main() -> None:
-    """Both parts, or the one that is asked for."""
+    """Run both parts, or the one given by --part."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--rows", type=int, default=10_000_000, help="generated rows into the token cache (default: %(default)s)"

@@ -1,11 +1,11 @@
-"""A peer for the multitask scores: one task, fine-tuned by transformers, padded to the longest sentence of a batch.
+"""Baseline for the multitask scores: one task, fine-tuned with transformers, padded to the longest text of a batch.
 
     python -m benchmarks.single_task --task sst --data $DATA_DIR
     python -m benchmarks.single_task --task quora --data $DATA_DIR --epochs 3 --lr 5e-5 --seed 1
 
-It reads the same files by the same readers, starts from the same packaged MiniLM weights, and uses
-BertForSequenceClassification with torch.optim.AdamW, a linear schedule with warm-up, and bf16 autocast where the
-machine is fast at it. The best epoch on the dev set counts, as for the multitask runs.
+It reads the same files with the same readers, starts from the same packaged MiniLM weights, and uses
+BertForSequenceClassification with torch.optim.AdamW, a linear schedule with warm-up, and bf16 autocast on machines
+where that is fast. The score is that of the best epoch on the dev set, as for the multitask runs.
 """
 
 import argparse
@@ -40,13 +40,13 @@ def rows_of(task: str, split: str, data: Path) -> list[Row]:
 
 
 def encoded(tokenizer: BertTokenizerFast, rows: list[Row]) -> dict[str, Tensor]:
-    """A padded batch; pairs become one input with token types."""
+    """A padded batch; a pair becomes one input with token types."""
     texts = [list(column) for column in zip(*(row.texts for row in rows), strict=True)]
     return dict(tokenizer(*texts, padding=True, truncation=True, max_length=512, return_tensors="pt"))
 
 
 def loss_of(task: str, outputs: Tensor, labels: Tensor) -> Tensor:
-    """The loss each task has in multitask training."""
+    """The mean of the task's loss, as in multitask training."""
     if task == "sst":
         return F.cross_entropy(outputs, labels.long())
     if task == "quora":
@@ -65,7 +65,7 @@ def batches(rows: list[Row], size: int, generator: np.random.Generator) -> Itera
 def dev_score(
     model: BertForSequenceClassification, tokenizer: BertTokenizerFast, task: str, rows: list[Row], precision: str
 ) -> float | None:
-    """The task's score over its dev rows."""
+    """The task's score on the dev rows."""
     model.eval()
     outputs = []
     for start in range(0, len(rows), 64):

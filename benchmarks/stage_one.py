@@ -1,4 +1,4 @@
-"""A training step of stage one as `pretrain_cbcl.py` takes it, and the triplets for it."""
+"""A training step of stage one as in `pretrain_cbcl.py`, and triplets for it; shared by the benchmarks."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from tasks.examples import Examples, Triplet
 
 
 def triplets(data: Path | None, given: str, length: int) -> Triplet:
-    """The NLI triplets of a folder (None: the sample's) as ids of the vocabulary of the weights `given`."""
+    """The NLI triplets of a folder (None: data/sample), tokenised with the vocabulary of the weights `given`."""
     if not data:
         print("DATA_DIR is not set: the small sample, whose rows are repeated again and again")
     tokenizer = Tokenizer.load(weights.resolve(given))
@@ -36,13 +36,13 @@ def steps(rows: int, size: int, count: int) -> list[Step]:
 
 
 def model(given: str, settings: ContrastiveSettings) -> ContrastiveModel:
-    """The encoder with what the objective needs beside it."""
+    """The encoder with the other modules that the objective needs."""
     encoder, _, _ = start.encoder(given, settings.encoder.encoder_dropout)
     return ContrastiveModel.of(settings, encoder)
 
 
 class Ours:
-    """Rows of the token cache to updated weights: forward, loss, backward, clipping, AdamW."""
+    """A training step from rows of the token cache: forward, loss, backward, clipping, AdamW."""
 
     def __init__(self, model: ContrastiveModel, examples: Examples, settings: ContrastiveSettings) -> None:
         self.settings, self.model = settings, model
@@ -52,7 +52,7 @@ class Ours:
         self.objective = OBJECTIVES[settings.objective.objective](examples, settings)
 
     def __call__(self, step: Step) -> Tensor:
-        """One update, with deterministic algorithms on, as the script turns them on; returns the loss."""
+        """One update with deterministic algorithms, as in the script; returns the loss."""
         torch.use_deterministic_algorithms(True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         self.model.train()

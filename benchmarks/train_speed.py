@@ -1,12 +1,12 @@
-"""How long a training step takes beside transformers' BertModel, on the same batches, interleaved in one process.
+"""Time of a training step compared with transformers' BertModel, on the same batches, interleaved in one process.
 
     DATA_DIR=... python -m benchmarks.train_speed                  both shapes, the course's Quora pairs
     python -m benchmarks.train_speed --shape minilm --batches 100  the packaged MiniLM weights only
 
-A step is: lay out the batch (padded to its longest pair for transformers, ragged for us), forward to the pooler's
-output and a linear head, binary cross-entropy, backward, AdamW, gradients set to None. Dropout is 0.1 everywhere.
-New lengths, for which oneDNN compiles kernels, keep coming up for both sides, so medians, not means, are shown. Ratios
-are taken batch by batch.
+A step is: build the batch (padded to its longest pair for transformers, ragged for us), forward to the pooler output
+and a linear head, binary cross-entropy, backward, AdamW, gradients set to None. Dropout is 0.1 everywhere. Both sides
+keep meeting new lengths, for which oneDNN compiles kernels, so medians are shown instead of means. Ratios are computed
+batch by batch.
 """
 
 import csv
@@ -32,7 +32,7 @@ Step = Callable[[Pairs], None]
 
 
 def read_pairs(path: Path, tokenizer: Tokenizer) -> Pairs:
-    """Quora pairs as `[CLS] a [SEP] b [SEP]`; a row without a second sentence or a label is left out."""
+    """Quora pairs as `[CLS] a [SEP] b [SEP]`; rows without a second sentence or a label are skipped."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file, delimiter="\t") if row["sentence2"] and row["is_duplicate"]]
     first, second = (tokenizer.encode([row[name] for row in rows]) for name in ("sentence1", "sentence2"))
@@ -45,12 +45,12 @@ def read_pairs(path: Path, tokenizer: Tokenizer) -> Pairs:
 
 
 def shuffled_batches(pairs: Pairs, count: int) -> list[Pairs]:
-    """`count` batches of 32 pairs in shuffled order, beginning again where the pairs run out."""
+    """`count` batches of 32 shuffled pairs; if there are too few pairs, they are reshuffled and reused."""
     return [[pairs[index] for index in rows] for rows in shuffled(len(pairs), BATCH, count)]
 
 
 def our_pooled(model: BertModel) -> Pooled:
-    """Our encoder over a ragged batch."""
+    """Our encoder on a ragged batch."""
 
     def pooled(pairs: Pairs) -> Tensor:
         return model.pooled(Ragged.from_lists([ids for ids, _, _ in pairs], [types for _, types, _ in pairs]))
@@ -59,7 +59,7 @@ def our_pooled(model: BertModel) -> Pooled:
 
 
 def their_pooled(model: transformers.BertModel) -> Pooled:
-    """transformers' encoder over a batch padded to its longest pair."""
+    """transformers' encoder on a batch padded to its longest pair."""
 
     def pooled(pairs: Pairs) -> Tensor:
         longest = max(len(ids) for ids, _, _ in pairs)
@@ -75,7 +75,7 @@ def their_pooled(model: transformers.BertModel) -> Pooled:
 
 
 def training_step(pooled: Pooled, head: nn.Linear, optimizer: torch.optim.Optimizer, precision: str) -> Step:
-    """One step of the same head, loss and loop for every contestant."""
+    """A training step, with the same head, loss and optimizer for every contestant."""
 
     def step(pairs: Pairs) -> None:
         labels = torch.tensor([label for _, _, label in pairs])
@@ -89,9 +89,9 @@ def training_step(pooled: Pooled, head: nn.Linear, optimizer: torch.optim.Optimi
 
 
 def contestants(folder: Path | None) -> dict[str, Step]:
-    """Every row of the table: with the weights of a folder, or with bert-base shape and random weights.
+    """The contestants: with the weights of a folder, or, without one, with bert-base shape and random weights.
 
-    The rows of a library share one model in fp32, which autocast leaves as it is, to need less memory.
+    To save memory, the contestants of a library share one fp32 model, which autocast does not change.
     """
     if folder is None:
         ours, theirs = accelerate(BertModel(BertConfig())), transformers.BertModel(transformers.BertConfig())
@@ -113,7 +113,7 @@ def contestants(folder: Path | None) -> dict[str, Step]:
 
 
 def main() -> None:
-    """Read the pairs, then time each shape; bert-base's takes a quarter of the batches."""
+    """Read the pairs, then time each shape; bert-base gets a quarter of the batches."""
     flags = parser(__doc__, "course/quora-train.csv (default: $DATA_DIR, else data/sample)", 60, 60)
     flags.add_argument("--shape", choices=("minilm", "base", "both"), default="both", help="(default: both)")
     flags.add_argument("--threads", type=int, default=torch.get_num_threads(), help="default: as many as torch takes")

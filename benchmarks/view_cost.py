@@ -1,15 +1,15 @@
-"""What ConSERT's views cost: a training step with each of them beside the step without, interleaved in one process.
+"""Cost of ConSERT's augmented views: training steps with each view and without, interleaved in one process.
 
     DATA_DIR=... python -m benchmarks.view_cost
 
-Three tables, on labelled NLI pairs. The first: two views of each premise, the same kind twice, with the settings of the
-preset `consert`; beside them the step of `--objective simcse`, which encodes the same texts twice without views. The
-second: the same with the embedding layer alone in place of the whole encoder, where the cost of a view stands out from
-the noise. The third: the joint objective with the settings of `consert-joint`, without views that change anything and
-with an adversarial one, which takes one more pass forward and back over the pairs.
+Three tables, on labelled NLI pairs. The first: two views of each premise, both of the same kind, with the settings of
+the preset `consert`; compared with the step of `--objective simcse`, which encodes the same texts twice without views.
+The second: the same with only the embedding layer as encoder, where the cost of a view is clear of the noise. The
+third: the joint objective with the settings of `consert-joint`, with views that change nothing and with an adversarial
+view, which needs one more forward and backward pass over the pairs.
 
 A step is: rows of the token cache, forward, loss, backward, clipping, AdamW. All contestants train the same weights,
-each with moments of its own. Medians with quartiles, ratios batch by batch.
+each with its own optimizer state. Shown are medians with quartiles; ratios are computed batch by batch.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def table(
     *,
     layers: bool = True,
 ) -> str:
-    """A table of steps with a preset's settings, one row for each way to change them; the first is the base."""
+    """Time steps with variants of a preset's settings and print the table; the first variant is the baseline."""
     values = dict(PRESETS[preset][1]) | {"batch_size": options.batch_size, "precision": options.precision}
     base = ContrastiveSettings.of(**values)
     model = stage_one.model(options.weights, base)
