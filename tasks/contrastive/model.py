@@ -13,10 +13,9 @@ from minbert.bert import BertModel
 from minbert.encode import vectors
 from minbert.ragged import Ragged
 from minbert.seeds import torch_seed
-from tasks.contrastive.draws import Draw
 from tasks.contrastive.losses import softmax_features
 from tasks.contrastive.settings import PAIRS, ContrastiveSettings
-from tasks.contrastive.views import View, apply
+from tasks.contrastive.views import Draw, View, apply
 from tasks.readers.rows import NLI_CLASSES
 
 

@@ -17,11 +17,10 @@ from minbert.ragged import Ragged
 from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks.contrastive import cached, losses
-from tasks.contrastive.draws import Draw
 from tasks.contrastive.model import ContrastiveModel
 from tasks.contrastive.settings import IN_BATCH, ContrastiveSettings
 from tasks.contrastive.validation import spread
-from tasks.contrastive.views import View, parse
+from tasks.contrastive.views import Draw, View, parse
 from tasks.examples import Augmentation, Examples, unchanged
 from tasks.readers.rows import NLI_CLASSES
 

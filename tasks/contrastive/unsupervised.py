@@ -13,10 +13,9 @@ from minbert.ragged import Ragged
 from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks.contrastive import losses
-from tasks.contrastive.adversarial import adversarial
 from tasks.contrastive.model import ContrastiveModel
 from tasks.contrastive.objectives import Numbers, Softmax, Texts
-from tasks.contrastive.views import Adversarial, View
+from tasks.contrastive.views import Adversarial, View, adversarial
 
 
 class Views(Texts):

@@ -11,7 +11,7 @@ from minbert import token_cache
 from minbert.bert import BertModel
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
-from tasks.contrastive.draws import Draw
+from tasks.contrastive.views import Draw
 from tasks.examples import Pair, Single, Triplet
 from tasks.readers.senteval import STS
 

@@ -20,11 +20,11 @@ from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks.augment.punctuation import Punctuation, insert
 from tasks.contrastive import views
-from tasks.contrastive.draws import Draw
 from tasks.contrastive.model import ContrastiveModel
 from tasks.contrastive.registry import OBJECTIVES
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.contrastive.unsupervised import SimCSE
+from tasks.contrastive.views import Draw
 
 TEXTS = ["the cat sat on a mat", "a dog runs", "the bird is happy", "who is sad ?", "a tree", "the dog sleeps"]
 OTHERS = ["a cat sat", "the dog runs on", "a bird is not sad", "who is not happy ?", "the tree .", "a dog sleeps"]

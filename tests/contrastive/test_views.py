@@ -15,8 +15,7 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from minbert.ragged import Ragged
-from tasks.contrastive.draws import Draw
-from tasks.contrastive.views import Dropout, FeatureCutoff, Shuffle, SpanCutoff, TokenCutoff, View
+from tasks.contrastive.views import Draw, Dropout, FeatureCutoff, Shuffle, SpanCutoff, TokenCutoff, View
 
 D = 10
 CUTS = (TokenCutoff, SpanCutoff, FeatureCutoff, Dropout)

@@ -13,9 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from minbert import BertModel, Ragged, UserError
-from tasks.contrastive.adversarial import adversarial
-from tasks.contrastive.draws import Draw
-from tasks.contrastive.views import Adversarial, FeatureCutoff, Shuffle, View, apply, parse
+from tasks.contrastive.views import Adversarial, Draw, FeatureCutoff, Shuffle, View, adversarial, apply, parse
 from tests.contrastive.conftest import of_batch
 
 ROWS = [[2, 9, 14, 11, 7, 3], [2, 8, 3], [2, 20, 21, 22, 23, 24, 25, 12, 3], [2, 10, 6, 3]]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest, pearsonr
 
-from tasks.contrastive.draws import Draw, ramp, smallest
+from tasks.contrastive.views import Draw, ramp, smallest
 from tests.contrastive.conftest import of_batch
 
 MASK = (1 << 64) - 1
