@@ -27,7 +27,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     from minbert.training import loop, ranks
     from minbert.training.start import Start
     from tasks import record
-    from tasks.contrastive import data, introduction, pace, registry, validation
+    from tasks.contrastive import data, introduction, objectives, pace, validation
     from tasks.contrastive.model import ContrastiveModel
     from tasks.contrastive.outcome import Evaluation, Kept
     from tasks.report import page
@@ -51,7 +51,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
 
     # train
     model = ContrastiveModel.of(settings, bert).to(started.device)
-    objective, account = registry.objective(settings, read.train, tokenizer, run.path)
+    objective, account = objectives.objective(settings, read.train, tokenizer, run.path)
     started.begin(data=read.account, **account, **paced.account())
     introduction.introduce(settings, read, paced, bert, started.where(bert))
     evaluation = Evaluation(settings, encoder, read)

@@ -15,7 +15,7 @@ from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks import readers
 from tasks.contrastive.model import ContrastiveModel
-from tasks.contrastive.registry import OBJECTIVES
+from tasks.contrastive.objectives import OBJECTIVES
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, Triplet
 

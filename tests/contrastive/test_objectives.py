@@ -18,8 +18,7 @@ from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks.contrastive import losses
 from tasks.contrastive.model import ContrastiveModel
-from tasks.contrastive.objectives import chance
-from tasks.contrastive.registry import OBJECTIVES
+from tasks.contrastive.objectives import OBJECTIVES, chance
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Triplet
 

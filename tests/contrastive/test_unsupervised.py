@@ -21,9 +21,8 @@ from minbert.training.plan import Step
 from tasks.augment.punctuation import Punctuation, insert
 from tasks.contrastive import views
 from tasks.contrastive.model import ContrastiveModel
-from tasks.contrastive.registry import OBJECTIVES
+from tasks.contrastive.objectives import OBJECTIVES, SimCSE
 from tasks.contrastive.settings import ContrastiveSettings
-from tasks.contrastive.unsupervised import SimCSE
 from tasks.contrastive.views import Draw
 
 TEXTS = ["the cat sat on a mat", "a dog runs", "the bird is happy", "who is sad ?", "a tree", "the dog sleeps"]
