@@ -27,7 +27,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     from minbert.training import loop, ranks
     from minbert.training.start import Start
     from tasks import record
-    from tasks.contrastive import data, introduction, objectives, pace, validation
+    from tasks.contrastive import curriculum, data, introduction, objectives, scoring, validation
     from tasks.contrastive.model import ContrastiveModel
     from tasks.contrastive.outcome import Evaluation, Kept
     from tasks.report import page
@@ -45,9 +45,9 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
 
     # score them with the initial encoder, sort them into easy, semi-hard and hard, pace them over the epochs
     encoder = Encoder(bert, tokenizer, settings.encoder.trained_pooler, precision=started.precision)
-    scored = pace.score(settings, encoder, read.train, started.weights_sha256)
-    ordered = pace.sort(settings, read.train, scored)
-    paced = pace.pace(settings, ordered)
+    scored = scoring.score(settings, encoder, read.train, started.weights_sha256)
+    ordered = curriculum.sort(settings, read.train, scored)
+    paced = curriculum.pace(settings, ordered)
 
     # train
     model = ContrastiveModel.of(settings, bert).to(started.device)

@@ -1,25 +1,42 @@
-"""The curriculum: difficulty of triplets, pacing, and the plan they make. Pure NumPy.
+"""The curriculum: the difficulty of triplets, their order, the pacing, and the plan of steps that these make.
 
-Axes: N triplets; a position is a place in the order that a technique gives them, easiest first.
+Axes: N triplets, n of them trained on. Importing this module loads no torch.
 """
 
 import math
 import re
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
 from minbert.errors import UserError, one_of
 from minbert.seeds import numpy_generator
-from minbert.training.plan import Plan, batch_count, batches, shuffled
+from minbert.training.plan import Plan, batch_count, batches, describe, shuffled
+from tasks.contrastive.settings import TRIPLETS, ContrastiveSettings
 
 GROUPS = ("easy", "semi-hard", "hard")
-TECHNIQUES = ("groups", "entailment", "contradiction", "gap", "length", "rarity")
-"""What makes a triplet hard. Length and rarity need no model, the others an encoder's cosines."""
+BY_COSINE = ("groups", "entailment", "contradiction", "gap")
+"""Techniques that order triplets by an encoder's cosines; length and rarity need no encoder."""
 DIRECTIONS = ("curriculum", "anti", "random", "none")
 PACINGS = ("epoch", "step")
 WITHIN = ("shuffled", "sorted")
+
+
+@dataclass(frozen=True)
+class Similarities:
+    """cos(anchor, positive) and cos(anchor, hard negative) of each triplet: float32 [N] each."""
+
+    positive: np.ndarray
+    negative: np.ndarray
+
+    @property
+    def gap(self) -> np.ndarray:
+        """The first less the second: float64 [N]."""
+        return self.positive.astype(np.float64) - self.negative.astype(np.float64)
 
 
 def difficulty(pos_sim: np.ndarray, neg_sim: np.ndarray, margin: float) -> np.ndarray:
@@ -59,38 +76,19 @@ def rarity(texts: Iterable[Sequence[str]]) -> np.ndarray:
     return np.bincount(rows, weights=cost[flat], minlength=len(count)) / np.maximum(count, 1)
 
 
-def hardness(
-    technique: str,
-    *,
-    positive: np.ndarray | None = None,
-    negative: np.ndarray | None = None,
-    groups: np.ndarray | None = None,
-    lengths: np.ndarray | None = None,
-    rarity: np.ndarray | None = None,
-) -> np.ndarray:
-    """How hard each triplet is by one of TECHNIQUES: float64 [N], the easiest one lowest.
+def hardness(technique: str, cosines: Similarities, groups: np.ndarray) -> np.ndarray:
+    """How hard each triplet is by its cosines: float64 [N], the easiest one lowest (CBCL, section 4.3).
 
-    `positive` and `negative` are cos(anchor, positive) and cos(anchor, hard negative), `groups` as `difficulty` gives
-    them. Groups,
-    entailment: cosine descending, contradiction: cosine ascending (CBCL, section 4.3); gap: descending; length:
-    `lengths` of a row (any unit), short first; rarity: as `rarity` gives it. `UserError` where a score is not finite.
+    groups: by the groups that `difficulty` gives; entailment: cos(anchor, positive) descending; contradiction:
+    cos(anchor, hard negative) ascending; gap: descending. `UserError` for another technique.
     """
-    needed = {
-        "groups": (groups,),
-        "entailment": (positive,),
-        "contradiction": (negative,),
-        "gap": (positive, negative),
-        "length": (lengths,),
-        "rarity": (rarity,),
-    }
-    technique = one_of(technique, TECHNIQUES, "technique")
-    given = [np.asarray(score, dtype=np.float64) for score in needed[technique] if score is not None]
-    assert len(given) == len(needed[technique]), f"{technique}: a score is missing"
-    if not all(np.isfinite(score).all() for score in given):
-        raise UserError(f"technique {technique!r}: a triplet's score is not finite")
+    technique = one_of(technique, BY_COSINE, "technique")
+    if technique == "groups":
+        return groups.astype(np.float64)
     if technique == "gap":
-        return given[1] - given[0]
-    return -given[0] if technique == "entailment" else given[0]
+        return -cosines.gap
+    values = -cosines.positive if technique == "entailment" else cosines.negative
+    return values.astype(np.float64)
 
 
 def arrange(values: np.ndarray, seed: int, direction: str = "curriculum") -> np.ndarray:
@@ -225,3 +223,96 @@ def mix(plan: Plan, groups: np.ndarray, *, block: int = 0) -> np.ndarray:
         [np.bincount(np.concatenate([groups[plan.at(i).rows] for i in span]), minlength=len(GROUPS)) for span in spans]
     )
     return counts / counts.sum(1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The `rows` that are trained on, int64 [n], and how hard each is, where an order asks for it: [n].
+
+    Difficulty is known by the cosines of an encoder, or by `hardness`, from the texts alone.
+    """
+
+    rows: np.ndarray
+    cosines: Similarities | None = None
+    hardness: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """What is trained on: `rows` in training order, int64 [n], and for scored triplets the group of each row.
+
+    `groups` are those of all N rows of the file, as `Paced` has them.
+    """
+
+    rows: np.ndarray
+    cosines: Similarities | None = None
+    groups: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Paced:
+    """The plan over `rows` rows; for scored triplets also the cosines of these rows and the groups of all rows.
+
+    `groups` are int64 [N], N the rows of the file: 0 easy, 1 semi-hard, 2 hard, -1 not trained on.
+    """
+
+    plan: Plan
+    rows: int
+    cosines: Similarities | None = None
+    groups: np.ndarray | None = None
+
+    def account(self) -> dict[str, Any]:
+        """For the manifest: the plan in numbers, how many triplets are in each group, and each epoch's mix of them."""
+        described: dict[str, Any] = {"plan": describe(self.plan), "training_rows": {"nli": self.rows}}
+        if self.groups is not None:
+            described["curriculum"] = self.group_sizes | {"mix_per_epoch": self.mix.round(4).tolist()}
+        return described
+
+    @property
+    def group_sizes(self) -> dict[str, int]:
+        """How many of the triplets that are trained on are easy, semi-hard and hard; empty without groups."""
+        groups = self.groups
+        return {} if groups is None else {name: int((groups == g).sum()) for g, name in enumerate(GROUPS)}
+
+    @cached_property
+    def mix(self) -> np.ndarray:
+        """Share of each group in each epoch: [epochs, 3]."""
+        assert self.groups is not None
+        return mix(self.plan, self.groups)
+
+
+def sort(settings: ContrastiveSettings, examples: Sized, scored: Scored) -> Sorted:
+    """Triplets in groups by the margin (CBCL, section 4.3), where they have cosines, and in training order."""
+    how, seed, rows, cosines = settings.curriculum, settings.training.seed, scored.rows, scored.cosines
+    if settings.objective.data_kind != TRIPLETS or how.order == "none":
+        return Sorted(rows)
+    if how.order == "random":
+        return Sorted(rows[arrange(np.zeros(len(rows)), seed, "random")])
+    groups, values = None, scored.hardness
+    if cosines is not None:
+        found = difficulty(cosines.positive, cosines.negative, how.margin)
+        groups = np.full(len(examples), -1)
+        groups[rows] = found
+        values = hardness(how.technique, cosines, found)
+    assert values is not None
+    return Sorted(rows[arrange(values, seed, how.order)], cosines, groups)
+
+
+def pace(settings: ContrastiveSettings, ordered: Sorted) -> Paced:
+    """The steps: from epoch to epoch more of the order is eligible (CBCL, equation 2), without a curriculum all."""
+    from minbert.training import start  # late: it imports torch
+
+    training, how = settings.training, settings.curriculum
+    make = partial(
+        plan,
+        ordered.rows,
+        epochs=training.epochs,
+        batch_size=training.batch_size,
+        seed=training.seed,
+        within=how.within,
+    )
+    if settings.objective.data_kind != TRIPLETS or how.order == "none":
+        steps = make(power=0.0)
+    else:
+        steps = make(power=how.power, pacing=how.pacing, start=how.start, equal_steps=how.equal_steps)
+    return Paced(start.shortened(steps, training), len(ordered.rows), ordered.cosines, ordered.groups)

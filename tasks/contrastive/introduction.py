@@ -6,9 +6,9 @@ from pathlib import Path
 from minbert.bert import BertModel
 from minbert.training import start
 from minbert.training.cli import say
+from tasks.contrastive.curriculum import Paced
 from tasks.contrastive.data import Data
 from tasks.contrastive.objectives import chance
-from tasks.contrastive.pace import Paced
 from tasks.contrastive.settings import IN_BATCH, TRIPLETS, ContrastiveSettings
 
 

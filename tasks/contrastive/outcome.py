@@ -11,10 +11,9 @@ from minbert.files import write_json
 from minbert.training.loop import LAST, LoopState
 from minbert.training.rundir import RunDir
 from tasks.contrastive import pictures, scoring, validation
+from tasks.contrastive.curriculum import Paced, Similarities
 from tasks.contrastive.data import Data
 from tasks.contrastive.objectives import chance
-from tasks.contrastive.pace import Paced
-from tasks.contrastive.scoring import Similarities
 from tasks.contrastive.settings import TRIPLETS, ContrastiveSettings
 from tasks.examples import Triplet
 

@@ -10,7 +10,7 @@ import hashlib
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,27 +20,16 @@ from minbert.cache import cached_folder
 from minbert.errors import UserError
 from minbert.files import present
 from minbert.training.cli import Parser
-from tasks.contrastive.settings import POOLERS
+from minbert.training.plan import drawn
+from tasks.contrastive.curriculum import GROUPS, Scored, Similarities, difficulty, rarity
+from tasks.contrastive.settings import POOLERS, TEXTS, TRIPLETS, ContrastiveSettings
 
 if TYPE_CHECKING:
     from minbert.encode import Encoder
     from tasks.contrastive.triplets import Triplets
-    from tasks.examples import Triplet
+    from tasks.examples import Examples
 
 _FILE = "cosines.npy"
-
-
-@dataclass(frozen=True)
-class Similarities:
-    """cos(anchor, positive) and cos(anchor, hard negative) of each triplet: float32 [N] each."""
-
-    positive: np.ndarray
-    negative: np.ndarray
-
-    @property
-    def gap(self) -> np.ndarray:
-        """The first less the second: float64 [N]."""
-        return self.positive.astype(np.float64) - self.negative.astype(np.float64)
 
 
 def load(
@@ -58,7 +47,7 @@ def load(
 
 
 def similarities(
-    encoder: "Encoder", triplets: "Triplet", weights_sha256: str, rows: np.ndarray | None = None
+    encoder: "Encoder", triplets: "Examples", weights_sha256: str, rows: np.ndarray | None = None
 ) -> Similarities:
     """Cosines of all triplets, or of some `rows`, under the frozen encoder, dropout off (SelfCCL, section 4.3.1).
 
@@ -83,7 +72,7 @@ def similarities(
     return Similarities(positive, negative)
 
 
-def cosines(encoder: "Encoder", triplets: "Triplet", rows: np.ndarray | None = None) -> Similarities:
+def cosines(encoder: "Encoder", triplets: "Examples", rows: np.ndarray | None = None) -> Similarities:
     """Cosines of all triplets, or of some `rows`, under the encoder as it is now, dropout off and without the cache.
 
     Each distinct text is encoded once: the vectors take 4 D bytes for each.
@@ -121,6 +110,46 @@ def of_texts(encoder: "Encoder", texts: Sequence[Sequence[str]]) -> Similarities
     vectors = encoder.encode(list(numbers))
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return _of_vectors(vectors, table)
+
+
+def score(settings: ContrastiveSettings, encoder: "Encoder", examples: "Examples", weights_sha256: str) -> Scored:
+    """Draw the rows to train on, and score triplets by the starting encoder, or by `--scorer`, where an order asks."""
+    limit = 0 if settings.objective.data_kind == TEXTS else settings.data.limit  # of texts it has been drawn already
+    rows = drawn(len(examples), limit, settings.training.seed)
+    if settings.by_cosine:
+        cosines = similarities(*_scorer(settings, encoder, weights_sha256, examples), rows)
+        return Scored(rows, cosines)
+    how, cache = settings.curriculum, examples.cache
+    if settings.objective.data_kind != TRIPLETS or how.order in ("none", "random"):
+        return Scored(rows)
+    if how.technique == "length":
+        return Scored(rows, hardness=cache.token_counts().sum(1)[rows])
+    texts = ([cache.text(row, column) for column in range(cache.columns)] for row in range(len(cache)))
+    return Scored(rows, hardness=rarity(texts)[rows])  # rarity is that among all texts
+
+
+def _scorer(
+    settings: ContrastiveSettings, encoder: "Encoder", weights_sha256: str, examples: "Examples"
+) -> "tuple[Encoder, Examples, str]":
+    """The encoder that scores, the triplets in its vocabulary, and the hash of its weights."""
+    from minbert import token_cache
+    from minbert.encode import Encoder
+    from minbert.training import start
+
+    how = settings.curriculum
+    pooler = how.scorer_pooler or settings.encoder.pooler
+    if not how.scorer:
+        scorer = Encoder(encoder.model, encoder.tokenizer, pooler, precision=encoder.precision)
+        return scorer, examples, weights_sha256
+    on = {"precision": settings.training.precision, "device": str(encoder.model.device)}
+    scorer, sha256 = load(how.scorer, how.scorer_pooler, **on)
+    shorter = replace(examples, max_length=min(examples.max_length, scorer.max_length))
+    if scorer.tokenizer.fingerprint == encoder.tokenizer.fingerprint:
+        return scorer, shorter, sha256
+    start.warn(f"--scorer {how.scorer}: another vocabulary, so the triplets are tokenised for it as well")
+    vocabulary = scorer.tokenizer
+    cache = token_cache.retokenised(examples.cache, vocabulary)
+    return scorer, replace(shorter, cache=cache, cls=vocabulary.cls, sep=vocabulary.sep), sha256
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -195,8 +224,6 @@ def _nearest(wanted: str, premises: Sequence[str]) -> list[str]:
 def table(texts: Sequence[Sequence[str]], scores: Similarities, margin: float, width: int = 110) -> str:
     """A premise's triplets as lines of at most `width` columns, the largest gap first (SelfCCL, Table 2)."""
     import textwrap
-
-    from tasks.contrastive.curriculum import GROUPS, difficulty
 
     groups = difficulty(scores.positive, scores.negative, margin)
     longest = max(len(text) for row in texts for text in row[1:])

@@ -20,12 +20,11 @@ from minbert.training.plan import Plan
 from minbert.training.rundir import RunDir
 from minbert.weights import save
 from tasks.contrastive import pictures
+from tasks.contrastive.curriculum import Paced, Similarities
 from tasks.contrastive.data import Data
 from tasks.contrastive.dev_sets import DevSets
 from tasks.contrastive.model import ContrastiveModel
 from tasks.contrastive.outcome import Evaluation, Kept, Look, last_epoch_loss
-from tasks.contrastive.pace import Paced
-from tasks.contrastive.scoring import Similarities
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Pair, Triplet
 

@@ -22,8 +22,8 @@ from minbert.encode import Encoder
 from minbert.tokenizer import Tokenizer
 from minbert.weights import save
 from tasks import readers
-from tasks.contrastive import curriculum, pace
-from tasks.contrastive.pace import Paced
+from tasks.contrastive import curriculum, scoring
+from tasks.contrastive.curriculum import Paced
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Triplet
 
@@ -33,6 +33,7 @@ ANCHORS = [f"{subject} {verb}" for subject in SUBJECTS for verb in VERBS]
 POSITIVES = [f"{verb} {subject}" for verb in VERBS for subject in SUBJECTS]
 NEGATIVES = [f"not {VERBS[(n + 2) % 5]} {SUBJECTS[n % 4]}" for n in range(25)]
 COUNT = len(ANCHORS)
+TECHNIQUES = (*curriculum.BY_COSINE, "length", "rarity")
 
 
 @pytest.fixture(autouse=True)
@@ -73,8 +74,8 @@ def settings(**more: Any) -> ContrastiveSettings:
 
 
 def paced(how: ContrastiveSettings, encoder: Encoder, examples: Any, weights_sha256: str) -> Paced:
-    scored = pace.score(how, encoder, examples, weights_sha256)
-    return pace.pace(how, pace.sort(how, examples, scored))
+    scored = scoring.score(how, encoder, examples, weights_sha256)
+    return curriculum.pace(how, curriculum.sort(how, examples, scored))
 
 
 def steps(made: Paced) -> list[list[int]]:
@@ -94,7 +95,7 @@ def cosines(folder: Path, pooler: str) -> tuple[np.ndarray, np.ndarray]:
 def test_equal_steps_are_those_without_a_curriculum(encoder: Encoder, examples: Any, order: str, pacing: str) -> None:
     plain = paced(settings(order="none"), encoder, examples, "w")
     assert plain.plan.total == 3 * math.ceil(COUNT / 4)
-    for technique in curriculum.TECHNIQUES:
+    for technique in TECHNIQUES:
         for power in (0.5, 2.0):
             how = {"order": order, "technique": technique, "pacing": pacing, "power": power}
             made = paced(settings(equal_steps=True, **how), encoder, examples, "w")
@@ -128,7 +129,7 @@ def test_a_random_order_keeps_the_pacing_and_asks_no_encoder(encoder: Encoder, e
     assert steps(paced(settings(order="random", seed=3), encoder, examples, "w")) != steps(made)
 
 
-@pytest.mark.parametrize("technique", curriculum.TECHNIQUES)
+@pytest.mark.parametrize("technique", TECHNIQUES)
 @pytest.mark.parametrize("order", ["curriculum", "anti"])
 def test_what_is_easy_comes_first_by_every_technique(
     encoder: Encoder, examples: Any, tiny: Path, technique: str, order: str
