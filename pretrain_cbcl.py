@@ -27,9 +27,8 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     from minbert.training import loop, ranks
     from minbert.training.start import Start
     from tasks import record
-    from tasks.contrastive import curriculum, data, introduction, objectives, scoring, validation
+    from tasks.contrastive import curriculum, data, objectives, outcome, scoring, validation
     from tasks.contrastive.model import ContrastiveModel
-    from tasks.contrastive.outcome import Evaluation, Kept
     from tasks.report import page
 
     settings, training = parsed.settings, parsed.settings.training
@@ -53,8 +52,8 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     model = ContrastiveModel.of(settings, bert).to(started.device)
     objective, account = objectives.objective(settings, read.train, tokenizer, run.path)
     started.begin(data=read.account, **account, **paced.account())
-    introduction.introduce(settings, read, paced, bert, started.where(bert))
-    evaluation = Evaluation(settings, encoder, read)
+    outcome.introduce(settings, read, paced, bert, started.where(bert))
+    evaluation = outcome.Evaluation(settings, encoder, read)
     before = evaluation.look()
     cli.say(f"before training: {validation.as_text(before.numbers)}")
     optimizer = AdamW(decay_groups(model.parameters(), training.weight_decay), lr=training.lr)
@@ -75,14 +74,14 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     )
 
     # evaluate, save, write the report
-    kept, after = Kept.of(state, settings), evaluation.look()
+    kept, after = outcome.Kept.of(state, settings), evaluation.look()
     weights.save(run.path / "encoder", bert.state_dict(), BertConfig.read(started.folder), tokenizer, encoder.pooler)
     last_loss = evaluation.write(run, paced, before, after, kept)
     name = validation.graded(read.dev.pairs)
     record.write_rows(run.path, slug(name), record.cosine_rows(encoder, read.dev.pairs[name]))
     cli.say("\n".join(kept.said(before, after, last_loss)) + "\n")
     cli.say(f"report: {page.write_report([run.path])}")
-    cli.say(f"encoder in {run.path / 'encoder'}; next: {introduction.next_command(settings, run.path / 'encoder')}")
+    cli.say(f"encoder in {run.path / 'encoder'}; next: {outcome.next_command(settings, run.path / 'encoder')}")
 
 
 if __name__ == "__main__":
