@@ -21,7 +21,7 @@ from tasks.contrastive.settings import TRIPLETS, ContrastiveSettings
 GROUPS = ("easy", "semi-hard", "hard")
 BY_COSINE = ("groups", "entailment", "contradiction", "gap")
 """Techniques that order triplets by an encoder's cosines; length and rarity need no encoder."""
-DIRECTIONS = ("curriculum", "anti", "random", "none")
+DIRECTIONS = ("curriculum", "anti", "random")
 PACINGS = ("epoch", "step")
 WITHIN = ("shuffled", "sorted")
 
@@ -94,12 +94,9 @@ def hardness(technique: str, cosines: Similarities, groups: np.ndarray) -> np.nd
 def arrange(values: np.ndarray, seed: int, direction: str = "curriculum") -> np.ndarray:
     """All triplets in training order: int64 [N]; among equal `values` a fixed order by seed.
 
-    `curriculum` puts low values first, `anti` high ones; `random` asks only the seed; `none` leaves them as they stand
-    (SelfCCL, section 3.2, names the first three).
+    `curriculum` puts low values first, `anti` high ones; `random` depends on the seed alone (SelfCCL, section 3.2).
     """
     direction = one_of(direction, DIRECTIONS, "direction")
-    if direction == "none":
-        return np.arange(len(values))
     if direction == "random":
         return numpy_generator(seed, "curriculum", "random").permutation(len(values))
     ties = numpy_generator(seed, "curriculum").permutation(len(values))
@@ -210,15 +207,12 @@ def _sorted(limits: Sequence[int], sizes: Sequence[int]) -> list[np.ndarray]:
     return made
 
 
-def mix(plan: Plan, groups: np.ndarray, *, block: int = 0) -> np.ndarray:
+def mix(plan: Plan, groups: np.ndarray) -> np.ndarray:
     """Share of each group among the rows that are trained on: float64 [epochs, 3], each row's sum 1.
 
-    `groups` as `difficulty` gives them, [N]. With `block`, one row for every so many steps: [ceil(steps/block), 3].
+    `groups` are [N], as `difficulty` gives them.
     """
-    if block:
-        spans = [range(first, min(first + block, plan.total)) for first in range(0, plan.total, block)]
-    else:
-        spans = [range(end - length, end) for end, length in zip(plan.ends, plan.lengths, strict=True)]
+    spans = [range(end - length, end) for end, length in zip(plan.ends, plan.lengths, strict=True)]
     counts = np.array(
         [np.bincount(np.concatenate([groups[plan.at(i).rows] for i in span]), minlength=len(GROUPS)) for span in spans]
     )

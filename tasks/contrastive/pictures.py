@@ -58,12 +58,12 @@ def gaps(path: Path, positive: np.ndarray, negative: np.ndarray, margin: float) 
         charts.legend(on, 3)
 
 
-def losses(path: Path, rows: Sequence[dict[str, Any]], chance: float | None, task: str = "nli") -> None:
+def losses(path: Path, rows: Sequence[dict[str, Any]], chance: float | None) -> None:
     """Loss over steps from rows of `metrics.jsonl`, each a mean since the row before.
 
     `chance` is ln(number of candidates), the loss of an encoder that knows nothing; None for a loss without one.
     """
-    found = [(row["step"], row[f"{task}/loss"]) for row in rows if row["kind"] == "train" and f"{task}/loss" in row]
+    found = [(row["step"], row["nli/loss"]) for row in rows if row["kind"] == "train" and "nli/loss" in row]
     with _axes(path, "Training loss", "step", "loss (nats)") as on:
         _curve(on, found, "loss", BLUE)
         if chance is not None:
@@ -110,7 +110,7 @@ def _curve(axes: "Axes", points: Sequence[tuple[int, float]], label: str, colour
 def cosines(
     path: Path,
     before: tuple[np.ndarray, np.ndarray],
-    after: tuple[np.ndarray, np.ndarray] | None = None,
+    after: tuple[np.ndarray, np.ndarray],
     named: str = "after",
 ) -> None:
     """Histograms of cos(anchor, positive) and cos(anchor, hard negative): lines before training, filled after.
@@ -118,13 +118,11 @@ def cosines(
     `named` is what the encoder after training is called in the legend.
     """
     sides = (("positive", BLUE), ("hard negative", VERMILION))
-    every = [values for pair in (before, after) if pair is not None for values in pair]
+    every = [values for pair in (before, after) for values in pair]
     edges = np.linspace(min(-0.1, *(float(values.min()) for values in every)), 1.0, 56)
     with _axes(path, "Cosine to the anchor", "cosine", "share of the triplets per bin") as on:
         for number, (name, colour) in enumerate(sides):
             for when, pair in (("after", after), ("before", before)):
-                if pair is None:
-                    continue
                 look: dict[str, Any] = (
                     {"histtype": "stepfilled", "alpha": 0.45}
                     if when == "after"
@@ -139,12 +137,11 @@ def cosines(
         charts.legend(on, 2)
 
 
-def mix(path: Path, shares: np.ndarray, *, block: int = 0) -> None:
-    """Share of each group over time, as `curriculum.mix` gives it: [epochs, 3], or [blocks, 3] of `block` steps."""
-    edges = np.arange(len(shares) + 1) * block if block else np.arange(len(shares) + 1) + 0.5
+def mix(path: Path, shares: np.ndarray) -> None:
+    """Share of each group in each epoch, as `curriculum.mix` gives it: [epochs, 3]."""
+    edges = np.arange(len(shares) + 1) + 0.5
     tops = np.hstack([np.zeros((len(shares), 1)), np.cumsum(shares, axis=1)])
-    title = "What the batches are made of"
-    with _axes(path, title, "step" if block else "epoch", "share of the triplets trained on") as on:
+    with _axes(path, "What the batches are made of", "epoch", "share of the triplets trained on") as on:
         for group, name in enumerate(GROUPS):
             on.stairs(
                 tops[:, group + 1],

@@ -88,12 +88,15 @@ def cosines(encoder: "Encoder", triplets: "Examples", rows: np.ndarray | None = 
         dtype=np.int64,
     ).reshape(-1, 3)
     vectors = encoder.encode_ids(list(numbers), progress=sys.stderr.isatty())
-    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return _of_vectors(vectors, table)
 
 
 def _of_vectors(vectors: np.ndarray, table: np.ndarray) -> Similarities:
-    """Cosines of unit vectors by their numbers [N, 3], a block at a time, so that no second copy of all is made."""
+    """Cosines of triplets given as numbers of vectors, [N, 3]; `vectors` [M, D] are normalised in place.
+
+    A block of triplets at a time, so that no second copy of all vectors is made.
+    """
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     found = np.empty((2, len(table)), dtype=np.float32)
     for start in range(0, len(table), 8192):
         block = table[start : start + 8192]
@@ -108,7 +111,6 @@ def of_texts(encoder: "Encoder", texts: Sequence[Sequence[str]]) -> Similarities
     numbers: dict[str, int] = {}
     table = np.array([[numbers.setdefault(text, len(numbers)) for text in row] for row in texts], dtype=np.int64)
     vectors = encoder.encode(list(numbers))
-    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return _of_vectors(vectors, table)
 
 
