@@ -48,7 +48,7 @@ class File:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The files of some sources, the test files that would ideally share no text with them, and what they lack."""
+    """The files of some sources, the test files of the same sources, and the names of missing files."""
 
     files: list[File]
     tests: list[Path]
@@ -107,7 +107,7 @@ def gather_texts(
 
 
 def sample(texts: list[str], seed: int, limit: int) -> list[str]:
-    """`limit` of the texts, each set of them equally likely, in their order; all of them for 0."""
+    """A random sample of `limit` texts in their order; all of them for 0."""
     if limit < 0:
         raise UserError(f"limit {limit}: the number of texts cannot be negative")
     if not 0 < limit < len(texts):

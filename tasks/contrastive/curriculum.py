@@ -35,7 +35,7 @@ class Similarities:
 
     @property
     def gap(self) -> np.ndarray:
-        """The first less the second: float64 [N]."""
+        """positive - negative: float64 [N]."""
         return self.positive.astype(np.float64) - self.negative.astype(np.float64)
 
 
@@ -136,13 +136,13 @@ def plan(
     a curriculum. Pacing per step makes as many steps, of the same sizes, as pacing per epoch.
 
     Prefix. Pacing `epoch`: n_t (CBCL, equation 2). Pacing `step`: step s of all S may draw on max(floor((s/S)^power
-    * N), start * N) (SelfCCL, section 4.3.2, where T counts steps). Power 0 makes everything eligible at once.
+    * N), start * N) (SelfCCL, section 4.3.2, where T counts steps). Power 0 makes everything eligible from the start.
 
     Batches, a function of (seed, epoch) alone. `shuffled`: passes, each a shuffle of the epoch's largest prefix; a
     step takes the next rows that are eligible by then. So every eligible row is equally likely at every step, no row
     comes twice in a pass, and with a prefix that stays each comes once. `sorted`: the prefix in its order, from the
     start of each epoch and again when its end is reached. No batch holds a row twice: one that ends a pass is filled
-    up with other rows of the next. A row that is late in a step's pacing may not come before the run ends.
+    up with other rows of the next. With pacing per step, a row near the end of the order may never be drawn.
     """
     pacing = one_of(pacing, PACINGS, "pacing")
     within = one_of(within, WITHIN, "within")
@@ -189,7 +189,7 @@ def _passes(limits: Sequence[int], sizes: Sequence[int], shuffle: Callable[[int]
 
 
 def _next(ahead: np.ndarray, limit: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first `size` places below `limit`, fewer where there are not so many, and what stands behind them."""
+    """The first `size` entries of `ahead` below `limit` (fewer if there are fewer), and the entries that remain."""
     span, found = size, np.flatnonzero(ahead[:size] < limit)
     while len(found) < size and span < len(ahead):
         span *= 2
@@ -199,7 +199,7 @@ def _next(ahead: np.ndarray, limit: int, size: int) -> tuple[np.ndarray, np.ndar
 
 
 def _sorted(limits: Sequence[int], sizes: Sequence[int]) -> list[np.ndarray]:
-    """Batches in order, from the first row again where the prefix of the moment ends."""
+    """Batches in order; where the current prefix ends they start again at the first row."""
     made, at = [], 0
     for limit, size in zip(limits, sizes, strict=True):
         made.append((at + np.arange(size)) % limit)

@@ -1,4 +1,4 @@
-"""The scored pairs that judge an encoder while it trains, and how many of them stand in the sets that judge it later.
+"""The scored pairs for evaluation during training, and how many of them are also in the sets of the final evaluation.
 
 | name | pairs | chosen by |
 |---|---|---|
@@ -27,7 +27,7 @@ from tasks.readers.texts import key
 from tasks.sts import Similarity
 
 ONE = "sts"
-"""What the only set is called in `DevSets.pairs`; the Chinese sets go by their own names."""
+"""The name of a single set in `DevSets.pairs`; the Chinese sets go by their own names."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class DevSets:
         return f"{len(self):,} pairs, by the mean over {sets} (--sts-dev {self.name})"
 
     def account(self) -> dict[str, Any]:
-        """For the manifest: what was read of each file, and how many pairs stand in scored sets."""
+        """For the manifest: what was read of each file, and how many pairs are also in scored sets."""
         about = {"name": self.name, "absent": list(self.absent), "also_in": dict(self.also_in)}
         if len(self.pairs) == 1:
             (only,) = self.pairs.values()
@@ -102,7 +102,7 @@ def read(given: str, data: Callable[[], Path], tokenizer: Tokenizer, length: int
 
 
 def also_in(dev: DevSets, folder: Path) -> dict[str, int]:
-    """How many of the dev pairs stand, in either order, in each scored set of the data folder that can be read.
+    """How many of the dev pairs are, in either order, in each scored set of the data folder that can be read.
 
     Two texts are the same by `tasks.readers.texts`. The seven English sets and STS-B's dev set are looked into, or for
     `zh` the five Chinese test sets.

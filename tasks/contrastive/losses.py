@@ -133,7 +133,7 @@ def in_batch_accuracy(logits: Tensor) -> Tensor:
 
 
 def chance(count: float) -> float:
-    """The loss of a guess among `count` candidates: ln(count). One that weighs more counts as so many."""
+    """The loss of a random guess among `count` candidates: ln(count). A weighted candidate counts by its weight."""
     return math.log(count)
 
 

@@ -1,4 +1,4 @@
-"""What stage one trains: the encoder, and what helps it in training alone.
+"""The model of stage one: the encoder, and the layers that are used in training only.
 
 Axes: B sentences, D hidden.
 """
@@ -22,8 +22,8 @@ from tasks.readers.rows import NLI_CLASSES
 class ContrastiveModel(nn.Module):
     """An encoder, with a projection of its vectors (SimCSE, section 6.3) or a classifier of pairs (SBERT, section 3).
 
-    Neither goes into the encoder folder, except a projection that is `kept` (as supervised SimCSE does at test): it
-    takes the place of the encoder's own pooling layer, starting from random weights.
+    Neither is saved in the encoder folder, except a projection that is `kept` (as in supervised SimCSE): it replaces
+    the encoder's own pooling layer, starting from random weights.
     """
 
     def __init__(self, encoder: BertModel, pooler: str, *, projection: str = "none", classes: int = 0) -> None:
@@ -41,7 +41,7 @@ class ContrastiveModel(nn.Module):
 
     @classmethod
     def of(cls, settings: ContrastiveSettings, encoder: BertModel) -> "ContrastiveModel":
-        """The encoder with what the settings put beside it, its weights drawn by the run's seed."""
+        """The encoder with the layers that the settings ask for, their weights drawn by the run's seed."""
         torch.manual_seed(torch_seed(settings.training.seed, "heads"))
         classes = len(NLI_CLASSES) if settings.objective.data_kind == PAIRS else 0
         how = settings.encoder
@@ -50,7 +50,7 @@ class ContrastiveModel(nn.Module):
     def vectors(
         self, ragged: Ragged, views: Sequence[View] = (), draw: Draw | None = None, perturbation: Tensor | None = None
     ) -> Tensor:
-        """The vectors that the loss sees, [B, D]; with `views` of sentences that are changed as `draw` says."""
+        """The vectors that the loss sees, [B, D]; with `draw`, of sentences under `views`."""
         if draw is None:
             return self.projected(vectors(self.encoder, ragged, self.pooler))
         return self.pool(apply(self.encoder, ragged, views, draw, perturbation=perturbation), ragged)

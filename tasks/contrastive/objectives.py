@@ -36,7 +36,7 @@ ANCHOR_AND_OTHERS: Sequence[tuple[int, int]] = ((0, 0), (1, 1), (2, 1))
 class Texts(ABC):
     """An objective over k texts of each row, encoded as one ragged batch, or part by part (`chunk` sentences each).
 
-    With `--views` each text is seen through one of two views, the third, where it is asked for, changing nothing.
+    With `--views` each text is encoded under one of the two views, or under a third, the identity.
     """
 
     examples: Examples
@@ -54,7 +54,7 @@ class Texts(ABC):
         """What is encoded of a row: (column of the data, number of its view), k of them."""
 
     def backward(self, model: nn.Module, batch: Step, context: Context) -> Numbers:
-        """Gradients of the mean loss over the batch; reports the loss, and how far the vectors are spread out."""
+        """Gradients of the mean loss over the batch; returns the numbers to log, with the spread of the vectors."""
         assert isinstance(model, ContrastiveModel)
         sentences, draw = self.sentences(batch), self.draw(batch)
         perturbation = self.perturbation(model, sentences, batch, context)
@@ -82,7 +82,7 @@ class Texts(ABC):
         return [examples.sentence(row, column) for column, _ in self.texts for row in batch.rows]
 
     def draw(self, batch: Step) -> Draw | None:
-        """What the views of these sentences draw from: a text has its own counter, whatever its place in a batch."""
+        """Random words for the views; each text has its own counter, whatever its place in the batch."""
         if not self.views:
             return None
         width = 1 + max(column for column, _ in self.texts)
@@ -93,12 +93,12 @@ class Texts(ABC):
     def perturbation(
         self, model: ContrastiveModel, sentences: list[list[int]], batch: Step, context: Context
     ) -> Tensor | None:
-        """What an adversarial view adds to the embeddings of all sentences, [T, D]; None without such a view."""
+        """The perturbation of the embeddings of all sentences, [T, D]; None without an adversarial view."""
         return None
 
     @abstractmethod
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
-        """The loss over the vectors [k * B, D] of the encoded texts, and whatever else is worth a number."""
+        """The loss over the vectors [k * B, D] of the encoded texts, and further metrics to log."""
 
 
 class NTXent(Texts):
@@ -106,11 +106,11 @@ class NTXent(Texts):
 
     @property
     def texts(self) -> Sequence[tuple[int, int]]:
-        """Anchor and positive, and the hard negative where it is wanted and there."""
+        """Anchor and positive, and the hard negative where the data have one and it is used."""
         return ANCHOR_AND_OTHERS[: self.examples.cache.columns if self.settings.objective.hard_negatives else 2]
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
-        """Beside the loss, how often a row's positive is the nearest candidate."""
+        """The loss, and the share of rows whose positive is the nearest candidate."""
         how = self.settings.objective
         anchor, positive, *others = vectors.chunk(len(self.texts))
         negative = others[0] if others else None
@@ -121,7 +121,7 @@ class NTXent(Texts):
         return {"loss": loss, "accuracy": losses.in_batch_accuracy(logits.detach())}
 
     def false_negatives(self, batch: Step) -> Tensor:
-        """By the texts of the data file: synonyms may have made one premise read differently in two rows."""
+        """Compared by the texts of the data file: synonyms may change one premise differently in two rows."""
         numbers: dict[tuple[int, ...], int] = {}
         texts = [tuple(self.examples.sentence(row, column)) for column, _ in self.texts for row in batch.rows]
         keys = torch.tensor([numbers.setdefault(ids, len(numbers)) for ids in texts])
@@ -162,7 +162,7 @@ class Softmax(Texts):
         return ANCHOR_AND_OTHERS[:2]
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
-        """Cross entropy, and the share of pairs that are classified rightly."""
+        """Cross entropy and accuracy."""
         logits = model.classify(*vectors.chunk(2))
         labels = torch.from_numpy(self.examples.labels[batch.rows].astype(np.int64)).to(vectors.device)
         accuracy = (logits.detach().argmax(1) == labels).float().mean()
@@ -175,7 +175,7 @@ class Views(Texts):
     texts = ((0, 0), (0, 1))
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
-        """Beside the loss, how often a view's other view is nearest. One text has no negatives: its loss is 0."""
+        """The loss, and the share of views whose other view is nearest; the loss of a single text is 0."""
         first, second = vectors.chunk(2)
         logits = losses.view_candidates(first, second, self.settings.objective.temperature)
         return {"loss": losses.over_candidates(logits), "accuracy": losses.in_batch_accuracy(logits.detach())}
@@ -193,7 +193,7 @@ class SimCSE(Texts):
         return ((0, 0), (0, 1), (1, 1)) if self.settings.objective.eda_weight else ((0, 0), (0, 1))
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
-        """The weighted sum; both parts are reported where there are two."""
+        """The weighted sum; both terms are logged where there are two."""
         how = self.settings.objective
         first, second, *others = vectors.chunk(len(self.texts))
         logits = losses.candidates(first, second, None, how.temperature)
@@ -211,7 +211,7 @@ class Joint(Softmax):
     two texts of a pair enter it. The released code contrasts premises with premises and hypotheses with hypotheses, and
     SUMS what it gets: both sides, and on each side both directions (first view to second, and back), each a mean over
     the B rows. So does this objective, since alpha = 0.15 was found with that sum. It is four times the mean over all
-    views: the paper's formula taken by the letter is alpha = 0.15 / 4.
+    views: the paper's formula taken literally means alpha = 0.15 / 4.
 
     As in the released code, one encoding serves as the view `none` and for the classification: 4 encodings a row with
     such a view, 6 without one. The classifier sees [u; v; |u - v|] (equation 2); the released scripts append
@@ -231,7 +231,7 @@ class Joint(Softmax):
         return [plain, *(number for number in (0, 1) if number != plain)]
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
-        """Both parts are reported beside their sum."""
+        """The sum; both terms are logged too."""
         numbers = super().loss(model, vectors[: 2 * len(batch.rows)], batch)
         how, seen = self.settings.objective, dict(zip(self.texts, vectors.chunk(len(self.texts)), strict=True))
         sides = [losses.view_candidates(seen[side, 0], seen[side, 1], how.temperature) for side in (0, 1)]
@@ -281,10 +281,10 @@ OBJECTIVES: dict[str, type[Texts]] = {
 
 
 def chance(settings: ContrastiveSettings, rows: int, columns: int = 3) -> float | None:
-    """The loss of an encoder that knows nothing: ln(number of candidates, or of classes); None for a distance loss.
+    """The loss of a random guess: ln(number of candidates, or of classes); None for a loss over distances.
 
-    `rows` is how many are trained on, fewer than a batch perhaps; `columns` are the texts of a row: with two there are
-    no hard negatives. The mask of false negatives, which leaves out candidates, is not counted.
+    `rows` is the number of training rows, which may be less than a batch; `columns` is the number of texts of a row:
+    with two there are no hard negatives. Candidates removed as false negatives are counted as well.
     """
     how, batch = settings.objective, min(settings.training.batch_size, rows)
     if how.objective == "softmax":

@@ -24,7 +24,7 @@ from tasks.examples import Triplet
 
 
 def introduce(settings: ContrastiveSettings, read: Data, paced: Paced, encoder: BertModel, where: str) -> None:
-    """What is trained on what, in a few lines."""
+    """Print what is trained on what, in a few lines."""
     groups = ", ".join(f"{count:,} {name}" for name, count in paced.group_sizes.items()) or "no groups"
     grouped = f" ({groups})" if settings.objective.data_kind == TRIPLETS else ""
     say(f"{_counted(paced.rows, settings.objective.data_kind)}{grouped}; {where}")
@@ -67,9 +67,9 @@ def last_epoch_loss(rows: Iterable[Mapping[str, Any]]) -> float | None:
 
 @dataclass(frozen=True)
 class Kept:
-    """Which encoder of a run is kept, and so which its numbers after training belong to: that of `step`, of `last`.
+    """Which encoder of a run is kept and evaluated after training: the one of step `step` out of `last`.
 
-    Where `rule` is `best` and no evaluation was better than before training by the metric, it is that of step 0.
+    With the rule `best` it is that of step 0 if no evaluation was better than before training.
     """
 
     step: int
@@ -80,12 +80,12 @@ class Kept:
 
     @classmethod
     def of(cls, state: LoopState, settings: ContrastiveSettings) -> "Kept":
-        """The one that a finished loop has left in the model."""
+        """The encoder that a finished loop has left in the model."""
         return cls(state.kept_step, state.step, state.best_step, settings.training.keep, settings.evaluation.metric)
 
     @property
     def shown(self) -> str:
-        """As terminal and pictures name it."""
+        """Its name on the terminal and in pictures."""
         if not self.step:
             return "the encoder from before training"
         return (
@@ -93,7 +93,7 @@ class Kept:
         )
 
     def said(self, before: "Look", after: "Look", last_epoch_loss: float | None) -> list[str]:
-        """What the terminal says at the end of a run, in lines."""
+        """The last lines that a run prints."""
         verdict = self.verdict(before, after)
         return [
             f"after training ({self.shown}): {validation.as_text(after.numbers)}",
@@ -102,7 +102,7 @@ class Kept:
         ]
 
     def verdict(self, before: "Look", after: "Look") -> str:
-        """A sentence where training has not made the encoder better, by the metric; else nothing."""
+        """A sentence if training has not improved the encoder by the metric; else an empty string."""
         if not self.step:
             return (
                 f"training did not help: by {self.metric} no evaluation was better than before training, so the "
@@ -130,7 +130,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Look:
-    """One evaluation: the score that chooses, its numbers, and the cosines of its triplets, where there are any."""
+    """One evaluation: the score to maximise, its numbers, and the cosines of its triplets, if there are any."""
 
     score: float
     numbers: dict[str, float | None]
@@ -139,7 +139,7 @@ class Look:
 
 @dataclass
 class Evaluation:
-    """How an encoder is judged: STS dev pairs, and the first `--evaluate-triplets` triplets of the training file."""
+    """Evaluation of an encoder on STS dev pairs and the first `--evaluate-triplets` triplets of the training file."""
 
     settings: ContrastiveSettings
     encoder: Encoder
@@ -198,7 +198,7 @@ class Evaluation:
 
 
 def next_command(settings: ContrastiveSettings, encoder: Path) -> str:
-    """How stage two goes on from an encoder, on the same data."""
+    """The command of stage two that starts from an encoder, on the same data."""
     data = ["--data", settings.files.data] if settings.files.data else []
     return shlex.join(["python", "multitask_train.py", "--encoder", str(encoder), *data])
 

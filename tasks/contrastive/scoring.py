@@ -37,7 +37,7 @@ def load(
 ) -> "tuple[Encoder, str]":
     """An encoder to score with (`minilm`, a folder, a hub name), and the hash of its weights.
 
-    The pooler is the one the folder names, unless given. Raises `UserError` where it cannot be had.
+    The pooler is the one the folder names, unless given. Raises `UserError` where it cannot be loaded.
     """
     from minbert import weights
     from minbert.encode import Encoder
@@ -54,7 +54,7 @@ def similarities(
     A second call reads them from the cache.
 
     The cache is keyed by the hashes of the tokens, of weights and vocabulary, by rows, pooler, length, number format,
-    device and torch's version. Of two processes that build it at once the first one's numbers stand, for both.
+    device and torch's version. If two processes build it at once, both use the numbers of the first.
     """
     import torch
 

@@ -1,16 +1,16 @@
 """From labelled NLI pairs to triplets (anchor, positive, hard negative), merged on the premise.
 
-Texts are compared lower-cased and with white space folded: to an uncased vocabulary they are then the same. What is
-kept has the spelling in which the files show a text first. One rule for every defect, in this order; each row that
-falls under it is dropped, listed with its line and counted:
+Texts are compared lower-cased and with white space folded, as an uncased vocabulary sees them; a text is kept in the
+spelling of its first appearance. Rows with a defect are dropped, listed with their line and counted. The defects, in
+the order in which they are checked:
 
 1. same as anchor: the hypothesis is its own premise;
 2. contradictory: the premise has the same hypothesis as entailment and as contradiction (all such rows are dropped);
 3. duplicate: premise, hypothesis and label are those of an earlier line.
 
-The same rule holds for files of triplets: each row is one entailment and one contradiction of its anchor, and it is a
-duplicate where anchor, positive and hard negative are those of an earlier line. Rows are dropped before partners are
-sought, so no pair loses its place to a bad one.
+The same holds for files of triplets: each row is one entailment and one contradiction of its anchor, and it is a
+duplicate where anchor, positive and hard negative are those of an earlier line. Rows are dropped before
+triplets are made, so a defective row never takes the place of a usable one.
 
 Axes: R rows read, N triplets, P premises.
 """
@@ -38,10 +38,10 @@ def fold(text: str) -> str:
 
 @dataclass(frozen=True)
 class Counts:
-    """What became of the rows: read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable.
+    """Counts of rows and triplets: read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable.
 
-    `skipped` are the reader's. `alone` are premises with usable rows of one kind only, `unpaired` usable rows that
-    stand in no triplet.
+    `skipped` are rows that the reader skipped, `alone` premises with usable rows of one kind only, `unpaired` usable
+    rows that are in no triplet.
     """
 
     read: int
@@ -184,7 +184,7 @@ def from_pairs(
 
 
 def checked(sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, names: Sequence[str] = ()) -> Triplets:
-    """Rows that are triplets already (positive pairs with 2 columns), in file order, without those under the rule."""
+    """Rows that are triplets already (positive pairs with 2 columns), in file order, without the defective ones."""
     read = _Read(names)
     table = read.take(sources, columns)
     width, anchor = len(read.texts), table[:, 0]
@@ -211,7 +211,7 @@ def checked(sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, nam
 
 
 def _repeated(keys: np.ndarray) -> np.ndarray:
-    """Which keys have come before: bool [R]."""
+    """Which keys repeat an earlier one: bool [R]."""
     again = np.ones(len(keys), dtype=bool)
     again[np.unique(keys, return_index=True)[1]] = False
     return again
@@ -226,9 +226,9 @@ def _by_appearance(premise: np.ndarray) -> tuple[int, np.ndarray]:
 
 
 def _partners(entailments: np.ndarray, contradictions: np.ndarray, per_premise: str) -> tuple[np.ndarray, np.ndarray]:
-    """Who goes with whom, as places in the rows of each kind sorted by premise: [N] each; the arguments are counts [P].
+    """The entailment and the contradiction of each triplet, as indices into the rows of each kind by premise: [N].
 
-    The cross product takes each entailment through all contradictions.
+    The arguments are counts [P]. In the cross product each entailment is paired with all contradictions in turn.
     """
     both = np.minimum(entailments, contradictions)
     many = {"first": np.minimum(both, 1), "zip": both, "cross": entailments * contradictions}[per_premise]

@@ -1,4 +1,4 @@
-"""How good an encoder in training is: STS correlation, alignment, uniformity, triplets told apart, a frozen loss.
+"""Evaluation of an encoder in training: STS correlation, alignment, uniformity, triplet accuracy, a frozen loss.
 
 Axes: M texts, D hidden. Vectors are scaled to length 1 first, in float64.
 """
@@ -17,7 +17,7 @@ from tasks.contrastive.losses import nt_xent
 from tasks.contrastive.settings import slug
 from tasks.examples import Examples, Pair
 
-# What can choose the best encoder: the number's name, and 1 where more is better, -1 where less is.
+# Metrics that can select the best encoder: the name of the number, and 1 to maximise it, -1 to minimise it.
 METRICS = {
     "spearman": ("sts_dev_spearman", 1),
     "accuracy": ("triplet_accuracy", 1),
@@ -30,7 +30,7 @@ UNDEFINED = -sys.float_info.max  # the score of what is undefined: finite, as me
 COLLAPSED = 1e-2  # a mean cosine above 0.9999; random weights of BERT-base give a spread of 0.2, MiniLM 0.6 to 0.9
 
 FLOORS = {"spread": (COLLAPSED, "all sentence vectors point one way: the encoder has collapsed")}
-"""What the loop must not see less of."""
+"""Minimum of a training metric, and the message with which training stops below it."""
 
 Evaluate = Callable[[], tuple[float, dict[str, Any]]]
 
@@ -49,7 +49,7 @@ def evaluation(
 
     Each distinct text is encoded once, dropout off.
     `sts_dev_spearman` is Spearman's rho over the pairs of `dev` (gold similarity 0 to 5, or 0 and 1); of several sets
-    it is the mean, as in EdaCSE's tables, and each set's own stands beside it. `alignment` and `uniformity` are over
+    it is the mean, as in EdaCSE's tables, and each set's own is logged too. `alignment` and `uniformity` are over
     the first set with graded scores (else the first set), `triplet_accuracy` and `full_pass_loss` over `triplets`, the
     first `limit` of them unless it is 0; rows of two texts have no hard negatives, and no accuracy. An undefined number
     is None and ranks below every other. Raises `UserError` for a metric that needs triplets where there are none.
@@ -83,14 +83,14 @@ def evaluation(
 
 
 def as_text(numbers: Mapping[str, float | None]) -> str:
-    """The numbers of an evaluation as a person reads them."""
+    """The numbers of an evaluation, formatted for the terminal."""
     return ", ".join(
         f"{name.replace('sts_dev', 'STS dev').replace('_', ' ')} {number(value)}" for name, value in numbers.items()
     )
 
 
 def number(value: float | None) -> str:
-    """A number as a person reads it."""
+    """A number, formatted for the terminal."""
     return "undefined" if value is None else f"{value:.4f}"
 
 
@@ -148,7 +148,7 @@ def full_pass_loss(
 
 
 def spread(vectors: torch.Tensor) -> torch.Tensor:
-    """Root mean square distance of the unit vectors of a batch [B, D] from their mean: 0 if all are one, at most 1."""
+    """Root mean square distance of a batch's unit vectors [B, D] from their mean: 0 if all are equal, at most 1."""
     rows = torch.nn.functional.normalize(vectors.detach().double(), dim=1)
     return (rows - rows.mean(0)).square().sum(1).mean().sqrt()
 

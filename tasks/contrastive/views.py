@@ -4,10 +4,10 @@ Axes: T tokens in the batch, B sentences, L tokens of a sentence, D hidden.
 
 A view has two hooks. `positions` acts on what enters the embedding layer, `hidden` on its output, after its LayerNorm.
 The released code (github.com/yym6472/ConSERT, transformers/modeling_bert.py) treats [CLS] and [SEP] as any other token:
-they take part in the shuffling and can be cut. `protect_special` leaves each sentence's first and last token as they
-are, and counts L, and so the number that is cut, without them. A number is int(n * rate), as there, and nothing is
-rescaled; dropout's number is exact too, where the paper speaks of a probability. Span cutoff alone is not that code's,
-whose `span` keeps a run of int(L * (1 - rate)) tokens and puts [PAD] for all others: ours is the paper's definition.
+they are shuffled and can be cut. `protect_special` leaves the first and the last token of each sentence unchanged and
+does not count them in L. As in that code, exactly int(n * rate) of n items are cut and nothing is rescaled; this holds
+for dropout too, where the paper speaks of a probability. Span cutoff follows the paper, not that code, whose `span`
+keeps a run of int(L * (1 - rate)) tokens and replaces all others by [PAD].
 """
 
 import math
@@ -32,9 +32,9 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 class Draw:
     """Random words for each sentence of a batch, a pure function of (seed, epoch, number of the view, key).
 
-    `keys` (the sentence's row) and `numbers` (0 for the first view) are int64 [B] and travel with the sentences: no
-    batch mate, chunk or rank changes a draw. Each sentence has its own SplitMix64 sequence (Steele et al. 2014), whose
-    words never repeat, so that all of a batch are drawn at once.
+    `keys` (the sentence's row) and `numbers` (0 for the first view) are int64 [B] and belong to the sentences: a draw
+    does not depend on the rest of the batch, the chunk or the rank. Each sentence has its own SplitMix64 sequence
+    (Steele et al. 2014), whose words never repeat; the words of a whole batch are computed at once.
     """
 
     seed: int
@@ -78,7 +78,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class View:
-    """The view that changes nothing (`none`), and what the others have in common."""
+    """The identity view (`none`), and the base class of all others."""
 
     rate: float = 0.0
     protect_special: bool = False
@@ -93,11 +93,11 @@ class View:
         return ragged
 
     def hidden(self, x: Tensor, ragged: Ragged, draw: Draw) -> Tensor:
-        """What goes on to the first layer, from the embedding layer's output: [T, D] to [T, D]."""
+        """The input of the first layer, from the embedding layer's output: [T, D] to [T, D]."""
         return x
 
     def _tokens(self, ragged: Ragged) -> tuple[np.ndarray, np.ndarray]:
-        """The tokens that the view may touch, as indices, and how many of them each sentence has: [B]."""
+        """Indices of the tokens that the view may change, and their number in each sentence: [B]."""
         lengths = np.array(ragged.lengths)
         free = np.ones(lengths.sum(), dtype=bool)
         if self.protect_special:
@@ -113,7 +113,7 @@ class Shuffle(View):
     name = "shuffle"
 
     def positions(self, ragged: Ragged, draw: Draw) -> Ragged:
-        """The same tokens under each other's positions."""
+        """The same tokens with permuted positions."""
         tokens, counts = self._tokens(ragged)
         source = np.arange(len(ragged.ids))
         source[tokens] = tokens[draw.permutation(counts)]
@@ -121,7 +121,7 @@ class Shuffle(View):
 
 
 class TokenCutoff(View):
-    """int(L * rate) rows of each sentence's L x D embedding to zero."""
+    """Sets int(L * rate) rows of each sentence's L x D embedding to zero."""
 
     name, default = "token-cutoff", 0.15
 
@@ -133,7 +133,7 @@ class TokenCutoff(View):
 
 
 class SpanCutoff(View):
-    """A run of int(L * rate) neighbouring rows of each sentence's L x D embedding to zero.
+    """Sets a run of int(L * rate) neighbouring rows of each sentence's L x D embedding to zero.
 
     ConSERT did not use it and names no rate: the default is token cutoff's.
     """
@@ -141,7 +141,7 @@ class SpanCutoff(View):
     name, default = "span-cutoff", 0.15
 
     def hidden(self, x: Tensor, ragged: Ragged, draw: Draw) -> Tensor:
-        """Every place of the run is equally likely."""
+        """The start of the run is drawn uniformly."""
         tokens, counts = self._tokens(ragged)
         runs = _shares(counts, self.rate)
         place = ramp(counts) - np.repeat(draw.below(counts - runs + 1), counts)
@@ -150,7 +150,7 @@ class SpanCutoff(View):
 
 
 class FeatureCutoff(View):
-    """int(D * rate) columns of each sentence's L x D embedding to zero, the same ones in all its rows."""
+    """Sets int(D * rate) columns of each sentence's L x D embedding to zero, the same ones in all its rows."""
 
     name, default = "feature-cutoff", 0.2
 
@@ -165,7 +165,7 @@ class FeatureCutoff(View):
 
 
 class Dropout(View):
-    """int(L * D * rate) single entries of each sentence's L x D embedding to zero, without the usual 1 / (1 - rate)."""
+    """Sets int(L * D * rate) single entries of each sentence's L x D embedding to zero, without rescaling the rest."""
 
     name, default = "dropout", 0.2
 
@@ -228,7 +228,7 @@ def _parsed(part: str, protect_special: bool, flag: str) -> View:
 def apply(
     model: BertModel, ragged: Ragged, views: Sequence[View], draw: Draw, *, perturbation: Tensor | None = None
 ) -> list[Tensor]:
-    """Hidden states, as `BertModel.encode` gives them, of a batch whose sentence i is seen by views[draw.numbers[i]].
+    """Hidden states, as `BertModel.encode` gives them, with sentence i encoded under views[draw.numbers[i]].
 
     One call of the embedding layer and one of the encoder for all views; any mixture, order or chunk of sentences.
     `perturbation` [T, D] is added to the embeddings of sentences with an adversarial view; its other rows are ignored.
@@ -258,10 +258,10 @@ def apply(
 
 
 def adversarial(gradient: Tensor, ragged: Ragged, eps: float, *, protect_special: bool = False) -> Tensor:
-    """What to add to the embeddings: eps * g / |g| for each token's gradient g, 0 where g is 0. [T, D], no graph.
+    """Perturbation of the embeddings: eps * g / |g| for each token's gradient g, 0 where g is 0. [T, D], no graph.
 
     `gradient` [T, D] is that of the supervised loss with regard to the embedding layer's output. `protect_special`
-    leaves the first and the last token of each sentence alone; the released code, as the paper, perturbs every token.
+    excludes the first and the last token of each sentence; the released code and the paper perturb every token.
     """
     rows = gradient.detach().float()
     largest = rows.abs().amax(1, keepdim=True)
@@ -280,7 +280,7 @@ def ramp(counts: np.ndarray) -> np.ndarray:
 
 
 def smallest(words: np.ndarray, count: int) -> np.ndarray:
-    """Mask of the `count` smallest words of each row: a random subset of that size, as no word stands twice."""
+    """Mask of the `count` smallest words of each row: a random subset of that size, as no word is repeated."""
     if count == 0:
         return np.zeros(words.shape, dtype=bool)
     return words <= np.partition(words, count - 1, axis=-1)[..., count - 1 : count]
