@@ -32,7 +32,7 @@ def introduce(settings: ContrastiveSettings, read: Data, paced: Paced, encoder: 
     say(f"evaluated on {read.dev.shown}; the encoder {kept} is kept")
     shared = ", ".join(f"{count:,} in {name}" for name, count in read.dev.also_in.items() if count)
     if shared and settings.chooses:
-        start.warn(f"of the {len(read.dev):,} pairs that choose the encoder there stand {shared}")
+        start.warn(f"of the {len(read.dev):,} pairs that choose the encoder some are also in scored sets: {shared}")
     if paced.group_sizes:
         epochs = [f"{epoch}: " + "/".join(f"{share:.0%}" for share in row) for epoch, row in enumerate(paced.mix, 1)]
         shown = epochs if len(epochs) <= 10 else [*epochs[:5], "...", *epochs[-4:]]
@@ -43,7 +43,7 @@ def introduce(settings: ContrastiveSettings, read: Data, paced: Paced, encoder: 
     say(f"{_counted(paced.plan.total, 'steps')} of {batch}, {settings.objective.objective}{guess}")
     start.note_rows("the training set", paced.rows, settings.training)
     if paced.rows == 1 and settings.objective.objective in IN_BATCH:
-        start.warn("a batch of one row has no in-batch negatives: nothing tells its texts from others")
+        start.warn("a batch of one row has no in-batch negatives")
     rates = encoder.config.hidden_dropout_prob, encoder.config.attention_probs_dropout_prob
     if settings.objective.objective == "simcse" and not any(rates):
         start.warn("--objective simcse: the encoder has no dropout, so both passes of a text are the same")

@@ -61,7 +61,7 @@ def gaps(path: Path, positive: np.ndarray, negative: np.ndarray, margin: float) 
 def losses(path: Path, rows: Sequence[dict[str, Any]], chance: float | None) -> None:
     """Loss over steps from rows of `metrics.jsonl`, each a mean since the row before.
 
-    `chance` is ln(number of candidates), the loss of an encoder that knows nothing; None for a loss without one.
+    `chance` is ln(number of candidates), the loss of a random guess; None for a loss without one.
     """
     found = [(row["step"], row["nli/loss"]) for row in rows if row["kind"] == "train" and "nli/loss" in row]
     with _axes(path, "Training loss", "step", "loss (nats)") as on:
