@@ -53,7 +53,13 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="with --from-mirror: accept files that differ from the pinned ones",
     )
-    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="without data (default: 30); a third to connect")
+    add(
+        "--timeout",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="read timeout (default: 30); a third of it to connect",
+    )
     add("--tries", type=int, default=5, metavar="N", help="attempts in a row without progress (default: 5)")
     return made
 

@@ -54,7 +54,7 @@ def run(arguments: Sequence[str]) -> None:
     elif source.is_dir() or given.to:
         written = convert_weights(given.source, given.to or source)
     else:
-        raise UserError(f"{given.source}: no such file or folder; for a hub name, say with --to where to write")
+        raise UserError(f"{given.source}: no such file or folder; for a hub name, --to is required")
     print(f"wrote {written}")
 
 

@@ -95,7 +95,7 @@ class Encoder:
                 raise TypeError(f"sentences: number {place}, counted from 0, is a {type(one).__name__}, not a string")
         rows, cut = self.rows(listed)
         if cut:
-            note = f"{cut} of {len(rows)} sentences are longer than {self.max_length} tokens and are cut"
+            note = f"{cut} of {len(rows)} sentences are longer than {self.max_length} tokens and are truncated"
             warnings.warn(note, stacklevel=2)
         result = self.encode_ids(rows, batch_tokens=batch_tokens, progress=progress)
         if normalize:

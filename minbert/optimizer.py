@@ -46,7 +46,7 @@ class AdamW(torch.optim.Optimizer):
             )
         if lr * weight_decay >= 1:
             raise UserError(
-                f"lr {lr} times weight_decay {weight_decay} must be below 1: a step would wipe the weights out"
+                f"lr {lr} times weight_decay {weight_decay} must be below 1, or the decay would flip the weights"
             )
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "correct_bias": correct_bias}
         self.fused = fused

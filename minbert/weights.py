@@ -91,7 +91,7 @@ def fit(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[str,
         elif name not in wanted:
             problems.append(f"unknown {key}")
         elif name in found:
-            problems.append(f"{key} given twice")
+            problems.append(f"{key} duplicate")
         elif tuple(tensor.shape) != wanted[name]:
             problems.append(f"{key} has shape {list(tensor.shape)}, the config asks for {list(wanted[name])}")
         else:
@@ -253,7 +253,7 @@ def find(name: str, flag: str = "", files: Sequence[str] = (*DESCRIPTION, "model
     try:  # a request with a timeout, as the first request of snapshot_download has none
         HfApi().model_info(name, timeout=constants.HF_HUB_ETAG_TIMEOUT)
     except HFValidationError as error:
-        raise UserError(f"{said}: neither a folder nor a name that the hub could know") from error
+        raise UserError(f"{said}: neither a folder nor a valid hub name") from error
     except Exception as error:  # the type depends on the HTTP library of the hub's client
         unreachable = error
     try:

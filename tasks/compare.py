@@ -98,7 +98,7 @@ def _task(first: TaskScores, second: TaskScores, seed: int, resamples: int) -> t
 
 def as_text(names: tuple[str, str], found: list[Difference], resamples: int = RESAMPLES) -> str:
     """The differences as terminal output; `names` are those of the first and the second system."""
-    head = f"{names[1]} less {names[0]} (95% intervals of {resamples:,} paired bootstrap resamples of the dev rows)"
+    head = f"{names[1]} minus {names[0]} (95% intervals of {resamples:,} paired bootstrap resamples of the dev rows)"
     return "\n".join([head, *map(_line, found)])
 
 

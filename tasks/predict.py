@@ -184,7 +184,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _say_cut(predictor: Predictor, source: str) -> None:
     cut, inputs = predictor.seen["cut"], predictor.seen["all"]
     if cut:
-        longer = f"longer than {predictor.max_length} tokens and are cut"
+        longer = f"longer than {predictor.max_length} tokens and are truncated"
         print(f"note: {source}: {cut:,} of {inputs:,} inputs are {longer}", file=sys.stderr)
 
 

@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     about = (__doc__ or "").splitlines()[0]
     parser = cli.Parser(prog="python -m tasks.predictions", description=about, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="{check,submit}")
-    check = commands.add_parser("check", help="hold the six files against the data files", allow_abbrev=False)
+    check = commands.add_parser("check", help="check the six files against the data files", allow_abbrev=False)
     submit = commands.add_parser("submit", help="check them, then pack them as the course asks", allow_abbrev=False)
     for one in (check, submit):
         one.add_argument("folder", metavar="DIR", type=Path, help="a run folder, or the folder of prediction files")

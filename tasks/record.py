@@ -155,7 +155,7 @@ def _row(path: Path, number: int, line: str) -> dict[str, Any]:
         raise UserError(f"{path}:{number}: not a JSON object: {error}") from error
     for field, holds in _FIELDS.items():
         if not isinstance(row, dict) or field not in row or not holds(row[field]):
-            raise UserError(f"{path}:{number}: {field}: missing, or of another type than in a dev row")
+            raise UserError(f"{path}:{number}: {field}: missing, or of the wrong type")
     return row
 
 

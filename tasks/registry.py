@@ -50,5 +50,5 @@ def build(names: str, pairs: str, flag: str = "tasks") -> list[Task[Any]]:
     """
     chosen = [named(name.strip(), flag) for name in names.split(",") if name.strip()]
     if not chosen or len(set(chosen)) < len(chosen):
-        raise UserError(f"{flag}: {names!r} must name each task once, and one at least")
+        raise UserError(f"{flag}: {names!r} must name at least one task, each only once")
     return [TASKS[name](pairs) for name in chosen]

@@ -110,7 +110,7 @@ class ScheduleSettings(Record):
         "proportion to a power of its size",
     )
     power: float = flag(0.5, "the power of proportional sampling", ge=0)
-    accumulate: int = flag(1, "parts an update's examples are computed in, to save memory", ge=1)
+    accumulate: int = flag(1, "gradient accumulation: parts of a batch, to save memory", ge=1)
 
 
 class TrainingSettings(records.TrainingSettings):
@@ -209,7 +209,11 @@ class MultitaskSettings(Settings):
 
         absent = [short for short, name in shorts().items() if name not in self.data.chosen]
         flags = {f"{short}_{suffix}" for short in absent for suffix in _SUFFIXES}
-        return [f"--{name} has no effect: --tasks {self.data.tasks} lacks its task" for name in given if name in flags]
+        return [
+            f"--{name} has no effect: --tasks {self.data.tasks} does not hold its task"
+            for name in given
+            if name in flags
+        ]
 
     @property
     def _has_pairs(self) -> bool:

@@ -72,7 +72,7 @@ def read(
             found[split][task.name] = examples
             (cut, inputs), skipped = task.truncated(examples), len(examples.cache.skipped)
             if cut:
-                start.warn(f"{path}: {cut:,} of {inputs:,} inputs are longer than {length} tokens and are cut")
+                start.warn(f"{path}: {cut:,} of {inputs:,} inputs are longer than {length} tokens and are truncated")
             if skipped:
                 start.warn(f"{path}: {skipped} of {len(examples) + skipped} rows skipped (listed in manifest.json)")
     return Splits(**found)

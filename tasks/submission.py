@@ -96,7 +96,7 @@ def _check(path: Path, task: Task[Any], split: str, data: Path) -> Checked:
             near = f"; it has {id_.lower()!r}" if id_.lower() in known else ""
             found.append(Finding(line, f"id {id_!r} is not in {wanted.source.name}{near}"))
         elif lines.setdefault(id_, line) != line:
-            found.append(Finding(line, f"id {id_!r} stands on line {lines[id_]} already"))
+            found.append(Finding(line, f"duplicate id {id_!r}, first seen on line {lines[id_]}"))
         elif value is not None:
             values[id_] = value
     missing = [id_ for id_ in wanted.ids if id_ not in lines]
@@ -174,8 +174,7 @@ def demand_clean(folder: Path, files: Sequence[Checked]) -> None:
         first = wrong[0].findings[0]
         place = f"{wrong[0].path}{f':{first.line}' if first.line else ''}"
         raise UserError(
-            f"{folder}: {len(wrong)} of {len(files)} prediction files are not as the leaderboard reads them, "
-            f"the first at {place}: {first.why}"
+            f"{folder}: {len(wrong)} of {len(files)} prediction files have errors, the first at {place}: {first.why}"
         )
 
 

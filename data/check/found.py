@@ -37,7 +37,7 @@ def sources(data: Path) -> list[Source]:
     known = [*_course(data), *_nli(data), *_senteval(data), *_chinese(data)]
     if not known:
         raise UserError(
-            f"--data: {data} holds no file under a name that is known; "
+            f"--data: {data} holds no data file of a known name; "
             f"python data/get_data.py course --data {data} brings the course's files"
         )
     return known

@@ -75,7 +75,7 @@ class Downloader:
         if isinstance(error, _RetryError) and error.after is not None:
             pause = error.after
         if pause > _LONGEST_PAUSE:
-            raise UserError(f"{why}; the server asks to come back in {pause:.0f} s")
+            raise UserError(f"{why}; the server asks to retry after {pause:.0f} s")
         if failures >= tries:
             raise UserError(f"{why} (attempts: {failures})")
         time.sleep(pause)

@@ -113,7 +113,7 @@ def _outcome(main: Callable[[], None]) -> int:
         return 2
     except Interrupted as stop:
         if os.environ.get("RANK", "0") == "0":  # every process of torchrun gets here
-            say(f"{stop}; to go on: {to_resume()}", sys.stderr)
+            say(f"{stop}; resume with: {to_resume()}", sys.stderr)
         return 130
     except KeyboardInterrupt:
         say("stopped", sys.stderr)

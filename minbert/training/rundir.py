@@ -47,7 +47,9 @@ class RunDir:
             raise UserError(f"--run-dir {path}: is a file, not a folder")
         if path.is_dir() and any(path.iterdir()):
             if not self._resume:
-                raise UserError(f"--run-dir {path}: exists already; add --resume to go on, or choose another folder")
+                raise UserError(
+                    f"--run-dir {path}: exists already; add --resume to resume it, or choose another folder"
+                )
             self._check_identity(identity)
         nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
@@ -91,7 +93,7 @@ class RunDir:
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"--run-dir {self.path}: cannot be made: {error.strerror}") from error
+            raise UserError(f"--run-dir {self.path}: cannot be created: {error.strerror}") from error
         write_json(path, self._manifest)
         last = (parts[-1] if parts else before).get("environment", {})
         kinds = [name for name in last if name != "started" and last[name] != now.get(name)]

@@ -168,7 +168,7 @@ def list_presets(presets: Presets, default: str) -> str:
     for name, (text, values) in presets.items():
         lines.append(f"{name}{' (default)' if name == default else ''}: {text}")
         for key, value in values.items():
-            said = "" if isinstance(value, bool) else f" {shlex.quote(str(value)) if value != '' else '(to be given)'}"
+            said = "" if isinstance(value, bool) else f" {shlex.quote(str(value)) if value != '' else '(required)'}"
             lines.append(f"    {spelled(key, value)}{said}")
     return "\n".join(lines)
 

@@ -136,7 +136,7 @@ def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, P
     """
     folder = weights.resolve(source, "--weights")
     if (folder / "manifest.json").is_file() and not (folder / "config.json").is_file():
-        raise UserError(f"{folder}: this run has left no encoder/ yet; let it finish first (--resume)")
+        raise UserError(f"{folder}: this run has no encoder/ yet; finish it first with --resume")
     config = BertConfig.read(folder)
     tokenizer = Tokenizer.load(folder)
     tokenizer.check_fits(config.vocab_size, str(folder))

@@ -34,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
         "default here: 1; every row is shown as a batch of its own)",
     )
     preview.add_argument("--seed", type=int, default=11711, metavar="N", help="(default: 11711)")
-    preview.add_argument("--limit", type=int, default=20, metavar="N", help="rows that are shown (default: 20)")
+    preview.add_argument("--limit", type=int, default=20, metavar="N", help="number of rows to show (default: 20)")
     preview.add_argument(
         "--synonyms-senses", choices=SENSES, default="first", help="as in training (default: first, the usual senses)"
     )

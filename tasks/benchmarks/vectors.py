@@ -44,7 +44,10 @@ def encode(
     model = encoder.model
     rows, cut = encoder.rows(texts)
     if cut:
-        print(f"{name}: {cut} of {len(texts)} texts are over {encoder.max_length} tokens and are cut", file=sys.stderr)
+        print(
+            f"{name}: {cut} of {len(texts)} texts are over {encoder.max_length} tokens and are truncated",
+            file=sys.stderr,
+        )
     found = {one: np.empty((len(rows), model.config.hidden_size), dtype=np.float32) for one in ways}
     with packed_weights(model, encoder.precision, sum(map(len, rows))):
         for batch, ragged in encoder.batches(rows, batch_tokens):

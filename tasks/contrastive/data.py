@@ -75,7 +75,7 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
     for examples, where in (*named, *((one, str(one.cache.source)) for one in dev.pairs.values())):
         cut, texts = examples.truncated(2, joined=False)
         if cut:
-            start.warn(f"{where}: {cut:,} of {texts:,} sentences are longer than {length} tokens and are cut")
+            start.warn(f"{where}: {cut:,} of {texts:,} sentences are longer than {length} tokens and are truncated")
     if settings.data.limit > len(train):
         start.warn(f"--limit {settings.data.limit:,}: there are only {len(train):,} {settings.objective.data_kind}")
     if _transductive(settings.encoder.source):

@@ -357,7 +357,7 @@ def parse_columns(spec: str, kind: str) -> dict[str, str]:
         if not (target and name):
             raise UserError(f"--columns {spec}: {part.strip()!r} is not of the form target=name")
         if target not in KINDS[kind].columns:
-            raise UserError(f"--columns {spec}: {target!r} is none of {', '.join(KINDS[kind].columns)}")
+            raise UserError(f"--columns {spec}: {target!r} is not one of {', '.join(KINDS[kind].columns)}")
         if target in chosen:
             raise UserError(f"--columns {spec}: {target!r} is named twice")
         chosen[target] = name

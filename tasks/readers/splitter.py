@@ -209,7 +209,7 @@ def _json_cell(path: Path, line: int, name: str, found: dict[str, Any]) -> str:
         raise UserError(f"{path}:{line}: {name}: {why}")
     text = str(value)
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise UserError(f"{path}:{line}: {name}: half of a surrogate pair, which is no character")
+        raise UserError(f"{path}:{line}: {name}: an unpaired surrogate")
     return text
 
 

@@ -298,7 +298,7 @@ def test_what_is_cut_and_what_is_skipped_is_said(
     path = table(tmp_path / "own.csv", ["sent0", "sent1", "hard_neg"], [*TRIPLETS, long, ("A cat.", "", "A dog.")])
     read(length=32, triplets=str(path))
     said = capsys.readouterr().err.splitlines()
-    assert f"note: {path}: 1 of 12 sentences are longer than 32 tokens and are cut" in said
+    assert f"note: {path}: 1 of 12 sentences are longer than 32 tokens and are truncated" in said
     assert any("skipped" in line and "line 6" in line and "sent1: empty" in line for line in said)
 
 

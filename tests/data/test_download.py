@@ -108,7 +108,7 @@ def test_a_part_of_another_address_is_not_continued(server: Any, downloads: Down
         (["404"], "the server answers 404 Not Found", 1),
         (["403"], "the server answers 403 Forbidden", 1),
         (["500"] * 9, r"the server answers 500 Internal Server Error \(attempts: 3\)", 3),
-        (["429 3600"], "429 Too Many Requests; the server asks to come back in 3600 s", 1),
+        (["429 3600"], "429 Too Many Requests; the server asks to retry after 3600 s", 1),
         (["silent"] * 9, r"timed out \(attempts: 3\)", 3),
         (["claims-less"], "not the expected file: it has another content", 1),
         (["truncates", "claims-less", "claims-less"], "not the expected file", 3),

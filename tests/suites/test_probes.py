@@ -245,7 +245,7 @@ def test_cut_texts_are_said_with_the_encoder(
             str(tmp_path / "out"),
         ]
     )
-    assert f"{tiny.name}, own.tsv: 1 of 3 texts are over 64 tokens and are cut" in capsys.readouterr().err
+    assert f"{tiny.name}, own.tsv: 1 of 3 texts are over 64 tokens and are truncated" in capsys.readouterr().err
 
 
 def test_an_undefined_effect_is_left_out_of_the_figure(

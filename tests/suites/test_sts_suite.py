@@ -191,7 +191,7 @@ def test_a_text_is_encoded_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_long_texts_are_cut_and_counted(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     encoder = Encoder.load(tiny, precision="fp32")
     vectors.encode(encoder, ["a cat " * 60, "a dog"], {"mean": vectors.way("mean")}, name="tiny")
-    assert "tiny: 1 of 2 texts are over 64 tokens and are cut" in capsys.readouterr().err
+    assert "tiny: 1 of 2 texts are over 64 tokens and are truncated" in capsys.readouterr().err
 
 
 def test_chinese_sets(tiny: Path, folder: Path, tmp_path: Path) -> None:

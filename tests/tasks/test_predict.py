@@ -132,7 +132,7 @@ def test_what_is_cut_is_counted_over_all_chunks_and_said_once(
     run = made("bi")
     (tmp_path / "own.txt").write_text("the cat\ta dog\n" * 3 + f"{SENTENCES[-1]}\tthe cat\n" * 7)
     predict.main([str(run), "--task", "sts", str(tmp_path / "own.txt")])
-    said = f"note: {tmp_path / 'own.txt'}: 7 of 20 inputs are longer than 24 tokens and are cut\n"
+    said = f"note: {tmp_path / 'own.txt'}: 7 of 20 inputs are longer than 24 tokens and are truncated\n"
     assert capsys.readouterr().err == said
 
 

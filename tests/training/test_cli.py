@@ -137,7 +137,7 @@ def test_an_unknown_name_is_taken_whatever_its_case_or_the_nearest_is_suggested(
 
 
 EFFECTS = [
-    ("--tasks sst --para-train x", "--para_train has no effect: --tasks sst lacks its task"),
+    ("--tasks sst --para-train x", "--para_train has no effect: --tasks sst does not hold its task"),
     ("--tasks sst,sts --sts-dev x", ""),
     ("--tasks sts --sampling hybrid", "--sampling hybrid has no effect on a single task"),
     ("--tasks sst --pairs bi", "--pairs bi has no effect: no task of --tasks sst has pairs"),

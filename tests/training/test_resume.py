@@ -84,7 +84,7 @@ def test_a_signal_leaves_a_resumable_run_and_exit_code_130(
     assert stopped.code == 130
     assert len(stopped.errors) == 1 and stopped.errors[0].startswith("stopped after step 10 of "), stopped.err
     assert (stopped.folder / "checkpoints" / "step-00000010").is_dir()
-    words = shlex.split(stopped.errors[0].partition("; to go on: ")[2])
+    words = shlex.split(stopped.errors[0].partition("; resume with: ")[2])
     place = next(place for place, word in enumerate(words) if word.endswith(name))
     assert {"OMP_NUM_THREADS=2"} <= set(words[: place - 1]) and shutil.which(words[place - 1])
     resumed = script(name, argv=words[place:])

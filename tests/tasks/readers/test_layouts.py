@@ -221,7 +221,7 @@ def test_columns_by_name(write: Callable) -> None:
         ("", "'' is not of the form"),
         ("sentence1=a,", "'' is not of the form"),
         ("=a", "'=a' is not of the form"),
-        ("premise=a", "'premise' is none of sentence1, sentence2, label, id"),
+        ("premise=a", "'premise' is not one of sentence1, sentence2, label, id"),
         ("label=a,label=b", "'label' is named twice"),
     ],
 )
