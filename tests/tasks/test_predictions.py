@@ -184,7 +184,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     folder, other, data = made(tmp_path / "p"), made(tmp_path / "q", 3), str(SAMPLE)
     predictions.main(["check", str(folder), "--data", data, "--gold", "--compare", str(other)])
     printed = capsys.readouterr().out
-    assert printed.count("  ok") == 6 and "dev norm" in printed and "q less p" in printed
+    assert printed.count("  ok") == 6 and "dev norm" in printed and "q minus p" in printed
     predictions.main(["submit", str(folder), "--data", data, "--out", str(tmp_path / "s.zip")])
     assert "6 files under predictions/" in capsys.readouterr().out
     (folder / "sst-dev-output.csv").unlink()
