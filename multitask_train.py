@@ -56,7 +56,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     started.begin(**account, **said)
     shown = ", ".join(f"{task.title} {sizes[task.name]:,}" for task in tasks)
     ranks.say(f"{count:,} parameters, {started.where(encoder)}")
-    ranks.say(f"{steps.total:,} steps of {training.batch_size}: {shown}")
+    ranks.say(f"{steps.total:,} step{'s' * (steps.total != 1)} of {training.batch_size}: {shown}")
 
     # train
     objective = model.MultitaskObjective(data.train, settings.schedule.accumulate, augment)
