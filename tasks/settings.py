@@ -142,7 +142,7 @@ class FileSettings(records.FileSettings):
 class RunSettings(records.RunSettings):
     """The run folder, logging and resuming."""
 
-    run_dir: str = flag("runs/multitask", "where the run lives")
+    run_dir: str = flag("runs/multitask", "folder of the run")
 
 
 class MultitaskSettings(Settings):

@@ -178,7 +178,7 @@ def manifest(
         "overrides": parsed.overrides,
         "settings": identity,
         "all_settings": parsed.settings.flat(),
-        "weights": {"folder": str(folder), "sha256": weights.sha256(folder)},
+        "weights": {"folder": str(folder), "sha256": identity["weights sha256"]},
         "precision": precision,
         "environment": environment(torch.get_num_threads(), str(on), processor),
         "variables": variables,

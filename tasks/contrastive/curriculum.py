@@ -16,11 +16,9 @@ import numpy as np
 from minbert.errors import UserError, one_of
 from minbert.seeds import numpy_generator
 from minbert.training.plan import Plan, batch_count, batches, describe, shuffled
-from tasks.contrastive.settings import TRIPLETS, ContrastiveSettings
+from tasks.contrastive.settings import BY_COSINE, TRIPLETS, ContrastiveSettings
 
 GROUPS = ("easy", "semi-hard", "hard")
-BY_COSINE = ("groups", "entailment", "contradiction", "gap")
-"""Techniques that order triplets by an encoder's cosines; length and rarity need no encoder."""
 DIRECTIONS = ("curriculum", "anti", "random")
 PACINGS = ("epoch", "step")
 WITHIN = ("shuffled", "sorted")

@@ -36,7 +36,8 @@ _BY_OBJECTIVE: dict[str, tuple[str, ...]] = {
     "alpha": ("joint",),
     "eda_weight": ("simcse",),
 }
-_NO_MODEL = ("length", "rarity")
+BY_COSINE = ("groups", "entailment", "contradiction", "gap")
+"""Techniques that order triplets by an encoder's cosines; length and rarity need no encoder."""
 _OF_THE_CURRICULUM = ("technique", "margin", "power", "pacing", "start", "scorer", "scorer_pooler")
 
 
@@ -204,13 +205,13 @@ class FileSettings(records.FileSettings):
 
 
 class RunSettings(records.RunSettings):
-    """Where a run lives, and how it is looked after."""
+    """The run folder, logging and resuming."""
 
-    run_dir: str = flag("runs/cbcl", "where the run lives")
+    run_dir: str = flag("runs/cbcl", "folder of the run")
 
 
 class ContrastiveSettings(Settings):
-    """Everything `pretrain_cbcl.py` can be told."""
+    """All settings of `pretrain_cbcl.py`."""
 
     encoder: EncoderSettings = EncoderSettings()
     data: DataSettings = DataSettings()
@@ -242,7 +243,7 @@ class ContrastiveSettings(Settings):
     @property
     def by_cosine(self) -> bool:
         """Whether triplets are put in order by an encoder's cosines."""
-        ordered = self.curriculum.order in ("curriculum", "anti") and self.curriculum.technique not in _NO_MODEL
+        ordered = self.curriculum.order in ("curriculum", "anti") and self.curriculum.technique in BY_COSINE
         return ordered and self.objective.data_kind == TRIPLETS
 
     @property
@@ -271,7 +272,7 @@ class ContrastiveSettings(Settings):
         elif order == "random":
             reasons |= dict.fromkeys(("technique", "margin", "scorer", "scorer_pooler"), "--order random")
         elif technique != "groups":
-            needless = ("scorer", "scorer_pooler") if technique in _NO_MODEL else ()
+            needless = () if technique in BY_COSINE else ("scorer", "scorer_pooler")
             reasons |= dict.fromkeys(("margin", *needless), f"--technique {technique}")
         reasons |= self.synonyms.without_effect(given, "pretrain")
         if how.data_kind != PAIRS:

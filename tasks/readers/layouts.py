@@ -252,7 +252,9 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
             recognised=lambda head: head.line.split(":")[0] in QUESTIONS and "\t" not in head.line,
             shown="TYPE:detail question",
             records=_questions,
-            label=Label(lambda value: False, "is no type", {name: float(n) for n, name in enumerate(QUESTIONS)}),
+            label=Label(
+                lambda value: False, "is not a question type", {name: float(n) for n, name in enumerate(QUESTIONS)}
+            ),
         ),
         Layout("table", KINDS["single"].columns, optional=("id",)),
     ),
