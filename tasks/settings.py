@@ -105,8 +105,8 @@ class ScheduleSettings(Record):
 
     sampling: Literal["round-robin", "hybrid", "sequential", "proportional"] = flag(
         "round-robin",
-        "which task comes when: round-robin restarts small sets until the largest is through; hybrid drops a set that "
-        "is through; sequential trains one task to its last epoch, then the next; proportional takes each task in "
+        "order of the tasks: round-robin restarts small sets until the largest is used up; hybrid drops a set that "
+        "is used up; sequential trains one task to its last epoch, then the next; proportional takes each task in "
         "proportion to a power of its size",
     )
     power: float = flag(0.5, "the power of proportional sampling", ge=0)

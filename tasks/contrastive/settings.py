@@ -76,9 +76,9 @@ class DataSettings(records.DataSettings):
     texts: str = flag(
         "",
         "unlabelled texts for --objective views and simcse: sts, sts-train, chinese, or files of one sentence a "
-        "line, several with commas between",
+        "line, comma-separated",
     )
-    keep_duplicates: bool = flag(False, "unlabelled texts as often as they stand in the files")
+    keep_duplicates: bool = flag(False, "keep duplicates among the unlabelled texts")
     per_premise: Literal["first", "zip", "cross"] = flag(
         "first",
         "triplets of one premise of NLI pairs: its first entailment with its first contradiction, the i-th with "
@@ -108,7 +108,7 @@ class ObjectiveSettings(Record):
     )
     chunk: int = flag(
         0,
-        "encode a batch in parts of so many sentences, in two passes: the same gradient on less memory (the pass "
+        "encode a batch in chunks of N sentences, in two passes: the same gradient with less memory (the pass "
         "of its own that an adversarial view takes stays whole)",
         ge=0,
     )
@@ -156,7 +156,7 @@ class ViewSettings(Record):
         "english", "the punctuation that is inserted"
     )
     marks_most: int = flag(
-        0, "insert 1 to so many marks into positives (nt-xent) or the third text (simcse); 0 inserts none", ge=0
+        0, "insert 1 to N marks into positives (nt-xent) or the third text (simcse); 0 inserts none", ge=0
     )
 
 
@@ -189,12 +189,12 @@ class FileSettings(records.FileSettings):
     triplets: str = flag(
         "",
         "in place of nli/nli_for_simcse.csv or nli/nli-triplets.csv: files of triplets, or of labelled NLI pairs "
-        "(SNLI, MultiNLI, nli-pairs.tsv), several with commas between",
+        "(SNLI, MultiNLI, nli-pairs.tsv), comma-separated",
     )
     nli_pairs: str = flag(
         "",
         "in place of nli/nli-pairs.tsv, else SNLI's and MultiNLI's originals, for --objective softmax and joint: "
-        "labelled NLI pairs, several files with commas between",
+        "labelled NLI pairs, comma-separated files",
     )
     sts_dev: str = flag(
         "course",
