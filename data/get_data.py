@@ -1,108 +1,16 @@
-"""Fetch the real data sets, or check the data files of a folder.
+"""Fetch the real data sets, or check data files: `python -m tasks.data` from any folder.
 
-    python data/get_data.py course|nli|senteval|chinese|wordnet|all [--data DIR] [--year 2023] [--from-mirror URL|DIR]
-    python data/get_data.py check [--data DIR]
-
-A set with a manifest.json is complete. Complete files are not fetched again, and interrupted downloads are resumed.
+python data/get_data.py course|nli|senteval|chinese|wordnet|all [--data DIR] [--year 2023] [--from-mirror URL|DIR]
+python data/get_data.py check [--data DIR]
 """
 
-import argparse
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from minbert.errors import UserError  # noqa: E402
-from minbert.training.cli import Parser, run  # noqa: E402
-
-SETS = {
-    "course": "SST, Quora and STS of the CS 224N default project (--year), CFIMDB where it can be had",
-    "nli": "SimCSE's triplets, SNLI 1.0 and MultiNLI 1.0",
-    "senteval": "STS12 to STS16, STS-B, SICK, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC in SentEval's layout",
-    "chinese": "ATEC, BQ, LCQMC, PAWS-X and STS-B in Chinese",
-    "wordnet": "WordNet 3.0 and the English tagger, for NLTK",
-}
-
-
-def parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
-    about = {**SETS, "all": "all of these", "check": "rows, labels, duplicates and overlaps of a folder's files"}
-    made = Parser(
-        prog="get_data.py",
-        description="Fetch the real data sets into a folder.\n\n"
-        + "\n".join(f"  {name:9} {text}" for name, text in about.items()),
-        epilog="Run the same command again to continue where it stopped. HF_ENDPOINT names another model hub.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = made.add_argument
-    add("set", choices=[*about], metavar="SET", help=", ".join(about))
-    add(
-        *("--data", "--to"),
-        dest="to",
-        type=Path,
-        default=ROOT / "data",
-        metavar="DIR",
-        help="target folder (default: the project's data/)",
-    )
-    add("--year", type=int, choices=[2024, 2023], default=2024, help="the course's handout (default: 2024)")
-    add("--from-mirror", default="", metavar="URL|DIR", help="fetch from here instead; same layout as --data")
-    add(
-        "--accept-changed",
-        action="store_true",
-        help="with --from-mirror: accept files that differ from the pinned ones",
-    )
-    add(
-        "--timeout",
-        type=float,
-        default=30.0,
-        metavar="SECONDS",
-        help="read timeout (default: 30); a third of it to connect",
-    )
-    add("--tries", type=int, default=5, metavar="N", help="attempts in a row without progress (default: 5)")
-    return made
-
-
-def main() -> None:
-    """Run `check`, or fetch the named sets. Raises `UserError` for invalid flags."""
-    arguments = sys.argv[1:]
-    if arguments[:1] == ["check"]:
-        from data.check.command import main as check
-
-        check(arguments[1:])
-        return
-    asked = parser().parse_args(arguments)
-    if asked.set == "check":
-        raise UserError("check comes first: get_data.py check [--data DIR]")
-    if asked.timeout <= 0 or asked.tries < 1:
-        raise UserError("--timeout and --tries must be more than 0")
-    mirror = asked.from_mirror.rstrip("/")
-    if asked.accept_changed and not mirror:
-        raise UserError("--accept-changed needs --from-mirror: public files must be the pinned ones")
-    if mirror and not mirror.startswith(("http://", "https://")):
-        if not Path(mirror).is_dir():
-            raise UserError(f"--from-mirror {mirror}: neither an http address nor a folder")
-        if Path(mirror).resolve() == asked.to.resolve():
-            raise UserError(f"--from-mirror {mirror}: the mirror and --data are the same folder")
-    fetch(asked, mirror)
-
-
-def fetch(asked: argparse.Namespace, mirror: str) -> None:
-    """Fetch the requested sets. Raises `UserError` at the end, naming those that are incomplete."""
-    from data.fetch import sources
-    from data.fetch.collect import Fetcher
-    from data.fetch.download import Downloader
-
-    fetcher = Fetcher(asked.to, Downloader(asked.tries, asked.timeout), mirror, asked.accept_changed)
-    missing = []
-    for name in SETS if asked.set == "all" else [asked.set]:
-        facts = {"year": asked.year} if name == "course" else {}
-        if not fetcher.collect(sources.load(name, asked.year), **facts):
-            missing.append(name)
-    if missing:
-        raise UserError(f"incomplete: {', '.join(missing)} (see above); run the same command again to continue")
-
+from minbert.training.cli import run
+from tasks.data.__main__ import main
 
 if __name__ == "__main__":
     run(main)

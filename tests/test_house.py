@@ -32,7 +32,8 @@ FLOORS = [
     "tasks.sst tasks.quora tasks.sts tasks.schedule tasks.contrastive",
     "tasks.registry tasks.model tasks.settings tasks.splits",
     "tasks.record tasks.compare tasks.submission tasks.evaluate tasks.predictions tasks.predict tasks.outcome",
-    "tasks.benchmarks tasks.report",
+    "tasks.benchmarks tasks.data tasks.report",
+    "tasks.commands",
 ]
 FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in names.split()}
 DOORS = {"minbert", "tasks"}  # import what is asked of them, lazily, and are imported by name only

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from data.fetch.download import Downloader
+from tasks.data.fetch.download import Downloader
 
 
 @dataclass

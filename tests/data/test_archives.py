@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data.fetch import archives
 from minbert.errors import UserError
+from tasks.data.fetch import archives
 
 TEXT = b"a line of text\n" * 100
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from data.check.command import main
-from data.check.found import sources, split_of
-from data.check.report import report
-from data.check.screen import render
 from minbert.errors import UserError
 from minbert.files import sha256_of
+from tasks.data.check.command import main
+from tasks.data.check.found import sources, split_of
+from tasks.data.check.report import report
+from tasks.data.check.screen import render
 
 SCRIPT = Path(__file__).parent.parent.parent / "data" / "get_data.py"
 STS = "\tid\tsentence1\tsentence2\tsimilarity\n"

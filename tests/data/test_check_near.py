@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.check import near
-from data.check.near import WordSets
+from tasks.data.check import near
+from tasks.data.check.near import WordSets
 
 
 def by_hand(bags: list[tuple[int, ...]], left: list[int], right: list[int]) -> set[tuple[int, int]]:

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data.check.corpus import Corpus, duplicates, labels, lengths
-from data.check.near import WordSets
-from data.check.overlaps import add_near, overlap
+from tasks.data.check.corpus import Corpus, duplicates, labels, lengths
+from tasks.data.check.near import WordSets
+from tasks.data.check.overlaps import add_near, overlap
 
 Rows = list[tuple[str, ...]]
 WORDS = ["the", "a", "small", "old", "brown", "dog", "cat", "girl", "man", "runs", "sleeps", "sits", "in", "near"]

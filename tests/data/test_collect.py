@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from data.fetch import archives, collect, sources
-from data.fetch.collect import Fetcher
-from data.fetch.download import Downloader
-from data.fetch.sources import DataSet, File, Part, Source
+from tasks.data.fetch import archives, collect, sources
+from tasks.data.fetch.collect import Fetcher
+from tasks.data.fetch.download import Downloader
+from tasks.data.fetch.sources import DataSet, File, Part, Source
 
 ONE, TWO, MANY = b"first\nsecond\n", b"a\tb\nc\td\n", b"x\n" * 50
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from data.fetch.download import Downloader
 from minbert.errors import UserError
+from tasks.data.fetch.download import Downloader
 
 BODY = hashlib.shake_256(b"a file").digest(40_000)
 OTHER = hashlib.shake_256(b"its next version").digest(41_000)

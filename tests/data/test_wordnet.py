@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from data.fetch import archives, sources
-from data.fetch.collect import Fetcher
-from data.fetch.download import Downloader
-from data.fetch.sources import DataSet
+from tasks.data.fetch import archives, sources
+from tasks.data.fetch.collect import Fetcher
+from tasks.data.fetch.download import Downloader
+from tasks.data.fetch.sources import DataSet
 
 APT = """#!/bin/sh
 echo "$*" >> {log}

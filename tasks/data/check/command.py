@@ -6,11 +6,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.check.report import report
-from data.check.screen import render
 from minbert.errors import UserError
 from minbert.files import write_json
 from minbert.training.cli import Parser
+from tasks.data import FOLDER
+from tasks.data.check.report import report
+from tasks.data.check.screen import render
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -23,9 +24,12 @@ def main(arguments: Sequence[str]) -> None:
         description="Rows, labels, duplicates and overlaps of data files; nothing is downloaded or changed.",
         allow_abbrev=False,
     )
-    data = os.environ.get("DATA_DIR") or str(Path(__file__).resolve().parent.parent)
     parser.add_argument(
-        "--data", type=Path, default=data, metavar="DIR", help="folder (default: $DATA_DIR, else the project's data/)"
+        "--data",
+        type=Path,
+        default=os.environ.get("DATA_DIR") or FOLDER,
+        metavar="DIR",
+        help="folder (default: $DATA_DIR, else the project's data/)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole report to this file")
     given = parser.parse_args(list(arguments))

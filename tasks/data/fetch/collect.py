@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from data.fetch import archives
-from data.fetch.download import Check, Downloader
-from data.fetch.sources import DataSet, File, Part, Source
 from minbert.errors import UserError
 from minbert.files import read_json, sha256_of, write_json
+from tasks.data.fetch import archives
+from tasks.data.fetch.download import Check, Downloader
+from tasks.data.fetch.sources import DataSet, File, Part, Source
 
 _ARCHIVES = ".archives"
 _HTTP = ("http://", "https://")

@@ -4,8 +4,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data.check.corpus import LONG
-from data.check.report import DEFINITIONS
+from tasks.data.check.corpus import LONG
+from tasks.data.check.report import DEFINITIONS
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _FIRST = 5  # places listed for each reason

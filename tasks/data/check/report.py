@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from data.check import corpus
-from data.check.found import Source, sources
-from data.check.near import WordSets
-from data.check.overlaps import add_near, overlap
 from minbert.errors import UserError
 from minbert.files import read_json, sha256_of
 from minbert.token_cache import Skipped
+from tasks.data.check import corpus
+from tasks.data.check.found import Source, sources
+from tasks.data.check.near import WordSets
+from tasks.data.check.overlaps import add_near, overlap
 
 VERSION = 1
 DEFINITIONS = {

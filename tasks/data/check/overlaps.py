@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data.check.corpus import EXAMPLES, values
-from data.check.near import WordSets
+from tasks.data.check.corpus import EXAMPLES, values
+from tasks.data.check.near import WordSets
 
 
 def overlap(left: pd.DataFrame, right: pd.DataFrame) -> dict[str, Any]:
