@@ -27,7 +27,6 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     from minbert.training.start import Start
     from tasks import evaluate, model, outcome, predictions, registry, splits
     from tasks.augment import synonyms
-    from tasks.report import page
 
     settings, training = parsed.settings, parsed.settings.training
     started = Start.of(parsed)
@@ -83,7 +82,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     outcome.save(run, multitask, data, outputs, paths, found, outcome.kept(state, training.keep))
     weights.save(run.path / "encoder", encoder.state_dict(), BertConfig.read(started.folder), tokenizer, "pooler")
     cli.say(f"\n{outcome.as_text(found, state, training.keep)}")
-    cli.say(f"report: {page.write_report([run.path])}")
+    cli.run_module("tasks.report", str(run.path))
     folders = sorted({str(path.parent) for path in paths.values()})
     cli.say(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {run.path}")
 

@@ -29,7 +29,6 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     from tasks import record
     from tasks.contrastive import curriculum, data, objectives, outcome, scoring, validation
     from tasks.contrastive.model import ContrastiveModel
-    from tasks.report import page
 
     settings, training = parsed.settings, parsed.settings.training
     started = Start.of(parsed)
@@ -80,7 +79,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     name = validation.graded(read.dev.pairs)
     record.write_rows(run.path, slug(name), record.cosine_rows(encoder, read.dev.pairs[name]))
     cli.say("\n".join(kept.said(before, after, last_loss)) + "\n")
-    cli.say(f"report: {page.write_report([run.path])}")
+    cli.run_module("tasks.report", str(run.path))
     cli.say(f"encoder in {run.path / 'encoder'}; next: {outcome.next_command(settings, run.path / 'encoder')}")
 
 

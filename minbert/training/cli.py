@@ -8,6 +8,7 @@ import errno
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,23 @@ def _discard(stream: IO[str]) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
+
+
+def run_module(name: str, *arguments: str) -> None:
+    """Run `python -m name` in a process of its own and print its output; if it fails, a note is printed instead."""
+    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", name, *arguments],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        say(f"note: python -m {name} failed: {why.removeprefix('error: ')}", sys.stderr)
+    else:
+        say(done.stdout.strip())
 
 
 _VARIABLES = ("DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS")

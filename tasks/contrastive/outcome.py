@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import save
 
 from minbert.bert import BertModel
 from minbert.encode import Encoder
-from minbert.files import write_json
+from minbert.files import write_atomic, write_json
 from minbert.training import start
 from minbert.training.cli import say
 from minbert.training.loop import LAST, LoopState
 from minbert.training.rundir import RunDir
-from tasks.contrastive import pictures, scoring, validation
+from tasks.contrastive import scoring, validation
 from tasks.contrastive.curriculum import Paced, Similarities
 from tasks.contrastive.data import Data
 from tasks.contrastive.objectives import chance
@@ -172,28 +173,21 @@ class Evaluation:
         return Look(*self.evaluate(), cosines)
 
     def write(self, run: RunDir, paced: Paced, before: Look, after: Look, kept: Kept) -> float | None:
-        """`scores.json`, and pictures as SVG and PNG in `pictures/`: loss and STS dev over steps, cosines, groups.
+        """`scores.json`, and the cosines of triplets that were taken, in `cosines.safetensors`.
 
         `after` is a look at the encoder that is `kept`. Returns the training loss of the last epoch.
         """
         scores = {name: {"before": before.numbers[name], "after": value} for name, value in after.numbers.items()}
-        into, rows = run.path / "pictures", run.metrics()
-        loss = last_epoch_loss(rows)
-        about = kept.account() | {"dev_set": self.data.dev.name, "last_epoch_loss": loss}
+        loss = last_epoch_loss(run.metrics())
+        guess = chance(self.settings, paced.rows, self.data.train.cache.columns)
+        about = kept.account() | {"dev_set": self.data.dev.name, "last_epoch_loss": loss, "chance_loss": guess}
         write_json(run.path / "scores.json", scores | about)
-        pictures.losses(into / "loss", rows, chance(self.settings, paced.rows, self.data.train.cache.columns))
-        name = "sts_dev_spearman"
-        reached = after.numbers[name]
-        marked = None if reached is None else (kept.step, reached, kept.rule)
-        pictures.spearman(into / "sts-dev", rows, before.numbers[name], marked)
-        if before.cosines and after.cosines:
-            first, second = ((one.positive, one.negative) for one in (before.cosines, after.cosines))
-            pictures.cosines(into / "cosines", first, second, f"after {kept.step:,} steps")
-        if paced.cosines is not None:
-            pictures.gaps(
-                into / "groups", paced.cosines.positive, paced.cosines.negative, self.settings.curriculum.margin
-            )
-            pictures.mix(into / "mix", paced.mix)
+        taken = {"start": paced.cosines, "before": before.cosines, "after": after.cosines}
+        arrays = {
+            f"{when} {side}": values for when, found in taken.items() if found for side, values in vars(found).items()
+        }
+        if arrays:
+            write_atomic(run.path / "cosines.safetensors", save(arrays))
         return loss
 
 

@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     from tasks.report import page
 
-    print(page.write_report(given.runs, given.out, texts=not given.no_texts))
+    print(f"report: {page.write_report(given.runs, given.out, texts=not given.no_texts)}")
 
 
 if __name__ == "__main__":

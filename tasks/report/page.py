@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -15,7 +16,7 @@ from minbert.files import distinct_names, write_atomic
 from tasks import compare
 from tasks.compare import DEV_NORM
 from tasks.intervals import RESAMPLES, Difference, Interval
-from tasks.report import figures, measures, papers, training, views
+from tasks.report import figures, measures, papers, pictures, training, views
 from tasks.report.collect import Run, read_run
 from tasks.report.figures import Series
 
@@ -27,6 +28,12 @@ def write_report(folders: Sequence[Path], out: Path | None = None, *, texts: boo
     Raises `UserError` if a folder is not a run's.
     """
     names = distinct_names(list(folders)) if len(folders) > 1 else [""]
+    for folder in folders:
+        run = read_run(folder)
+        if run.finished and not run.multitask and "step" in run.scores and "keep" in run.scores:
+            pictures.draw(folder, run.scores, [*run.train, *run.evaluations], run.settings)
+            if shares := run.manifest.get("curriculum", {}).get("mix_per_epoch"):
+                pictures.mix(folder / "pictures" / "mix", np.array(shares))
     runs = [read_run(folder, name) for folder, name in zip(folders, names, strict=True)]
     path = out or (folders[0] / "report.html" if len(folders) == 1 else Path("runs/comparison.html"))
     write_page(path, build(runs, texts=texts))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file
 
 from minbert.bert import BertModel
 from minbert.encode import Encoder
@@ -19,7 +20,6 @@ from minbert.tokenizer import Tokenizer
 from minbert.training.plan import Plan
 from minbert.training.rundir import RunDir
 from minbert.weights import save
-from tasks.contrastive import pictures
 from tasks.contrastive.curriculum import Paced, Similarities
 from tasks.contrastive.data import Data
 from tasks.contrastive.dev_sets import DevSets
@@ -32,7 +32,6 @@ LOOKS = {"sts_dev_spearman", "alignment", "uniformity"}
 OF_TRIPLETS = {"triplet_accuracy", "full_pass_loss"}
 TEXTS = ["the cat sat on a mat", "who is sad ?", "a tree"]
 KEPT = Kept(step=3, last=9, best=3, rule="best", metric="spearman")
-DRAWN = ("losses", "spearman", "cosines", "gaps", "mix")
 
 
 @pytest.fixture
@@ -54,15 +53,6 @@ def run(tmp_path: Path) -> RunDir:
     made.log({"kind": "train", "step": 2, "epoch": 1, "lr": 1e-5, "nli/loss": 2.5})
     made.log({"kind": "evaluation", "step": 2, "epoch": 1, "score": 0.7, "best": True, "sts_dev_spearman": 0.7})
     return made
-
-
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Any, ...]]:
-    """What each picture was made of, in place of the pictures."""
-    found: dict[str, tuple[Any, ...]] = {}
-    for name in DRAWN:
-        monkeypatch.setattr(pictures, name, lambda *given, name=name: found.setdefault(name, given))
-    return found
 
 
 def settings(**more: Any) -> ContrastiveSettings:
@@ -135,7 +125,7 @@ def plan() -> Plan:
 
 
 def test_scores_hold_every_number_before_and_after(
-    encoder: Encoder, bert: BertModel, triplets: Triplet, sts: Pair, run: RunDir, drawn: dict[str, tuple[Any, ...]]
+    encoder: Encoder, bert: BertModel, triplets: Triplet, sts: Pair, run: RunDir
 ) -> None:
     evaluation = Evaluation(settings(), encoder, Data(triplets, DevSets("course", {"sts": sts}), {}))
     scored = Similarities(*np.array([[0.9, 0.9, 0.9, 0.9, 0.1, 0.1], [0.1, 0.1, 0.1, 0.85, 0.5, 0.5]]))
@@ -146,48 +136,36 @@ def test_scores_hold_every_number_before_and_after(
     assert evaluation.write(run, paced, before, after, KEPT) == 2.5
     scores = json.loads((run.path / "scores.json").read_text())
     about = {"step": 3, "keep": "best", "metric": "spearman", "best_step": 3, "last_step": 9, "dev_set": "course"}
+    assert scores.pop("chance_loss") == pytest.approx(np.log(4))
     assert {name: scores.pop(name) for name in about} == about and scores.pop("last_epoch_loss") == 2.5
     assert set(scores) == LOOKS | OF_TRIPLETS
     for name, pair in scores.items():
         assert pair == {"before": before.numbers[name], "after": after.numbers[name]}
 
-    paths = {name: given[0].relative_to(run.path) for name, given in drawn.items()}
-    names = {"losses": "loss", "spearman": "sts-dev", "cosines": "cosines", "gaps": "groups", "mix": "mix"}
-    assert paths == {name: Path("pictures") / file for name, file in names.items()}
-    assert drawn["losses"][1] == run.metrics() and drawn["losses"][2] == pytest.approx(np.log(4))
-    assert drawn["spearman"][2] == before.numbers["sts_dev_spearman"]
-    assert drawn["spearman"][3] == (3, after.numbers["sts_dev_spearman"], "best")
-    (old_positive, _), (new_positive, new_negative) = drawn["cosines"][1:3]
-    assert old_positive is before.cosines.positive and new_positive is after.cosines.positive
-    np.testing.assert_allclose(new_negative, cosines(encoder, triplets, 6)[1], atol=1e-5)
-    assert drawn["gaps"][3] == 0.1 and drawn["gaps"][1] is scored.positive
-    np.testing.assert_allclose(drawn["mix"][1], [[1, 0, 0], [0.5, 0, 0.5]])
+    found = load_file(run.path / "cosines.safetensors")
+    np.testing.assert_array_equal(found["start positive"], scored.positive)
+    np.testing.assert_array_equal(found["before positive"], before.cosines.positive)
+    np.testing.assert_allclose(found["after negative"], cosines(encoder, triplets, 6)[1], atol=1e-5)
 
 
-def test_pictures_of_what_there_is_not_are_not_drawn(
-    encoder: Encoder,
-    triplets: Triplet,
-    view: Callable[..., Any],
-    sts: Pair,
-    run: RunDir,
-    drawn: dict[str, tuple[Any, ...]],
+def test_cosines_that_were_not_taken_are_not_written(
+    encoder: Encoder, triplets: Triplet, view: Callable[..., Any], sts: Pair, run: RunDir
 ) -> None:
-    evaluation = Evaluation(settings(order="random"), encoder, Data(triplets, DevSets("course", {"sts": sts}), {}))
-    look = evaluation.look()
-    evaluation.write(run, Paced(plan(), 6), look, look, KEPT)
-    assert set(drawn) == {"losses", "spearman", "cosines"}
-    drawn.clear()
     pairs = view(["the cat", "a dog", "who ?"], ["a cat", "the dog", "what ?"], labels=[0.0, 1.0, 2.0])
-    evaluation = Evaluation(settings(objective="softmax"), encoder, Data(pairs, DevSets("course", {"sts": sts}), {}))
-    look = evaluation.look()
-    evaluation.write(run, Paced(plan(), 6), look, look, KEPT)
-    assert set(drawn) == {"losses", "spearman"} and drawn["losses"][2] == pytest.approx(np.log(3))
-    drawn.clear()
     alone = Triplet(pairs.cache, pairs.cls, pairs.sep, pairs.max_length)
-    evaluation = Evaluation(settings(order="none"), encoder, Data(alone, DevSets("course", {"sts": sts}), {}))
-    look = evaluation.look()
-    evaluation.write(run, Paced(plan(), 6), look, look, KEPT)
-    assert drawn["losses"][2] == pytest.approx(np.log(2)), "rows of two texts have no hard negatives to guess among"
+    for data, how, candidates in (
+        (pairs, {"objective": "softmax"}, 3),
+        (alone, {"order": "none"}, 2),
+        (triplets, {}, 4),
+    ):
+        evaluation = Evaluation(settings(**how), encoder, Data(data, DevSets("course", {"sts": sts}), {}))
+        look = evaluation.look()
+        evaluation.write(run, Paced(plan(), 6), look, look, KEPT)
+        guess = json.loads((run.path / "scores.json").read_text())["chance_loss"]
+        assert guess == pytest.approx(np.log(candidates)), "rows of two texts have no hard negatives to guess among"
+        assert (run.path / "cosines.safetensors").is_file() == (data is triplets)
+    found = load_file(run.path / "cosines.safetensors")
+    assert set(found) == {f"{when} {side}" for when in ("before", "after") for side in ("positive", "negative")}
 
 
 def test_what_helps_in_training_alone_stays_out_of_the_encoder(bert: BertModel) -> None:

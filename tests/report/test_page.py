@@ -250,7 +250,7 @@ def test_the_command_line_writes_where_it_is_told(
 ) -> None:
     folder = multitask()
     command.main([str(folder)])
-    assert capsys.readouterr().out.strip() == str(folder / "report.html")
+    assert capsys.readouterr().out.strip() == f"report: {folder / 'report.html'}"
     command.main([str(folder), "--out", str(tmp_path / "x.html"), "--no-texts"])
     assert "sentence number" not in (tmp_path / "x.html").read_text()
     for arguments, said in (

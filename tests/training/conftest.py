@@ -76,7 +76,8 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
     """A function that runs a script in a folder, with flags, by default on the sample corpus from the tiny random BERT.
 
     `run_dir` names the run folder inside the given one. `signal` is (number, place, step), as in forks.py. With
-    `unread` the reader of the output has gone. `argv` takes the place of all flags.
+    `unread` the reader of the output has gone. With `real` the report is a new process, not a fork. `argv` takes the
+    place of all flags.
     """
     numbers = count()
 
@@ -90,6 +91,7 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
         signal: tuple[int, str, int] | None = None,
         ranks: int = 1,
         unread: bool = False,
+        real: bool = False,
         argv: Sequence[str] = (),
         **environment: str,
     ) -> Run:
@@ -104,6 +106,7 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
             "env": {**environment, **(_group(ranks) if ranks > 1 else {})},
             "signal": signal,
             "unread": unread,
+            "real": real,
             "out": str(parent / f"{number}.out"),
             "err": str(parent / f"{number}.err"),
         }

@@ -120,9 +120,12 @@ def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -
     """By the command that stage one names at its end."""
     data = tmp_path / "my data"
     data.symlink_to(ROOT / "data" / "sample")
-    first = script(PRETRAIN, "--epochs", 2, "--lr", 1e-3, "--pooler", "mean", "--data", data, run_dir="a", data=False)
+    first = script(
+        PRETRAIN, "--epochs", 2, "--lr", 1e-3, "--pooler", "mean", "--data", data, run_dir="a", data=False, real=True
+    )
     assert first.code == 0, first.err
-    assert names(first.folder) == sorted([*EVERY_RUN, "pictures"])
+    assert f"report: {first.folder / 'report.html'}" in first.out.splitlines()
+    assert names(first.folder) == sorted([*EVERY_RUN, "pictures", "cosines.safetensors"])
     groups = first.manifest()["curriculum"]
     assert sum(groups[name] for name in ("easy", "semi-hard", "hard")) == 120
     pictures = [f"{name}.{kind}" for name in ("loss", "sts-dev", "cosines", "groups", "mix") for kind in ("svg", "png")]

@@ -1,6 +1,6 @@
 """Guards: pictures show what they are given, open as SVG and PNG, and have the same bytes for the same numbers.
 
-python -m pytest --import-mode=importlib tests/contrastive/test_pictures.py
+python -m pytest --import-mode=importlib tests/report/test_pictures.py
 """
 
 import math
@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tasks.contrastive import pictures
 from tasks.contrastive.curriculum import difficulty
+from tasks.report import pictures
 
 RNG = np.random.default_rng(3)
 POSITIVE, NEGATIVE = RNG.uniform(0.2, 1.0, 300), RNG.uniform(-0.2, 0.9, 300)
@@ -116,6 +116,6 @@ def test_empty_runs_are_drawn_too(tmp_path: Path) -> None:
 
 
 def test_importing_loads_no_matplotlib() -> None:
-    code = "import sys; from tasks.contrastive import pictures; print('matplotlib' in sys.modules)"
+    code = "import sys; from tasks.report import pictures; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from safetensors.numpy import load_file
 
 from tasks import charts
 from tasks.charts import BLUE, GREEN, GREY, INK, ORANGE, VERMILION
@@ -18,6 +19,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = dict(zip(GROUPS, (GREEN, ORANGE, VERMILION), strict=True))
+
+
+def draw(folder: Path, scores: dict[str, Any], metrics: Sequence[dict[str, Any]], settings: dict[str, Any]) -> None:
+    """All pictures of a finished run of stage one, in `pictures/` of its folder."""
+    into, name = folder / "pictures", "sts_dev_spearman"
+    losses(into / "loss", metrics, scores.get("chance_loss"))
+    reached = scores[name]["after"]
+    kept = None if reached is None else (scores["step"], reached, scores["keep"])
+    spearman(into / "sts-dev", metrics, scores[name]["before"], kept)
+    path = folder / "cosines.safetensors"
+    taken = load_file(path) if path.is_file() else {}
+    if "before positive" in taken:
+        first, second = ((taken[f"{when} positive"], taken[f"{when} negative"]) for when in ("before", "after"))
+        cosines(into / "cosines", first, second, f"after {scores['step']:,} steps")
+    if "start positive" in taken:
+        gaps(into / "groups", taken["start positive"], taken["start negative"], settings["margin"])
 
 
 @contextmanager
