@@ -25,7 +25,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     from minbert.optimizer import AdamW, decay_groups
     from minbert.training import loop, plan, ranks
     from minbert.training.start import Start
-    from tasks import evaluate, model, outcome, predictions, registry, splits
+    from tasks import evaluate, model, predictions, registry, splits
     from tasks.augment import synonyms
 
     settings, training = parsed.settings, parsed.settings.training
@@ -77,11 +77,12 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
         return
 
     # predict, evaluate, save, write the report
-    outputs = outcome.predict(multitask, data, paths, precision)
-    found = outcome.score(multitask, data, outputs)
-    outcome.save(run, multitask, data, outputs, paths, found, outcome.kept(state, training.keep))
+    outputs = evaluate.predict(multitask, data, paths, precision)
+    found = evaluate.score(multitask.tasks, data, outputs)
+    evaluate.save(run.path, multitask.tasks, data, outputs, paths)
+    evaluate.save_scores(run.path, found, state, training.keep)
     weights.save(run.path / "encoder", encoder.state_dict(), BertConfig.read(started.folder), tokenizer, "pooler")
-    cli.say(f"\n{outcome.as_text(found, state, training.keep)}")
+    cli.say(f"\n{evaluate.as_text(found, state, training.keep)}")
     cli.run_module("tasks.report", str(run.path))
     folders = sorted({str(path.parent) for path in paths.values()})
     cli.say(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {run.path}")

@@ -1,23 +1,29 @@
-"""Predict with a model and score it on the development sets."""
+"""Predict with a model, score it on the development sets, and write what a finished run leaves."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from scipy import special
 
 from minbert.cpu import packed_weights
 from minbert.encode import batches_by_length
+from minbert.files import write_json
 from minbert.precision import autocast
-from tasks.examples import Examples, Pair, Single
+from minbert.training.loop import LAST, LoopState
+from tasks import predictions, record
+from tasks.examples import Pair, Single
 from tasks.model import MultitaskModel
+from tasks.splits import Paths, Splits
 from tasks.task import Task
+
+Outputs = Mapping[tuple[str, str], np.ndarray]
+"""(task, split) -> the head's outputs, in file order."""
 
 
 @torch.inference_mode()
-def outputs(model: MultitaskModel, task: Task[Any], examples: Single | Pair, precision: str) -> np.ndarray:
+def outputs(model: MultitaskModel, task: Task, examples: Single | Pair, precision: str) -> np.ndarray:
     """The head's outputs for every row, in file order: float32 [rows] or [rows, C]."""
     device = model.encoder.device
     results: list[np.ndarray] = []
@@ -35,43 +41,22 @@ def outputs(model: MultitaskModel, task: Task[Any], examples: Single | Pair, pre
     return in_order
 
 
-def predictions(model: MultitaskModel, task: Task[Any], examples: Single | Pair, precision: str) -> np.ndarray:
-    """A prediction for every row, in file order: float64 [rows]."""
-    return task.predict(outputs(model, task, examples, precision))
-
-
-def probabilities(task: Task[Any], outputs: np.ndarray) -> np.ndarray | None:
-    """Class probabilities from the head's outputs: float64 [rows, classes]; None for a task without classes.
-
-    The softmax of C logits; for a single logit, its sigmoid is the probability of class 1.
-    """
-    if not task.classes:
-        return None
-    logits = outputs.astype(np.float64)
-    if logits.ndim == 2:
-        return special.softmax(logits, axis=1)
-    return np.stack([special.expit(-logits), special.expit(logits)], axis=1)
-
-
-def dev_scores(model: MultitaskModel, dev: Mapping[str, Examples], precision: str) -> tuple[float, dict[str, Any]]:
+def dev_scores(model: MultitaskModel, dev: Mapping[str, Single | Pair], precision: str) -> tuple[float, dict[str, Any]]:
     """The dev norm (the metric to maximise), and the metrics to log: each task's score and `dev_norm`.
 
     The dev norm is the mean over tasks of the accuracy, or of (r + 1) / 2 for similarity. An undefined r counts as 0
     and is reported as None.
     """
     scores: dict[str, Any] = {}
-    parts = []
     for name, examples in dev.items():
         task = model.tasks[name]
-        scored = ~np.isnan(examples.labels)
-        predicted = predictions(model, task, examples, precision)  # type: ignore[arg-type]
-        scores[name] = task.score(predicted[scored], examples.labels[scored])
-        parts.append(task.normalised(scores[name]))
-    norm = sum(parts) / len(parts)
+        predicted = task.predict(outputs(model, task, examples, precision))
+        scores[name] = report(task, predicted, examples.labels)["score"]
+    norm = sum(model.tasks[name].normalised(score) for name, score in scores.items()) / len(scores)
     return norm, scores | {"dev_norm": norm}
 
 
-def report(task: Task[Any], predicted: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
+def report(task: Task, predicted: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
     """Score and per-class metrics over the labelled rows, for `scores.json`."""
     scored = ~np.isnan(gold)
     return {
@@ -79,17 +64,55 @@ def report(task: Task[Any], predicted: np.ndarray, gold: np.ndarray) -> dict[str
         "metric": task.metric,
         "score": task.score(predicted[scored], gold[scored]),
         "rows": int(scored.sum()),
-        "per_class": [asdict(row) for row in task.per_class(predicted[scored], gold[scored])],
+        "per_class": task.per_class(predicted[scored], gold[scored]),
     }
 
 
-def as_text(title: str, scores: Mapping[str, Any]) -> str:
-    """A task's scores as terminal output."""
-    score = "undefined" if scores["score"] is None else f"{scores['score']:.3f}"
-    lines = [f"{title}: {scores['metric']} {score} on {scores['rows']:,} dev rows"]
-    if scores["per_class"]:
+def predict(model: MultitaskModel, data: Splits, paths: Paths, precision: str) -> Outputs:
+    """The outputs of a model for every row of the splits that prediction files are written for."""
+    return {(name, split): outputs(model, model.tasks[name], data.of(split)[name], precision) for name, split in paths}
+
+
+def score(tasks: Mapping[str, Task], data: Splits, outputs: Outputs) -> dict[str, Any]:
+    """Each task's score and per-class metrics over its labelled dev rows."""
+    return {
+        name: report(task, task.predict(outputs[name, "dev"]), data.dev[name].labels) for name, task in tasks.items()
+    }
+
+
+def save(run: Path, tasks: Mapping[str, Task], data: Splits, outputs: Outputs, paths: Paths) -> None:
+    """Write the leaderboard's prediction files and the dev rows."""
+    for (name, split), path in paths.items():
+        task, examples, made = tasks[name], data.of(split)[name], outputs[name, split]
+        predictions.write(path, task, examples, task.predict(made))
+        if split == "dev":
+            record.write_rows(run, name, record.task_rows(task, examples, made))
+
+
+def save_scores(run: Path, scores: Mapping[str, Any], state: LoopState, rule: str) -> None:
+    """Write `scores.json`: the tasks' scores, which model the run has kept, and its dev norm."""
+    kept = {"step": state.kept_step, "keep": rule, "best_step": state.best_step, "last_step": state.step}
+    write_json(run / "scores.json", {"dev_norm": state.kept_score, **kept, "tasks": dict(scores)})
+
+
+def as_text(scores: Mapping[str, Any], state: LoopState, rule: str) -> str:
+    """The scores of a run as terminal output."""
+    which = f"step {state.kept_step:,} of {state.step:,}, {'the last' if rule == LAST else 'the best evaluation'}"
+    best = f"; the best was {state.best:.4f} at step {state.best_step:,}" if state.kept_step != state.best_step else ""
+    return f"{tables(scores)}\n\ndev norm {state.kept_score:.4f} ({which}{best})"
+
+
+def tables(scores: Mapping[str, Any]) -> str:
+    """Each task's score and table of classes as terminal output."""
+    return "\n\n".join(map(_table, scores.values()))
+
+
+def _table(one: Mapping[str, Any]) -> str:
+    score = "undefined" if one["score"] is None else f"{one['score']:.3f}"
+    lines = [f"{one['title']}: {one['metric']} {score} on {one['rows']:,} dev rows"]
+    if one["per_class"]:
         lines.append(f"  {'class':<14} {'precision':>9} {'recall':>9} {'F1':>9} {'support':>9}")
-    for row in scores["per_class"]:
+    for row in one["per_class"]:
         cells = ["-" if row[key] is None else f"{row[key]:.3f}" for key in ("precision", "recall", "f1")]
         lines.append(f"  {row['label']:<14} {cells[0]:>9} {cells[1]:>9} {cells[2]:>9} {row['support']:>9,}")
     return "\n".join(lines)

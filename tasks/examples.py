@@ -35,14 +35,10 @@ class Examples:
         """Labels, NaN for rows without one: float64 [rows]."""
         return self.cache.labels
 
-    def truncated(self, special: int, *, joined: bool) -> tuple[int, int]:
-        """Number of inputs longer than `max_length`, and number of inputs.
-
-        An input is all texts of a row if `joined`, else one text. `special` is its number of special tokens.
-        """
-        counts = self.cache.token_counts()
-        lengths = counts.sum(1) if joined else counts.ravel()
-        return int((lengths + special > self.max_length).sum()), len(lengths)
+    def truncated(self, form: str = "bi") -> tuple[int, int]:
+        """Number of inputs longer than `max_length`, and number of inputs: every text by itself."""
+        lengths = self.cache.token_counts() + 2
+        return int((lengths > self.max_length).sum()), lengths.size
 
     def changed(self, changes: Mapping[tuple[int, int], Sequence[int]]) -> Self:
         """The same rows, with the given token ids in place of the cached ones; see `changes` of the class."""
@@ -59,9 +55,9 @@ class Examples:
 
 
 class Single(Examples):
-    """One sentence per row."""
+    """One sentence per row; `form` makes no difference."""
 
-    def ragged(self, rows: np.ndarray) -> Ragged:
+    def ragged(self, rows: np.ndarray, form: str = "") -> Ragged:
         """[CLS] a [SEP] for each row: B sentences."""
         return Ragged.from_lists([self.sentence(row, 0) for row in rows])
 
@@ -97,6 +93,13 @@ class Pair(Examples):
         Assumes three special tokens; the form `paper` has four.
         """
         return np.minimum(self.cache.token_counts().sum(1) + 3, self.max_length)
+
+    def truncated(self, form: str = "bi") -> tuple[int, int]:
+        """As `Examples.truncated`; an input of the forms `cross` and `paper` is a whole row."""
+        if form == "bi":
+            return super().truncated()
+        lengths = self.cache.token_counts().sum(1) + (3 if form == "cross" else 4)
+        return int((lengths > self.max_length).sum()), len(lengths)
 
     def _cut(self, row: int, special: int) -> tuple[list[int], list[int]]:
         """Both texts, truncated longest first until they fit; the longer one keeps the extra token of an odd room."""

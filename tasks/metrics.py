@@ -1,25 +1,13 @@
 """Metrics: accuracy, Pearson, Spearman, per-class precision and recall. Undefined values are None, never NaN."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import stats
 from sklearn import metrics
 
 S = TypeVar("S", float, np.ndarray)
-
-
-@dataclass(frozen=True)
-class ClassScore:
-    """Precision, recall and F1 of one class; each is None if its denominator is zero."""
-
-    label: str
-    precision: float | None
-    recall: float | None
-    f1: float | None
-    support: int
 
 
 def accuracy(predicted: np.ndarray, gold: np.ndarray) -> float | None:
@@ -37,24 +25,22 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float | None:
     return _correlation(x, y, stats.spearmanr)
 
 
-def _correlation(x: np.ndarray, y: np.ndarray, method: object) -> float | None:
+def _correlation(x: np.ndarray, y: np.ndarray, method: Any) -> float | None:
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
-    value = float(method(x, y).statistic)  # type: ignore[operator]
+    value = float(method(x, y).statistic)
     return value if np.isfinite(value) else None
 
 
-def per_class(predicted: np.ndarray, gold: np.ndarray, names: Sequence[str]) -> list[ClassScore]:
-    """Precision, recall, F1 and support of the classes 0..len(names)-1."""
+def per_class(predicted: np.ndarray, gold: np.ndarray, names: Sequence[str]) -> list[dict[str, Any]]:
+    """`label`, `precision`, `recall`, `f1` and `support` of the classes 0..len(names)-1; None where undefined."""
     if not len(gold):
-        return [ClassScore(name, None, None, None, 0) for name in names]
+        return [{"label": name, "precision": None, "recall": None, "f1": None, "support": 0} for name in names]
     labels = list(range(len(names)))
-    table = metrics.precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=np.nan)
-    scores = []
-    for label, (precision, recall, f1, support) in enumerate(zip(*table, strict=True)):
-        known = [None if np.isnan(value) else float(value) for value in (precision, recall, f1)]
-        scores.append(ClassScore(names[label], known[0], known[1], known[2], int(support)))
-    return scores
+    *shares, support = metrics.precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=np.nan)
+    defined = [[None if np.isnan(value) else float(value) for value in column] for column in shares]
+    rows = zip(names, *defined, support.tolist(), strict=True)
+    return [dict(zip(("label", "precision", "recall", "f1", "support"), row, strict=True)) for row in rows]
 
 
 def normalised(r: S) -> S:

@@ -18,7 +18,7 @@ from minbert.seeds import torch_seed
 from minbert.training import ranks
 from minbert.training.loop import Context
 from minbert.training.plan import Step
-from tasks.examples import Augmentation, Examples, unchanged
+from tasks.examples import Augmentation, Pair, Single, unchanged
 from tasks.settings import MultitaskSettings
 from tasks.task import Task
 
@@ -26,7 +26,7 @@ from tasks.task import Task
 class MultitaskModel(nn.Module):
     """An encoder shared by all tasks, and one head per task (CBCL, section 4.2)."""
 
-    def __init__(self, encoder: BertModel, tasks: Sequence[Task[Any]], dropout: float, *, frozen: bool = False) -> None:
+    def __init__(self, encoder: BertModel, tasks: Sequence[Task], dropout: float, *, frozen: bool = False) -> None:
         super().__init__()
         self.encoder = encoder
         self.tasks = {task.name: task for task in tasks}
@@ -80,7 +80,7 @@ def _lists(ids: Tensor, mask: Tensor) -> list[list[int]]:
     return [row[keep.bool()].tolist() for row, keep in zip(ids, mask, strict=True)]
 
 
-def build(settings: MultitaskSettings, encoder: BertModel, tasks: Sequence[Task[Any]]) -> MultitaskModel:
+def build(settings: MultitaskSettings, encoder: BertModel, tasks: Sequence[Task]) -> MultitaskModel:
     """The model with new heads, initialised from the run's seed, on the encoder's device."""
     torch.manual_seed(torch_seed(settings.training.seed, "heads"))
     frozen = settings.model.fine_tune_mode == "last-linear-layer"
@@ -91,7 +91,7 @@ def build(settings: MultitaskSettings, encoder: BertModel, tasks: Sequence[Task[
 class MultitaskObjective:
     """The mean loss of one task's batch, with gradients accumulated over `accumulate` parts of it."""
 
-    examples: Mapping[str, Examples]
+    examples: Mapping[str, Single | Pair]
     accumulate: int = 1
     augment: Augmentation[Any] = unchanged
 

@@ -6,28 +6,41 @@ python -m tasks.predictions submit runs/multitask/predictions --data data --out 
 """
 
 import argparse
+import io
 import os
+import re
 import sys
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from minbert.errors import UserError
-from minbert.files import write_atomic
+from minbert.files import distinct_names, write_atomic
+from minbert.token_cache import Row
 from minbert.training import cli
+from tasks import readers
+from tasks.record import Rows, TaskScores
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
-    import numpy as np
-
     from tasks.examples import Examples
     from tasks.settings import MultitaskSettings
     from tasks.task import Task
 
+_SHOWN = 10  # most findings listed per file, and most ids listed per finding
+_ROW = re.compile(r"(\S|\S.*\S) , (\S+) ")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_HIGHEST = 5.0  # largest similarity score; the smallest is 0
 Paths = dict[tuple[str, str], Path]
 """(task, split) -> path of the prediction file."""
+Finding = tuple[int, str]
+"""An error in a prediction file: its line, counted from 1 (0 means the whole file), and what is wrong."""
 
 
-def paths(tasks: "Sequence[Task[Any]]", settings: "MultitaskSettings") -> Paths:
+def paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> Paths:
     """The path of each prediction file; raises `UserError` if a given path cannot be written."""
     found = {}
     for task in tasks:
@@ -40,22 +53,202 @@ def paths(tasks: "Sequence[Task[Any]]", settings: "MultitaskSettings") -> Paths:
     return found
 
 
-def content(task: "Task[Any]", examples: "Examples", predicted: "np.ndarray") -> str:
-    """Content of a prediction file: the task's header, then `{id} , {value} \\n` for each row, in file order."""
-    assert len(predicted) == len(examples)
-    rows = (f"{examples.cache.row_id(row)} , {task.written(value)} \n" for row, value in enumerate(predicted.tolist()))
-    return task.files.header + "".join(rows)
-
-
-def write(path: Path, task: "Task[Any]", examples: "Examples", predicted: "np.ndarray") -> None:
-    """Write a prediction file atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, content(task, examples, predicted))
-
-
-def file_name(task: "Task[Any]", split: str) -> str:
+def file_name(task: "Task", split: str) -> str:
     """Name of a prediction file, such as `para-dev-output.csv`."""
     return f"{task.files.short}-{split}-output.csv"
+
+
+def write(path: Path, task: "Task", examples: "Examples", predicted: np.ndarray) -> None:
+    """Write a prediction file: the task's header, then `{id} , {value} \\n` for each row, in file order."""
+    ids = map(examples.cache.row_id, range(len(examples)))
+    rows = [f"{id_} , {task.written(value)} \n" for id_, value in zip(ids, predicted.tolist(), strict=True)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, task.files.header + "".join(rows))
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One checked prediction file: the ids and gold labels of its data file, its values by id, and its errors.
+
+    gold: float64 [rows], NaN without a label.
+    """
+
+    path: Path
+    task: "Task"
+    split: str
+    ids: list[str]
+    gold: np.ndarray
+    values: dict[str, float]
+    findings: list[Finding]
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """The values in the order of the data file: float64 [rows]. Requires that there are no findings."""
+        return np.array([self.values[id_] for id_ in self.ids], dtype=np.float64)
+
+    @property
+    def score(self) -> tuple[float | None, int]:
+        """The task's score over the labelled rows, and their number. Requires that there are no findings."""
+        labelled = ~np.isnan(self.gold)
+        return self.task.score(self.predicted[labelled], self.gold[labelled]), int(labelled.sum())
+
+
+def check(folder: Path, data: Path) -> list[Checked]:
+    """Check the six prediction files in a run folder's `predictions/`, or in `folder` itself: all dev, then all test.
+
+    Raises `UserError` if `folder` does not exist, or if a data file is missing or cannot be read.
+    """
+    from tasks import TASKS
+    from tasks.settings import LEADERBOARD
+
+    inner = folder / "predictions"
+    place = inner if inner.is_dir() else folder
+    if not place.is_dir():
+        raise UserError(f"{folder}: no such folder")
+    tasks = [TASKS[name]() for name in LEADERBOARD]
+    return [_check(place / file_name(task, split), task, split, data) for split in ("dev", "test") for task in tasks]
+
+
+def expected(task: "Task", split: str, data: Path) -> tuple[Path, list[str], np.ndarray]:
+    """The course's data file of a split, and the ids and gold labels of the rows that need a prediction."""
+    source = readers.find(data, "course", [getattr(task.files, split)])
+    opened = readers.open_as(source, task.kind, split, classes=task.class_count)
+    rows = [row for row in opened.rows if isinstance(row, Row)]
+    return source, [row.id for row in rows], np.array([row.label for row in rows], dtype=np.float64)
+
+
+def _check(path: Path, task: "Task", split: str, data: Path) -> Checked:
+    source, ids, gold = expected(task, split, data)
+    if not path.is_file():
+        return Checked(path, task, split, ids, gold, {}, [(0, "no such file")])
+    rows, found = _read(path, task)
+    known, lines, values = set(ids), dict[str, int](), dict[str, float]()
+    for line, id_, value in rows:
+        if id_ not in known:
+            near = f"; it has {id_.lower()!r}" if id_.lower() in known else ""
+            found.append((line, f"id {id_!r} is not in {source.name}{near}"))
+        elif lines.setdefault(id_, line) != line:
+            found.append((line, f"duplicate id {id_!r}, first seen on line {lines[id_]}"))
+        elif not np.isnan(value):
+            values[id_] = value
+    missing = [id_ for id_ in ids if id_ not in lines]
+    if missing:
+        more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
+        shown = f"{len(missing):,} id{'s' * (len(missing) > 1)} ({', '.join(missing[:_SHOWN])}{more})"
+        found.append((0, f"without a prediction: {shown} of {source.name}"))
+    if not found and [*lines] != ids:
+        moved = next(lines[id_] for at, id_ in enumerate(ids, 2) if lines[id_] != at)
+        found.append((moved, f"out of order: the rows follow {source.name}"))
+    return Checked(path, task, split, ids, gold, values, sorted(found, key=lambda finding: finding[0]))
+
+
+def _read(path: Path, task: "Task") -> tuple[list[tuple[int, str, float]], list[Finding]]:
+    """(line, id, value) of every row with an id, and the errors found; an invalid value is NaN."""
+    header, *lines = path.read_bytes().split(b"\n")
+    rows, found = [], []
+    if header + b"\n" != task.files.header.encode() or not lines:
+        found.append((1, f"the header is {_shown(header)}, not {task.files.header.rstrip(chr(10))!r}"))
+    if lines and lines.pop():
+        found.append((len(lines) + 2, "the last line has no line feed at its end"))
+    for line, raw in enumerate(lines, start=2):
+        text = raw.decode("utf-8", "replace")
+        match = _ROW.fullmatch(text)
+        if match is None or "\ufffd" in text:
+            ending = "; it ends in a carriage return" if raw.endswith(b"\r") else ""
+            found.append((line, f"not '{{id}} , {{value}} ' but {_shown(raw)}{ending}"))
+            continue
+        value, why = _value(task, match[2])
+        if why:
+            found.append((line, f"value {match[2]!r} is {why}"))
+        rows.append((line, match[1], value))
+    return rows, found
+
+
+def _shown(raw: bytes) -> str:
+    text = raw.decode("utf-8", "backslashreplace")
+    return repr(text if len(text) <= 60 else text[:60] + "…")
+
+
+def _value(task: "Task", text: str) -> tuple[float, str]:
+    """The value of a prediction in the task's format, or NaN and what is wrong with it."""
+    if task.classes:
+        allowed = {task.written(float(value)): float(value) for value in range(len(task.classes))}
+        return (allowed[text], "") if text in allowed else (np.nan, f"not one of {', '.join(allowed)}")
+    if not _NUMBER.fullmatch(text):
+        return np.nan, "not a plain number"
+    value = float(text)
+    return (value, "") if 0 <= value <= _HIGHEST else (np.nan, f"not between 0 and {_HIGHEST:g}")
+
+
+def demand_clean(folder: Path, files: Sequence[Checked]) -> None:
+    """Raise `UserError` if any file has findings."""
+    wrong = [file for file in files if file.findings]
+    if wrong:
+        line, why = wrong[0].findings[0]
+        place = f"{wrong[0].path}{f':{line}' if line else ''}"
+        raise UserError(
+            f"{folder}: {len(wrong)} of {len(files)} prediction files have errors, the first at {place}: {why}"
+        )
+
+
+def norm(files: Sequence[Checked]) -> float | None:
+    """The dev norm over the three dev files; None if any has findings. An undefined r counts as 0."""
+    dev = [file for file in files if file.split == "dev"]
+    if any(file.findings for file in dev):
+        return None
+    return sum(file.task.normalised(file.score[0]) for file in dev) / len(dev)
+
+
+def scored(files: Sequence[Checked]) -> dict[str, TaskScores]:
+    """Scores and rows of the dev files by task, as `tasks.compare` takes them."""
+    found = {}
+    for file in files:
+        if file.split == "dev":
+            task, rows = file.task, Rows(file.ids, [()] * len(file.ids), file.gold, file.predicted, None)
+            found[task.name] = TaskScores(task.name, task.title, task.metric, *file.score, task.classes, rows=rows)
+    return found
+
+
+def as_text(files: Sequence[Checked]) -> str:
+    """One line per file, followed by its first findings as `file:line: message`."""
+    return "\n".join(line for file in files for line in _said(file))
+
+
+def _said(file: Checked) -> Iterator[str]:
+    count = len(file.findings)
+    state = f"{count:,} finding{'s' * (count > 1)}" if count else "ok"
+    yield f"{file.path.name:<20} {len(file.values):>7,} of {len(file.ids):,} rows  {state}"
+    for line, why in file.findings[:_SHOWN]:
+        yield f"  {file.path}{f':{line}' if line else ''}: {why}"
+    if count > _SHOWN:
+        yield f"  and {count - _SHOWN:,} more in this file"
+
+
+def scores_text(files: Sequence[Checked]) -> str:
+    """Scores of all files with gold labels (not scored if there are findings), and the dev norm."""
+    lines = []
+    for file in files:
+        if np.isnan(file.gold).all():
+            continue
+        name = f"{file.path.name:<20} {file.task.metric:<12}"
+        if file.findings:
+            lines.append(f"{name} not scored: see its findings")
+            continue
+        value, rows = file.score
+        lines.append(f"{name} {'undefined' if value is None else f'{value:.4f}'} on {rows:,} labelled rows")
+    overall = norm(files)
+    return "\n".join([*lines, f"{'dev norm':<33} {'undefined' if overall is None else f'{overall:.4f}'}"])
+
+
+def pack(files: Sequence[Checked], out: Path) -> None:
+    """Write the zip file for the course, all files under `predictions/`; the same files give the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for file in sorted(files, key=lambda file: file.path.name):
+            entry = zipfile.ZipInfo(f"predictions/{file.path.name}", date_time=(1980, 1, 1, 0, 0, 0))
+            entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
+            archive.writestr(entry, file.path.read_bytes())
+    write_atomic(out, buffer.getvalue())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -78,27 +271,25 @@ def main(arguments: list[str] | None = None) -> None:
     given = _parser().parse_args(sys.argv[1:] if arguments is None else arguments)
     if given.command == "submit":
         cli.demand_writable(given.out)
-    if given.command == "check" and given.compare is not None and not given.compare.is_dir():
+    elif given.compare is not None and not given.compare.is_dir():
         raise UserError(f"--compare {given.compare}: no such folder")
 
-    from minbert.files import distinct_names
     from minbert.training.start import data_folder
-    from tasks import compare, submission
+    from tasks import compare
 
     data = data_folder(given.data)
-    files = submission.check(given.folder, data)
-    print(submission.as_text(files))
+    files = check(given.folder, data)
+    print(as_text(files))
     if given.command == "check" and given.gold:
-        print("\n" + submission.scores_text(files))
-    submission.demand_clean(given.folder, files)
+        print("\n" + scores_text(files))
+    demand_clean(given.folder, files)
     if given.command == "submit":
-        submission.pack(files, given.out)
+        pack(files, given.out)
         print(f"\n{given.out}: {given.out.stat().st_size:,} bytes, {len(files)} files under predictions/")
     elif given.compare is not None:
-        other = submission.check(given.compare, data)
-        submission.demand_clean(given.compare, other)
-        norms = (submission.norm(files), submission.norm(other))
-        found = compare.differences(submission.scored(files), submission.scored(other), norms)
+        other = check(given.compare, data)
+        demand_clean(given.compare, other)
+        found = compare.differences(scored(files), scored(other), (norm(files), norm(other)))
         first, second = distinct_names([given.folder, given.compare])
         print("\n" + compare.as_text((first, second), found))
 

@@ -4,8 +4,6 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from tasks import metrics
-from tasks.metrics import ClassScore
 from tasks.task import Files, PairTask
 
 
@@ -28,14 +26,6 @@ class Paraphrase(PairTask):
     def predict(self, outputs: np.ndarray) -> np.ndarray:
         """1 if the logit is above 0, else 0."""
         return (outputs > 0).astype(np.float64)
-
-    def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
-        """Accuracy."""
-        return metrics.accuracy(predicted, gold)
-
-    def per_class(self, predicted: np.ndarray, gold: np.ndarray) -> list[ClassScore]:
-        """Precision, recall, F1 and support of both classes."""
-        return metrics.per_class(predicted, gold, self.classes)
 
     def written(self, value: float) -> str:
         """`0.0` or `1.0`."""

@@ -67,14 +67,12 @@ class TaskScores:
     rows: Rows | None = None
 
 
-def task_rows(task: "Task[Any]", examples: "Examples", outputs: np.ndarray) -> Rows:
+def task_rows(task: "Task", examples: "Examples", outputs: np.ndarray) -> Rows:
     """The rows of a development set, from the head's outputs: float32 [rows] or [rows, C]."""
-    from tasks.evaluate import probabilities
-
     cache, places = examples.cache, range(len(examples))
     texts = [tuple(cache.text(row, column) for column in range(cache.columns)) for row in places]
     gold = np.asarray(examples.labels, dtype=np.float64)
-    shares = probabilities(task, outputs)
+    shares = task.probabilities(outputs)
     return Rows([cache.row_id(row) for row in places], texts, gold, task.predict(outputs), shares)
 
 

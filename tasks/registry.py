@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any
 
 from minbert.errors import UserError, one_of
 from tasks.task import Factory, Task
@@ -43,7 +42,7 @@ def named(word: str, flag: str = "--task") -> str:
     return known[one_of(word, known, flag)]
 
 
-def build(names: str, pairs: str, flag: str = "tasks") -> list[Task[Any]]:
+def build(names: str, pairs: str, flag: str = "tasks") -> list[Task]:
     """The tasks of a list such as `sst,para,sts`.
 
     Raises `UserError`, its message starting with `flag`, for an unknown or duplicate name or an empty list.

@@ -1,5 +1,6 @@
 """Settings and presets of multitask fine-tuning (stage two). Importing this module does not import torch."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -13,7 +14,6 @@ from tasks.augment.settings import SynonymSettings
 LEADERBOARD = ("sst", "quora", "sts")
 """The tasks of the course's leaderboard; its overall score is the mean of their normalised scores."""
 _FULL_MODEL_LR, _LAST_LAYERS_LR = 1e-5, 1e-3
-_SUFFIXES = ("train", "dev", "test", "dev_out", "test_out")  # suffixes of the flags that name a task's files
 
 
 class EncoderSettings(records.EncoderSettings):
@@ -46,12 +46,9 @@ class DataSettings(records.DataSettings):
     @classmethod
     def _by_their_names(cls, tasks: str) -> str:
         """Replace tasks' short names by their names."""
-        given = _names(tasks)
-        if given == list(LEADERBOARD):
-            return tasks  # avoids importing the tasks, which import torch
-        from tasks.registry import shorts
+        from tasks.registry import shorts  # here because it imports torch, which would delay `--help`
 
-        words = shorts()
+        words, given = shorts(), _names(tasks)
         names = [words.get(name, name) for name in given]
         return tasks if names == given else ",".join(names)
 
@@ -68,15 +65,17 @@ class DataSettings(records.DataSettings):
         """
         from tasks.registry import shorts
 
-        parts = dict(part.strip().partition(":")[::2] for part in self.columns.split(";") if ":" in part)
-        known = shorts()
-        unsaid = [part for part in self.columns.split(";") if parts and ":" not in part]
-        if unsaid:
-            raise UserError(f"--columns: {unsaid[0].strip()!r} does not say of which task it is, such as sst:...")
-        parts = {one_of(short, known, "--columns"): said for short, said in parts.items()}
-        if self.columns and not parts and len(self.chosen) > 1:
-            raise UserError(f"--columns {self.columns}: say of which task, such as sst:{self.columns}")
-        return next((said for short, said in parts.items() if known[short] == task), "") if parts else self.columns
+        if ":" not in self.columns:
+            if self.columns and len(self.chosen) > 1:
+                raise UserError(f"--columns {self.columns}: say of which task, such as sst:{self.columns}")
+            return self.columns
+        found, known = {}, shorts()
+        for part in self.columns.split(";"):
+            short, colon, columns = part.strip().partition(":")
+            if not colon:
+                raise UserError(f"--columns: {part.strip()!r} does not say of which task it is, such as sst:...")
+            found[known[one_of(short, known, "--columns")]] = columns
+        return found.get(task, "")
 
 
 class ModelSettings(Record):
@@ -183,37 +182,40 @@ class MultitaskSettings(Settings):
             raise UserError("--encoder and --weights exclude each other: both say where the encoder starts")
         if "option" in given and "fine_tune_mode" in given:
             raise UserError("--option and --fine-tune-mode exclude each other: the first is the older name")
-        sentences = self._of_absent_tasks(given)
-        without = self.synonyms.without_effect(given, "finetune")
-        sentences += [f"{spelled(name, given[name])} has no effect with {why}" for name, why in without.items()]
-        if "sampling" in given and len(self.data.chosen) == 1:
-            sentences.append(f"--sampling {self.schedule.sampling} has no effect on a single task")
-        if "pairs" in given and not self._has_pairs:
-            sentences.append(
-                f"--pairs {self.model.pairs} has no effect: no task of --tasks {self.data.tasks} has pairs"
-            )
-        if "power" in given and self.schedule.sampling != "proportional":
-            sentences.append(f"--power {self.schedule.power} has no effect with --sampling {self.schedule.sampling}")
-        elif "power" in given and len(self.data.chosen) == 1:
-            sentences.append(f"--power {self.schedule.power} has no effect on a single task")
-        if "encoder_dropout" in given and self.model.fine_tune_mode == "last-linear-layer":
-            sentences.append("--encoder-dropout has no effect with --fine-tune-mode last-linear-layer")
-        return sentences + self.training.idle()
-
-    def _of_absent_tasks(self, given: dict[str, Any]) -> list[str]:
         outputs = [value for name, value in given.items() if name.endswith("_out")]
-        doubled = [path for path in outputs if outputs.count(path) > 1]
-        if doubled:
-            raise UserError(f"two of the --*_out flags name the same file, {doubled[0]}")
-        from tasks.registry import shorts  # here because it imports torch, which would delay `--help`
+        if len(set(outputs)) < len(outputs):
+            doubled = next(path for path in outputs if outputs.count(path) > 1)
+            raise UserError(f"two of the --*_out flags name the same file, {doubled}")
+        without = self.synonyms.without_effect(given, "finetune")
+        return [
+            *self._of_absent_tasks(given),
+            *(f"{spelled(name, given[name])} has no effect with {why}" for name, why in without.items()),
+            *(f"--{name} {given[name]} has no effect{why}" for name, why in self._idle(given) if name in given),
+            *self.training.idle(),
+        ]
+
+    def _idle(self, given: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        """Flags without effect under the other settings, and why."""
+        tasks = self.data.tasks
+        if len(self.data.chosen) == 1:
+            yield "sampling", " on a single task"
+        if "pairs" in given and not self._has_pairs:
+            yield "pairs", f": no task of --tasks {tasks} has pairs"
+        if self.schedule.sampling != "proportional":
+            yield "power", f" with --sampling {self.schedule.sampling}"
+        elif len(self.data.chosen) == 1:
+            yield "power", " on a single task"
+        if self.model.fine_tune_mode == "last-linear-layer":
+            yield "encoder_dropout", " with --fine-tune-mode last-linear-layer"
+
+    def _of_absent_tasks(self, given: dict[str, Any]) -> Iterator[str]:
+        """A warning for each given file of a task that is not trained."""
+        from tasks.registry import shorts
 
         absent = [short for short, name in shorts().items() if name not in self.data.chosen]
-        flags = {f"{short}_{suffix}" for short in absent for suffix in _SUFFIXES}
-        return [
-            f"--{name} has no effect: --tasks {self.data.tasks} does not hold its task"
-            for name in given
-            if name in flags
-        ]
+        for name in given:
+            if name in FileSettings.model_fields and name.split("_")[0] in absent:
+                yield f"--{name} has no effect: --tasks {self.data.tasks} does not hold its task"
 
     @property
     def _has_pairs(self) -> bool:

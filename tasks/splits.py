@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError
+from minbert.files import present
 from minbert.tokenizer import Tokenizer
 from minbert.training import plan, start
 from tasks import readers, schedule
@@ -16,7 +17,7 @@ Paths = Mapping[tuple[str, str], Path]
 """(task, split) -> a file."""
 
 
-def find(tasks: Sequence[Task[Any]], settings: MultitaskSettings, outputs: Paths) -> Paths:
+def find(tasks: Sequence[Task], settings: MultitaskSettings, outputs: Paths) -> Paths:
     """The data file of every split of every task.
 
     Raises `UserError` if a file is missing, if its header does not fit the task, or if it is also the path of a
@@ -24,11 +25,12 @@ def find(tasks: Sequence[Task[Any]], settings: MultitaskSettings, outputs: Paths
     """
     found, written = {}, [path.resolve() for path in outputs.values()]
     for task in tasks:
+        columns = settings.data.columns_of(task.name)
         for split in SPLITS:
             given = getattr(settings.files, f"{task.files.short}_{split}", "")
             usual = getattr(task.files, split)
             path = Path(given) if given else readers.find(start.data_folder(settings.files.data), "course", [usual])
-            task.check(path, split, settings.data.columns_of(task.name))
+            readers.open_as(present(path), task.kind, split, columns, classes=task.class_count)
             if path.resolve() in written:
                 raise UserError(f"{path}: a --*_out flag names this data file, which the predictions would replace")
             found[task.name, split] = path
@@ -43,26 +45,22 @@ class Splits:
     dev: dict[str, Any]
     test: dict[str, Any]
 
-    def account(self) -> dict[str, Any]:
-        """The data read, for the manifest: split -> task -> file, hash and skipped rows."""
-        return {split: {name: one.cache.account() for name, one in self.of(split).items()} for split in SPLITS}
-
     def of(self, split: str) -> dict[str, Any]:
         """The examples of one split, by task."""
         found: dict[str, Any] = getattr(self, split)
         return found
 
+    def account(self) -> dict[str, Any]:
+        """The data read, for the manifest: split -> task -> file, hash and skipped rows."""
+        return {split: {name: one.cache.account() for name, one in self.of(split).items()} for split in SPLITS}
+
     @property
     def hashes(self) -> dict[str, str]:
         """`"{split} {task}"` -> hex SHA-256 of the data file."""
-        return {
-            f"{split} {name}": one["sha256"] for split, some in self.account().items() for name, one in some.items()
-        }
+        return {f"{split} {name}": one.cache.sha256 for split in SPLITS for name, one in self.of(split).items()}
 
 
-def read(
-    tasks: Sequence[Task[Any]], files: Paths, settings: MultitaskSettings, tokenizer: Tokenizer, length: int
-) -> Splits:
+def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, tokenizer: Tokenizer, length: int) -> Splits:
     """Read the examples of every split of every task; warns about truncated inputs and skipped rows."""
     found: dict[str, dict[str, Any]] = {split: {} for split in SPLITS}
     for task in tasks:
@@ -70,7 +68,7 @@ def read(
             path = files[task.name, split]
             examples = task.open(path, split, tokenizer, length, settings.data.columns_of(task.name))
             found[split][task.name] = examples
-            (cut, inputs), skipped = task.truncated(examples), len(examples.cache.skipped)
+            (cut, inputs), skipped = examples.truncated(task.pairs), len(examples.cache.skipped)
             if cut:
                 start.warn(f"{path}: {cut:,} of {inputs:,} inputs are longer than {length} tokens and are truncated")
             if skipped:

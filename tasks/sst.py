@@ -4,8 +4,6 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tasks import metrics
-from tasks.metrics import ClassScore
 from tasks.task import Files, Head, SingleTask
 
 
@@ -22,7 +20,7 @@ class Sentiment(SingleTask):
     kind = "single"
 
     def head(self, width: int, dropout: float) -> nn.Module:
-        """A head with five outputs and one dropout layer."""
+        """A head with an output for each class and one dropout layer."""
         return Head(width, len(self.classes), dropout, dropouts=1)
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -32,14 +30,6 @@ class Sentiment(SingleTask):
     def predict(self, outputs: np.ndarray) -> np.ndarray:
         """The most probable class."""
         return outputs.argmax(1).astype(np.float64)
-
-    def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
-        """Accuracy."""
-        return metrics.accuracy(predicted, gold)
-
-    def per_class(self, predicted: np.ndarray, gold: np.ndarray) -> list[ClassScore]:
-        """Precision, recall, F1 and support of the five classes."""
-        return metrics.per_class(predicted, gold, self.classes)
 
     def written(self, value: float) -> str:
         """The class as an integer."""

@@ -5,7 +5,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tasks import metrics
 from tasks.task import Files, PairTask
 
 
@@ -43,14 +42,6 @@ class Similarity(PairTask):
     def predict(self, outputs: np.ndarray) -> np.ndarray:
         """The similarities, unchanged."""
         return outputs.astype(np.float64)
-
-    def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
-        """Pearson's r."""
-        return metrics.pearson(predicted, gold)
-
-    def normalised(self, score: float | None) -> float:
-        """(r + 1) / 2; 0 if r is undefined."""
-        return 0.0 if score is None else metrics.normalised(score)
 
     def written(self, value: float) -> str:
         """The shortest decimal that gives the same float64."""

@@ -7,21 +7,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from scipy import special
 from torch import Tensor, nn
 
 from minbert.errors import UserError
-from minbert.files import present
 from minbert.ragged import Ragged
 from minbert.tokenizer import Tokenizer
-from tasks import readers
-from tasks.examples import Examples, Pair, Single
-from tasks.metrics import ClassScore
+from tasks import metrics, readers
+from tasks.examples import Pair, Single
 
-E = TypeVar("E", bound=Examples)
 SPLITS = ("train", "dev", "test")
 
 
@@ -58,7 +56,7 @@ class Files:
     header: str
 
 
-class Task(ABC, Generic[E]):
+class Task(ABC):
     """A downstream task. Subclasses define all that is specific to it; the training loop never names a task."""
 
     name: ClassVar[str]
@@ -68,13 +66,13 @@ class Task(ABC, Generic[E]):
     kind: ClassVar[str]  # kind of rows in its data files: single, pair-class or pair-score
     classes: ClassVar[tuple[str, ...]] = ()
     columns: ClassVar[int]
-    examples: ClassVar[type[Examples]]
+    examples: ClassVar[type[Single] | type[Pair]]
 
     def __init__(self, pairs: str = "cross") -> None:
         self.pairs = pairs
 
-    def open(self, path: Path, split: str, tokenizer: Tokenizer, max_length: int, columns: str = "") -> E:
-        """The examples of a file, tokenised once and cached.
+    def open(self, path: Path, split: str, tokenizer: Tokenizer, max_length: int, columns: str = "") -> Any:
+        """The examples of a file (`Single` or `Pair`), tokenised once and cached.
 
         Any layout of the task's kind can be read (see `tasks.readers.layouts`); `columns` is the value of `--columns`
         for other tables. Raises `UserError` if there is no usable row.
@@ -82,25 +80,16 @@ class Task(ABC, Generic[E]):
         cache = readers.tokenised(path, self.kind, tokenizer, split, columns, classes=self.class_count)
         if not len(cache):
             raise UserError(f"{path}: no usable row")
-        view: E = self.examples(cache, tokenizer.cls, tokenizer.sep, max_length)  # type: ignore[assignment]
-        return view
-
-    def check(self, path: Path, split: str, columns: str = "") -> None:
-        """Raise `UserError` if the file is missing, or its header fits no layout of the task's kind."""
-        readers.open_as(present(path), self.kind, split, columns, classes=self.class_count)
+        return self.examples(cache, tokenizer.cls, tokenizer.sep, max_length)
 
     @property
     def class_count(self) -> int | None:
         """Number of classes; None for a regression task."""
         return len(self.classes) or None
 
-    @abstractmethod
-    def encode(self, examples: E, rows: np.ndarray) -> Ragged:
-        """Encode the given rows as one ragged batch."""
-
-    @abstractmethod
-    def truncated(self, examples: E) -> tuple[int, int]:
-        """Number of inputs truncated to the maximum length, and number of inputs."""
+    def encode(self, examples: Single | Pair, rows: np.ndarray) -> Ragged:
+        """Encode the given rows as one ragged batch of B sequences, or 2B for a bi-encoder."""
+        return examples.ragged(rows, self.pairs)
 
     def features(self, pooled: Tensor) -> Tensor:
         """The head's input from the pooled vectors of a batch, [B, D] or [2B, D]: [B, D or 3D]."""
@@ -118,52 +107,49 @@ class Task(ABC, Generic[E]):
     def predict(self, outputs: np.ndarray) -> np.ndarray:
         """Predictions (class or score) from the head's outputs: float64 [B]."""
 
-    @abstractmethod
-    def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
-        """The task's metric over labelled rows; None if it is undefined."""
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray | None:
+        """Class probabilities from the head's outputs: float64 [B, classes]; None for a task without classes.
 
-    def normalised(self, score: float | None) -> float:
-        """The score as it enters the dev norm, in [0, 1]; an undefined score is 0."""
-        return 0.0 if score is None else score
-
-    def per_class(self, predicted: np.ndarray, gold: np.ndarray) -> list[ClassScore]:
-        """Precision, recall, F1 and support of each class; empty for a regression task."""
-        return []
+        The softmax of C logits; for a single logit, its sigmoid is the probability of class 1.
+        """
+        if not self.classes:
+            return None
+        logits = outputs.astype(np.float64)
+        if logits.ndim == 2:
+            return special.softmax(logits, axis=1)
+        return np.stack([special.expit(-logits), special.expit(logits)], axis=1)
 
     @abstractmethod
     def written(self, value: float) -> str:
         """A prediction in the format of the leaderboard's files."""
 
+    def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
+        """The task's metric over labelled rows, accuracy or Pearson's r; None if it is undefined."""
+        return metrics.accuracy(predicted, gold) if self.classes else metrics.pearson(predicted, gold)
 
-class SingleTask(Task[Single]):
+    def normalised(self, score: float | None) -> float:
+        """The score as it enters the dev norm, in [0, 1]: r as (r + 1) / 2, and an undefined score as 0."""
+        if score is None:
+            return 0.0
+        return score if self.classes else metrics.normalised(score)
+
+    def per_class(self, predicted: np.ndarray, gold: np.ndarray) -> list[dict[str, Any]]:
+        """Precision, recall, F1 and support of each class; empty for a regression task."""
+        return metrics.per_class(predicted, gold, self.classes) if self.classes else []
+
+
+class SingleTask(Task):
     """A task over single sentences."""
 
     columns = 1
     examples = Single
 
-    def encode(self, examples: Single, rows: np.ndarray) -> Ragged:
-        """[CLS] a [SEP]."""
-        return examples.ragged(rows)
 
-    def truncated(self, examples: Single) -> tuple[int, int]:
-        """Number of inputs longer than the maximum length, and number of inputs: one per sentence."""
-        return examples.truncated(2, joined=True)
-
-
-class PairTask(Task[Pair]):
+class PairTask(Task):
     """A task over sentence pairs: one joint input per pair, or two separate ones with `pairs="bi"`."""
 
     columns = 2
     examples = Pair
-
-    def encode(self, examples: Pair, rows: np.ndarray) -> Ragged:
-        """B sequences, or 2B for the bi-encoder."""
-        return examples.ragged(rows, self.pairs)
-
-    def truncated(self, examples: Pair) -> tuple[int, int]:
-        """Number of inputs longer than the maximum length, and number of inputs: one per pair, two for `bi`."""
-        special = {"cross": 3, "paper": 4, "bi": 2}[self.pairs]
-        return examples.truncated(special, joined=self.pairs != "bi")
 
     def features(self, pooled: Tensor) -> Tensor:
         """The pooled vectors [B, D], or for the bi-encoder [u; v; |u - v|] [B, 3D] (SBERT, section 3)."""
@@ -177,4 +163,4 @@ class PairTask(Task[Pair]):
         return Head(3 * width if self.pairs == "bi" else width, 1, dropout, dropouts=2)
 
 
-Factory = Callable[..., Task[Any]]
+Factory = Callable[..., Task]

@@ -73,7 +73,7 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
     files = account["files"]
     named = [(train, files[0]["file"] if len(files) == 1 else "the training texts")]
     for examples, where in (*named, *((one, str(one.cache.source)) for one in dev.pairs.values())):
-        cut, texts = examples.truncated(2, joined=False)
+        cut, texts = examples.truncated()
         if cut:
             start.warn(f"{where}: {cut:,} of {texts:,} sentences are longer than {length} tokens and are truncated")
     if settings.data.limit > len(train):

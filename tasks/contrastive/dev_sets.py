@@ -88,7 +88,7 @@ def find(given: str, data: Callable[[], Path]) -> tuple[str, dict[str, Path]]:
 def check(given: str, data: Callable[[], Path]) -> None:
     """Raises `UserError` where a file of `find` is not there, or its header cannot be used."""
     for path in find(given, data)[1].values():
-        Similarity("bi").check(path, "dev")
+        open_as(present(path), Similarity.kind, "dev")
 
 
 def read(given: str, data: Callable[[], Path], tokenizer: Tokenizer, length: int) -> DevSets:

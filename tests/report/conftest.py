@@ -52,7 +52,7 @@ def scored(name: str, rows: Rows) -> dict[str, Any]:
         score, table = metrics.pearson(known.predicted, known.gold), []
     else:
         score = metrics.accuracy(known.predicted, known.gold)
-        table = [vars(row) for row in metrics.per_class(known.predicted, known.gold, CLASSES[name])]
+        table = metrics.per_class(known.predicted, known.gold, CLASSES[name])
     metric = "Pearson's r" if name == "sts" else "accuracy"
     return {"title": TITLES[name], "metric": metric, "score": score, "rows": len(known), "per_class": table}
 

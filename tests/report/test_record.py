@@ -17,7 +17,7 @@ from minbert.config import BertConfig
 from minbert.encode import Encoder
 from minbert.errors import UserError
 from minbert.tokenizer import Tokenizer
-from tasks import evaluate, record
+from tasks import record
 from tasks.registry import TASKS
 
 Made = Callable[..., Path]
@@ -63,11 +63,11 @@ def test_stage_one_records_the_cosine_of_each_pair(tmp_path: Path) -> None:
 
 def test_probabilities_are_torchs_softmax_and_none_for_a_regression() -> None:
     logits = torch.randn(7, 5) * 4
-    found = evaluate.probabilities(TASKS["sst"](), logits.numpy())
+    found = TASKS["sst"]().probabilities(logits.numpy())
     np.testing.assert_allclose(found, torch.softmax(logits.double(), 1).numpy(), rtol=1e-12)
-    two = evaluate.probabilities(TASKS["quora"](), np.array([800.0, -800.0, 0.0], dtype=np.float32))
+    two = TASKS["quora"]().probabilities(np.array([800.0, -800.0, 0.0], dtype=np.float32))
     np.testing.assert_array_equal(two, [[0, 1], [1, 0], [0.5, 0.5]])
-    assert evaluate.probabilities(TASKS["sts"](), np.zeros(3)) is None
+    assert TASKS["sts"]().probabilities(np.zeros(3)) is None
 
 
 @pytest.mark.parametrize(

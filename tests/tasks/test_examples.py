@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from minbert import Ragged, token_cache
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
-from tasks import TASKS
 from tasks.examples import Pair, Single, Triplet
 
 SENTENCES = [
@@ -145,12 +144,12 @@ def test_cut_inputs_are_counted_exactly(view: Callable, theirs: Any, form: str, 
     examples = view(Pair, PAIRS, 24)
     count = {text: len(theirs(text, add_special_tokens=False)["input_ids"]) for text in SENTENCES}
     texts = [[count[a] + count[b]] if joined else [count[a], count[b]] for a, b in PAIRS]
-    assert TASKS["quora"](form).truncated(examples) == (
+    assert examples.truncated(form) == (
         sum(n + special > 24 for row in texts for n in row),
         len(PAIRS) if joined else 2 * len(PAIRS),
     )
     single = view(Single, [(text,) for text in SENTENCES], 24)
-    assert TASKS["sst"]("cross").truncated(single) == (sum(n + 2 > 24 for n in count.values()), len(single))
+    assert single.truncated("cross") == (sum(n + 2 > 24 for n in count.values()), len(single))
 
 
 def test_an_empty_text_is_an_input_too(view: Callable, theirs: Any) -> None:

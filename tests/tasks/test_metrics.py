@@ -26,14 +26,14 @@ def test_per_class_scores_by_counting(pairs: list[tuple[int, int]]) -> None:
     names = ["a", "b", "c", "d", "e"]
     rows = metrics.per_class(*sides(pairs), names)
     assert metrics.accuracy(*sides(pairs)) == pytest.approx(sum(p == g for p, g in pairs) / len(pairs))
-    assert [row.label for row in rows] == names
+    assert [row["label"] for row in rows] == names
     for label, row in enumerate(rows):
         hits = sum(p == g == label for p, g in pairs)
         predicted, gold = sum(p == label for p, _ in pairs), sum(g == label for _, g in pairs)
-        assert row.support == gold
-        assert row.precision == (pytest.approx(hits / predicted) if predicted else None)
-        assert row.recall == (pytest.approx(hits / gold) if gold else None)
-        assert row.f1 == (pytest.approx(2 * hits / (predicted + gold)) if predicted + gold else None)
+        assert row["support"] == gold
+        assert row["precision"] == (pytest.approx(hits / predicted) if predicted else None)
+        assert row["recall"] == (pytest.approx(hits / gold) if gold else None)
+        assert row["f1"] == (pytest.approx(2 * hits / (predicted + gold)) if predicted + gold else None)
 
 
 @given(pairs_of_numbers)
@@ -55,7 +55,7 @@ def test_what_is_undefined_is_none_without_a_warning(recwarn: pytest.WarningsRec
         assert correlation(np.arange(3.0), np.ones(3)) is None
     assert metrics.accuracy(none, none) is None
     (row,) = metrics.per_class(none, none, ["a"])
-    assert (row.precision, row.recall, row.f1, row.support) == (None, None, None, 0)
+    assert row == {"label": "a", "precision": None, "recall": None, "f1": None, "support": 0}
     assert not len(recwarn)
 
 

@@ -22,8 +22,7 @@ from minbert.config import BertConfig
 from minbert.optimizer import AdamW
 from minbert.tokenizer import Tokenizer
 from minbert.training import checkpoint
-from tasks import predict, registry, submission
-from tasks.evaluate import predictions
+from tasks import evaluate, predict, predictions, registry
 from tasks.model import MultitaskModel
 from tests.tasks.test_predictions import SAMPLE, made
 
@@ -54,7 +53,7 @@ def test_it_trains_and_predicts(reviews: Any, tiny: Path, tmp_path: Path) -> Non
     outputs = model(reviews.name, reviews.encode(examples, np.arange(2)))
     assert outputs.shape == (2, 2)
     reviews.loss(outputs, torch.tensor(np.array(examples.labels))).backward()
-    assert set(predictions(model, reviews, examples, "fp32").tolist()) <= {0.0, 1.0}
+    assert set(reviews.predict(evaluate.outputs(model, reviews, examples, "fp32")).tolist()) <= {0.0, 1.0}
 
 
 def test_its_head_predicts_a_users_own_sentences(
@@ -93,11 +92,11 @@ def test_help_waits_for_no_torch(module: str) -> None:
 
 
 def test_the_leaderboard_asks_for_no_more_files_than_before(reviews: Any, tmp_path: Path) -> None:
-    files = submission.check(made(tmp_path / "predictions"), SAMPLE)
+    files = predictions.check(made(tmp_path / "predictions"), SAMPLE)
     assert reviews.name in registry.TASKS
     assert {file.task.name for file in files} == {"sst", "quora", "sts"} and len(files) == 6
     assert not any(file.findings for file in files)
-    assert submission.norm(files) is not None
+    assert predictions.norm(files) is not None
 
 
 @pytest.mark.realdata

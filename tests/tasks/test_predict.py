@@ -62,6 +62,11 @@ def course_file(path: Path, name: str) -> list[tuple[str, ...]]:
     return rows
 
 
+def outputs_of(predictor: predict.Predictor, name: str, rows: list[tuple[str, ...]]) -> np.ndarray:
+    task = predictor.model.tasks[name]
+    return evaluate.outputs(predictor.model, task, predictor.examples(task, rows), predictor.precision)
+
+
 @pytest.mark.parametrize("pairs", ["cross", "paper", "bi"])
 def test_outputs_are_those_of_the_runs_own_evaluation(pairs: str, made: Callable[..., Path], tmp_path: Path) -> None:
     run = made(pairs)
@@ -72,24 +77,22 @@ def test_outputs_are_those_of_the_runs_own_evaluation(pairs: str, made: Callable
         task = best.tasks[name]
         examples = task.open(tmp_path / f"{name}.csv", "dev", Tokenizer.load(run / "encoder"), 24)
         outputs = evaluate.outputs(best, task, examples, "fp32")
-        predictor = predict.load(run, name)
-        np.testing.assert_array_equal(predictor.outputs(rows), outputs)
-        table = list(predictor.table(rows))
-        predicted = evaluate.predictions(best, task, examples, "fp32")
-        assert [float(row[0]) for row in table] == pytest.approx(predicted.tolist(), abs=5e-5)
+        np.testing.assert_array_equal(outputs_of(predict.load(run), name, rows), outputs)
+        table = list(predict.table(task, outputs, rows))
+        assert [float(row[0]) for row in table] == pytest.approx(task.predict(outputs).tolist(), abs=5e-5)
         assert [row[-task.columns :] for row in table] == rows
 
 
 def test_probabilities_are_those_of_the_predicted_class(made: Callable[..., Path]) -> None:
     run = made()
     for name in ("sst", "quora"):
-        predictor = predict.load(run, name)
+        predictor, task = predict.load(run), TASKS[name]()
         rows = [(one,) if name == "sst" else (one, "a cat") for one in SENTENCES]
-        outputs = predictor.outputs(rows).astype(np.float64)
-        for row, output in zip(predictor.table(rows), outputs, strict=True):
+        outputs = outputs_of(predictor, name, rows).astype(np.float64)
+        for row, output in zip(predict.table(task, outputs, rows), outputs, strict=True):
             if name == "sst":
                 label = int(output.argmax())
-                assert row[:2] == (str(label), predictor.task.classes[label])
+                assert row[:2] == (str(label), task.classes[label])
                 assert float(row[2]) == pytest.approx(softmax(output)[label], abs=5e-5)
             else:
                 assert row[0] == ("1.0" if output > 0 else "0.0")
@@ -98,18 +101,18 @@ def test_probabilities_are_those_of_the_predicted_class(made: Callable[..., Path
 
 def test_lines_become_inputs() -> None:
     lines = b"\xef\xbb\xbfone  two\tthree\r\n\n \xc3\xa9t\xc3\xa9\t b \n".splitlines(keepends=True)
-    assert list(predict.read(lines, "f", 2)) == [("one two", "three"), ("été", "b")]
-    assert list(predict.read([b"a\tb c\n"], "f", 1)) == [("a b c",)]
+    assert list(predict.lines_of(lines, "f", 2)) == [("one two", "three"), ("été", "b")]
+    assert list(predict.lines_of([b"a\tb c\n"], "f", 1)) == [("a b c",)]
     separators = "a\u2028b\x0bc\n".encode()
-    assert list(predict.read(io.BytesIO(separators), "f", 1)) == [("a b c",)]
+    assert list(predict.lines_of(io.BytesIO(separators), "f", 1)) == [("a b c",)]
     with pytest.raises(UserError, match=r"^f:2: not UTF-8$"):
-        list(predict.read([b"a\n", b"\xe9\n"], "f", 1))
+        list(predict.lines_of([b"a\n", b"\xe9\n"], "f", 1))
 
 
 @pytest.mark.parametrize("line", [b"one sentence\n", b"a\tb\tc\n", b"a\t \n", b"\tb\n"])
 def test_a_line_that_is_no_pair_is_said_with_its_number(line: bytes) -> None:
     with pytest.raises(UserError, match=r"^f:3: not two sentences with one TAB"):
-        list(predict.read([b"a\tb\n", b"\n", line], "f", 2))
+        list(predict.lines_of([b"a\tb\n", b"\n", line], "f", 2))
 
 
 @pytest.mark.parametrize("name", ["sst", "para", "sts"])

@@ -15,7 +15,7 @@ from sklearn.metrics import accuracy_score
 
 from minbert.errors import UserError
 from minbert.tokenizer import Tokenizer
-from tasks import TASKS, compare, predictions, submission
+from tasks import TASKS, compare, predictions
 from tasks.settings import LEADERBOARD
 
 SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
@@ -35,19 +35,19 @@ def made(folder: Path, seed: int = 0, wrong: float = 0.3) -> Path:
     for name in LEADERBOARD:
         task = TASKS[name]()
         for split in ("dev", "test"):
-            rows = submission.expected(task, split, SAMPLE)
-            labels = np.nan_to_num(rows.gold)
+            _, ids, labels = predictions.expected(task, split, SAMPLE)
+            labels = np.nan_to_num(labels)
             top = len(task.classes) or 6
             noise = np.where(draws.random(len(labels)) < wrong, draws.integers(top, size=len(labels)), labels)
             values = noise if task.classes else np.clip(labels + draws.normal(0, wrong, len(labels)), 0, 5)
-            lines = [f"{id_} , {task.written(value)} \n" for id_, value in zip(rows.ids, values.tolist())]
+            lines = [f"{id_} , {task.written(value)} \n" for id_, value in zip(ids, values.tolist())]
             (folder / predictions.file_name(task, split)).write_text(task.files.header + "".join(lines))
     return folder
 
 
 def findings(folder: Path, name: str) -> list[tuple[int, str]]:
-    (file,) = (one for one in submission.check(folder, SAMPLE) if one.path.name == name)
-    return [(one.line, one.why) for one in file.findings]
+    (file,) = (one for one in predictions.check(folder, SAMPLE) if one.path.name == name)
+    return file.findings
 
 
 FILES = {
@@ -82,12 +82,12 @@ def test_prediction_files_are_byte_exact(name: str, tiny: Path, tmp_path: Path) 
 def test_a_good_submission_has_no_findings(tmp_path: Path) -> None:
     folder = made(tmp_path / "predictions")
     for place in (folder, tmp_path):  # the folder itself, or the run folder around it
-        files = submission.check(place, SAMPLE)
+        files = predictions.check(place, SAMPLE)
         assert [file.path.name for file in files] == [
             f"{short}-{split}-output.csv" for split in ("dev", "test") for short in ("sst", "para", "sts")
         ]
         assert not any(file.findings for file in files)
-        submission.demand_clean(place, files)
+        predictions.demand_clean(place, files)
 
 
 def row(number: int, change: Callable[[bytes], bytes]) -> Change:
@@ -133,7 +133,7 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path: Path) -> None:
         found = findings(folder, path.name)
         assert [place for place, said in found if why in said] == [line], found
         with pytest.raises(UserError, match=f"1 of 6 prediction files .* first at .*{name}-output.csv"):
-            submission.demand_clean(folder, submission.check(folder, SAMPLE))
+            predictions.demand_clean(folder, predictions.check(folder, SAMPLE))
         path.write_bytes(good)
 
 
@@ -146,32 +146,32 @@ def test_an_id_in_capitals_and_a_missing_file_are_said(tmp_path: Path) -> None:
     path.unlink()
     assert findings(folder, path.name) == [(0, "no such file")]
     with pytest.raises(UserError, match="no such folder"):
-        submission.check(tmp_path / "nowhere", SAMPLE)
+        predictions.check(tmp_path / "nowhere", SAMPLE)
 
 
 def test_scores_are_scikit_learns_and_scipys(tmp_path: Path) -> None:
     folder = made(tmp_path / "p")
-    files = {(file.task.name, file.split): file for file in submission.check(folder, SAMPLE)}
+    files = {(file.task.name, file.split): file for file in predictions.check(folder, SAMPLE)}
     expected = {}
     for name in TASKS:
         pairs = gold(name)
         said = dict(line.split(" , ") for line in files[name, "dev"].path.read_text().splitlines()[1:])
         values, labels = [float(said[id_]) for id_, _ in pairs], [label for _, label in pairs]
         expected[name] = accuracy_score(labels, values) if name != "sts" else pearsonr(values, labels).statistic
-        assert submission.score(files[name, "dev"]) == (pytest.approx(expected[name]), 50)
+        assert files[name, "dev"].score == (pytest.approx(expected[name]), 50)
     norm = (expected["sst"] + expected["quora"] + (expected["sts"] + 1) / 2) / 3
-    assert submission.norm(list(files.values())) == pytest.approx(norm)
-    text = submission.scores_text(list(files.values()))
+    assert predictions.norm(list(files.values())) == pytest.approx(norm)
+    text = predictions.scores_text(list(files.values()))
     assert f"{norm:.4f}" in text and "test" not in text  # the sample's test files have no labels
 
 
 def test_the_zip_has_the_courses_layout_and_the_same_bytes(tmp_path: Path) -> None:
     folder = made(tmp_path / "p")
-    submission.pack(submission.check(folder, SAMPLE), tmp_path / "a.zip")
+    predictions.pack(predictions.check(folder, SAMPLE), tmp_path / "a.zip")
     for path in folder.iterdir():
         path.touch()
         path.chmod(0o600)
-    submission.pack(submission.check(folder, SAMPLE)[::-1], tmp_path / "b.zip")
+    predictions.pack(predictions.check(folder, SAMPLE)[::-1], tmp_path / "b.zip")
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
     with zipfile.ZipFile(tmp_path / "a.zip") as archive:
         assert archive.testzip() is None
@@ -205,10 +205,10 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_two_submissions_are_compared_pair_by_pair(tmp_path: Path) -> None:
     first, second = (
-        submission.check(made(tmp_path / str(seed), seed, wrong), SAMPLE) for seed, wrong in ((1, 0.9), (2, 0.05))
+        predictions.check(made(tmp_path / str(seed), seed, wrong), SAMPLE) for seed, wrong in ((1, 0.9), (2, 0.05))
     )
-    norms = (submission.norm(first), submission.norm(second))
-    tasks = [submission.scored(files) for files in (first, second)]
+    norms = (predictions.norm(first), predictions.norm(second))
+    tasks = [predictions.scored(files) for files in (first, second)]
     found = {one.name: one for one in compare.differences(*tasks, norms, resamples=300)}
     assert found.keys() == {*TASKS, "dev norm"}
     assert all(one.around is not None and one.around.low < one.value < one.around.high for one in found.values())
