@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import field_validator, model_validator
 
 from minbert.errors import UserError, one_of
-from minbert.training import records
+from minbert.training import settings
 from minbert.training.settings import Presets, Record, Settings, flag, spelled
 from tasks.augment.settings import SynonymSettings
 
@@ -16,7 +16,7 @@ LEADERBOARD = ("sst", "quora", "sts")
 _FULL_MODEL_LR, _LAST_LAYERS_LR = 1e-5, 1e-3
 
 
-class EncoderSettings(records.EncoderSettings):
+class EncoderSettings(settings.EncoderSettings):
     """The encoder that training starts from."""
 
     encoder: str = flag("", "a run of pretrain_cbcl.py or an encoder folder, in place of --weights")
@@ -35,7 +35,7 @@ class EncoderSettings(records.EncoderSettings):
         return of_run(self.encoder)
 
 
-class DataSettings(records.DataSettings):
+class DataSettings(settings.DataSettings):
     """Which data are read, and how."""
 
     tasks: str = flag(
@@ -112,13 +112,13 @@ class ScheduleSettings(Record):
     accumulate: int = flag(1, "gradient accumulation: parts of a batch, to save memory", ge=1)
 
 
-class TrainingSettings(records.TrainingSettings):
+class TrainingSettings(settings.TrainingSettings):
     """Training, evaluation and model selection."""
 
     lr: float = flag(_FULL_MODEL_LR, "learning rate (with --fine-tune-mode last-linear-layer 1e-3)", ge=0)
 
 
-class FileSettings(records.FileSettings):
+class FileSettings(settings.FileSettings):
     """Paths of data and prediction files. A run is identified by the data's hashes, not by these paths."""
 
     sst_train: str = flag("", "in place of ids-sst-train.csv")
@@ -138,7 +138,7 @@ class FileSettings(records.FileSettings):
     sts_test_out: str = flag("", "in place of RUN/predictions/sts-test-output.csv")
 
 
-class RunSettings(records.RunSettings):
+class RunSettings(settings.RunSettings):
     """The run folder, logging and resuming."""
 
     run_dir: str = flag("runs/multitask", "folder of the run")

@@ -1,4 +1,4 @@
-"""Shared by all command lines: a user's mistake is printed in one sentence with exit code 2; Ctrl-C exits with 130.
+"""How a command begins and ends: its parser, its output, its signals and its exit code.
 
 This module does not import torch, so that `--help` is fast.
 """
@@ -8,13 +8,18 @@ import errno
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any, NoReturn
 
 from minbert.errors import UserError, one_of
+
+_VARIABLES = ("DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS")  # they change which files are read, or the results
 
 
 class Parser(argparse.ArgumentParser):
@@ -26,8 +31,7 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            name = "/".join(action.option_strings) or action.dest
-            one_of(str(value), map(str, action.choices), name)
+            one_of(str(value), map(str, action.choices), "/".join(action.option_strings) or action.dest)
 
 
 def demand_writable(out: Path | None) -> None:
@@ -72,27 +76,36 @@ def run_module(name: str, *arguments: str) -> None:
         say(done.stdout.strip())
 
 
-_VARIABLES = ("DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS")
-"""Environment variables that change which files a command reads, or its numerical results."""
+class Interrupted(Exception):
+    """The run was stopped by a signal after writing a checkpoint; the message says after which step."""
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[list[int]]:
+    """Yield a list of received SIGINT and SIGTERM signals. A second signal raises `KeyboardInterrupt` at once."""
+    received: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def to_resume() -> str:
     """The command that resumes the run of this process, with its environment variables and its launcher."""
     variables = [f"{name}={shlex.quote(os.environ[name])}" for name in _VARIABLES if os.environ.get(name)]
+    launcher = ["python" if shutil.which("python") == sys.executable else sys.executable]
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         launcher = ["torchrun", "--nproc-per-node", os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"])]
-    else:
-        launcher = [_python()]
     more = [] if "--resume" in sys.argv else ["--resume"]
     return " ".join([*variables, shlex.join([*launcher, *sys.argv, *more])])
-
-
-def _python() -> str:
-    """The running interpreter, as it is typed on a command line."""
-    if shutil.which("python") == sys.executable:
-        return "python"
-    path = Path(sys.executable)
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def run(main: Callable[[], None]) -> NoReturn:
@@ -100,6 +113,9 @@ def run(main: Callable[[], None]) -> NoReturn:
 
     If the output is a closed pipe, as in `... | head`, the exit code is 0.
     """
+    # OpenMP's threads spin for milliseconds at every barrier. If another program needs the same cores, a training step
+    # then takes many times as long. A shorter spin costs nothing on an idle machine. It is read when torch is loaded.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     try:
         code = _outcome(main)
     finally:
@@ -111,12 +127,6 @@ def run(main: Callable[[], None]) -> NoReturn:
 
 
 def _outcome(main: Callable[[], None]) -> int:
-    """Run a script, print the message of a user's mistake or an interruption, and return the exit code."""
-    from minbert.training.stop import Interrupted
-
-    # OpenMP's threads spin for milliseconds at every barrier. If another program needs the same cores, a training step
-    # then takes many times as long. A shorter spin costs nothing on an idle machine. It is read when torch is loaded.
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     try:
         main()
     except UserError as error:

@@ -20,11 +20,11 @@ from minbert.optimizer import AdamW, learning_rate
 from minbert.precision import autocast
 from minbert.seeds import torch_seed
 from minbert.training import checkpoint, ranks
+from minbert.training.cli import Interrupted, stop_on_signal
 from minbert.training.plan import Plan, Step
 from minbert.training.progress import Progress
-from minbert.training.records import RunSettings, TrainingSettings
-from minbert.training.rundir import RunDir
-from minbert.training.stop import Interrupted, stop_on_signal
+from minbert.training.run import RunDir
+from minbert.training.settings import RunSettings, TrainingSettings
 
 BEST, LAST = "best", "last"
 _LOOK_EVERY = 10  # steps between two reads of the losses, each a device sync
@@ -59,6 +59,8 @@ class Objective(Protocol):
 Evaluation = tuple[float, dict[str, Any]]
 """The score to maximise, and metrics to log."""
 
+Scalars = tuple[str, dict[str, Tensor]]
+"""The task of a step, and its scalars to log, on the device."""
 
 Floors = Mapping[str, tuple[float, str]]
 """Name of a logged scalar -> (its minimum, what a lower value means). A lower value stops the run."""
@@ -82,6 +84,10 @@ class LoopState:
     def kept_score(self) -> float | None:
         """The score of the weights of `kept_step`; None if they have not been evaluated."""
         return self.best if self.kept_step == self.best_step else self.score
+
+    def means(self) -> dict[str, float]:
+        """The mean of each scalar since the last row of the metrics."""
+        return {key: total / self.counts[key] for key, total in sorted(self.sums.items())}
 
 
 def fit(
@@ -114,172 +120,122 @@ def fit(
     """
     restored = _restore(model, optimizer, run) if care.resume else None
     state = restored or LoopState(best=baseline)
-    progress = Progress(plan.total, state.step, sentences, tasks=tasks)
-    where = device, precision
-    loop = _Loop(
-        model, optimizer, objective, plan, run, training, care, evaluate, *where, floors or {}, state, progress
-    )
+    pending: list[Scalars] = []
+    progress = Progress(plan.total, state.step, sentences, tasks)
     if restored is None and baseline is not None and training.keep == BEST:
-        loop.save()
-    if not state.finished:
-        with stop_on_signal() as stopping, loop.progress:
-            while state.step < plan.total and not state.finished:
-                loop.step()
-                # with several ranks, a sync every step: if one stopped alone, the others would wait for it forever
-                if state.finished or not ranks.any_rank(bool(stopping), device):
-                    continue
-                if not loop.saved:
-                    loop.save()
-                loop.end()
+        _save(model, optimizer, state, run, training)
+    with stop_on_signal() as signals, progress:
+        while not state.finished:
+            batch = plan.at(state.step)
+            model.train()
+            optimizer.zero_grad(set_to_none=True)
+            context = Context(training.seed, state.step, precision, device)
+            numbers = objective.backward(model, batch, context)
+            ranks.sum_gradients(model.parameters(), device)
+            numbers["gradient_norm"] = _clip(model, training.clip)
+            rate = _rate(training, state.step, plan.total)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.step()
+            state.step += 1
+            pending.append((batch.task, numbers))
+            progress.advance(len(batch.rows))
+
+            # once in a while; with several ranks `any_rank` is a device sync, as one that stops alone stops the others
+            stopping = ranks.any_rank(bool(signals), device)
+            epoch_ends = state.step in plan.ends
+            evaluating = state.step == plan.total or _due(state.step, training.evaluate_every, epoch_ends)
+            saving = evaluating or stopping or _due(state.step, care.save_every)
+            logging = evaluating or epoch_ends or _due(state.step, care.log_every)  # no row spans two epochs
+            shown, silent = f"{batch.epoch + 1}/{len(plan.lengths)}", progress.due
+            if logging or saving or silent or _due(state.step, _LOOK_EVERY):
+                _look(state, pending, floors or {})
+                progress.show(state.means())
+            if logging or silent:
+                progress.line(shown, rate, state.means())
+            if logging:
+                row = {"kind": "train", "step": state.step, "epoch": batch.epoch + 1, "lr": rate, **state.means()}
+                run.log(row | progress.times())
+                state.sums, state.counts = {}, {}
+            if evaluating:
+                model.eval()
+                row = _evaluate(state, evaluate, plan.total, training.patience)
+                run.log({"kind": "evaluation", "step": state.step, "epoch": batch.epoch + 1, **row})
+                progress.evaluated(shown, row)
+            if saving:
+                _save(model, optimizer, state, run, training)
+            if stopping and not state.finished:
+                run.reached(state.step, ended=True)
                 raise Interrupted(f"stopped after step {state.step:,} of {plan.total:,}")
     checkpoint.load(run.checkpoints, state.kept_step, model)
-    loop.end()
+    run.reached(state.step, ended=True)
     if ranks.rank() == 0 and not care.keep_checkpoints:
         checkpoint.strip(run.checkpoints, state.kept_step)
     return state
 
 
-@dataclass
-class _Loop:
-    model: nn.Module
-    optimizer: AdamW
-    objective: Objective
-    plan: Plan
-    run: RunDir
-    training: TrainingSettings
-    care: RunSettings
-    evaluate: Callable[[], Evaluation]
-    device: torch.device
-    precision: str
-    floors: Floors
-    state: LoopState
-    progress: Progress
-    saved: bool = False
-    pending: list[tuple[str, dict[str, Tensor]]] = field(default_factory=list)
+def _due(step: int, interval: int, otherwise: bool = False) -> bool:
+    """Whether something that is done every `interval` steps is due; with an interval of 0, `otherwise`."""
+    return step % interval == 0 if interval else otherwise
 
-    def step(self) -> None:
-        """One update, then logging, evaluation and a checkpoint when due."""
-        state, training, care = self.state, self.training, self.care
-        batch = self.plan.at(state.step)
-        self.model.train()
-        self.optimizer.zero_grad(set_to_none=True)
-        context = Context(training.seed, state.step, self.precision, self.device)
-        numbers = self.objective.backward(self.model, batch, context)
-        ranks.sum_gradients(self.model.parameters(), self.device)
-        numbers["gradient_norm"] = self._clip()
-        rate = self._rate(state.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
-        state.step += 1
-        self.saved = False
-        self.pending.append((batch.task, numbers))
-        self.progress.advance(len(batch.rows))
 
-        # once in a while
-        at_end = state.step in self.plan.ends
-        evaluating = state.step % training.evaluate_every == 0 if training.evaluate_every else at_end
-        evaluating = evaluating or state.step == self.plan.total
-        saving = bool(care.save_every) and state.step % care.save_every == 0
-        logging = evaluating or at_end or state.step % care.log_every == 0  # no row of the metrics spans two epochs
-        due = self.progress.due
-        if logging or saving or due or state.step % _LOOK_EVERY == 0:
-            self._look()
-        if logging or due:
-            self.progress.line(batch.epoch + 1, len(self.plan.lengths), rate, self._means())
-        if logging:
-            self._log(batch.epoch, rate)
-        if evaluating:
-            self._evaluate(batch.epoch)
-        if evaluating or saving:
-            self.save()
+def _clip(model: nn.Module, limit: float) -> Tensor:
+    """The norm of the gradients, which are scaled down to `limit` unless it is 0."""
+    norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+    if limit:
+        torch.nn.utils.clip_grads_with_norm_(model.parameters(), limit, norm)
+    return norm
 
-    def _clip(self) -> Tensor:
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
-        if self.training.clip:
-            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.training.clip, norm)
-        return norm
 
-    def _rate(self, step: int) -> float:
-        total, how = self.plan.total, self.training
-        return how.lr * learning_rate(how.lr_schedule, step, total, math.ceil(how.warmup * total))
+def _rate(training: TrainingSettings, step: int, total: int) -> float:
+    return training.lr * learning_rate(training.lr_schedule, step, total, math.ceil(training.warmup * total))
 
-    def _look(self) -> None:
-        """Copy the scalars since the last call to the host (a device sync), check them and add them to the sums."""
-        first = self.state.step - len(self.pending)
-        for offset, (task, numbers) in enumerate(self.pending, start=1):
-            for name, tensor in numbers.items():
-                value = float(tensor)
-                if not math.isfinite(value):
-                    raise UserError(
-                        f"step {first + offset}: the {name.replace('_', ' ')} of {task} is {value}; a smaller --lr or "
-                        f"--precision fp32 may help (checkpoints up to step {first} are sound)"
-                    )
-                least, meaning = self.floors.get(name, (value, ""))
-                if value < least:
-                    raise UserError(
-                        f"step {first + offset}: {meaning} ({name} {value:.2g}, less than {least:g}); a smaller --lr "
-                        f"or a larger --batch-size may help (checkpoints up to step {first} are sound)"
-                    )
-                key = f"{task}/{name}"
-                self.state.sums[key] = self.state.sums.get(key, 0.0) + value
-                self.state.counts[key] = self.state.counts.get(key, 0) + 1
-        self.pending.clear()
-        self.progress.show(self._means())
 
-    def _means(self) -> dict[str, float]:
-        """The mean of each scalar since the last row of the metrics."""
-        return {key: total / self.state.counts[key] for key, total in sorted(self.state.sums.items())}
+def _look(state: LoopState, pending: list[Scalars], floors: Floors) -> None:
+    """Copy the scalars since the last call to the host (a device sync), check them and add them to the sums."""
+    first = state.step - len(pending)
+    for step, (task, numbers) in enumerate(pending, start=first + 1):
+        for name, tensor in numbers.items():
+            value = float(tensor)
+            least, meaning = floors.get(name, (value, ""))
+            remedy = ""
+            if not math.isfinite(value):
+                meaning = f"the {name.replace('_', ' ')} of {task} is {value}"
+                remedy = "--precision fp32"
+            elif value < least:
+                meaning = f"{meaning} ({name} {value:.2g}, less than {least:g})"
+                remedy = "a larger --batch-size"
+            if remedy:
+                sound = f"checkpoints up to step {first} are sound"
+                raise UserError(f"step {step}: {meaning}; a smaller --lr or {remedy} may help ({sound})")
+            key = f"{task}/{name}"
+            state.sums[key] = state.sums.get(key, 0.0) + value
+            state.counts[key] = state.counts.get(key, 0) + 1
+    pending.clear()
 
-    def _log(self, epoch: int, rate: float) -> None:
-        row = {
-            "kind": "train",
-            "step": self.state.step,
-            "epoch": epoch + 1,
-            "lr": rate,
-            **self._means(),
-            **self.progress.times(),
-        }
-        self.state.sums.clear()
-        self.state.counts.clear()
-        if ranks.rank() == 0:
-            self.run.log(row)
 
-    def _evaluate(self, epoch: int) -> None:
-        started = time.perf_counter()
-        self.model.eval()
-        score, numbers = self.evaluate()
-        state, patience = self.state, self.training.patience
-        state.score = score
-        gained = state.best is None or score > state.best
-        if gained:
-            state.best, state.best_step, state.stale = score, state.step, 0
-        else:
-            state.stale += 1
-        state.finished = state.step == self.plan.total or bool(patience and state.stale >= patience)
-        row = {"kind": "evaluation", "step": state.step, "epoch": epoch + 1, "score": score, "best": gained, **numbers}
-        if ranks.rank() == 0:
-            self.run.log(row | {"seconds": round(time.perf_counter() - started, 3)})
-            self.progress.say(epoch + 1, len(self.plan.lengths), state.step, numbers, gained)
-        self.progress.restart()
+def _evaluate(state: LoopState, evaluate: Callable[[], Evaluation], total: int, patience: int) -> dict[str, Any]:
+    """Evaluate and update the state; returns a row of the metrics."""
+    started = time.perf_counter()
+    state.score, numbers = evaluate()
+    gained = state.best is None or state.score > state.best
+    if gained:
+        state.best, state.best_step, state.stale = state.score, state.step, 0
+    else:
+        state.stale += 1
+    state.finished = state.step == total or bool(patience and state.stale >= patience)
+    seconds = round(time.perf_counter() - started, 3)
+    return {"score": state.score, "best": gained, **numbers, "seconds": seconds}
 
-    def end(self) -> None:
-        """Record in the manifest that this part of the run has ended at the current step."""
-        if ranks.rank() == 0:
-            self.run.reached(self.state.step, ended=True)
 
-    def save(self) -> None:
-        """Write a checkpoint, and delete all others but that of `kept_step`."""
-        self._look()
-        state = self.state
-        state.kept_step = state.best_step if self.training.keep == BEST else state.step
-        if ranks.rank() == 0:
-            checkpoint.save(self.run.checkpoints, state.step, self.model, self.optimizer, asdict(state))
-            checkpoint.rotate(self.run.checkpoints, {state.step, state.kept_step})
-            self.run.reached(state.step)
-        ranks.wait()
-        self.saved = True
+def _save(model: nn.Module, optimizer: AdamW, state: LoopState, run: RunDir, training: TrainingSettings) -> None:
+    """Write a checkpoint, and delete all others but that of `kept_step`."""
+    state.kept_step = state.best_step if training.keep == BEST else state.step
+    if ranks.rank() == 0:
+        checkpoint.save(run.checkpoints, state.step, model, optimizer, asdict(state))
+        checkpoint.rotate(run.checkpoints, {state.step, state.kept_step})
+        run.reached(state.step)
+    ranks.wait()
 
 
 def _restore(model: nn.Module, optimizer: AdamW, run: RunDir) -> LoopState | None:

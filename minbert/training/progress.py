@@ -3,7 +3,6 @@
 import sys
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from tqdm import tqdm
@@ -18,30 +17,24 @@ class Progress:
     """Steps, examples per second, time left and the latest mean losses of one run.
 
     On a terminal they are shown in a bar. Elsewhere (a file, a pipe, a cluster's log) the loop prints them as a line
-    of text with each row of the metrics, and in between when `due`.
+    of text with each row of the metrics, and in between when `due`. `sentences` is their number per example. With
+    several `tasks`, a loss is shown with its task's name.
     """
 
-    def __init__(self, total: int, done: int, sentences: int = 1, *, tasks: int = 1) -> None:
-        self._total, self._first, self._step = total, done, done
-        self._sentences = sentences  # per example
-        self._named = tasks > 1  # whether a loss is shown with its task's name
+    def __init__(self, total: int, done: int, sentences: int = 1, tasks: int = 1) -> None:
+        self._total, self._first, self._step, self._sentences, self._tasks = total, done, done, sentences, tasks
         terminal = sys.stderr.isatty()
         self._printing = ranks.rank() == 0 and not terminal
-        self._bar = tqdm(
-            total=total,
-            initial=done,
-            unit="step",
-            dynamic_ncols=True,
-            disable=ranks.rank() != 0 or not terminal,
-            bar_format="{percentage:3.0f}% {bar} {n_fmt}/{total_fmt} steps  {remaining} left{postfix}",
-        )
+        layout = "{percentage:3.0f}% {bar} {n_fmt}/{total_fmt} steps  {remaining} left{postfix}"
+        hidden = ranks.rank() != 0 or not terminal
+        self._bar = tqdm(total=total, initial=done, dynamic_ncols=True, disable=hidden, bar_format=layout)
         self._examples = 0
         self._begun = self._started = self._said = time.perf_counter()
 
     def __enter__(self) -> "Progress":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.close()
 
     def advance(self, examples: int) -> None:
@@ -60,14 +53,14 @@ class Progress:
         """Whether no line has been printed for a minute; False on a terminal."""
         return self._printing and time.perf_counter() - self._said >= _SILENCE
 
-    def line(self, epoch: int, epochs: int, rate: float, means: Mapping[str, float]) -> None:
+    def line(self, epoch: str, rate: float, means: Mapping[str, float]) -> None:
         """Print the progress unless a bar shows it; `means` are the mean losses since the last row of the metrics."""
         if not self._printing:
             return
         self._said = time.perf_counter()
         left = (self._said - self._begun) / (self._step - self._first) * (self._total - self._step)
         say(
-            f"epoch {epoch}/{epochs}  step {self._step:,}/{self._total:,}  {self._losses(means)}  lr {rate:.3g}  "
+            f"epoch {epoch}  step {self._step:,}/{self._total:,}  {self._losses(means)}  lr {rate:.3g}  "
             f"{self._speed()}  {tqdm.format_interval(left)} left"
         )
 
@@ -84,12 +77,17 @@ class Progress:
         """Restart the measurement of speed, so that it excludes the time of an evaluation."""
         self._examples, self._started = 0, time.perf_counter()
 
-    def say(self, epoch: int, epochs: int, step: int, numbers: dict[str, Any], gained: bool) -> None:
-        """Print one line for an evaluation."""
-        shown = {name: "undefined" if value is None else f"{value:.3f}" for name, value in numbers.items()}
-        scores = "  ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
-        with self._bar.external_write_mode():
-            say(f"epoch {epoch}/{epochs}  step {step:,}  evaluation: {scores}{'  (best so far)' if gained else ''}")
+    def evaluated(self, epoch: str, row: Mapping[str, Any]) -> None:
+        """Print one line for an evaluation, from its row of the metrics."""
+        shown = {name: value for name, value in row.items() if name not in ("score", "best", "seconds")}
+        scores = "  ".join(
+            f"{name.replace('_', ' ')} {'undefined' if value is None else f'{value:.3f}'}"
+            for name, value in shown.items()
+        )
+        if ranks.rank() == 0:
+            with self._bar.external_write_mode():
+                say(f"epoch {epoch}  step {self._step:,}  evaluation: {scores}{'  (best so far)' * row['best']}")
+        self.restart()
 
     def _speed(self) -> str:
         speed = self._examples * self._sentences / (time.perf_counter() - self._started)
@@ -99,7 +97,7 @@ class Progress:
         """For example `loss quora 0.612 sst 1.203`, or `loss 2.031  accuracy 0.4` for a single task."""
         parts = []
         for kind in ("loss", "accuracy"):
-            found = {key.partition("/")[0]: value for key, value in sorted(means.items()) if key.endswith(f"/{kind}")}
-            shown = [f"{task} {value:.3f}" if self._named else f"{value:.3f}" for task, value in found.items()]
+            found = {key.partition("/")[0]: value for key, value in means.items() if key.endswith(f"/{kind}")}
+            shown = [f"{task} {value:.3f}" if self._tasks > 1 else f"{value:.3f}" for task, value in found.items()]
             parts += [" ".join([kind, *shown])] if shown else []
         return "  ".join(parts)

@@ -4,6 +4,7 @@ This module does not import torch, so that `--help` is fast.
 """
 
 import argparse
+import re
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -37,15 +38,14 @@ class Record(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _spelled(cls, value: Any, info: ValidationInfo) -> Any:
+    def _typed(cls, value: Any, info: ValidationInfo) -> Any:
         """Match choices ignoring case; reject values that pydantic would convert, such as 3.0 or true for an int."""
         kind, choices = _kind(cls.model_fields[str(info.field_name)])
         if choices:
-            word = str(value)
-            return {one.lower(): one for one in choices}.get(word.strip().lower(), word)
-        if kind is int and isinstance(value, str | float) and not str(value).strip().lstrip("+-").isdecimal():
+            return next((one for one in choices if one.lower() == str(value).strip().lower()), value)
+        if kind is int and not re.fullmatch(r"\s*[+-]?\d+\s*", str(value)):
             raise ValueError(f"{value!r} is not a whole number")
-        if kind in (int, float) and isinstance(value, bool):
+        if kind is float and isinstance(value, bool):
             raise ValueError(f"{str(value).lower()} is not a number")
         return value
 
@@ -71,6 +71,85 @@ class Settings(BaseModel):
     def identity(self) -> dict[str, Any]:
         """The values that determine a run's results, by flag name: all but those in the records of `PLACES`."""
         return {name: value for name, value in self.flat().items() if flags_of(type(self))[name][0] not in PLACES}
+
+
+class EncoderSettings(Record):
+    """The initial encoder."""
+
+    weights: str = flag("bert-base-uncased", "starting weights: minilm, a folder, a run, or a hub name")
+    max_length: int = flag(128, "longest input in tokens (0: as many as the encoder has positions)", ge=0)
+    encoder_dropout: float | None = flag(
+        None, "dropout inside the encoder (default: the rates of its config)", ge=0, le=0.99
+    )
+
+    @property
+    def source(self) -> str:
+        """The source of the initial weights: a folder, a run's `encoder/` folder, or a name."""
+        from minbert.weights import of_run  # imported here, as it imports torch
+
+        return of_run(self.weights)
+
+
+class DataSettings(Record):
+    """Which columns and how many rows of the data are read."""
+
+    columns: str = flag(
+        "", "column names of your own data file, such as sentence1=premise,sentence2=hypothesis,label=gold"
+    )
+    limit: int = flag(0, "train on N rows of each training set, drawn by seed (0: all)", ge=0)
+
+
+class TrainingSettings(Record):
+    """Training, evaluation and the selection of the final weights."""
+
+    epochs: int = flag(10, "passes over the largest training set", ge=1)
+    batch_size: int = flag(32, "examples in one update", ge=1)
+    max_steps: int = flag(
+        0,
+        "stop after N steps, as if they were the whole run: --lr-schedule and --warmup span them, while --epochs "
+        "still paces a curriculum (0: all epochs)",
+        ge=0,
+    )
+    lr: float = flag(2e-5, "learning rate", ge=0)
+    lr_schedule: Literal["constant", "linear", "cosine"] = flag("constant", "learning-rate schedule")
+    warmup: float = flag(0.0, "fraction of the steps with linear warm-up", ge=0, le=1)
+    weight_decay: float = flag(0.0, "decoupled weight decay of matrices and embeddings", ge=0)
+    clip: float = flag(1.0, "largest gradient norm (0: no clipping)", ge=0)
+    evaluate_every: int = flag(0, "steps between evaluations (0: each epoch's end)", ge=0)
+    patience: int = flag(0, "early stopping patience, in evaluations (0: never stop early)", ge=0)
+    keep: Literal["best", "last"] = flag(
+        "best", "the encoder to keep: that of the best evaluation, or of the last step"
+    )
+    seed: int = flag(11711, "seed of everything random")
+    precision: Literal["auto", "fp32", "bf16"] = flag("auto", "number format of the matrix products")
+
+    def idle(self) -> list[str]:
+        """Warnings for settings with which nothing is trained."""
+        return ["--lr 0: nothing is trained, the weights stay as they are"] if self.lr == 0 else []
+
+
+class FileSettings(Record):
+    """Paths of the data. They are not part of a run's identity; the hashes of the files are."""
+
+    data: str = flag("", "folder with the data (default: $DATA_DIR, else data/)")
+
+
+class RunSettings(Record):
+    """The run's folder, its checkpoints and its log."""
+
+    run_dir: str = flag("runs/run", "folder of the run")
+    resume: bool = flag(False, "resume from the newest checkpoint, or start if there is none")
+    save_every: int = flag(0, "save a checkpoint every N steps, beside the one after each evaluation", ge=0)
+    keep_checkpoints: bool = flag(
+        False,
+        "keep the optimizer's state and both checkpoints when the run is finished; else the model alone is kept",
+    )
+    log_every: int = flag(
+        50,
+        "steps between two rows of metrics.jsonl; without a terminal a line is printed with each, and each minute",
+        ge=1,
+    )
+    use_gpu: bool = flag(False, "require a CUDA device (by default one is used if there is one)")
 
 
 S = TypeVar("S", bound=Settings)
@@ -114,21 +193,22 @@ def parse(
         known = [option for action in parser._actions for option in action.option_strings]
         raise UserError(f"{unknown[0]}: no such flag{suggestion(unknown[0], known)} (see --help)")
     if typed.pop("list_presets", False):
-        say(list_presets(presets, default))
+        say(_listed(presets, default))
         raise SystemExit(0)
     file = typed.pop("config", "")
-    read = read_toml(Path(file).expanduser(), flags) if file else {}
-    preset = typed.pop("preset", None)
+    read = _read_toml(Path(file).expanduser(), flags) if file else {}
     named, where = read.pop("preset", (default, "--preset"))
-    preset = one_of(str(named), presets, where) if preset is None else one_of(preset, presets, "--preset")
-    sources = {name: where for name, (_, where) in read.items() if name not in typed}
+    preset = (
+        one_of(typed.pop("preset"), presets, "--preset") if "preset" in typed else one_of(str(named), presets, where)
+    )
     chosen = {name: value for name, (value, _) in read.items()} | typed
+    sources = {name: where for name, (_, where) in read.items() if name not in typed}
     settings = _validated(kind, {**presets[preset][1], **chosen}, sources)
     kept = settings.flat()
     return Parsed(settings, preset, {name: kept[name] for name in chosen}, shlex.join([program, *arguments]))
 
 
-def read_toml(path: Path, flags: Flags) -> dict[str, tuple[Any, str]]:
+def _read_toml(path: Path, flags: Flags) -> dict[str, tuple[Any, str]]:
     """Read a TOML file of settings: name -> (value, file and key). Tables are optional and have the records' names.
 
     Raises `UserError` if the file cannot be read, or if a key is unknown or a duplicate.
@@ -139,21 +219,21 @@ def read_toml(path: Path, flags: Flags) -> dict[str, tuple[Any, str]]:
         raise UserError(f"--config {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not a TOML file: {error}") from error
-    entries: list[tuple[str, str, Any]] = []
-    tables = {record for record, _ in flags.values()}
-    for key, value in content.items():
-        if isinstance(value, dict) and key not in tables:
-            raise UserError(f"{path}: [{key}]: no such table{suggestion(key, tables)}")
-        entries += [(key, *one) for one in value.items()] if isinstance(value, dict) else [("", key, value)]
+    records = {record for record, _ in flags.values()}
+    tables = {"": {key: value for key, value in content.items() if not isinstance(value, dict)}}
+    tables |= {key: value for key, value in content.items() if isinstance(value, dict)}
     found: dict[str, tuple[Any, str]] = {}
-    for table, key, value in entries:
-        name, where = key.replace("-", "_"), f"{path}: {table}{'.' * bool(table)}{key}"
-        known = [one for one, (record, _) in flags.items() if table in ("", record)] + ["preset"] * (not table)
-        if name not in known:
-            raise UserError(f"{where}: no such setting{suggestion(name, known)}")
-        if name in found:
-            raise UserError(f"{where}: said already as {found[name][1].removeprefix(f'{path}: ')}")
-        found[name] = value, where
+    for table, entries in tables.items():
+        if table and table not in records:
+            raise UserError(f"{path}: [{table}]: no such table{suggestion(table, records)}")
+        known = [name for name, (record, _) in flags.items() if table in ("", record)] + ["preset"] * (not table)
+        for key, value in entries.items():
+            name, where = key.replace("-", "_"), f"{path}: {table}{'.' * bool(table)}{key}"
+            if name not in known:
+                raise UserError(f"{where}: no such setting{suggestion(name, known)}")
+            if name in found:
+                raise UserError(f"{where}: the file has this setting twice")
+            found[name] = value, where
     return found
 
 
@@ -162,7 +242,7 @@ def spelled(name: str, value: Any) -> str:
     return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"
 
 
-def list_presets(presets: Presets, default: str) -> str:
+def _listed(presets: Presets, default: str) -> str:
     """The presets and their settings, as `--list-presets` prints them."""
     lines = []
     for name, (text, values) in presets.items():
@@ -202,20 +282,17 @@ def _parser(flags: Flags, program: str, about: str, default: str) -> Parser:
     parser.add_argument("--list-presets", action="store_true", help="print the presets and what they set, and stop")
     groups = {record: parser.add_argument_group(record) for record, _ in flags.values()}
     for name, (record, option) in flags.items():
-        _add(groups[record], f"--{name.replace('_', '-')}", option, "PATH" if record in PLACES else "NAME")
+        text, (kind, choices) = (option.description or "").replace("%", "%%"), _kind(option)
+        if kind is bool:  # with --no-..., so that what a preset turns on can be turned off
+            action: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+            shown = "on" if option.default else "off"
+        else:
+            usual = {int: "N", float: "X"}.get(kind, "PATH" if record in PLACES else "NAME")
+            action = {"metavar": "{" + ",".join(filter(None, choices)) + "}" if choices else usual}
+            shown = option.default
+        default_text = "" if shown in ("", None) else f" (default: {shown})"
+        groups[record].add_argument(f"--{name.replace('_', '-')}", help=text + default_text, **action)
     return parser
-
-
-def _add(group: argparse._ArgumentGroup, name: str, option: FieldInfo, metavar: str) -> None:
-    text, (kind, choices) = (option.description or "").replace("%", "%%"), _kind(option)
-    if kind is bool:
-        # with --no-..., so that what a preset turns on can be turned off
-        shown = f" (default: {'on' if option.default else 'off'})"
-        group.add_argument(name, action=argparse.BooleanOptionalAction, help=text + shown)
-        return
-    shown = f" (default: {option.default})" if option.default not in ("", None) else ""
-    metavar = "{" + ",".join(filter(None, choices)) + "}" if choices else {int: "N", float: "X"}.get(kind, metavar)
-    group.add_argument(name, metavar=metavar, help=text + shown)
 
 
 def _kind(option: FieldInfo) -> tuple[type, tuple[str, ...]]:
@@ -223,8 +300,7 @@ def _kind(option: FieldInfo) -> tuple[type, tuple[str, ...]]:
     annotation: Any = option.annotation
     if get_origin(annotation) is Literal:
         return str, get_args(annotation)
-    kinds = [kind for kind in get_args(annotation) if kind is not NoneType] or [annotation]
-    return kinds[0], ()
+    return next((kind for kind in get_args(annotation) if kind is not NoneType), annotation), ()
 
 
 def _validated(kind: type[S], flat: Mapping[str, Any], sources: Mapping[str, str]) -> S:
@@ -232,8 +308,6 @@ def _validated(kind: type[S], flat: Mapping[str, Any], sources: Mapping[str, str
     nested: dict[str, dict[str, Any]] = {}
     flags = flags_of(kind)
     for name, value in flat.items():
-        if name not in flags:
-            raise TypeError(f"{kind.__name__} has no setting {name!r}")
         nested.setdefault(flags[name][0], {})[name] = value
     try:
         return kind.model_validate(nested)
@@ -243,29 +317,14 @@ def _validated(kind: type[S], flat: Mapping[str, Any], sources: Mapping[str, str
         if isinstance(raised, UserError):
             raise raised from None
         name = str(first["loc"][1])
-        where = sources.get(name, spelled(name, None))
-        raise _refusal(where, first, _kind(flags[name][1])[1]) from None
+        raise _refusal(sources.get(name, spelled(name, None)), first, _kind(flags[name][1])[1]) from None
 
 
 def _refusal(where: str, error: Any, choices: Sequence[str]) -> UserError:
     """A pydantic error as a `UserError` of one sentence; `where` is the flag, or file and key, of the value."""
-    value, kind, limits = error["input"], error["type"], error.get("ctx", {})
+    value, said = error["input"], str(error["msg"])
     if choices:
-        try:
-            one_of(str(value), choices, where)
-        except UserError as refusal:
-            return refusal
-    sentences = {
-        "int_parsing": "{value!r} is not a whole number",
-        "int_type": "{value!r} is not a whole number",
-        "float_parsing": "{value!r} is not a number",
-        "float_type": "{value!r} is not a number",
-        "string_type": "{value!r} is not text",
-        "finite_number": "{number} is not a finite number",
-        "greater_than_equal": "{value} is less than {limits[ge]:g}",
-        "less_than_equal": "{value} is more than {limits[le]:g}",
-        "value_error": "{limits[error]}",
-    }
-    number = float(value) if kind == "finite_number" else 0.0
-    sentence = sentences.get(kind, "{value!r}: {text}")
-    return UserError(f"{where}: {sentence.format(value=value, limits=limits, number=number, text=error['msg'])}")
+        return UserError(f"{where}: {value!r} is not one of {', '.join(choices)}{suggestion(str(value), choices)}")
+    if error["type"] == "value_error":
+        return UserError(f"{where}: {said.removeprefix('Value error, ')}")
+    return UserError(f"{where}: {said[0].lower()}{said[1:]}, not {value!r}")

@@ -20,9 +20,8 @@ from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from minbert.training.cli import say
 from minbert.training.plan import Plan, first
-from minbert.training.records import TrainingSettings
-from minbert.training.rundir import RunDir, environment
-from minbert.training.settings import Parsed
+from minbert.training.run import RunDir, environment
+from minbert.training.settings import Parsed, TrainingSettings
 
 
 @dataclass
@@ -37,8 +36,7 @@ class Start:
     run: RunDir
     device: torch.device
     precision: str
-    source: str
-    folder: Path = field(default_factory=Path)
+    folder: Path = field(default_factory=Path)  # of the initial encoder
     identity: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -47,15 +45,15 @@ class Start:
         settings = parsed.settings
         notes = settings.ignored(parsed.overrides)
         on = device(demanded=settings.run.use_gpu)
-        warn(*notes)
+        warn(*notes)  # on the first rank only, which is known from here on
         precision = number_format(settings.training.precision, on)
         run = RunDir.open(Path(settings.run.run_dir), resume=settings.run.resume, identity=settings.identity())
-        return cls(parsed, run, on, precision, settings.encoder.source)
+        return cls(parsed, run, on, precision)
 
     def encoder(self) -> tuple[BertModel, Tokenizer, int]:
         """The initial encoder, its tokenizer, and the longest input in tokens. Raises `UserError`."""
         asked = self.parsed.settings.encoder
-        model, tokenizer, self.folder = encoder(self.source, asked.encoder_dropout)
+        model, tokenizer, self.folder = encoder(asked.source, asked.encoder_dropout)
         return model.to(self.device), tokenizer, max_length(asked.max_length, model.config)
 
     def check(self, hashes: Mapping[str, str]) -> None:
@@ -75,17 +73,35 @@ class Start:
         return weights.sha256(self.folder)
 
     def begin(self, **account: Any) -> None:
-        """Write the manifest, with `account` added, and warn if a resumed run's environment has changed."""
-        if ranks.rank():
-            return
-        made = manifest(self.parsed, self.identity, self.folder, precision=self.precision, on=self.device, **account)
-        changed = self.run.begin(made | {"selection": self.parsed.settings.selection})
+        """Write the manifest, with `account` added, and warn if a resumed run's environment has changed.
+
+        The manifest is everything that is needed to repeat the run. `variables` holds `$DATA_DIR` if the command has
+        no `--data`, because the command then depends on it.
+        """
+        settings = self.parsed.settings
+        here = os.environ.get("DATA_DIR")
+        manifest = {
+            "command": self.parsed.command,
+            "preset": self.parsed.preset,
+            "overrides": self.parsed.overrides,
+            "settings": self.identity,
+            "all_settings": settings.flat(),
+            "weights": {"folder": str(self.folder), "sha256": self.weights_sha256},
+            "precision": self.precision,
+            "environment": environment(self.device),
+            "variables": {"DATA_DIR": here} if here and not settings.files.data else {},
+            "selection": settings.selection,
+        }
+        changed = self.run.begin(manifest | account)
         if changed:
             warn(f"--resume: the run goes on with {', '.join(changed)}, so its bits may differ from an unbroken run's")
 
     def where(self, model: BertModel) -> str:
-        """Precision, device and attention path, for display."""
-        return f"{self.precision} on {self.device}, {attention_path(model, self.precision, self.device)}"
+        """Precision, device and attention path of a training step of this model, for display."""
+        kind = torch.bfloat16 if self.precision == "bf16" else torch.float32
+        rate = model.config.attention_probs_dropout_prob
+        path = attention.path(torch.empty(0, dtype=kind, device=self.device), rate)
+        return f"{self.precision} on {self.device}, {path} attention with dropout {rate:g}"
 
 
 def device(*, demanded: bool) -> torch.device:
@@ -159,38 +175,6 @@ def max_length(asked: int, config: BertConfig) -> int:
     if 0 < asked < 8:
         raise UserError(f"--max-length {asked}: less than 8 leaves no room for a pair")
     return asked or config.max_position_embeddings
-
-
-def manifest(
-    parsed: Parsed[Any], identity: dict[str, Any], folder: Path, *, precision: str, on: torch.device, **more: Any
-) -> dict[str, Any]:
-    """The run's manifest: everything that is needed to repeat the run.
-
-    `variables` holds `$DATA_DIR` if the command has no `--data`, because the command then depends on it.
-    """
-    variables = {
-        name: os.environ[name] for name in ("DATA_DIR",) if os.environ.get(name) and not parsed.settings.files.data
-    }
-    processor = torch.cuda.get_device_name(on) if on.type == "cuda" else ""
-    return {
-        "command": parsed.command,
-        "preset": parsed.preset,
-        "overrides": parsed.overrides,
-        "settings": identity,
-        "all_settings": parsed.settings.flat(),
-        "weights": {"folder": str(folder), "sha256": identity["weights sha256"]},
-        "precision": precision,
-        "environment": environment(torch.get_num_threads(), str(on), processor),
-        "variables": variables,
-        **more,
-    }
-
-
-def attention_path(model: BertModel, precision: str, on: torch.device) -> str:
-    """The attention path of a training step of this model, for display."""
-    kind = torch.bfloat16 if precision == "bf16" else torch.float32
-    rate = model.config.attention_probs_dropout_prob
-    return f"{attention.path(torch.empty(0, dtype=kind, device=on), rate)} attention with dropout {rate:g}"
 
 
 def shortened(whole: Plan, settings: TrainingSettings) -> Plan:

@@ -15,7 +15,7 @@ from minbert.token_cache import TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from minbert.training.plan import Step
-from minbert.training.records import TrainingSettings
+from minbert.training.settings import TrainingSettings
 from tasks.augment import replacement, wordnet
 from tasks.augment.settings import SynonymSettings
 from tasks.augment.tagging import KINDS, Tagged, tag

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from minbert.files import read_json, sha256_of
-from minbert.training.rundir import manifest_behind
+from minbert.training.run import manifest_behind
 from tasks import readers
 from tasks.benchmarks.results import Table
 from tasks.benchmarks.sets import ScoredSet

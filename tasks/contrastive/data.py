@@ -13,7 +13,7 @@ from minbert.files import present, sha256_of
 from minbert.token_cache import Facts, Reader, Row, Skipped, TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.training import start
-from minbert.training.rundir import manifest_behind
+from minbert.training.run import manifest_behind
 from tasks import readers
 from tasks.augment import synonyms
 from tasks.contrastive import corpus, dev_sets

@@ -15,7 +15,7 @@ from minbert.files import write_atomic, write_json
 from minbert.training import start
 from minbert.training.cli import say
 from minbert.training.loop import LAST, LoopState
-from minbert.training.rundir import RunDir
+from minbert.training.run import RunDir
 from tasks.contrastive import scoring, validation
 from tasks.contrastive.curriculum import Paced, Similarities
 from tasks.contrastive.data import Data

@@ -5,7 +5,7 @@ from typing import Any, Literal, Self, get_args
 from pydantic import model_validator
 
 from minbert.errors import UserError
-from minbert.training import records
+from minbert.training import settings
 from minbert.training.settings import Record, Settings, flag, spelled
 from tasks.augment.settings import SynonymSettings
 
@@ -46,7 +46,7 @@ def slug(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
-class EncoderSettings(records.EncoderSettings):
+class EncoderSettings(settings.EncoderSettings):
     """The encoder that training starts from, and how its vectors are read."""
 
     max_length: int = flag(32, "longest sentence in tokens (0: as many as the encoder has positions)", ge=0)
@@ -70,7 +70,7 @@ class EncoderSettings(records.EncoderSettings):
         return "pooler" if self.projection == "kept" else self.pooler
 
 
-class DataSettings(records.DataSettings):
+class DataSettings(settings.DataSettings):
     """What is read of the data."""
 
     texts: str = flag(
@@ -183,7 +183,7 @@ class EvaluationSettings(Record):
         return self.metric in ("accuracy", "loss")
 
 
-class FileSettings(records.FileSettings):
+class FileSettings(settings.FileSettings):
     """Where the data are: their hashes, not their places, decide what is computed."""
 
     triplets: str = flag(
@@ -204,7 +204,7 @@ class FileSettings(records.FileSettings):
     )
 
 
-class RunSettings(records.RunSettings):
+class RunSettings(settings.RunSettings):
     """The run folder, logging and resuming."""
 
     run_dir: str = flag("runs/cbcl", "folder of the run")
@@ -219,7 +219,7 @@ class ContrastiveSettings(Settings):
     curriculum: CurriculumSettings = CurriculumSettings()
     views: ViewSettings = ViewSettings()
     synonyms: SynonymSettings = SynonymSettings()
-    training: records.TrainingSettings = records.TrainingSettings()
+    training: settings.TrainingSettings = settings.TrainingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     files: FileSettings = FileSettings()
     run: RunSettings = RunSettings()

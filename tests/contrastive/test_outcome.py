@@ -18,7 +18,7 @@ from minbert.encode import Encoder
 from minbert.ragged import Ragged
 from minbert.tokenizer import Tokenizer
 from minbert.training.plan import Plan
-from minbert.training.rundir import RunDir
+from minbert.training.run import RunDir
 from minbert.weights import save
 from tasks.contrastive.curriculum import Paced, Similarities
 from tasks.contrastive.data import Data

@@ -28,7 +28,7 @@ import tasks.contrastive.objectives
 import tasks.contrastive.outcome
 import tasks.registry
 import tasks.report.page  # noqa: F401
-from minbert.training import checkpoint, cli, plan, rundir
+from minbert.training import checkpoint, cli, plan, run
 
 LIMIT = 100  # seconds after which a run that hangs is ended
 
@@ -51,20 +51,20 @@ def arm(number: int, place: str, at: int) -> None:
         find = plan.Plan.at
 
         def asked(self: plan.Plan, step: int) -> plan.Step:
-            if step == at and sys._getframe(1).f_code.co_name == "step":  # the loop asks, not who looks ahead
+            if step == at and sys._getframe(1).f_code.co_name == "fit":  # the loop asks, not who looks ahead
                 here()
             return find(self, step)
 
         plan.Plan.at = asked  # type: ignore[method-assign]
     elif place == "after row":  # the row of step `at` is logged, its checkpoint is not written
-        log = rundir.RunDir.log
+        log = run.RunDir.log
 
-        def logged(self: rundir.RunDir, row: dict[str, Any]) -> None:
+        def logged(self: run.RunDir, row: dict[str, Any]) -> None:
             log(self, row)
             if row["step"] >= at:
                 here()
 
-        rundir.RunDir.log = logged  # type: ignore[method-assign]
+        run.RunDir.log = logged  # type: ignore[method-assign]
     elif place == "in strip":  # a finished run has deleted `at` of the files that it no longer needs
         unlink, done = checkpoint.Path.unlink, count(1)
 
@@ -87,13 +87,13 @@ def arm(number: int, place: str, at: int) -> None:
 
 def come_late() -> None:
     """Look at the run folder half a second after the other ranks: none of them may have begun to write by then."""
-    inner = rundir.RunDir.check
+    inner = run.RunDir.check
 
-    def late(self: rundir.RunDir, identity: dict[str, Any]) -> None:
+    def late(self: run.RunDir, identity: dict[str, Any]) -> None:
         time.sleep(0.5)
         inner(self, identity)
 
-    rundir.RunDir.check = late  # type: ignore[method-assign]
+    run.RunDir.check = late  # type: ignore[method-assign]
 
 
 def child(request: dict[str, Any], rank: int) -> None:

@@ -14,8 +14,7 @@ import torch
 
 from minbert.errors import UserError, one_of
 from minbert.training import cli, start
-from minbert.training.records import TrainingSettings
-from minbert.training.settings import Parsed, flags_of, parse
+from minbert.training.settings import Parsed, TrainingSettings, flags_of, parse
 from tasks.contrastive import presets
 from tasks.contrastive import settings as contrastive
 from tasks.registry import build
@@ -93,7 +92,7 @@ BAD = [
     (multitask, "--epochs 0", "--epochs 0"),
     (multitask, "--lr", "--lr"),
     (multitask, "--lr fast", "--lr fast"),
-    (multitask, "--lr NaN", "--lr nan"),
+    (multitask, "--lr NaN", "--lr NaN"),
     (multitask, "--lr -1", "--lr -1"),
     (multitask, "--power inf", "--power inf"),
     (multitask, "--hidden_dropout_prob 1", "--hidden-dropout-prob"),

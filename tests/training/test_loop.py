@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from minbert import AdamW, UserError
-from minbert.training import checkpoint, loop, rundir
+from minbert.training import checkpoint, loop
 from minbert.training.loop import Context
 from minbert.training.plan import Plan, Step
-from minbert.training.records import RunSettings, TrainingSettings
-from minbert.training.rundir import RunDir
+from minbert.training.run import RunDir, commit
+from minbert.training.settings import RunSettings, TrainingSettings
 
 CPU = torch.device("cpu")
 STEPS = 4  # of an epoch
@@ -301,16 +301,16 @@ def test_the_commit_is_that_of_the_projects_own_repository(tmp_path: Path) -> No
         return subprocess.run(["git", "-C", tmp_path, *who, *words], check=True, capture_output=True, text=True).stdout
 
     (tmp_path / "project").mkdir()
-    assert rundir.commit(tmp_path) is None
+    assert commit(tmp_path) is None
     git("init", "-q")
     (tmp_path / "a.py").write_text("1")
     git("add", "a.py")
     git("commit", "-q", "-m", "a")
     head = git("rev-parse", "HEAD").strip()
-    assert rundir.commit(tmp_path) == head
+    assert commit(tmp_path) == head
     (tmp_path / "a.py").write_text("2")
-    assert rundir.commit(tmp_path) == f"{head}-dirty"
-    assert rundir.commit(tmp_path / "project") is None, "a project in another one's repository has no commit"
+    assert commit(tmp_path) == f"{head}-dirty"
+    assert commit(tmp_path / "project") is None, "a project in another one's repository has no commit"
 
 
 def test_a_finished_run_keeps_one_model_and_no_optimizer_unless_asked(run: RunDir) -> None:

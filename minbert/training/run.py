@@ -1,4 +1,4 @@
-"""The folder of a run: manifest, metrics, checkpoints and results."""
+"""The folder of a run: manifest, metrics and checkpoints; and the environment that a run's bits depend on."""
 
 import json
 import os
@@ -6,22 +6,32 @@ import platform
 import shutil
 import subprocess
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from minbert.errors import UserError
 from minbert.files import read_json, write_atomic, write_json
-from minbert.training import checkpoint
+from minbert.training import checkpoint, ranks
+
+_LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk", "lemminflect")
+_ROOT = Path(__file__).parent.parent.parent
 
 
 class RunDir:
-    """A run's folder. `open` and `check` decide whether it may be used; nothing is written before `begin`."""
+    """A run's folder. `open` and `check` decide whether it may be used; nothing is written before `begin`.
+
+    With several ranks, the first one alone writes.
+    """
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
+        self._manifest, self._metrics = path / "manifest.json", path / "metrics.jsonl"
         self._resume = resume
-        self._manifest: dict[str, Any] = {}
+        self._content: dict[str, Any] = {}
         self._begun = time.perf_counter()
 
     @classmethod
@@ -43,8 +53,6 @@ class RunDir:
         `identity`, or if it is not writable.
         """
         path = self.path
-        if path.exists() and not path.is_dir():
-            raise UserError(f"--run-dir {path}: is a file, not a folder")
         if path.is_dir() and any(path.iterdir()):
             if not self._resume:
                 raise UserError(
@@ -56,19 +64,21 @@ class RunDir:
             raise UserError(f"--run-dir {path}: {nearest} is not a folder that can be written to")
 
     def _check_identity(self, identity: dict[str, Any]) -> None:
-        if not (self.path / "manifest.json").is_file():
+        if not self._manifest.is_file():
             if checkpoint.steps(self.checkpoints):
                 raise UserError(f"--run-dir {self.path}: holds checkpoints but no manifest.json")
             return
-        content = read_json(self.path / "manifest.json")
+        content = read_json(self._manifest)
         before = content.get("settings") if isinstance(content, dict) else None
         if not isinstance(before, dict):
-            raise UserError(f"{self.path / 'manifest.json'}: not the manifest of a run")
-        changed = [name for name, value in identity.items() if before.get(name) != value]
+            raise UserError(f"{self._manifest}: not the manifest of a run")
+        changed = [
+            f"{name if ' ' in name else '--' + name.replace('_', '-')} (was {before.get(name)!r}, now {value!r})"
+            for name, value in identity.items()
+            if before.get(name) != value
+        ]
         if changed:
-            names = {name: name if " " in name else f"--{name.replace('_', '-')}" for name in changed}
-            flags = ", ".join(f"{names[name]} (was {before.get(name)!r}, now {identity[name]!r})" for name in changed)
-            raise UserError(f"--resume: {self.path} was started with other settings: {flags}")
+            raise UserError(f"--resume: {self.path} was started with other settings: {', '.join(changed)}")
 
     def begin(self, manifest: dict[str, Any]) -> list[str]:
         """Create the folder and its manifest, or add a part to the manifest of a resumed run.
@@ -80,49 +90,53 @@ class RunDir:
 
         Returns the differences from the previous part's environment: the run's bits may then differ as well.
         """
-        path = self.path / "manifest.json"
-        before = read_json(path) if path.is_file() else {}
+        if ranks.rank():
+            return []
+        before = read_json(self._manifest) if self._manifest.is_file() else {}
         now = manifest.get("environment", {})
         step = next(reversed(checkpoint.steps(self.checkpoints)), 0)
         part = {"started": now.get("started"), "command": manifest.get("command"), "from_step": step, "to_step": None}
         parts = before.get("parts", [])
         if parts and parts[-1]["to_step"] is None:  # it was killed: its steps after the last checkpoint are lost
             parts[-1]["to_step"] = step
-        self._manifest = {**manifest, **before, "parts": [*parts, part | {"seconds": 0.0, "environment": now}]}
+        self._content = {**manifest, **before, "parts": [*parts, part | {"seconds": 0.0, "environment": now}]}
         self._begun = time.perf_counter()
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"--run-dir {self.path}: cannot be created: {error.strerror}") from error
-        write_json(path, self._manifest)
-        last = (parts[-1] if parts else before).get("environment", {})
+        write_json(self._manifest, self._content)
+        last = parts[-1].get("environment", {}) if parts else {}
         kinds = [name for name in last if name != "started" and last[name] != now.get(name)]
         return [f"{name} {now.get(name)} (was {last[name]})" for name in kinds]
 
     def reached(self, step: int, *, ended: bool = False) -> None:
         """Record in the manifest the time of this part until the checkpoint of `step`, and whether the part ended."""
+        if ranks.rank():
+            return
         seconds = round(time.perf_counter() - self._begun, 3)
-        self._manifest["parts"][-1] |= {"to_step": step if ended else None, "seconds": seconds}
-        write_json(self.path / "manifest.json", self._manifest)
+        self._content["parts"][-1] |= {"to_step": step if ended else None, "seconds": seconds}
+        write_json(self._manifest, self._content)
 
     def log(self, row: dict[str, Any]) -> None:
         """Append one row to `metrics.jsonl`."""
-        with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps(row, allow_nan=False) + "\n")
+        if ranks.rank() == 0:
+            with open(self._metrics, "a", encoding="utf-8") as file:
+                file.write(json.dumps(row, allow_nan=False) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
         """All rows of `metrics.jsonl`, or none if there is no such file."""
-        path = self.path / "metrics.jsonl"
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+        if not self._metrics.is_file():
+            return []
+        return [json.loads(line) for line in self._metrics.read_text(encoding="utf-8").splitlines()]
 
     def forget_after(self, step: int) -> None:
         """Delete the rows logged after `step`, as these steps are repeated, and a last line that a kill truncated."""
-        path = self.path / "metrics.jsonl"
-        if not path.is_file():
+        if ranks.rank() or not self._metrics.is_file():
             return
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = self._metrics.read_text(encoding="utf-8").splitlines(keepends=True)
         whole = [line for line in lines if line.endswith("\n")]
-        write_atomic(path, "".join(line for line in whole if json.loads(line)["step"] <= step))
+        write_atomic(self._metrics, "".join(line for line in whole if json.loads(line)["step"] <= step))
 
 
 def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
@@ -135,22 +149,16 @@ def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     return (path, content) if path and isinstance(content, dict) and {"data", "settings"} <= content.keys() else None
 
 
-_LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk", "lemminflect")
-_ROOT = Path(__file__).parent.parent.parent
-
-
-def environment(threads: int, device: str, processor: str = "") -> dict[str, Any]:
-    """Versions and hardware that may affect a run's bits, and the time; `processor` defaults to the CPU's name."""
-    from importlib.metadata import version
-
+def environment(device: torch.device) -> dict[str, Any]:
+    """Versions and hardware that may affect a run's bits, and the time."""
     return {
         "python": platform.python_version(),
         **{name: version(name) for name in _LIBRARIES},
         "commit": commit(),
         "machine": platform.machine(),
-        "processor": processor or _cpu(),
-        "threads": threads,
-        "device": device,
+        "processor": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu(),
+        "threads": torch.get_num_threads(),
+        "device": str(device),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
 
@@ -160,8 +168,7 @@ def commit(root: Path = _ROOT) -> str | None:
     if not (root / ".git").exists() or shutil.which("git") is None:
         return None
     words = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    found = subprocess.run(words, capture_output=True, text=True)
-    return found.stdout.strip() or None
+    return subprocess.run(words, capture_output=True, text=True).stdout.strip() or None
 
 
 def _cpu() -> str:
