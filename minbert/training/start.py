@@ -36,6 +36,7 @@ class Start:
     run: RunDir
     device: torch.device
     precision: str
+    source: str
     folder: Path = field(default_factory=Path)  # of the initial encoder
     identity: dict[str, Any] = field(default_factory=dict)
 
@@ -48,12 +49,12 @@ class Start:
         warn(*notes)  # on the first rank only, which is known from here on
         precision = number_format(settings.training.precision, on)
         run = RunDir.open(Path(settings.run.run_dir), resume=settings.run.resume, identity=settings.identity())
-        return cls(parsed, run, on, precision)
+        return cls(parsed, run, on, precision, settings.encoder.source)
 
     def encoder(self) -> tuple[BertModel, Tokenizer, int]:
         """The initial encoder, its tokenizer, and the longest input in tokens. Raises `UserError`."""
         asked = self.parsed.settings.encoder
-        model, tokenizer, self.folder = encoder(asked.source, asked.encoder_dropout)
+        model, tokenizer, self.folder = encoder(self.source, asked.encoder_dropout)
         return model.to(self.device), tokenizer, max_length(asked.max_length, model.config)
 
     def check(self, hashes: Mapping[str, str]) -> None:
