@@ -164,6 +164,21 @@ def on_page(name: str, width: float, height: float, count: int = 1, **how: Any) 
         chart.markup = _inlined(out.getvalue(), name, chart.hints)
 
 
+@contextmanager
+def page_svg(width: float, height: float, count: int = 1, **how: Any) -> Iterator[tuple[list["Axes"], io.BytesIO]]:
+    """`count` stacked axes of a figure of `width` x `height` pixels; after the block the buffer holds its SVG."""
+    with panels(count, (width / 72, height / 72), columns=1, style=_PAGE, **how) as axes:
+        out = io.BytesIO()
+        yield axes, out
+        figure: Any = axes[0].figure
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+
+
+def clipped(text: str, most: int = 30) -> str:
+    """A name for a legend or an axis, cut to `most` characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 _KEPT = {
     *("d", "x", "y", "transform", "fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "opacity"),
     *("stroke-dasharray", "stroke-linecap", "stroke-linejoin", "text-anchor", "font-size"),

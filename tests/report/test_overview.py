@@ -1,0 +1,99 @@
+"""Guards: the overview's means, intervals over seeds and seed counts are scipy's, and its page sorts and escapes.
+
+python -m pytest --import-mode=importlib tests/report/test_overview.py
+"""
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from tasks.report import overview
+from tests.report.browsing import Tab
+from tests.report.conftest import HOSTILE
+
+DRAWS = np.random.default_rng(4)
+
+
+def runs(groups: dict[str, list[int]], metrics: tuple[str, ...] = ("accuracy",)) -> pd.DataFrame:
+    rows = [
+        (group, seed, metric, DRAWS.normal(0.5, 0.01))
+        for group in groups
+        for metric in metrics
+        for seed in groups[group]
+    ]
+    return pd.DataFrame(rows, columns=["group", "seed", "metric", "value"])
+
+
+def test_a_difference_is_paired_by_seed_and_its_interval_is_scipys() -> None:
+    frame = runs({"base": [1, 2, 3, 4], "other": [4, 3, 2, 9]})
+    base, other = overview.summary(frame).to_dict("records")
+    values = frame.pivot(index="seed", columns="group", values="value")
+    gaps = (values["other"] - values["base"]).dropna()
+    expected = stats.ttest_1samp(gaps, 0).confidence_interval(0.95)
+    assert (other["seeds"], other["pairs"]) == (4, 3)
+    assert other["mean"] == pytest.approx(values["other"].mean())
+    assert other["deviation"] == pytest.approx(values["other"].std())
+    assert other["difference"] == pytest.approx(gaps.mean())
+    assert (other["low"], other["high"]) == pytest.approx((expected.low, expected.high))
+    assert np.isnan(base["difference"])
+    swapped = overview.summary(frame, baseline="other").iloc[0]
+    assert swapped["difference"] == pytest.approx(-gaps.mean())
+
+
+@pytest.mark.parametrize(("groups", "pairs"), [({"a": [1], "b": [1]}, 1), ({"a": [1], "b": [2, 3]}, 0)])
+def test_one_seed_has_no_interval_over_seeds(groups: dict[str, list[int]], pairs: int) -> None:
+    more = pd.DataFrame([("b", "accuracy", 0.1, 0.2)], columns=["group", "metric", "row_low", "row_high"])
+    _, other = overview.summary(runs(groups), more=more).iloc
+    assert other["pairs"] == pairs and np.isnan(other["low"]) and np.isnan(other["seeds_for"])
+    assert np.isnan(other["difference"]) == (pairs == 0)
+    assert overview.verdict(other) == "better"
+
+
+def test_the_number_of_seeds_has_the_power_that_simulation_finds() -> None:
+    for deviation in (0.004, 0.01, 0.03):
+        seeds = int(overview.seeds_for(deviation))
+        drawn = DRAWS.normal(0.01, deviation, (4000, seeds))
+        power = (stats.ttest_1samp(drawn, 0, axis=1).pvalue < 0.05).mean()
+        assert 0.78 < power < 0.95
+        if seeds > 2:
+            fewer = stats.ttest_1samp(drawn[:, :-1], 0, axis=1).pvalue < 0.05
+            assert fewer.mean() < 0.82
+    assert np.isnan(overview.seeds_for(1.0)) and overview.seeds_for(0.0) == 2
+
+
+def study(path: Path) -> pd.DataFrame:
+    frame = runs({"base": [1, 2], HOSTILE[2]: [1, 2], "third": [1]}, ("accuracy", HOSTILE[0]))
+    settings = pd.DataFrame({"order": ["a", HOSTILE[4], "b"], "same": 1}, index=list(dict.fromkeys(frame["group"])))
+    return overview.write_overview(path, "Study", frame, settings)
+
+
+def test_an_overview_escapes_its_names_and_saves_its_forest_plot(tmp_path: Path) -> None:
+    found = study(tmp_path / "study.html")
+    text = (tmp_path / "study.html").read_text()
+    assert "<img src=x" not in text and "window.owned = 1</script>" not in text and ">same<" not in text
+    for value in found["mean"]:
+        assert f"<b>{value:.4f}</b>" in text
+    (figure,) = (tmp_path / "study-figures").iterdir()
+    drawn = ElementTree.fromstring(figure.read_bytes())
+    assert len([one for one in drawn.iter() if str(one.get("id")).startswith("axes_")]) == 2, "a panel for each metric"
+
+
+def test_a_click_on_a_heading_sorts(browser: Any, tmp_path: Path) -> None:
+    study(tmp_path / "study.html")
+    tab = Tab(browser, tmp_path / "study.html")
+    head = "table.sortable >> nth=0 >> thead button >> nth=3"
+
+    def scores() -> list[float]:
+        cells = "rows => rows.map(row => Number(row.cells[3].dataset.sort))"
+        return tab.page.eval_on_selector_all("table.sortable >> nth=0 >> tbody tr", cells)
+
+    for down in (True, False):
+        tab.page.click(head)
+        assert scores() == sorted(scores(), reverse=down)
+    assert tab.complaints == [] and tab.page.evaluate("window.owned") is None
+    tab.context.close()
