@@ -20,10 +20,9 @@ from minbert.errors import UserError
 from minbert.token_cache import Row
 from minbert.training import start
 from tasks import intervals
-from tasks.benchmarks import options, results
-from tasks.benchmarks.options import System
-from tasks.benchmarks.results import AVERAGE, MISSING, Results, Table, between, number, numbers
-from tasks.benchmarks.vectors import Bank
+from tasks.benchmarks import results
+from tasks.benchmarks.encoders import Bank, System
+from tasks.benchmarks.results import AVERAGE, SYSTEM, Results, Suite, Table, between, numbers
 from tasks.readers import senteval
 
 SEED = 1111  # SentEval's own, of its folds and of its configuration
@@ -38,15 +37,11 @@ class Split:
     x: np.ndarray
     y: np.ndarray
 
-    def rows(self, places: np.ndarray) -> "Split":
-        """Some of the rows."""
-        return Split(self.x[places], self.y[places])
-
     def folds(self, count: int) -> Iterator[tuple["Split", "Split", np.ndarray]]:
         """Training part, held-out part, and the places of the latter, of every fold."""
         folds = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
-        for train, test in folds.split(np.zeros(len(self.y)), self.y):
-            yield self.rows(train), self.rows(test), test
+        for train, test in folds.split(self.x, self.y):
+            yield Split(self.x[train], self.y[train]), Split(self.x[test], self.y[test]), test
 
 
 @dataclass(frozen=True)
@@ -100,7 +95,7 @@ def _model(c: float) -> LogisticRegression:
 def _accuracies(train: Split, dev: Split, grid: Sequence[float]) -> np.ndarray:
     """Accuracy on the development rows for each C, in ascending order."""
     model = _model(grid[0])
-    return np.array([float((model.set_params(C=c).fit(train.x, train.y).predict(dev.x) == dev.y).mean()) for c in grid])
+    return np.array([float(model.set_params(C=c).fit(train.x, train.y).score(dev.x, dev.y)) for c in grid])
 
 
 def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -112,10 +107,9 @@ def classify(bank: Bank, system: System, rows: Mapping[str, Sequence[Row]], fold
     """Train and test on the vectors of one set by its splits: one, train and test, or train, dev and test."""
     data = {}
     for split, some in rows.items():
-        sides = [bank.of_texts(system, [row.texts[side] for row in some]) for side in range(len(some[0].texts))]
+        sides = [bank.raw(system, texts) for texts in zip(*(row.texts for row in some), strict=True)]
         features = pair_features(*sides) if len(sides) == 2 else sides[0]
-        labels = np.array([row.label for row in some], dtype=np.int64)
-        data[split] = Split(features.astype(np.float64), labels)
+        data[split] = Split(features.astype(np.float64), np.array([row.label for row in some], dtype=np.int64))
     if "all" in data:
         return nested(data["all"], folds)
     if "dev" in data:
@@ -136,31 +130,30 @@ def _read_set(folder: Path, name: str, folds: int) -> tuple[dict[str, list[Row]]
     return rows, skipped
 
 
-def run_transfer(given: argparse.Namespace, chosen: list[str], words: list[str]) -> None:
+def run_transfer(given: argparse.Namespace, chosen: list[str]) -> None:
     """Classify with every encoder, and write `transfer.json` and `transfer.md`."""
     folder = start.data_folder(given.data)
     data = {name: _read_set(folder, name, given.folds) for name in chosen}
-    loaded = options.load(given)
-    texts = (text for rows, _ in data.values() for split in rows.values() for row in split for text in row.texts)
-    bank, found = Bank.of(loaded, texts), Results()
-    for system in options.systems(loaded):
+    suite, found = Suite.open(given, folder), Results()
+    bank = suite.bank(
+        text for rows, _ in data.values() for split in rows.values() for row in split for text in row.texts
+    )
+    for system in suite.systems:
         for name, (rows, _) in data.items():
             one = classify(bank, system, rows, given.folds)
-            how = {"seed": given.seed, "resamples": given.resamples}
-            draws = intervals.bootstrap("accuracy", one.predicted[None], one.gold, name, **how)[0]
+            draws = intervals.bootstrap("accuracy", one.predicted[None], one.gold, name, **suite.draw)[0]
             more = {"rows": len(one.gold), "dev_accuracy": one.dev, "folds": list(one.folds), "C": list(one.chosen)}
             found.add(system, "accuracy", name, one.accuracy, draws, **more)
             print(f"{system.name}: {name} {100 * one.accuracy:.2f}", file=sys.stderr)
     found.add_average("accuracy")
-    apart = found.differences(options.references(loaded), "accuracy")
-    tables = [*_tables(found, given), *results.difference_tables("Accuracy × 100", apart, times=100)]
+    apart = found.differences(suite.pairings, "accuracy")
+    suite.tables = [*_tables(found, given), *results.difference_tables("Accuracy × 100", apart, times=100)]
     sets = {
         name: {"rows": {split: len(some) for split, some in rows.items()}, "skipped": skipped}
         for name, (rows, skipped) in data.items()
     }
-    content = options.account("transfer", words, given, loaded, folder)
-    content |= {"folds": given.folds, "sets": sets, **results.content(found, apart)}
-    results.write_results(options.out_folder(given, loaded), "transfer", "Transfer", tables, content, [])
+    suite.content = {"folds": given.folds, "sets": sets, **results.content(found, apart)}
+    suite.write("Transfer")
 
 
 def _tables(found: Results, given: argparse.Namespace) -> list[Table]:
@@ -171,17 +164,16 @@ def _tables(found: Results, given: argparse.Namespace) -> list[Table]:
         "scikit-learn's logistic regression."
     )
     frame = found.frame()
-    rows = results.wide(frame, ("encoder", "pooler"), "set", lambda value: number(value, times=100))
-    made = [Table("Transfer, accuracy × 100", rows, (note,), left=2)]
+    made = [Table("Transfer, accuracy × 100", results.wide(frame, "set", times=100), (note,), left=2)]
     each = frame[frame["set"] != AVERAGE]
-    for (encoder, pooler), one in each.groupby(["encoder", "pooler"], sort=False) if given.resamples else ():
-        spreads = [float(np.std(folds, ddof=1)) if len(folds) > 1 else None for folds in one["folds"]]
+    for (encoder, pooler), one in each.groupby(SYSTEM, sort=False) if given.resamples else ():
+        spreads = [np.std(folds, ddof=1) if len(folds) > 1 else np.nan for folds in one["folds"]]
         shown = {
             "set": one["set"],
             "test rows": [f"{count:,.0f}" for count in one["rows"]],
             "accuracy": numbers(one["value"], times=100),
             "95% interval": between(one, times=100),
-            "deviation over folds": [MISSING if spread is None else number(spread, times=100) for spread in spreads],
+            "deviation over folds": numbers(spreads, times=100),
             "C": ["/".join(f"{c:g}" for c in sorted(set(chosen))) for chosen in one["C"]],
         }
         made.append(Table(f"{encoder}, pooler {pooler}", pd.DataFrame(shown)))

@@ -8,20 +8,23 @@ import csv
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain, combinations
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from minbert.files import read_json, sha256_of
+from minbert.files import sha256_of
 from minbert.training.run import manifest_behind
 from tasks import readers
 from tasks.benchmarks.results import Table
 from tasks.benchmarks.sets import ScoredSet
 from tasks.readers.layouts import sides_of
-from tasks.readers.splitter import open_text
+from tasks.readers.splitter import BOM
 from tasks.readers.texts import key
+
+Run = tuple[Path, dict[str, Any]]
+"""The path and the content of a run's manifest."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Contamination:
     manifests: list[str]
     files: list[TrainingFile]
     counts: dict[str, Count] = field(default_factory=dict)
-    why: str = ""
+    why: str = ""  # the reason why training data is unknown, if there is one
     choices: list[str] = field(default_factory=list)  # for each manifest, which set chose the checkpoint
 
     @property
@@ -66,41 +69,42 @@ class Contamination:
 
 def check(name: str, folder: Path, sets: Sequence[ScoredSet]) -> Contamination:
     """Look for the scored pairs in the training files of the encoder in `folder` and of its ancestors."""
-    manifests, files, absent = training_files(folder)
-    if not manifests:
+    runs, missing = runs_behind(folder)
+    if not runs:
         return Contamination(name, [], [], why="no run folder with a manifest.json: nothing is known of its training")
+    files = training_files(runs)
     why = (
-        f"the encoder that this run started from, {absent}, is missing: its training data is not searched"
-        if absent
-        else ""
+        missing and f"the encoder that this run started from, {missing}, is missing: its training data is not searched"
     )
-    choices = [_choice(path) for path in manifests]
-    return Contamination(name, [str(path) for path in manifests], files, _counts(files, sets), why, choices)
+    return Contamination(name, [str(path) for path, _ in runs], files, _counts(files, sets), why, [*map(_choice, runs)])
 
 
-def training_files(folder: Path) -> tuple[list[Path], list[TrainingFile], str]:
-    """The manifests behind an encoder, latest first, and the files for training and choosing that they name.
+def runs_behind(folder: Path) -> tuple[list[Run], str]:
+    """The runs behind an encoder, latest first; and the encoder that the first of them started from if it is missing.
 
-    Third, the missing encoder that a run started from, or "".
+    The second is "" where nothing is missing.
     """
-    manifests: list[Path] = []
-    files: dict[tuple[str, str], TrainingFile] = {}
+    runs: list[Run] = []
     encoder: Path | None = folder
-    while encoder is not None:
-        behind = manifest_behind(encoder)
-        if behind is None and manifests and not encoder.is_dir():
-            return manifests, list(files.values()), str(encoder)
-        if behind is None or behind[0].resolve() in [seen.resolve() for seen in manifests]:
+    while encoder and (behind := manifest_behind(encoder)):
+        if behind[0].resolve() in [path.resolve() for path, _ in runs]:
             break
-        path, content = behind
-        manifests.append(path)
-        for file in _files(content.get("data", {})):
-            place = file.file, file.sha256
-            if (file.purpose == "train" or _by_dev_pairs(content)) and (place not in files or file.purpose == "train"):
-                files[place] = file
-        before = (content.get("weights") or {}).get("folder")
+        runs.append(behind)
+        before = (behind[1].get("weights") or {}).get("folder")
         encoder = Path(before) if before else None
-    return manifests, list(files.values()), ""
+    missing = bool(runs) and encoder is not None and not encoder.is_dir() and not manifest_behind(encoder)
+    return runs, str(encoder) if missing else ""
+
+
+def training_files(runs: Sequence[Run]) -> list[TrainingFile]:
+    """The files that some runs have read for training, and those of dev sets that chose a checkpoint."""
+    files: dict[tuple[str, str], TrainingFile] = {}
+    for _, content in runs:
+        for file in _files(content["data"]):
+            place = file.file, file.sha256
+            if file.purpose == "train" or (_by_dev_pairs(content) and place not in files):
+                files[place] = file
+    return list(files.values())
 
 
 def _by_dev_pairs(manifest: dict[str, Any]) -> bool:
@@ -108,9 +112,9 @@ def _by_dev_pairs(manifest: dict[str, Any]) -> bool:
     return bool((manifest.get("selection") or {}).get("by_dev_pairs", True))
 
 
-def _choice(path: Path) -> str:
+def _choice(run: Run) -> str:
     """The checkpoint that a run has kept, and the pairs that chose it."""
-    content = read_json(path)
+    path, content = run
     how, dev = content.get("selection") or {}, content["data"].get("sts_dev") or {}
     last = how.get("keep") == "last"
     if not _by_dev_pairs(content):
@@ -123,7 +127,7 @@ def _choice(path: Path) -> str:
 
 
 def _files(data: Any, purpose: str = "") -> Iterator[TrainingFile]:
-    """Every file with a hash under a manifest's `data`, those for testing aside."""
+    """Every file with a hash under a manifest's `data`, except those for testing."""
     if isinstance(data, list):
         for inner in data:
             yield from _files(inner, purpose)
@@ -146,12 +150,11 @@ def _state(path: Path, recorded: str) -> str:
 
 
 def _counts(files: Sequence[TrainingFile], sets: Sequence[ScoredSet]) -> dict[str, Count]:
-    numbers: dict[str, int] = {}
+    numbers: dict[str, int] = {}  # text -> its number among all scored texts
     keyed = {
-        one.shown: [[numbers.setdefault(key(text), len(numbers)) for text in pair] for pair in one.pairs]
+        one.shown: [frozenset(numbers.setdefault(key(text), len(numbers)) for text in pair) for pair in one.pairs]
         for one in sets
     }
-    scored = {name: {frozenset(pair) for pair in found} for name, found in keyed.items()}
     texts, trained, choosing = set[int](), set[frozenset[int]](), dict.fromkeys(keyed, 0)
     for file in (one for one in files if one.state == "read"):
         for cells in _cells(Path(file.file)):
@@ -161,12 +164,11 @@ def _counts(files: Sequence[TrainingFile], sets: Sequence[ScoredSet]) -> dict[st
                 trained |= pairs
                 texts |= set(here)
             else:
-                for name, known in scored.items():
-                    choosing[name] += not known.isdisjoint(pairs)
+                choosing = {name: count + (not pairs.isdisjoint(keyed[name])) for name, count in choosing.items()}
     return {
         name: Count(
             len(found),
-            sum(frozenset(pair) in trained for pair in found),
+            sum(pair in trained for pair in found),
             sum(not texts.isdisjoint(pair) for pair in found),
             choosing[name],
         )
@@ -180,31 +182,29 @@ def _cells(path: Path) -> Iterator[list[str]]:
     Of SentEval's `s1.X`, `s2.X`, `labels.X`, any one of which is named, the two sentences of a line.
     """
     if sides := sides_of(path):
-        with open_text(sides[0]) as first, open_text(sides[1]) as second:
-            yield from map(list, zip(first, second, strict=False))
+        yield from map(list, zip(_lines(sides[0]), _lines(sides[1]), strict=False))
         return
-    with open_text(path, "utf-8-sig" if _is_utf8(path) else "latin-1") as file:
-        head = next(file, "")
-        lines = chain([head], file)
-        if head.lstrip("ï»¿").startswith("{"):
-            for line in lines:
-                yield [value for value in json.loads(line).values() if isinstance(value, str)] if line.strip() else []
-        elif "||" in head:
-            for line in lines:
-                yield line.rstrip("\r\n").split("||")
-        elif "\t" in head or "," not in head:
-            for line in lines:
-                yield [cell.strip().strip('"').replace('""', '"') for cell in line.rstrip("\r\n").split("\t")]
-        else:
-            yield from csv.reader(lines)
+    head = next(_lines(path), "")
+    if head.startswith("{"):
+        found = (json.loads(line) for line in _lines(path) if line.strip())
+        yield from ([cell for cell in row.values() if isinstance(cell, str)] for row in found)
+    elif "||" in head:
+        yield from (line.rstrip("\r\n").split("||") for line in _lines(path))
+    elif "\t" in head or "," not in head:
+        for line in _lines(path):
+            yield [cell.strip().strip('"').replace('""', '"') for cell in line.rstrip("\r\n").split("\t")]
+    else:
+        yield from csv.reader(_lines(path))
 
 
-def _is_utf8(path: Path) -> bool:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return all(True for _ in file)
-    except UnicodeDecodeError:
-        return False
+def _lines(path: Path) -> Iterator[str]:
+    """The lines of a file without byte order marks, in UTF-8, or in latin-1 where one is no UTF-8."""
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                yield line.decode().lstrip(BOM)
+            except UnicodeDecodeError:
+                yield line.decode("latin-1")
 
 
 def as_json(found: Contamination) -> dict[str, Any]:

@@ -1,25 +1,26 @@
-"""The suites' pictures, one panel for each encoder, as SVG and PNG; the same numbers give the same bytes.
+"""The figures of the suites, one panel for each system, as SVG and PNG; the same numbers give the same bytes.
 
 Paths come without a suffix. Importing this module loads no matplotlib.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minbert.seeds import numpy_generator
-from tasks import charts
+from tasks import charts, metrics
 from tasks.charts import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION
+from tasks.readers.rows import NLI_CLASSES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LINES = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, "#56b4e9", GREY)
 MARKERS = "osD^vPX"
+_COLOURS, _MARKS = (BLUE, GREY, VERMILION), "o^s"  # of entailment, neutral, contradiction
 STYLES: tuple[Any, ...] = ("solid", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
 
 
@@ -40,50 +41,40 @@ def _panels(path: Path, heading: str, count: int, across: str, up: str) -> Itera
         charts.save(panels[0].figure, path)
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A group of pairs of a scatter with its colour and marker; `rows` are their indices."""
-
-    name: str
-    colour: str
-    marker: str
-    rows: np.ndarray
-
-
 def scatter(
     path: Path,
     title: str,
     gold: np.ndarray,
     cosines: Mapping[str, np.ndarray],
-    rho: Mapping[str, float | None],
-    kinds: Sequence[Kind] = (),
+    relations: np.ndarray | None = None,
     *,
     scale: tuple[float, float],
 ) -> None:
-    """Human score across, cosine up, a panel for each encoder (ConSERT, Figure 1; SelfCCL, Figure 4).
+    """Human score across, cosine up, a panel for each system (ConSERT, Figure 1; SelfCCL, Figure 4).
 
-    Points are coloured by their score, or by their kind where there are kinds. `scale` is the lowest and the highest
-    score that the set allows; SelfCCL shows the score over 5. The line joins the median cosine of pairs whose score
-    rounds to the same half point. Points are moved sideways by up to 0.04, so that equal scores do not hide each other.
+    Points are coloured by their score, or by `relations`, an index into `NLI_CLASSES` for each pair. `scale` is the
+    lowest and the highest score that the set allows; SelfCCL shows the score over 5. The line joins the median cosine
+    of pairs whose score rounds to the same half point. Points are moved sideways by up to 0.04, so that equal scores
+    do not hide each other.
     """
     across = gold + numpy_generator(0, "jitter", len(gold)).uniform(-0.04, 0.04, len(gold))
     low = min(float(values.min()) for values in cosines.values())
     look: Any = {"s": 9, "linewidths": 0, "rasterized": True}
+    groups = [] if relations is None else [np.flatnonzero(relations == place) for place in range(len(NLI_CLASSES))]
+    order = sorted((place for place, rows in enumerate(groups) if len(rows)), key=lambda place: -len(groups[place]))
     with _panels(path, title, len(cosines), f"human score ({scale[0]:g} to {scale[1]:g})", "cosine") as panels:
         for panel, (name, values) in zip(panels, cosines.items(), strict=True):
-            if not kinds:
+            if relations is None:
                 panel.scatter(across, values, c=gold, cmap="viridis", vmin=scale[0], vmax=scale[1], alpha=0.5, **look)
-            for kind in kinds:
-                how: Any = {"c": kind.colour, "marker": kind.marker, "alpha": 0.3, "label": kind.name}
-                panel.scatter(across[kind.rows], values[kind.rows], **how, **look)
-            places, medians = _medians(gold, values)
-            panel.plot(places, medians, color=INK, linewidth=1.8, marker="o", markersize=3.5, label="median")
-            value = rho[name]
-            shown = "undefined" if value is None else f"{100 * value:.1f}"
-            panel.set_title(f"{name}: ρ × 100 = {shown}")
+            for place in order:  # the largest group first, so that it hides no other
+                how: Any = {"c": _COLOURS[place], "marker": _MARKS[place], "alpha": 0.3, "label": NLI_CLASSES[place]}
+                panel.scatter(across[groups[place]], values[groups[place]], **how, **look)
+            panel.plot(*_medians(gold, values), color=INK, linewidth=1.8, marker="o", markersize=3.5, label="median")
+            value = metrics.spearman(values, gold)
+            panel.set_title(f"{name}: ρ × 100 = {'undefined' if value is None else f'{100 * value:.1f}'}")
             panel.set_xlim(float(gold.min()) - 0.1, float(gold.max()) + 0.1)
             panel.set_ylim(min(low - 0.03, 0.0), 1.03)
-        drawn = charts.legend(panels[0], len(kinds) + 1, markerscale=1.8)
+        drawn = charts.legend(panels[0], len(order) + 1, markerscale=1.8)
         for mark in drawn.legend_handles:
             mark.set_alpha(1.0)
 
@@ -95,7 +86,7 @@ def _medians(gold: np.ndarray, values: np.ndarray) -> tuple[list[float], list[fl
 
 
 def histogram(path: Path, groups: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """Cosines of kinds of pairs, a panel for each encoder: `groups[encoder][kind]`; each kind's bars add up to 1."""
+    """Cosines of kinds of pairs, a panel for each system: `groups[system][kind]`; each kind's bars add up to 1."""
     every = [values for kinds in groups.values() for values in kinds.values() if len(values)]
     edges = np.linspace(min(0.0, *(float(values.min()) for values in every)), 1.0, 41)
     colours = (GREY, VERMILION, BLUE)
@@ -113,7 +104,7 @@ def histogram(path: Path, groups: Mapping[str, Mapping[str, np.ndarray]]) -> Non
 
 
 def removed_tokens(path: Path, removed: Sequence[int], curves: Mapping[str, Sequence[float]], sets: str) -> None:
-    """Spearman over the number of most frequent tokens left out of the mean (ConSERT, Figure 4), best points ringed."""
+    """Spearman by the number of frequent tokens left out of the mean (ConSERT, Figure 4), with a ring at the best."""
     title = "Leaving the most frequent tokens out of the mean"
     with _panels(path, title, 1, "tokens left out, [CLS] and [SEP] among them", f"Spearman's ρ × 100, {sets}") as (on,):
         for number, (name, values) in enumerate(curves.items()):
@@ -129,7 +120,7 @@ def removed_tokens(path: Path, removed: Sequence[int], curves: Mapping[str, Sequ
 
 
 def associations(path: Path, tests: Sequence[str], sizes: Mapping[str, Sequence[float]]) -> None:
-    """WEAT's effect sizes, a row for each test and a marker for each encoder."""
+    """WEAT's effect sizes, a row for each test and a marker for each system."""
     import matplotlib
 
     with _panels(path, "Word associations", 1, "WEAT effect size (standard deviations)", "") as (on,):

@@ -1,8 +1,10 @@
-"""The results of a suite as one long table with a row a number; shown tables, differences and JSON are made of it."""
+"""The results of a suite as one long table with a row for each number: tables, differences and JSON are made of it."""
 
+import argparse
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,14 @@ import pandas as pd
 from tabulate import tabulate
 
 from minbert.files import write_atomic, write_json
-from tasks.benchmarks.options import Pairing, System
+from tasks.benchmarks.encoders import Bank, Loaded, System, load
 from tasks.intervals import Difference, Interval, interval, resampled
 
 MISSING = "–"
 AVERAGE = "avg."
+SYSTEM = ["encoder", "pooler"]
+Pairing = tuple[System, System]
+"""Two systems that are compared: (first, other)."""
 
 
 class Results:
@@ -27,20 +32,16 @@ class Results:
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
 
-    def add(
-        self, system: System, measure: str, name: str, value: float | None, draws: np.ndarray | None = None, **more: Any
-    ) -> None:
+    def add(self, system: System, measure: str, name: str, value: float | None, draws: Any = (), **more: Any) -> None:
         """One number of a system: `measure` on the set `name`, None or NaN if undefined; `draws` [R] its resamples."""
         row = {**asdict(system), "measure": measure, "set": name, "value": defined(value)}
-        drawn = draws if draws is not None and len(draws) else None
-        around = None if drawn is None else interval(drawn)
-        self._rows.append({**row, **_bounds(around), **more, "draws": drawn})
+        self._rows.append({**row, **_bounds(interval(draws)), **more, "draws": np.asarray(draws)})
 
     def add_average(self, measure: str, **more: Any) -> None:
         """The mean of a measure over the sets of each system with several; undefined if one of them is."""
-        for system, rows in self.frame(measure).groupby(["encoder", "pooler"], sort=False):
+        for system, rows in self.frame(measure).groupby(SYSTEM, sort=False):
             if len(rows) > 1:
-                draws = np.mean(rows["draws"].tolist(), axis=0) if rows["draws"].notna().all() else None
+                draws = np.mean(rows["draws"].tolist(), axis=0)
                 self.add(System(*system), measure, AVERAGE, rows["value"].mean(skipna=False), draws, **more)
 
     def frame(self, measure: str = "", system: System | None = None) -> pd.DataFrame:
@@ -56,15 +57,13 @@ class Results:
         """For each (first, other) and each set that both have: the other's value less the first's, and its interval."""
         found = []
         for first, other in pairs:
-            one, two = (self.frame(measure, system).set_index("set") for system in (first, other))
-            for name in (name for name in one.index if name in two.index):
-                values = [float(side.loc[name, "value"]) for side in (one, two)]
-                draws = [side.loc[name, "draws"] for side in (one, two)]
-                around = None if draws[0] is None or draws[1] is None else interval(draws[1] - draws[0])
-                apart = Difference(name, measure, values[0], values[1], around, why="no interval")
-                row = {"first": first.name, "second": other.name, "measure": measure, "set": name}
+            sides = [self.frame(measure, system)[["set", "value", "draws"]] for system in (first, other)]
+            for row in sides[0].merge(sides[1], on="set").to_dict("records"):
+                values, around = (row["value_x"], row["value_y"]), interval(row["draws_y"] - row["draws_x"])
+                apart = Difference(row["set"], measure, *values, around, why="no interval")
+                named = {"first": first.name, "second": other.name, "measure": measure, "set": row["set"]}
                 value = {"first_value": values[0], "second_value": values[1], "difference": apart.value}
-                found.append({**row, **value, **_bounds(around), "verdict": apart.verdict})
+                found.append({**named, **value, **_bounds(around), "verdict": apart.verdict})
         return pd.DataFrame(found)
 
 
@@ -80,20 +79,18 @@ def _bounds(around: Interval | None) -> dict[str, float]:
 def as_json(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """A frame's rows for JSON: an undefined value or bound of an interval is None, any other empty cell is left out."""
     kept = {"value", "low", "high", "difference"}
-    rows = [
-        {str(key): None if isinstance(cell, float) and math.isnan(cell) else cell for key, cell in row.items()}
-        for row in frame.drop(columns="draws", errors="ignore").to_dict("records")
-    ]
-    return [{key: cell for key, cell in row.items() if cell is not None or key in kept} for row in rows]
+    cells = frame.drop(columns="draws", errors="ignore").astype(object)
+    rows = cells.where(cells.notna(), None).to_dict("records")
+    return [{str(key): cell for key, cell in row.items() if cell is not None or key in kept} for row in rows]
 
 
-def content(found: Results, apart: pd.DataFrame | None = None) -> dict[str, Any]:
+def content(found: Results, differences: pd.DataFrame | None = None) -> dict[str, Any]:
     """Results and their differences for JSON."""
-    made = {"results": as_json(found.frame())}
-    return made if apart is None else made | {"differences": as_json(apart)}
+    apart = {} if differences is None else {"differences": as_json(differences)}
+    return {"results": as_json(found.frame()), **apart}
 
 
-def means(values: np.ndarray, *purpose: str, seed: int, resamples: int) -> np.ndarray:
+def mean_draws(values: np.ndarray, *purpose: str, seed: int, resamples: int) -> np.ndarray:
     """Means over resampled rows, [N] to [R]: the same rows for every system, by the counter (seed, *purpose)."""
     if not len(values):
         return np.empty(0)
@@ -151,15 +148,12 @@ def between(frame: pd.DataFrame, digits: int = 2, *, times: float = 1.0, sign: b
     return [MISSING if low == MISSING else f"[{low}, {high}]" for low, high in zip(*ends, strict=True)]
 
 
-def wide(
-    frame: pd.DataFrame, index: Sequence[str], columns: str, text: Callable[[float], str] = number
-) -> pd.DataFrame:
-    """A column for each value of `columns` in their order of appearance, a row for each of `index`, with texts."""
-    found: dict[tuple[Hashable, ...], dict[Any, str]] = {}
-    for row in frame.to_dict("records"):
-        found.setdefault(tuple(row[name] for name in index), {})[str(row[columns])] = text(row["value"])
-    rows = [dict(zip(index, key, strict=True)) | cells for key, cells in found.items()]
-    return pd.DataFrame(rows, columns=[*index, *map(str, frame[columns].unique())]).fillna(MISSING)
+def wide(frame: pd.DataFrame, columns: str, digits: int = 2, *, times: float = 1.0) -> pd.DataFrame:
+    """A row of texts for each system, and a column for each value of `columns`, in their order of appearance."""
+    shown = frame.assign(shown=numbers(frame["value"], digits, times=times))
+    order = shown[columns].unique().tolist()
+    made = shown.pivot_table(index=SYSTEM, columns=columns, values="shown", aggfunc="first", sort=False)
+    return made[order].rename(columns=str).fillna(MISSING).reset_index()
 
 
 def difference_tables(
@@ -180,25 +174,72 @@ def difference_tables(
     return made
 
 
-@dataclass(frozen=True)
-class Probed:
-    """What a probe has found: its tables, its part of the JSON, and its figures' paths without suffix."""
+@dataclass
+class Suite:
+    """A run of a suite: its flags, data folder and encoders, and the tables, JSON fields and figures that it makes.
 
-    tables: list[Table]
-    content: dict[str, Any]
-    figures: list[Path]
+    `figures` are paths without a suffix.
+    """
 
+    given: argparse.Namespace
+    data: Path | None
+    loaded: list[Loaded]
+    tables: list[Table] = field(default_factory=list)
+    content: dict[str, Any] = field(default_factory=dict)
+    figures: list[Path] = field(default_factory=list)
 
-def write_results(
-    folder: Path, name: str, title: str, tables: Sequence[Table], results: dict[str, Any], figures: Sequence[Path]
-) -> None:
-    """Print the tables, and write `FOLDER/name.json` and `FOLDER/name.md`, each whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for table in tables:
-        print(table.terminal(), end="\n\n")
-    write_json(folder / f"{name}.json", results)
-    pictures = [f"![{path.name}]({path.name}.svg)\n" for path in figures]
-    parts = [f"# {title}\n", f"`{results['command']}`\n", *(table.markdown() for table in tables), *pictures]
-    write_atomic(folder / f"{name}.md", "\n".join(parts).rstrip() + "\n")
-    kinds = [f"{name}.json", f"{name}.md", *(f"{path.name}.svg, .png" for path in figures)]
-    print(f"{folder}: {', '.join(kinds)}")
+    @classmethod
+    def open(cls, given: argparse.Namespace, data: Path | None) -> "Suite":
+        """Load the encoders that the flags name."""
+        return cls(given, data, load(given))
+
+    @property
+    def systems(self) -> list[System]:
+        """Every encoder with each of its poolers, in order."""
+        return [system for one in self.loaded for system in one.systems]
+
+    @property
+    def pairings(self) -> list[Pairing]:
+        """(first, other) for every encoder after the first: by common poolers, or by the first pooler of each."""
+        first, *others = (one.systems for one in self.loaded)
+        shared = [[(a, b) for a in first for b in other if a.pooler == b.pooler] for other in others]
+        return [pair for same, other in zip(shared, others, strict=True) for pair in same or [(first[0], other[0])]]
+
+    @property
+    def draw(self) -> dict[str, int]:
+        """The seed and the number of resamples of every interval, as keyword arguments."""
+        return {"seed": self.given.seed, "resamples": self.given.resamples}
+
+    @property
+    def out(self) -> Path:
+        """The folder of the results."""
+        return self.given.out or Path("runs/benchmarks") / self.loaded[0].name.strip("/.").replace("/", "-")
+
+    def bank(self, texts: Iterable[str]) -> Bank:
+        """The vectors of some texts by every system."""
+        bank = Bank(texts)
+        for one in self.loaded:
+            bank.add(one)
+        return bank
+
+    def write(self, title: str) -> None:
+        """Print the tables, and write `OUT/SUITE.json` and `OUT/SUITE.md`, each whole or not at all."""
+        name = self.given.suite.removesuffix("_suite")
+        command = shlex.join(["python", "-m", f"tasks.benchmarks.{self.given.suite}", *self.given.words])
+        self.out.mkdir(parents=True, exist_ok=True)
+        for table in self.tables:
+            print(table.terminal(), end="\n\n")
+        about = {
+            "suite": name,
+            "command": command,
+            "data": None if self.data is None else str(self.data),
+            "precision": self.loaded[0].encoder.precision,
+            **self.draw,
+            "encoders": {one.name: str(one.folder) for one in self.loaded},
+        }
+        write_json(self.out / f"{name}.json", about | self.content)
+        pictures = [f"![{path.name}]({path.name}.svg)\n" for path in self.figures]
+        parts = [f"# {title}\n", f"`{command}`\n", *(table.markdown() for table in self.tables), *pictures]
+        write_atomic(self.out / f"{name}.md", "\n".join(parts).rstrip() + "\n")
+        kinds = [f"{name}.json", f"{name}.md", *(f"{path.name}.svg, .png" for path in self.figures)]
+        print(f"{self.out}: {', '.join(kinds)}")

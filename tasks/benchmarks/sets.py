@@ -25,13 +25,12 @@ CHINESE = {
     "zh-STS-B": (("STS-B", "sts-b-test*"), ("STS-B", "*test*")),
 }
 ENGLISH = senteval.SCORED
-SHOWN = {"SICK": "SICK-R"}
-SAID = f"en (the seven), zh (the Chinese), or of {', '.join((*ENGLISH, *CHINESE))}, several with commas"
+NAMES_HELP = f"en (the seven), zh (the Chinese), or of {', '.join((*ENGLISH, *CHINESE))}, several with commas"
 
 
 @dataclass(frozen=True)
 class Subset:
-    """Pairs with a human score, in file order; `skipped` counts pairs without one."""
+    """Pairs in file order with human scores, float64 [pairs], all NaN without; `skipped` counts rows left out."""
 
     name: str
     ids: list[str]
@@ -66,7 +65,7 @@ class ScoredSet:
     @property
     def shown(self) -> str:
         """The name in tables."""
-        return SHOWN.get(self.name, self.name)
+        return "SICK-R" if self.name == "SICK" else self.name
 
 
 def named(text: str, folder: Path) -> list[str]:
@@ -92,8 +91,7 @@ def read(folder: Path, names: Sequence[str]) -> list[ScoredSet]:
 
 
 def _english(folder: Path, name: str) -> ScoredSet:
-    subsets = senteval.scored(folder, name).items()
-    return ScoredSet(name, tuple(subset(name if name == one else one, rows) for one, rows in subsets))
+    return ScoredSet(name, tuple(subset(*part) for part in senteval.scored(folder, name).items()))
 
 
 def subset(name: str, rows: Iterable[Row | Skipped]) -> Subset:
@@ -109,21 +107,17 @@ def subset(name: str, rows: Iterable[Row | Skipped]) -> Subset:
 
 def _chinese_root(folder: Path) -> Path | None:
     places = {place for known in CHINESE.values() for place, _ in known}
-    for base in (folder / "zh", folder, folder.parent / "zh"):
-        if any((base / place).is_dir() for place in places):
-            return base
-    return None
+    bases = (folder / "zh", folder, folder.parent / "zh")
+    return next((base for base in bases if any((base / place).is_dir() for place in places)), None)
 
 
 def _chinese(folder: Path, name: str) -> ScoredSet:
-    base = _chinese_root(folder)
-    for place, pattern in CHINESE[name]:
-        files = sorted((base / place).glob(pattern)) if base is not None else []
-        if base is not None and files:
-            rows = open_as(files[0], "pair-score").rows
-            return ScoredSet(name, (subset(name, rows),), files[0].relative_to(base).as_posix())
-    where = base if base is not None else folder / "zh"
-    raise UserError(f"{where}: no test file of {name} ({CHINESE[name][0][0]}/{CHINESE[name][0][1]})")
+    base = _chinese_root(folder) or folder / "zh"
+    files = [path for place, pattern in CHINESE[name] for path in sorted((base / place).glob(pattern))]
+    if not files:
+        raise UserError(f"{base}: no test file of {name} ({'/'.join(CHINESE[name][0])})")
+    rows = open_as(files[0], "pair-score").rows
+    return ScoredSet(name, (subset(name, rows),), files[0].relative_to(base).as_posix())
 
 
 _HEADERS = {
@@ -132,24 +126,13 @@ _HEADERS = {
 _TABLE = re.compile(r"\w+(,\w+)+")  # a header: names separated by commas without spaces
 
 
-@dataclass(frozen=True)
-class OwnPairs:
-    """A user's sentence pairs with their gold scores, or None without; `skipped` counts rows that are no pair."""
-
-    name: str
-    texts: list[tuple[str, str]]
-    gold: np.ndarray | None
-    skipped: int = 0
-
-
-def own_pairs(path: Path, *, seed: int) -> OwnPairs:
+def own_pairs(path: Path, *, seed: int) -> Subset:
     """A user's pairs with a score, a class or neither, in any form of `readers.open_as`; or one sentence a line.
 
-    Single sentences get random partners by the seed. The number of rows that are left out is printed to standard
+    Single sentences are paired at random by the seed. The number of rows that are left out is printed to standard
     error. Raises `UserError` if the file has another form, or fewer than two sentences.
     """
-    known = _by_form(path)
-    found = list(known if known is not None else _without_header(path))
+    found = list(_by_layout(path) or _without_header(path))
     kept = [row for row in found if isinstance(row, Row) and all(row.texts)]
     if len(kept) < len(found):
         why = next((f", such as line {row.line}: {row.why}" for row in found if isinstance(row, Skipped)), "")
@@ -157,19 +140,17 @@ def own_pairs(path: Path, *, seed: int) -> OwnPairs:
     texts = [row.texts for row in kept]
     if not texts or (len(texts[0]) == 1 and len(texts) < 2):
         raise UserError(f"{path}: neither pairs in two columns nor two sentences or more, one a line")
+    pairs = [(row[0], row[-1]) for row in texts]
     if len(texts[0]) == 1:
         order = numpy_generator(seed, "partners", path.name).permutation(len(texts)).tolist()
-        partners = zip(order, [*order[1:], order[0]], strict=True)
-        return OwnPairs(
-            path.name, [(texts[one][0], texts[two][0]) for one, two in partners], None, len(found) - len(kept)
-        )
+        pairs = [(texts[a][0], texts[b][0]) for a, b in zip(order, [*order[1:], order[0]], strict=True)]
     gold = np.array([row.label for row in kept], dtype=np.float64)
-    scored = None if np.isnan(gold).any() else gold
-    return OwnPairs(path.name, [(one, two) for one, two in texts], scored, len(found) - len(kept))
+    scored = gold if np.isfinite(gold).all() else np.full(len(gold), np.nan)
+    return Subset(path.name, [row.id for row in kept], pairs, scored, len(found) - len(kept))
 
 
-def _by_form(path: Path) -> Iterator[Row | Skipped] | None:
-    """The rows by the first form that fits: scored, of two classes, or without a label; None if none does."""
+def _by_layout(path: Path) -> Iterator[Row | Skipped] | None:
+    """The rows by the first layout that fits: scored, of two classes, or without a label; None if none does."""
     first_line(path)  # raises for a missing or empty file
     for kind, split in (("pair-score", "train"), ("pair-class", "train"), ("pair-class", "test")):
         try:

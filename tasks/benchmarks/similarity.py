@@ -14,13 +14,11 @@ import pandas as pd
 from minbert.token_cache import Row
 from minbert.training import start
 from tasks import intervals, metrics
-from tasks.benchmarks import contamination, figures, options, results, sets
-from tasks.benchmarks.figures import Kind
-from tasks.benchmarks.options import Loaded, System
-from tasks.benchmarks.results import Results, Table, between, defined, number, numbers
+from tasks.benchmarks import contamination, figures, results, sets
+from tasks.benchmarks.encoders import System
+from tasks.benchmarks.options import PROTOCOLS
+from tasks.benchmarks.results import SYSTEM, Results, Suite, Table, between, defined, number, numbers
 from tasks.benchmarks.sets import ScoredSet, Subset
-from tasks.benchmarks.vectors import Bank
-from tasks.charts import BLUE, GREY, VERMILION
 from tasks.readers import senteval
 from tasks.readers.rows import NLI_CLASSES
 
@@ -29,7 +27,6 @@ Part = tuple[np.ndarray, np.ndarray]
 """Predicted [N] (or [S, N]) and gold [N] of one subset."""
 Cosines = dict[System, dict[str, list[np.ndarray]]]
 """By system and set: the cosines of each subset."""
-_RELATIONS = ((0, "entailment", BLUE, "o"), (1, "neutral", GREY, "^"), (2, "contradiction", VERMILION, "s"))
 _EXAMPLES = 5
 
 
@@ -72,66 +69,57 @@ def measure_similarity(
         about = {"protocol": protocol, "rows": len(one.gold), "unscored": one.skipped}
         gold = [part.gold for part in one.subsets]
         stacked = [np.stack(parts) for parts in zip(*(by_set[one.name] for by_set in cosines.values()), strict=True)]
-        how = {"seed": seed, "resamples": resamples}
-        draws = protocol_draws(protocol, "spearman", list(zip(stacked, gold, strict=True)), one.name, **how)
-        for place, (system, by_set) in enumerate(cosines.items()):
+        pooled = list(zip(stacked, gold, strict=True))
+        draws = protocol_draws(protocol, "spearman", pooled, one.name, seed=seed, resamples=resamples)
+        for place, system in enumerate(cosines):
+            parts = [(cosine[place], scores) for cosine, scores in pooled]
             for metric in METRICS:
-                value = protocol_score(protocol, metric, list(zip(by_set[one.name], gold, strict=True)))
-                found.add(system, metric, one.shown, value, draws[place] if metric == "spearman" else None, **about)
+                drawn = draws[place] if metric == "spearman" else ()
+                found.add(system, metric, one.shown, protocol_score(protocol, metric, parts), drawn, **about)
     for metric in METRICS:
         found.add_average(metric, protocol=protocol)
     return found
 
 
-def run_similarity(given: argparse.Namespace, protocols: list[str], words: list[str]) -> None:
+def run_similarity(given: argparse.Namespace, protocols: list[str]) -> None:
     """Score the encoders on the sets, and write `sts.json`, `sts.md` and the scatters."""
     folder = start.data_folder(given.data)
     scored = sets.read(folder, sets.named(given.sets, folder))
-    loaded = options.load(given)
-    cosines = _cosines(loaded, scored)
-    tables, rows, differences = [], [], []
+    suite = Suite.open(given, folder)
+    bank = suite.bank(text for one in scored for pair in one.pairs for text in pair)
+    cosines = {
+        system: {one.name: [bank.cosines(system, part.pairs) for part in one.subsets] for one in scored}
+        for system in suite.systems
+    }
+    rows, differences = [], []
     for protocol in protocols:
-        found = measure_similarity(scored, cosines, protocol, seed=given.seed, resamples=given.resamples)
-        apart = found.differences(options.references(loaded), "spearman")
-        tables += _tables(found, protocol, intervals=given.resamples > 0)
-        tables += results.difference_tables(f"Spearman × 100, protocol {protocol}", apart, times=100)
+        found = measure_similarity(scored, cosines, protocol, **suite.draw)
+        apart = found.differences(suite.pairings, "spearman")
+        suite.tables += _tables(found, protocol, intervals=given.resamples > 0)
+        suite.tables += results.difference_tables(f"Spearman × 100, protocol {protocol}", apart, times=100)
         rows += results.as_json(found.frame())
         differences += results.as_json(apart.assign(protocol=protocol))
-    checked = [contamination.check(one.name, one.folder, scored) for one in loaded]
-    out = options.out_folder(given, loaded)
-    paths, relations = _scatters(out, scored, cosines, folder)
-    sick = next((sick_summary(one.subsets[0], relations, cosines) for one in scored if one.name == "SICK"), None)
-    content = {
-        **options.account("sts_suite", words, given, loaded, folder),
+    checked = [contamination.check(one.name, one.folder, scored) for one in suite.loaded]
+    suite.content = {
         "sets": {one.shown: {"pairs": len(one.gold), "skipped": one.skipped, "file": one.file} for one in scored},
         "results": rows,
         "differences": differences,
         "contamination": [contamination.as_json(one) for one in checked],
-        "sick": sick,
+        "sick": None,
     }
-    tables += [] if sick is None else _sick_tables(sick, list(cosines))
-    tables += [contamination.table(one) for one in checked]
-    results.write_results(out, "sts", "Semantic textual similarity", tables, content, paths)
-
-
-def _cosines(loaded: list[Loaded], scored: Sequence[ScoredSet]) -> Cosines:
-    bank = Bank.of(loaded, (text for one in scored for pair in one.pairs for text in pair))
-    return {
-        system: {one.name: [bank.cosines(system, part.pairs) for part in one.subsets] for one in scored}
-        for system in options.systems(loaded)
-    }
+    _draw_scatters(suite, scored, cosines, folder)
+    suite.tables += [contamination.table(one) for one in checked]
+    suite.write("Semantic textual similarity")
 
 
 def _tables(found: Results, protocol: str, *, intervals: bool) -> list[Table]:
     """Spearman and Pearson side by side for all systems, then each system by set with its interval."""
-    note = f"Protocol {protocol}: {options.PROTOCOLS[protocol]}."
+    note = f"Protocol {protocol}: {PROTOCOLS[protocol]}."
     made = []
     for metric, (name, _) in METRICS.items():
-        rows = results.wide(found.frame(metric), ("encoder", "pooler"), "set", lambda value: number(value, times=100))
+        rows = results.wide(found.frame(metric), "set", times=100)
         made.append(Table(f"{name} × 100, protocol {protocol}", rows, (note,), left=2))
-    frame = found.frame("spearman")
-    for key, one in frame.groupby(["encoder", "pooler"], sort=False) if intervals else ():
-        system = System(*key)
+    for (encoder, pooler), one in found.frame("spearman").groupby(SYSTEM, sort=False) if intervals else ():
         counts = [["" if pd.isna(count) else f"{count:,.0f}" for count in one[name]] for name in ("rows", "unscored")]
         shown = {
             "set": one["set"],
@@ -139,30 +127,27 @@ def _tables(found: Results, protocol: str, *, intervals: bool) -> list[Table]:
             "unscored": counts[1],
             "Spearman × 100": numbers(one["value"], times=100),
             "95% interval": between(one, times=100),
-            "Pearson × 100": numbers(found.frame("pearson", system)["value"], times=100),
+            "Pearson × 100": numbers(found.frame("pearson", System(encoder, pooler))["value"], times=100),
         }
-        title = f"{system.encoder}, pooler {system.pooler}, protocol {protocol}"
-        made.append(Table(title, pd.DataFrame(shown)))
+        made.append(Table(f"{encoder}, pooler {pooler}, protocol {protocol}", pd.DataFrame(shown)))
     return made
 
 
-def _scatters(out: Path, scored: Sequence[ScoredSet], cosines: Cosines, data: Path) -> tuple[list[Path], np.ndarray]:
-    """Draw STS-B and SICK if they are among the sets, SICK by relation too; the paths, and SICK's relations."""
-    paths, relations = [], np.empty(0, dtype=np.int64)
+def _draw_scatters(suite: Suite, scored: Sequence[ScoredSet], cosines: Cosines, data: Path) -> None:
+    """Draw STS-B and SICK if they are among the sets; SICK also by relation, with its tables and JSON fields."""
     for one in scored:
         if one.name not in ("STS-B", "SICK", "zh-STS-B"):
             continue
         shown = {system.name: np.concatenate(parts[one.name]) for system, parts in cosines.items()}
-        rho = {name: metrics.spearman(array, one.gold) for name, array in shown.items()}
         title, scale = f"{one.shown} test, {len(one.gold):,} pairs", (1.0 if one.name == "SICK" else 0.0, 5.0)
-        paths.append(out / f"sts-{one.name.lower()}-scatter")
-        figures.scatter(paths[-1], title, one.gold, shown, rho, scale=scale)
+        suite.figures.append(suite.out / f"sts-{one.name.lower()}-scatter")
+        figures.scatter(suite.figures[-1], title, one.gold, shown, scale=scale)
         if one.name == "SICK":
             relations = sick_relations(data, one.subsets[0])
-            paths.append(out / "sts-sick-relations")
-            kinds = relation_kinds(relations)
-            figures.scatter(paths[-1], f"{title}, by relation", one.gold, shown, rho, kinds, scale=scale)
-    return paths, relations
+            suite.figures.append(suite.out / "sts-sick-relations")
+            figures.scatter(suite.figures[-1], f"{title}, by relation", one.gold, shown, relations, scale=scale)
+            suite.content["sick"] = summary = sick_summary(one.subsets[0], relations, shown)
+            suite.tables += _sick_tables(summary)
 
 
 def sick_relations(folder: Path, sick: Subset) -> np.ndarray:
@@ -172,42 +157,31 @@ def sick_relations(folder: Path, sick: Subset) -> np.ndarray:
     return np.array([known[name] for name in sick.ids], dtype=np.int64)
 
 
-def relation_kinds(relations: np.ndarray) -> list[Kind]:
-    """The groups of a scatter by relation; the largest group is drawn first, so that it hides no other."""
-    found = [Kind(name, colour, mark, np.flatnonzero(relations == place)) for place, name, colour, mark in _RELATIONS]
-    return sorted((kind for kind in found if len(kind.rows)), key=lambda kind: -len(kind.rows))
-
-
-def sick_summary(sick: Subset, relations: np.ndarray, cosines: Mapping[System, Any]) -> dict[str, Any]:
+def sick_summary(sick: Subset, relations: np.ndarray, cosines: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Mean human score and cosine by relation, and the contradictions that people score as most related.
 
     SelfCCL, section 5.6; ties stay in file order.
     """
-    values = {system.name: by_set["SICK"][0] for system, by_set in cosines.items()}
-    groups = {}
-    for place, name in enumerate(NLI_CLASSES):
-        rows = relations == place
-        if rows.any():
-            means = {system: float(array[rows].mean()) for system, array in values.items()}
-            groups[name] = {"pairs": int(rows.sum()), "human": float(sick.gold[rows].mean()), "cosine": means}
-    contradictions = np.flatnonzero(relations == NLI_CLASSES.index("contradiction"))
-    order = contradictions[np.argsort(-sick.gold[contradictions], kind="stable")][:_EXAMPLES]
-    examples = [
-        {
-            "texts": list(sick.pairs[row]),
-            "human": float(sick.gold[row]),
-            "cosine": {system: float(array[row]) for system, array in values.items()},
-        }
-        for row in order.tolist()
-    ]
-    return {"relations": groups, "examples": examples}
+    frame = pd.DataFrame({"human": sick.gold, **cosines})
+    groups = {name: frame[relations == place] for place, name in enumerate(NLI_CLASSES)}
+
+    def numbers_of(row: pd.Series) -> dict[str, Any]:
+        return {"human": row["human"], "cosine": row.drop("human").to_dict()}
+
+    top = groups["contradiction"].sort_values("human", ascending=False, kind="stable")[:_EXAMPLES]
+    return {
+        "relations": {
+            name: {"pairs": len(rows), **numbers_of(rows.mean())} for name, rows in groups.items() if len(rows)
+        },
+        "examples": [{"texts": list(sick.pairs[place]), **numbers_of(row)} for place, row in top.iterrows()],
+    }
 
 
-def _sick_tables(found: dict[str, Any], systems: list[System]) -> list[Table]:
+def _sick_tables(found: dict[str, Any]) -> list[Table]:
     """One table of means by relation, and one of the examples (SelfCCL, Table 6)."""
 
     def cosines(one: dict[str, Any]) -> dict[str, str]:
-        return {f"cosine ({system.name})": number(one["cosine"][system.name]) for system in systems}
+        return {f"cosine ({name})": number(value) for name, value in one["cosine"].items()}
 
     means = [
         {"relation": name, "pairs": f"{group['pairs']:,}", "human score": number(group["human"]), **cosines(group)}

@@ -1,4 +1,4 @@
-"""Two probes of an encoder's space: its geometry on STS-B, and how far frequent tokens spoil the mean of tokens.
+"""Probes of an encoder's space: its geometry, the effect of frequent tokens on a mean of tokens, and length bias.
 
 Axes: N sentences or pairs, T tokens of a batch, D hidden.
 """
@@ -6,10 +6,11 @@ Axes: N sentences or pairs, T tokens of a batch, D hidden.
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -18,13 +19,12 @@ from minbert.encode import Encoder
 from minbert.ragged import Ragged
 from minbert.seeds import numpy_generator
 from minbert.training import start
-from tasks import metrics
-from tasks.benchmarks import figures, options, results, sets
-from tasks.benchmarks.options import Loaded, System
-from tasks.benchmarks.results import Probed, Table, defined, number
-from tasks.benchmarks.sets import ScoredSet
-from tasks.benchmarks.vectors import Bank, Way
-from tasks.contrastive.validation import ALIKE, uniformity, unit
+from tasks import intervals, metrics
+from tasks.benchmarks import figures, results, sets, weat
+from tasks.benchmarks.encoders import Bank, Loaded, Pool, System
+from tasks.benchmarks.results import Results, Suite, Table, between, defined, mean_draws, numbers
+from tasks.benchmarks.sets import Subset
+from tasks.contrastive.validation import ALIKE, uniformity
 
 UNLIKE = 2.0  # gold similarity, of 5, below which a pair counts as dissimilar in the histogram
 
@@ -32,6 +32,21 @@ UNLIKE = 2.0  # gold similarity, of 5, below which a pair counts as dissimilar i
 LAYERS = {"mean": (-1,), "avg-first-last": (1, -1), "avg-static-last": (0, -1), "avg-last-two": (-2, -1)}
 STEPS = (0, 1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 34, 36, 40, 50, 60, 80, 100)
 _SHOWN = (0, 2, 8, 16, 24, 34, 50, 100)  # columns of the table
+
+ADDED = (" Okay, okay, okay.", " ? ? ? ? ?", " . . .", " What are the", " And so on, and so on, and so on.")
+"""What the length probe appends: words and marks of the kinds that EdaCSE's Table 1 shows."""
+
+
+def run_probes(given: argparse.Namespace, chosen: Sequence[str]) -> None:
+    """Run the probes with every encoder, and write `probes.json`, `probes.md` and the figures."""
+    needs = "geometry" in chosen or "frequency" in chosen or ("length" in chosen and given.pairs is None)
+    folder = start.data_folder(given.data) if needs else None
+    stsb = sets.read(folder, ["STS-B"])[0].subsets[0] if folder is not None else None
+    suite = Suite.open(given, folder)
+    known: Any = {"geometry": geometry, "frequency": frequency, "length": length, "weat": weat.weat}
+    for name in chosen:
+        suite.content[name] = known[name](suite, stsb)
+    suite.write("Probes of the space of sentences")
 
 
 def mean_cosine(vectors: np.ndarray) -> float:
@@ -51,49 +66,47 @@ def top_singular_share(vectors: np.ndarray) -> float:
     return float(values[-1] / values.sum()) if values.sum() > 0 else float("nan")
 
 
-def cosine_groups(one: ScoredSet, first: np.ndarray, second: np.ndarray, *, seed: int) -> dict[str, np.ndarray]:
+def cosine_groups(pairs: Subset, first: np.ndarray, second: np.ndarray, *, seed: int) -> dict[str, np.ndarray]:
     """Cosines of three kinds of pairs of unit vectors: random partners, pairs with a low and with a high score."""
     cosine = (first * second).sum(1)
-    shuffled = numpy_generator(seed, "random pairs", one.name).permutation(len(first))
+    shuffled = numpy_generator(seed, "random pairs", pairs.name).permutation(len(first))
     random = (first * second[shuffled]).sum(1)[shuffled != np.arange(len(first))]
     return {
         "random pairs": random,
-        f"human score below {UNLIKE:g}": cosine[one.gold < UNLIKE],
-        f"human score {ALIKE:g} or more": cosine[one.gold >= ALIKE],
+        f"human score below {UNLIKE:g}": cosine[pairs.gold < UNLIKE],
+        f"human score {ALIKE:g} or more": cosine[pairs.gold >= ALIKE],
     }
 
 
-def geometry(given: argparse.Namespace, loaded: list[Loaded], base: ScoredSet, out: Path) -> Probed:
+def geometry(suite: Suite, pairs: Subset) -> dict[str, Any]:
     """Alignment over pairs with a score of 4 or more, uniformity over the sentences of all pairs, and isotropy.
 
     SimCSE, section 6. The alignment has an interval, and paired differences to the first encoder.
     """
-    bank = Bank.of(loaded, (text for pair in base.pairs for text in pair))
-    found, groups, alike = results.Results(), {}, base.gold >= ALIKE
-    for system in options.systems(loaded):
-        first, second = (unit(bank.of_texts(system, [pair[side] for pair in base.pairs])) for side in (0, 1))
-        distances, distinct = np.square(first[alike] - second[alike]).sum(1), unit(bank.vectors[system])
-        draws = results.means(distances, "alignment", base.shown, seed=given.seed, resamples=given.resamples)
-        mean = float(distances.mean()) if len(distances) else None
-        found.add(system, "alignment", base.shown, mean, draws, rows=len(distances))
-        for measure, value in (
-            ("uniformity", uniformity(np.concatenate([first, second]))),
-            ("mean cosine", mean_cosine(distinct)),
-            ("top singular share", top_singular_share(distinct)),
-        ):
-            found.add(system, measure, base.shown, value, rows=len(distances))
-        groups[system.name] = cosine_groups(base, first, second, seed=given.seed)
+    bank = suite.bank(text for pair in pairs.pairs for text in pair)
+    found, groups, alike = Results(), {}, pairs.gold >= ALIKE
+    for system in suite.systems:
+        first, second = (bank.unit(system, [pair[side] for pair in pairs.pairs]) for side in (0, 1))
+        distances, distinct = np.square(first[alike] - second[alike]).sum(1), bank.unit(system, bank.places)
+        draws = mean_draws(distances, "alignment", pairs.name, **suite.draw)
+        about = {"rows": len(distances)}
+        found.add(system, "alignment", pairs.name, _mean(distances), draws, **about)
+        found.add(system, "uniformity", pairs.name, uniformity(np.concatenate([first, second])), **about)
+        found.add(system, "mean cosine", pairs.name, mean_cosine(distinct), **about)
+        found.add(system, "top singular share", pairs.name, top_singular_share(distinct), **about)
+        groups[system.name] = cosine_groups(pairs, first, second, seed=suite.given.seed)
     notes = (
         "Alignment: mean squared distance of pairs scored 4 or more, less is better. Uniformity: ln of the mean of "
         "exp(−2 distance²), less is more even.",
         "Isotropy: the mean cosine of any two sentences, and the largest squared singular value's share of all.",
     )
-    figures.histogram(out / "probes-cosines", groups)
-    apart = found.differences(options.references(loaded), "alignment")
-    rows = results.wide(found.frame(), ("encoder", "pooler"), "measure", lambda value: number(value, 3))
-    tables = [Table(f"Geometry, {base.shown} test", rows, notes, left=2)]
-    tables += results.difference_tables("Alignment", apart, digits=3, verdict=False)
-    return Probed(tables, results.content(found, apart), [out / "probes-cosines"])
+    suite.figures.append(suite.out / "probes-cosines")
+    figures.histogram(suite.figures[-1], groups)
+    apart = found.differences(suite.pairings, "alignment")
+    rows = results.wide(found.frame(), "measure", 3)
+    suite.tables.append(Table(f"Geometry, {pairs.name} test", rows, notes, left=2))
+    suite.tables += results.difference_tables("Alignment", apart, digits=3, verdict=False)
+    return results.content(found, apart)
 
 
 def frequency_ranks(encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
@@ -110,7 +123,7 @@ def frequency_ranks(encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
     return rank
 
 
-def mean_without(rank: Tensor, removed: int, layers: Sequence[int]) -> Way:
+def mean_without(rank: Tensor, removed: int, layers: Sequence[int]) -> Pool:
     """The mean of the tokens whose rank is `removed` or more; a sentence without any such token keeps all tokens."""
 
     def pool(model: BertModel, states: Sequence[Tensor], ragged: Ragged) -> Tensor:
@@ -127,45 +140,129 @@ def mean_without(rank: Tensor, removed: int, layers: Sequence[int]) -> Way:
     return pool
 
 
-def frequency_curve(one: Loaded, pooler: str, scored: Sequence[ScoredSet], counted: Iterable[str]) -> list[float]:
+def frequency_curve(one: Loaded, pooler: str, scored: Sequence[sets.ScoredSet], counted: Iterable[str]) -> list[float]:
     """Mean over the sets of Spearman's rho without the k most frequent tokens of `counted`, for each k of STEPS.
 
     ConSERT, section 5.1 and Figure 4. The tokens are left out of the average; the encoder still reads them. NaN where
     a set's rho is undefined.
     """
     rank = torch.from_numpy(frequency_ranks(one.encoder, list(counted)))
-    ways: Any = {removed: mean_without(rank, removed, LAYERS[pooler]) for removed in STEPS}
-    texts = (text for some in scored for pair in some.pairs for text in pair)
-    bank = Bank.encoded(one.encoder, texts, ways, name=one.name)
+    bank = Bank(text for some in scored for pair in some.pairs for text in pair)
+    bank.add(one, {removed: mean_without(rank, removed, LAYERS[pooler]) for removed in STEPS})
     return [
         float(np.mean([defined(metrics.spearman(bank.cosines(removed, some.pairs), some.gold)) for some in scored]))
         for removed in STEPS
     ]
 
 
-def frequency(given: argparse.Namespace, loaded: list[Loaded], base: ScoredSet, out: Path) -> Probed:
+def frequency(suite: Suite, pairs: Subset) -> dict[str, Any]:
     """The curve of every encoder; poolers that are no mean of tokens are probed as `mean`."""
-    folder = start.data_folder(given.data)
-    scored = sets.read(folder, sets.named(given.sets or "STS-B", folder))
-    found, curves = results.Results(), {}
+    folder = start.data_folder(suite.given.data)
+    scored = sets.read(folder, sets.named(suite.given.sets or "STS-B", folder))
+    found, curves = Results(), {}
     spread = f"mean of {len(scored)} sets" if len(scored) > 1 else scored[0].shown
-    for one in loaded:
+    for one in suite.loaded:
         for pooler in dict.fromkeys(name if name in LAYERS else "mean" for name in one.poolers):
             system = System(one.name, pooler)
-            values = frequency_curve(one, pooler, scored, (text for pair in base.pairs for text in pair))
+            values = frequency_curve(one, pooler, scored, (text for pair in pairs.pairs for text in pair))
             for removed, value in zip(STEPS, values, strict=True):
                 found.add(system, "spearman", spread, value, removed=removed)
             if np.isfinite(values).all():
                 curves[system.name] = values
     notes = (
-        f"Spearman × 100 (protocol all), {spread}; frequencies from {base.shown} test, [CLS] and [SEP] counted too.",
+        f"Spearman × 100 (protocol all), {spread}; frequencies from {pairs.name} test, [CLS] and [SEP] counted too.",
         "Poolers that are no mean of tokens are probed as `mean`.",
     )
-    paths = [out / "probes-frequent-tokens"] if curves else []
     if curves:
-        figures.removed_tokens(paths[0], STEPS, curves, spread)
+        suite.figures.append(suite.out / "probes-frequent-tokens")
+        figures.removed_tokens(suite.figures[-1], STEPS, curves, spread)
     frame = found.frame()
-    shown = frame[frame["removed"].isin(_SHOWN)]
-    rows = results.wide(shown, ("encoder", "pooler"), "removed", lambda value: number(value, times=100))
-    table = Table("Spearman without the most frequent tokens, by their number", rows, notes, left=2)
-    return Probed([table], {"sets": [some.shown for some in scored]} | results.content(found), paths)
+    rows = results.wide(frame[frame["removed"].isin(_SHOWN)], "removed", times=100)
+    suite.tables.append(Table("Spearman without the most frequent tokens, by their number", rows, notes, left=2))
+    return {"sets": [some.shown for some in scored]} | results.content(found)
+
+
+def length_shift(
+    bank: Bank, system: System, encoder: Encoder, pairs: Subset, added: str, *, seed: int, resamples: int
+) -> dict[str, tuple[float, Any]]:
+    """The effect of appending `added` to every second sentence, by measure: its value, and its resamples or ().
+
+    `lengths nearer` is the mean change of the cosine where the addition brings the two lengths (in tokens) closer
+    together, `lengths apart` where it drives them apart. The measures of rho are NaN without human scores. `bank`
+    holds the texts with and without the addition. EdaCSE, Table 1.
+    """
+    changed = [(first, second + added) for first, second in pairs.pairs]
+    both = np.stack([bank.cosines(system, pairs.pairs), bank.cosines(system, changed)])
+    change = both[1] - both[0]
+    gap = _length_gaps(encoder, changed) - _length_gaps(encoder, pairs.pairs)
+    rho, draws = [np.nan, np.nan], np.empty(0)
+    if np.isfinite(pairs.gold).all():
+        rho = [defined(metrics.spearman(side, pairs.gold)) for side in both]
+        how = {"seed": seed, "resamples": resamples}
+        drawn = intervals.bootstrap("Spearman's rho", both, pairs.gold, f"length bias {added}", **how)
+        draws = drawn[1] - drawn[0]
+    return {
+        "cosine": (float(both[0].mean()), ()),
+        "cosine then": (float(both[1].mean()), ()),
+        "change": (_mean(change), mean_draws(change, "length bias", added, seed=seed, resamples=resamples)),
+        "lengths nearer": (_mean(change[gap < 0]), ()),
+        "lengths apart": (_mean(change[gap > 0]), ()),
+        "spearman": (rho[0], ()),
+        "spearman then": (rho[1], ()),
+        "spearman change": (rho[1] - rho[0], draws),
+    }
+
+
+def _length_gaps(encoder: Encoder, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    """How far the lengths of a pair's sentences in tokens are apart: [pairs]."""
+    first, second = (encoder.tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1))
+    return np.abs([len(one) - len(two) for one, two in zip(first, second, strict=True)])
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else np.nan
+
+
+def length(suite: Suite, stsb: Subset | None) -> dict[str, Any]:
+    """Length shifts of every system on the user's own pairs, or else on STS-B, and the differences of the change."""
+    given = suite.given
+    if given.pairs is not None:
+        pairs = sets.own_pairs(given.pairs, seed=given.seed)
+    else:
+        assert stsb is not None
+        pairs = replace(stsb, name=f"{stsb.name} test")
+    found, added = Results(), tuple(given.append or ADDED)
+    bank = suite.bank(text for one, two in pairs.pairs for text in (one, two, *(two + more for more in added)))
+    note = (
+        "Appended to each second sentence. Lengths nearer, apart: mean change of the cosine where the lengths in "
+        "tokens come closer, or drift apart; a length bias gains in the first and loses in the second."
+    )
+    for one in suite.loaded:
+        for system in one.systems:
+            for more in added:
+                shift = length_shift(bank, system, one.encoder, pairs, more, **suite.draw)
+                for measure, (value, draws) in shift.items():
+                    found.add(system, measure, repr(more), value, draws, rows=len(pairs.pairs))
+            title = f"Length bias of {system.name}: {pairs.name}, {len(pairs.pairs):,} pairs"
+            suite.tables.append(Table(title, _length_rows(found, system), (note,)))
+    apart = found.differences(suite.pairings, "change")
+    title = f"Change of the cosine, {pairs.name}"
+    suite.tables += results.difference_tables(title, apart, digits=3, verdict=False, column="appended")
+    about = {"pairs": pairs.name, "count": len(pairs.pairs), "skipped": pairs.skipped}
+    return about | results.content(found, apart)
+
+
+def _length_rows(found: Results, system: System) -> pd.DataFrame:
+    frame = {str(measure): rows for measure, rows in found.frame(system=system).groupby("measure")}
+    shown = {
+        "appended": frame["cosine"]["set"].tolist(),
+        "cosine": numbers(frame["cosine"]["value"], 3),
+        "cosine then": numbers(frame["cosine then"]["value"], 3),
+        "its change, 95%": between(frame["change"], 3, sign=True),
+        "lengths nearer": numbers(frame["lengths nearer"]["value"], 3, sign=True),
+        "lengths apart": numbers(frame["lengths apart"]["value"], 3, sign=True),
+        "ρ × 100": numbers(frame["spearman"]["value"], times=100),
+        "ρ then": numbers(frame["spearman then"]["value"], times=100),
+        "change of ρ, 95%": between(frame["spearman change"], times=100, sign=True),
+    }
+    return pd.DataFrame(shown)

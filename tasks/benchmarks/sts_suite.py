@@ -5,26 +5,24 @@ python -m tasks.benchmarks.sts_suite --encoder minilm --pooler mean,cls --protoc
 python -m tasks.benchmarks.sts_suite --encoder minilm --compare runs/cbcl --sets STS-B,SICK --data DIR
 """
 
-import sys
-
 from minbert.training import cli
-from tasks.benchmarks import options, sets
+from tasks.benchmarks import options
+from tasks.benchmarks.options import PROTOCOLS
+from tasks.benchmarks.sets import NAMES_HELP
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line, score, and write tables, JSON and figures."""
-    words = sys.argv[1:] if arguments is None else arguments
-    parser = options.parser("sts_suite", (__doc__ or "").splitlines()[0])
-    parser.add_argument("--sets", default="", metavar="NAMES", help=f"{sets.SAID} (default: en, else zh)")
-    known = f"{', '.join(options.PROTOCOLS)}, several with commas (default: all)"
+    parser = options.parser("sts_suite", __doc__)
+    parser.add_argument("--sets", default="", metavar="NAMES", help=f"{NAMES_HELP} (default: en, else zh)")
+    known = f"{', '.join(PROTOCOLS)}, several with commas (default: all)"
     parser.add_argument("--protocol", default="all", metavar="NAMES", help=known)
-    given = parser.parse_args(words)
-    options.check(given)
-    protocols = options.chosen(given.protocol, options.PROTOCOLS, "--protocol")
+    given = options.parse(parser, arguments)
+    protocols = options.chosen(given.protocol, PROTOCOLS, "--protocol")
 
-    from tasks.benchmarks import similarity  # torch and pandas
+    from tasks.benchmarks import similarity  # imports torch and pandas
 
-    similarity.run_similarity(given, protocols, words)
+    similarity.run_similarity(given, protocols)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ python -m tasks.benchmarks.transfer --encoder runs/cbcl/encoder --data DIR
 python -m tasks.benchmarks.transfer --encoder minilm --compare runs/cbcl --sets TREC,MRPC --data DIR
 """
 
-import sys
-
 from minbert.errors import UserError
 from minbert.training import cli
 from tasks.benchmarks import options
@@ -15,20 +13,18 @@ SETS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line, classify, and write tables and JSON."""
-    words = sys.argv[1:] if arguments is None else arguments
-    parser = options.parser("transfer", (__doc__ or "").splitlines()[0])
+    parser = options.parser("transfer", __doc__)
     known = f"{', '.join(SETS)}, several with commas (default: all seven; --tasks is the older name)"
     parser.add_argument("--sets", "--tasks", dest="sets", default="", metavar="NAMES", help=known)
     parser.add_argument("--folds", type=int, default=10, metavar="N", help="of the cross-validations (default: 10)")
-    given = parser.parse_args(words)
-    options.check(given)
+    given = options.parse(parser, arguments)
     chosen = options.chosen(given.sets, SETS, "--sets") or list(SETS)
     if given.folds < 2:
         raise UserError(f"--folds: {given.folds} is less than 2")
 
-    from tasks.benchmarks import classifiers  # scikit-learn and torch
+    from tasks.benchmarks import classifiers  # imports scikit-learn and torch
 
-    classifiers.run_transfer(given, chosen, words)
+    classifiers.run_transfer(given, chosen)
 
 
 if __name__ == "__main__":

@@ -4,24 +4,19 @@ CBCL (section 8) proposes it as a check after contrastive training. Axes: X, Y t
 attribute words, D hidden.
 """
 
-import argparse
 import tomllib
 from dataclasses import dataclass
-from importlib import resources
 from itertools import combinations
 from math import comb
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from minbert.encode import Encoder
 from minbert.seeds import numpy_generator
 from tasks.benchmarks import figures, results
-from tasks.benchmarks.options import Loaded, System
-from tasks.benchmarks.results import Probed, Table, number, numbers
-from tasks.benchmarks.vectors import Bank, way
-from tasks.contrastive.validation import unit
+from tasks.benchmarks.results import Results, Suite, Table, number, numbers
 
 EXACT = 20_000  # all partitions are tried where there are at most this many; otherwise this many are drawn
 _NOTE = (
@@ -32,8 +27,8 @@ _NOTE = (
 
 def word_sets() -> dict[str, tuple[list[str], ...]]:
     """The published tests by name: target words X and Y, attribute words A and B."""
-    data = tomllib.loads(resources.files("tasks.benchmarks").joinpath("weat.toml").read_text(encoding="utf-8"))
-    return {test["name"]: tuple(data["words"][test[part]].split() for part in "xyab") for test in data["tests"]}
+    data = tomllib.loads(Path(__file__).with_name("weat.toml").read_text(encoding="utf-8"))
+    return {name: tuple(data["words"][part].split() for part in parts) for name, parts in data["tests"].items()}
 
 
 @dataclass(frozen=True)
@@ -75,31 +70,21 @@ def _p(s: np.ndarray, half: int, seed: int, name: str) -> float:
     return float((1 + (sums >= observed).sum()) / (1 + EXACT))
 
 
-def run_tests(encoder: Encoder, pooler: str, *, seed: int = 0, name: str) -> dict[str, Association]:
-    """All published tests with one encoder; `name` is that of `vectors.encode`."""
-    tests = word_sets()
-    words = (word for sets in tests.values() for part in sets for word in part)
-    bank = Bank.encoded(encoder, words, {pooler: way(pooler)}, name=name)
-    return {
-        one: association_test(*(unit(bank.of_texts(pooler, part)) for part in sets), seed=seed, name=one)
-        for one, sets in tests.items()
-    }
-
-
-def weat(given: argparse.Namespace, loaded: list[Loaded], base: object, out: Path) -> Probed:
+def weat(suite: Suite, _: object) -> dict[str, Any]:
     """Effect sizes and p values of every system, in a table and a figure."""
-    found = results.Results()
-    for one in loaded:
-        for pooler in one.poolers:
-            for name, test in run_tests(one.encoder, pooler, seed=given.seed, name=one.name).items():
-                found.add(System(one.name, pooler), "effect", name, test.effect, p=test.p)
-    frame = found.frame()
-    names, sizes = frame["set"].unique().tolist(), {}
-    columns = {"test": names}
-    for (encoder, pooler), rows in frame.groupby(["encoder", "pooler"], sort=False):
-        columns[f"d ({encoder}, {pooler})"] = numbers(rows["value"], sign=True)
-        columns[f"p ({encoder}, {pooler})"] = ["< 0.0001" if p < 1e-4 else number(p, 4) for p in rows["p"]]
-        sizes[f"{encoder}, {pooler}"] = rows["value"].tolist()
-    figures.associations(out / "probes-weat", names, sizes)
-    table = Table("Word embedding association tests (Caliskan et al. 2017)", pd.DataFrame(columns), (_NOTE,))
-    return Probed([table], results.content(found), [out / "probes-weat"])
+    tests, found, sizes = word_sets(), Results(), {}
+    bank = suite.bank(word for parts in tests.values() for words in parts for word in words)
+    shown: dict[str, list[str]] = {"test": list(tests)}
+    for system in suite.systems:
+        for name, parts in tests.items():
+            one = association_test(*(bank.unit(system, part) for part in parts), seed=suite.given.seed, name=name)
+            found.add(system, "effect", name, one.effect, p=one.p)
+        rows = found.frame("effect", system)
+        shown[f"d ({system.name})"] = numbers(rows["value"], sign=True)
+        shown[f"p ({system.name})"] = ["< 0.0001" if p < 1e-4 else number(p, 4) for p in rows["p"]]
+        sizes[system.name] = rows["value"].tolist()
+    suite.figures.append(suite.out / "probes-weat")
+    figures.associations(suite.figures[-1], list(tests), sizes)
+    title = "Word embedding association tests (Caliskan et al. 2017)"
+    suite.tables.append(Table(title, pd.DataFrame(shown), (_NOTE,)))
+    return results.content(found)

@@ -106,9 +106,10 @@ def test_the_encoder_that_a_run_began_with_counts_too(tmp_path: Path) -> None:
     }
     data = {split: {"sts": write(tmp_path / f"{split}.tsv", text)} for split, text in texts.items()}
     second = run(tmp_path / "multitask", data, str(first))
-    manifests, files, absent = contamination.training_files(second)
-    assert not absent and contamination.check("e", second, [SET]).complete
-    assert manifests == [tmp_path / "multitask/manifest.json", tmp_path / "cbcl/manifest.json"]
+    runs, missing = contamination.runs_behind(second)
+    files = contamination.training_files(runs)
+    assert not missing and contamination.check("e", second, [SET]).complete
+    assert [path for path, _ in runs] == [tmp_path / "multitask/manifest.json", tmp_path / "cbcl/manifest.json"]
     purposes = {Path(file.file).name: file.purpose for file in files}
     assert purposes == {"train.tsv": "train", "dev.tsv": "dev", "a.tsv": "train"}, "test files are not trained on"
     assert contamination.check("e", second, [SET]).counts == {"STS-B": Count(4, 2, 2, 1)}
@@ -217,4 +218,4 @@ def test_without_a_manifest_nothing_is_known(tiny: Path) -> None:
 def test_a_manifest_of_something_else_is_none(tiny_copy: Callable[..., Path]) -> None:
     folder = tiny_copy()
     (folder / "manifest.json").write_text('{"files": []}')
-    assert contamination.training_files(folder) == ([], [], "")
+    assert contamination.runs_behind(folder) == ([], "")

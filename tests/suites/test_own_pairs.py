@@ -5,6 +5,7 @@ python -m pytest --import-mode=importlib tests/suites/test_own_pairs.py
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from minbert import UserError
@@ -43,7 +44,7 @@ Capture = pytest.CaptureFixture[str]
 def test_forms_of_pairs(tmp_path: Path, content: str, pairs: list, gold: list | None) -> None:
     (tmp_path / "x.tsv").write_text(content)
     found = own_pairs(tmp_path / "x.tsv", seed=0)
-    assert found.texts == pairs and (found.gold is None if gold is None else found.gold.tolist() == gold)
+    assert found.pairs == pairs and (np.isnan(found.gold).all() if gold is None else found.gold.tolist() == gold)
 
 
 @pytest.mark.parametrize(
@@ -57,13 +58,13 @@ def test_forms_of_pairs(tmp_path: Path, content: str, pairs: list, gold: list | 
 )
 def test_the_courses_files(name: str, scored: bool) -> None:
     found = own_pairs(SAMPLE / "course" / name, seed=0)
-    assert (found.gold is not None) == scored and all(" " in one and " " in two for one, two in found.texts)
+    assert np.isfinite(found.gold).all() == scored and all(" " in one and " " in two for one, two in found.pairs)
 
 
 def test_rows_that_are_left_out_are_counted(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "two.tsv").write_text("a cat\ta dog\nb\t\n\nc\td\n")
     found = own_pairs(tmp_path / "two.tsv", seed=0)
-    assert (found.texts, found.skipped) == ([("a cat", "a dog"), ("c", "d")], 2)
+    assert (found.pairs, found.skipped) == ([("a cat", "a dog"), ("c", "d")], 2)
     said = f"note: {tmp_path / 'two.tsv'}: 2 of 4 rows left out, such as line 2: a sentence is empty\n"
     assert capsys.readouterr().err == said
     (tmp_path / "quora.csv").write_text("\tid\tsentence1\tsentence2\n0\tx\tA cat\t\n1\ty\tA cat\tA dog\n")
@@ -75,9 +76,9 @@ def test_single_sentences_get_partners_by_the_seed(tmp_path: Path) -> None:
     lines = [f"Sentence, number {i}." for i in range(9)]
     (tmp_path / "x.txt").write_text("\n".join(lines))
     found = own_pairs(tmp_path / "x.txt", seed=0)
-    assert sorted(a for a, _ in found.texts) == sorted(b for _, b in found.texts) == sorted(lines)
-    assert all(a != b for a, b in found.texts) and found == own_pairs(tmp_path / "x.txt", seed=0)
-    assert found.texts != own_pairs(tmp_path / "x.txt", seed=1).texts
+    assert sorted(a for a, _ in found.pairs) == sorted(b for _, b in found.pairs) == sorted(lines)
+    assert all(a != b for a, b in found.pairs) and found.pairs == own_pairs(tmp_path / "x.txt", seed=0).pairs
+    assert found.pairs != own_pairs(tmp_path / "x.txt", seed=1).pairs
     (tmp_path / "x.txt").write_text("one line\n")
     with pytest.raises(UserError, match=r"x\.txt: neither pairs in two columns nor two sentences"):
         own_pairs(tmp_path / "x.txt", seed=0)

@@ -15,8 +15,8 @@ import torch
 from scipy import stats
 
 from minbert import Encoder, UserError
-from tasks.benchmarks import figures, length_bias, probes, results, sets, space, vectors, weat
-from tasks.benchmarks.sets import OwnPairs
+from tasks.benchmarks import encoders, figures, probes, results, sets, space, weat
+from tasks.benchmarks.encoders import Bank, Loaded, System
 from tasks.contrastive.validation import unit
 
 RNG = np.random.default_rng(8)
@@ -45,7 +45,7 @@ def test_isotropy() -> None:
 def test_random_pairs_are_no_pairs_of_the_set() -> None:
     first = np.eye(6)
     part = sets.Subset("x", list("abcdef"), [("", "")] * 6, np.array([0, 1, 2, 3, 4, 5.0]))
-    found = space.cosine_groups(sets.ScoredSet("x", (part,)), first, first, seed=1)
+    found = space.cosine_groups(part, first, first, seed=1)
     random, low, high = found.values()
     assert not random.any() and low.tolist() == [1, 1] and high.tolist() == [1, 1]
 
@@ -63,7 +63,7 @@ def test_the_mean_without_frequent_tokens(encoder: Encoder, pooler: str) -> None
     texts = ["the cat sat", "the", "a happy dog runs under the tree"]
     rank = space.frequency_ranks(encoder, ["the the the the", "the cat"])
     ways = {str(k): space.mean_without(torch.from_numpy(rank), k, space.LAYERS[pooler]) for k in (0, 1, 3)}
-    found = vectors.encode(encoder, texts, {**ways, "plain": vectors.way(pooler)}, name="x")
+    found = encoders.encode_by(encoder, texts, {**ways, "plain": encoders.pool_by_name(pooler)}, name="x")
     assert np.allclose(found["0"], found["plain"], atol=1e-6), "nothing left out is the pooler itself"
     for k in (1, 3):
         for place, text in enumerate(texts):
@@ -84,22 +84,23 @@ def _embedded(encoder: Encoder, ids: list[int]) -> tuple:
 
 def test_length_bias_is_the_change_of_each_cosine(encoder: Encoder) -> None:
     texts = [("the cat sat on the mat", "a dog"), ("a bird", "the dog runs under a tree"), ("the cat", "a sad cat")]
-    pairs = OwnPairs("x", texts, np.array([1.0, 3.0, 2.0]))
+    pairs = sets.Subset("x", list("abc"), texts, np.array([1.0, 3.0, 2.0]))
+    bank = Bank(text for a, b in texts for text in (a, b, b + " . .")).add(Loaded("x", Path(), encoder, ("mean",)))
     plain = Encoder(encoder.model, encoder.tokenizer, "mean", precision="fp32")
     before = [cosine(*plain.encode(list(pair)).astype(np.float64)) for pair in texts]
     after = [cosine(*plain.encode([a, b + " . ."]).astype(np.float64)) for a, b in texts]
-    (found,) = length_bias.shifts(encoder, "mean", pairs, (" . .",), seed=2, resamples=50, name="x")
-    values = {measure: value for measure, (value, _) in found.measures.items()}
+    system, draw = System("x", "mean"), {"seed": 2, "resamples": 50}
+    found = space.length_shift(bank, system, encoder, pairs, " . .", **draw)
+    values = {measure: value for measure, (value, _) in found.items()}
     assert (values["cosine"], values["cosine then"]) == pytest.approx((np.mean(before), np.mean(after)), abs=1e-6)
     assert values["lengths nearer"] == pytest.approx(after[0] - before[0], abs=1e-6), "the first pair alone"
     assert values["lengths apart"] == pytest.approx(np.mean([after[i] - before[i] for i in (1, 2)]), abs=1e-6)
     assert values["spearman then"] == pytest.approx(stats.spearmanr(after, pairs.gold).statistic)
-    change, draws = np.subtract(after, before), found.measures["change"][1]
-    assert draws is not None and values["change"] == pytest.approx(change.mean(), abs=1e-6)
+    change, draws = np.subtract(after, before), found["change"][1]
+    assert values["change"] == pytest.approx(change.mean(), abs=1e-6)
     assert change.min() - 1e-6 <= draws.min() < draws.max() <= change.max() + 1e-6
-    (nothing,) = length_bias.shifts(encoder, "mean", pairs, ("",), seed=2, resamples=50, name="x")
-    value, draws = nothing.measures["change"]
-    assert value == 0 and draws is not None and not draws.any()
+    value, draws = space.length_shift(bank, system, encoder, pairs, "", **draw)["change"]
+    assert value == 0 and len(draws) and not draws.any()
 
 
 def plain_weat(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
@@ -151,27 +152,14 @@ def test_the_published_word_sets() -> None:
 
 def test_the_command(tiny: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weat, "EXACT", 200)
-    probes.main(
-        [
-            "--encoder",
-            str(tiny),
-            "--pooler",
-            "mean,max",
-            "--data",
-            str(folder),
-            "--resamples",
-            "5",
-            "--out",
-            str(tmp_path),
-        ]
-    )
+    probes.main(f"--encoder {tiny} --pooler mean,max --data {folder} --resamples 5 --out {tmp_path}".split())
     found = json.loads((tmp_path / "probes.json").read_text())
     assert {"geometry", "frequency", "length", "weat"} <= found.keys()
     rows = {probe: found[probe]["results"] for probe in probes.PROBES}
     assert {row["pooler"] for row in rows["geometry"]} == {row["pooler"] for row in rows["weat"]} == {"mean", "max"}
     assert {row["pooler"] for row in rows["frequency"]} == {"mean"}, "max is no mean of tokens"
     assert [row["removed"] for row in rows["frequency"]] == list(space.STEPS)
-    assert len({row["set"] for row in rows["length"]}) == len(length_bias.ADDED)
+    assert len({row["set"] for row in rows["length"]}) == len(space.ADDED)
     page = (tmp_path / "probes.md").read_text()
     for image in re.findall(r"\(([\w-]+\.svg)\)", page):
         assert (tmp_path / image).is_file()
@@ -182,7 +170,7 @@ def test_a_comparison_has_the_paired_differences_of_alignment_and_shift(
     tiny: Path, tiny_copy: Callable[..., Path], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tiny_copy(name="other")
-    more = ["--probes", "geometry,length", "--pooler", "mean", "--data", str(folder), "--resamples", "40"]
+    more = f"--probes geometry,length --pooler mean --data {folder} --resamples 40".split()
     twin = tiny_copy(name="twin")
     probes.main(["--encoder", str(tiny), "--compare", str(twin), *more, "--out", str(tmp_path / "same")])
     found = json.loads((tmp_path / "same/probes.json").read_text())
@@ -205,10 +193,12 @@ def test_a_comparison_has_the_paired_differences_of_alignment_and_shift(
 
 def test_resamples_are_the_same_pairs_for_every_system() -> None:
     values = RNG.normal(size=(2, 30))
-    one, two, apart = (results.means(row, "p", "x", seed=1, resamples=200) for row in (*values, values[1] - values[0]))
+    one, two, apart = (
+        results.mean_draws(row, "p", "x", seed=1, resamples=200) for row in (*values, values[1] - values[0])
+    )
     assert np.allclose(two - one, apart) and one.std() == pytest.approx(values[0].std() / 30**0.5, rel=0.2)
-    assert not len(results.means(values[0], "p", "x", seed=1, resamples=0))
-    assert not len(results.means(values[0][:0], "p", "x", seed=1, resamples=9))
+    assert not len(results.mean_draws(values[0], "p", "x", seed=1, resamples=0))
+    assert not len(results.mean_draws(values[0][:0], "p", "x", seed=1, resamples=9))
 
 
 def test_flags_without_effect_are_said(
@@ -216,7 +206,7 @@ def test_flags_without_effect_are_said(
 ) -> None:
     monkeypatch.setattr(weat, "EXACT", 50)
     (tmp_path / "own.tsv").write_text("a cat\ta dog\n")
-    given = ["--encoder", str(tiny), "--probes", "weat", "--out", str(tmp_path / "out")]
+    given = f"--encoder {tiny} --probes weat --out {tmp_path / 'out'}".split()
     probes.main([*given, "--pairs", str(tmp_path / "own.tsv"), "--append", "!", "--sets", "en"])
     said = capsys.readouterr().err
     for flag, probe in (("sets", "frequency"), ("pairs", "length"), ("append", "length")):
@@ -230,22 +220,12 @@ def test_cut_texts_are_said_with_the_encoder(
 ) -> None:
     (tmp_path / "own.tsv").write_text(f"{'a cat ' * 60}\ta dog\n")
     probes.main(
-        [
-            "--encoder",
-            str(tiny),
-            "--probes",
-            "length",
-            "--pairs",
-            str(tmp_path / "own.tsv"),
-            "--append",
-            "!",
-            "--resamples",
-            "0",
-            "--out",
-            str(tmp_path / "out"),
-        ]
+        (
+            f"--encoder {tiny} --probes length --pairs {tmp_path / 'own.tsv'} --append ! --resamples 0 "
+            f"--out {tmp_path / 'out'}"
+        ).split()
     )
-    assert f"{tiny.name}, own.tsv: 1 of 3 texts are over 64 tokens and are truncated" in capsys.readouterr().err
+    assert f"{tiny.name}: 1 of 3 texts are over 64 tokens and are truncated" in capsys.readouterr().err
 
 
 def test_an_undefined_effect_is_left_out_of_the_figure(
@@ -253,11 +233,11 @@ def test_an_undefined_effect_is_left_out_of_the_figure(
 ) -> None:
     drawn: dict[str, list[float]] = {}
     undefined, known = weat.Association(None, None), weat.Association(0.5, 0.1)
-    made = {name: undefined if place == 0 else known for place, name in enumerate(weat.word_sets())}
-    monkeypatch.setattr(weat, "run_tests", lambda *_, **__: made)
+    first = next(iter(weat.word_sets()))
+    monkeypatch.setattr(weat, "association_test", lambda *_, name, **__: undefined if name == first else known)
     real = figures.associations
     monkeypatch.setattr(figures, "associations", lambda *given: (drawn.update(given[2]), real(*given)))
-    probes.main(["--encoder", str(tiny), "--probes", "weat", "--pooler", "mean", "--out", str(tmp_path)])
+    probes.main(f"--encoder {tiny} --probes weat --pooler mean --out {tmp_path}".split())
     (values,) = drawn.values()
     assert np.isnan(values[0]) and values[1:] == [0.5] * 9
     assert (tmp_path / "probes-weat.svg").is_file()
@@ -265,7 +245,7 @@ def test_an_undefined_effect_is_left_out_of_the_figure(
 
 def test_mistakes(tiny: Path, tmp_path: Path) -> None:
     for more, words in (
-        (["--probes", "magic"], "--probes: 'magic' is not one of geometry"),
+        ("--probes magic".split(), "--probes: 'magic' is not one of geometry"),
         (["--pairs", str(tmp_path / "no")], "no: no such file"),
     ):
         with pytest.raises(UserError, match=words):

@@ -20,18 +20,7 @@ def test_minilm_with_mean_pooling(minilm: Path, tmp_path: Path) -> None:
     if not os.environ.get("DATA_DIR"):
         pytest.skip("DATA_DIR is not set")
     sts_suite.main(
-        [
-            "--encoder",
-            "minilm",
-            "--pooler",
-            "mean",
-            "--sets",
-            "STS-B,STS13,STS16,SICK",
-            "--resamples",
-            "0",
-            "--out",
-            str(tmp_path),
-        ]
+        f"--encoder minilm --pooler mean --sets STS-B,STS13,STS16,SICK --resamples 0 --out {tmp_path}".split()
     )
     found = json.loads((tmp_path / "sts.json").read_text())
     assert {name: one["pairs"] for name, one in found["sets"].items()} == PAIRS

@@ -18,7 +18,8 @@ from scipy import stats
 
 from minbert import Encoder, UserError
 from minbert.pooling import NAMES
-from tasks.benchmarks import figures, options, results, sets, similarity, sts_suite, vectors
+from tasks.benchmarks import encoders, figures, options, results, sets, sts_suite
+from tasks.benchmarks.encoders import System
 
 
 def scored(out: Path) -> Any:
@@ -41,20 +42,7 @@ def plain_cosines(folder: Path, pooler: str, pairs: list[tuple[str, str]]) -> np
 def done(tiny: Path, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("sts")
     sts_suite.main(
-        [
-            "--encoder",
-            str(tiny),
-            "--pooler",
-            "mean,cls",
-            "--data",
-            str(folder),
-            "--protocol",
-            "all,wmean",
-            "--resamples",
-            "20",
-            "--out",
-            str(out),
-        ]
+        (f"--encoder {tiny} --pooler mean,cls --data {folder} --protocol all,wmean --resamples 20 --out {out}").split()
     )
     return out
 
@@ -110,9 +98,7 @@ def test_the_same_command_writes_the_same_bytes(tiny: Path, folder: Path, tmp_pa
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
-        sts_suite.main(
-            ["--encoder", str(tiny), "--data", str(folder), "--sets", "SICK", "--resamples", "5", "--out", "out"]
-        )
+        sts_suite.main(f"--encoder {tiny} --data {folder} --sets SICK --resamples 5 --out out".split())
         names[name] = {path.name: path.read_bytes() for path in Path("out").iterdir()}
     assert names["one"] == names["two"] and len(names["one"]) == 6
 
@@ -124,8 +110,10 @@ def test_points_are_coloured_by_score_or_by_kind_and_the_axis_names_the_scale(
     drawn: list[Any] = []
     monkeypatch.setattr(figures.charts, "save", lambda figure, path: drawn.append(figure))
     gold, cosines = np.array([1, 2.5, 4, 5]), {"a": np.array([0.1, 0.2, 0.9, 0.8]), "b": np.zeros(4)}
-    kinds = similarity.relation_kinds(np.array([0, 1, 2, 2])) if by_kind else []
-    figures.scatter(tmp_path / "x", "t", gold, cosines, {"a": 0.8, "b": None}, kinds, scale=(1.0, 5.0))
+    relations = np.array([0, 1, 2, 2]) if by_kind else None
+    figures.scatter(tmp_path / "x", "t", gold, cosines, relations, scale=(1.0, 5.0))
+    titles = [panel.get_title(loc="left") for panel in drawn[0].axes]
+    assert titles == ["a: ρ × 100 = 80.0", "b: ρ × 100 = undefined"]
     for panel in drawn[0].axes:
         assert panel.get_xlabel() == "human score (1 to 5)"
         values = [points.get_array() for points in panel.collections]
@@ -141,22 +129,10 @@ def test_the_interval_of_a_comparison_is_paired(
 ) -> None:
     same = tiny_copy(name="twin")
     sts_suite.main(
-        [
-            "--encoder",
-            str(tiny),
-            "--compare",
-            str(same),
-            "--pooler",
-            "mean",
-            "--data",
-            str(folder),
-            "--sets",
-            "STS12,STS-B",
-            "--resamples",
-            "30",
-            "--out",
-            str(tmp_path / "out"),
-        ]
+        (
+            f"--encoder {tiny} --compare {same} --pooler mean --data {folder} --sets STS12,STS-B "
+            f"--resamples 30 --out {tmp_path / 'out'}"
+        ).split()
     )
     found = scored(tmp_path / "out")["differences"]
     assert [one["set"] for one in found] == ["STS12", "STS-B", "avg."]
@@ -170,7 +146,9 @@ def test_the_interval_of_a_comparison_is_paired(
 def test_all_poolers_at_once_agree_with_one_at_a_time(tiny: Path) -> None:
     encoder = Encoder.load(tiny, precision="fp32")
     texts = ["the cat sat on the mat", "a dog", "the dog sleeps under a tree!", "who?"]
-    found = vectors.encode(encoder, texts, {name: vectors.way(name) for name in NAMES}, name="x", batch_tokens=12)
+    found = encoders.encode_by(
+        encoder, texts, {name: encoders.pool_by_name(name) for name in NAMES}, name="x", batch_tokens=12
+    )
     for name in NAMES:
         alone = Encoder.load(tiny, pooler=name, precision="fp32").encode(texts)
         assert np.allclose(found[name], alone, atol=2e-6), name
@@ -181,23 +159,21 @@ def test_a_text_is_encoded_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> 
     seen: list[int] = []
     real = encoder.model.encode
     monkeypatch.setattr(encoder.model, "encode", lambda x, ragged: (seen.append(len(ragged)), real(x, ragged))[1])
-    one = options.Loaded("tiny", tiny, encoder, ("mean", "cls"))
-    bank = vectors.Bank.of([one], ["a cat", "a dog", "a cat", "a cat"])
+    one = encoders.Loaded("tiny", tiny, encoder, ("mean", "cls"))
+    bank = encoders.Bank(["a cat", "a dog", "a cat", "a cat"]).add(one)
     assert sum(seen) == 2
-    system = options.System("tiny", "cls")
+    system = System("tiny", "cls")
     assert bank.cosines(system, [("a cat", "a cat"), ("a cat", "a dog")])[0] == pytest.approx(1)
 
 
 def test_long_texts_are_cut_and_counted(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     encoder = Encoder.load(tiny, precision="fp32")
-    vectors.encode(encoder, ["a cat " * 60, "a dog"], {"mean": vectors.way("mean")}, name="tiny")
+    encoders.encode_by(encoder, ["a cat " * 60, "a dog"], {"mean": encoders.pool_by_name("mean")}, name="tiny")
     assert "tiny: 1 of 2 texts are over 64 tokens and are truncated" in capsys.readouterr().err
 
 
 def test_chinese_sets(tiny: Path, folder: Path, tmp_path: Path) -> None:
-    sts_suite.main(
-        ["--encoder", str(tiny), "--data", str(folder), "--sets", "LCQMC", "--resamples", "0", "--out", str(tmp_path)]
-    )
+    sts_suite.main(f"--encoder {tiny} --data {folder} --sets LCQMC --resamples 0 --out {tmp_path}".split())
     found = scored(tmp_path)
     assert found["sets"] == {"LCQMC": {"pairs": 12, "skipped": 0, "file": "LCQMC/test.txt"}}
     assert {row["low"] for row in found["results"]} == {None}
@@ -209,17 +185,17 @@ def test_the_folder_s_own_pooler_is_the_default_and_a_run_stands_for_its_encoder
 ) -> None:
     encoder = tiny_copy(name="runs/cbcl/encoder")
     (encoder / "minbert.json").write_text('{"pooler": "avg-first-last"}')
-    given = options.parser("sts_suite", "").parse_args(["--encoder", str(encoder.parent), str(encoder)])
-    first, second = options.load(given)
+    given = options.parser("sts_suite", "").parse_args(f"--encoder {encoder.parent} {encoder}".split())
+    first, second = encoders.load(given)
     assert first.poolers == second.poolers == ("avg-first-last",) and first.folder == encoder
     assert (first.name, second.name) == (str(encoder.parent), str(encoder)), "two of one name are shown by their paths"
-    assert options.names([str(encoder), "org/model"]) == ["cbcl", "model"]
+    assert encoders.short_names([str(encoder), "org/model"]) == ["cbcl", "model"]
 
 
 def test_a_gpu_is_used_where_there_is_one_and_no_device_is_named(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minbert.encode.default_device", lambda: torch.device("meta"))  # stands for a GPU
     for words, device in (([], "meta"), (["--device", "cpu"], "cpu")):
-        (loaded,) = options.load(options.parser("sts_suite", "").parse_args(["--encoder", str(tiny), *words]))
+        (loaded,) = encoders.load(options.parser("sts_suite", "").parse_args(["--encoder", str(tiny), *words]))
         assert loaded.encoder.model.device.type == device
 
 
@@ -257,7 +233,7 @@ def test_a_table_is_aligned_and_its_texts_are_escaped() -> None:
 
 
 def test_an_average_is_undefined_where_a_set_is_and_its_draws_are_the_mean_of_theirs() -> None:
-    one, other = options.System("a", "mean"), options.System("b", "mean")
+    one, other = System("a", "mean"), System("b", "mean")
     found, draws = results.Results(), np.arange(100.0)
     for system, value in ((one, 0.5), (other, None)):
         found.add(system, "spearman", "x", value, draws)
@@ -274,17 +250,4 @@ def test_no_warning_of_a_library_reaches_the_user(tiny: Path, folder: Path, tmp_
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        sts_suite.main(
-            [
-                "--encoder",
-                str(tiny),
-                "--data",
-                str(folder),
-                "--sets",
-                "SICK",
-                "--resamples",
-                "3",
-                "--out",
-                str(tmp_path),
-            ]
-        )
+        sts_suite.main(f"--encoder {tiny} --data {folder} --sets SICK --resamples 3 --out {tmp_path}".split())

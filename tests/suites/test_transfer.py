@@ -87,20 +87,9 @@ def test_pair_features() -> None:
 
 
 def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [
-        "--encoder",
-        str(tiny),
-        "--pooler",
-        "mean,cls",
-        "--data",
-        str(folder),
-        "--tasks",
-        "MR,SST2,MRPC",
-        "--folds",
-        "3",
-        "--resamples",
-        "20",
-    ]
+    arguments = (
+        f"--encoder {tiny} --pooler mean,cls --data {folder} --tasks MR,SST2,MRPC --folds 3 --resamples 20"
+    ).split()
     transfer.main([*arguments, "--out", str(tmp_path)])
     found = json.loads((tmp_path / "transfer.json").read_text())
     assert found["sets"]["MR"] == {"rows": {"all": 48}, "skipped": {"all": 0}}
@@ -116,24 +105,10 @@ def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.Ca
 
 def test_a_comparison_counts_the_same_rows(tiny: Path, tiny_copy: Any, folder: Path, tmp_path: Path) -> None:
     transfer.main(
-        [
-            "--encoder",
-            str(tiny),
-            "--compare",
-            str(tiny_copy(name="twin")),
-            "--pooler",
-            "mean",
-            "--data",
-            str(folder),
-            "--sets",
-            "sst2,Mrpc",
-            "--folds",
-            "2",
-            "--resamples",
-            "9",
-            "--out",
-            str(tmp_path),
-        ]
+        (
+            f"--encoder {tiny} --compare {tiny_copy(name='twin')} --pooler mean --data {folder} --sets "
+            f"sst2,Mrpc --folds 2 --resamples 9 --out {tmp_path}"
+        ).split()
     )
     found = json.loads((tmp_path / "transfer.json").read_text())["differences"]
     assert [one["set"] for one in found] == ["SST2", "MRPC", "avg."]

@@ -1,0 +1,144 @@
+"""The encoders of a suite, and the vectors of many texts by several poolers at once.
+
+Axes: M distinct texts, B sentences of a batch, T its tokens, D hidden.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from minbert import pooling, weights
+from minbert.bert import BertModel
+from minbert.cpu import packed_weights
+from minbert.encode import Encoder
+from minbert.errors import UserError
+from minbert.precision import autocast
+from minbert.ragged import Ragged
+from tasks.benchmarks.options import chosen
+from tasks.contrastive.validation import unit
+
+K = TypeVar("K", bound=Hashable)
+Pool = Callable[[BertModel, Sequence[Tensor], Ragged], Tensor]
+"""Hidden states (the embedding layer's and every layer's, [T, D]) to one vector a sentence: [B, D]."""
+
+
+@dataclass(frozen=True)
+class System:
+    """One encoder with one pooler."""
+
+    encoder: str
+    pooler: str
+
+    @property
+    def name(self) -> str:
+        """Encoder and pooler in one phrase."""
+        return f"{self.encoder}, {self.pooler}"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An encoder with its name in tables, its folder, and the poolers that are applied to it."""
+
+    name: str
+    folder: Path
+    encoder: Encoder
+    poolers: tuple[str, ...]
+
+    @property
+    def systems(self) -> list[System]:
+        """The encoder with each of its poolers, in order."""
+        return [System(self.name, pooler) for pooler in self.poolers]
+
+
+def load(given: argparse.Namespace) -> list[Loaded]:
+    """Every encoder of `--encoder`, then that of `--compare`; `UserError` where one cannot be loaded."""
+    every = given.pooler.lower() in ("every", "all")
+    poolers = pooling.NAMES if every else chosen(given.pooler, pooling.NAMES, "--pooler")
+    places = [*given.encoder, *([given.compare] if given.compare else [])]
+    if len(set(places)) < len(places):
+        raise UserError(f"--encoder, --compare: {', '.join(places)}: an encoder is named twice")
+    try:
+        torch.empty(0, device=given.device or None)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"--device {given.device}: not a device of this machine") from error
+    found = []
+    for number, (place, name) in enumerate(zip(places, short_names(places), strict=True)):
+        folder = weights.resolve(weights.of_run(place), "--encoder" if number < len(given.encoder) else "--compare")
+        encoder = Encoder.load(folder, device=given.device or None, precision=given.precision)
+        found.append(Loaded(name, folder, encoder, tuple(poolers) or (encoder.pooler,)))
+    return found
+
+
+def short_names(places: list[str]) -> list[str]:
+    """Distinct short names: `cbcl` for `runs/cbcl/encoder`, or the whole path where two short names are equal."""
+    paths = [(place, Path(place), Path(place).resolve()) for place in places]
+    short = [
+        (whole.parent.name if path.is_dir() and whole.name == "encoder" else path.name) or place
+        for place, path, whole in paths
+    ]
+    return [one if short.count(one) == 1 else place for one, place in zip(short, places, strict=True)]
+
+
+def pool_by_name(pooler: str) -> Pool:
+    """The pooler of that name as a function of a model and its hidden states."""
+    if pooler == "pooler":
+        return lambda model, states, ragged: model.pool(states[-1].index_select(0, ragged.starts))
+    return lambda model, states, ragged: pooling.POOLERS[pooler](states, ragged)
+
+
+@torch.inference_mode()
+def encode_by(
+    encoder: Encoder, texts: Sequence[str], pools: Mapping[K, Pool], *, name: str, batch_tokens: int | None = None
+) -> dict[K, np.ndarray]:
+    """For each pooling function float32 [M, D], in the order of the texts. Each text is encoded once.
+
+    The number of truncated texts is printed to standard error under `name`; `batch_tokens` is that of
+    `Encoder.batches`.
+    """
+    model = encoder.model
+    rows, cut = encoder.rows(texts)
+    if cut:
+        note = f"{cut} of {len(texts)} texts are over {encoder.max_length} tokens and are truncated"
+        print(f"{name}: {note}", file=sys.stderr)
+    found = {one: np.empty((len(rows), model.config.hidden_size), dtype=np.float32) for one in pools}
+    with packed_weights(model, encoder.precision, sum(map(len, rows))):
+        for batch, ragged in encoder.batches(rows, batch_tokens):
+            with autocast(encoder.precision, model.device):
+                states = model.encode(model.embed(ragged), ragged)
+                for one, pool in pools.items():
+                    found[one][batch] = pool(model, states, ragged).float().cpu().numpy()
+    return found
+
+
+class Bank:
+    """The vectors of distinct texts, float32 [M, D], by system or by whatever else `add` encodes them for."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        self.vectors: dict[Hashable, np.ndarray] = {}
+
+    def add(self, loaded: Loaded, pools: Mapping[Hashable, Pool] | None = None) -> "Bank":
+        """Encode every distinct text once, by each of `pools` (default: the encoder's systems); returns the bank."""
+        pools = pools or {system: pool_by_name(system.pooler) for system in loaded.systems}
+        self.vectors |= encode_by(loaded.encoder, list(self.places), pools, name=loaded.name)
+        return self
+
+    def raw(self, key: Hashable, texts: Iterable[str]) -> np.ndarray:
+        """Vectors of some texts: float32 [texts, D]."""
+        return self.vectors[key][[self.places[text] for text in texts]]
+
+    def unit(self, key: Hashable, texts: Iterable[str]) -> np.ndarray:
+        """Vectors of some texts, scaled to length 1, in float64: [texts, D]; zero vectors stay zero."""
+        return unit(self.raw(key, texts))
+
+    def cosines(self, key: Hashable, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """Cosine of each pair in float64, 0 where a vector is zero: [pairs]."""
+        first, second = (self.unit(key, [pair[side] for pair in pairs]) for side in (0, 1))
+        return (first * second).sum(1)
