@@ -245,7 +245,7 @@ def test_an_undefined_effect_is_left_out_of_the_figure(
 
 def test_mistakes(tiny: Path, tmp_path: Path) -> None:
     for more, words in (
-        ("--probes magic".split(), "--probes: 'magic' is not one of geometry"),
+        (["--probes", "magic"], "--probes: 'magic' is not one of geometry"),
         (["--pairs", str(tmp_path / "no")], "no: no such file"),
     ):
         with pytest.raises(UserError, match=words):
