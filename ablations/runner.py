@@ -1,0 +1,178 @@
+"""Runs the cells of a study, several at once, as subprocesses of the public scripts and suites.
+
+A stopped run is resumed, a failed one is listed and the rest goes on. Ctrl-C reaches every run once: it finishes its
+step, writes a checkpoint and ends.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ablations.cells import ROOT, Cell, shown
+from ablations.estimate import Estimates, as_time
+from minbert.training.cli import say
+
+_TICK, _SAY_EVERY = 0.2, 60.0  # seconds
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@dataclass
+class _Running:
+    """A running command of a cell, and the cell's lock, which the command holds too."""
+
+    cell: Cell
+    suite: str
+    process: "subprocess.Popen[bytes]"
+    held: ExitStack
+    lock: int
+    begun: float = field(default_factory=time.monotonic)
+
+
+@dataclass
+class Runner:
+    """Runs cells until all are finished or failed, the budget is spent (in seconds; 0: none), or Ctrl-C."""
+
+    cells: Sequence[Cell]
+    estimates: Estimates
+    jobs: int = 1
+    budget: float = 0.0
+    failed: dict[str, str] = field(default_factory=dict)  # name of a cell -> why
+    stopped: bool = False  # by the budget or a signal
+    signals: list[int] = field(default_factory=list)
+    _running: list[_Running] = field(default_factory=list)
+    _open: dict[Path, Cell] = field(default_factory=dict)  # what is not finished, by folder
+
+    @property
+    def threads(self) -> int:
+        """Each run's share of the cores."""
+        return max(1, cores() // self.jobs)
+
+    def run(self) -> None:
+        """Run the cells. Raises `KeyboardInterrupt` after a signal, when every run has ended."""
+        waiting = [cell for cell in self.cells if not cell.finished]
+        self._open = {cell.folder: cell for cell in waiting}
+        say(f"{len(self.cells) - len(waiting)} of {len(self.cells)} runs are finished; {self.left(waiting)}")
+        begun = said = time.monotonic()
+        with self.forwarded():
+            while waiting or self._running:
+                waiting = [] if self.stopped else [cell for cell in waiting if not self.started(cell)]
+                self.look()
+                now = time.monotonic()
+                if self.budget and now - begun > self.budget and not self.stopped:
+                    say("the budget is spent: the runs are stopped after their step")
+                    self.stop(signal.SIGINT)
+                if now - said > _SAY_EVERY:
+                    said = now
+                    self.say_progress(waiting)
+                time.sleep(_TICK)
+        if self.signals:
+            raise KeyboardInterrupt
+
+    def left(self, waiting: Sequence[Cell]) -> str:
+        """The study's time left, in words."""
+        seconds = sum(self.estimates.left(cell) for cell in waiting)
+        seconds += sum(self.estimates.left(one.cell) for one in self._running)
+        return f"about {as_time(seconds / self.jobs)} left"
+
+    def started(self, cell: Cell) -> bool:
+        """Whether a waiting cell needs to wait no longer: it runs now, is finished, or cannot be run."""
+        before = self._open.get(cell.upstream) if cell.upstream else None
+        if before is not None and before.name in self.failed:
+            self.fail(cell, f"{before.name} failed")
+            return True
+        if before is not None or len(self._running) >= self.jobs:
+            return False
+        held = ExitStack()
+        lock = held.enter_context(cell.lock())
+        if lock is None:  # another runner has it
+            return False
+        command = next(cell.commands(), None)
+        if command is None:
+            held.close()
+            del self._open[cell.folder]
+            say(f"{cell.name}: finished by another runner")
+            return True
+        self.start(cell, command, held, lock.fileno())
+        return True
+
+    def start(self, cell: Cell, command: tuple[str, list[str]], held: ExitStack, lock: int) -> None:
+        """Start one command of a cell in a process group of its own, so that it gets no second Ctrl-C."""
+        suite, words = command
+        say(f"{cell.name}{' ' * bool(suite)}{suite}: {shown(words, self.threads)}")
+        paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = os.environ | {"OMP_NUM_THREADS": str(self.threads), "PYTHONPATH": paths}
+        how: Any = {"stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL, "start_new_session": True}
+        with open(cell.log, "a", encoding="utf-8") as log:
+            process = subprocess.Popen([sys.executable, *words], stdout=log, env=environment, pass_fds=[lock], **how)
+        self._running.append(_Running(cell, suite, process, held, lock))
+
+    def look(self) -> None:
+        """Take note of the commands that have ended, and go on with the next one of the cell."""
+        for one in [one for one in self._running if one.process.poll() is not None]:
+            self._running.remove(one)
+            code, cell = one.process.returncode, one.cell
+            command = next(cell.commands(), None)
+            what = f"{cell.name}{' ' * bool(one.suite)}{one.suite}"
+            if code and self.stopped:
+                say(f"{what}: stopped; the same command resumes it")
+            elif code or (command and command[0] == one.suite):
+                self.fail(cell, f"exit code {code}: {_last_line(cell)} ({cell.log})")
+            else:
+                say(f"{what}: finished in {as_time(time.monotonic() - one.begun)}")
+                if command and not self.stopped:
+                    self.start(cell, command, one.held, one.lock)
+                    continue
+                if not command:
+                    del self._open[cell.folder]
+            one.held.close()
+
+    def fail(self, cell: Cell, why: str) -> None:
+        """Note a failed cell."""
+        self.failed[cell.name] = why
+        say(f"{cell.name}: failed: {why}")
+
+    def say_progress(self, waiting: Sequence[Cell]) -> None:
+        """A line for each run, and the time left of the study."""
+        for one in self._running:
+            step, total = one.cell.reached
+            where = one.suite or (f"step {step:,} of {total:,}" if total else "starting")
+            say(f"{one.cell.name}: {where}, about {as_time(self.estimates.left(one.cell))} left")
+        say(f"{len(waiting)} runs wait; {self.left(waiting)}")
+
+    def stop(self, number: int) -> None:
+        """Start nothing more, and pass a signal on to what runs."""
+        self.stopped = True
+        for one in self._running:
+            if one.process.poll() is None:
+                os.killpg(one.process.pid, number)
+
+    @contextmanager
+    def forwarded(self) -> Iterator[None]:
+        """Pass SIGINT and SIGTERM on to the runs; a second one ends them at once, without a checkpoint."""
+
+        def note(number: int, frame: object) -> None:
+            self.signals.append(number)
+            self.stop(signal.SIGINT)
+
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _last_line(cell: Cell) -> str:
+    lines = cell.log.read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line for line in reversed(lines) if line.strip()), "nothing printed")

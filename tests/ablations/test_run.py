@@ -1,0 +1,114 @@
+"""Guards: a study runs the public scripts, skips what is finished, and ends in tables that hold the runs' scores.
+
+python -m pytest --import-mode=importlib tests/ablations/test_run.py
+"""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+SAMPLE = str(ROOT / "data" / "sample")
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, str(ROOT / "ablations" / "run.py"), *words]
+
+
+def run(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command(*words), capture_output=True, text=True, cwd=ROOT)
+
+
+@pytest.fixture(scope="module")
+def study(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The sample study of a tiny encoder, one seed and two steps, as words of a command; its runs are finished."""
+    runs = tmp_path_factory.mktemp("ablations")
+    words = ["sample", "--weights", str(tiny), "--data", SAMPLE, "--runs", str(runs)]
+    words += ["--seeds", "1", "--max-steps", "2", "--jobs", "3"]
+    made = run(*words)
+    assert not made.returncode, made.stdout + made.stderr
+    return words
+
+
+def test_the_tables_hold_the_scores_of_the_runs(study: list[str]) -> None:
+    folder = Path(study[study.index("--runs") + 1]) / "sample"
+    content = json.loads((folder / "table.json").read_text())
+    scores = json.loads((folder / "0.1" / "seed-1" / "scores.json").read_text())
+    values = pd.DataFrame(content["values"]).set_index(["arm", "score"])["value"]
+    assert values["0.1", "sts_dev_spearman"] == scores["sts_dev_spearman"]["after"]
+    assert "--data DIR" in content["command"]
+    assert str(ROOT) not in (folder / "table.md").read_text()
+    assert {"table.md", "table.csv", "figure.svg", "report.html"} <= {path.name for path in folder.iterdir()}
+    assert (folder / "0.1" / "seed-1.log").read_text()
+
+
+def test_what_is_finished_is_not_run_again(study: list[str]) -> None:
+    folder = Path(study[study.index("--runs") + 1]) / "sample"
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("manifest.json")}
+    assert "3 of 3 runs are finished" in run(*study).stdout
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("manifest.json")} == before
+
+
+def test_other_settings_are_not_taken_for_the_same_run(study: list[str]) -> None:
+    made = run(*study, "--limit", "40")
+    assert made.returncode == 2
+    assert "made with other settings (limit 150, now 40)" in made.stderr
+
+
+def test_a_failed_run_is_listed_and_the_rest_goes_on(tmp_path: Path, tiny: Path) -> None:
+    text = (ROOT / "ablations" / "studies" / "sample.toml").read_text()
+    text = text[: text.index("[axes]")].replace('x = "temperature"', "").replace('"0.05"', '"whole"')
+    text += (
+        f'[arms.whole]\nweights = "{tiny}"\n[arms.gone]\nweights = "{tmp_path / "gone"}"\n[arms.next]\nfrom = "gone"\n'
+    )
+    (tmp_path / "broken.toml").write_text(text)
+    made = run(
+        str(tmp_path / "broken.toml"), "--data", SAMPLE, "--runs", str(tmp_path), "--seeds", "1", "--max-steps", "1"
+    )
+    assert made.returncode == 1
+    assert "failed: gone seed 1: exit code 2" in made.stdout
+    assert "failed: next seed 1: gone seed 1 failed" in made.stdout
+    assert "| whole" in (tmp_path / "broken" / "table.md").read_text()
+
+
+def test_ctrl_c_leaves_runs_that_are_resumed(tmp_path: Path, tiny: Path, study: list[str]) -> None:
+    """The same bits as without it."""
+    words = [*study[: study.index("--runs")], "--runs", str(tmp_path), "--seeds", "1", "--max-steps", "2"]
+    process = subprocess.Popen(command(*words), stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    folder = tmp_path / "sample" / "0.02" / "seed-1"
+    while not (folder / "manifest.json").is_file():
+        time.sleep(0.05)
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 130
+    assert not (tmp_path / "sample" / "0.1").exists()
+    made = run(*words)
+    assert not made.returncode, made.stdout
+    whole = Path(study[study.index("--runs") + 1]) / "sample" / "0.02" / "seed-1"
+    assert (folder / "scores.json").read_text() == (whole / "scores.json").read_text()
+
+
+def test_a_run_of_another_runner_is_waited_for(study: list[str]) -> None:
+    """Its lock is held by a command that finishes the run in the meantime."""
+    folder = Path(study[study.index("--runs") + 1]) / "sample" / "0.05" / "seed-1"
+    report = folder / "report.html"
+    with open(folder.with_name("seed-1.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.rename(report, folder / "later")
+        process = subprocess.Popen(command(*study), stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        assert process.stdout is not None
+        assert "2 of 3" in process.stdout.readline()
+        time.sleep(1)
+        assert process.poll() is None
+        os.rename(folder / "later", report)
+    said, _ = process.communicate()
+    assert "0.05 seed 1: finished by another runner" in said

@@ -1,0 +1,110 @@
+"""Guards: every study's settings are taken by the scripts, and a mistake is named with its file and line.
+
+python -m pytest --import-mode=importlib tests/ablations/test_study.py
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ablations.cells import cells_of
+from ablations.study import known_studies, read_study
+from minbert.errors import UserError
+
+WRITE = Callable[[str], Path]
+STUDY = """\
+question = "Does the margin matter?"
+baseline = "narrow"
+scores = ["sts_dev_spearman"]
+
+[paper]
+table = "Table 5"
+claim = "It does not."
+
+[settings.pretrain_cbcl]
+preset = "sample"
+
+[arms.narrow]
+margin = 0.1
+
+[arms.wide]
+margin = 0.3
+"""
+CHAIN = """
+[settings.multitask_train]
+preset = "sample"
+
+[arms.fine]
+script = "multitask_train"
+from = "wide"
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> WRITE:
+    def written(text: str) -> Path:
+        path = tmp_path / "margins.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return written
+
+
+@pytest.mark.parametrize("name", known_studies())
+def test_a_study_of_ours_is_sound(name: str) -> None:
+    study = read_study(name)
+    cells = cells_of(study, study.file.seeds, "data")
+    assert len({cell.folder for cell in cells}) == len(cells)
+    for cell in cells:
+        if not cell.arm.measured:
+            assert cell.arm.parsed(cell.words()).settings.run.run_dir == str(cell.folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        ("margin = 0.3", "margn = 0.3", 16, "no such setting; did you mean 'margin'"),
+        ("margin = 0.3", "margin = -1", 16, "--margin: -1"),
+        ("margin = 0.3", 'marks-most = 2\nsynonyms = "3"', 17, "exclude each other"),
+        ("margin = 0.3", "seed = 3", 16, "seed is given by the runner"),
+        ('baseline = "narrow"', 'baseline = "narow"', 2, "no arm narow; did you mean 'narrow'"),
+        ('"sts_dev_spearman"', '"dev_norm"', 3, "no arm has such a score"),
+        ("question", "querstion", 1, "no such key; did you mean 'question'"),
+        ("margin = 0.3", 'margin = 0.3\nfrom = "narrow"\n[arms.x]\nfrom = "y"\n[arms.y]\nfrom = "x"', 19, "a cycle"),
+        ("margin = 0.3", 'margin = 0.3\nfrom = "wise"', 17, "no arm wise is trained"),
+        ("margin = 0.3", "margin = 0.3" + CHAIN, 20, "has none of the scores"),
+        ("[arms.wide]", '[arms."wi/de"]', 15, "an arm's name"),
+        ("[paper]", "[paper", 5, "not a TOML file"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(write: WRITE, old: str, new: str, line: int, said: str) -> None:
+    path = write(STUDY.replace(old, new))
+    with pytest.raises(UserError) as raised:
+        read_study(str(path))
+    message = str(raised.value)
+    assert said in message
+    assert "\n" not in message
+    assert f"{path}:{line}:" in message or f"line {line}," in message
+
+
+def test_an_arm_starts_at_the_encoder_of_another_with_the_same_seed(write: WRITE, tmp_path: Path) -> None:
+    study = read_study(str(write(STUDY.replace('"sts_dev_spearman"', '"sts_dev_spearman", "dev_norm"') + CHAIN)))
+    cells = {cell.name: cell for cell in cells_of(study, [1, 2], "data", tmp_path)}
+    words = cells["fine seed 2"].words()
+    assert words[words.index("--encoder") + 1] == str(tmp_path / "margins" / "wide" / "seed-2" / "encoder")
+    assert list(cells).index("wide seed 2") < list(cells).index("fine seed 2")
+
+
+def test_a_grid_is_every_combination(write: WRITE) -> None:
+    grid = '[axes.first]\nnone = "none"\nmixed = "shuffle"\n[axes.second]\ncut = "token-cutoff:0.1"\nnone = "none"\n'
+    settings = 'preset = "consert"\ntexts = "sts-train"\n'
+    head = STUDY[: STUDY.index("preset")].replace('"narrow"', '"none+none"')
+    study = read_study(str(write(head + settings + grid + '[grid]\nviews = "{first},{second}"\n')))
+    views = {name: arm.settings["views"] for name, arm in study.arms.items()}
+    assert views == {
+        "none+cut": "none,token-cutoff:0.1",
+        "none+none": "none,none",
+        "mixed+cut": "shuffle,token-cutoff:0.1",
+        "mixed+none": "shuffle,none",
+    }
