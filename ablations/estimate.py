@@ -103,7 +103,7 @@ class Estimates:
             return 0.0
         alike = [one for one in self._cells if one.arm.script == cell.arm.script and one.manifest.get("parts")]
         for chosen in ([one for one in alike if one.arm.name == cell.arm.name], alike):
-            spent = [seconds for one in chosen if (one.folder / "report.html").is_file() if (seconds := _spent(one))]
+            spent = [seconds for one in chosen if (one.folder / "scores.json").is_file() if (seconds := _spent(one))]
             if spent:
                 return sum(spent) / len(spent)
         rate, rows = self._rates.get(_family(cell.arm), (Rate(0, 0, 0), 0))

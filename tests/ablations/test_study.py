@@ -65,7 +65,7 @@ def test_a_study_of_ours_is_sound(name: str) -> None:
     ("old", "new", "line", "said"),
     [
         ("margin = 0.3", "margn = 0.3", 16, "no such setting; did you mean 'margin'"),
-        ("margin = 0.3", "margin = -1", 16, "--margin: -1"),
+        ("margin = 0.3", "margin = -1", 16, "--margin: input should be"),
         ("margin = 0.3", 'marks-most = 2\nsynonyms = "3"', 17, "exclude each other"),
         ("margin = 0.3", "seed = 3", 16, "seed is given by the runner"),
         ('baseline = "narrow"', 'baseline = "narow"', 2, "no arm narow; did you mean 'narrow'"),
