@@ -30,7 +30,7 @@ from minbert.token_cache import Row, Skipped
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli
 from tasks import readers
-from tasks.readers.rows import NLI_CLASSES
+from tasks.readers.layouts import NLI_CLASSES
 
 Rows = Iterator[Row | Skipped]
 UNQUOTED = {"sep": "\t", "quoting": csv.QUOTE_NONE}

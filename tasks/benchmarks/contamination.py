@@ -1,6 +1,6 @@
 """How many scored pairs an encoder has been trained on: a run's manifest names its training files and their hashes.
 
-Texts are compared by `tasks.readers.texts.key`: the course's files are lower-cased and spaced differently from the
+Texts are compared by `tasks.readers.key`: the course's files are lower-cased and spaced differently from the
 original sets.
 """
 
@@ -19,9 +19,9 @@ from minbert.training.run import manifest_behind
 from tasks import readers
 from tasks.benchmarks.results import Table
 from tasks.benchmarks.sets import ScoredSet
+from tasks.readers import key
 from tasks.readers.layouts import sides_of
 from tasks.readers.splitter import BOM
-from tasks.readers.texts import key
 
 Run = tuple[Path, dict[str, Any]]
 """The path and the content of a run's manifest."""

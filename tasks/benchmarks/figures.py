@@ -13,7 +13,7 @@ import numpy as np
 from minbert.seeds import numpy_generator
 from tasks import charts, metrics
 from tasks.charts import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION
-from tasks.readers.rows import NLI_CLASSES
+from tasks.readers.layouts import NLI_CLASSES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,7 +20,7 @@ from tasks.benchmarks.options import PROTOCOLS
 from tasks.benchmarks.results import SYSTEM, Results, Suite, Table, between, defined, number, numbers
 from tasks.benchmarks.sets import ScoredSet, Subset
 from tasks.readers import senteval
-from tasks.readers.rows import NLI_CLASSES
+from tasks.readers.layouts import NLI_CLASSES
 
 METRICS = {"spearman": ("Spearman's rho", metrics.spearman), "pearson": ("Pearson's r", metrics.pearson)}
 Part = tuple[np.ndarray, np.ndarray]

@@ -18,10 +18,9 @@ from minbert.errors import UserError, suggestion
 from minbert.files import present
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Facts, Row, Skipped
-from tasks.readers import open_as, senteval
-from tasks.readers.rows import checked_rows
+from tasks.readers import key, open_as, senteval
+from tasks.readers.layouts import checked_rows
 from tasks.readers.splitter import side_by_side
-from tasks.readers.texts import key
 
 CHINESE = {"ATEC": ("ATEC", "ATEC_CCKS"), **{name: (name,) for name in ("BQ", "LCQMC", "PAWS-X", "STS-B")}}
 SOURCES = ("sts", "sts-train", "chinese")

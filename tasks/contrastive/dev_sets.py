@@ -22,8 +22,7 @@ from minbert.token_cache import Row, Skipped
 from minbert.tokenizer import Tokenizer
 from tasks.contrastive import corpus
 from tasks.examples import Pair
-from tasks.readers import open_as, senteval
-from tasks.readers.texts import key
+from tasks.readers import key, open_as, senteval
 from tasks.sts import Similarity
 
 ONE = "sts"
@@ -104,7 +103,7 @@ def read(given: str, data: Callable[[], Path], tokenizer: Tokenizer, length: int
 def also_in(dev: DevSets, folder: Path) -> dict[str, int]:
     """How many of the dev pairs are, in either order, in each scored set of the data folder that can be read.
 
-    Two texts are the same by `tasks.readers.texts`. The seven English sets and STS-B's dev set are looked into, or for
+    Two texts are the same by `tasks.readers.key`. The seven English sets and STS-B's dev set are looked into, or for
     `zh` the five Chinese test sets.
     """
     every = [

@@ -16,7 +16,7 @@ from minbert.seeds import torch_seed
 from tasks.contrastive.losses import softmax_features
 from tasks.contrastive.settings import PAIRS, ContrastiveSettings
 from tasks.contrastive.views import Draw, View, apply
-from tasks.readers.rows import NLI_CLASSES
+from tasks.readers.layouts import NLI_CLASSES
 
 
 class ContrastiveModel(nn.Module):

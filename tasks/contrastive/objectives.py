@@ -26,7 +26,7 @@ from tasks.contrastive.settings import IN_BATCH, TEXTS, ContrastiveSettings
 from tasks.contrastive.validation import spread
 from tasks.contrastive.views import Adversarial, Draw, View, adversarial, parse
 from tasks.examples import Augmentation, Examples, unchanged
-from tasks.readers.rows import NLI_CLASSES
+from tasks.readers.layouts import NLI_CLASSES
 
 Numbers = dict[str, Tensor]
 ANCHOR_AND_OTHERS: Sequence[tuple[int, int]] = ((0, 0), (1, 1), (2, 1))

@@ -4,6 +4,8 @@ An invalid row raises `UserError` with `file:line: column: reason`. Only the kno
 labels) are skipped, and counted.
 """
 
+import re
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,10 +14,12 @@ from minbert.errors import UserError
 from minbert.files import present
 from minbert.token_cache import TokenCache
 from minbert.tokenizer import Tokenizer
-from tasks.readers.layouts import LAYOUTS, Opened, clean_pair, clean_sentence, companions, open_as
+from tasks.readers.layouts import clean_pair, clean_sentence, companions, open_as
 
-__all__ = ["LAYOUTS", "Opened", "clean_pair", "clean_sentence", "companions", "digest", "find", "open_as", "tokenised"]
+__all__ = ["clean_pair", "clean_sentence", "companions", "digest", "find", "key", "open_as", "tokenised", "words"]
 _SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
+_ALONE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD = re.compile(f"[{_ALONE}]|[^\\W_{_ALONE}]+")
 
 
 def digest(path: Path) -> str:
@@ -45,3 +49,20 @@ def find(data: Path, folder: str, names: Sequence[str]) -> Path:
         f"{'chinese' if folder == 'zh' else folder} fetches the usual files into data/; give another folder that holds "
         f"them with --data DIR or $DATA_DIR{sample}"
     )
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in order, normalised by NFKC and case folding.
+
+    Words are runs of letters and digits; each Chinese character and each Japanese kana is a word.
+    """
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def key(text: str, parts: list[str] | None = None) -> str:
+    """The key that texts share whose letters and digits are equal, whatever their case, width, spaces and signs.
+
+    So the raw and the tokenised form of a sentence have the same key. `parts` are the text's `words`, if known; the
+    key of a text without words is its other characters.
+    """
+    return "".join(words(text) if parts is None else parts) or "".join(text.split())

@@ -5,29 +5,26 @@ with the first layout of that kind that fits its first line. For any other table
 columns with `--columns sentence1=premise,sentence2=hypothesis`.
 """
 
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from minbert.errors import UserError
 from minbert.token_cache import Row, Skipped
-from tasks.readers.rows import ANY_CLASS, BINARY, NLI, RELATEDNESS, SCORE, Label, checked_rows, class_label
-from tasks.readers.splitter import (
-    Head,
-    Record,
-    json_records,
-    line_records,
-    quoting_of,
-    side_by_side,
-    split_records,
-)
+from tasks.readers.splitter import Head, Record, json_records, line_records, side_by_side, split_records
 
 Rows = Iterator[Row | Skipped]
 Columns = Mapping[str, tuple[str, ...]]
+"""Target (a text, `label` or `id`) -> possible column names."""
+NLI_CLASSES = ("entailment", "neutral", "contradiction")
 QUESTIONS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 _QUESTION = re.compile(r"([A-Z]+):\w+ (.*)")
+_NOT_TEXTS = ("label", "id")
+_MOST = 1024  # most parsed labels kept per column, to bound memory for a column of many different scores
 
 
 def clean_sentence(text: str) -> str:
@@ -42,8 +39,112 @@ def clean_pair(text: str) -> str:
 
 
 @dataclass(frozen=True)
+class Label:
+    """Valid content of a label column: numbers for which `accepts` is true, `words` (text -> number) and `gaps`.
+
+    A gap is a text that means "no label"; `gaps` gives the reason reported for skipping its row.
+    """
+
+    accepts: Callable[[float], bool]
+    complaint: str
+    words: Mapping[str, float] = field(default_factory=dict)
+    gaps: Mapping[str, str] = field(default_factory=dict)
+
+    def parse(self, text: str) -> float | str:
+        """The label's number, or the reason to skip the row. Raises `UserError` for an invalid label."""
+        word = text.strip()
+        if word in self.gaps:
+            return self.gaps[word]
+        if word in self.words:
+            return self.words[word]
+        try:
+            value = float(word)
+        except ValueError:
+            value = math.nan
+        if not self.accepts(value):
+            raise UserError(f"{text if len(text) <= 80 else text[:80] + '...'!r} {self.complaint}")
+        return value
+
+
+SCORE = Label(lambda value: 0 <= value <= 5, "is not between 0 and 5")
+RELATEDNESS = Label(lambda value: 1 <= value <= 5, "is not between 1 and 5")
+BINARY = Label(lambda value: value in (0, 1), "is neither 0 nor 1")
+ANY_CLASS = Label(lambda value: value >= 0 and value.is_integer(), "is not a whole number from 0")
+NLI = Label(
+    lambda value: False,
+    f"is not one of {', '.join(NLI_CLASSES)}",
+    words={form: float(n) for n, name in enumerate(NLI_CLASSES) for form in (name, name.upper(), str(n))},
+    gaps=dict.fromkeys(("-", "-1", "hidden"), "no gold label"),
+)
+_QUESTION_TYPE = Label(
+    lambda value: False, "is not a question type", {name: float(n) for n, name in enumerate(QUESTIONS)}
+)
+
+
+def class_label(count: int) -> Label:
+    """Labels 0 to `count` - 1."""
+    if count == 2:
+        return BINARY
+    return Label(lambda value: value in range(count), f"is not one of {', '.join(map(str, range(count)))}")
+
+
+def checked_rows(
+    path: Path,
+    records: Iterable[Record],
+    texts: Sequence[str],
+    label: Label | None = None,
+    *,
+    column: str = "label",
+    ids: bool = False,
+    clean: Callable[[str], str] = str.strip,
+    empty: str = "skip",
+    predicted: bool = False,
+) -> Rows:
+    """Rows from records whose cells are the texts, then the label if `label` is given, then the id if `ids` is true.
+
+    Without ids the line number is the id, which needs no memory to check that it is unique. `empty` is the treatment
+    of a row with an empty text: "skip", "keep", or "refuse" (raises `UserError`). A row whose label is a gap is
+    skipped, or kept without a label if `predicted` is true. Raises `UserError` for an invalid label or id.
+    """
+    count, seen = len(texts), dict[str, int]()
+    parse = lru_cache(_MOST)(label.parse) if label else None  # there are few different labels, and parsing is slow
+    for line, cells in records:
+        found, value, note = tuple(map(clean, cells[:count])), math.nan, ""
+        if not all(found) and empty != "keep":
+            why = f"{texts[found.index('')]}: empty"
+            if empty == "refuse":
+                raise UserError(f"{path}:{line}: {why}")
+            yield Skipped(line, why)
+            continue
+        if parse is not None:
+            try:
+                known = parse(cells[count])
+            except UserError as error:
+                raise UserError(f"{path}:{line}: {column}: {error}") from None
+            if isinstance(known, float):
+                value = known
+            elif predicted:
+                note = f"{known}; predicted, not scored"
+            else:
+                yield Skipped(line, known)
+                continue
+        name = _unique_id(path, line, cells[-1], seen) if ids else str(line)
+        yield Row(name, found, value, line if note else 0, note)
+
+
+def _unique_id(path: Path, line: int, text: str, seen: dict[str, int]) -> str:
+    """An id, stripped and lower-cased; raises `UserError` if it is empty or a duplicate of one in `seen`."""
+    name = text.strip().lower()
+    if not name:
+        raise UserError(f"{path}:{line}: id: empty")
+    if seen.setdefault(name, line) != line:
+        raise UserError(f"{path}:{line}: id: duplicate {name!r}, first seen on line {seen[name]}")
+    return name
+
+
+@dataclass(frozen=True)
 class Kind:
-    """Content of a row: each target (a text, `label` or `id`) with the column names in common use for it."""
+    """Content of a row: each target with the column names in common use for it."""
 
     columns: Columns
     label: Label | None = None
@@ -52,7 +153,7 @@ class Kind:
     @property
     def texts(self) -> tuple[str, ...]:
         """The names of the text targets."""
-        return tuple(target for target in self.columns if target not in ("label", "id"))
+        return tuple(target for target in self.columns if target not in _NOT_TEXTS)
 
     def required(self, split: str) -> list[str]:
         """The targets that a file must have; a test file needs no labels."""
@@ -61,32 +162,24 @@ class Kind:
 
 
 _IDS = ("id", "pair_ID")
-_FIRST = ("sentence1", "text_1", "text1", "question1", "sentence_A", "premise", "s1")
-_SECOND = ("sentence2", "text_2", "text2", "question2", "sentence_B", "hypothesis", "s2")
+_PAIR: Columns = {
+    "sentence1": ("sentence1", "text_1", "text1", "question1", "sentence_A", "premise", "s1"),
+    "sentence2": ("sentence2", "text_2", "text2", "question2", "sentence_B", "hypothesis", "s2"),
+}
+_NLI_PAIR: Columns = {"sentence1": ("sentence1", "premise"), "sentence2": ("sentence2", "hypothesis")}
 _SCORES = ("score", "similarity", "similarity_score", "relatedness_score", "label")
 _TRIPLET: Columns = {
     "anchor": ("sent0", "anchor", "query"),
     "positive": ("sent1", "positive", "pos", "entailment"),
     "negative": ("hard_neg", "negative", "neg", "contradiction"),
 }
+_SENTENCE: Columns = {"sentence": ("sentence", "text", "review"), "label": ("label", "sentiment", "class"), "id": _IDS}
 KINDS: dict[str, Kind] = {
     "lines": Kind({"sentence": ("sentence",), "id": ()}),
-    "single": Kind(
-        {"sentence": ("sentence", "text", "review"), "label": ("label", "sentiment", "class"), "id": _IDS}, ANY_CLASS
-    ),
-    "pair-class": Kind(
-        {"sentence1": _FIRST, "sentence2": _SECOND, "label": ("label", "is_duplicate", "class"), "id": _IDS}, BINARY
-    ),
-    "pair-score": Kind({"sentence1": _FIRST, "sentence2": _SECOND, "label": _SCORES, "id": _IDS}, SCORE),
-    "nli": Kind(
-        {
-            "sentence1": ("sentence1", "premise"),
-            "sentence2": ("sentence2", "hypothesis"),
-            "label": ("gold_label", "label"),
-            "id": (),
-        },
-        NLI,
-    ),
+    "single": Kind(_SENTENCE, ANY_CLASS),
+    "pair-class": Kind({**_PAIR, "label": ("label", "is_duplicate", "class"), "id": _IDS}, BINARY),
+    "pair-score": Kind({**_PAIR, "label": _SCORES, "id": _IDS}, SCORE),
+    "nli": Kind({**_NLI_PAIR, "label": ("gold_label", "label"), "id": ()}, NLI),
     "triplet": Kind({**_TRIPLET, "id": ()}, optional=("negative",)),
 }
 
@@ -96,7 +189,7 @@ class Layout:
     """One layout of files of a kind: a table with a header, unless `names` or `records` is given."""
 
     name: str
-    columns: Columns  # target -> possible column names
+    columns: Columns
     delimiter: str = ""  # default: detected from the first line
     quotes: str = ""  # quoting, as in `split_records`; default: by delimiter
     names: tuple[str, ...] = ()  # all columns in order, for files without a header
@@ -107,7 +200,6 @@ class Layout:
     recognised: Callable[[Head], bool] | None = None  # replaces the usual test in `fits`
     shown: str = ""  # description in error messages; default: from the names
     label: Label | None = None  # default: that of the kind
-    labels_in: Callable[[Path], Path] = lambda path: path  # the file named in errors about labels
     clean: Callable[[str], str] = str.strip
     empty: str = "skip"  # rows with an empty text: "skip", or "refuse" with an error
     gaps: bool = False  # as in the published Quora files: empty labels are gaps, and test rows are kept
@@ -134,6 +226,8 @@ class Layout:
 
     def found(self, head: Head) -> dict[str, str]:
         """Target -> the file's column, for the targets that the file has."""
+        if self.records:
+            return {target: names[0] for target, names in self.columns.items()}
         there = self.names or head.keys
         chosen = {target: [name for name in names if name in there] for target, names in self.columns.items()}
         return {target: names[0] for target, names in chosen.items() if names}
@@ -141,12 +235,12 @@ class Layout:
     def rows(self, head: Head, split: str, label: Label | None) -> tuple[int, Rows]:
         """Number of texts per row, and the rows."""
         found = self.found(head)
-        texts = [name for target, name in found.items() if target not in ("label", "id")]
+        texts = [name for target, name in found.items() if target not in _NOT_TEXTS]
         rule = self.label or label if "label" in found else None
         if rule is not None and self.gaps:
             rule = replace(rule, gaps={"": f"{found['label']}: empty"})
         return len(texts), checked_rows(
-            self.labels_in(head.path),
+            labels_of(head.path) if self.records else head.path,
             self.records(head.path) if self.records else self._split(head, texts, found, rule),
             texts,
             rule,
@@ -158,7 +252,7 @@ class Layout:
         )
 
     def _split(self, head: Head, texts: list[str], found: dict[str, str], rule: Label | None) -> Iterator[Record]:
-        columns = [*texts, *(found[target] for target in ("label", "id") if target in found)]
+        columns = [*texts, *(found[target] for target in _NOT_TEXTS if target in found)]
         if head.delimiter == "json":
             unlabelled = {found["label"]: "-"} if rule is NLI else None  # a line of NLI may lack its label
             return json_records(head.path, columns, unlabelled)
@@ -166,8 +260,9 @@ class Layout:
         # In GLUE's copy of SNLI the header names one annotator's label, but rows have five; the gold label is last.
         label = found.get("label", "")
         final = label if self.wider and not self.names and head.keys[-1] == label else ""
-        quotes = self.quotes if self.quotes and delimiter != "," else quoting_of(delimiter)
         wider = self.wider and bool(self.names or final)
+        # By default, quotes inside a cell between tabs are plain characters.
+        quotes = "csv" if delimiter == "," else self.quotes or "cell"
         return split_records(
             head.path, columns, delimiter=delimiter, quotes=quotes, names=self.names, wider=wider, final=final
         )
@@ -183,16 +278,19 @@ def _is_number(text: str) -> bool:
 
 def sides_of(path: Path) -> list[Path]:
     """SentEval's files `s1.X`, `s2.X` and `labels.X` if `path` is one of them and another one exists, else empty."""
-    part, _, ending = path.name.partition(".")
-    parts = ("s1", "s2", "labels")
-    if part not in parts or not any(path.with_name(f"{other}.{ending}").is_file() for other in parts if other != part):
-        return []
-    return [path.with_name(f"{one}.{ending}") for one in parts]
+    ending = path.name.partition(".")[2]
+    sides = [path.with_name(f"{one}.{ending}") for one in ("s1", "s2", "labels")]
+    return sides if path in sides and any(side.is_file() for side in sides if side != path) else []
 
 
 def gold_of(path: Path) -> Path:
     """The file of gold scores for `STS.input.X.txt`."""
     return path.with_name(path.name.replace("input", "gs", 1))
+
+
+def labels_of(path: Path) -> Path:
+    """The file that holds the labels of `path`'s rows."""
+    return [path, *companions(path)][-1] if not path.name.startswith("labels.") else path
 
 
 def companions(path: Path) -> list[Path]:
@@ -210,107 +308,92 @@ def _questions(path: Path) -> Iterator[Record]:
         yield line, (match[2], match[1])
 
 
-def _pair(first: str, second: str, **others: str) -> Columns:
-    return {"sentence1": (first,), "sentence2": (second,), **{target: (name,) for target, name in others.items()}}
+def _columns(**names: str) -> Columns:
+    return {target: (name,) for target, name in names.items()}
 
 
-_LABELLED: Columns = {"sentence": ("sentence",), "label": ("label",)}
-_SCORED = _pair("sentence1", "sentence2", label="score")
+def _sick(label: str) -> Columns:
+    return _columns(sentence1="sentence_A", sentence2="sentence_B", label=label, id="pair_ID")
+
+
+def _course(clean: Callable[[str], str], columns: Columns, *, empty: str = "skip", gaps: bool = False) -> Layout:
+    return Layout("course", columns, "\t", "csv", clean=clean, empty=empty, gaps=gaps)
+
+
+_LABELLED = _columns(sentence="sentence", label="label")
+_SCORED = _columns(sentence1="sentence1", sentence2="sentence2", label="score")
 _STSB = ("genre", "file", "year", "number", "score", "sentence1", "sentence2")
+_BARE = _columns(sentence1="s1", sentence2="s2", label="label")
 _FOUR = ("number", "s1", "s2", "label")
 # Chinese pairs without a header: cnsd, whose ids are not unique; ATEC, with tabs or commas; LCQMC and STS-B.
 _BARE_PAIRS = (
-    Layout("two bars", _pair("s1", "s2", label="label"), "||", "none", names=_FOUR, numbers=("label",)),
-    Layout("numbered pairs", _pair("s1", "s2", label="label"), names=_FOUR, numbers=("number", "label")),
-    Layout("pairs", _pair("s1", "s2", label="label"), names=_FOUR[1:], numbers=("label",)),
+    Layout("two bars", _BARE, "||", "none", names=_FOUR, numbers=("label",)),
+    Layout("numbered pairs", _BARE, names=_FOUR, numbers=("number", "label")),
+    Layout("pairs", _BARE, names=_FOUR[1:], numbers=("label",)),
+)
+_LINES = Layout(
+    "lines",
+    _columns(sentence="sentence"),
+    recognised=lambda head: True,
+    shown="one sentence a line",
+    records=line_records,
+)
+_TREC = Layout(
+    "TREC",
+    _LABELLED,
+    recognised=lambda head: head.line.split(":")[0] in QUESTIONS and "\t" not in head.line,
+    shown="TYPE:detail question",
+    records=_questions,
+    label=_QUESTION_TYPE,
+)
+_STS_INPUT = Layout(
+    "STS input",
+    _SCORED,
+    recognised=lambda head: head.path.name.startswith("STS.input."),
+    shown="STS.input.X.txt with STS.gs.X.txt beside it",
+    records=lambda path: side_by_side((path, 2), (gold_of(path), 1)),
+    label=replace(SCORE, gaps={"": "no gold score"}),
+)
+_SENTEVAL_NLI = Layout(
+    "SentEval's NLI",
+    _columns(sentence1="sentence1", sentence2="sentence2", label="label"),
+    recognised=lambda head: bool(sides_of(head.path)),
+    shown="SentEval's s1.X, s2.X, labels.X side by side",
+    records=lambda path: side_by_side(*((side, 1) for side in sides_of(path))),
 )
 LAYOUTS: dict[str, tuple[Layout, ...]] = {
-    "lines": (
-        Layout(
-            "lines",
-            {"sentence": ("sentence",)},
-            names=("sentence",),
-            recognised=lambda head: True,
-            shown="one sentence a line",
-            records=line_records,
-        ),
-    ),
+    "lines": (_LINES,),
     "single": (
-        Layout(
-            "course",
-            {"sentence": ("sentence",), "label": ("sentiment",), "id": ("id",)},
-            "\t",
-            "csv",
-            clean=clean_sentence,
-            empty="refuse",
-        ),
+        _course(clean_sentence, _columns(sentence="sentence", label="sentiment", id="id"), empty="refuse"),
         Layout("text and class", _LABELLED, "\t", "none", names=("sentence", "label"), numbers=("label",)),
-        Layout(
-            "TREC",
-            _LABELLED,
-            names=("sentence", "label"),
-            recognised=lambda head: head.line.split(":")[0] in QUESTIONS and "\t" not in head.line,
-            shown="TYPE:detail question",
-            records=_questions,
-            label=Label(
-                lambda value: False, "is not a question type", {name: float(n) for n, name in enumerate(QUESTIONS)}
-            ),
-        ),
+        _TREC,
         Layout("table", KINDS["single"].columns, optional=("id",)),
     ),
     "pair-class": (
-        Layout(
-            "course",
-            _pair("sentence1", "sentence2", label="is_duplicate", id="id"),
-            "\t",
-            "csv",
-            clean=clean_pair,
+        _course(
+            clean_pair,
+            _columns(sentence1="sentence1", sentence2="sentence2", label="is_duplicate", id="id"),
             gaps=True,
         ),
-        Layout("MRPC", _pair("#1 String", "#2 String", label="Quality"), quotes="none"),
+        Layout("MRPC", _columns(sentence1="#1 String", sentence2="#2 String", label="Quality"), quotes="none"),
         *_BARE_PAIRS,
         Layout("table", KINDS["pair-class"].columns, optional=("id",)),
     ),
     "pair-score": (
-        Layout(
-            "course",
-            _pair("sentence1", "sentence2", label="similarity", id="id"),
-            "\t",
-            "csv",
-            clean=clean_pair,
+        _course(
+            clean_pair,
+            _columns(sentence1="sentence1", sentence2="sentence2", label="similarity", id="id"),
             empty="refuse",
         ),
         Layout("STS-B", _SCORED, "\t", "none", names=_STSB, numbers=("score",), wider=True),
-        Layout(
-            "STS input",
-            _SCORED,
-            names=("sentence1", "sentence2", "score"),
-            recognised=lambda head: head.path.name.startswith("STS.input."),
-            shown="STS.input.X.txt with STS.gs.X.txt beside it",
-            records=lambda path: side_by_side((path, 2), (gold_of(path), 1)),
-            label=replace(SCORE, gaps={"": "no gold score"}),
-            labels_in=gold_of,
-        ),
-        Layout(
-            "SICK",
-            _pair("sentence_A", "sentence_B", label="relatedness_score", id="pair_ID"),
-            quotes="none",
-            label=RELATEDNESS,
-        ),
+        _STS_INPUT,
+        Layout("SICK", _sick("relatedness_score"), quotes="none", label=RELATEDNESS),
         *_BARE_PAIRS,
         Layout("table", KINDS["pair-score"].columns, optional=("id",)),
     ),
     "nli": (
-        Layout(
-            "SentEval's NLI",
-            _pair("sentence1", "sentence2", label="label"),
-            names=("sentence1", "sentence2", "label"),
-            recognised=lambda head: bool(sides_of(head.path)),
-            shown="SentEval's s1.X, s2.X, labels.X side by side",
-            records=lambda path: side_by_side(*((side, 1) for side in sides_of(path))),
-            labels_in=lambda path: sides_of(path)[-1],
-        ),
-        Layout("SICK", _pair("sentence_A", "sentence_B", label="entailment_judgment", id="pair_ID"), quotes="none"),
+        _SENTEVAL_NLI,
+        Layout("SICK", _sick("entailment_judgment"), quotes="none"),
         Layout("table", KINDS["nli"].columns, quotes="none", optional=("id",), wider=True),
     ),
     "triplet": (Layout("table", KINDS["triplet"].columns, optional=("negative", "id")),),

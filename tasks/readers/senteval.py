@@ -1,16 +1,13 @@
 """Evaluation sets in SentEval's layout, `DIR/downstream/...`. Two tables list them: `STS` and `CLASSIFICATION`."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from minbert.errors import UserError
 from minbert.files import present
-from minbert.token_cache import Row, Skipped
-from tasks.readers.layouts import open_as
+from minbert.token_cache import Row
+from tasks.readers.layouts import Rows, open_as
 from tasks.readers.splitter import line_records
-
-Rows = Iterator[Row | Skipped]
 
 # Folder and subsets (STS-B: folders, the first that exists is read). SMT of STS13 is not free; SentEval omits it too.
 STS = {
@@ -91,7 +88,7 @@ def classification(folder: Path, name: str) -> dict[str, Rows]:
     """Sentences (pairs for MRPC and SICK-E) with a class from 0, by split; `all` for sets that are cross-validated.
 
     Class 1 is positive, objective (SUBJ) or paraphrase (MRPC); TREC follows `layouts.QUESTIONS`, SICK-E
-    `rows.NLI_CLASSES`. Raises `UserError` for an unknown set or a missing file.
+    `layouts.NLI_CLASSES`. Raises `UserError` for an unknown set or a missing file.
     """
     if name not in CLASSIFICATION:
         raise UserError(f"{name}: no such classification set; there are {', '.join(CLASSIFICATION)}")

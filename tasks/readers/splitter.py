@@ -6,7 +6,7 @@ order marks before the header's cells and before the cells of the first record a
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -97,15 +97,6 @@ class Head:
             cells = next(csv.reader([self.line.replace("\r", " ")]))
         return [cell.strip(BOM) for cell in cells]
 
-    def has(self, *names: str) -> bool:
-        """Whether the first line is a header with all these names."""
-        return set(names) <= set(self.keys)
-
-
-def quoting_of(delimiter: str) -> str:
-    """The default quoting: csv's for commas; with tabs, quotes inside a cell are plain characters."""
-    return "csv" if delimiter == "," else "cell"
-
 
 def split_records(
     path: Path,
@@ -127,14 +118,18 @@ def split_records(
     """
     with open_text(path) as file:
         numbered = _cells(path, file, delimiter, quotes)
-        head = names or _header(path, next(numbered, None))
+        header = None if names else next(numbered, None)
+        if not names and header is None:
+            raise UserError(f"{path}: the file is empty")
+        head = [cell.lstrip(BOM) for cell in header[1]] if header else names
         missing = [name for name in columns if name not in head]
         if missing:
             raise UserError(f"{path}:1: no column {missing[0]!r}; the header has {', '.join(map(repr, head))}")
         first = next((found for found in numbered if found[1] not in ([], [""])), None)
         if first is None:
             raise UserError(f"{path}: no row after the header" if not names else f"{path}: the file is empty")
-        pick = _picker([-1 if name == final else head.index(name) for name in columns])
+        places = [-1 if name == final else head.index(name) for name in columns]
+        pick = itemgetter(*places) if len(places) > 1 else lambda cells: (cells[places[0]],)
         width = len(head)
         for line, cells in chain([(first[0], [cell.lstrip(BOM) for cell in first[1]])], numbered):
             if len(cells) != width and not (wider and len(cells) > width):
@@ -211,19 +206,6 @@ def _json_cell(path: Path, line: int, name: str, found: dict[str, Any]) -> str:
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise UserError(f"{path}:{line}: {name}: an unpaired surrogate")
     return text
-
-
-def _header(path: Path, found: tuple[int, list[str]] | None) -> list[str]:
-    if found is None:
-        raise UserError(f"{path}: the file is empty")
-    return [cell.lstrip(BOM) for cell in found[1]]
-
-
-def _picker(places: list[int]) -> Callable[[list[str]], tuple[str, ...]]:
-    if len(places) == 1:
-        only = places[0]
-        return lambda cells: (cells[only],)
-    return itemgetter(*places)
 
 
 def _cells(path: Path, file: Iterable[str], delimiter: str, quotes: str) -> Iterator[tuple[int, list[str]]]:

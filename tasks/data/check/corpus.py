@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tasks.readers import texts
+from tasks import readers
 
 CLASSES = 12  # label columns with more different values than this are treated as scores
 EXAMPLES = 5
@@ -42,9 +42,9 @@ class Corpus:
             labels.append(label)
             columns = len(row)
             for text in row:
-                words = texts.words(text)
+                words = readers.words(text)
                 bag = tuple(sorted({self.words[word] for word in words}))
-                numbers.extend((self.texts[texts.key(text, words)], self.bags[bag], len(words)))
+                numbers.extend((self.texts[readers.key(text, words)], self.bags[bag], len(words)))
         names = [f"{what}{column}" for column in range(columns) for what in ("text", "bag", "words")]
         frame = pd.DataFrame(np.array(numbers, dtype=np.int32).reshape(-1, len(names)), columns=names)
         ordered = values(frame, "text")

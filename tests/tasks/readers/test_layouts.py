@@ -9,8 +9,8 @@ import pytest
 
 from minbert import UserError
 from minbert.token_cache import Row, Skipped
-from tasks.readers import LAYOUTS, Opened, open_as
-from tasks.readers.layouts import KINDS, parse_columns
+from tasks.readers import open_as
+from tasks.readers.layouts import KINDS, LAYOUTS, Opened, parse_columns
 
 ONE, PAIR = ("It is warm.",), ("It is warm.", "It isn't cold.")
 COURSE = ("it is warm .", "it isn 't cold .")

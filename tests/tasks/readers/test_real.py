@@ -15,7 +15,7 @@ import pytest
 from minbert.token_cache import Row, Skipped
 from tasks import readers
 from tasks.readers import open_as, senteval
-from tasks.readers.rows import NLI_CLASSES
+from tasks.readers.layouts import NLI_CLASSES
 
 pytestmark = pytest.mark.realdata
 COURSE = {"sst": ("single", 5), "quora": ("pair-class", 2), "sts": ("pair-score", None), "cfimdb": ("single", 2)}

@@ -5,11 +5,11 @@ python -m pytest --import-mode=importlib tests/tasks/readers/test_texts.py
 
 import pytest
 
-from tasks.readers import texts
+from tasks import readers
 
 
 def same(one: str, other: str) -> bool:
-    return texts.key(one, texts.words(one)) == texts.key(other)
+    return readers.key(one, readers.words(one)) == readers.key(other)
 
 
 @pytest.mark.parametrize(
@@ -36,5 +36,5 @@ def test_letters_and_digits_do(one: str, other: str) -> None:
 
 
 def test_words_are_runs_of_letters_and_digits_and_single_chinese_characters() -> None:
-    assert texts.words("It 's 2nd-rate, THE_END") == ["it", "s", "2nd", "rate", "the", "end"]
-    assert texts.words("用iPhone付款") == ["用", "iphone", "付", "款"]
+    assert readers.words("It 's 2nd-rate, THE_END") == ["it", "s", "2nd", "rate", "the", "end"]
+    assert readers.words("用iPhone付款") == ["用", "iphone", "付", "款"]
