@@ -3,6 +3,7 @@
 python -m minbert.weights convert DIR                        pytorch_model.bin, or weights in several parts, in DIR
 python -m minbert.weights convert NAME --to DIR              the same, from the hub
 python -m minbert.weights convert FILE --like DIR --to DIR   a checkpoint of the course's code
+python -m minbert.weights push RUN --repo NAME               upload an encoder to the hub
 """
 
 import argparse
@@ -20,7 +21,7 @@ import torch
 from numpy._core import multiarray
 from torch import Tensor
 
-from minbert import weights
+from minbert import hub, weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError
@@ -39,15 +40,22 @@ _HARMLESS: list[Any] = [
 
 
 def run(arguments: Sequence[str]) -> None:
-    """The `convert` command. Raises `UserError`."""
+    """The commands `convert` and `push`. Raises `UserError`."""
     parser = cli.Parser(prog="python -m minbert.weights", description=(__doc__ or "").splitlines()[0])
-    commands = parser.add_subparsers(required=True, metavar="convert")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="convert|push")
     convert = commands.add_parser("convert", help="pickled weights, or weights in several parts, to an encoder folder")
     convert.add_argument("source", help="a folder of weights, a hub name, or a checkpoint file of the course's code")
     like = "weights whose config and vocabulary a file takes (default: %(default)s)"
     convert.add_argument("--like", default="bert-base-uncased", help=like)
     convert.add_argument("--to", type=Path, help="folder to write (default: the folder itself, or beside the file)")
+    upload = commands.add_parser("push", help="upload an encoder and its card to the hub")
+    upload.add_argument("run", help="the folder of a run or of an encoder")
+    upload.add_argument("--repo", required=True, metavar="NAME", help="the repository, such as somebody/encoder")
+    upload.add_argument("--private", action="store_true", help="create the repository as a private one")
     given = parser.parse_args(arguments)
+    if given.command == "push":
+        print(hub.push(given.run, given.repo, private=given.private))
+        return
     source = Path(given.source).expanduser()
     if source.is_file():
         written = convert_checkpoint(source, given.like, given.to or source.with_suffix(""))

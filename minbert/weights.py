@@ -1,6 +1,7 @@
 """Finding, reading and writing an encoder's weights, and their names here and in transformers.
 
 python -m minbert.weights convert DIR      pytorch_model.bin, or a course checkpoint, to safetensors
+python -m minbert.weights push RUN         upload an encoder to the hub
 """
 
 import importlib.util

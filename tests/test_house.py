@@ -26,13 +26,14 @@ FLOORS = [
     "minbert.cpu minbert.bert",
     "minbert.encode",
     "minbert.training",
-    "minbert.convert",
+    "minbert.hub minbert.convert",
     "tasks.charts tasks.examples tasks.metrics tasks.readers",
     "tasks.intervals tasks.augment tasks.task",
     "tasks.sst tasks.quora tasks.sts tasks.schedule tasks.contrastive",
     "tasks.registry tasks.model tasks.settings tasks.splits",
     "tasks.record tasks.compare tasks.evaluate tasks.predictions tasks.predict",
-    "tasks.benchmarks tasks.data tasks.report",
+    "tasks.data",
+    "tasks.benchmarks tasks.report",
     "tasks.commands",
 ]
 FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in names.split()}

@@ -6,6 +6,7 @@ import platform
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,19 @@ def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     path = next((up / "manifest.json" for up in (folder, folder.parent) if (up / "manifest.json").is_file()), None)
     content = read_json(path) if path else None
     return (path, content) if path and isinstance(content, dict) and {"data", "settings"} <= content.keys() else None
+
+
+def data_files(data: Any, use: str = "") -> Iterator[tuple[str, str, str]]:
+    """(file, SHA-256, `train` or `dev`) of the files under a manifest's `data`, without those for testing."""
+    if isinstance(data, list):
+        for inner in data:
+            yield from data_files(inner, use)
+    elif isinstance(data, dict) and {"file", "sha256"} <= data.keys():
+        if use != "test":
+            yield str(data["file"]), str(data["sha256"]), use or "train"
+    elif isinstance(data, dict):
+        for name, inner in data.items():
+            yield from data_files(inner, use or next((kind for kind in ("train", "dev", "test") if kind in name), ""))
 
 
 def environment(device: torch.device) -> dict[str, Any]:

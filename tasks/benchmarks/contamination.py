@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from minbert.files import sha256_of
-from minbert.training.run import manifest_behind
+from minbert.training.run import data_files, manifest_behind
 from tasks import readers
 from tasks.benchmarks.results import Table
 from tasks.benchmarks.sets import ScoredSet
@@ -100,10 +100,9 @@ def training_files(runs: Sequence[Run]) -> list[TrainingFile]:
     """The files that some runs have read for training, and those of dev sets that chose a checkpoint."""
     files: dict[tuple[str, str], TrainingFile] = {}
     for _, content in runs:
-        for file in _files(content["data"]):
-            place = file.file, file.sha256
-            if file.purpose == "train" or (_by_dev_pairs(content) and place not in files):
-                files[place] = file
+        for file, sha256, use in data_files(content["data"]):
+            if use == "train" or (_by_dev_pairs(content) and (file, sha256) not in files):
+                files[file, sha256] = TrainingFile(file, sha256, use, _state(Path(file), sha256))
     return list(files.values())
 
 
@@ -124,20 +123,6 @@ def _choice(run: Run) -> str:
     named = dev.get("name") or dev.get("file") or "the tasks' dev sets"
     kept = "its last step, after early stopping" if last else f"the best by {how.get('metric', 'the dev score')}"
     return f"{path.parent} keeps {kept} on {pairs}{named}"
-
-
-def _files(data: Any, purpose: str = "") -> Iterator[TrainingFile]:
-    """Every file with a hash under a manifest's `data`, except those for testing."""
-    if isinstance(data, list):
-        for inner in data:
-            yield from _files(inner, purpose)
-    elif isinstance(data, dict) and {"file", "sha256"} <= data.keys():
-        if purpose != "test":
-            file, sha256 = str(data["file"]), str(data["sha256"])
-            yield TrainingFile(file, sha256, purpose or "train", _state(Path(file), sha256))
-    elif isinstance(data, dict):
-        for name, inner in data.items():
-            yield from _files(inner, purpose or next((kind for kind in ("train", "dev", "test") if kind in name), ""))
 
 
 def _state(path: Path, recorded: str) -> str:

@@ -1,4 +1,4 @@
-"""Write the report page of a run, or of several with a comparison.
+"""Write the report page of a run, or of several with a comparison, and the model cards that are missing.
 
 python -m tasks.report runs/multitask
 python -m tasks.report runs/multitask runs/cbcl-multitask --no-texts
@@ -21,8 +21,9 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     cli.demand_writable(given.out)
 
-    from tasks.report import page
+    from tasks.report import card, page
 
+    card.write_missing(given.runs)
     print(f"report: {page.write_report(given.runs, given.out, texts=not given.no_texts)}")
 
 

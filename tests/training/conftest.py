@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-TIMED = ("metrics.jsonl", "manifest.json", "report.html")  # hold times of day and speeds
+TIMED = ("metrics.jsonl", "manifest.json", "report.html", "README.md")  # hold times, speeds and commands
 SAMPLE = ROOT / "data" / "sample"
 
 

@@ -6,6 +6,7 @@ python -m pytest --import-mode=importlib tests/training/test_scripts_end_to_end.
 import csv
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from scipy.stats import pearsonr
 from sklearn.metrics import accuracy_score
@@ -68,6 +70,7 @@ def test_a_run_folder_is_complete(script: Script) -> None:
     assert scores["dev_norm"] == max(row["score"] for row in run.rows() if row["kind"] == "evaluation")
     check_predictions(folder, scores)
     check_encoder(folder)
+    check_card(folder / "encoder" / "README.md", scores)
 
 
 def check_predictions(folder: Path, scores: dict) -> None:
@@ -116,6 +119,24 @@ def check_encoder(folder: Path) -> None:
     )
 
 
+def check_card(path: Path, scores: dict) -> None:
+    """The hub's reader finds the scores in it, and its three examples give the same vectors."""
+    card = ModelCard.load(path)
+    told = {one.dataset_type: one.metric_value for one in card.data.eval_results}
+    assert told == {name: round(one["score"], 4) for name, one in scores["tasks"].items()}
+    assert f"| dev norm | mean |  | – | {scores['dev_norm']:.3f} |" in card.text
+    assert card.text.count("MIT (written for this project)") == 6, "three training and three development files"
+    found = []
+    for code in re.findall(r"```python\n(.*?)```", card.text, re.DOTALL):
+        *lines, last = code.replace('"run"', repr(str(path.parent))).strip().splitlines()
+        variables: dict[str, Any] = {}
+        exec("\n".join(lines), variables)
+        found.append(eval(last, variables))
+    ours, third, hidden = found
+    np.testing.assert_allclose(ours, third, atol=0.05)  # bf16 where the processor has it
+    assert hidden.shape[0] == 1 and hidden.shape[2] == ours.shape[1]
+
+
 def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -> None:
     """By the command that stage one names at its end."""
     data = tmp_path / "my data"
@@ -131,6 +152,7 @@ def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -
     pictures = [f"{name}.{kind}" for name in ("loss", "sts-dev", "cosines", "groups", "mix") for kind in ("svg", "png")]
     assert names(first.folder / "pictures") == sorted(pictures)
     BertModel.from_pretrained(first.folder / "encoder")
+    assert "| similarity | Spearman's rho | 50 | " in (first.folder / "encoder" / "README.md").read_text()
     trained = load_file(first.folder / "encoder" / "model.safetensors")
     name = "encoder.layer.0.output.dense.weight"
     assert not torch.equal(trained[name], load_file(tiny / "model.safetensors")[name])

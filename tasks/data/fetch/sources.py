@@ -66,6 +66,12 @@ def load(name: str, year: int = 2024) -> DataSet:
     return DataSet(name, entry["folder"], parts)
 
 
+def licences() -> dict[str, str]:
+    """The licence of every public file, by the file's name."""
+    parts = (part for name in tomllib.loads(_TABLE.read_text(encoding="utf-8")) for part in load(name).parts)
+    return {Path(file.path).name: part.licence for part in parts for source in part.sources for file in source.files}
+
+
 def _part(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> Part:
     def source(given: Mapping[str, Any]) -> Source:
         rows = (line.split(maxsplit=2) for line in given.get("files", entry["files"]).strip().splitlines())
