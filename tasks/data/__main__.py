@@ -8,7 +8,10 @@ A set with a manifest.json is complete. Complete files are not fetched again, an
 """
 
 import argparse
+import io
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from minbert.errors import UserError
@@ -67,8 +70,6 @@ def main() -> None:
     """Run `check`, or fetch the named sets. Raises `UserError` for invalid flags."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["check"]:
-        from tasks.data.check.command import main as check
-
         check(arguments[1:])
         return
     asked = parser().parse_args(arguments)
@@ -101,6 +102,38 @@ def fetch(asked: argparse.Namespace, mirror: str) -> None:
             missing.append(name)
     if missing:
         raise UserError(f"incomplete: {', '.join(missing)} (see above); run the same command again to continue")
+
+
+def check(arguments: Sequence[str]) -> None:
+    """Check the files of a folder, print the tables, and write the whole report to `--json`.
+
+    Raises `UserError` for an invalid flag or folder, and, after printing the tables, if any file is broken.
+    """
+    from minbert.files import write_json
+    from tasks.data.check.report import report
+    from tasks.data.check.screen import render
+
+    made = Parser(
+        prog="get_data.py check",
+        description="Rows, labels, duplicates and overlaps of data files; nothing is downloaded or changed.",
+        allow_abbrev=False,
+    )
+    data, where = os.environ.get("DATA_DIR") or FOLDER, "folder (default: $DATA_DIR, else the project's data/)"
+    made.add_argument("--data", type=Path, default=data, metavar="DIR", help=where)
+    made.add_argument("--json", type=Path, metavar="FILE", help="write the whole report to this file")
+    given = made.parse_args(list(arguments))
+    if given.json and (given.json.is_dir() or not given.json.absolute().parent.is_dir()):
+        raise UserError(f"--json {given.json}: no file can be written there")
+    found = report(given.data)
+    if given.json:
+        write_json(given.json, found)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # for terminals that cannot print block characters
+    print(render(found))
+    broken = [entry["broken"] for entry in found["files"] if entry["broken"] is not None]
+    if broken:
+        total = len(found["files"])
+        raise UserError(f"{given.data}: {len(broken)} of {total} files are broken, the first: {broken[0]}")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.data.check import near
-from tasks.data.check.near import WordSets
+from tasks.data.check import overlaps
+from tasks.data.check.overlaps import WordSets
 
 
 def by_hand(bags: list[tuple[int, ...]], left: list[int], right: list[int]) -> set[tuple[int, int]]:
@@ -41,7 +41,7 @@ def test_the_index_finds_what_comparing_all_with_all_finds(sets: list[frozenset[
 
 @pytest.mark.parametrize("candidates", [1, 7, 1 << 21])
 def test_larger_sets_in_batches_of_any_size(candidates: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(near, "_CANDIDATES", candidates)
+    monkeypatch.setattr(overlaps, "_CANDIDATES", candidates)
     draws = np.random.default_rng(5)
     seeds = [draws.choice(300, size=draws.integers(1, 40), replace=False) for _ in range(40)]
     found = {()}

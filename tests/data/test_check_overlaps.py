@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 
 from tasks.data.check.corpus import Corpus, duplicates, labels, lengths
-from tasks.data.check.near import WordSets
-from tasks.data.check.overlaps import add_near, overlap
+from tasks.data.check.overlaps import WordSets, add_near, overlap
 
 Rows = list[tuple[str, ...]]
 WORDS = ["the", "a", "small", "old", "brown", "dog", "cat", "girl", "man", "runs", "sleeps", "sits", "in", "near"]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from minbert.errors import UserError
 from minbert.token_cache import Row, Skipped
@@ -15,8 +16,9 @@ from tasks.readers import open_as, senteval
 
 Rows = Iterator[Row | Skipped]
 _SPLIT = re.compile(r"(?<![a-z])(train|dev|trial|valid(?:ation)?|test)(?![a-z])")
-_ZH = ("ATEC", "ATEC_CCKS", "BQ", "LCQMC", "PAWS-X")
 _SPLITS = {"trial": "dev", "valid": "dev", "validation": "dev"}
+_ZH = ("ATEC", "ATEC_CCKS", "BQ", "LCQMC", "PAWS-X")
+_SENTEVAL = ("senteval/downstream", "senteval", "downstream", "")
 
 
 @dataclass(frozen=True)
@@ -30,101 +32,106 @@ class Source:
     scored: bool = False
 
 
+class _Known(NamedTuple):
+    """Files of a set: `split` is that of a file whose name has none, `classes` and `kind` are those of `open_as`."""
+
+    set: str
+    pattern: str
+    kind: str
+    classes: int | None = None
+    split: str = "all"
+
+
+_COURSE = (
+    _Known("SST", "ids-sst-*.csv", "single", 5),
+    _Known("CFIMDB", "ids-cfimdb-*.csv", "single", 2),
+    _Known("Quora", "quora-*.csv", "pair-class", 2),
+    *(_Known("course STS", f"sts-{name}.csv", "pair-score") for name in ("*-student", "train", "dev")),
+)
+_NLI = (
+    _Known("SimCSE triplets", "nli_for_simcse.csv", "triplet", split="train"),
+    _Known("NLI triplets", "nli-triplets.csv", "triplet", split="train"),
+    _Known("NLI pairs", "nli-pairs.tsv", "nli", split="train"),
+    _Known("SNLI", "snli_1.0_*", "nli", split="train"),
+    _Known("SNLI", "snli_1.0/snli_1.0_*", "nli", split="train"),
+    _Known("MultiNLI", "multinli_1.0_*", "nli", split="train"),
+    _Known("MultiNLI", "multinli_1.0/multinli_1.0_*", "nli", split="train"),
+)
+_SCORED = (
+    *(
+        _Known(name, f"{folder}/STS.input.{subset}.txt", "pair-score", split="test")
+        for name, (folder, subsets) in senteval.STS.items()
+        for subset in subsets
+    ),
+    *(
+        _Known("STS-B", f"{folder}/sts-{split}.csv", "pair-score")
+        for folder in reversed(senteval.STSB)
+        for split in senteval.SICK
+    ),
+    *(_Known("SICK", f"SICK/{file}", "pair-score") for file in senteval.SICK.values()),
+    _Known("SNLI", "SNLI/s1.*", "nli"),
+)
+
+
 def sources(data: Path) -> list[Source]:
     """All known files under a folder, in a fixed order; raises `UserError` if there are none."""
     if not data.is_dir():
         raise UserError(f"--data: {data} is no folder; python data/get_data.py course --data {data} fills one")
-    known = [*_course(data), *_nli(data), *_senteval(data), *_chinese(data)]
-    if not known:
+    tables = ((("course", ""), _COURSE), (("nli", ""), _NLI), (_SENTEVAL, _SCORED))
+    named = [_source(data, path, one) for folders, table in tables for one in table for path in _of(data, folders, one)]
+    found = [*named, *_classification(data), *_chinese(data)]
+    if not found:
         raise UserError(
             f"--data: {data} holds no data file of a known name; "
             f"python data/get_data.py course --data {data} brings the course's files"
         )
-    return known
+    return found
 
 
-def split_of(name: str) -> str:
-    """train, dev or test, by the last such word in a file's name; `all` if there is none."""
+def split_of(name: str, otherwise: str = "all") -> str:
+    """train, dev or test, by the last such word in a file's name; `otherwise` if there is none."""
     words = _SPLIT.findall(name.lower())
-    return _SPLITS.get(words[-1], words[-1]) if words else "all"
+    return _SPLITS.get(words[-1], words[-1]) if words else otherwise
 
 
-def _course(data: Path) -> Iterator[Source]:
-    kinds = (
-        ("ids-sst-*.csv", "SST", "single", 5),
-        ("ids-cfimdb-*.csv", "CFIMDB", "single", 2),
-        ("quora-*.csv", "Quora", "pair-class", 2),
-        ("sts-*-student.csv", "course STS", "pair-score", None),
-        ("sts-train.csv", "course STS", "pair-score", None),
-        ("sts-dev.csv", "course STS", "pair-score", None),
-    )
-    for pattern, name, kind, classes in kinds:
-        for path in _files(data, ("course", ""), pattern):
-            yield _source(name, split_of(path.name), data, path, kind, classes)
+def _source(data: Path, path: Path, known: _Known) -> Source:
+    split, name = split_of(path.name, known.split), known.set
+    if "mismatched" in path.name:
+        name += " mismatched"
+    if path.match("STS/STSBenchmark/*") and _files(data, _SENTEVAL, "stsbenchmark/sts-*.csv"):
+        name += " tokenised"
 
-
-def _source(name: str, split: str, data: Path, path: Path, kind: str, classes: int | None = None) -> Source:
     def rows() -> Rows:
-        return open_as(path, kind, split, classes=classes).rows
+        return open_as(path, known.kind, split, classes=known.classes).rows
 
-    return Source(name, split, path.relative_to(data).as_posix(), rows, kind == "pair-score")
-
-
-def _nli(data: Path) -> Iterator[Source]:
-    for pattern, name in (("nli_for_simcse.csv", "SimCSE triplets"), ("nli-triplets.csv", "NLI triplets")):
-        for path in _files(data, ("nli", ""), pattern):
-            yield _source(name, "train", data, path, "triplet")
-    kinds = (
-        ("nli-pairs.tsv", "NLI pairs"),
-        ("snli_1.0_*", "SNLI"),
-        ("snli_1.0/snli_1.0_*", "SNLI"),
-        ("multinli_1.0_*", "MultiNLI"),
-        ("multinli_1.0/multinli_1.0_*", "MultiNLI"),
-    )
-    for pattern, name in kinds:
-        originals = [path for path in _files(data, ("nli", ""), pattern) if path.suffix in (".tsv", ".jsonl", ".txt")]
-        for path in originals:
-            if path.suffix == ".txt" and path.with_suffix(".jsonl") in originals:
-                continue  # the .jsonl file has the same rows
-            split = split_of(path.name)
-            split = "train" if split == "all" else split
-            shown = f"{name} mismatched" if "mismatched" in path.name else name
-            yield _source(shown, split, data, path, "nli")
+    return Source(name, split, path.relative_to(data).as_posix(), rows, known.kind == "pair-score")
 
 
-def _senteval(data: Path) -> Iterator[Source]:
-    roots = ("senteval/downstream", "senteval", "downstream", "")
-    for name, (folder, subsets) in senteval.STS.items():
-        for subset in subsets:
-            for path in _files(data, roots, f"{folder}/STS.input.{subset}.txt"):
-                yield _source(name, "test", data, path, "pair-score")
-    raw = bool(_files(data, roots, "stsbenchmark/sts-*.csv"))
-    for folder in reversed(senteval.STSB):
-        name = "STS-B tokenised" if raw and folder != "stsbenchmark" else "STS-B"
-        for split in senteval.SICK:
-            for path in _files(data, roots, f"{folder}/sts-{split}.csv"):
-                yield _source(name, split, data, path, "pair-score")
-    for split, file in senteval.SICK.items():
-        for path in _files(data, roots, f"SICK/{file}"):
-            yield _source("SICK", split, data, path, "pair-score")
-    for path in _files(data, roots, "SNLI/s1.*"):
-        yield _source("SNLI", split_of(path.name), data, path, "nli")
-    yield from _classification(data, roots)
+def _of(data: Path, folders: tuple[str, ...], known: _Known) -> list[Path]:
+    """The files of a pattern; of SNLI and MultiNLI, whose .txt and .jsonl files have the same rows, one form."""
+    paths = _files(data, folders, known.pattern)
+    if not known.pattern.endswith("nli_1.0_*"):
+        return paths
+    return [
+        path
+        for path in paths
+        if path.suffix in (".tsv", ".jsonl") or (path.suffix == ".txt" and path.with_suffix(".jsonl") not in paths)
+    ]
 
 
-def _classification(data: Path, roots: tuple[str, ...]) -> Iterator[Source]:
+def _classification(data: Path) -> Iterator[Source]:
     for name, known in senteval.CLASSIFICATION.items():
         for split, files in known.splits.items():
-            for path in _files(data, roots, files[0]):
+            for path in _files(data, _SENTEVAL, files[0]):
                 if known.kind == "polarity":
                     shown = f"{path.relative_to(data).as_posix()} + {Path(files[1]).suffix}"
-                    yield Source(name, split, shown, partial(_halves, path.parent.parent, name, split))
+                    yield Source(name, split, shown, partial(_both_classes, path.parent.parent, name))
                 elif known.kind != "nli":  # SICK-E has the rows of SICK, which is read for its scores
-                    yield _source(name, split, data, path, known.kind)
+                    yield _source(data, path, _Known(name, files[0], known.kind, split=split))
 
 
-def _halves(root: Path, name: str, split: str) -> Rows:
-    return senteval.classification(root, name)[split]
+def _both_classes(root: Path, name: str) -> Rows:
+    return senteval.classification(root, name)["all"]
 
 
 def _chinese(data: Path) -> Iterator[Source]:
@@ -133,8 +140,8 @@ def _chinese(data: Path) -> Iterator[Source]:
         if path.suffix in (".csv", ".tsv", ".txt", ".data"):
             folder = path.parent.name
             name = f"zh {folder} cnsd" if path.name.startswith("cnsd") else f"zh {folder}"
-            one = _source(name, split_of(path.name), data, path, "pair-score")
-            yield replace(one, scored="STS" in folder)
+            found = _source(data, path, _Known(name, path.name, "pair-score"))
+            yield replace(found, scored="STS" in folder)
 
 
 def _files(data: Path, folders: tuple[str, ...], pattern: str) -> list[Path]:

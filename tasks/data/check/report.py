@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_matrix
 from tqdm import tqdm
 
 from minbert.errors import UserError
@@ -15,20 +16,9 @@ from minbert.files import read_json, sha256_of
 from minbert.token_cache import Skipped
 from tasks.data.check import corpus
 from tasks.data.check.found import Source, sources
-from tasks.data.check.near import WordSets
-from tasks.data.check.overlaps import add_near, overlap
+from tasks.data.check.overlaps import DEFINITIONS, WordSets, add_near, overlap
 
 VERSION = 1
-DEFINITIONS = {
-    "same": "the row is in the other split too. Two texts are the same if their letters and digits are (case, width, "
-    "white space and punctuation do not count), two pairs if their texts are, in either order",
-    "same_order": "those of the same rows whose texts are in the same order",
-    "near": "not the same, but every text of the row is near a text of one row of the other split, in either order: "
-    "their sets of words have a Jaccard index of 0.8 or more",
-    "sharing_a_sentence": "at least one text of the row is the same as a text of the other split, in any row",
-    "word": "a run of letters and digits; a Chinese character is a word",
-    "place": "a row is named by its id in the course's files and in SICK, else by its line",
-}
 # In a comparison the left split has the lower rank: it may be used for training or model selection before the right one
 # is scored.
 _RANKS = {"train": 0, "all": 1, "dev": 2, "test": 3}
@@ -118,18 +108,26 @@ def _summary(split: _Split) -> dict[str, Any]:
 
 def _overlaps(splits: list[_Split], numbers: corpus.Corpus) -> list[dict[str, Any]]:
     """All comparisons between splits of the same set, and those between sets that have a text in common."""
-    sets = WordSets(list(numbers.bags), len(numbers.words))
+    sets, meeting = WordSets(list(numbers.bags), len(numbers.words)), _sharing_a_text(splits, len(numbers.texts))
+    pairs = [(i, j) for i, j in combinations(range(len(splits)), 2) if meeting[i, j] or splits[i].set == splits[j].set]
     found = []
-    for pair in tqdm(list(combinations(splits, 2)), unit="comparison", disable=None, leave=False):
-        left, right = sorted(pair, key=lambda split: _RANKS[split.split])
+    for pair in tqdm(pairs, unit="comparison", disable=None, leave=False):
+        left, right = sorted((splits[place] for place in pair), key=lambda split: _RANKS[split.split])
         own = left.set == right.set
         watched = _RANKS[left.split] < _RANKS[right.split] and (own or left.split == "train")
         result = overlap(left.rows, right.rows)
-        if own or result["of_left"]["sharing_a_sentence"]:
-            if watched:
-                add_near(result, left.rows, right.rows, sets)
-            found.append({"watched": watched, "same_set": own, "left": left.name, "right": right.name, **result})
+        if watched:
+            add_near(result, left.rows, right.rows, sets)
+        found.append({"watched": watched, "same_set": own, "left": left.name, "right": right.name, **result})
     return found
+
+
+def _sharing_a_text(splits: list[_Split], texts: int) -> np.ndarray:
+    """Whether two splits have a text in common, the empty one aside: [splits, splits]."""
+    held = [np.unique(corpus.values(split.rows, "text")) for split in splits]
+    rows = np.repeat(np.arange(len(held)), list(map(len, held)))
+    matrix = csr_matrix((np.ones(len(rows), dtype=np.int32), (rows, np.concatenate(held))), (len(held), texts))[:, 1:]
+    return (matrix @ matrix.T).toarray() > 0
 
 
 def _manifests(data: Path) -> list[dict[str, Any]]:

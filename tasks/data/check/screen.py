@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.data.check.corpus import LONG
-from tasks.data.check.report import DEFINITIONS
+from tasks.data.check.overlaps import DEFINITIONS
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _FIRST = 5  # places listed for each reason
