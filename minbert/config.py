@@ -4,14 +4,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from minbert.errors import UserError
-from minbert.files import read_json
+from minbert.errors import UserError, quoted
+from minbert.files import read_json_object
 
 _FIXED = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
-_SIZES = (
-    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
-    *("max_position_embeddings", "type_vocab_size"),
-)
+_MOST_LAYERS, _LARGEST = 1_000, 10_000_000  # far beyond any encoder; a size above is a damaged file's
 
 
 @dataclass(frozen=True)
@@ -31,16 +28,20 @@ class BertConfig:
     initializer_range: float = 0.02
 
     def __post_init__(self) -> None:
-        for name in _SIZES:
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if isinstance(field.default, float):
+                if not number or not 0 <= value < 1:
+                    raise UserError(f"{field.name} must be a number of at least 0 and below 1, not {quoted(value)}")
+                continue
+            most = _MOST_LAYERS if field.name == "num_hidden_layers" else _LARGEST
+            if not number or isinstance(value, float) or not 1 <= value <= most:
+                raise UserError(f"{field.name} must be a whole number from 1 to {most}, not {quoted(value)}")
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
             )
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
 
     @classmethod
     def read(cls, folder: Path) -> "BertConfig":
@@ -48,20 +49,14 @@ class BertConfig:
         path = folder / "config.json"
         if not path.is_file():
             raise UserError(f"{folder}: no config.json, so this is not a folder of BERT weights")
-        raw = read_json(path)
-        if not isinstance(raw, dict):
-            raise UserError(f"{path}: holds a {type(raw).__name__}, not the names and values of a config")
+        content = read_json_object(path)
         for name, expected in _FIXED.items():
-            if raw.get(name, expected) != expected:
-                raise UserError(f"{path}: {name} is {raw[name]!r}; this encoder is {expected!r}")
-        known: dict[str, Any] = {field.name: type(field.default) for field in fields(cls)}
-        values: dict[str, Any] = {}
-        for name, kind in known.items():
-            if name in raw:
-                if isinstance(raw[name], bool) or not isinstance(raw[name], int | float):
-                    raise UserError(f"{path}: {name} must be a number, not {raw[name]!r}")
-                values[name] = kind(raw[name])
-        return cls(**values)
+            if content.get(name, expected) != expected:
+                raise UserError(f"{path}: {name} is {quoted(content[name])}; this encoder is {expected!r}")
+        try:
+            return cls(**{field.name: content[field.name] for field in fields(cls) if field.name in content})
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from error
 
     def to_transformers(self) -> dict[str, Any]:
         """The content of a `config.json` that transformers loads as a BertModel."""

@@ -1,11 +1,22 @@
-"""`UserError`, the exception for a user's mistakes, and the check of a name against the known ones."""
+"""`UserError`, the exception for a user's mistakes, and what its messages are made of."""
 
+import reprlib
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+_LONGEST = 80  # characters of a value in a message
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = _LONGEST
 
 
 class UserError(ValueError):
     """A user's mistake: the scripts print its message on one line and exit with code 2."""
+
+
+def quoted(value: object) -> str:
+    """`repr` of a value that a file or a user gave, cut to at most 80 characters, for a message."""
+    text = _REPR.repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def one_of(name: str, known: Iterable[str], what: str) -> str:
@@ -19,7 +30,7 @@ def one_of(name: str, known: Iterable[str], what: str) -> str:
     lower = {one.lower(): one for one in reversed(names)}
     found = lower.get(name.strip().lower())
     if found is None:
-        raise UserError(f"{what}: {name!r} is not one of {', '.join(names)}{suggestion(name, names)}")
+        raise UserError(f"{what}: {quoted(name)} is not one of {', '.join(names)}{suggestion(name, names)}")
     return found
 
 

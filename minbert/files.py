@@ -1,17 +1,23 @@
-"""Atomic writes: a file or folder is written under a temporary name, synced, then renamed."""
+"""Files: atomic writes, JSON, and a cache of results computed from files.
+
+A file or folder is written under a temporary name, synced, then renamed. The cache has one folder per key. A folder's
+`meta.json` is written last, with the size and the SHA-256 of every file and a SHA-256 of its own content; a folder that
+fails the verification is rebuilt.
+"""
 
 import errno
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from minbert.errors import UserError
+from minbert.errors import UserError, quoted
 
+_RECORD = "meta.json"
 
 def present(path: Path, flag: str = "") -> Path:
     """Return `path` if it is a file. Raises `UserError` otherwise; the message begins with `flag`."""
@@ -58,11 +64,19 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file. Raises `UserError`, with line and column, if it is not valid JSON."""
+    """Read a JSON file. Raises `UserError`, with line and column if known, if it is not valid JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also of a number of thousands of digits, or nested too deep
         raise UserError(f"{path}: not a JSON file: {error}") from error
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Read a JSON file that holds an object. Raises `UserError` if it does not."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: holds {quoted(content)}, not an object of names and values")
+    return content
 
 
 @contextmanager
@@ -81,9 +95,7 @@ def new_folder(path: Path, *, first_wins: bool = False) -> Iterator[Path]:
         for inner in beside.rglob("*"):
             sync(inner)
         sync(beside)
-        if first_wins:
-            _rename_unless_there(beside, path)
-        elif path.exists():
+        if path.exists() and not first_wins:
             retired = path.with_name(f".{path.name}.{os.getpid()}.old")
             os.rename(path, retired)
             try:
@@ -93,20 +105,16 @@ def new_folder(path: Path, *, first_wins: bool = False) -> Iterator[Path]:
                 raise
             shutil.rmtree(retired)
         else:
-            os.rename(beside, path)
+            try:
+                os.rename(beside, path)
+            except OSError as error:
+                if not first_wins or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                shutil.rmtree(beside)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
     sync(path.parent)
-
-
-def _rename_unless_there(beside: Path, path: Path) -> None:
-    try:
-        os.rename(beside, path)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        shutil.rmtree(beside)
 
 
 def distinct_names(folders: list[Path]) -> list[str]:
@@ -121,3 +129,54 @@ def distinct_names(folders: list[Path]) -> list[str]:
         if len(set(found)) == len(found):
             return found
     raise UserError("the same folder is named twice")
+
+
+def default_folder() -> Path:
+    """The cache's root folder: `$MINBERT_CACHE`, else `minbert` in the user's cache folder."""
+    own = os.environ.get("MINBERT_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
+
+
+def cached_folder(
+    room: str, key: Iterable[object], build: Callable[[Path], dict[str, Any]]
+) -> tuple[Path, dict[str, Any]]:
+    """The cached folder of a key, and the dict that `build` returned for it, with the record of its `files`.
+
+    On a cache miss, or if the folder is damaged, `build` fills a new folder. If two processes build the same key at
+    once, the first to finish wins. `room` is the subfolder of the cache. Raises `UserError` if the cache cannot be
+    written.
+    """
+    name = hashlib.sha256("\x1f".join(map(str, key)).encode()).hexdigest()[:32]
+    folder = default_folder() / room / name
+    record = _sound_record(folder)
+    if record is None:
+        try:
+            if folder.exists():
+                shutil.rmtree(folder)
+            with new_folder(folder, first_wins=True) as beside:
+                said = build(beside)
+                files = {path.name: [path.stat().st_size, sha256_of(path)] for path in sorted(beside.iterdir())}
+                write_json(beside / _RECORD, {"said": said, "files": files, "sha256": _digest(said, files)})
+        except OSError as error:
+            raise UserError(f"{folder}: the cache cannot be written: {error.strerror or error}") from error
+        record = read_json(folder / _RECORD)
+    return folder, {**record["said"], "files": record["files"]}
+
+
+def _digest(*values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def _sound_record(folder: Path) -> dict[str, Any] | None:
+    """The content of a folder's `meta.json`, or None if it or any file is missing or damaged."""
+    try:
+        record: dict[str, Any] = read_json(folder / _RECORD)
+        sound = record["sha256"] == _digest(record["said"], record["files"]) and all(
+            (folder / name).stat().st_size == size and sha256_of(folder / name) == sha256
+            for name, (size, sha256) in record["files"].items()
+        )
+    except (OSError, UserError, KeyError, TypeError, RecursionError):
+        return None
+    return record if sound else None

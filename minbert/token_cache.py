@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minbert.cache import cached_folder
-from minbert.files import present, sha256_of
+from minbert.files import cached_folder, present, sha256_of
 from minbert.tokenizer import Tokenizer
 
 _CHUNK = 4096

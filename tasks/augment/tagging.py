@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from minbert.cache import default_folder
 from minbert.errors import UserError
-from minbert.files import write_atomic
+from minbert.files import default_folder, write_atomic
 from tasks.augment.wordnet import PARTS, TAGGER, Tagger, WordNet, fingerprint, tagger
 
 KINDS = {1: "navr", 2: "na", 3: "a"}

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minbert.cache import cached_folder
 from minbert.errors import UserError
-from minbert.files import present
+from minbert.files import cached_folder, present
 from minbert.training.cli import Parser
 from minbert.training.plan import drawn
 from tasks.contrastive.curriculum import GROUPS, Scored, Similarities, difficulty, rarity
