@@ -45,8 +45,10 @@ class BertModel(nn.Module):
         Raises `UserError` if the weights are missing or do not fit the config.
         """
         folder = weights.resolve(str(name_or_dir))
-        model = cls(BertConfig.read(folder))
-        model.load_state_dict(weights.read(folder, model))
+        with torch.device("meta"):  # shapes without memory, until the weights are known to have them
+            model = cls(BertConfig.read(folder))
+        state = weights.read(folder, model)
+        model.to_empty(device="cpu").load_state_dict(state)
         return (accelerate(model) if accelerated else model).eval()
 
     @property

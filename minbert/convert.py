@@ -1,4 +1,4 @@
-"""Turn weights of other forms into an encoder folder. Pickles are read by transformers and torch, and only tensors.
+"""Turn weights of other forms into an encoder folder. Of pickles, torch's restricted reader reads only tensors.
 
 python -m minbert.weights convert DIR                        pytorch_model.bin, or weights in several parts, in DIR
 python -m minbert.weights convert NAME --to DIR              the same, from the hub
@@ -7,10 +7,12 @@ python -m minbert.weights push RUN --repo NAME               upload an encoder t
 """
 
 import argparse
+import io
 import pickle
 import re
 import sys
 import types
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,12 +26,13 @@ from torch import Tensor
 from minbert import hub, weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
-from minbert.errors import UserError
+from minbert.errors import UserError, quoted
 from minbert.files import write_atomic
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli
 
-_ANY_WEIGHTS = ("pytorch_model*.bin", "model*.safetensors", "*.index.json")
+_ANY_WEIGHTS = ("pytorch_model*.bin", "model*.safetensors")
+_MOST_OPERATIONS = 5_000_000  # of a pickle; the largest of real checkpoints have some 200,000
 # The types that the course's save_model pickles besides tensors: options, a config, and random generators' states.
 _HARMLESS: list[Any] = [
     *(argparse.Namespace, types.SimpleNamespace, np.ndarray, np.dtype, multiarray._reconstruct, multiarray.scalar),
@@ -72,14 +75,14 @@ def main() -> None:
 
 
 def convert_weights(source: str, to: Path) -> Path:
-    """Convert weights that transformers can read, in a folder or on the hub. Returns the path that was written.
+    """Convert pickled weights, or weights in several parts, in a folder or on the hub. Returns the path written.
 
     `to` is a new encoder folder, or the source folder, which then gets a `model.safetensors`. Raises `UserError` if
     the weights are missing or do not fit their config exactly.
     """
     folder = weights.find(source, files=(*weights.DESCRIPTION, *_ANY_WEIGHTS))
     config = BertConfig.read(folder)
-    state = _pretrained(folder, config)
+    state = _fit(_parts(folder), config, folder)
     if to.resolve() != folder.resolve():
         return _write(state, config, Tokenizer.load(folder), to)
     tensors = {weights.their_name(name): tensor.contiguous() for name, tensor in state.items()}
@@ -94,10 +97,14 @@ def convert_checkpoint(source: Path, like: str, to: Path) -> Path:
     does not fit, and if it pickles types other than tensors, plain Python values, and the course's namespaces and
     NumPy arrays.
     """
-    tensors = _unpickle(source)
+    content = _unpickle(source)
+    tensors = content.get("model", content)
+    if not isinstance(tensors, dict) or not all(isinstance(name, str) for name in tensors):
+        raise UserError(f"{source}: holds no dict of tensors by their names")
+    tensors = {name: tensor for name, tensor in tensors.items() if name.startswith("bert.")} or tensors
     folder = weights.resolve(like, "--like")
     config = BertConfig.read(folder)
-    return _write(weights.fit(tensors, BertModel(config), source), config, Tokenizer.load(folder), to)
+    return _write(_fit(tensors, config, source), config, Tokenizer.load(folder), to)
 
 
 def _write(state: dict[str, Tensor], config: BertConfig, tokenizer: Tokenizer, to: Path) -> Path:
@@ -107,44 +114,54 @@ def _write(state: dict[str, Tensor], config: BertConfig, tokenizer: Tokenizer, t
     return to
 
 
-def _pretrained(folder: Path, config: BertConfig) -> dict[str, Tensor]:
-    """The tensors of a folder's weights, in any form that transformers reads.
+def _fit(tensors: dict[str, Tensor], config: BertConfig, source: Path) -> dict[str, Tensor]:
+    with torch.device("meta"):
+        model = BertModel(config)
+    return weights.fit(tensors, model, source)
 
-    Raises `UserError` if they cannot be read or do not fit the config exactly.
-    """
-    import transformers  # imported here: a checkpoint of the course does not need it
 
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    try:
-        loaded: Any = transformers.BertModel.from_pretrained(
-            folder,
-            config=transformers.BertConfig(**config.to_transformers()),
-            dtype=torch.float32,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-        )
-    except Exception as error:  # a damaged file may raise anything in torch's reader
-        raise UserError(f"{folder}: transformers cannot read the weights{_why(error)}") from error
-    model, found = loaded
-    tensors = model.state_dict()  # missing tensors are randomly initialised here, so remove them
-    tensors = {name: tensor for name, tensor in tensors.items() if name not in found["missing_keys"]}
-    tensors |= {name: torch.empty(shape) for name, shape, _ in found["mismatched_keys"]}
-    tensors |= dict.fromkeys(found["unexpected_keys"], torch.empty(0))
-    return weights.fit(tensors, BertModel(config), folder)
+def _parts(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a folder's safetensors files, else of its pickles."""
+    tensors: dict[str, Tensor] = {}
+    parts = sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+    for part in parts:
+        found = weights.load_safetensors(part) if part.suffix == ".safetensors" else _unpickle(part)
+        if twice := tensors.keys() & found.keys():
+            raise UserError(f"{part}: {quoted(min(twice))} is in another part too")
+        tensors |= found
+    if not parts:
+        raise UserError(f"{folder}: neither model*.safetensors nor pytorch_model*.bin")
+    return tensors
+
+
+class _Pickle(io.FileIO):
+    """A file that ends a pickle of too many operations, of which each is a read."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._left = _MOST_OPERATIONS
+        if zipfile.is_zipfile(self):
+            with zipfile.ZipFile(self) as archive:
+                self._left -= sum(one.file_size for one in archive.infolist() if one.filename.endswith(".pkl"))
+        self.seek(0)
+
+    def read(self, size: int | None = -1) -> bytes:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError(f"it has more than {_MOST_OPERATIONS} operations")
+        return super().read(size)
 
 
 def _unpickle(path: Path) -> dict[str, Any]:
-    """The encoder's tensors in a checkpoint, unpickled by torch's restricted reader: only `_HARMLESS` types."""
-    with open(path, "rb") as file, torch.serialization.safe_globals(_HARMLESS):
-        try:
+    """The content of a pickled checkpoint, read by torch's restricted reader: only `_HARMLESS` types."""
+    try:
+        with _Pickle(path) as file, torch.serialization.safe_globals(_HARMLESS):
             content = torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:  # a damaged file may raise anything in torch's reader
-            raise UserError(f"{path}: not a checkpoint that can be read{_why(error)}") from error
-    tensors = content.get("model", content) if isinstance(content, dict) else content
-    if not isinstance(tensors, dict) or not all(isinstance(name, str) for name in tensors):
+    except Exception as error:  # a damaged file may raise anything in torch's reader
+        raise UserError(f"{path}: not a checkpoint that can be read{_why(error)}") from error
+    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
         raise UserError(f"{path}: holds no dict of tensors by their names")
-    return {name: tensor for name, tensor in tensors.items() if name.startswith("bert.")} or tensors
+    return content
 
 
 def _why(error: Exception) -> str:
@@ -154,7 +171,7 @@ def _why(error: Exception) -> str:
         return f": it holds the type {refused.group(1)}, which is refused"
     if isinstance(error, pickle.UnpicklingError) or not str(error).strip():
         return ""
-    return f" ({str(error).strip().splitlines()[0]})"
+    return f" ({str(error).strip().splitlines()[0][:200]})"
 
 
 if __name__ == "__main__":

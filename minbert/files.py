@@ -19,6 +19,7 @@ from minbert.errors import UserError, quoted
 
 _RECORD = "meta.json"
 
+
 def present(path: Path, flag: str = "") -> Path:
     """Return `path` if it is a file. Raises `UserError` otherwise; the message begins with `flag`."""
     if not path.is_file():

@@ -46,9 +46,9 @@ class Ragged:
         lengths = tuple(len(row) for row in ids)
         if types is not None and lengths != tuple(len(row) for row in types):
             raise UserError("the lists of token types must be as long as the lists of ids")
+        positions = torch.from_numpy(_ramp(np.array(lengths)))
         joined = _joined(ids)
-        joined_types = torch.zeros_like(joined) if types is None else _joined(types)
-        return cls(joined, _positions(lengths), joined_types, lengths)
+        return cls(joined, positions, torch.zeros_like(joined) if types is None else _joined(types), lengths)
 
     @classmethod
     def from_padded(cls, ids: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> "Ragged":
@@ -100,18 +100,12 @@ class Ragged:
         """Consecutive sentences of equal length, as (number of sentences, their length)."""
         return [(len(list(run)), length) for length, run in groupby(self.lengths)]
 
-    def head_order(self, heads: int) -> Tensor:
-        """Indices that reorder the rows of [T * H, ...] so that each head of a sentence is contiguous: int64 [T * H].
+    def head_order(self, heads: int) -> tuple[Tensor, Tensor]:
+        """Indices that reorder the rows of [T * H, ...] so that each head of a sentence is contiguous, int64 [T * H].
 
-        The order of axes changes from group, sentence, token, head to group, sentence, head, token.
+        The order of axes changes from group, sentence, token, head to group, sentence, head, token. The second tensor
+        is the inverse permutation.
         """
-        return self._head_orders(heads)[0]
-
-    def head_order_inverse(self, heads: int) -> Tensor:
-        """The inverse permutation of `head_order`."""
-        return self._head_orders(heads)[1]
-
-    def _head_orders(self, heads: int) -> tuple[Tensor, Tensor]:
         cached = self.__dict__.get("_orders")
         if cached is None or len(cached[0]) != len(self.ids) * heads:
             lengths = np.array(self.lengths)
@@ -154,7 +148,3 @@ def _ramp(lengths: np.ndarray) -> np.ndarray:
     """0, 1, ..., length - 1 for each length, concatenated."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
-
-
-def _positions(lengths: Sequence[int]) -> Tensor:
-    return torch.from_numpy(_ramp(np.asarray(lengths, dtype=np.int64)))

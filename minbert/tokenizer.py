@@ -9,19 +9,25 @@ import tokenizers
 from tokenizers import BertWordPieceTokenizer
 from tokenizers.models import WordPiece
 
-from minbert.errors import UserError
-from minbert.files import read_json
+from minbert.errors import UserError, quoted
+from minbert.files import read_json_object, write_atomic, write_json
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# The parts of a tokenizer.json and their types; the library's other types may run a pattern of the file's own.
+_PARTS: dict[str, tuple[str | None, ...]] = {
+    "model": ("WordPiece", ""),
+    "normalizer": ("BertNormalizer",),
+    "pre_tokenizer": ("BertPreTokenizer",),
+    "post_processor": ("TemplateProcessing", "BertProcessing", None),
+    "decoder": ("WordPiece", None),
+}
 
 
 class Tokenizer:
     """A BERT vocabulary and its normalisation rules."""
 
-    def __init__(self, library: tokenizers.Tokenizer, source: str) -> None:
-        """Raises `UserError`, naming `source`, if the vocabulary lacks a special token."""
+    def __init__(self, library: tokenizers.Tokenizer) -> None:
         vocabulary = library.get_vocab()
-        _demand_special(vocabulary, source)
         library.no_truncation()
         library.no_padding()
         self._library = library
@@ -38,11 +44,11 @@ class Tokenizer:
         """
         for name, read in (("vocab.txt", _from_vocabulary), ("tokenizer.json", _from_json)):
             if (folder / name).is_file():
-                return cls(read(folder / name), str(folder / name))
+                return cls(read(folder / name))
         raise UserError(f"{folder}: neither vocab.txt nor tokenizer.json")
 
     def check_fits(self, rows: int, source: str) -> None:
-        """Raises `UserError` if the vocabulary has more pieces than the word embedding has `rows`."""
+        """Raises `UserError` if the vocabulary has more pieces, numbered from 0, than the word embedding has `rows`."""
         if self.size > rows:
             raise UserError(f"{source}: the vocabulary has {self.size} pieces but the weights embed only {rows}")
 
@@ -53,8 +59,8 @@ class Tokenizer:
     def save(self, folder: Path) -> None:
         """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json` in transformers' format."""
         pieces = sorted(self._library.get_vocab().items(), key=lambda item: item[1])
-        (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece, _ in pieces), encoding="utf-8")
-        self._library.save(str(folder / "tokenizer.json"))
+        write_atomic(folder / "vocab.txt", "".join(f"{piece}\n" for piece, _ in pieces))
+        write_atomic(folder / "tokenizer.json", self._library.to_str(pretty=True))
         rules = self._library.normalizer
         config = {
             "tokenizer_class": "BertTokenizer",
@@ -64,15 +70,11 @@ class Tokenizer:
             "tokenize_chinese_chars": getattr(rules, "handle_chinese_chars", True),
             **{f"{name[1:-1].lower()}_token": name for name in _SPECIAL},
         }
-        (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        write_json(folder / "tokenizer_config.json", config)
 
 
 def _from_vocabulary(path: Path) -> tokenizers.Tokenizer:
     """The tokenizer of a `vocab.txt`, one piece per line, and the `tokenizer_config.json` in the same folder."""
-    config = path.parent / "tokenizer_config.json"
-    options = read_json(config) if config.is_file() else {}
-    if not isinstance(options, dict):
-        raise UserError(f"{config}: holds a {type(options).__name__}, not the names and values of a config")
     try:
         # split at line feeds only: a vocabulary may contain Unicode's other line separators as pieces
         pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
@@ -81,28 +83,45 @@ def _from_vocabulary(path: Path) -> tokenizers.Tokenizer:
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     if len(vocabulary) != len(pieces):
         raise UserError(f"{path}: {len(pieces) - len(vocabulary)} of {len(pieces)} lines are duplicates")
-    _demand_special(vocabulary, str(path))
-    made = BertWordPieceTokenizer(
-        vocabulary,
-        lowercase=bool(options.get("do_lower_case", True)),
-        strip_accents=options.get("strip_accents"),
-        handle_chinese_chars=bool(options.get("tokenize_chinese_chars", True)),
-    )
-    return made._tokenizer
+    _demand_special(vocabulary, path)
+    return BertWordPieceTokenizer(vocabulary, **_options(path.with_name("tokenizer_config.json")))._tokenizer
+
+
+def _options(path: Path) -> dict[str, bool | None]:
+    """The normalisation rules of a `tokenizer_config.json`, under the names of `BertWordPieceTokenizer`."""
+    content = read_json_object(path) if path.is_file() else {}
+    options = {
+        "lowercase": content.get("do_lower_case", True),
+        "strip_accents": content.get("strip_accents"),
+        "handle_chinese_chars": content.get("tokenize_chinese_chars", True),
+    }
+    for name, value in options.items():
+        if not isinstance(value, bool) and (name != "strip_accents" or value is not None):
+            raise UserError(f"{path}: {name} must be true or false, not {quoted(value)}")
+    return options
 
 
 def _from_json(path: Path) -> tokenizers.Tokenizer:
-    """The tokenizer of a `tokenizer.json`."""
+    """The tokenizer of a `tokenizer.json`: BERT's WordPiece, whose parts cannot hang or crash the library."""
+    content = read_json_object(path)
+    for part, kinds in _PARTS.items():
+        kind = content[part].get("type", "") if isinstance(content.get(part), dict) else content.get(part)
+        if kind not in kinds:
+            raise UserError(f"{path}: not BERT's WordPiece tokenizer: its {part} is {quoted(kind)}")
     try:
-        library = tokenizers.Tokenizer.from_file(str(path))
+        library = tokenizers.Tokenizer.from_str(json.dumps(content))
     except Exception as error:  # the library raises no narrower type
-        raise UserError(f"{path}: not a WordPiece tokenizer: {error}") from error
-    if not isinstance(library.model, WordPiece):
-        raise UserError(f"{path}: not a WordPiece tokenizer")
+        raise UserError(f"{path}: not BERT's WordPiece tokenizer: {error}") from error
+    if not isinstance(library.model, WordPiece) or library.model.unk_token != "[UNK]":
+        raise UserError(f"{path}: not BERT's WordPiece tokenizer")
+    _demand_special(library.get_vocab(with_added_tokens=False), path)
+    ids = library.get_vocab().values()
+    if set(ids) != set(range(len(ids))):
+        raise UserError(f"{path}: the ids of its {len(ids)} pieces are not the numbers from 0 to {len(ids) - 1}")
     return library
 
 
-def _demand_special(vocabulary: Mapping[str, int], source: str) -> None:
+def _demand_special(vocabulary: Mapping[str, int], path: Path) -> None:
     missing = [token for token in _SPECIAL if token not in vocabulary]
     if missing:
-        raise UserError(f"{source}: the vocabulary lacks {', '.join(missing)}")
+        raise UserError(f"{path}: the vocabulary lacks {', '.join(missing)}")

@@ -5,7 +5,6 @@ python -m minbert.weights push RUN         upload an encoder to the hub
 """
 
 import importlib.util
-import json
 import os
 import re
 import runpy
@@ -19,9 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from minbert.config import BertConfig
-from minbert.errors import UserError
-from minbert.files import new_folder, read_json, sha256_of
+from minbert.errors import UserError, one_of, quoted
+from minbert.files import new_folder, read_json_object, sha256_of, write_json
 from minbert.pooling import AVERAGES
+from minbert.pooling import NAMES as POOLERS
 
 if TYPE_CHECKING:
     from minbert.tokenizer import Tokenizer
@@ -52,6 +52,7 @@ _OURS = {theirs: ours for ours, theirs in NAMES.items()}
 # Buffers and pre-training heads that BERT checkpoints also contain; any other extra key is an error.
 _IGNORED = re.compile(r"(embeddings\.)?position_ids|cls\.(predictions|seq_relationship)\..+")
 _OLD = {"gamma": "weight", "beta": "bias"}
+_MOST_PROBLEMS = 10  # listed in one message
 
 
 def our_name(key: str) -> str:
@@ -78,7 +79,7 @@ def _renamed(module: str, table: Mapping[str, str]) -> str:
 def fit(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[str, Tensor]:
     """Rename `tensors` for `model` and convert them to fp32.
 
-    Raises `UserError`, listing every key that is unknown, missing, duplicate or of another shape.
+    Raises `UserError`, listing the first ten keys that are unknown, missing, duplicate or of another shape.
     """
     wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     found: dict[str, Tensor] = {}
@@ -88,18 +89,21 @@ def fit(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[str,
         if _IGNORED.fullmatch(key.removeprefix("bert.")):
             continue
         if not isinstance(tensor, Tensor):
-            problems.append(f"{key} is a {type(tensor).__name__}, not a tensor")
+            problems.append(f"{quoted(key)} is a {type(tensor).__name__}, not a tensor")
         elif name not in wanted:
-            problems.append(f"unknown {key}")
+            problems.append(f"unknown {quoted(key)}")
         elif name in found:
-            problems.append(f"{key} duplicate")
+            problems.append(f"duplicate {quoted(key)}")
         elif tuple(tensor.shape) != wanted[name]:
-            problems.append(f"{key} has shape {list(tensor.shape)}, the config asks for {list(wanted[name])}")
+            shape, asked = quoted(list(tensor.shape)), list(wanted[name])
+            problems.append(f"{quoted(key)} has shape {shape}, the config asks for {asked}")
         else:
             found[name] = tensor.float()
-    problems += [f"missing {their_name(name)}" for name in wanted if name not in found]
+    problems += [f"missing {their_name(name)!r}" for name in wanted if name not in found]
     if problems:
-        raise UserError(f"{source}: the weights do not fit the encoder: {'; '.join(problems)}")
+        listed = problems[:_MOST_PROBLEMS]
+        listed += [f"and {len(problems) - len(listed)} more"] if len(problems) > len(listed) else []
+        raise UserError(f"{source}: the weights do not fit the encoder: {'; '.join(listed)}")
     return found
 
 
@@ -116,19 +120,32 @@ def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
                 f"`python -m minbert.weights convert {folder}`"
             )
         raise UserError(f"{folder}: no model.safetensors")
+    return fit(load_safetensors(path), model, path)
+
+
+def load_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file. Raises `UserError` if it cannot be read."""
     try:
-        tensors = safetensors.torch.load_file(path)
-    except (safetensors.SafetensorError, OSError) as error:
+        with open(path, "rb"):  # safetensors reports every failure to open as a missing file
+            return safetensors.torch.load_file(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (safetensors.SafetensorError, ValueError, LookupError) as error:  # the last two for an unknown type
         raise UserError(f"{path}: not a readable safetensors file: {error}") from error
-    return fit(tensors, model, path)
 
 
 def write(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors as safetensors. Raises `UserError` if the file cannot be written."""
+    """Write tensors as safetensors, readable by others as the umask allows.
+
+    Raises `UserError` if the file cannot be written.
+    """
+    path.touch()
+    mode = path.stat().st_mode  # safetensors replaces the file by one that only its owner can read
     try:
         safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
     except safetensors.SafetensorError as error:
         raise UserError(f"{path}: cannot be written: {error}") from error
+    path.chmod(mode)
 
 
 def save(folder: Path, tensors: dict[str, Tensor], config: BertConfig, tokenizer: "Tokenizer", pooler: str) -> None:
@@ -158,7 +175,7 @@ def save(folder: Path, tensors: dict[str, Tensor], config: BertConfig, tokenizer
             described[f"{place}/config.json"] = about
             described["modules.json"].append({"idx": number, "name": str(number), "path": place, "type": _module(kind)})
         for name, content in described.items():
-            (beside / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+            write_json(beside / name, content)
 
 
 def _modules(
@@ -196,14 +213,14 @@ def sha256(folder: Path) -> str:
 def saved_pooler(folder: Path) -> str:
     """The pooler an encoder folder was saved with, or `cls` if none is recorded.
 
-    Raises `UserError` for a pooling mode of sentence-transformers other than cls, mean and max.
+    Raises `UserError` for an unknown pooler, or a pooling mode of sentence-transformers other than cls, mean and max.
     """
     own, path = folder / "minbert.json", folder / "1_Pooling" / "config.json"
     if own.is_file():
-        return str(read_json(own)["pooler"])
+        return one_of(str(read_json_object(own).get("pooler", "")), POOLERS, f"{own}: pooler")
     if not path.is_file():
         return "cls"
-    content = read_json(path)
+    content = read_json_object(path)
     for name, key in _POOLING_MODES.items():
         if content.get(f"pooling_mode_{key}") or content.get("pooling_mode") == name:
             return name

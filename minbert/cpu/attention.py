@@ -121,7 +121,7 @@ class _Layout:
         rows, self._heads, width = query.shape
         single = rows == len(ragged)  # one query per sentence; if all sentences have one token, both layouts agree
         self._dtype = query.dtype
-        self._order, self._inverse = ragged.head_order(self._heads), ragged.head_order_inverse(self._heads)
+        self._order, self._inverse = ragged.head_order(self._heads)
         self._squares = [(n * self._heads, 1 if single else length, length) for n, length in ragged.groups]
         self._queries = [(n, asked, width) for n, asked, _ in self._squares]
         self._keys = [(n, length, width) for n, _, length in self._squares]

@@ -1,14 +1,21 @@
-"""Linear layers whose bf16 products on the CPU run in blocks of rows with few different shapes.
+"""Linear layers on the CPU: bf16 products in blocks of rows with few different shapes; packed weights for inference.
 
 oneDNN compiles a kernel for every new shape (some 4 ms each), and a ragged batch has a new number of tokens at
 every step. Rows are therefore split into blocks whose heights are multiples of 32, so that all shapes occur early in
 a run. Nothing is padded. For outputs, the last block overlaps the one before it, so a few rows are computed twice.
 For weight gradients, which are sums over rows, the remainder below a multiple of 32 is a block of its own.
 
+torch reorders an ordinary weight at every product and casts it if the product is in bf16; in fp32 it uses a library
+that is slower on some processors. Packed weights are cast once and stored in oneDNN's blocked layout, and GELU is fused
+with the product before it. Their operators are those that torch's compiler generates for frozen weights; they are not
+public.
+
 Axes: T rows, D input features, E output features.
 """
 
 import os
+import platform
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from minbert.cpu.packed import Packed
+from minbert.precision import supports_bf16
 
 # oneDNN reads this at its first product; its default of 1024 kernels is too small for a long run.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
@@ -43,7 +50,7 @@ def spans(rows: int) -> list[slice]:
     return [slice(start, start + height) for start in starts]
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def blocked_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x W' + b for [T, D], [E, D], [E]: in blocks under bf16 autocast on the CPU, else `F.linear`."""
     if x.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
@@ -51,14 +58,37 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return blocked
 
 
+class Packed:
+    """x W' + b with the concatenated weights of one or more layers: [T, D] to [T, E], in `dtype`."""
+
+    def __init__(self, layers: Sequence[nn.Linear], dtype: torch.dtype) -> None:
+        weights = [layer.weight.to(dtype) for layer in layers]
+        weight = weights[0] if len(weights) == 1 else torch.cat(weights)  # [E, D]
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight)
+        self._bias = torch.cat([layer.bias for layer in layers]).to(dtype)
+
+    def __call__(self, x: Tensor, activation: str = "none") -> Tensor:
+        """The product, followed by GELU if `activation` is "gelu"."""
+        x = x.to(self._bias.dtype)
+        made: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, activation, [], "none")
+        return made
+
+
+def can_pack(device: torch.device, precision: str) -> bool:
+    """Whether the operators are available on this machine and fast in this precision."""
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    has = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return device.type == "cpu" and x86 and has and (precision == "fp32" or supports_bf16(device))
+
+
 class FastLinear(nn.Linear):
-    """`nn.Linear` for inputs [T, D], computed by `linear`, or with packed weights if set."""
+    """`nn.Linear` for inputs [T, D], computed by `blocked_linear`, or with packed weights if set."""
 
     packed: Packed | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """[T, D] to [T, E]."""
-        return self.packed(x) if self.packed else linear(x, self.weight, self.bias)
+        return self.packed(x) if self.packed else blocked_linear(x, self.weight, self.bias)
 
     def gelu(self, x: Tensor) -> Tensor:
         """GELU of `forward`."""

@@ -98,9 +98,12 @@ def test_of_two_that_fill_a_cache_the_first_stays(tmp_path: Path) -> None:
     [
         ({"model_type": "roberta"}, "model_type is 'roberta'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
-        ({"hidden_size": "768"}, "hidden_size must be a number"),
-        ({"attention_probs_dropout_prob": 1.0}, "attention_probs_dropout_prob must be at least 0 and below 1"),
-        ({"num_attention_heads": 0}, "num_attention_heads must be at least 1, not 0"),
+        ({"hidden_size": "768"}, "hidden_size must be a whole number"),
+        (
+            {"attention_probs_dropout_prob": 1.0},
+            "attention_probs_dropout_prob must be a number of at least 0 and below 1",
+        ),
+        ({"num_attention_heads": 0}, "num_attention_heads must be a whole number from 1 to 10000000, not 0"),
         ({"num_attention_heads": 7}, "768 is not a multiple of num_attention_heads 7"),
     ],
 )

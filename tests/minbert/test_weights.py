@@ -124,11 +124,11 @@ def test_unknown_missing_and_misshapen_keys_are_all_listed(tiny_copy: Copy) -> N
         BertModel.from_pretrained(folder)
     for part in (
         "model.safetensors",
-        "unknown classifier.weight",
-        "unknown encoder.layer.2.output.dense.bias",
-        "missing encoder.layer.1.output.dense.bias",
-        "missing pooler.dense.weight",
-        "embeddings.LayerNorm.bias has shape [31], the config asks for [32]",
+        "unknown 'classifier.weight'",
+        "unknown 'encoder.layer.2.output.dense.bias'",
+        "missing 'encoder.layer.1.output.dense.bias'",
+        "missing 'pooler.dense.weight'",
+        "'embeddings.LayerNorm.bias' has shape [31], the config asks for [32]",
     ):
         assert part in str(caught.value)
     assert "\n" not in str(caught.value)

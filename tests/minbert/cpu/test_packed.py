@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from minbert import BertModel, Encoder, Ragged, cpu
-from minbert.cpu.packed import Packed, possible
+from minbert.cpu.linear import Packed, can_pack
 from minbert.precision import autocast, supports_bf16
 
 CPU = torch.device("cpu")
@@ -23,7 +23,7 @@ PRECISIONS = [
 ]
 MANY = 1 << 20
 
-pytestmark = pytest.mark.skipif(not possible(CPU, "fp32"), reason="no oneDNN products with packed weights here")
+pytestmark = pytest.mark.skipif(not can_pack(CPU, "fp32"), reason="no oneDNN products with packed weights here")
 
 
 @pytest.fixture
