@@ -139,8 +139,10 @@ def load(
     )
     skipped, noted = (tuple(Skipped(*row) for row in record[name]) for name in ("skipped", "noted"))
     hashes = {name: record["files"][f"{name}.bin"][1] for name in _ARRAYS}
-    arrays = [_map(folder / f"{name}.bin", kind) for name, kind in _ARRAYS.items()]
-    return TokenCache(source, content, columns, skipped, noted, *arrays, record["facts"], hashes)
+    labels, ids, ends, text, text_ends = (_map(folder / f"{name}.bin", kind) for name, kind in _ARRAYS.items())
+    return TokenCache(
+        source, content, columns, skipped, noted, labels, ids, ends, text, text_ends, record["facts"], hashes
+    )
 
 
 def retokenised(cache: TokenCache, tokenizer: Tokenizer) -> TokenCache:
