@@ -27,8 +27,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     from minbert.training import loop, ranks
     from minbert.training.start import Start
     from tasks import record
-    from tasks.contrastive import curriculum, data, objectives, outcome, scoring, validation
-    from tasks.contrastive.model import ContrastiveModel
+    from tasks.contrastive import curriculum, data, evaluation, objectives, outcome, scoring
 
     settings, training = parsed.settings, parsed.settings.training
     started = Start.of(parsed)
@@ -44,17 +43,17 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     # score them with the initial encoder, sort them into easy, semi-hard and hard, pace them over the epochs
     encoder = Encoder(bert, tokenizer, settings.encoder.trained_pooler, precision=started.precision)
     scored = scoring.score(settings, encoder, read.train, started.weights_sha256)
-    ordered = curriculum.sort(settings, read.train, scored)
+    ordered = curriculum.sort(settings, scored)
     paced = curriculum.pace(settings, ordered)
 
     # train
-    model = ContrastiveModel.of(settings, bert).to(started.device)
+    model = objectives.ContrastiveModel.of(settings, bert).to(started.device)
     objective, account = objectives.objective(settings, read.train, tokenizer, run.path)
     started.begin(data=read.account, **account, **paced.account())
     outcome.introduce(settings, read, paced, bert, started.where(bert))
-    evaluation = outcome.Evaluation(settings, encoder, read)
-    before = evaluation.look()
-    cli.say(f"before training: {validation.as_text(before.numbers)}")
+    dev = evaluation.Evaluation.of(settings, encoder, read)
+    before = dev.look()
+    cli.say(f"before training: {outcome.as_text(before.numbers)}")
     optimizer = AdamW(decay_groups(model.parameters(), training.weight_decay), lr=training.lr)
     state = loop.fit(
         model,
@@ -64,21 +63,20 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
         run,
         training,
         settings.run,
-        evaluation.evaluate,
+        dev.score,
         device=started.device,
         precision=started.precision,
         baseline=before.score,
         sentences=len(objective.texts),
-        floors=validation.FLOORS,
+        floors=objectives.FLOORS,
     )
 
     # evaluate, save, write the report
-    kept, after = outcome.Kept.of(state, settings), evaluation.look()
+    after, kept = dev.look(), outcome.Kept.of(state, settings)
     weights.save(run.path / "encoder", bert.state_dict(), BertConfig.read(started.folder), tokenizer, encoder.pooler)
-    last_loss = evaluation.write(run, paced, before, after, kept)
-    name = validation.graded(read.dev.pairs)
+    outcome.write(run, settings, read, scored, paced, [before, after], kept)
+    name = evaluation.graded(read.dev.pairs)
     record.write_rows(run.path, slug(name), record.cosine_rows(encoder, read.dev.pairs[name]))
-    cli.say("\n".join(kept.said(before, after, last_loss)) + "\n")
     cli.run_module("tasks.report", str(run.path))
     cli.say(f"encoder in {run.path / 'encoder'}; next: {outcome.next_command(settings, run.path / 'encoder')}")
 

@@ -87,7 +87,7 @@ class Theirs:
             save_strategy="no",
             report_to="none",
         )
-        loss = MultipleNegativesRankingLoss(self.model, scale=1 / settings.objective.temperature)
+        loss = MultipleNegativesRankingLoss(self.model, scale=1 / settings.loss.temperature)
         self.trainer = trainer = SentenceTransformerTrainer(model=self.model, args=arguments, loss=loss)
         # What `train` does before its first batch; done here, as the next trainer resets accelerate's precision.
         trainer.create_optimizer()

@@ -14,8 +14,7 @@ from minbert.training import start
 from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks import readers
-from tasks.contrastive.model import ContrastiveModel
-from tasks.contrastive.objectives import OBJECTIVES
+from tasks.contrastive.objectives import OBJECTIVES, ContrastiveModel
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, Triplet
 
@@ -49,7 +48,7 @@ class Ours:
         self.optimizer = AdamW(
             decay_groups(model.parameters(), settings.training.weight_decay), lr=settings.training.lr
         )
-        self.objective = OBJECTIVES[settings.objective.objective](examples, settings)
+        self.objective = OBJECTIVES[settings.loss.objective](examples, settings)
 
     def __call__(self, step: Step) -> Tensor:
         """One update with deterministic algorithms, as in the script; returns the loss."""

@@ -78,7 +78,7 @@ def task_rows(task: "Task", examples: "Examples", outputs: np.ndarray) -> Rows:
 
 def cosine_rows(encoder: "Encoder", pairs: "Pair") -> Rows:
     """Dev rows of stage one: scored pairs, predicted by the cosine similarity of their sentence embeddings."""
-    from tasks.contrastive.validation import unit
+    from tasks.contrastive.evaluation import unit
 
     encoder.model.eval()
     count, cache = len(pairs), pairs.cache

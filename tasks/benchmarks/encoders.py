@@ -22,7 +22,7 @@ from minbert.errors import UserError
 from minbert.precision import autocast
 from minbert.ragged import Ragged
 from tasks.benchmarks.options import chosen
-from tasks.contrastive.validation import unit
+from tasks.contrastive.evaluation import unit
 
 K = TypeVar("K", bound=Hashable)
 Pool = Callable[[BertModel, Sequence[Tensor], Ragged], Tensor]

@@ -24,7 +24,7 @@ from tasks.benchmarks import figures, results, sets, weat
 from tasks.benchmarks.encoders import Bank, Loaded, Pool, System
 from tasks.benchmarks.results import Results, Suite, Table, between, defined, mean_draws, numbers
 from tasks.benchmarks.sets import Subset
-from tasks.contrastive.validation import ALIKE, uniformity
+from tasks.contrastive.evaluation import ALIKE, uniformity
 
 UNLIKE = 2.0  # gold similarity, of 5, below which a pair counts as dissimilar in the histogram
 

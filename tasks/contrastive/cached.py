@@ -1,6 +1,6 @@
-"""Large batches on small memory: the backward pass in two phases, "gradient caching" (Gao et al. 2021).
+"""A backward pass in parts, with the gradient of one pass over the whole batch (Gao et al. 2021, gradient caching).
 
-A loss over the vectors of a whole batch needs only the vectors, not what the encoder keeps for its backward pass.
+The contrastive loss of a whole batch needs only the vectors, not what the encoder keeps for its backward pass.
 So the batch is encoded part by part, each part's graph is dropped at once, the loss is differentiated with respect to
 the vectors, and every part is then encoded again to carry its share of that gradient to the weights. Memory is that
 of one part plus the vectors; the price is a second forward pass.
@@ -18,11 +18,7 @@ P = TypeVar("P")
 
 
 def backward(
-    encode: Callable[[int, P], Tensor],
-    parts: Sequence[P],
-    loss: Callable[[Tensor], dict[str, Tensor]],
-    *,
-    check: bool = False,
+    encode: Callable[[int, P], Tensor], parts: Sequence[P], loss: Callable[[Tensor], dict[str, Tensor]]
 ) -> dict[str, Tensor]:
     """Add to every parameter the gradient of `loss(vectors)["loss"]`; returns the numbers of `loss`, detached.
 
@@ -31,27 +27,17 @@ def backward(
     own get their gradients too. Across ranks it puts the vectors of other ranks, detached, beside these and takes the
     loss of all: then the encoder's gradients need only be summed, while its own parameters have the whole gradient on
     every rank. A single part is one ordinary pass.
-
-    With `check` a second encoding that is not bit-equal to the first is an `AssertionError`.
     """
-    assert len(parts), "a batch without parts"
     if len(parts) == 1:
         numbers = loss(encode(0, parts[0]))
         numbers["loss"].backward()
-        return _detached(numbers)
-    # Not under no_grad: attention takes another path there, whose last bits differ.
-    first = [encode(number, part).detach() for number, part in enumerate(parts)]
-    vectors = torch.cat(first).requires_grad_()
-    numbers = loss(vectors)
-    numbers["loss"].backward()
-    assert vectors.grad is not None, "the loss does not depend on the vectors"
-    gradients = vectors.grad.split([len(part) for part in first])
-    for number, (part, gradient) in enumerate(zip(parts, gradients, strict=True)):
-        again = encode(number, part)
-        assert not check or torch.equal(again, first[number]), f"part {number} is not encoded twice alike"
-        again.backward(gradient)
-    return _detached(numbers)
-
-
-def _detached(numbers: dict[str, Tensor]) -> dict[str, Tensor]:
+    else:
+        # Not under no_grad: attention takes another path there, whose last bits differ.
+        first = [encode(number, part).detach() for number, part in enumerate(parts)]
+        vectors = torch.cat(first).requires_grad_()
+        numbers = loss(vectors)
+        numbers["loss"].backward()
+        assert vectors.grad is not None, "the loss does not depend on the vectors"
+        for number, gradient in enumerate(vectors.grad.split([len(part) for part in first])):
+            encode(number, parts[number]).backward(gradient)
     return {name: value.detach() for name, value in numbers.items()}

@@ -9,8 +9,8 @@
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,30 +44,39 @@ class File:
             return checked_rows(self.path, side_by_side((self.path, 2)), ("sentence1", "sentence2"))
         return open_as(self.path, self.kind).rows
 
+    def texts(self) -> tuple[list[str], dict[str, Any]]:
+        """The texts, and how many rows were read, kept and skipped."""
+        texts, skipped, kept = [], [], 0
+        for row in self.rows():
+            if isinstance(row, Skipped):
+                skipped.append({"line": row.line, "why": row.why})
+            else:
+                kept += 1
+                texts += [_LINE_FEEDS.sub(" ", text) for text in row.texts]
+        counts = {"read": kept + len(skipped), "kept": kept, "skipped": skipped, "texts": len(texts)}
+        return texts, {"split": self.split, **counts}
 
-@dataclass(frozen=True)
+
+@dataclass
 class Corpus:
     """The files of some sources, the test files of the same sources, and the names of missing files."""
 
-    files: list[File]
-    tests: list[Path]
-    absent: list[str]
+    files: list[File] = field(default_factory=list)
+    tests: list[Path] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
 
 
-def find_texts(sources: Sequence[str], data: Path, flag: str = "sources") -> Corpus:
-    """The files of some sources in their order.
-
-    `UserError`, which begins with `flag`, for a source that is not there; also where a file of one is missing.
-    """
-    found = [_source(name, data, flag) for name in sources]
-    files = [file for one in found for file in one.files]
-    for file in files:
+def find_texts(sources: Sequence[str], data: Path) -> Corpus:
+    """The files of some sources in their order. `UserError` for a source that is not there, or without a file."""
+    found = Corpus()
+    for name in sources:
+        one = _source(name, data)
+        found.files += one.files
+        found.tests += [path for path in one.tests if path.is_file()]
+        found.absent += one.absent
+    for file in found.files:
         present(file.path)
-    return Corpus(
-        files,
-        [path for one in found for path in one.tests if path.is_file()],
-        [name for one in found for name in one.absent],
-    )
+    return found
 
 
 def gather_texts(
@@ -81,18 +90,20 @@ def gather_texts(
     punctuation, are in a test file of the same source, by its folder and over all: a train file is no promise, as
     STS-B's was drawn from STS12-16. Raises `UserError` where the files hold no text.
     """
-    texts: list[str] = []
-    files = []
-    for file in corpus.files:
-        found, account = _read(file)
-        files.append(account)
-        texts += found
+    read = [file.texts() for file in corpus.files]
+    texts = [text for found, _ in read for text in found]
     if not texts:
         raise UserError(f"{', '.join(str(file.path) for file in corpus.files)}: no text")
     distinct = list(dict.fromkeys(texts))
     kept = sample(texts if keep_duplicates else distinct, seed, limit)
+    tests: dict[str, set[str]] = {}
+    for path in corpus.tests:
+        tests.setdefault(path.parent.name, set()).update(map(key, File(path, "test").texts()[0]))
+    plain = [key(text) for text in kept]
+    also = {folder: sum(text in there for text in plain) for folder, there in tests.items()}
+    every = set().union(*tests.values())
     return kept, {
-        "files": files,
+        "files": [account for _, account in read],
         "texts": len(texts),
         "duplicates": len(texts) - len(distinct),
         "distinct": len(distinct),
@@ -100,54 +111,46 @@ def gather_texts(
         "limit": limit,
         "kept": len(kept),
         "order": "file order",
-        "transductive": any(one["split"] == "test" for one in files),
-        "also_in_test": _overlap(kept, corpus.tests),
+        "transductive": any(file.split == "test" for file in corpus.files),
+        "also_in_test": also | {"any": sum(text in every for text in plain)},
     }
 
 
 def sample(texts: list[str], seed: int, limit: int) -> list[str]:
     """A random sample of `limit` texts in their order; all of them for 0."""
-    if limit < 0:
-        raise UserError(f"limit {limit}: the number of texts cannot be negative")
     if not 0 < limit < len(texts):
         return texts
     drawn = numpy_generator(seed, "corpus").permutation(len(texts))[:limit]
     return [texts[i] for i in sorted(drawn.tolist())]
 
 
-def pairs_of(texts: Iterable[str], pairs: Iterable[Sequence[str]]) -> int:
-    """How many of the pairs have both their texts among `texts`, up to case, blanks and punctuation."""
-    known = {key(text) for text in texts}
-    return sum(all(key(text) in known for text in pair) for pair in pairs)
-
-
-def _source(name: str, data: Path, flag: str) -> Corpus:
+def _source(name: str, data: Path) -> Corpus:
     if name in ("sts", "sts-train"):
         try:
             base = senteval.root(data)
         except UserError as error:
-            raise UserError(f"{flag} {name}: {error}") from None
+            raise UserError(f"--texts {name}: {error}") from None
         every = _english(base)
         tests = [file.path for file in every if file.split == "test"]
         if name == "sts":
-            return Corpus(every, tests, [])
+            return Corpus(every, tests)
         extra = sorted((base / "STS" / "STS12-en-train").glob("STS.input.*.txt"))
-        train = [file for file in every if file.split == "train"]
-        return Corpus([File(path, "train") for path in extra] + train, tests, [] if extra else ["STS12 train"])
+        train = [*(File(path, "train") for path in extra), *(file for file in every if file.split == "train")]
+        return Corpus(train, tests, [] if extra else ["STS12 train"])
     if name == "chinese":
         found = chinese_files(data)
-        if not any(split == "train" for _, split in found):
+        train = [File(path, split) for (_, split), path in found.items() if split == "train"]
+        if not train:
             raise UserError(
-                f"{flag} chinese: {_chinese_folder(data)}: no train file in {', '.join(CHINESE)}; "
+                f"--texts chinese: {_chinese_folder(data)}: no train file in {', '.join(CHINESE)}; "
                 f"python data/get_data.py chinese fetches them into data/"
             )
         absent = [f"{one} train" for one in CHINESE if (one, "train") not in found]
-        files = [File(path, split) for (_, split), path in found.items() if split == "train"]
-        return Corpus(files, [path for (_, split), path in found.items() if split == "test"], absent)
+        return Corpus(train, [path for (_, split), path in found.items() if split == "test"], absent)
     if not Path(name).is_file():
         near = suggestion(name, SOURCES)
-        raise UserError(f"{flag}: {name!r} is neither {', '.join(SOURCES)} nor a file{near}")
-    return Corpus([File(Path(name), "text", "lines")], [], [])
+        raise UserError(f"--texts: {name!r} is neither {', '.join(SOURCES)} nor a file{near}")
+    return Corpus([File(Path(name), "text", "lines")])
 
 
 def _english(base: Path) -> list[File]:
@@ -179,26 +182,3 @@ def chinese_files(data: Path) -> dict[tuple[str, str], Path]:
 
 def _chinese_folder(data: Path) -> Path:
     return data / "zh" if (data / "zh").is_dir() else data
-
-
-def _read(file: File) -> tuple[list[str], dict[str, Any]]:
-    texts: list[str] = []
-    skipped: list[dict[str, Any]] = []
-    kept = 0
-    for row in file.rows():
-        if isinstance(row, Skipped):
-            skipped.append({"line": row.line, "why": row.why})
-        else:
-            kept += 1
-            texts += [_LINE_FEEDS.sub(" ", text) for text in row.texts]
-    account = {"split": file.split, "read": kept + len(skipped), "kept": kept, "skipped": skipped, "texts": len(texts)}
-    return texts, account
-
-
-def _overlap(texts: Iterable[str], tests: Sequence[Path]) -> dict[str, int]:
-    known: dict[str, set[str]] = {}
-    for path in tests:
-        known.setdefault(path.parent.name, set()).update(map(key, _read(File(path, "test"))[0]))
-    plain = [key(text) for text in texts]
-    counts = {folder: sum(text in there for text in plain) for folder, there in known.items()}
-    return {**counts, "any": sum(any(text in there for there in known.values()) for text in plain)}

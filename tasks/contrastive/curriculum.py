@@ -6,22 +6,19 @@ Axes: N triplets, n of them trained on. Importing this module loads no torch.
 import math
 import re
 from array import array
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from minbert.errors import UserError, one_of
+from minbert.errors import UserError
 from minbert.seeds import numpy_generator
 from minbert.training.plan import Plan, batch_count, batches, describe, shuffled
-from tasks.contrastive.settings import BY_COSINE, TRIPLETS, ContrastiveSettings
+from tasks.contrastive.settings import TRIPLETS, ContrastiveSettings
 
 GROUPS = ("easy", "semi-hard", "hard")
-DIRECTIONS = ("curriculum", "anti", "random")
-PACINGS = ("epoch", "step")
-WITHIN = ("shuffled", "sorted")
 
 
 @dataclass(frozen=True)
@@ -78,15 +75,15 @@ def hardness(technique: str, cosines: Similarities, groups: np.ndarray) -> np.nd
     """How hard each triplet is by its cosines: float64 [N], the easiest one lowest (CBCL, section 4.3).
 
     groups: by the groups that `difficulty` gives; entailment: cos(anchor, positive) descending; contradiction:
-    cos(anchor, hard negative) ascending; gap: descending. `UserError` for another technique.
+    cos(anchor, hard negative) ascending; gap: descending.
     """
-    technique = one_of(technique, BY_COSINE, "technique")
-    if technique == "groups":
-        return groups.astype(np.float64)
-    if technique == "gap":
-        return -cosines.gap
-    values = -cosines.positive if technique == "entailment" else cosines.negative
-    return values.astype(np.float64)
+    values = {
+        "groups": groups,
+        "entailment": -cosines.positive,
+        "contradiction": cosines.negative,
+        "gap": -cosines.gap,
+    }
+    return values[technique].astype(np.float64)
 
 
 def arrange(values: np.ndarray, seed: int, direction: str = "curriculum") -> np.ndarray:
@@ -94,7 +91,6 @@ def arrange(values: np.ndarray, seed: int, direction: str = "curriculum") -> np.
 
     `curriculum` puts low values first, `anti` high ones; `random` depends on the seed alone (SelfCCL, section 3.2).
     """
-    direction = one_of(direction, DIRECTIONS, "direction")
     if direction == "random":
         return numpy_generator(seed, "curriculum", "random").permutation(len(values))
     ties = numpy_generator(seed, "curriculum").permutation(len(values))
@@ -142,10 +138,6 @@ def plan(
     start of each epoch and again when its end is reached. No batch holds a row twice: one that ends a pass is filled
     up with other rows of the next. With pacing per step, a row near the end of the order may never be drawn.
     """
-    pacing = one_of(pacing, PACINGS, "pacing")
-    within = one_of(within, WITHIN, "within")
-    if not 0 <= start <= 1:
-        raise UserError(f"start: {start} is not a share between 0 and 1")
     size = len(order)
     least = max(min(batch_size, size), math.floor(start * size + 1e-9))
     prefixes = [max(eligible(epoch, epochs, size, power), least) for epoch in range(1, epochs + 1)]
@@ -231,26 +223,21 @@ class Scored:
 
 @dataclass(frozen=True)
 class Sorted:
-    """What is trained on: `rows` in training order, int64 [n], and for scored triplets the group of each row.
+    """The `rows` in training order, int64 [n], and for triplets with cosines the group of every row of the file.
 
-    `groups` are those of all N rows of the file, as `Paced` has them.
+    `groups` are int64 [N]: 0 easy, 1 semi-hard, 2 hard, -1 not trained on.
     """
 
     rows: np.ndarray
-    cosines: Similarities | None = None
     groups: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class Paced:
-    """The plan over `rows` rows; for scored triplets also the cosines of these rows and the groups of all rows.
-
-    `groups` are int64 [N], N the rows of the file: 0 easy, 1 semi-hard, 2 hard, -1 not trained on.
-    """
+    """The plan over `rows` rows, and the groups as `Sorted` has them."""
 
     plan: Plan
     rows: int
-    cosines: Similarities | None = None
     groups: np.ndarray | None = None
 
     def account(self) -> dict[str, Any]:
@@ -273,21 +260,20 @@ class Paced:
         return mix(self.plan, self.groups)
 
 
-def sort(settings: ContrastiveSettings, examples: Sized, scored: Scored) -> Sorted:
+def sort(settings: ContrastiveSettings, scored: Scored) -> Sorted:
     """Triplets in groups by the margin (CBCL, section 4.3), where they have cosines, and in training order."""
     how, seed, rows, cosines = settings.curriculum, settings.training.seed, scored.rows, scored.cosines
-    if settings.objective.data_kind != TRIPLETS or how.order == "none":
+    if settings.loss.data_kind != TRIPLETS or how.order == "none":
         return Sorted(rows)
     if how.order == "random":
         return Sorted(rows[arrange(np.zeros(len(rows)), seed, "random")])
-    groups, values = None, scored.hardness
-    if cosines is not None:
-        found = difficulty(cosines.positive, cosines.negative, how.margin)
-        groups = np.full(len(examples), -1)
-        groups[rows] = found
-        values = hardness(how.technique, cosines, found)
-    assert values is not None
-    return Sorted(rows[arrange(values, seed, how.order)], cosines, groups)
+    if cosines is None:
+        assert scored.hardness is not None
+        return Sorted(rows[arrange(scored.hardness, seed, how.order)])
+    found = difficulty(cosines.positive, cosines.negative, how.margin)
+    groups = np.full(rows.max() + 1, -1)
+    groups[rows] = found
+    return Sorted(rows[arrange(hardness(how.technique, cosines, found), seed, how.order)], groups)
 
 
 def pace(settings: ContrastiveSettings, ordered: Sorted) -> Paced:
@@ -295,16 +281,16 @@ def pace(settings: ContrastiveSettings, ordered: Sorted) -> Paced:
     from minbert.training import start  # late: it imports torch
 
     training, how = settings.training, settings.curriculum
-    make = partial(
-        plan,
+    paced = settings.loss.data_kind == TRIPLETS and how.order != "none"
+    steps = plan(
         ordered.rows,
         epochs=training.epochs,
         batch_size=training.batch_size,
         seed=training.seed,
+        power=how.power if paced else 0.0,
+        pacing=how.pacing if paced else "epoch",
+        start=how.start if paced else 0.0,
         within=how.within,
+        equal_steps=how.equal_steps and paced,
     )
-    if settings.objective.data_kind != TRIPLETS or how.order == "none":
-        steps = make(power=0.0)
-    else:
-        steps = make(power=how.power, pacing=how.pacing, start=how.start, equal_steps=how.equal_steps)
-    return Paced(start.shortened(steps, training), len(ordered.rows), ordered.cosines, ordered.groups)
+    return Paced(start.shortened(steps, training), len(ordered.rows), ordered.groups)

@@ -19,8 +19,8 @@ from tasks.augment import synonyms
 from tasks.contrastive import corpus, dev_sets
 from tasks.contrastive.dev_sets import DevSets
 from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettings
-from tasks.contrastive.triplets import checked, from_pairs
 from tasks.examples import Examples, Pair, Single, Triplet
+from tasks.readers import key
 from tasks.readers.layouts import KINDS, LAYOUTS
 from tasks.readers.splitter import Head
 
@@ -46,9 +46,8 @@ def check(settings: ContrastiveSettings) -> dict[str, str]:
 
     Raises `UserError` where a file is not there or its header cannot be used: nothing is read beyond it.
     """
-    checks = {TRIPLETS: _triplet_files, PAIRS: _pair_files, TEXTS: _text_files}
-    checks[settings.objective.data_kind](settings)
-    dev_sets.check(settings.files.sts_dev, partial(start.data_folder, settings.files.data))
+    {TRIPLETS: _triplet_files, PAIRS: _pair_files, TEXTS: _text_files}[settings.loss.data_kind](settings)
+    dev_sets.find(settings.files.sts_dev, partial(start.data_folder, settings.files.data))
     hashes = synonyms.hashes(settings.synonyms, "pretrain", settings.files.data)
     scorer = settings.curriculum.scorer
     if scorer and settings.by_cosine:
@@ -58,37 +57,50 @@ def check(settings: ContrastiveSettings) -> dict[str, str]:
 
 def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Data:
     """The data that an objective needs. Raises `UserError` for what is missing or cannot be read."""
-    readers_of = {TRIPLETS: _triplets, PAIRS: _pairs, TEXTS: _texts}
-    train, account = readers_of[settings.objective.data_kind](settings, tokenizer, length)
+    reader = {TRIPLETS: _triplets, PAIRS: _pairs, TEXTS: _texts}[settings.loss.data_kind]
+    train, account = reader(settings, tokenizer, length)
     if not len(train):
         raise UserError(f"{train.cache.source}: no usable row")
     dev = dev_sets.read(settings.files.sts_dev, partial(start.data_folder, settings.files.data), tokenizer, length)
+    if settings.chooses:
+        dev = replace(dev, also_in=dev_sets.also_in(dev, start.data_path(settings.files.data)))
+    if settings.data.limit > len(train):
+        start.warn(f"--limit {settings.data.limit:,}: there are only {len(train):,} {settings.loss.data_kind}")
+    if _transductive(settings.encoder.source):
+        start.warn(f"--weights {settings.encoder.source}: come from a run on test sentences (transductive)")
+        account["weights_transductive"] = True
+    if settings.loss.data_kind == TEXTS:
+        account["dev_pairs_seen"] = _seen(train, dev)
+    _warn_of_dev(dev, settings)
+    _warn_of_rows(train, dev, account, length)
+    return Data(train, dev, {"train": account, "sts_dev": dev.account()})
+
+
+def _warn_of_dev(dev: DevSets, settings: ContrastiveSettings) -> None:
     if dev.name in ("stsb", "course") and "chinese" in _names(settings.data.texts):
         start.warn(
             f"--texts chinese: evaluated on English pairs by --sts-dev {dev.name}; --sts-dev zh are Chinese ones"
         )
     if dev.absent:
         start.warn(f"--sts-dev {dev.name}: without {', '.join(dev.absent)}, of which the data has no dev file")
-    dev = replace(dev, also_in=dev_sets.also_in(dev, start.data_path(settings.files.data)))
+    shared = ", ".join(f"{count:,} in {name}" for name, count in dev.also_in.items() if count)
+    if shared:
+        start.warn(f"of the {len(dev):,} pairs that choose the encoder some are also in scored sets: {shared}")
+
+
+def _warn_of_rows(train: Examples, dev: DevSets, account: dict[str, Any], length: int) -> None:
+    """Say which texts are truncated, and how many rows were skipped."""
     files = account["files"]
     named = [(train, files[0]["file"] if len(files) == 1 else "the training texts")]
     for examples, where in (*named, *((one, str(one.cache.source)) for one in dev.pairs.values())):
         cut, texts = examples.truncated()
         if cut:
             start.warn(f"{where}: {cut:,} of {texts:,} sentences are longer than {length} tokens and are truncated")
-    if settings.data.limit > len(train):
-        start.warn(f"--limit {settings.data.limit:,}: there are only {len(train):,} {settings.objective.data_kind}")
-    if _transductive(settings.encoder.source):
-        start.warn(f"--weights {settings.encoder.source}: come from a run on test sentences (transductive)")
-        account["weights_transductive"] = True
-    if settings.objective.data_kind == TEXTS:
-        account["dev_pairs_seen"] = _seen(train, dev)
     if account["skipped"]:
         first = account["skipped"][0]
         place = f"{first.get('file', '')} line {first['line']}".strip()
         many = f"{len(account['skipped']):,} rows skipped"
         start.warn(f"{many}, such as {place}, {first['why']} (listed in manifest.json)")
-    return Data(train, dev, {"train": account, "sts_dev": dev.account()})
 
 
 def _triplet_files(settings: ContrastiveSettings) -> tuple[list[Path], str, int]:
@@ -101,19 +113,26 @@ def _triplet_files(settings: ContrastiveSettings) -> tuple[list[Path], str, int]
         first, second = (f"{paths[one]} holds {shown.get(kinds[one], 'triplets')}" for one in (0, other))
         raise UserError(f"--triplets: {first}, {second}")
     kind, columns = kinds[0][0], 3 if kinds[0][0] == "nli" else kinds[0][1]
-    how = settings.objective
-    if columns == 2 and how.objective != "nt-xent":
-        raise UserError(f"{paths[0]}: --objective {how.objective} needs hard negatives, and these rows have none")
-    if columns == 2 and how.hard_weight:
-        raise UserError(f"{paths[0]}: --hard-weight needs hard negatives, and these rows have none")
-    if columns == 2 and settings.by_cosine:
-        raise UserError(
-            f"{paths[0]}: rows without a hard negative have no gap for --technique {settings.curriculum.technique}; "
+    if columns == 2 and (needs := _needs_hard_negatives(settings)):
+        raise UserError(f"{paths[0]}: {needs}")
+    return paths, kind, columns
+
+
+def _needs_hard_negatives(settings: ContrastiveSettings) -> str:
+    """What cannot be done with rows of two texts, or an empty string."""
+    how, needed = settings.loss, "needs hard negatives, and these rows have none"
+    if how.objective != "nt-xent":
+        return f"--objective {how.objective} {needed}"
+    if how.hard_weight:
+        return f"--hard-weight {needed}"
+    if settings.evaluation.metric == "accuracy":
+        return f"--metric accuracy {needed}"
+    if settings.by_cosine:
+        return (
+            f"rows without a hard negative have no gap for --technique {settings.curriculum.technique}; "
             f"choose length or rarity, or --order none or random"
         )
-    if columns == 2 and settings.evaluation.metric == "accuracy":
-        raise UserError(f"{paths[0]}: --metric accuracy needs hard negatives, and these rows have none")
-    return paths, kind, columns
+    return ""
 
 
 def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
@@ -122,6 +141,8 @@ def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) 
     per_premise = settings.data.per_premise if kind == "nli" else ""
 
     def merged(_: Path) -> Iterator[Row | Skipped | Facts]:
+        from tasks.contrastive.triplets import checked, from_pairs  # late: pandas is needed without a cache only
+
         sources = [readers.open_as(path, kind, columns=settings.data.columns).rows for path in paths]
         made = from_pairs(sources, per_premise, names=names) if per_premise else checked(sources, columns, names=names)
         if not len(made):
@@ -166,7 +187,7 @@ def _text_files(settings: ContrastiveSettings) -> corpus.Corpus:
     """The files behind `--texts`; files of one's own do not need the data folder."""
     own = all(Path(name).is_file() for name in _names(settings.data.texts))
     folder = Path() if own else start.data_folder(settings.files.data)
-    return corpus.find_texts(_names(settings.data.texts), folder, "--texts")
+    return corpus.find_texts(_names(settings.data.texts), folder)
 
 
 def _names(flag: str) -> list[str]:
@@ -224,10 +245,10 @@ def _transductive(source: str) -> bool:
 
 def _seen(train: Examples, dev: DevSets) -> int:
     """How many pairs to evaluate on are made of training texts; the user is told."""
-    texts = [train.cache.text(row, 0) for row in range(len(train))]
+    known = {key(train.cache.text(row, 0)) for row in range(len(train))}
     every = 0
     for one in dev.pairs.values():
-        seen = corpus.pairs_of(texts, ((one.cache.text(row, 0), one.cache.text(row, 1)) for row in range(len(one))))
+        seen = sum({key(one.cache.text(row, 0)), key(one.cache.text(row, 1))} <= known for row in range(len(one)))
         if seen:
             start.warn(
                 f"{one.cache.source}: {seen:,} of {len(one):,} pairs are made of training texts (which hold no scores)"

@@ -9,17 +9,16 @@
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from minbert.errors import UserError, suggestion
 from minbert.files import present
-from minbert.token_cache import Row, Skipped
+from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
+from minbert.training import start
 from tasks.contrastive import corpus
 from tasks.examples import Pair
 from tasks.readers import key, open_as, senteval
@@ -69,7 +68,7 @@ class DevSets:
 def find(given: str, data: Callable[[], Path]) -> tuple[str, dict[str, Path]]:
     """The name that `--sts-dev` says, and the file of each set; `data` gives the data folder where a name needs it.
 
-    Raises `UserError` for a set that is not there, with the alternatives.
+    Raises `UserError` for a set that is not there, with the alternatives, and for a header that cannot be used.
     """
     name = given.lower() if given.lower() in NAMES else given
     if name in NAMES:
@@ -77,17 +76,14 @@ def find(given: str, data: Callable[[], Path]) -> tuple[str, dict[str, Path]]:
         paths = NAMES[name].find(folder)
         if not paths:
             raise UserError(_missing(name, folder))
-        return name, paths
-    if not Path(given).exists():
+    elif not Path(given).exists():
         near = suggestion(given, NAMES)
         raise UserError(f"--sts-dev {given}: no such file, and none of the sets {', '.join(NAMES)}{near}")
-    return name, {ONE: present(Path(given), "--sts-dev")}
-
-
-def check(given: str, data: Callable[[], Path]) -> None:
-    """Raises `UserError` where a file of `find` is not there, or its header cannot be used."""
-    for path in find(given, data)[1].values():
+    else:
+        paths = {ONE: present(Path(given), "--sts-dev")}
+    for path in paths.values():
         open_as(present(path), Similarity.kind, "dev")
+    return name, paths
 
 
 def read(given: str, data: Callable[[], Path], tokenizer: Tokenizer, length: int) -> DevSets:
@@ -101,10 +97,10 @@ def read(given: str, data: Callable[[], Path], tokenizer: Tokenizer, length: int
 
 
 def also_in(dev: DevSets, folder: Path) -> dict[str, int]:
-    """How many of the dev pairs are, in either order, in each scored set of the data folder that can be read.
+    """How many of the dev pairs are, in either order, in each scored set of the data folder.
 
     Two texts are the same by `tasks.readers.key`. The seven English sets and STS-B's dev set are looked into, or for
-    `zh` the five Chinese test sets.
+    `zh` the five Chinese test sets. A set that is there but cannot be read is left out with a warning.
     """
     every = [
         frozenset((key(one.cache.text(row, 0)), key(one.cache.text(row, 1))))
@@ -112,43 +108,41 @@ def also_in(dev: DevSets, folder: Path) -> dict[str, int]:
         for row in range(len(one))
     ]
     found = {}
-    for name, rows in _scored(folder, dev.name):
+    for name, paths in _scored(folder, dev.name).items():
+        if not any(path.is_file() for path in paths):
+            continue
+        try:
+            rows = [row for path in paths for row in open_as(present(path), "pair-score").rows]
+        except UserError as error:  # a damaged set does not keep an encoder from being trained
+            start.warn(f"{error} (so it is not known how many dev pairs are also in {name})")
+            continue
         known = {frozenset(map(key, row.texts)) for row in rows if isinstance(row, Row)}
         found[name] = sum(pair in known for pair in every)
     return found
 
 
-def _scored(folder: Path, name: str) -> Iterator[tuple[str, list[Row | Skipped]]]:
-    """The scored sets of a data folder by the names that the STS suite shows, each of them whole."""
-    sources: dict[str, Callable[[], Iterable[Row | Skipped]]] = {}
+def _scored(folder: Path, name: str) -> dict[str, list[Path]]:
+    """The files of the scored sets by the names that the STS suite shows; not all of them need exist."""
     if name == "zh":
-        for (one, split), path in corpus.chinese_files(folder).items():
-            if split == "test":
-                sources[{"STS-B": "zh-STS-B"}.get(one, one)] = partial(_rows, path)
-    else:
-        for one in senteval.SCORED:
-            sources[{"SICK": "SICK-R"}.get(one, one)] = partial(_english, folder, one)
-        for path in _stsb(folder).values() if name != "stsb" else ():
-            sources["STS-B dev"] = partial(_rows, path)
-    for one, reader in sources.items():
-        try:
-            rows = list(reader())
-        except UserError:  # a set that is not there or is damaged does not keep an encoder from being trained
-            continue
-        yield one, rows
+        tests = {one: path for (one, split), path in corpus.chinese_files(folder).items() if split == "test"}
+        return {"zh-STS-B" if one == "STS-B" else one: [path] for one, path in tests.items()}
+    found = {}
+    for base in _roots(folder):
+        if (base / "STS").is_dir() or (base / "SICK").is_dir():
+            for one, (place, subsets) in senteval.STS.items():
+                found[one] = [base / place / f"STS.input.{subset}.txt" for subset in subsets]
+            found["SICK-R"] = [base / "SICK" / senteval.SICK["test"]]
+            break
+    found["STS-B"] = list(_stsb(folder, "test").values())
+    return found | ({"STS-B dev": list(_stsb(folder).values())} if name != "stsb" else {})
 
 
-def _rows(path: Path) -> Iterator[Row | Skipped]:
-    return open_as(path, "pair-score").rows
+def _roots(data: Path) -> tuple[Path, ...]:
+    return data / "downstream", data / "senteval" / "downstream", data
 
 
-def _english(folder: Path, name: str) -> Iterator[Row | Skipped]:
-    return chain.from_iterable(senteval.scored(folder, name).values())
-
-
-def _stsb(data: Path) -> dict[str, Path]:
-    roots = (data / "downstream", data / "senteval" / "downstream", data)
-    return _first(root / place / "sts-dev.csv" for root in roots for place in senteval.STSB)
+def _stsb(data: Path, split: str = "dev") -> dict[str, Path]:
+    return _first(root / place / f"sts-{split}.csv" for root in _roots(data) for place in senteval.STSB)
 
 
 def _course(data: Path) -> dict[str, Path]:

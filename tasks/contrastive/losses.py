@@ -4,8 +4,6 @@ Axes: B rows of a batch, N texts with two views each, D hidden, C candidates of 
 Every loss is a mean over its rows. A temperature t divides cosines: scale = 1 / t in other libraries' words.
 """
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -105,7 +103,13 @@ def false_negatives(anchor: Tensor, positive: Tensor, hard_negative: Tensor | No
 def view_candidates(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     """cos(r_i, r_k) / temperature of each of the 2N views with all of them: [2N, 2N], its other view in column i.
 
-    The logit of a view with itself is -inf.
+    The logit of a view with itself is -inf. `over_candidates` of this is NT-Xent over two views of N texts (ConSERT,
+    equation 1; SimCLR), the mean over the 2N views r of
+
+        -log( exp(cos(r_i, r_j) / t) / sum_{k != i} exp(cos(r_i, r_k) / t) )
+
+    with r_j the other view of the same text and t the temperature: 2(N - 1) negatives each. One text has none, so its
+    loss is 0 and has no gradient.
     """
     _check_rows("the two views", first, second)
     views = torch.cat([first, second])
@@ -114,27 +118,11 @@ def view_candidates(first: Tensor, second: Tensor, temperature: float) -> Tensor
     return logits.masked_fill(itself, -torch.inf)
 
 
-def nt_xent_views(first: Tensor, second: Tensor, temperature: float) -> Tensor:
-    """NT-Xent over two views of N texts (ConSERT, equation 1; SimCLR): the mean over the 2N views r of
-
-        -log( exp(cos(r_i, r_j) / t) / sum_{k != i} exp(cos(r_i, r_k) / t) )
-
-    with r_j the other view of the same text and t the temperature: 2(N - 1) negatives each. One text has none, so its
-    loss is 0 and has no gradient.
-    """
-    return over_candidates(view_candidates(first, second, temperature))
-
-
 def in_batch_accuracy(logits: Tensor) -> Tensor:
     """Share of rows whose own candidate, on the diagonal of [B, C], is above every other: a scalar; a tie is a miss."""
     own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
     others = F.pad(logits.masked_fill(own, -torch.inf), (0, 1), value=-torch.inf)  # one candidate has no other
     return (logits.diagonal() > others.amax(1)).float().mean()
-
-
-def chance(count: float) -> float:
-    """The loss of a random guess among `count` candidates: ln(count). A weighted candidate counts by its weight."""
-    return math.log(count)
 
 
 def margin_contrastive(u: Tensor, v: Tensor, similar: Tensor, margin: float) -> Tensor:

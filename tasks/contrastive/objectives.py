@@ -1,4 +1,4 @@
-"""The objectives of stage one: which texts a step encodes, and the loss over their vectors.
+"""The model and the objectives of stage one: which texts a step encodes, and the loss over their vectors.
 
 Axes: B rows of a batch, k texts of a row, T tokens of a batch, D hidden.
 """
@@ -14,22 +14,86 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from minbert import pooling
+from minbert.bert import BertModel
+from minbert.encode import vectors as pooled_vectors
 from minbert.ragged import Ragged
+from minbert.seeds import torch_seed
 from minbert.tokenizer import Tokenizer
 from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks.augment import synonyms
 from tasks.augment.punctuation import Punctuation
 from tasks.contrastive import cached, losses
-from tasks.contrastive.model import ContrastiveModel
-from tasks.contrastive.settings import IN_BATCH, TEXTS, ContrastiveSettings
-from tasks.contrastive.validation import spread
-from tasks.contrastive.views import Adversarial, Draw, View, adversarial, parse
+from tasks.contrastive.settings import IN_BATCH, PAIRS, TEXTS, ContrastiveSettings
+from tasks.contrastive.views import Adversarial, Draw, View, adversarial, apply, parse
 from tasks.examples import Augmentation, Examples, unchanged
 from tasks.readers.layouts import NLI_CLASSES
 
 Numbers = dict[str, Tensor]
+COLLAPSED = 1e-2  # a mean cosine above 0.9999; random weights of BERT-base give a spread of 0.2, MiniLM 0.6 to 0.9
+FLOORS = {"spread": (COLLAPSED, "all sentence vectors point one way: the encoder has collapsed")}
+"""Minimum of a training metric, and the message with which training stops below it."""
 ANCHOR_AND_OTHERS: Sequence[tuple[int, int]] = ((0, 0), (1, 1), (2, 1))
+
+
+class ContrastiveModel(nn.Module):
+    """An encoder, with a projection of its vectors (SimCSE, section 6.3) or a classifier of pairs (SBERT, section 3).
+
+    Neither is saved in the encoder folder, except a projection that is `kept` (as in supervised SimCSE): it replaces
+    the encoder's own pooling layer, starting from random weights.
+    """
+
+    def __init__(self, encoder: BertModel, pooler: str, *, projection: str = "none", classes: int = 0) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.pooler = "pooler" if projection == "kept" else pooler
+        width = encoder.config.hidden_size
+        self.projection = nn.Linear(width, width) if projection == "training" else None
+        self.classifier = nn.Linear(3 * width, classes) if classes else None
+        kept = encoder.pooler_dense if projection == "kept" else None
+        for layer in (kept, self.projection, self.classifier):
+            if layer is not None:
+                nn.init.normal_(layer.weight, std=encoder.config.initializer_range)
+                nn.init.zeros_(layer.bias)
+
+    @classmethod
+    def of(cls, settings: ContrastiveSettings, encoder: BertModel) -> "ContrastiveModel":
+        """The encoder with the layers that the settings ask for, their weights drawn by the run's seed."""
+        torch.manual_seed(torch_seed(settings.training.seed, "heads"))
+        classes = len(NLI_CLASSES) if settings.loss.data_kind == PAIRS else 0
+        how = settings.encoder
+        return cls(encoder, how.pooler, projection=how.projection, classes=classes)
+
+    def vectors(
+        self, ragged: Ragged, views: Sequence[View] = (), draw: Draw | None = None, perturbation: Tensor | None = None
+    ) -> Tensor:
+        """The vectors that the loss sees, [B, D]; with `draw`, of sentences under `views`."""
+        if draw is None:
+            return self.projected(pooled_vectors(self.encoder, ragged, self.pooler))
+        return self.pool(apply(self.encoder, ragged, views, draw, perturbation=perturbation), ragged)
+
+    def pool(self, states: list[Tensor], ragged: Ragged) -> Tensor:
+        """The vectors that the loss sees, from hidden states: [B, D]."""
+        if self.pooler == "pooler":
+            return self.projected(self.encoder.pool(states[-1].index_select(0, ragged.starts)))
+        return self.projected(pooling.POOLERS[self.pooler](states, ragged))
+
+    def projected(self, pooled: Tensor) -> Tensor:
+        """tanh(W x + b) where there is a projection in training only: [B, D]."""
+        return pooled if self.projection is None else torch.tanh(self.projection(pooled))
+
+    def classify(self, u: Tensor, v: Tensor) -> Tensor:
+        """W [u; v; |u - v|] + b, in fp32: [B, classes]."""
+        assert self.classifier is not None, "a model without a classifier"
+        logits: Tensor = self.classifier(losses.softmax_features(u, v))
+        return logits
+
+
+def spread(vectors: Tensor) -> Tensor:
+    """Root mean square distance of a batch's unit vectors [B, D] from their mean: 0 if all are equal, at most 1."""
+    rows = torch.nn.functional.normalize(vectors.detach().double(), dim=1)
+    return (rows - rows.mean(0)).square().sum(1).mean().sqrt()
 
 
 @dataclass
@@ -45,7 +109,7 @@ class Texts(ABC):
     views: tuple[View, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        how = self.settings.views
+        how = self.settings.augmentation
         self.views = (*parse(how.views, protect_special=how.protect_special), View()) if how.views else ()
 
     @property
@@ -107,11 +171,11 @@ class NTXent(Texts):
     @property
     def texts(self) -> Sequence[tuple[int, int]]:
         """Anchor and positive, and the hard negative where the data have one and it is used."""
-        return ANCHOR_AND_OTHERS[: self.examples.cache.columns if self.settings.objective.hard_negatives else 2]
+        return ANCHOR_AND_OTHERS[: self.examples.cache.columns if self.settings.loss.hard_negatives else 2]
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """The loss, and the share of rows whose positive is the nearest candidate."""
-        how = self.settings.objective
+        how = self.settings.loss
         anchor, positive, *others = vectors.chunk(len(self.texts))
         negative = others[0] if others else None
         ignored = self.false_negatives(batch).to(vectors.device) if how.mask_false_negatives else None
@@ -136,7 +200,7 @@ class TripletLoss(Texts):
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """The mean over the batch."""
         anchor, positive, negative = vectors.chunk(3)
-        how = self.settings.objective
+        how = self.settings.loss
         return {"loss": losses.triplet(anchor, positive, negative, how.loss_margin, how.distance)}
 
 
@@ -150,7 +214,7 @@ class MarginLoss(Texts):
         anchor, positive, negative = vectors.chunk(3)
         similar = torch.arange(2 * len(anchor), device=vectors.device) < len(anchor)
         pairs = torch.cat([anchor, anchor]), torch.cat([positive, negative])
-        return {"loss": losses.margin_contrastive(*pairs, similar, self.settings.objective.loss_margin)}
+        return {"loss": losses.margin_contrastive(*pairs, similar, self.settings.loss.loss_margin)}
 
 
 class Softmax(Texts):
@@ -177,7 +241,7 @@ class Views(Texts):
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """The loss, and the share of views whose other view is nearest; the loss of a single text is 0."""
         first, second = vectors.chunk(2)
-        logits = losses.view_candidates(first, second, self.settings.objective.temperature)
+        logits = losses.view_candidates(first, second, self.settings.loss.temperature)
         return {"loss": losses.over_candidates(logits), "accuracy": losses.in_batch_accuracy(logits.detach())}
 
 
@@ -190,11 +254,11 @@ class SimCSE(Texts):
     @property
     def texts(self) -> Sequence[tuple[int, int]]:
         """The text twice, and its punctuated form, column 1, where that has a weight."""
-        return ((0, 0), (0, 1), (1, 1)) if self.settings.objective.eda_weight else ((0, 0), (0, 1))
+        return ((0, 0), (0, 1), (1, 1)) if self.settings.loss.eda_weight else ((0, 0), (0, 1))
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """The weighted sum; both terms are logged where there are two."""
-        how = self.settings.objective
+        how = self.settings.loss
         first, second, *others = vectors.chunk(len(self.texts))
         logits = losses.candidates(first, second, None, how.temperature)
         numbers = {"loss": losses.over_candidates(logits), "accuracy": losses.in_batch_accuracy(logits.detach())}
@@ -233,7 +297,7 @@ class Joint(Softmax):
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """The sum; both terms are logged too."""
         numbers = super().loss(model, vectors[: 2 * len(batch.rows)], batch)
-        how, seen = self.settings.objective, dict(zip(self.texts, vectors.chunk(len(self.texts)), strict=True))
+        how, seen = self.settings.loss, dict(zip(self.texts, vectors.chunk(len(self.texts)), strict=True))
         sides = [losses.view_candidates(seen[side, 0], seen[side, 1], how.temperature) for side in (0, 1)]
         # The mean over the 2N views of a side is half the sum of its two directions.
         contrast = 2 * torch.stack([losses.over_candidates(side) for side in sides]).sum()
@@ -286,21 +350,21 @@ def chance(settings: ContrastiveSettings, rows: int, columns: int = 3) -> float 
     `rows` is the number of training rows, which may be less than a batch; `columns` is the number of texts of a row:
     with two there are no hard negatives. Candidates removed as false negatives are counted as well.
     """
-    how, batch = settings.objective, min(settings.training.batch_size, rows)
+    how, batch = settings.loss, min(settings.training.batch_size, rows)
     if how.objective == "softmax":
-        return losses.chance(len(NLI_CLASSES))
+        return math.log(len(NLI_CLASSES))
     if how.objective not in IN_BATCH:
         return None
     if how.objective == "simcse":
-        return losses.chance(batch) * (1 + how.eda_weight)
+        return math.log(batch) * (1 + how.eda_weight)
     if how.objective == "nt-xent":
         hard = how.hard_negatives and columns == 3
-        there = losses.chance(2 * batch - 1 + math.exp(how.hard_weight) if hard else batch)
-        return there if how.directions == "one" else (there + losses.chance(batch)) / 2
-    guess = losses.chance(2 * batch - 1)
+        there = math.log(2 * batch - 1 + math.exp(how.hard_weight) if hard else batch)
+        return there if how.directions == "one" else (there + math.log(batch)) / 2
+    guess = math.log(2 * batch - 1)
     if how.objective == "views":
         return guess
-    return losses.chance(len(NLI_CLASSES)) + how.alpha * 4 * guess  # two sides, two directions: see `Joint`
+    return math.log(len(NLI_CLASSES)) + how.alpha * 4 * guess  # two sides, two directions: see `Joint`
 
 
 def objective(
@@ -310,17 +374,15 @@ def objective(
 
     `run` is the run's folder, for the texts before and after synonyms.
     """
-    augment, account = _augmentation(settings, train, tokenizer, run)
-    return OBJECTIVES[settings.objective.objective](train, settings, augment), account
-
-
-def _augmentation(
-    settings: ContrastiveSettings, train: Examples, tokenizer: Tokenizer, run: Path
-) -> tuple[Augmentation[Any], dict[str, Any]]:
-    """What is done to the texts of a step: punctuation or synonyms."""
-    training, how = settings.training, settings.views
+    training, how = settings.training, settings.augmentation
+    augment: Augmentation[Any]
     if how.marks_most:
-        column = 0 if settings.objective.data_kind == TEXTS else 1
-        return Punctuation(tokenizer, column, seed=training.seed, most=how.marks_most, marks=how.marks), {}
-    sets, data = {"nli": train}, settings.files.data
-    return synonyms.augmentation(settings.synonyms, training, "pretrain", sets, tokenizer, data=data, run=run)
+        column = 0 if settings.loss.data_kind == TEXTS else 1
+        augment = Punctuation(tokenizer, column, seed=training.seed, most=how.marks_most, marks=how.marks)
+        account: dict[str, Any] = {}
+    else:
+        sets, data = {"nli": train}, settings.files.data
+        augment, account = synonyms.augmentation(
+            settings.synonyms, training, "pretrain", sets, tokenizer, data=data, run=run
+        )
+    return OBJECTIVES[settings.loss.objective](train, settings, augment), account

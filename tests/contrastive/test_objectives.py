@@ -5,6 +5,7 @@ python -m pytest --import-mode=importlib tests/contrastive/test_objectives.py
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,18 @@ import pytest
 import torch
 
 from minbert.bert import BertModel
-from minbert.encode import vectors
+from minbert.encode import Encoder, vectors
 from minbert.ragged import Ragged
+from minbert.tokenizer import Tokenizer
 from minbert.training.loop import Context
 from minbert.training.plan import Step
+from minbert.weights import save
 from tasks.contrastive import losses
-from tasks.contrastive.model import ContrastiveModel
-from tasks.contrastive.objectives import OBJECTIVES, chance
+from tasks.contrastive.evaluation import unit
+from tasks.contrastive.objectives import COLLAPSED, OBJECTIVES, ContrastiveModel, chance, spread
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Triplet
+from tests.contrastive.conftest import ANCHORS
 
 ROWS = np.array([4, 0, 3, 1])
 STEP = Step("nli", ROWS, 0, 0)
@@ -38,11 +42,11 @@ def run(bert: BertModel, examples: Any, how: ContrastiveSettings, *, train: bool
     """One backward: its numbers, the gradients by name, and the model."""
     torch.manual_seed(1)
     model = ContrastiveModel(
-        bert, how.encoder.pooler, projection=how.encoder.projection, classes=3 * (how.objective.objective == "softmax")
+        bert, how.encoder.pooler, projection=how.encoder.projection, classes=3 * (how.loss.objective == "softmax")
     )
     model.train(train)
     model.zero_grad()
-    numbers = OBJECTIVES[how.objective.objective](examples, how).backward(model, STEP, context())
+    numbers = OBJECTIVES[how.loss.objective](examples, how).backward(model, STEP, context())
     gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     return numbers, gradients, model
 
@@ -78,7 +82,7 @@ def test_nt_xent_is_the_formula_over_the_batch(bert: BertModel, triplets: Triple
     pooler = "mean" if projection == "none" else "cls"
     how = settings("nt-xent", hard_negatives=hard, pooler=pooler, projection=projection, mask_false_negatives=False)
     numbers, _, model = run(bert, triplets, how)
-    expected = nt_xent(encoded(model, triplets, 3), how.objective.temperature, hard=hard)
+    expected = nt_xent(encoded(model, triplets, 3), how.loss.temperature, hard=hard)
     assert numbers["loss"].item() == pytest.approx(expected, rel=1e-4)
 
 
@@ -176,19 +180,19 @@ def test_chance_is_the_loss_of_equal_vectors(rows: int, directions: str, weight:
             same,
             same,
             hard,
-            how.objective.temperature,
+            how.loss.temperature,
             directions=directions,
             hard_weight=weight if hard is not None else 0.0,
         )
         found = chance(how.changed(hard_negatives=hard is not None or columns == 2), rows, columns)
         assert found == pytest.approx(float(expected), abs=1e-5)
-    views = float(losses.nt_xent_views(same, same, how.objective.temperature))
+    views = float(losses.over_candidates(losses.view_candidates(same, same, how.loss.temperature)))
     unlabelled = {"texts": "sts", "views": "none,shuffle", "batch_size": 32}
     assert chance(settings("views", **unlabelled), rows) == pytest.approx(views, abs=1e-5)
     assert chance(settings("joint", **unlabelled, alpha=2.0), rows) == pytest.approx(
         math.log(3) + 2 * 4 * views, abs=1e-5
     )
-    simcse = float(losses.nt_xent(same, same, None, how.objective.temperature))
+    simcse = float(losses.nt_xent(same, same, None, how.loss.temperature))
     marked = settings("simcse", texts="sts", batch_size=32, eda_weight=0.5, marks_most=2)
     assert chance(marked, rows) == pytest.approx(1.5 * simcse, abs=1e-5)
 
@@ -217,3 +221,44 @@ def test_the_gradients_are_those_of_the_formula(bert: BertModel, triplets: Tripl
             assert name not in found or not found[name].any(), name
         else:
             torch.testing.assert_close(found[name], parameter.grad, atol=2e-5, rtol=1e-3, msg=name)
+
+
+def test_collapse_is_one_direction_for_several_sentences() -> None:
+    noise, one = torch.randn(8, 32), torch.randn(1, 32)
+    assert spread(one * torch.rand(8, 1).add(0.1)) < COLLAPSED, "one direction, several lengths"
+    assert spread(one + 1e-3 * noise) < COLLAPSED and spread((one + 1e-3 * noise).bfloat16()) < COLLAPSED
+    assert spread(one + noise) > COLLAPSED and spread(noise.bfloat16()) > COLLAPSED
+    x = torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
+    rows = unit(x.detach().numpy())
+    assert (
+        float(spread(x)) == pytest.approx(math.sqrt(rows.var(axis=0).sum()), rel=1e-12) and not spread(x).requires_grad
+    )
+
+
+def test_what_helps_in_training_alone_stays_out_of_the_encoder(bert: BertModel) -> None:
+    names = set(bert.state_dict())
+    model = ContrastiveModel(bert, "cls", projection="training", classes=3)
+    assert set(bert.state_dict()) == names
+    extra = {name for name in model.state_dict() if not name.startswith("encoder.")}
+    assert extra == {f"{part}.{kind}" for part in ("projection", "classifier") for kind in ("weight", "bias")}
+    assert model.projection is not None and model.classifier is not None
+    assert model.classifier.weight.std().item() == pytest.approx(bert.config.initializer_range, rel=0.2)
+    assert not model.classifier.bias.any() and not model.projection.bias.any()
+    assert ContrastiveModel(bert, "mean").projected(u := torch.randn(5, 32)) is u
+
+
+def test_a_projection_that_is_kept_is_the_encoders_pooler(bert: BertModel, tiny: Path, tmp_path: Path) -> None:
+    """Training and the saved folder give the same vectors: tanh(W [CLS] + b)."""
+    tokenizer = Tokenizer.load(tiny)
+    cls = Encoder(bert, tokenizer, "cls", precision="fp32").encode(ANCHORS)
+    before = bert.pooler_dense.weight.detach().clone()
+    torch.manual_seed(3)
+    how = settings("nt-xent", pooler="cls", projection="kept").encoder
+    model = ContrastiveModel(bert, how.pooler, projection=how.projection)
+    assert not torch.equal(bert.pooler_dense.weight, before), "the layer starts from random weights"
+    weight, bias = (x.detach().double().numpy() for x in (bert.pooler_dense.weight, bert.pooler_dense.bias))
+    wanted = np.tanh(cls.astype(np.float64) @ weight.T + bias)
+    rows = [[tokenizer.cls, *ids, tokenizer.sep] for ids in tokenizer.encode(ANCHORS)]
+    np.testing.assert_allclose(model.eval().vectors(Ragged.from_lists(rows)).detach().numpy(), wanted, atol=1e-5)
+    save(tmp_path / "encoder", bert.state_dict(), bert.config, tokenizer, how.trained_pooler)
+    np.testing.assert_allclose(Encoder.load(tmp_path / "encoder", precision="fp32").encode(ANCHORS), wanted, atol=1e-5)

@@ -36,7 +36,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def encoder(tiny: Path) -> Encoder:
-    return scoring.load(str(tiny), "mean", precision="fp32")[0]
+    return Encoder.load(tiny, pooler="mean", precision="fp32")
 
 
 @pytest.fixture
@@ -108,14 +108,14 @@ def test_what_the_numbers_depend_on_is_in_the_key(encoder: Encoder, opened: Open
 
 
 def test_dropout_is_off_even_when_the_model_is_in_training(encoder: Encoder, opened: Opened) -> None:
-    expected = scoring.cosines(encoder, opened(TEXTS))
+    expected = scoring.cosines(encoder, opened(TEXTS), np.arange(4))
     encoder.model.train()
-    found = scoring.cosines(encoder, opened(TEXTS))
+    found = scoring.cosines(encoder, opened(TEXTS), np.arange(4))
     assert found.positive.tolist() == expected.positive.tolist()
 
 
 def test_some_rows(encoder: Encoder, opened: Opened) -> None:
-    every, some = (scoring.cosines(encoder, opened(TEXTS), rows) for rows in (None, np.array([3, 0])))
+    every, some = (scoring.cosines(encoder, opened(TEXTS), rows) for rows in (np.arange(4), np.array([3, 0])))
     np.testing.assert_allclose(some.negative, every.negative[[3, 0]], atol=1e-6)
 
 

@@ -207,7 +207,7 @@ PAPERS = {
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_papers_preset_has_its_numbers(name: str) -> None:
     settings = parse(preset=name).settings
-    known = settings.flat() | {"data_kind": settings.objective.data_kind}
+    known = settings.flat() | {"data_kind": settings.loss.data_kind}
     assert {key: known[key] for key in PAPERS[name]} == pytest.approx(PAPERS[name])
 
 

@@ -6,14 +6,12 @@ DATA_DIR=... python -m pytest --import-mode=importlib tests/contrastive/test_tri
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minbert import UserError
 from minbert.token_cache import Row, Skipped
 from tasks.contrastive import triplets
 from tasks.contrastive.triplets import PER_PREMISE, checked, fold, from_pairs
@@ -63,8 +61,8 @@ def test_the_three_ways(per_premise: str, expected: list[tuple[str, ...]]) -> No
     made = from_pairs([rows(FILE)], per_premise)
     assert texts(made) == expected and len(made) == len(expected)
     counts = made.counts
-    assert (counts.read, counts.neutral, counts.usable, counts.premises, counts.alone) == (8, 1, 7, 3, 2)
-    assert counts.unpaired == {"first": 5, "zip": 3, "cross": 2}[per_premise]
+    assert (counts["read"], counts["neutral"], counts["usable"], counts["premises"], counts["alone"]) == (8, 1, 7, 3, 2)
+    assert counts["unpaired"] == {"first": 5, "zip": 3, "cross": 2}[per_premise]
     assert [next(iter(made.rows())).id] == ["1-2"]
 
 
@@ -87,15 +85,15 @@ def test_each_defect_is_dropped_counted_and_listed_with_its_line() -> None:
     ]
     made = from_pairs([iter([Skipped(99, "label: '-'")]), rows(pairs)], "zip", names=["a.txt", "b.txt"])
     assert texts(made) == [("Rain falls.", "It is wet.", "It is dry.")]
-    assert made.skipped == (
+    assert made.skipped == [
         Skipped(99, "a.txt: label: '-'"),
         Skipped(1, "b.txt: the same text as its anchor"),
         Skipped(5, "b.txt: the same text is entailment and contradiction of one premise"),
         Skipped(6, "b.txt: the same text is entailment and contradiction of one premise"),
         Skipped(3, "b.txt: a duplicate of an earlier line"),
-    )
+    ]
     assert next(made.rows()).id == "b.txt:2-b.txt:4"
-    assert asdict(made.counts) == {
+    assert made.counts == {
         "read": 8,
         "skipped": 1,
         "same_as_anchor": 1,
@@ -158,11 +156,11 @@ def test_any_file_in_one_piece_or_two_is_the_plain_loop(pairs: list[Pair], per_p
     made = from_pairs([rows(pairs[:cut]), rows(pairs[cut:])], per_premise)
     expected, counts = by_loop(pairs, per_premise)
     assert texts(made) == expected
-    assert counts.items() <= asdict(made.counts).items()
+    assert counts.items() <= made.counts.items()
     own = made.counts
-    dropped = own.skipped + own.same_as_anchor + own.contradictory + own.duplicates
-    assert own.read == len(pairs) == dropped + own.neutral + own.usable
-    assert len(made.skipped) == dropped and own.triplets == len(expected)
+    dropped = own["skipped"] + own["same_as_anchor"] + own["contradictory"] + own["duplicates"]
+    assert own["read"] == len(pairs) == dropped + own["neutral"] + own["usable"]
+    assert len(made.skipped) == dropped and own["triplets"] == len(expected)
 
 
 def test_triplets_are_checked_by_the_same_rule() -> None:
@@ -179,18 +177,13 @@ def test_triplets_are_checked_by_the_same_rule() -> None:
     made = checked([[Row(str(line), row) for line, row in enumerate(found, 1)]])
     assert texts(made) == [found[0], found[2], found[7]]
     assert [row.line for row in made.skipped] == [4, 5, 6, 7, 2]
-    assert (made.counts.same_as_anchor, made.counts.contradictory, made.counts.duplicates) == (1, 3, 1)
-    assert (made.counts.read, made.counts.triplets, made.counts.premises) == (8, 3, 3)
+    assert (made.counts["same_as_anchor"], made.counts["contradictory"], made.counts["duplicates"]) == (1, 3, 1)
+    assert (made.counts["read"], made.counts["triplets"], made.counts["premises"]) == (8, 3, 3)
 
 
 def test_positive_pairs_without_a_hard_negative() -> None:
     made = checked([[Row("1", ("a", "b")), Row("2", ("a", "A")), Row("3", ("a", "b")), Row("4", ("b", "a"))]], 2)
     assert texts(made) == [("a", "b"), ("b", "a")] and [row.line for row in made.skipped] == [2, 3]
-
-
-def test_another_way_is_refused() -> None:
-    with pytest.raises(UserError, match=r"^per_premise: 'all' is not one of first, zip, cross"):
-        from_pairs([], "all")
 
 
 def test_no_rows_give_no_triplets() -> None:
@@ -210,8 +203,8 @@ def test_the_real_pairs_are_those_of_the_plain_loop(per_premise: str) -> None:
     pairs = [(p.strip(), h.strip(), numbers[label]) for p, h, label, _ in (line.split("\t") for line in lines if line)]
     made = from_pairs([open_as(path, "nli").rows], per_premise)
     expected, counts = by_loop(pairs, per_premise)
-    assert texts(made) == expected and counts.items() <= asdict(made.counts).items()
-    assert made.counts.read == len(pairs)
+    assert texts(made) == expected and counts.items() <= made.counts.items()
+    assert made.counts["read"] == len(pairs)
     assert len(set(expected)) == len(expected), "no triplet stands twice"
     again = checked([[row for row in made.rows() if isinstance(row, Row)]])
     assert len(again) == len(made), "what is made of pairs passes the check of triplets"

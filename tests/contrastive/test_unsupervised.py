@@ -20,8 +20,7 @@ from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks.augment.punctuation import Punctuation, insert
 from tasks.contrastive import views
-from tasks.contrastive.model import ContrastiveModel
-from tasks.contrastive.objectives import OBJECTIVES, SimCSE
+from tasks.contrastive.objectives import OBJECTIVES, ContrastiveModel, SimCSE
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.contrastive.views import Draw
 
@@ -47,9 +46,9 @@ def backward(
     epoch: int = 1,
 ) -> tuple[dict[str, Any], dict[str, torch.Tensor], ContrastiveModel]:
     torch.manual_seed(3)
-    model = ContrastiveModel(bert, how.encoder.pooler, classes=3 * (how.objective.objective == "joint")).train(train)
+    model = ContrastiveModel(bert, how.encoder.pooler, classes=3 * (how.loss.objective == "joint")).train(train)
     model.zero_grad()
-    objective = OBJECTIVES[how.objective.objective](examples, how, *([augment] if augment else []))
+    objective = OBJECTIVES[how.loss.objective](examples, how, *([augment] if augment else []))
     numbers = objective.backward(model, Step("nli", ROWS, epoch, 0, 7), Context(9, 7, "fp32", torch.device("cpu")))
     return numbers, {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}, model
 

@@ -17,7 +17,7 @@ from scipy import stats
 from minbert import Encoder, UserError
 from tasks.benchmarks import encoders, figures, probes, results, sets, space, weat
 from tasks.benchmarks.encoders import Bank, Loaded, System
-from tasks.contrastive.validation import unit
+from tasks.contrastive.evaluation import unit
 
 RNG = np.random.default_rng(8)
 

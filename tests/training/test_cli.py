@@ -77,7 +77,7 @@ def test_every_preset_is_valid_and_the_papers_hold_its_numbers() -> None:
     found = (paper.model.pairs, paper.model.hidden_dropout_prob, *rate_epochs_batch(paper.training))
     assert found == ("paper", 0.5, 1e-5, 10, 32)
     cbcl = pretrain("--preset", "cbcl").settings
-    found = (cbcl.objective.temperature, cbcl.curriculum.power, cbcl.curriculum.margin)
+    found = (cbcl.loss.temperature, cbcl.curriculum.power, cbcl.curriculum.margin)
     assert (*found, *rate_epochs_batch(cbcl.training)) == (0.05, 0.5, 0.2, 2e-5, 10, 32)
 
 

@@ -1,0 +1,206 @@
+"""Guards: the numbers of an evaluation are their definitions, each text is encoded once, and what is undefined loses.
+
+python -m pytest --import-mode=importlib tests/contrastive/test_evaluation.py
+"""
+
+import json
+import math
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from minbert.encode import Encoder
+from tasks.contrastive import evaluation
+from tasks.contrastive.curriculum import Similarities
+from tasks.contrastive.data import Data
+from tasks.contrastive.dev_sets import DevSets
+from tasks.contrastive.evaluation import METRICS, Evaluation, unit
+from tasks.contrastive.settings import ContrastiveSettings
+from tasks.examples import Examples, Pair
+
+PAIRS = [
+    ("the cat sat on the mat", "a cat sat on a mat", 4.8),
+    ("the cat sat on the mat", "who is happy?", 0.4),
+    ("a dog runs", "the dog runs", 4.0),
+    ("the bird sleeps", "a bird is under the tree", 2.5),
+    ("a sad dog", "the cat sat on the mat", 1.0),
+]
+TRIPLETS = [
+    ("the cat sat on the mat", "a cat sat", "the cat runs"),
+    ("a dog runs", "the dog is not sad", "the dog sleeps"),
+    ("the bird sleeps", "the bird is happy", "who is under the tree?"),
+    ("a tree", "the tree", "what?"),
+    ("the cat sat on the mat", "the cat is on a mat", "a very sad bird"),
+]
+OTHERS = [*((b, a) for a, b, _ in reversed(PAIRS)), ("a tree", "who sat?")]
+CLASSES = [1.0, 0.0, 1.0, 0.0, 0.0, 1.0]
+
+
+class Counting(Encoder):
+    """Notes what it was asked to encode."""
+
+    asked: list[list[tuple[int, ...]]]
+
+    def encode_ids(self, rows: Any, **how: Any) -> np.ndarray:
+        assert not self.model.training
+        self.asked.append([tuple(row) for row in rows])
+        return super().encode_ids(rows, **how)
+
+
+@pytest.fixture
+def encoder(tiny: Path) -> Counting:
+    encoder = Counting.load(tiny, pooler="mean", precision="fp32")
+    encoder.asked = []
+    return encoder
+
+
+@pytest.fixture
+def pairs(view: Callable[..., Any]) -> Pair:
+    first, second, gold = zip(*PAIRS, strict=True)
+    found: Pair = view([*first], [*second], labels=[*gold])
+    return found
+
+
+@pytest.fixture
+def classes(view: Callable[..., Any]) -> Pair:
+    """Pairs of two classes."""
+    found: Pair = view(*map(list, zip(*OTHERS, strict=True)), labels=CLASSES)
+    return found
+
+
+@pytest.fixture
+def triplets(view: Callable[..., Any]) -> Examples:
+    found: Examples = view(*map(list, zip(*TRIPLETS, strict=True)))
+    return found
+
+
+def cosine(u: np.ndarray, v: np.ndarray) -> float:
+    u, v = u.astype(np.float64), v.astype(np.float64)
+    return float(u @ v / math.sqrt((u @ u) * (v @ v)))
+
+
+def loss_of(batch: list[tuple[np.ndarray, ...]], temperature: float) -> list[float]:
+    terms = []
+    for anchor, positive, *_ in batch:
+        total = sum(math.exp(cosine(anchor, side) / temperature) for _, *sides in batch for side in sides)
+        terms.append(-math.log(math.exp(cosine(anchor, positive) / temperature) / total))
+    return terms
+
+
+def by_hand(encoder: Encoder, count: int, batch_size: int, temperature: float) -> dict[str, float]:
+    """Every number, one pair at a time in float64."""
+    pairs = [(*encoder.encode([a, b]), gold) for a, b, gold in PAIRS]
+    sentences = [u for u, _, _ in pairs] + [v for _, v, _ in pairs]
+    kernel = [math.exp(-4 * (1 - cosine(u, v))) for u, v in combinations(sentences, 2)]
+    rows = [tuple(encoder.encode(list(texts))) for texts in TRIPLETS[:count]]
+    losses = [x for i in range(0, count, batch_size) for x in loss_of(rows[i : i + batch_size], temperature)]
+    return {
+        "sts_dev_spearman": stats.spearmanr([cosine(u, v) for u, v, _ in pairs], [g for *_, g in pairs]).statistic,
+        "alignment": np.mean([2 - 2 * cosine(u, v) for u, v, gold in pairs if gold >= 4]),
+        "uniformity": math.log(sum(kernel) / len(kernel)),
+        "triplet_accuracy": np.mean([cosine(a, p) > cosine(a, n) for a, p, n in rows]),
+        "full_pass_loss": np.mean(losses),
+    }
+
+
+@pytest.mark.parametrize(("limit", "count", "batch_size"), [(0, 5, 2), (3, 3, 64), (99, 5, 5)])
+@pytest.mark.parametrize(("metric", "sign"), [*zip(METRICS, (1, 1, -1, -1, -1), strict=True)])
+def test_numbers_are_their_definitions_and_the_metric_is_maximised(
+    encoder: Counting, pairs: Pair, triplets: Examples, metric: str, sign: int, limit: int, count: int, batch_size: int
+) -> None:
+    given = {"objective": "triplet", "temperature": 0.1, "batch_size": batch_size, "metric": metric}
+    settings = ContrastiveSettings.of(evaluate_triplets=limit, **given)
+    data = Data(triplets, DevSets("course", {"sts": pairs}), {})
+    found = Evaluation.of(settings, encoder, data).look()
+    expected = by_hand(encoder, count, batch_size, 0.1)
+    assert found.numbers == pytest.approx(expected, abs=1e-5)
+    assert found.score == sign * found.numbers[METRICS[metric][0]]
+    assert found.cosines is not None and (found.cosines.gap > 0).mean() == expected["triplet_accuracy"]
+    warm = Evaluation.of(settings.changed(evaluate_temperature=1.0), encoder, data).look().numbers["full_pass_loss"]
+    assert warm == pytest.approx(by_hand(encoder, count, batch_size, 1.0)["full_pass_loss"], abs=1e-5)
+
+
+def test_each_text_is_encoded_once_an_evaluation_with_dropout_off(
+    encoder: Counting, pairs: Pair, triplets: Examples
+) -> None:
+    made = Evaluation(encoder, {"sts": pairs}, triplets)
+    texts = {text for *row, _ in PAIRS for text in row} | {text for row in TRIPLETS for text in row}
+    first = made.score()
+    encoder.model.train()
+    assert made.score() == first and len(encoder.asked) == 2
+    assert all(len(asked) == len(set(asked)) == len(texts) for asked in encoder.asked)
+    with torch.no_grad():
+        encoder.model.word_embedding.weight.mul_(torch.randn(1, encoder.model.config.hidden_size))
+    assert made.score() != first, "the encoder as it is now"
+
+
+def test_of_several_dev_sets_the_mean_chooses_and_each_ones_own_is_told(
+    encoder: Counting, pairs: Pair, classes: Pair
+) -> None:
+    found = Evaluation(encoder, {"PAWS-X": classes, "STS-B": pairs}).look()
+    own = stats.spearmanr([cosine(*encoder.encode(list(row))) for row in OTHERS], CLASSES).statistic
+    expected = by_hand(encoder, 0, 1, 1.0)
+    numbers = found.numbers
+    assert numbers["paws_x_dev_spearman"] == pytest.approx(own)
+    assert numbers["sts_b_dev_spearman"] == pytest.approx(expected["sts_dev_spearman"])
+    assert found.score == numbers["sts_dev_spearman"] == pytest.approx((own + expected["sts_dev_spearman"]) / 2)
+    assert numbers["alignment"] == pytest.approx(expected["alignment"], abs=1e-5), "over the pairs with graded scores"
+    assert numbers["uniformity"] == pytest.approx(expected["uniformity"], abs=1e-5)
+
+    alone = Evaluation(encoder, {"sts": classes}).look().numbers
+    alike = [2 - 2 * cosine(*encoder.encode(list(row))) for row, label in zip(OTHERS, CLASSES, strict=True) if label]
+    assert alone["alignment"] == pytest.approx(np.mean(alike), abs=1e-5), "of two classes the second is alike"
+    encoder.encode_ids = lambda rows, **_: np.ones((len(rows), 8), dtype=np.float32)  # type: ignore[method-assign]
+    found = Evaluation(encoder, {"PAWS-X": classes, "STS-B": pairs}).look()
+    assert found.numbers["sts_dev_spearman"] is None and found.score == evaluation.UNDEFINED
+
+
+def test_rows_without_hard_negatives_have_a_loss_and_no_accuracy(encoder: Counting, pairs: Pair) -> None:
+    found = Evaluation(encoder, {"sts": pairs}, pairs, batch_size=3, temperature=0.1, metric="loss").look()
+    assert "triplet_accuracy" not in found.numbers and found.cosines is None
+    rows = [tuple(encoder.encode([a, b])) for a, b, _ in PAIRS]
+    expected = np.mean(loss_of(rows[:3], 0.1) + loss_of(rows[3:], 0.1))
+    assert -found.score == found.numbers["full_pass_loss"] == pytest.approx(expected, abs=1e-5)
+    data = Data(pairs, DevSets("course", {"sts": pairs}), {})
+    numbers = Evaluation.of(ContrastiveSettings.of(objective="softmax"), encoder, data).look().numbers
+    assert numbers.keys() == {"sts_dev_spearman", "alignment", "uniformity"}, "labelled pairs are no triplets"
+
+
+def test_what_is_undefined_is_none_and_ranks_below_everything_and_is_json(
+    encoder: Counting, pairs: Pair, triplets: Examples
+) -> None:
+    with torch.no_grad():
+        for parameter in encoder.model.parameters():
+            parameter.fill_(math.nan)
+    for metric in METRICS:
+        score, numbers = Evaluation(encoder, {"sts": pairs}, triplets, metric=metric).score()
+        assert set(numbers.values()) == {None}
+        assert -math.inf < score < -1e300
+        json.dumps([score, numbers], allow_nan=False)
+
+
+def test_numbers_without_rows_to_take_them_over_are_none() -> None:
+    none, one = np.zeros((0, 3)), np.eye(3)[:1]
+    assert evaluation.alignment(none, none) is None
+    assert evaluation.uniformity(none) is None and evaluation.uniformity(one) is None
+    assert evaluation.triplet_accuracy(Similarities(none[:, 0], none[:, 0])) is None
+    assert evaluation.full_pass_loss([none, none], 4, 0.05) is None
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 64])
+def test_uniformity_by_blocks_is_uniformity_by_pairs(block: int) -> None:
+    x = unit(np.random.default_rng(3).normal(size=(7, 4)))
+    expected = math.log(np.mean([math.exp(-2 * np.square(u - v).sum()) for u, v in combinations(x, 2)]))
+    assert evaluation.uniformity(x, block) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_tie_is_a_miss_and_a_zero_vector_stays_zero() -> None:
+    assert evaluation.triplet_accuracy(Similarities(np.float32([0.5, 0.5]), np.float32([0.5, 0.4]))) == 0.5
+    found = unit(np.float32([[3, 4], [0, 0]]))
+    assert found.dtype == np.float64 and np.allclose(found, [[0.6, 0.8], [0, 0]])
