@@ -98,13 +98,17 @@ class Cell:
         return done
 
     @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The rows of the run's metrics; the last one may be cut off."""
+        path = self.folder / "metrics.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+    @property
     def reached(self) -> tuple[int, int]:
         """The last logged step of the run, and the steps of its plan; 0, 0 before it has a manifest."""
         total = int(self.manifest.get("plan", {}).get("steps", 0))
-        path = self.folder / "metrics.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        steps = [json.loads(line)["step"] for line in lines if line.endswith("}")]
-        return max(steps, default=0), total
+        return max((row["step"] for row in self.metrics), default=0), total
 
     @property
     def finished(self) -> bool:

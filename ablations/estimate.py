@@ -112,7 +112,7 @@ class Estimates:
     def left(self, cell: Cell) -> float:
         """Seconds until a cell is finished, by the steps of it that are made."""
         step, total = cell.reached
-        return self.whole(cell) * (1 - (step / total if total else 0))
+        return self.whole(cell) * max(0.02, 1 - (step / total if total else 0))
 
     def measured(self, data: str, say: Any) -> "Estimates":
         """The same with the rates of a short run of each kind of arm that no finished run tells the time of."""

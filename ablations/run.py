@@ -8,9 +8,11 @@ The same command again goes on where it was stopped: finished runs are skipped, 
 """
 
 import argparse
+import math
 import shlex
 import shutil
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -18,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from ablations import estimate, table
 from ablations.cells import RUNS, Cell, cells_of, shown
 from ablations.runner import Runner
+from ablations.search import search
 from ablations.study import Study, known_studies, read_study
 from minbert.errors import UserError
 from minbert.training.cli import Parser, run, say
@@ -58,12 +61,15 @@ def main() -> None:
     study = read_study(given.study).with_settings(given.weights, limit=given.limit, max_steps=given.max_steps)
     seeds = list(range(1, given.seeds + 1)) or study.file.seeds
     cells = cells_of(study, seeds, given.data, given.runs)
-    runner = Runner(cells, estimate.Estimates(cells), given.jobs, 60 * given.budget)
+    deadline = time.monotonic() + 60 * given.budget if given.budget else math.inf
+    runner = Runner(cells, estimate.Estimates(cells), given.jobs, deadline)
     if given.dry_run:
         dry_run(runner, cells, given.data)
         return
     try:
         runner.run()
+        if study.file.search and not runner.stopped:
+            search(study, seeds[0], given.data, given.runs, runner)
     finally:
         write(study, cells, seeds, runner, given)
     if runner.failed:
@@ -83,13 +89,13 @@ def dry_run(runner: Runner, cells: list[Cell], data: str) -> None:
 def write(study: Study, cells: list[Cell], seeds: list[int], runner: Runner, given: argparse.Namespace) -> None:
     """Write the study's tables of what is finished, and say what failed."""
     folder = given.runs / study.name
-    frame = table.write_outcome(study, cells, seeds, folder, command(), runner.failed)
+    written = table.write_outcome(study, cells, seeds, folder, command(), runner.failed)
     for name, why in runner.failed.items():
         say(f"failed: {name}: {why}")
-    if frame.empty:
+    if not written:
         say("no run is finished, so there is no table yet")
         return
-    say(f"tables: {folder / 'table.md'}")
+    say(f"tables: {folder / 'table.md'}; page: {folder / 'report.html'}")
     if given.publish:
         if not all(cell.finished for cell in cells):
             raise UserError("--publish: the study has runs that are not finished")

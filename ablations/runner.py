@@ -4,12 +4,13 @@ A stopped run is resumed, a failed one is listed and the rest goes on. Ctrl-C re
 step, writes a checkpoint and ends.
 """
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,15 +42,17 @@ class _Running:
 
 @dataclass
 class Runner:
-    """Runs cells until all are finished or failed, the budget is spent (in seconds; 0: none), or Ctrl-C."""
+    """Runs cells until all are finished or failed, the deadline (of `time.monotonic`) has come, or Ctrl-C."""
 
     cells: Sequence[Cell]
     estimates: Estimates
     jobs: int = 1
-    budget: float = 0.0
+    deadline: float = math.inf
     failed: dict[str, str] = field(default_factory=dict)  # name of a cell -> why
     stopped: bool = False  # by the budget or a signal
     signals: list[int] = field(default_factory=list)
+    watch: Callable[[Cell], bool] = lambda cell: False  # whether a running cell is to be pruned
+    pruned: set[Path] = field(default_factory=set)
     _running: list[_Running] = field(default_factory=list)
     _open: dict[Path, Cell] = field(default_factory=dict)  # what is not finished, by folder
 
@@ -63,13 +66,13 @@ class Runner:
         waiting = [cell for cell in self.cells if not cell.finished]
         self._open = {cell.folder: cell for cell in waiting}
         say(f"{len(self.cells) - len(waiting)} of {len(self.cells)} runs are finished; {self.left(waiting)}")
-        begun = said = time.monotonic()
+        said = time.monotonic()
         with self.forwarded():
             while waiting or self._running:
                 waiting = [] if self.stopped else [cell for cell in waiting if not self.started(cell)]
                 self.look()
                 now = time.monotonic()
-                if self.budget and now - begun > self.budget and not self.stopped:
+                if now > self.deadline and not self.stopped:
                     say("the budget is spent: the runs are stopped after their step")
                     self.stop(signal.SIGINT)
                 if now - said > _SAY_EVERY:
@@ -81,9 +84,8 @@ class Runner:
 
     def left(self, waiting: Sequence[Cell]) -> str:
         """The study's time left, in words."""
-        seconds = sum(self.estimates.left(cell) for cell in waiting)
-        seconds += sum(self.estimates.left(one.cell) for one in self._running)
-        return f"about {as_time(seconds / self.jobs)} left"
+        each = [self.estimates.left(cell) for cell in [*waiting, *(one.cell for one in self._running)]]
+        return f"{_about(sum(each) / self.jobs if all(each) else 0)} left"
 
     def started(self, cell: Cell) -> bool:
         """Whether a waiting cell needs to wait no longer: it runs now, is finished, or cannot be run."""
@@ -118,13 +120,19 @@ class Runner:
         self._running.append(_Running(cell, suite, process, held, lock))
 
     def look(self) -> None:
-        """Take note of the commands that have ended, and go on with the next one of the cell."""
+        """Stop what is pruned, note the commands that have ended, and go on with the next one of the cell."""
+        for one in self._running:
+            if one.cell.folder not in self.pruned and self.watch(one.cell):
+                self.pruned.add(one.cell.folder)
+                os.killpg(one.process.pid, signal.SIGINT)
         for one in [one for one in self._running if one.process.poll() is not None]:
             self._running.remove(one)
             code, cell = one.process.returncode, one.cell
             command = next(cell.commands(), None)
             what = f"{cell.name}{' ' * bool(one.suite)}{one.suite}"
-            if code and self.stopped:
+            if cell.folder in self.pruned:
+                say(f"{what}: pruned")
+            elif code and self.stopped:
                 say(f"{what}: stopped; the same command resumes it")
             elif code or (command and command[0] == one.suite):
                 self.fail(cell, f"exit code {code}: {_last_line(cell)} ({cell.log})")
@@ -147,7 +155,7 @@ class Runner:
         for one in self._running:
             step, total = one.cell.reached
             where = one.suite or (f"step {step:,} of {total:,}" if total else "starting")
-            say(f"{one.cell.name}: {where}, about {as_time(self.estimates.left(one.cell))} left")
+            say(f"{one.cell.name}: {where}, {_about(self.estimates.left(one.cell))} left")
         say(f"{len(waiting)} runs wait; {self.left(waiting)}")
 
     def stop(self, number: int) -> None:
@@ -171,6 +179,10 @@ class Runner:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _about(seconds: float) -> str:
+    return f"about {as_time(seconds)}" if seconds else "a time not known yet"
 
 
 def _last_line(cell: Cell) -> str:

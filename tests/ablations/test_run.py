@@ -42,11 +42,11 @@ def test_the_tables_hold_the_scores_of_the_runs(study: list[str]) -> None:
     folder = Path(study[study.index("--runs") + 1]) / "sample"
     content = json.loads((folder / "table.json").read_text())
     scores = json.loads((folder / "0.1" / "seed-1" / "scores.json").read_text())
-    values = pd.DataFrame(content["values"]).set_index(["arm", "score"])["value"]
+    values = pd.DataFrame(content["values"]).set_index(["group", "metric"])["value"]
     assert values["0.1", "sts_dev_spearman"] == scores["sts_dev_spearman"]["after"]
     assert "--data DIR" in content["command"]
     assert str(ROOT) not in (folder / "table.md").read_text()
-    assert {"table.md", "table.csv", "figure.svg"} <= {path.name for path in folder.iterdir()}
+    assert {"table.md", "table.csv", "figure.svg", "report.html"} <= {path.name for path in folder.iterdir()}
     assert (folder / "0.1" / "seed-1.log").read_text()
 
 

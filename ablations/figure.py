@@ -1,0 +1,66 @@
+"""The figure of a study's first score: a heat map of a grid, or a line over one setting."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from ablations.study import Arm, Study
+from tasks import charts
+from tasks.report.html import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def draw(study: Study, found: pd.DataFrame, score: Any) -> Figure | None:
+    """The figure of a summary of one score, shown times `score.times`; None for other studies."""
+    arms = [study.arms[name] for name in found["group"]]
+    means, spread = (score.times * found[name].to_numpy(dtype=float) for name in ("mean", "deviation"))
+    if all(len(arm.labels) == 2 for arm in arms):
+        return _heat_map(study, arms, means, score)
+    return _line(study, arms, means, spread, score) if study.file.x else None
+
+
+def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, score: Any) -> Figure | None:
+    """Mean and standard deviation over the values of the setting `x`; an arm that trains nothing is left out."""
+    key = study.file.x.replace("-", "_")
+    flats = [{} if arm.measured else arm.parsed(arm.words()).settings.flat() for arm in arms]
+    points = sorted(
+        (flat[key], mean, bar) for flat, mean, bar in zip(flats, means, np.nan_to_num(spread)) if key in flat
+    )
+    if not points:
+        return None
+    x, y, bars = zip(*points, strict=True)
+    with charts.page_svg(460, 280) as ((axes,), out):
+        axes.errorbar(x, y, yerr=bars, color=charts.BLUE, marker="o", capsize=3)
+        axes.set_xlabel(f"--{study.file.x}")
+        if x[0] > 0 and x[-1] / x[0] > 20:
+            axes.set_xscale("log")
+    return Figure("line", score.title, out.getvalue(), "Mean and standard deviation over seeds.")
+
+
+def _heat_map(study: Study, arms: list[Arm], means: np.ndarray, score: Any) -> Figure:
+    """The means over the two axes of a grid."""
+    rows, columns = (list(dict.fromkeys(arm.labels[side] for arm in study.arms.values())) for side in (0, 1))
+    values = np.full((len(rows), len(columns)), np.nan)
+    for arm, mean in zip(arms, means, strict=True):
+        values[rows.index(arm.labels[0]), columns.index(arm.labels[1])] = mean
+    with charts.page_svg(140 + 80 * len(columns), 70 + 40 * len(rows)) as ((axes,), out):
+        axes.imshow(values, cmap="Blues", aspect="auto")
+        axes.set_xticks(range(len(columns)), columns)
+        axes.set_yticks(range(len(rows)), rows)
+        first, second = study.file.axes
+        axes.set(ylabel=first, xlabel=second)
+        axes.grid(visible=False)
+        _write_values(axes, values, score.digits)
+    return Figure("grid", score.title, out.getvalue())
+
+
+def _write_values(axes: "Axes", values: np.ndarray, digits: int) -> None:
+    middle = (np.nanmin(values) + np.nanmax(values)) / 2
+    for (row, column), value in np.ndenumerate(values):
+        if not math.isnan(value):
+            ink = charts.GROUND if value > middle else charts.INK
+            axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", color=ink)
