@@ -7,7 +7,6 @@ AdamW. The two numbers are peak resident memory before the first step (weights a
 """
 
 import argparse
-import subprocess
 import sys
 from pathlib import Path
 
@@ -30,13 +29,12 @@ def steps(data: Path | None, given: str, triplets: int, batch_size: int, chunk: 
 def main() -> None:
     """Run each variant in its own process and print the table."""
     parser = harness.parser(__doc__, "NLI triplets (default: $DATA_DIR, else data/sample)", 2)
-    parser.add_argument("--weights", default="minilm", help="minilm, or a folder (default: minilm)")
     parser.add_argument(
         "--batch-size", type=int, default=512, help="triplets of the large batch (default: %(default)s)"
     )
     parser.add_argument("--chunk", type=int, default=32, help="sentences of a chunk (default: %(default)s)")
     parser.add_argument("--one", type=int, nargs=2, metavar=("TRIPLETS", "CHUNK"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = harness.parse(parser)
     if options.one:
         steps(options.data, options.weights, options.batches * options.batch_size, *options.one)
         return
@@ -48,12 +46,8 @@ def main() -> None:
     }
     print("| a batch of | MiB before | MiB at the peak |\n|---|---|---|")
     for name, variant in variants.items():
-        command = [sys.executable, "-m", "benchmarks.chunk_memory", *sys.argv[1:], "--one", *map(str, variant)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            sys.stderr.write(done.stderr)
-            raise SystemExit(done.returncode)
-        before, most = map(float, done.stdout.splitlines()[-1].split())
+        arguments = [*sys.argv[1:], "--one", *map(str, variant)]
+        before, most = harness.in_own_process("benchmarks.chunk_memory", *arguments)
         print(f"| {name} | {before:,.0f} | {most:,.0f} |", flush=True)
 
 

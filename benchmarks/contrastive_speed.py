@@ -19,13 +19,10 @@ medians of the ratios of each batch.
 """
 
 import argparse
-import os
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +52,10 @@ BASES = ("minbert bf16", "minbert fp32")
 LIBRARIES = ("torch", "sentence-transformers", "transformers")
 COLUMNS = ("anchor", "positive", "negative")
 DEFAULT, SIZES = 32, (16, 64, 128, 256)  # batch sizes tried for their `encode`
-Texts = Sequence[str]
+Texts = list[str]
 Encode = Callable[[Texts], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """The same triplets for both sides: as a step of row numbers, and as tensors padded by the trainer's collator."""
-
-    step: Step
-    features: dict[str, Any]
+Batch = tuple[Step, dict[str, Any]]
+"""The same triplets for both sides: as a step of row numbers, and as tensors padded by the trainer's collator."""
 
 
 class Theirs:
@@ -100,11 +91,11 @@ class Theirs:
         collated: dict[str, Any] = self.trainer.data_collator([dict(zip(COLUMNS, row, strict=True)) for row in texts])
         return collated
 
-    def __call__(self, batch: Batch) -> Tensor:
-        """One update; returns the loss."""
+    def __call__(self, features: dict[str, Any]) -> Tensor:
+        """One update on a collated batch; returns the loss."""
         trainer = self.trainer
         assert trainer.optimizer and trainer.lr_scheduler
-        loss: Tensor = trainer.training_step(self.model, batch.features)
+        loss: Tensor = trainer.training_step(self.model, features)
         trainer.accelerator.clip_grad_norm_(self.model.parameters(), trainer.args.max_grad_norm)
         trainer.optimizer.step()
         trainer.lr_scheduler.step()
@@ -112,21 +103,20 @@ class Theirs:
         return loss
 
 
-def batches(examples: Examples, plan: Sequence[Step], theirs: Theirs) -> tuple[list[Batch], Tensor]:
-    """The batches for both sides, and the seconds that the trainer's collator took for each: float64 [batches]."""
+def collated(examples: Examples, plan: Sequence[Step], theirs: Theirs) -> tuple[list[Batch], Tensor]:
+    """The steps with their texts as the trainer's collator pads them, and its seconds for each: float64 [batches]."""
     made, seconds = [], []
     for step in plan:
         texts = [[examples.cache.text(row, column) for column in range(len(COLUMNS))] for row in step.rows.tolist()]
         begun = time.perf_counter()
-        features = theirs.collate(texts)
+        made.append((step, theirs.collate(texts)))
         seconds.append(time.perf_counter() - begun)
-        made.append(Batch(step, features))
     return made, torch.tensor(seconds, dtype=torch.float64)
 
 
 def padding(made: Sequence[Batch]) -> float:
     """Fraction of padding in the trainer's batches."""
-    masks = [batch.features[f"{column}_attention_mask"] for batch in made for column in COLUMNS]
+    masks = [features[f"{column}_attention_mask"] for _, features in made for column in COLUMNS]
     return 1 - sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
 
 
@@ -134,34 +124,27 @@ def training(folder: Path, examples: Triplet, options: argparse.Namespace) -> No
     """Time training steps and print the table."""
     plan = stage_one.steps(len(examples), options.batch_size, options.warmup + options.batches)
     with tempfile.TemporaryDirectory() as scratch:
-        ours: dict[str, Callable[[Batch], object]] = {}
-        theirs: dict[str, Theirs] = {}
+        steps: dict[str, Callable[[Batch], object]] = {}
         for precision in ("bf16", "fp32"):
             settings = ContrastiveSettings.of(
                 pooler="mean", max_length=examples.max_length, batch_size=options.batch_size, precision=precision
             )
-            step = stage_one.Ours(stage_one.model(str(folder), settings), examples, settings)
-            ours[f"minbert {precision}"] = lambda batch, step=step: step(batch.step)  # type: ignore[misc]
-            theirs[f"sentence-transformers {precision}"] = Theirs(folder, settings, Path(scratch))
-        made, collating = batches(examples, plan, theirs["sentence-transformers fp32"])
+            ours = stage_one.Ours(stage_one.model(str(folder), settings), examples, settings)
+            theirs = Theirs(folder, settings, Path(scratch))
+            steps[f"minbert {precision}"] = lambda batch, step=ours: step(batch[0])  # type: ignore[misc]
+            steps[f"sentence-transformers {precision}"] = lambda batch, step=theirs: step(batch[1])  # type: ignore[misc]
+        made, collating = collated(examples, plan, theirs)
         what = f"{options.batches} batches of {options.batch_size} triplets of at most {examples.max_length} tokens"
         print(f"\nTraining: {what}, {100 * padding(made):.0f}% padding in its tensors")
-        seconds = harness.measure(ours | theirs, made, options.warmup)
+        seconds = harness.measure(steps, made, options.warmup)
     print(f"\n{harness.markdown(seconds, 'step', BASES)}")
     print(f"\nNot counted: its collator, {harness.cell(1000 * collating, 1)} ms a batch")
 
 
 def our_encode(folder: Path, length: int, precision: str) -> Encode:
     """Our `encode` with the given precision."""
-    encoder = Encoder(
-        BertModel.from_pretrained(folder), Tokenizer.load(folder), "mean", precision=precision, max_length=length
-    )
-
-    def encode(texts: Texts) -> np.ndarray:
-        with warnings.catch_warnings(action="ignore"):  # it warns about truncated sentences
-            return encoder.encode(texts)
-
-    return encode
+    model, tokenizer = BertModel.from_pretrained(folder), Tokenizer.load(folder)
+    return Encoder(model, tokenizer, "mean", precision=precision, max_length=length).encode
 
 
 def their_encode(model: SentenceTransformer, precision: str, size: int) -> Encode:
@@ -169,27 +152,14 @@ def their_encode(model: SentenceTransformer, precision: str, size: int) -> Encod
 
     def encode(texts: Texts) -> np.ndarray:
         with autocast(precision, harness.CPU):
-            vectors: np.ndarray = model.encode(list(texts), batch_size=size, show_progress_bar=False)
+            vectors: np.ndarray = model.encode(texts, batch_size=size, show_progress_bar=False)
         return vectors
 
     return encode
 
 
-def fastest(model: SentenceTransformer, precision: str, texts: Texts) -> int:
-    """The batch size with which their `encode` is fastest on `texts`, timed on the second call."""
-
-    def seconds(size: int) -> float:
-        encode = their_encode(model, precision, size)
-        encode(texts)
-        begun = time.perf_counter()
-        encode(texts)
-        return time.perf_counter() - begun
-
-    return min((DEFAULT, *SIZES), key=seconds)
-
-
 def scoring(folder: Path, examples: Triplet, options: argparse.Namespace) -> None:
-    """Time `encode` calls and print the table."""
+    """Time `encode` calls, theirs with its default batch size and with the fastest one, and print the table."""
     texts = list(dict.fromkeys(examples.cache.text(row, column) for row in range(len(examples)) for column in range(3)))
     rows = harness.shuffled(len(texts), options.sentences, options.warmup + options.batches)
     calls = [[texts[i] for i in some] for some in rows]
@@ -199,11 +169,13 @@ def scoring(folder: Path, examples: Triplet, options: argparse.Namespace) -> Non
     model.max_seq_length = examples.max_length
     contestants = {}
     for precision in ("bf16", "fp32"):
-        name, best = f"sentence-transformers {precision}, batches of", fastest(model, precision, calls[0])
+        theirs = {size: their_encode(model, precision, size) for size in (DEFAULT, *SIZES)}
+        tried = harness.measure(theirs, [calls[0]] * 2, 1)  # the second call is timed
+        best, name = min(tried, key=lambda size: float(tried[size])), f"sentence-transformers {precision}, batches of"
         contestants[f"minbert {precision}"] = our_encode(folder, examples.max_length, precision)
-        contestants[f"{name} {DEFAULT} (default)"] = their_encode(model, precision, DEFAULT)
+        contestants[f"{name} {DEFAULT} (default)"] = theirs[DEFAULT]
         if best != DEFAULT:
-            contestants[f"{name} {best} (fastest)"] = their_encode(model, precision, best)
+            contestants[f"{name} {best} (fastest)"] = theirs[best]
     print(f"\n{harness.markdown(harness.measure(contestants, calls, options.warmup), 'call', BASES)}")
 
 
@@ -211,20 +183,15 @@ def main() -> None:
     """Read the triplets, then time each part at each length."""
     parser = harness.parser(__doc__, "NLI triplets (default: $DATA_DIR, else data/sample)", 20, 10)
     add = parser.add_argument
-    add("--weights", default="minilm", help="minilm, or a folder (default: minilm)")
     add("--part", choices=("both", "training", "scoring"), default="both", help="(default: both)")
     add("--length", type=int, nargs="+", default=[32], help="longest sentence in tokens (default: 32)")
     add("--batch-size", type=int, default=64, help="triplets of a training step (default: %(default)s)")
     add("--sentences", type=int, default=1920, help="sentences of a call of encode (default: %(default)s)")
-    add("--threads", type=int, help="default: as many as torch takes")
-    options = parser.parse_args()
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    torch.manual_seed(0)
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    options = harness.parse(parser)
+    warnings.filterwarnings("ignore", message=".*truncated")
+    logging.disable_progress_bar()
     folder = weights.resolve(options.weights)
-    print(", ".join(f"{library} {metadata.version(library)}" for library in LIBRARIES))
-    print(f"{torch.get_num_threads()} threads; load of the machine before: {os.getloadavg()[0]:.1f}")
+    harness.print_machine(*LIBRARIES)
     for length in options.length:
         examples = stage_one.triplets(options.data, options.weights, length)
         for part, table in (("training", training), ("scoring", scoring)):

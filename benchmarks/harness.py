@@ -1,11 +1,14 @@
-"""Shared timing harness: flags, shuffled batches, interleaved timing of contestants, tables of medians, peak memory."""
+"""Shared by the benchmarks: flags, shuffled batches, interleaved timing, tables of medians, memory of a process."""
 
 import argparse
 import os
 import random
 import resource
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,18 +16,36 @@ import torch
 from torch import Tensor
 
 B = TypeVar("B")
+K = TypeVar("K", bound=Hashable)
 CPU = torch.device("cpu")
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 
 
 def parser(about: str | None, data: str, batches: int, warmup: int | None = None) -> argparse.ArgumentParser:
-    """A parser with --data (`data` describes its content), --batches (default `batches`) and, if given, --warmup."""
+    """A parser with --data (`data` describes its content), --batches, --warmup if given, --weights and --threads."""
     made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--data", type=Path, default=os.environ.get("DATA_DIR") or None, help=f"folder with {data}")
     made.add_argument("--batches", type=int, default=batches, help="timed batches (default: %(default)s)")
     if warmup is not None:
         made.add_argument("--warmup", type=int, default=warmup, help="batches before them (default: %(default)s)")
+    made.add_argument("--weights", default="minilm", help="minilm, or a folder (default: minilm)")
+    made.add_argument("--threads", type=int, help="(default: as many as torch takes)")
     return made
+
+
+def parse(made: argparse.ArgumentParser) -> argparse.Namespace:
+    """Read the command line, set the number of threads, and seed torch's generator."""
+    options = made.parse_args()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    return options
+
+
+def print_machine(*libraries: str) -> None:
+    """Print the versions of some libraries, the number of threads, and how busy the machine is."""
+    print(", ".join(f"{library} {metadata.version(library)}" for library in libraries))
+    print(f"{torch.get_num_threads()} threads; load of the machine before: {os.getloadavg()[0]:.1f}")
 
 
 def shuffled(rows: int, size: int, count: int) -> list[list[int]]:
@@ -36,13 +57,13 @@ def shuffled(rows: int, size: int, count: int) -> list[list[int]]:
     return [order[start : start + size] for start in range(0, count * size, size)]
 
 
-def measure(contestants: Mapping[str, Callable[[B], object]], batches: Sequence[B], warmup: int) -> dict[str, Tensor]:
+def measure(contestants: Mapping[K, Callable[[B], object]], batches: Sequence[B], warmup: int) -> dict[K, Tensor]:
     """Seconds of each timed batch, for each contestant: float64 [batches - warmup] each.
 
     Every batch is run by all contestants before the next batch, each time starting with another contestant. The first
     `warmup` batches are not timed, because oneDNN compiles a kernel for every new shape of a matrix product.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    seconds: dict[K, list[float]] = {name: [] for name in contestants}
     entries = list(contestants.items())
     begun = time.perf_counter()
     for number, batch in enumerate(batches):
@@ -83,3 +104,12 @@ def peak() -> float:
         (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def in_own_process(module: str, *arguments: str, **environment: str) -> list[float]:
+    """Run a module in a new process; returns the numbers in the last line that it prints. Exits if it fails."""
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return [float(word) for word in done.stdout.splitlines()[-1].split()]

@@ -13,8 +13,6 @@ resident memory, also for a hundredth of the rows. Files and caches are temporar
 import argparse
 import csv
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections import deque
@@ -24,7 +22,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.harness import cell, peak
+from benchmarks.harness import cell, in_own_process, peak
 from minbert import weights
 from minbert.token_cache import Row, Skipped
 from minbert.tokenizer import Tokenizer
@@ -124,23 +122,12 @@ def cache_table(folder: Path, count: int) -> None:
     for rows in (max(count // 100, 1), count):
         path = folder / "pairs.tsv"
         generate(path, rows)
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.reader_speed", "--build", str(path)],
-            env=os.environ | {"MINBERT_CACHE": str(folder / "cache")},
-            capture_output=True,
-            text=True,
-            check=False,
+        found, seconds, used, most, before = in_own_process(
+            "benchmarks.reader_speed", "--build", str(path), MINBERT_CACHE=str(folder / "cache")
         )
-        if done.returncode:
-            sys.exit(done.stderr)
-        found, seconds, used, most, before = done.stdout.split()
-        assert int(found) == rows
-        size = path.stat().st_size / 1e6
-        print(
-            f"| {rows:,} | {size:.0f} | {seconds} | {rows / max(float(seconds), 0.1):,.0f} "
-            f"| {float(used) / rows * 1e6:.1f} | {most} | {before} |",
-            flush=True,
-        )
+        assert found == rows
+        speed = f"{seconds:.1f} | {rows / max(seconds, 0.1):,.0f} | {used / rows * 1e6:.1f}"
+        print(f"| {rows:,} | {path.stat().st_size / 1e6:.0f} | {speed} | {most:.0f} | {before:.0f} |", flush=True)
         path.unlink()
 
 

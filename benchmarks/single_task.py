@@ -18,7 +18,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import BertForSequenceClassification, BertTokenizerFast, get_linear_schedule_with_warmup
+from transformers import (
+    AutoTokenizer,
+    BertForSequenceClassification,
+    PreTrainedTokenizerBase,
+    get_linear_schedule_with_warmup,
+)
 
 from benchmarks.harness import CPU, SAMPLE
 from minbert import weights
@@ -39,7 +44,7 @@ def rows_of(task: str, split: str, data: Path) -> list[Row]:
     return [row for row in rows if isinstance(row, Row) and row.label == row.label]
 
 
-def encoded(tokenizer: BertTokenizerFast, rows: list[Row]) -> dict[str, Tensor]:
+def encoded(tokenizer: PreTrainedTokenizerBase, rows: list[Row]) -> dict[str, Tensor]:
     """A padded batch; a pair becomes one input with token types."""
     texts = [list(column) for column in zip(*(row.texts for row in rows), strict=True)]
     return dict(tokenizer(*texts, padding=True, truncation=True, max_length=512, return_tensors="pt"))
@@ -63,7 +68,7 @@ def batches(rows: list[Row], size: int, generator: np.random.Generator) -> Itera
 
 @torch.inference_mode()
 def dev_score(
-    model: BertForSequenceClassification, tokenizer: BertTokenizerFast, task: str, rows: list[Row], precision: str
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerBase, task: str, rows: list[Row], precision: str
 ) -> float | None:
     """The task's score on the dev rows."""
     model.eval()
@@ -91,7 +96,7 @@ def main() -> None:
     generator = np.random.default_rng(options.seed)
     folder = weights.resolve("minilm")
     precision = choose("auto", CPU)
-    tokenizer = BertTokenizerFast.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     model = BertForSequenceClassification.from_pretrained(folder, num_labels=OUTPUTS[options.task])
     train, dev = (rows_of(options.task, split, options.data) for split in ("train", "dev"))
     total = -(-len(train) // options.batch_size) * options.epochs

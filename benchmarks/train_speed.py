@@ -9,7 +9,6 @@ keep meeting new lengths, for which oneDNN compiles kernels, so medians are show
 batch by batch.
 """
 
-import csv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,13 +16,16 @@ import torch
 import torch.nn.functional as F
 import transformers
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
-from benchmarks.harness import CPU, SAMPLE, markdown, measure, parser, shuffled
+from benchmarks.harness import CPU, SAMPLE, markdown, measure, parse, parser, print_machine, shuffled
 from minbert import AdamW, BertConfig, BertModel, Ragged, weights
 from minbert.cpu import accelerate
 from minbert.precision import autocast
+from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli
+from tasks import readers
 
 BATCH, LONGEST, LEARNING_RATE = 32, 512, 2e-5
 Pairs = list[tuple[list[int], list[int], float]]  # token ids, token types, label
@@ -33,20 +35,14 @@ Step = Callable[[Pairs], None]
 
 def read_pairs(path: Path, tokenizer: Tokenizer) -> Pairs:
     """Quora pairs as `[CLS] a [SEP] b [SEP]`; rows without a second sentence or a label are skipped."""
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file, delimiter="\t") if row["sentence2"] and row["is_duplicate"]]
-    first, second = (tokenizer.encode([row[name] for row in rows]) for name in ("sentence1", "sentence2"))
+    rows = [row for row in readers.open_as(path, "pair-class").rows if isinstance(row, Row)]
+    first, second = (tokenizer.encode([row.texts[side] for row in rows]) for side in (0, 1))
     pairs = []
     for row, a, b in zip(rows, first, second, strict=True):
         ids = [tokenizer.cls, *a, tokenizer.sep, *b, tokenizer.sep][:LONGEST]
         types = ([0] * (len(a) + 2) + [1] * (len(b) + 1))[:LONGEST]
-        pairs.append((ids, types, float(row["is_duplicate"])))
+        pairs.append((ids, types, row.label))
     return pairs
-
-
-def shuffled_batches(pairs: Pairs, count: int) -> list[Pairs]:
-    """`count` batches of 32 shuffled pairs; if there are too few pairs, they are reshuffled and reused."""
-    return [[pairs[index] for index in rows] for rows in shuffled(len(pairs), BATCH, count)]
 
 
 def our_pooled(model: BertModel) -> Pooled:
@@ -62,12 +58,8 @@ def their_pooled(model: transformers.BertModel) -> Pooled:
     """transformers' encoder on a batch padded to its longest pair."""
 
     def pooled(pairs: Pairs) -> Tensor:
-        longest = max(len(ids) for ids, _, _ in pairs)
-        ids, types, mask = (torch.zeros(len(pairs), longest, dtype=torch.int64) for _ in range(3))
-        for row, (row_ids, row_types, _) in enumerate(pairs):
-            ids[row, : len(row_ids)] = torch.tensor(row_ids)
-            types[row, : len(row_ids)] = torch.tensor(row_types)
-            mask[row, : len(row_ids)] = 1
+        ids, types = (pad_sequence([torch.tensor(pair[part]) for pair in pairs], True) for part in (0, 1))
+        mask = pad_sequence([torch.ones(len(pair[0]), dtype=torch.int64) for pair in pairs], True)
         output: Tensor = model(input_ids=ids, attention_mask=mask, token_type_ids=types).pooler_output
         return output
 
@@ -116,19 +108,16 @@ def main() -> None:
     """Read the pairs, then time each shape; bert-base gets a quarter of the batches."""
     flags = parser(__doc__, "course/quora-train.csv (default: $DATA_DIR, else data/sample)", 60, 60)
     flags.add_argument("--shape", choices=("minilm", "base", "both"), default="both", help="(default: both)")
-    flags.add_argument("--threads", type=int, default=torch.get_num_threads(), help="default: as many as torch takes")
-    options = flags.parse_args()
+    options = parse(flags)
     if not options.data:
         print("DATA_DIR is not set: the small sample, whose pairs are repeated again and again")
-    torch.set_num_threads(options.threads)
-    torch.manual_seed(0)
-    minilm = weights.resolve("minilm")
+    minilm = weights.resolve(options.weights)
     pairs = read_pairs((options.data or SAMPLE) / "course" / "quora-train.csv", Tokenizer.load(minilm))
-    print(f"torch {torch.__version__}, transformers {transformers.__version__}, {options.threads} threads")
+    print_machine("torch", "transformers")
     for shape in ("minilm", "base") if options.shape == "both" else (options.shape,):
         parts = 1 if shape == "minilm" else 4
         count, warmup = max(1, options.batches // parts), options.warmup // parts
-        batches = shuffled_batches(pairs, warmup + count)
+        batches = [[pairs[i] for i in rows] for rows in shuffled(len(pairs), BATCH, warmup + count)]
         longest = sum(max(len(ids) for ids, _, _ in batch) for batch in batches) * BATCH
         tokens = sum(len(ids) for batch in batches for ids, _, _ in batch)
         print(

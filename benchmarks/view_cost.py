@@ -13,7 +13,6 @@ each with its own optimizer state. Shown are medians with quartiles; ratios are 
 """
 
 import argparse
-import os
 
 import torch
 
@@ -53,17 +52,15 @@ def table(
 def main() -> None:
     """Read the pairs, then time both objectives."""
     parser = harness.parser(__doc__, "NLI pairs (default: $DATA_DIR)", 20, 10)
-    parser.add_argument("--weights", default="minilm", help="minilm, or a folder (default: minilm)")
     parser.add_argument("--batch-size", type=int, default=96, help="texts, or pairs, of a step (default: %(default)s)")
     parser.add_argument("--precision", choices=("bf16", "fp32"), default="bf16", help="(default: %(default)s)")
-    options = parser.parse_args()
+    options = harness.parse(parser)
     if not options.data:
         raise UserError("give --data, or set DATA_DIR: the sample has no labelled NLI pairs")
-    torch.manual_seed(0)
     tokenizer = Tokenizer.load(weights.resolve(options.weights))
     path = readers.find(options.data, "nli", ["nli-pairs.tsv"])
     cache = readers.tokenised(path, "nli", tokenizer)
-    print(f"{torch.get_num_threads()} threads; load of the machine before: {os.getloadavg()[0]:.1f}")
+    harness.print_machine("torch")
     alone = {kind: {"views": f"{kind},{kind}"} for kind in KINDS if kind != "adversarial"}
     alone["no views (simcse)"] = {"views": "", "objective": "simcse"}
     texts = Single(cache, tokenizer.cls, tokenizer.sep, 64)

@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from benchmarks import chunk_memory, contrastive_speed, harness, single_task, stage_one, train_speed
+from minbert import BertModel
 from minbert.tokenizer import Tokenizer
 from tasks import readers
 from tasks.contrastive.settings import ContrastiveSettings
@@ -58,17 +60,17 @@ def test_both_sides_make_the_same_updates(still: Path, tmp_path: Path) -> None:
     trainers()
     examples = sample(still)
     ours, theirs = own(still, examples, settings()), contrastive_speed.Theirs(still, settings(), tmp_path)
-    made, seconds = contrastive_speed.batches(examples, stage_one.steps(len(examples), 8, 4), theirs)
+    made, seconds = contrastive_speed.collated(examples, stage_one.steps(len(examples), 8, 4), theirs)
     assert len(seconds) == len(made) == 4
-    lengths = [[len(ids) for ids in ours.objective.sentences(batch.step)] for batch in made]
+    lengths = [[len(ids) for ids in ours.objective.sentences(step)] for step, _ in made]
     masks = [
-        [batch.features[f"{name}_attention_mask"] for name in ("anchor", "positive", "negative")] for batch in made
+        [features[f"{name}_attention_mask"] for name in ("anchor", "positive", "negative")] for _, features in made
     ]
     assert lengths == [[row for mask in parts for row in mask.sum(1).tolist()] for parts in masks]
     area = sum(mask.numel() for parts in masks for mask in parts)
     assert contrastive_speed.padding(made) == pytest.approx(1 - sum(map(sum, lengths)) / area)
     order = [*made, made[0]]
-    first, second = [float(ours(batch.step)) for batch in order], [float(theirs(batch)) for batch in order]
+    first, second = [float(ours(step)) for step, _ in order], [float(theirs(batch)) for _, batch in order]
     assert first == pytest.approx(second, rel=1e-3)
     assert first[-1] < 0.9 * first[0], "nothing was learnt"
     assert not torch.are_deterministic_algorithms_enabled()
@@ -84,11 +86,11 @@ def test_each_trainer_keeps_its_number_format(tiny: Path, tmp_path: Path) -> Non
         dense = [module for module in side.model.modules() if isinstance(module, torch.nn.Linear)]
         dense[5].register_forward_hook(lambda module, given, out: seen.append(out.dtype))
         assert {parameter.dtype for parameter in side.model.parameters()} == {torch.float32}
-    made, _ = contrastive_speed.batches(examples, stage_one.steps(len(examples), 8, 1), theirs[0])
+    made, _ = contrastive_speed.collated(examples, stage_one.steps(len(examples), 8, 1), theirs[0])
     formats_of = []
     for side in (*theirs, *ours):
         seen.clear()
-        side(made[0] if side in theirs else made[0].step)
+        side(made[0][side in theirs])
         formats_of.append(set(seen))
     assert formats_of == [{torch.bfloat16}, {torch.float32}] * 2
 
@@ -136,11 +138,15 @@ def test_shuffled_batches_use_every_row_before_one_comes_again() -> None:
     assert [len(rows) for rows in found] == [4] * 5
     flat = [row for rows in found for row in rows]
     assert sorted(flat[:10]) == sorted(flat[10:]) == list(range(10))
-    pairs = [([number], [0], 0.0) for number in range(7)]
-    made = train_speed.shuffled_batches(pairs, 2)
-    assert [len(batch) for batch in made] == [32, 32]
-    numbers = [ids[0] for batch in made for ids, _, _ in batch]
-    assert sorted(numbers[:63]) == sorted([*range(7)] * 9)
+
+
+def test_both_encoders_of_a_training_step_give_the_same_pooled_vectors(still: Path) -> None:
+    pairs = train_speed.read_pairs(SAMPLE / "course" / "quora-train.csv", Tokenizer.load(still))
+    pairs = [pair for pair in pairs if len(pair[0]) <= 64][:6]
+    ours, theirs = BertModel.from_pretrained(still).eval(), transformers.BertModel.from_pretrained(still).eval()
+    first, second = (make(pairs) for make in (train_speed.our_pooled(ours), train_speed.their_pooled(theirs)))
+    assert len({len(ids) for ids, _, _ in pairs}) > 1 and {sum(types) for _, types, _ in pairs} != {0}
+    torch.testing.assert_close(first, second, atol=1e-5, rtol=1e-4)
 
 
 def test_memory_is_that_of_steps_which_are_taken(still: Path, capsys: pytest.CaptureFixture[str]) -> None:
