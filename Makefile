@@ -40,7 +40,7 @@ realdata: .venv/installed-dev
 check: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy minbert tasks data ablations
+	$(BIN)/mypy minbert tasks data ablations benchmarks
 	$(BIN)/python -m pytest tests/test_house.py
 
 .venv/installed: requirements.txt
