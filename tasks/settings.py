@@ -9,7 +9,7 @@ from pydantic import field_validator, model_validator
 from minbert.errors import UserError, one_of
 from minbert.training import settings
 from minbert.training.settings import Presets, Record, Settings, flag, spelled
-from tasks.augment.settings import SynonymSettings
+from tasks.augment import SynonymSettings
 
 LEADERBOARD = ("sst", "quora", "sts")
 """The tasks of the course's leaderboard; its overall score is the mean of their normalised scores."""

@@ -1,1 +1,42 @@
 """Text augmentation in training: synonyms (CBCL, section 4.4) and punctuation (EdaCSE, section 3.3)."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from minbert.training.settings import Record, flag
+
+
+class SynonymSettings(Record):
+    """Settings of WordNet synonyms, shared by both stages."""
+
+    synonyms: Literal["none", "1", "2", "3"] = flag(
+        "none",
+        "WordNet synonyms (CBCL, section 4.4): 1 = any word, 2 = nouns and adjectives, both before training; "
+        "3 = one adjective of each sentence in some batches, live",
+    )
+    synonyms_stage: Literal["pretrain", "finetune", "both"] = flag(
+        "both", "the stage that is augmented, for flags that are given to both scripts alike"
+    )
+    synonyms_p: float = flag(0.25, "probability: of a word (1, 2) or of a batch (3)", ge=0, le=1)
+    synonyms_grow: bool = flag(
+        False, "more synonyms from epoch to epoch, up to --synonyms-p (1, 2) or to 3 adjectives (3)"
+    )
+    synonyms_senses: Literal["first", "all"] = flag(
+        "first",
+        "first = synonyms from the usual senses of a word, which keep its meaning; all = from every sense in WordNet, "
+        "and phrases: they reach two thirds more words",
+    )
+
+    def used_in(self, stage: str) -> bool:
+        """Whether a stage, `pretrain` or `finetune`, uses synonym augmentation."""
+        return self.synonyms != "none" and self.synonyms_stage in (stage, "both")
+
+    def without_effect(self, given: Iterable[str], stage: str) -> dict[str, str]:
+        """The given synonym flags that have no effect in a stage -> the setting that disables them."""
+        names = [name for name in given if name.startswith("synonyms_")]
+        if self.synonyms == "none":
+            return dict.fromkeys(names, "--synonyms none")
+        if self.synonyms_stage not in (stage, "both"):
+            others = [name for name in names if name != "synonyms_stage"]
+            return dict.fromkeys(["synonyms", *others], f"--synonyms-stage {self.synonyms_stage}")
+        return {}

@@ -12,7 +12,7 @@ from minbert.errors import UserError, one_of
 from minbert.seeds import numpy_generator
 from minbert.tokenizer import Tokenizer
 from minbert.training.plan import Step
-from tasks.augment.replacement import Change, splice
+from tasks.augment.synonyms import Change, splice
 from tasks.examples import E
 
 # EdaCSE, section 5.3 and Tables 12-14: the sets of marks that the paper compares.

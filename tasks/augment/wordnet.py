@@ -1,11 +1,12 @@
-"""Synonyms from WordNet, and the perceptron tagger, both read through NLTK; inflection by lemminflect.
+"""Synonyms from WordNet for the words of texts, by NLTK's tagger, both read through NLTK; inflection by lemminflect.
 
 A word's synonyms are the other lemmas of the synsets that contain the word in the same spelling: "turkey" is not the
 republic, "john" not a toilet. Excluded are lemmas that WordNet marks as slurs, obscenities or disparaging, closed-class
 words, and names and abbreviations as synonyms of common words.
 
 NLTK and lemminflect take a second to import, so they are imported only to look up words; finding and hashing the files
-needs neither.
+needs neither. Axes: N texts, M places (replaceable words of all texts, in order), G groups (distinct words with their
+candidates).
 """
 
 import hashlib
@@ -14,13 +15,16 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from minbert.errors import UserError, one_of
-from tasks.augment.closed_class import CLOSED
+from minbert.files import cached_folder
 
 WORDNET = "corpora/wordnet"
 TAGGER = "taggers/averaged_perceptron_tagger_eng"
@@ -34,13 +38,52 @@ PARTS = {
     "RB": "r",
 }
 """Penn tags whose words can be replaced -> WordNet's part of speech."""
+_ARRAYS = ("ends", "places", "kinds", "seen")  # of `Tagged`
 _BASE = {"NN", "NNP", "JJ", "RB", "VB", "VBP"}  # tags of uninflected forms
 _GUESSES = ("NN", "JJ", "VB", "RB", "NNS", "VBG", "VBD", "VBZ", "JJR", "JJS")
 _UNIVERSAL = {"n": "NOUN", "a": "ADJ", "v": "VERB"}
-_WORD = re.compile(r"[A-Za-z]{2,}(?:-[A-Za-z]+)*")
+_REPLACEABLE = re.compile(r"[A-Za-z]{2,}(?:-[A-Za-z]+)*")
 _RUDE = {"ethnic_slur", "obscenity", "disparagement"}
 _INSIDE_A_PHRASE = {"of", "in", "at", "on", "to", "for", "by", "and"}
+KINDS = {1: "navr", 2: "na", 3: "a"}
+"""Method of replacement (CBCL, section 4.4) -> the parts of speech it replaces."""
+_ORDER = "navr"
+_OTHER = len(_ORDER)
+# Penn Treebank tokens, as far as a tagger needs them: clitics split off, hyphenated words whole, each sign one token.
+_TOKEN = re.compile(r"[^\W\d_]+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|t|ll|re|ve)\b|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
+_WORD = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)*")
+_ARTICLE = re.compile(r"(?<![\w'’.-])an?\s+$", re.IGNORECASE)
 
+# WordNet has only nouns, verbs, adjectives and adverbs. In it, "a" is an angstrom, "in" is indium, "I" is iodine, "be"
+# is beryllium, "as" is arsenic, "it" is information technology and "one" is a digit. Auxiliaries, number words,
+# quantifiers and light verbs ("have gone", "going to") have entries, but for other uses of the word. CBCL (section 4.4)
+# replaces "each word"; it cannot mean these words.
+_CLOSED = """
+a an the this that these those such same other another own each every either neither both all any some no none
+i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her hers herself
+it its itself they them their theirs themselves one ones oneself who whom whose which what whatever whoever whichever
+someone somebody something anyone anybody anything everyone everybody everything nobody nothing somewhere anywhere
+everywhere nowhere there here then now thus so hence where when why how wherever whenever however therefore
+and or but nor yet if unless because since although though while whereas whether than as lest
+about above across after against along alongside amid among around at atop before behind below beneath beside besides
+between beyond by concerning despite down during except for from in inside into like minus near next of off on onto out
+outside over past per plus regarding round throughout through till to toward towards under underneath unlike until up
+upon via with within without away back forth apart aside ahead
+am is are was were be been being have has had having do does did doing done can could may might must shall should will
+would ought need dare used let lets got get gets getting gotten go goes going gone went
+not never ever also too very just only even still again already almost quite rather more most less least much many few
+fewer several enough lot lots else instead maybe perhaps yes no ok okay oh ah please well
+better best worse worst further farther
+zero two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
+nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred hundreds thousand thousands million millions
+billion billions trillion dozen dozens half quarter once twice first second third fourth fifth sixth seventh eighth
+ninth tenth last
+don doesn didn isn aren wasn weren ain won wouldn shouldn couldn hasn haven hadn mustn needn mightn shan ll ve re nt
+dont doesnt didnt isnt arent wasnt cant wont im ive
+mr mrs ms dr st vs etc
+"""
+CLOSED = frozenset(_CLOSED.split())
+"""English closed-class words in lower case, which no method replaces."""
 
 Tagger = Callable[[Sequence[str]], list[tuple[str, str]]]
 """Tokens of a sentence -> (token, Penn tag)."""
@@ -159,7 +202,7 @@ class WordNet:
         inflected form. A name (NNP) is looked up as spelled, any other word in lower case.
         """
         lower = word.lower()
-        if tag not in PARTS or lower in CLOSED or not _WORD.fullmatch(word) or _mixed_case(word):
+        if tag not in PARTS or lower in CLOSED or not _REPLACEABLE.fullmatch(word) or _mixed_case(word):
             return ()
         lemma = self.lemma(word if tag == "NNP" else lower, tag)
         if lemma is None:
@@ -174,7 +217,7 @@ class WordNet:
     def guess(self, word: str) -> str:
         """A Penn tag without a tagger: the one whose lemma and part of speech have the highest count in WordNet."""
         lower = word.lower()
-        if lower in CLOSED or not _WORD.fullmatch(word):
+        if lower in CLOSED or not _REPLACEABLE.fullmatch(word):
             return "-"
         lemmas = {tag: lemma for tag in _GUESSES if (lemma := self.lemma(lower, tag))}
         return max(lemmas, key=lambda tag: self._uses(lemmas[tag], PARTS[tag]), default="-")
@@ -227,7 +270,7 @@ def _mixed_case(word: str) -> bool:
 
 
 def _can_replace(lemma: str, other: str) -> bool:
-    spelled = len(other) > 2 and all(_WORD.fullmatch(word) for word in other.split(" "))  # no "yr", no "C"
+    spelled = len(other) > 2 and all(_REPLACEABLE.fullmatch(word) for word in other.split(" "))  # no "yr", no "C"
     named = other != other.lower() and lemma == lemma.lower()
     return spelled and not named and other.lower() != lemma.lower() and other.lower() not in CLOSED
 
@@ -253,3 +296,103 @@ def _nltk_data(folder: Path) -> Any:
     if str(folder) not in nltk.data.path:
         nltk.data.path.insert(0, str(folder))
     return nltk.data
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """The replaceable words of N texts. The places of text i are `ends[i]` to `ends[i + 1]`.
+
+    A place is (start of an article right before the word, or -1; start; end; group); the first three are character
+    offsets in the text.
+    """
+
+    tagging: str  # "perceptron" or "wordnet counts"
+    ends: np.ndarray = field(repr=False)  # int64 [N + 1]
+    places: np.ndarray = field(repr=False)  # int32 [M, 4]
+    kinds: np.ndarray = field(repr=False)  # uint8 [M]: 0 noun, 1 adjective, 2 verb, 3 adverb
+    seen: np.ndarray = field(repr=False)  # int64 [5]: number of nouns, adjectives, verbs, adverbs, other words
+    words: tuple[str, ...] = field(repr=False)  # [G], lower case
+    candidates: tuple[tuple[str, ...], ...] = field(repr=False)  # [G]
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def only(self, kinds: str) -> "Tagged":
+        """The same texts with only the places of the given kinds, letters of `navr`."""
+        keep = np.isin(self.kinds, [_ORDER.index(kind) for kind in kinds])
+        ends = np.concatenate([[0], np.cumsum(keep)])[self.ends]
+        return replace(self, ends=ends, places=self.places[keep], kinds=self.kinds[keep])
+
+    def of(self, text: int) -> list[list[int]]:
+        """The places of one text, in order."""
+        return self.places[self.ends[text] : self.ends[text + 1]].tolist()
+
+    def coverage(self, method: int) -> float:
+        """Share of the target words of a method (1, 2, 3) that have a synonym; 0 if there are no target words.
+
+        Target words are all words (method 1: the paper's "each word"), nouns and adjectives (2), or adjectives (3).
+        """
+        kinds = [_ORDER.index(kind) for kind in KINDS[method]]
+        meant = int(self.seen.sum() if method == 1 else self.seen[kinds].sum())
+        return float(np.isin(self.kinds, kinds).sum() / max(meant, 1))
+
+
+def tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:
+    """The replaceable words of each text, from the cache if possible; otherwise computed and cached.
+
+    Uses the tagger in WordNet's data folder; if it is missing, WordNet's sense counts decide the part of speech. The
+    cache key covers the texts, WordNet and the tagger. Raises `UserError` if NLTK cannot read its files, or if the
+    cache cannot be written.
+    """
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(text.encode("utf-8") + b"\0")
+    key = (wordnet.fingerprint, fingerprint(wordnet.folder, TAGGER), len(texts), digest.hexdigest())
+    folder, said = cached_folder("synonyms", key, lambda folder: _save(folder, _find(texts, wordnet)))
+    words, candidates = tuple(said["words"]), tuple(map(tuple, said["candidates"]))
+    arrays = {name: np.load(folder / f"{name}.npy") for name in _ARRAYS}
+    return Tagged(said["tagging"], words=words, candidates=candidates, **arrays)
+
+
+def _save(folder: Path, tagged: Tagged) -> dict[str, Any]:
+    for name in _ARRAYS:
+        np.save(folder / f"{name}.npy", getattr(tagged, name))
+    return {"tagging": tagged.tagging, "words": tagged.words, "candidates": tagged.candidates}
+
+
+def _find(texts: Sequence[str], wordnet: WordNet) -> Tagged:
+    tags_of = tagger(wordnet.folder)
+    groups: dict[tuple[str, tuple[str, ...]], int] = {}
+
+    def places(text: str) -> tuple[list[tuple[int, int, int, int, int]], np.ndarray]:
+        """(article, start, end, group, kind) of each replaceable word, and the number of words of each kind: [5]."""
+        found, kinds = [], []
+        for article, start, end, name in _words(text, wordnet, tags_of):
+            word, kind = text[start:end], _ORDER.index(PARTS[name]) if name in PARTS else _OTHER
+            kinds.append(kind)
+            if candidates := wordnet.candidates(word, name):
+                group = groups.setdefault((word.lower(), candidates), len(groups))
+                found.append((article, start, end, group, kind))
+        return found, np.bincount(np.array(kinds, dtype=np.int64), minlength=_OTHER + 1)
+
+    known = {text: places(text) for text in dict.fromkeys(texts)}  # NLI premises are repeated
+    every = np.array([place for text in texts for place in known[text][0]], dtype=np.int32).reshape(-1, 5)
+    ends = np.cumsum([0, *(len(known[text][0]) for text in texts)])
+    seen = sum((known[text][1] for text in texts), np.zeros(_OTHER + 1, dtype=np.int64))
+    how = "perceptron" if tags_of else "wordnet counts"
+    words, candidates = tuple(word for word, _ in groups), tuple(found for _, found in groups)
+    return Tagged(how, ends, every[:, :4], every[:, 4].astype(np.uint8), seen, words, candidates)
+
+
+def _words(text: str, wordnet: WordNet, tags_of: Tagger | None) -> Iterator[tuple[int, int, int, str]]:
+    """(start of an article right before it, or -1; start; end; Penn tag) of each word."""
+    tokens = list(_TOKEN.finditer(text))
+    lower = text.lower()
+    spoken = lower if text.isupper() and len(lower) == len(text) else text  # tagged as names otherwise
+    heard = [spoken[token.start() : token.end()] for token in tokens]
+    tags = [name for _, name in tags_of(heard)] if tags_of else [wordnet.guess(word) for word in heard]
+    for token, word, name in zip(tokens, heard, tags, strict=True):
+        if _WORD.fullmatch(word):
+            article = _ARTICLE.search(text, max(0, token.start() - 8), token.start())
+            tag = "NN" if name == "NNP" and word.islower() else name
+            yield article.start() if article else -1, token.start(), token.end(), tag

@@ -7,7 +7,7 @@ from pydantic import model_validator
 from minbert.errors import UserError
 from minbert.training import settings
 from minbert.training.settings import Record, Settings, flag, spelled
-from tasks.augment.settings import SynonymSettings
+from tasks.augment import SynonymSettings
 
 Pooler = Literal["pooler", "cls", "mean", "max", "avg-first-last", "avg-static-last", "avg-last-two"]
 POOLERS: tuple[str, ...] = get_args(Pooler)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from minbert import UserError
-from tasks.augment import preview as synonym_preview
-from tasks.augment.replacement import Change
+from tasks.augment import __main__ as synonym_preview
+from tasks.augment.synonyms import Change
 
 
 @pytest.fixture

@@ -12,10 +12,9 @@ import pytest
 from scipy import stats
 
 from minbert import UserError
-from tasks.augment import replacement, tagging
-from tasks.augment.replacement import article, chosen, drawn, in_case, live, splice, takes_an
-from tasks.augment.tagging import KINDS, Tagged, tag
-from tasks.augment.wordnet import WordNet
+from tasks.augment import wordnet
+from tasks.augment.synonyms import article, chosen, drawn, in_case, live, splice, takes_an
+from tasks.augment.wordnet import KINDS, Tagged, WordNet, tag
 
 SYNSETS = (
     ("a", ("big", "large", "enormous", "hulking")),
@@ -282,7 +281,7 @@ def test_coverage_counts_the_words_that_a_method_is_meant_for(words: WordNet) ->
 def test_tags_come_from_the_cache_and_are_the_same(words: WordNet, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["A big car seen once .", TEXT, "A big car seen once .", ""]
     first = tag(texts, words)
-    monkeypatch.setattr(tagging, "_find", None)
+    monkeypatch.setattr(wordnet, "_find", None)
     again = tag(texts, words)
     assert first.tagging == again.tagging == "wordnet counts"
     assert len(again) == 4
@@ -296,8 +295,6 @@ def test_tags_come_from_the_cache_and_are_the_same(words: WordNet, monkeypatch: 
 @pytest.mark.realdata
 def test_tagging_by_nltks_tagger_and_speed_of_method_3() -> None:
     import time
-
-    from tasks.augment import wordnet
 
     try:
         words = WordNet(wordnet.find())
@@ -318,5 +315,5 @@ def test_tagging_by_nltks_tagger_and_speed_of_method_3() -> None:
     began = time.process_time()
     for batch in range(10):
         for number, text in enumerate(texts):
-            splice(text, replacement.live(adjectives, number, text, batch=batch, turn=batch, seed=3))
+            splice(text, live(adjectives, number, text, batch=batch, turn=batch, seed=3))
     assert 20_000 / (time.process_time() - began) > 20_000

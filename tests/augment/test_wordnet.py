@@ -13,9 +13,7 @@ import pytest
 
 from minbert import UserError
 from tasks.augment import wordnet
-from tasks.augment.closed_class import CLOSED
-from tasks.augment.tagging import tag
-from tasks.augment.wordnet import WordNet, inflected
+from tasks.augment.wordnet import CLOSED, WordNet, inflected, tag
 
 Make = Callable[..., WordNet]
 
