@@ -132,14 +132,17 @@ class Study:
         return {name: arm for name, arm in self.arms.items() if not arm.stage}
 
     def with_settings(self, weights: str = "", **changed: int | None) -> "Study":
-        """The study with other starting weights and limits: of every arm that has such a setting of its own."""
-        given = {name: value for name, value in changed.items() if value is not None}
+        """The study with other starting weights and limits, apart from arms that differ in just these."""
+        given = {name: value for name, value in (changed | {"weights": weights or None}).items() if value is not None}
 
         def of(arm: Arm) -> Arm:
             if arm.measured:
                 return replace(arm, measured=weights or arm.measured)
-            own = {"weights": weights} if weights and not arm.upstream else {}
-            return replace(arm, settings={**arm.settings, **given, **own})
+            shared = {key.replace("-", "_"): value for key, value in self.file.settings.get(arm.script, {}).items()}
+            free = {name: value for name, value in given.items() if arm.settings.get(name) == shared.get(name)}
+            if arm.upstream:
+                free.pop("weights", None)
+            return replace(arm, settings={**arm.settings, **free})
 
         return replace(self, arms={name: of(arm) for name, arm in self.arms.items()})
 
