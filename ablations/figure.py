@@ -26,7 +26,7 @@ def draw(study: Study, found: pd.DataFrame, score: Any) -> Figure | None:
 def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, score: Any) -> Figure | None:
     """Mean and standard deviation over the values of the setting `x`; an arm that trains nothing is left out."""
     key = study.file.x.replace("-", "_")
-    flats = [{} if arm.measured else arm.parsed(arm.words()).settings.flat() for arm in arms]
+    flats = [{} if arm.measured else arm.flat for arm in arms]
     points = sorted(
         (flat[key], mean, bar) for flat, mean, bar in zip(flats, means, np.nan_to_num(spread)) if key in flat
     )

@@ -123,12 +123,12 @@ def list_studies(runs: Path) -> None:
     studies = [read_study(name) for name in known_studies()]
     times = estimate.of_studies(studies, runs / "rates.json")
     for study in studies:
-        small, base = times[study.name]
+        small, base = times[study.name], times[study.name] * estimate.BERT_BASE_OVER_MINILM
         taken = f"{estimate.as_time(small)} with MiniLM here, {estimate.as_time(base)} with bert-base (computed)"
         say(f"{study.name}: {study.file.question}")
         say(f"    {study.file.paper.table}")
-        say(f"    {', '.join(study.arms)}")
-        say(f"    {len(study.file.seeds)} seeds, {taken if small else 'time not known: all rows'}\n")
+        say(f"    arms: {', '.join(study.arms)}")
+        say(f"    seeds: {len(study.file.seeds)}; {taken if small else 'time not known: all rows'}\n")
 
 
 if __name__ == "__main__":

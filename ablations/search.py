@@ -68,7 +68,7 @@ def _run(
     of: dict[Path, Trial] = {}
     cells = []
     for trial in batch:
-        settings = {**arm.settings, **_suggested(trial, wanted, arm.parsed(arm.words()).settings.flat())}
+        settings = {**arm.settings, **_suggested(trial, wanted, arm.flat)}
         name = f"trial-{trial.number}"
         upstream = folder / arm.upstream / f"seed-{seed}" if arm.upstream else None
         cell = Cell(replace(arm, name=name, settings=settings), seed, folder / name / f"seed-{seed}", upstream, data)

@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,12 @@ class Arm:
         """The flags as the arm's script parses them. Raises `UserError`."""
         kind, known, default, _ = SCRIPTS[self.script]
         return parse(kind, known, words, program=f"{self.script}.py", about="", default=default)
+
+    @cached_property
+    def flat(self) -> dict[str, Any]:
+        """Every setting of the script by flag name, as this arm has it."""
+        found: dict[str, Any] = self.parsed(self.words()).settings.flat()
+        return found
 
 
 @dataclass(frozen=True)
@@ -334,5 +341,6 @@ def _gives(study: Study, arm: Arm, score: str) -> bool:
     if arm.script != FINETUNE:
         return arm.script == PRETRAIN and score in STAGE_ONE
     task, dot, more = score.partition(".")
-    tasks = arm.parsed(arm.words()).settings.data.chosen
-    return score == "dev_norm" or (task in tasks and (not dot or more.partition(".")[0] in PER_CLASS))
+    return score == "dev_norm" or (
+        task in arm.flat["tasks"].split(",") and (not dot or more.partition(".")[0] in PER_CLASS)
+    )
