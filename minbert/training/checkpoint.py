@@ -8,7 +8,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from minbert.optimizer import AdamW
 
 _NAME = re.compile(r"step-(\d{8})")
 _MODEL, _OPTIMIZER = "model.safetensors", "optimizer.safetensors"
+_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def folder_of(parent: Path, step: int) -> Path:
@@ -38,12 +40,12 @@ def steps(parent: Path) -> list[int]:
 
 def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dict[str, Any]) -> None:
     """Write the checkpoint of `step`: the model, the optimizer's state by parameter name, and the loop's state."""
-    moments, counts = _optimizer_tensors(model, optimizer)
+    content = {"step": step, "state": state, "counts": _counts(model, optimizer)}
     with new_folder(folder_of(parent, step)) as beside:
-        weights.write(beside / _MODEL, _tensors(model))
-        weights.write(beside / _OPTIMIZER, moments)
-        content = {"step": step, "state": state, "counts": counts}
-        write_json(beside / "state.json", content | {"sha256": _hashes(beside, content, (_MODEL, _OPTIMIZER))})
+        weights.write(beside / _MODEL, {name: _held(tensor) for name, tensor in model.state_dict().items()})
+        weights.write(beside / _OPTIMIZER, {name: _held(tensor) for name, tensor in _moments(model, optimizer)})
+        hashes = {name: sha256_of(beside / name) for name in (_MODEL, _OPTIMIZER)}
+        write_json(beside / "state.json", content | {"sha256": {"state.json": _digest(content), **hashes}})
 
 
 def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = None) -> dict[str, Any]:
@@ -55,7 +57,12 @@ def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = No
     content = _verified(folder, _MODEL, *([] if optimizer is None else [_OPTIMIZER]))
     model.load_state_dict(safetensors.torch.load_file(folder / _MODEL))
     if optimizer is not None:
-        _restore(model, optimizer, safetensors.torch.load_file(folder / _OPTIMIZER), content["counts"])
+        tensors, counts = safetensors.torch.load_file(folder / _OPTIMIZER), content["counts"]
+        optimizer.state.clear()
+        for name, parameter in model.named_parameters():
+            if name in counts:
+                moments = {key: tensors[f"{key}/{name}"].to(parameter.device) for key in _MOMENTS}
+                optimizer.state[parameter] = {"step": counts[name], **moments}
     state: dict[str, Any] = content["state"]
     return state
 
@@ -66,31 +73,43 @@ def state_of(parent: Path, step: int) -> dict[str, Any]:
     return state
 
 
-def check(parent: Path) -> None:
-    """Raises `UserError`, with a remedy, if a run cannot resume from the newest checkpoint in a folder.
+def set_damaged_aside(parent: Path) -> list[str]:
+    """Rename what is damaged of the checkpoints that a run would resume from; returns a sentence for each.
 
-    For a finished run, only the files that it still needs are checked.
+    Afterwards the newest checkpoint is sound, or there is none. The checkpoint that it names as kept may be missing.
     """
-    *older, newest = steps(parent) or [-1]
-    if newest < 0:
-        return
-    folder = folder_of(parent, newest)
+    said = []
+    while found := steps(parent):
+        newest = found[-1]
+        try:
+            state = state_of(parent, newest)
+            elsewhere = state["kept_step"] != newest
+            if elsewhere and (error := _damage(parent, state["kept_step"])):
+                said.append(_set_aside(folder_of(parent, state["kept_step"]), error))
+                elsewhere = False
+            needed = () if elsewhere else (_MODEL,)
+            _verified(folder_of(parent, newest), *(needed if state["finished"] else (_MODEL, _OPTIMIZER)))
+            break
+        except UserError as error:
+            said.append(_set_aside(folder_of(parent, newest), error))
+    return said
+
+
+def _damage(parent: Path, step: int) -> UserError | None:
     try:
-        state = state_of(parent, newest)
-        alone = [_MODEL] if state["kept_step"] == newest else []
-        _verified(folder, *(alone if state["finished"] else [_MODEL, _OPTIMIZER]))
+        _verified(folder_of(parent, step), _MODEL)
     except UserError as error:
-        raise UserError(f"{error}; delete {_way_out(parent, older, folder)}") from error
-    if state["finished"] and not alone:
-        _verified(folder_of(parent, state["kept_step"]), _MODEL)
+        return error
+    return None
 
 
-def _way_out(parent: Path, older: list[int], damaged: Path) -> str:
-    """What to delete if a checkpoint is damaged: that one if an older one has the optimizer's state, else all."""
-    whole = [step for step in older if (folder_of(parent, step) / _OPTIMIZER).is_file()]
-    if whole:
-        return f"{damaged} to go back to step {whole[-1]}"
-    return f"{parent if older else damaged} to start over"
+def _set_aside(folder: Path, why: UserError) -> str:
+    """Rename a checkpoint, if it is there, so that it is never used again."""
+    names = (folder.with_name(f"damaged-{folder.name}{f'-{number}' * (number > 1)}") for number in count(1))
+    aside = next(path for path in names if not path.exists())
+    if folder.exists():
+        folder.rename(aside)
+    return f"{why}; set aside as {aside.name}, and the run goes on from the last good checkpoint"
 
 
 def _verified(folder: Path, *names: str) -> dict[str, Any]:
@@ -98,31 +117,26 @@ def _verified(folder: Path, *names: str) -> dict[str, Any]:
 
     Raises `UserError` if its hash, or that of one of the files `names`, differs from the recorded one.
     """
-    path = folder / "state.json"
-    if not path.is_file():
-        raise UserError(f"{path}: damaged (missing)")
     try:
-        content = read_json(path)
-    except UserError as error:
-        raise UserError(f"{path}: damaged (not a JSON file)") from error
-    recorded = content.pop("sha256", None) if isinstance(content, dict) else None
-    for name, found in _hashes(folder, content, names).items():
-        if not isinstance(recorded, dict) or recorded.get(name) != found:
-            raise UserError(f"{folder / name}: damaged (its hash is not the recorded one)")
+        content = read_json(folder / "state.json")
+        recorded = content.pop("sha256")
+        wrong = [] if recorded["state.json"] == _digest(content) else ["state.json"]
+        wrong += [name for name in names if sha256_of(folder / name) != recorded[name]]
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise UserError(f"{error.filename}: damaged (missing)") from error
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{folder / 'state.json'}: damaged (not the record of a checkpoint)") from error
+    if wrong:
+        raise UserError(f"{folder / wrong[0]}: damaged (its hash is not the recorded one)")
     return dict(content)
 
 
-def _hashes(folder: Path, content: Any, names: Iterable[str]) -> dict[str, str]:
-    """Hex SHA-256 of `content`, under the name `state.json`, and of the files `names`; "" for a missing file."""
-    files = {name: folder / name for name in names}
-    state = hashlib.sha256(json.dumps(content).encode()).hexdigest()
-    return {"state.json": state} | {name: sha256_of(path) if path.is_file() else "" for name, path in files.items()}
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def rotate(parent: Path, keep: set[int]) -> None:
-    """Delete every checkpoint but those of the steps in `keep`, and the partial checkpoints of a killed run."""
-    for path in parent.glob(".step-*"):
-        shutil.rmtree(path)
+    """Delete every checkpoint but those of the steps in `keep`."""
     for step in steps(parent):
         if step not in keep:
             shutil.rmtree(folder_of(parent, step))
@@ -140,25 +154,24 @@ def strip(parent: Path, kept: int) -> None:
             (folder / _MODEL).unlink(missing_ok=True)
 
 
-def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+def not_finite(model: nn.Module, optimizer: AdamW) -> str | None:
+    """The name of a tensor of a checkpoint that is not finite, or None. A device sync for each tensor."""
+    tensors = (*model.state_dict().items(), *_moments(model, optimizer))
+    extremes = ((name, torch.stack(tensor.aminmax())) for name, tensor in tensors if tensor.numel())
+    return next((name for name, extreme in extremes if not bool(extreme.isfinite().all())), None)
 
 
-def _optimizer_tensors(model: nn.Module, optimizer: AdamW) -> tuple[dict[str, Tensor], dict[str, int]]:
-    tensors, counts = {}, {}
+def _held(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().contiguous()
+
+
+def _counts(model: nn.Module, optimizer: AdamW) -> dict[str, int]:
+    """The number of updates of each parameter that has had one."""
+    states = ((name, optimizer.state.get(parameter)) for name, parameter in model.named_parameters())
+    return {name: int(state["step"]) for name, state in states if state}
+
+
+def _moments(model: nn.Module, optimizer: AdamW) -> Iterator[tuple[str, Tensor]]:
     for name, parameter in model.named_parameters():
-        state = optimizer.state.get(parameter)
-        if state:
-            counts[name] = int(state["step"])
-            for key in ("exp_avg", "exp_avg_sq"):
-                tensors[f"{key}/{name}"] = state[key].detach().cpu().contiguous()
-    return tensors, counts
-
-
-def _restore(model: nn.Module, optimizer: AdamW, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
-    optimizer.state.clear()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name in counts:
-                moments = {key: tensors[f"{key}/{name}"].to(parameter.device) for key in ("exp_avg", "exp_avg_sq")}
-                optimizer.state[parameter] = {"step": counts[name], **moments}
+        for key in _MOMENTS if optimizer.state.get(parameter) else ():
+            yield f"{key}/{name}", optimizer.state[parameter][key]

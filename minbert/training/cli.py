@@ -11,8 +11,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, NoReturn
@@ -76,21 +77,43 @@ def run_module(name: str, *arguments: str) -> None:
         say(done.stdout.strip())
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+"""With these a user or a cluster announces the end of a run."""
+_ONE_NOTICE = 1.0  # seconds in which signals count as one: clusters and launchers send the same one twice
+
+at_end = ExitStack()
+"""What is undone when the command ends, for whatever reason but a kill."""
+
+
 class Interrupted(Exception):
     """The run was stopped by a signal after writing a checkpoint; the message says after which step."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.number = number  # of the signal
 
 
 @contextmanager
 def stop_on_signal() -> Iterator[list[int]]:
-    """Yield a list of received SIGINT and SIGTERM signals. A second signal raises `KeyboardInterrupt` at once."""
+    """Yield a list, to which the number of the first of `SIGNALS` is added. A second signal ends the process at once.
+
+    A signal that is ignored, such as SIGHUP under nohup, stays ignored.
+    """
     received: list[int] = []
+    first = 0.0
 
     def note(number: int, frame: FrameType | None) -> None:
-        if received:
-            raise KeyboardInterrupt
-        received.append(number)
+        nonlocal first
+        if received and time.monotonic() - first > _ONE_NOTICE:
+            raise SystemExit(128 + number)
+        if not received:
+            received.append(number)
+            first = time.monotonic()
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, note)
     try:
         yield received
     finally:
@@ -109,15 +132,16 @@ def to_resume() -> str:
 
 
 def run(main: Callable[[], None]) -> NoReturn:
-    """Run a script and exit: code 0, 2 after a user's mistake, or 130 after Ctrl-C; the last two print one sentence.
+    """Run a script and exit: code 0, 2 after a user's mistake, or 128 + its number after a signal.
 
-    If the output is a closed pipe, as in `... | head`, the exit code is 0.
+    All but the first print one sentence. If the output is a closed pipe, as in `... | head`, the exit code is 0.
     """
     # OpenMP's threads spin for milliseconds at every barrier. If another program needs the same cores, a training step
     # then takes many times as long. A shorter spin costs nothing on an idle machine. It is read when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     try:
-        code = _outcome(main)
+        with at_end:
+            code = _outcome(main)
     finally:
         try:
             sys.stdout.flush()
@@ -142,7 +166,7 @@ def _outcome(main: Callable[[], None]) -> int:
     except Interrupted as stop:
         if os.environ.get("RANK", "0") == "0":  # every process of torchrun gets here
             say(f"{stop}; resume with: {to_resume()}", sys.stderr)
-        return 130
+        return 128 + stop.number
     except KeyboardInterrupt:
         say("stopped", sys.stderr)
         return 130

@@ -28,6 +28,7 @@ from minbert.training.settings import RunSettings, TrainingSettings
 
 BEST, LAST = "best", "last"
 _LOOK_EVERY = 10  # steps between two reads of the losses, each a device sync
+_REMEDY = "a smaller --lr or --precision fp32 may help (the checkpoints are of earlier steps, and finite)"
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class Objective(Protocol):
         ...
 
 
-Evaluation = tuple[float, dict[str, Any]]
-"""The score to maximise, and metrics to log."""
+Evaluation = tuple[float | None, dict[str, Any]]
+"""The score to maximise, and metrics to log; None for what is undefined."""
 
 Scalars = tuple[str, dict[str, Tensor]]
 """The task of a step, and its scalars to log, on the device."""
@@ -113,10 +114,10 @@ def fit(
     `sentences` is the number of sentences per example, for the displayed speed. `tasks` is the number of tasks; with
     several, losses are displayed with the task's name. `baseline` is the score of the model before training. If
     `keep` is `best` and no evaluation is above the baseline, the weights before training are kept, as step 0. Without
-    a baseline, the first evaluation is the best so far.
+    a baseline, the first evaluation with a defined score is the best so far; without any, the last step is kept.
 
-    Raises `UserError` if a loss or gradient norm is not finite, or a scalar is below its minimum in `floors`, and
-    `Interrupted` after Ctrl-C.
+    Raises `UserError` if a loss, a gradient norm or a tensor to be saved is not finite, or a scalar is below its
+    minimum in `floors`, and `Interrupted`, after a checkpoint, if a signal announced the end of the run.
     """
     restored = _restore(model, optimizer, run) if care.resume else None
     state = restored or LoopState(best=baseline)
@@ -141,11 +142,11 @@ def fit(
             pending.append((batch.task, numbers))
             progress.advance(len(batch.rows))
 
-            # once in a while; with several ranks `any_rank` is a device sync, as one that stops alone stops the others
-            stopping = ranks.any_rank(bool(signals), device)
+            # once in a while; with several ranks `highest` is a device sync: they must stop after the same step
+            stopping = ranks.highest(max(signals, default=0), device)
             epoch_ends = state.step in plan.ends
             evaluating = state.step == plan.total or _due(state.step, training.evaluate_every, epoch_ends)
-            saving = evaluating or stopping or _due(state.step, care.save_every)
+            saving = evaluating or bool(stopping) or _due(state.step, care.save_every)
             logging = evaluating or epoch_ends or _due(state.step, care.log_every)  # no row spans two epochs
             shown, silent = f"{batch.epoch + 1}/{len(plan.lengths)}", progress.due
             if logging or saving or silent or _due(state.step, _LOOK_EVERY):
@@ -157,6 +158,8 @@ def fit(
                 row = {"kind": "train", "step": state.step, "epoch": batch.epoch + 1, "lr": rate, **state.means()}
                 run.log(row | progress.times())
                 state.sums, state.counts = {}, {}
+            if saving and (name := checkpoint.not_finite(model, optimizer)):
+                raise UserError(f"step {state.step}: after the update of {batch.task}, {name} is not finite; {_REMEDY}")
             if evaluating:
                 model.eval()
                 row = _evaluate(state, evaluate, plan.total, training.patience)
@@ -166,7 +169,7 @@ def fit(
                 _save(model, optimizer, state, run, training)
             if stopping and not state.finished:
                 run.reached(state.step, ended=True)
-                raise Interrupted(f"stopped after step {state.step:,} of {plan.total:,}")
+                raise Interrupted(f"stopped after step {state.step:,} of {plan.total:,}", stopping)
     checkpoint.load(run.checkpoints, state.kept_step, model)
     run.reached(state.step, ended=True)
     if ranks.rank() == 0 and not care.keep_checkpoints:
@@ -193,21 +196,15 @@ def _rate(training: TrainingSettings, step: int, total: int) -> float:
 
 def _look(state: LoopState, pending: list[Scalars], floors: Floors) -> None:
     """Copy the scalars since the last call to the host (a device sync), check them and add them to the sums."""
-    first = state.step - len(pending)
-    for step, (task, numbers) in enumerate(pending, start=first + 1):
+    for step, (task, numbers) in enumerate(pending, start=state.step - len(pending) + 1):
         for name, tensor in numbers.items():
             value = float(tensor)
             least, meaning = floors.get(name, (value, ""))
-            remedy = ""
             if not math.isfinite(value):
-                meaning = f"the {name.replace('_', ' ')} of {task} is {value}"
-                remedy = "--precision fp32"
-            elif value < least:
-                meaning = f"{meaning} ({name} {value:.2g}, less than {least:g})"
-                remedy = "a larger --batch-size"
-            if remedy:
-                sound = f"checkpoints up to step {first} are sound"
-                raise UserError(f"step {step}: {meaning}; a smaller --lr or {remedy} may help ({sound})")
+                raise UserError(f"step {step}: the {name.replace('_', ' ')} of {task} is {value}; {_REMEDY}")
+            if value < least:
+                why = f"{meaning} ({name} {value:.2g}, less than {least:g})"
+                raise UserError(f"step {step}: {why}; a smaller --lr or a larger --batch-size may help")
             key = f"{task}/{name}"
             state.sums[key] = state.sums.get(key, 0.0) + value
             state.counts[key] = state.counts.get(key, 0) + 1
@@ -217,21 +214,32 @@ def _look(state: LoopState, pending: list[Scalars], floors: Floors) -> None:
 def _evaluate(state: LoopState, evaluate: Callable[[], Evaluation], total: int, patience: int) -> dict[str, Any]:
     """Evaluate and update the state; returns a row of the metrics."""
     started = time.perf_counter()
-    state.score, numbers = evaluate()
-    gained = state.best is None or state.score > state.best
+    score, numbers = evaluate()
+    state.score = _defined(score)
+    gained = state.score is not None and (state.best is None or state.score > state.best)
     if gained:
         state.best, state.best_step, state.stale = state.score, state.step, 0
     else:
         state.stale += 1
+    if state.score is None:
+        ranks.note(f"step {state.step}: the score is undefined, so this evaluation cannot be the best")
     state.finished = state.step == total or bool(patience and state.stale >= patience)
     seconds = round(time.perf_counter() - started, 3)
-    return {"score": state.score, "best": gained, **numbers, "seconds": seconds}
+    defined = {name: _defined(value) for name, value in numbers.items()}
+    return {"score": state.score, "best": gained, **defined, "seconds": seconds}
+
+
+def _defined(value: Any) -> Any:
+    """None for a number that is not finite, which JSON cannot hold; else the value."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _save(model: nn.Module, optimizer: AdamW, state: LoopState, run: RunDir, training: TrainingSettings) -> None:
     """Write a checkpoint, and delete all others but that of `kept_step`."""
-    state.kept_step = state.best_step if training.keep == BEST else state.step
+    state.kept_step = state.step if training.keep == LAST or state.best is None else state.best_step
     if ranks.rank() == 0:
+        run.demand_present()
+        run.sync_metrics()
         checkpoint.save(run.checkpoints, state.step, model, optimizer, asdict(state))
         checkpoint.rotate(run.checkpoints, {state.step, state.kept_step})
         run.reached(state.step)
@@ -239,12 +247,18 @@ def _save(model: nn.Module, optimizer: AdamW, state: LoopState, run: RunDir, tra
 
 
 def _restore(model: nn.Module, optimizer: AdamW, run: RunDir) -> LoopState | None:
+    """Load the newest checkpoint, if there is one; `RunDir.begin` has seen to it that it is sound."""
     found = checkpoint.steps(run.checkpoints)
+    run.forget_after(found[-1] if found else -1)
     if not found:
-        run.forget_after(-1)
         return None
     state = LoopState(**checkpoint.state_of(run.checkpoints, found[-1]))
+    if state.kept_step not in found:  # it was damaged
+        state.kept_step, state.best_step = state.step, state.step
+        state.best = state.score if state.finished else None
     if not state.finished:  # a finished run trains no more; `fit` loads the kept weights
-        checkpoint.load(run.checkpoints, found[-1], model, optimizer)
-    run.forget_after(state.step)
+        checkpoint.load(run.checkpoints, state.step, model, optimizer)
+    if ranks.rank() == 0:
+        checkpoint.rotate(run.checkpoints, {state.step, state.kept_step})
+    ranks.wait()
     return state

@@ -7,6 +7,7 @@ gradients are summed once per step. The model is not wrapped.
 """
 
 import os
+import sys
 from collections.abc import Iterable
 
 import numpy as np
@@ -46,6 +47,12 @@ def say(text: str) -> None:
         cli.say(text)
 
 
+def note(text: str) -> None:
+    """Print a warning to standard error, on the first rank only."""
+    if rank() == 0:
+        cli.say(f"note: {text}", sys.stderr)
+
+
 def share(rows: np.ndarray) -> np.ndarray:
     """This rank's part of a step's examples."""
     return rows[rank() :: world()]
@@ -64,11 +71,13 @@ def sum_over_ranks(x: Tensor) -> Tensor:
     return x
 
 
-def any_rank(flag: bool, device: torch.device) -> bool:
-    """Whether the flag is true on any rank; all ranks get the same result. A device sync with several ranks."""
+def highest(number: int, device: torch.device) -> int:
+    """The highest number of any rank; all ranks get the same one. A device sync with several ranks."""
     if not dist.is_initialized():
-        return flag
-    return bool(sum_over_ranks(torch.tensor(float(flag), device=device)).item())
+        return number
+    tensor = torch.tensor(number, device=device)
+    dist.all_reduce(tensor, dist.ReduceOp.MAX)
+    return int(tensor)
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter], device: torch.device) -> None:

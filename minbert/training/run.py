@@ -1,12 +1,15 @@
 """The folder of a run: manifest, metrics and checkpoints; and the environment that a run's bits depend on."""
 
+import fcntl
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,15 +17,72 @@ from typing import Any
 import torch
 
 from minbert.errors import UserError
-from minbert.files import read_json, write_atomic, write_json
-from minbert.training import checkpoint, ranks
+from minbert.files import read_json, sync, write_atomic, write_json
+from minbert.training import checkpoint, cli, ranks
 
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk", "lemminflect")
+_TEMPORARY = re.compile(r"\..+\.\d+\.(tmp|old)")  # names by minbert.files: half-written files and folders
 _ROOT = Path(__file__).parent.parent.parent
 
 
+class Lock:
+    """A file that one process holds, by flock, from `hold` to `release`; a kill releases it as well."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = -1
+        self._made: list[Path] = []  # folders
+
+    def hold(self) -> None:
+        """Create and lock the file, and its folder if need be. Raises `UserError`, naming a process that holds it."""
+        self._made = [folder for folder in self.path.parents if not folder.exists()]
+        while not self.held:
+            with suppress(FileNotFoundError):  # a process that ends has deleted the empty folder
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise UserError(f"{self.path.parent}: is in use by {self._holder()}") from None
+                self._descriptor = descriptor
+        os.ftruncate(self._descriptor, 0)
+        os.write(self._descriptor, f"process {os.getpid()} on {platform.node()}\n".encode())
+
+    @property
+    def held(self) -> bool:
+        """Whether this process holds the file, and it is still there."""
+        if self._descriptor < 0 or not self.path.exists():
+            return False
+        return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
+
+    @property
+    def lost(self) -> bool:
+        """Whether the file was held and has been deleted or replaced."""
+        return self._descriptor >= 0 and not self.held
+
+    def _holder(self) -> str:
+        """What the process that holds the file has written, for which it may need a moment."""
+        for _ in range(100):
+            with suppress(FileNotFoundError):
+                if text := self.path.read_text(encoding="utf-8").strip():
+                    return text
+            time.sleep(0.01)
+        return "another process"
+
+    def release(self) -> None:
+        """Delete the file, and those folders made for it that are empty."""
+        if self.held:
+            self.path.unlink()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        for folder in self._made:
+            with suppress(OSError):  # something is in it
+                folder.rmdir()
+
+
 class RunDir:
-    """A run's folder. `open` and `check` decide whether it may be used; nothing is written before `begin`.
+    """A run's folder, locked by one process from `open` to its end; nothing else is written before `begin`.
 
     With several ranks, the first one alone writes.
     """
@@ -32,6 +92,7 @@ class RunDir:
         self.checkpoints = path / "checkpoints"
         self._manifest, self._metrics = path / "manifest.json", path / "metrics.jsonl"
         self._resume = resume
+        self._lock = Lock(path / ".minbert.lock")
         self._content: dict[str, Any] = {}
         self._begun = time.perf_counter()
 
@@ -39,30 +100,38 @@ class RunDir:
     def open(cls, path: Path, *, resume: bool, identity: dict[str, Any]) -> "RunDir":
         """The folder of a run; `identity` is the part of its identity that is known before data are read.
 
-        Raises `UserError` as `check` does, and if the newest checkpoint of a run to resume is damaged.
+        The folder is locked until the command ends. Raises `UserError` as `check` does, if the folder cannot be
+        written to, and, naming the process, if another one has locked it.
         """
         run = cls(path, resume=resume)
-        run.check(identity)
-        if resume:
-            checkpoint.check(run.checkpoints)
-        return run
-
-    def check(self, identity: dict[str, Any]) -> None:
-        """Check that this run may use the folder.
-
-        Raises `UserError` if it is not empty and the run is not resumed, if it belongs to a run with another value in
-        `identity`, or if it is not writable.
-        """
-        path = self.path
-        if path.is_dir() and any(path.iterdir()):
-            if not self._resume:
-                raise UserError(
-                    f"--run-dir {path}: exists already; add --resume to resume it, or choose another folder"
-                )
-            self._check_identity(identity)
         nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
             raise UserError(f"--run-dir {path}: {nearest} is not a folder that can be written to")
+        if ranks.rank() == 0:
+            cli.at_end.callback(run._lock.release)
+            run._lock.hold()
+        run.check(identity)
+        return run
+
+    def _sweep(self) -> None:
+        """Delete what `minbert.files` was writing when a process was killed."""
+        for path in list(self.path.rglob(".*")):
+            if _TEMPORARY.fullmatch(path.name):
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+    def demand_present(self) -> None:
+        """Raises `UserError` if the folder was removed or replaced while the run trained."""
+        if self._lock.lost:
+            raise UserError(f"{self.path}: was removed while the run trained, so nothing more can be saved")
+
+    def check(self, identity: dict[str, Any]) -> None:
+        """Raises `UserError` if the folder is not empty and the run is not resumed, or is of another identity."""
+        if self.path.is_dir() and any(path != self._lock.path for path in self.path.iterdir()):
+            if not self._resume:
+                raise UserError(
+                    f"--run-dir {self.path}: exists already; add --resume to resume it, or choose another folder"
+                )
+            self._check_identity(identity)
 
     def _check_identity(self, identity: dict[str, Any]) -> None:
         if not self._manifest.is_file():
@@ -82,7 +151,7 @@ class RunDir:
             raise UserError(f"--resume: {self.path} was started with other settings: {', '.join(changed)}")
 
     def begin(self, manifest: dict[str, Any]) -> list[str]:
-        """Create the folder and its manifest, or add a part to the manifest of a resumed run.
+        """Write the manifest, or add a part to that of a resumed run, whose damaged checkpoints are set aside.
 
         A part is one invocation of the script: when it `started`, its `command` and `environment`, its first and last
         checkpointed step (`from_step`, `to_step`), and the `seconds` from its beginning to its newest checkpoint.
@@ -93,6 +162,9 @@ class RunDir:
         """
         if ranks.rank():
             return []
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        for sentence in checkpoint.set_damaged_aside(self.checkpoints):
+            ranks.note(sentence)
         before = read_json(self._manifest) if self._manifest.is_file() else {}
         now = manifest.get("environment", {})
         step = next(reversed(checkpoint.steps(self.checkpoints)), 0)
@@ -102,11 +174,8 @@ class RunDir:
             parts[-1]["to_step"] = step
         self._content = {**manifest, **before, "parts": [*parts, part | {"seconds": 0.0, "environment": now}]}
         self._begun = time.perf_counter()
-        try:
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"--run-dir {self.path}: cannot be created: {error.strerror}") from error
         write_json(self._manifest, self._content)
+        self._sweep()
         last = parts[-1].get("environment", {}) if parts else {}
         kinds = [name for name in last if name != "started" and last[name] != now.get(name)]
         return [f"{name} {now.get(name)} (was {last[name]})" for name in kinds]
@@ -122,22 +191,39 @@ class RunDir:
     def log(self, row: dict[str, Any]) -> None:
         """Append one row to `metrics.jsonl`."""
         if ranks.rank() == 0:
+            self.demand_present()
             with open(self._metrics, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row, allow_nan=False) + "\n")
 
+    def sync_metrics(self) -> None:
+        """Flush `metrics.jsonl` to disk, so that no checkpoint is newer than its rows."""
+        if self._metrics.is_file():
+            sync(self._metrics)
+
     def metrics(self) -> list[dict[str, Any]]:
-        """All rows of `metrics.jsonl`, or none if there is no such file."""
-        if not self._metrics.is_file():
-            return []
-        return [json.loads(line) for line in self._metrics.read_text(encoding="utf-8").splitlines()]
+        """All readable rows of `metrics.jsonl`, or none if there is no such file."""
+        lines = self._metrics.read_bytes().split(b"\n") if self._metrics.is_file() else []
+        return [row for row in map(_row, lines) if row]
 
     def forget_after(self, step: int) -> None:
-        """Delete the rows logged after `step`, as these steps are repeated, and a last line that a kill truncated."""
+        """Delete the rows logged after `step`, as these steps are repeated, and lines that a crash has damaged."""
         if ranks.rank() or not self._metrics.is_file():
             return
-        lines = self._metrics.read_text(encoding="utf-8").splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith("\n")]
-        write_atomic(self._metrics, "".join(line for line in whole if json.loads(line)["step"] <= step))
+        *lines, _ = self._metrics.read_bytes().split(b"\n")  # what follows the last line end was cut off by a kill
+        rows = [(line, _row(line)) for line in lines]
+        damaged = sum(row is None for _, row in rows)
+        if damaged:
+            ranks.note(f"{self._metrics}: {damaged} unreadable line{'s' * (damaged > 1)} dropped")
+        write_atomic(self._metrics, b"".join(line + b"\n" for line, row in rows if row and row["step"] <= step))
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    """A row of the metrics; None if the line is not one."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) and isinstance(row.get("step"), int) else None
 
 
 def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:

@@ -1,9 +1,8 @@
 """What both scripts do before the first training step: device, data folder, encoder, and the run's manifest."""
 
 import os
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from minbert.errors import UserError
 from minbert.precision import choose, default_device
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
-from minbert.training.cli import say
 from minbert.training.plan import Plan, first
 from minbert.training.run import RunDir, environment
 from minbert.training.settings import Parsed, TrainingSettings
@@ -55,6 +53,8 @@ class Start:
         """The initial encoder, its tokenizer, and the longest input in tokens. Raises `UserError`."""
         asked = self.parsed.settings.encoder
         model, tokenizer, self.folder = encoder(self.source, asked.encoder_dropout)
+        config = {f"config {name}": value for name, value in asdict(BertConfig.read(self.folder)).items()}
+        self.identity = {"vocabulary sha256": tokenizer.fingerprint, **config}
         return model.to(self.device), tokenizer, max_length(asked.max_length, model.config)
 
     def check(self, hashes: Mapping[str, str]) -> None:
@@ -64,7 +64,7 @@ class Start:
         """
         about = {"weights sha256": self.weights_sha256, "number format": self.precision, "on": self.device.type}
         data = {f"data {name}": sha256 for name, sha256 in hashes.items()}
-        self.identity = self.parsed.settings.identity() | data | about
+        self.identity |= self.parsed.settings.identity() | data | about | {"number of processes": ranks.world()}
         self.run.check(self.identity)
         ranks.wait()  # no rank may write before all have checked the folder
 
@@ -94,6 +94,7 @@ class Start:
             "selection": settings.selection,
         }
         changed = self.run.begin(manifest | account)
+        ranks.wait()  # damaged checkpoints are set aside
         if changed:
             warn(f"--resume: the run goes on with {', '.join(changed)}, so its bits may differ from an unbroken run's")
 
@@ -194,6 +195,5 @@ def note_rows(what: str, count: int, settings: TrainingSettings) -> None:
 
 def warn(*sentences: str) -> None:
     """Print warnings to standard error, on the first rank only."""
-    if ranks.rank() == 0:
-        for sentence in sentences:
-            say(f"note: {sentence}", sys.stderr)
+    for sentence in sentences:
+        ranks.note(sentence)

@@ -6,14 +6,23 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
+
+from minbert import AdamW
+from minbert.training import loop
+from minbert.training.plan import Plan, Step
+from minbert.training.run import RunDir
+from minbert.training.settings import RunSettings, TrainingSettings
 
 ROOT = Path(__file__).parent.parent.parent
 TIMED = ("metrics.jsonl", "manifest.json", "report.html", "README.md")  # hold times, speeds and commands
@@ -55,6 +64,86 @@ class Run:
 
 
 Script = Callable[..., Run]
+
+
+class Toy:
+    """Three epochs of four steps of a linear regression, in milliseconds."""
+
+    inputs, targets = torch.linspace(-2, 2, 60).sin().view(12, 5), torch.linspace(1, 3, 12).cos()
+
+    class Objective:
+        """Notes what it was asked for. `scalars` takes the place of those logged, and `after` is called, at a step."""
+
+        def __init__(self, scalars: Mapping[int, Any] | None = None, after: Mapping[int, Any] | None = None) -> None:
+            self.asked: list[tuple[int, int, list[int], bool]] = []
+            self.scalars, self.after = scalars or {}, after or {}
+            self.optimizer: AdamW | None = None
+
+        def backward(self, model: nn.Module, batch: Step, context: loop.Context) -> dict[str, Tensor]:
+            self.asked.append((context.step, batch.epoch, batch.rows.tolist(), model.training))
+            loss = Toy.loss(model, batch.rows)
+            loss.backward()
+            self.after.get(context.step, lambda *_: None)(model, self.optimizer)
+            given = self.scalars.get(context.step, {})
+            return {"loss": loss.detach()} | {
+                name: torch.tensor(value, dtype=torch.float64) for name, value in given.items()
+            }
+
+    @staticmethod
+    def model() -> nn.Linear:
+        torch.manual_seed(3)
+        return nn.Linear(5, 1)
+
+    @classmethod
+    def loss(cls, model: nn.Module, rows: np.ndarray) -> Tensor:
+        return ((model(cls.inputs[rows])[:, 0] - cls.targets[rows]) ** 2).mean()
+
+    @staticmethod
+    def begin(path: Path) -> RunDir:
+        run = RunDir(path)
+        run.begin({"settings": {}})
+        return run
+
+    @classmethod
+    def fit(
+        cls,
+        run: RunDir,
+        *,
+        scores: Sequence[float | None] = (),
+        epochs: int = 3,
+        objective: Any = None,
+        **settings: Any,
+    ) -> tuple[nn.Linear, loop.LoopState, list[Tensor]]:
+        """Train; evaluations give `scores` in turn. Returns the model, state, and weights at evaluations."""
+        model, left, seen = cls.model(), list(scores), []
+
+        def evaluate() -> tuple[float | None, dict[str, Any]]:
+            assert not model.training
+            seen.append(model.weight.detach().clone())
+            return (left.pop(0) if left else float(len(seen))), {"toy": 0.5}
+
+        care, more = (
+            {name: settings.pop(name) for name in names if name in settings}
+            for names in (RunSettings.model_fields, ("baseline", "floors"))
+        )
+        training = TrainingSettings(**{"lr": 0.1, "clip": 0} | settings)
+        optimizer, objective = AdamW(model.parameters(), lr=0.1), objective or cls.Objective()
+        objective.optimizer = optimizer
+        plan = Plan([4] * epochs, lambda epoch: [("toy", np.arange(3) + 3 * step) for step in range(4)])
+        how = {"device": torch.device("cpu"), "precision": "fp32"}
+        keep = RunSettings(**{"log_every": 100} | care)
+        state = loop.fit(model, optimizer, objective, plan, run, training, keep, evaluate, **how, **more)
+        return model, state, seen
+
+
+@pytest.fixture
+def toy() -> type[Toy]:
+    return Toy
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return Toy.begin(tmp_path / "run")
 
 
 @pytest.fixture(scope="session")

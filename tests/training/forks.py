@@ -36,6 +36,7 @@ LIMIT = 100  # seconds after which a run that hangs is ended
 def run_module(name: str, *arguments: str) -> None:
     """As `cli.run_module`, in a fork of this process: a new one takes seconds to import what is imported here."""
     if not os.fork():
+        cli.at_end.pop_all()  # the lock is the other process's
         sys.argv = [name, *arguments]
         runpy.run_module(name, run_name="__main__", alter_sys=True)
     os.wait()
@@ -113,7 +114,7 @@ def child(request: dict[str, Any], rank: int) -> None:
         sys.argv = request["argv"]
         if not request["real"]:
             cli.run_module = run_module
-        if request["signal"]:
+        if request["signal"] and not rank:
             arm(*request["signal"])
         if rank:
             come_late()

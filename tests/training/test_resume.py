@@ -3,12 +3,13 @@
 python -m pytest --import-mode=importlib tests/training/test_resume.py
 """
 
+import json
 import random
 import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,25 +64,36 @@ KILLS = {
 }
 
 
-@pytest.mark.parametrize("name", KILLS)
-def test_killed_again_and_again_and_resumed_equals_undisturbed(script: Script, whole: Script, name: str) -> None:
-    for number, where in enumerate(KILLS[name]):
+def random_kills(name: str) -> list[tuple[str, int]]:
+    """Five places, so late that each kill comes after a checkpoint of the start before."""
+    steps = sorted(RANDOM.sample(range(STEPS[name] - 1), 5))
+    return [(RANDOM.choice(("step", "after row", "in checkpoint")), step) for step in steps]
+
+
+SLOW = [pytest.param(name, random_kills(name), marks=pytest.mark.slow) for name in FLAGS for _ in range(20)]
+
+
+@pytest.mark.parametrize(("name", "kills"), [*KILLS.items(), *SLOW])
+def test_killed_again_and_again_and_resumed_equals_undisturbed(
+    script: Script, whole: Script, name: str, kills: list[tuple[str, int]]
+) -> None:
+    for number, where in enumerate(kills):
         killed = script(name, *FLAGS[name], *(["--resume"] if number else []), signal=(signal.SIGKILL, *where))
-        assert killed.code == -signal.SIGKILL, (where, killed.err)
-        assert not (killed.folder / "scores.json").exists()
+        assert killed.code in (-signal.SIGKILL, 0), (where, killed.err)
+        assert killed.code or where not in KILLS[name], "the kill must have come"
     resumed = script(name, *FLAGS[name], "--resume")
     assert resumed.code == 0, resumed.err
     assert resumed.rows() == whole(name).rows()
     assert resumed.bits() == whole(name).bits(), "weights, predictions, scores and checkpoints must be the same bits"
-    assert not [*resumed.folder.glob("checkpoints/.*")], "what a kill left half-written must be gone"
+    assert not [*resumed.folder.rglob(".*")], "what a kill left half-written must be gone"
 
 
 @pytest.mark.parametrize(("name", "number"), [(MULTITASK, signal.SIGINT), (PRETRAIN, signal.SIGTERM)])
-def test_a_signal_leaves_a_resumable_run_and_exit_code_130(
+def test_a_signal_leaves_a_resumable_run_and_names_the_command(
     script: Script, whole: Script, name: str, number: int
 ) -> None:
     stopped = script(name, *FLAGS[name], signal=(number, "step", 9))
-    assert stopped.code == 130
+    assert stopped.code == 128 + number
     assert len(stopped.errors) == 1 and stopped.errors[0].startswith("stopped after step 10 of "), stopped.err
     assert (stopped.folder / "checkpoints" / "step-00000010").is_dir()
     words = shlex.split(stopped.errors[0].partition("; resume with: ")[2])
@@ -121,30 +133,43 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_resume_with_a_changed_setting_or_other_data_is_refused(script: Script, stopped: Path, tmp_path: Path) -> None:
-    before, changed = contents(stopped), tmp_path / "sts-train.csv"
-    changed.write_text("".join((COURSE / "sts-train.csv").read_text().splitlines(keepends=True)[:-1]))
-    setting, values = "--hidden-dropout-prob", ("0.3", "0.25")
-    for flags, words in (((setting, 0.25), (setting, *values)), (("--sts_train", changed), ("sts",))):
-        refused = script(MULTITASK, *FLAGS[MULTITASK], *flags, "--resume")
-        assert refused.code == 2 and len(refused.errors) == 1
-        assert refused.errors[0].startswith("error: ") and all(word in refused.errors[0] for word in words)
-        assert contents(stopped) == before
+def test_resume_with_anything_changed_is_refused_by_name(
+    script: Script, tiny_copy: Callable[..., Path], tmp_path: Path
+) -> None:
+    weights = tiny_copy()
+    flags = (*FLAGS[MULTITASK], "--weights", weights)
+    folder = script(MULTITASK, *flags, signal=(signal.SIGUSR1, "step", 1)).folder
+    before, data = contents(folder), tmp_path / "sts-train.csv"
+    data.write_text("".join((COURSE / "sts-train.csv").read_text().splitlines(keepends=True)[:-1]))
+
+    def refused(*words: str, more: Sequence[Any] = (), ranks: int = 1) -> None:
+        run = script(MULTITASK, *flags, *more, "--resume", ranks=ranks)
+        assert set(run.codes) == {2} and len(run.errors) == 1 and run.errors[0].startswith("error: "), run.err
+        assert all(word in run.errors[0] for word in words), run.errors
+        assert contents(folder) == before
+
+    refused("--hidden-dropout-prob (was 0.3, now 0.25)", more=("--hidden-dropout-prob", 0.25))
+    refused("data train sts (was", more=("--sts_train", data))
+    refused("number of processes (was 1, now 2)", ranks=2)
+    config, vocabulary = weights / "config.json", (weights / "vocab.txt").read_text().splitlines()
+    content = json.loads(config.read_text())
+    config.write_text(json.dumps(content | {"layer_norm_eps": 1e-6, "hidden_dropout_prob": 0.2}))
+    refused("config layer_norm_eps (was 1e-12, now 1e-06)", "config hidden_dropout_prob (was 0.1, now 0.2)")
+    config.write_text(json.dumps(content))
+    vocabulary[6:8] = reversed(vocabulary[6:8])
+    (weights / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    refused("vocabulary sha256 (was")
 
 
-def test_a_damaged_checkpoint_is_refused_by_name(script: Script, stopped: Path) -> None:
-    for file in ("model.safetensors", "optimizer.safetensors", "state.json"):
-        path = stopped / "checkpoints" / "step-00000006" / file
-        whole = path.read_bytes()
-        content = bytearray(whole)
-        content[len(content) // 2] ^= 1
-        path.write_bytes(bytes(content[:-2]) if file == "state.json" else bytes(content))
-        before = contents(stopped)
-        refused = script(MULTITASK, *FLAGS[MULTITASK], "--resume")
-        assert refused.code == 2 and len(refused.errors) == 1, refused.err
-        assert refused.errors[0].startswith(f"error: {path}: damaged ("), refused.err
-        assert contents(stopped) == before
-        path.write_bytes(whole)
+def test_a_damaged_checkpoint_is_set_aside_by_name(script: Script, whole: Script, stopped: Path) -> None:
+    path = stopped / "checkpoints" / "step-00000006" / "optimizer.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    resumed = script(MULTITASK, *FLAGS[MULTITASK], "--resume")
+    assert resumed.code == 0
+    assert f"{path}: damaged (" in resumed.err and "damaged-step-00000006" in resumed.err
+    aside = {name for name in resumed.bits() if "damaged-" in name}
+    assert len(aside) == 3
+    assert {name: value for name, value in resumed.bits().items() if name not in aside} == whole(MULTITASK).bits()
 
 
 def gradients(folder: Path) -> dict[str, torch.Tensor]:
@@ -166,6 +191,13 @@ def test_two_ranks_that_accumulate_have_the_gradients_of_one_pass(script: Script
         torch.testing.assert_close(ours[name], gradient, atol=1e-6, rtol=1e-4, msg=name)
     assert both.rows()[0]["quora/loss"] == pytest.approx(alone.rows()[0]["quora/loss"], rel=1e-5)
     assert len(both.rows()) == len(alone.rows()) == 2, "one rank alone writes the metrics"
+
+
+def test_ranks_stop_together_when_one_is_told_to(script: Script) -> None:
+    flags = (*SHORT, "--max-steps", 6)
+    stopped = script(MULTITASK, *flags, signal=(signal.SIGTERM, "step", 2), ranks=2)
+    assert stopped.codes == [128 + signal.SIGTERM] * 2, stopped.err
+    assert script(MULTITASK, *flags, "--resume", ranks=2).codes == [0, 0]
 
 
 def test_the_runner_reports_a_crash(forks: subprocess.Popen[str], script: Script) -> None:

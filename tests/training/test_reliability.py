@@ -1,0 +1,251 @@
+"""Guards: nothing is lost or mixed: locks, signals, damaged files, strays, a folder that is gone, modes of files.
+
+python -m pytest --import-mode=importlib tests/training/test_reliability.py
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from minbert import UserError
+from minbert.training import checkpoint, cli
+from minbert.training.run import RunDir
+
+
+def start(folder: Path, gate: int, ends: int) -> None:
+    """Open a run folder when the gate is closed, and exit when `ends` is: with 0, or with 1 if it was refused."""
+    os.read(gate, 1)
+    code, answer = 0, str(os.getpid())
+    try:
+        RunDir.open(folder, resume=True, identity={})
+    except UserError as error:
+        code, answer = 1, str(error)
+    (folder.parent / f"answer-{os.getpid()}.tmp").write_text(answer)
+    (folder.parent / f"answer-{os.getpid()}.tmp").rename(folder.parent / f"answer-{os.getpid()}")
+    if not code:
+        os.read(ends, 1)
+    os._exit(code)
+
+
+@pytest.mark.parametrize("count", [6, pytest.param(50, marks=pytest.mark.slow)])
+def test_of_processes_that_start_at_once_one_has_the_folder_and_the_others_name_it(tmp_path: Path, count: int) -> None:
+    for folder in (tmp_path / "new", tmp_path / "killed"):  # the second holds what a killed process has left
+        (gate, close_gate), (ends, close_ends) = os.pipe(), os.pipe()
+        children = []
+        for _ in range(count):
+            if not (child := os.fork()):
+                os.close(close_gate)
+                os.close(close_ends)
+                start(folder, gate, ends)
+            children.append(child)
+        os.close(close_gate)
+        while len(answers := [path.read_text() for path in tmp_path.glob("answer-*[0-9]")]) < count:
+            time.sleep(0.01)
+        (winner,) = [int(answer) for answer in answers if answer.isdigit()]
+        refusals = [answer for answer in answers if not answer.isdigit()]
+        assert all(f"{folder}: is in use by process {winner} on " in answer for answer in refusals), refusals
+        os.kill(winner, signal.SIGKILL)
+        os.close(close_ends)
+        assert sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children) == [
+            -signal.SIGKILL,
+            *[1] * (count - 1),
+        ]
+        for path in tmp_path.glob("answer-*"):
+            path.unlink()
+        if folder.name == "new":
+            shutil.copytree(folder, tmp_path / "killed")
+
+
+def test_a_command_that_ends_leaves_no_lock_and_no_empty_folder(tmp_path: Path) -> None:
+    def main() -> None:
+        RunDir.open(tmp_path / "a" / "run", resume=False, identity={})
+        assert (tmp_path / "a" / "run").is_dir()
+        raise UserError("--x: wrong")
+
+    with pytest.raises(SystemExit):
+        cli.run(main)
+    assert not [*tmp_path.iterdir()]
+
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_a_run_after_its_step_with_a_checkpoint(toy: Any, run: RunDir, number: int) -> None:
+    def kill(*_: Any) -> None:
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)  # clusters send it twice
+
+    whole, *_ = toy.fit(toy.begin(run.path.parent / "whole"))
+    with pytest.raises(SystemExit) as stop:
+        cli.run(lambda: toy.fit(run, objective=toy.Objective(after={5: kill})))
+    assert stop.value.code == 128 + number
+    assert checkpoint.steps(run.checkpoints) == [4, 6]
+    resumed, *_ = toy.fit(run, resume=True)
+    assert torch.equal(resumed.weight, whole.weight)
+
+
+def test_a_second_signal_ends_at_once_and_an_ignored_one_is_ignored(
+    toy: Any, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def again(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        _, state, _ = toy.fit(run, objective=toy.Objective(after={5: lambda *_: os.kill(os.getpid(), signal.SIGHUP)}))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert state.finished
+    monkeypatch.setattr(cli, "_ONE_NOTICE", -1.0)
+    other, objective = toy.begin(run.path.parent / "other"), toy.Objective(after={5: again})
+    with pytest.raises(SystemExit) as stop:
+        toy.fit(other, objective=objective)
+    assert stop.value.code == 128 + signal.SIGUSR1 and len(objective.asked) == 6
+    assert checkpoint.steps(other.checkpoints) == [4]
+
+
+def flipped(content: bytes, draw: random.Random) -> bytes:
+    place = draw.randrange(len(content))
+    return content[:place] + bytes([content[place] ^ 1 << draw.randrange(8)]) + content[place + 1 :]
+
+
+MUTATIONS: list[Callable[[bytes, random.Random], bytes | None]] = [
+    flipped,
+    lambda content, draw: content[: draw.randrange(len(content))],
+    lambda content, draw: content + draw.randbytes(3),
+    lambda content, draw: b"",
+    lambda content, draw: b"[" * 100_000,
+    lambda content, draw: None,
+]
+
+
+@pytest.fixture
+def saved(toy: Any, tmp_path: Path) -> Callable[[], RunDir]:
+    """A function that gives a copy of a run that was killed in its step 10: 4 is its best checkpoint, 9 its newest."""
+    origin = toy.begin(tmp_path / "origin")
+    with pytest.raises(UserError, match="step 10"):
+        toy.fit(origin, scores=[0.9, 0.1], save_every=9, objective=toy.Objective(scalars={9: {"loss": float("nan")}}))
+    assert checkpoint.steps(origin.checkpoints) == [4, 9]
+
+    def copied() -> RunDir:
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        shutil.copytree(origin.path, tmp_path / "run")
+        return RunDir(tmp_path / "run", resume=True)
+
+    return copied
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(60, marks=pytest.mark.slow)])
+def test_a_damaged_checkpoint_is_set_aside_and_the_last_good_one_taken(
+    toy: Any, saved: Callable[[], RunDir], tmp_path: Path, capsys: pytest.CaptureFixture[str], count: int
+) -> None:
+    """Whatever is damaged, training ends with the bits of a run that nothing disturbed."""
+    draw = random.Random(count)
+    *_, whole = toy.fit(toy.begin(tmp_path / "whole"), scores=[0.9, 0.1, 0.2])
+    files = [path.relative_to(tmp_path / "run") for path in saved().checkpoints.rglob("*.*")]
+    assert len(files) == 6
+    for number, (name, mutate) in enumerate(product(files * count, MUTATIONS)):
+        run = saved()
+        before = (run.path / name).read_bytes()
+        after = mutate(before, draw)
+        (run.path / name).unlink() if after is None else (run.path / name).write_bytes(after)
+        run.begin({"settings": {}})
+        step, aside = int(name.parts[1][-8:]), run.checkpoints / f"damaged-{name.parts[1]}" / name.name
+        harmless = aside.name == "optimizer.safetensors" and step == 4  # the best checkpoint is not trained from
+        said = capsys.readouterr().err
+        assert said.count("note: ") == (0 if harmless else 1), (number, said)
+        assert harmless or f"{name}: damaged (" in said or f"step-{step:08d}/state.json: damaged (" in said, said
+        assert harmless or after is None or aside.read_bytes() == after, "nothing is deleted"
+        _, state, seen = toy.fit(run, scores=[0.2] if step == 4 else [0.1, 0.2], resume=True)
+        assert torch.equal(seen[-1], whole[-1]), name
+        assert (state.best, state.kept_step) == ((0.9, 4) if harmless or step == 9 else (0.2, 12))
+
+
+def test_a_finished_run_whose_kept_model_is_damaged_trains_again(toy: Any, run: RunDir) -> None:
+    model, *_ = toy.fit(run, scores=[0.3, 0.9, 0.5])
+    (run.checkpoints / "step-00000008" / "model.safetensors").write_bytes(b"")
+    again = RunDir(run.path, resume=True)
+    again.begin({"settings": {}})
+    assert checkpoint.steps(run.checkpoints) == []
+    assert torch.equal(toy.fit(again, scores=[0.3, 0.9, 0.5], resume=True)[0].weight, model.weight)
+
+
+def test_what_a_kill_has_left_is_swept(saved: Callable[[], RunDir], toy: Any) -> None:
+    run = saved()
+    shutil.copytree(run.checkpoints / "step-00000009", run.checkpoints / "step-00000007")
+    for name in (".encoder.77.tmp/1_Pooling", ".encoder.77.old", "checkpoints/.step-00000009.77.tmp", "predictions"):
+        (run.path / name).mkdir(parents=True)
+    strays = [run.path / "predictions" / ".sst-dev-output.csv.77.tmp", run.path / ".scores.json.77.tmp"]
+    for path in (*strays, run.path / ".notes"):
+        path.write_text("")
+    run.begin({"settings": {}})
+    toy.fit(run, scores=[0.1], resume=True)
+    assert {str(path.relative_to(run.path)) for path in run.path.rglob(".*")} == {".notes"}
+    assert checkpoint.steps(run.checkpoints) == [4, 12]
+
+
+@pytest.mark.parametrize("bad", [b"\0" * 40, b"{}", b"[1]", b'{"step": "9"}', b"\xff\xfe", b"[" * 9999, b"9" * 5000])
+def test_rows_after_the_checkpoint_are_forgotten_and_unreadable_ones_dropped(
+    run: RunDir, bad: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [json.dumps({"step": step}).encode() for step in (5, 10, 15)]
+    path = run.path / "metrics.jsonl"
+    path.write_bytes(b"\n".join([rows[0], bad, *rows[1:], b'{"step": 1']))
+    assert [row["step"] for row in run.metrics()] == [5, 10, 15]
+    run.forget_after(10)
+    assert path.read_bytes() == b'{"step": 5}\n{"step": 10}\n'
+    assert capsys.readouterr().err == f"note: {path}: 1 unreadable line dropped\n"
+
+
+def test_metrics_are_synced_before_a_checkpoint_is_written(
+    toy: Any, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fsync, save = os.fsync, checkpoint.save
+
+    def synced(descriptor: int) -> None:
+        fsync(descriptor)
+        done.append(Path(f"/proc/self/fd/{descriptor}").resolve().name)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(checkpoint, "save", lambda *given: (done.append("save"), save(*given)))
+    toy.fit(run)
+    places = [place for place, name in enumerate(done) if name == "save"]
+    assert len(places) == 3 and all(done[place - 1] == "metrics.jsonl" for place in places), done
+
+
+def test_a_folder_that_is_removed_during_training_is_said(toy: Any, tmp_path: Path) -> None:
+    def main() -> None:
+        run = RunDir.open(tmp_path / "run", resume=False, identity={})
+        run.begin({"settings": {}})
+        remove = toy.Objective(after={5: lambda *_: shutil.rmtree(tmp_path / "run")})
+        with pytest.raises(UserError, match=f"{tmp_path / 'run'}: was removed while the run trained"):
+            toy.fit(run, objective=remove, save_every=6)
+
+    with pytest.raises(SystemExit):
+        cli.run(main)
+    assert not (tmp_path / "run").exists()
+
+
+def test_files_have_the_modes_of_the_umask(toy: Any, tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        run = toy.begin(tmp_path / "run")
+        toy.fit(run, keep_checkpoints=True)
+    finally:
+        os.umask(before)
+    files = [path for path in run.path.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} == {".json", ".jsonl", ".safetensors"}
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o640}
