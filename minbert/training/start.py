@@ -26,8 +26,8 @@ from minbert.training.settings import Parsed, TrainingSettings
 class Start:
     """The start of a run: call `of`, then `encoder`, `check` and `begin`, in this order.
 
-    Nothing is written before `begin`. `identity` holds all that determines the run's results: settings, the hashes of
-    data and weights, precision and device type.
+    Nothing but the lock of the run's folder is written before `begin`. `identity` holds all that determines the run's
+    results: settings, the hashes of data, weights and vocabulary, the config, precision, device and processes.
     """
 
     parsed: Parsed[Any]
@@ -46,7 +46,13 @@ class Start:
         on = device(demanded=settings.run.use_gpu)
         warn(*notes)  # on the first rank only, which is known from here on
         precision = number_format(settings.training.precision, on)
-        run = RunDir.open(Path(settings.run.run_dir), resume=settings.run.resume, identity=settings.identity())
+        try:
+            run = RunDir.open(Path(settings.run.run_dir), resume=settings.run.resume, identity=settings.identity())
+        except UserError:
+            ranks.highest(1, on)  # so that no other rank waits for this one
+            raise
+        if ranks.highest(0, on):
+            raise SystemExit(2)
         return cls(parsed, run, on, precision, settings.encoder.source)
 
     def encoder(self) -> tuple[BertModel, Tokenizer, int]:

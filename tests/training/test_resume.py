@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/training/test_resume.py
 """
 
 import json
+import os
 import random
 import shlex
 import shutil
@@ -16,6 +17,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+
+from minbert.training.run import Lock
 
 Script = Callable[..., Any]
 MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
@@ -193,8 +196,22 @@ def test_two_ranks_that_accumulate_have_the_gradients_of_one_pass(script: Script
     assert len(both.rows()) == len(alone.rows()) == 2, "one rank alone writes the metrics"
 
 
-def test_ranks_stop_together_when_one_is_told_to(script: Script) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FLAGS)
+def test_stopped_after_every_step_and_resumed_equals_undisturbed(script: Script, whole: Script, name: str) -> None:
+    for step in range(STEPS[name] - 1):
+        stopped = script(name, *FLAGS[name], "--resume", signal=(signal.SIGHUP, "step", step))
+        assert stopped.code == 128 + signal.SIGHUP, stopped.err
+    assert script(name, *FLAGS[name], "--resume").bits() == whole(name).bits()
+
+
+def test_ranks_stop_together_when_one_is_told_to_or_refused(script: Script, tmp_path: Path) -> None:
     flags = (*SHORT, "--max-steps", 6)
+    lock = Lock(tmp_path / "run" / ".minbert.lock")
+    lock.hold()
+    refused = script(MULTITASK, *flags, ranks=2)
+    assert refused.codes == [2, 2] and f"is in use by process {os.getpid()} on" in refused.errors[0], refused.err
+    lock.release()
     stopped = script(MULTITASK, *flags, signal=(signal.SIGTERM, "step", 2), ranks=2)
     assert stopped.codes == [128 + signal.SIGTERM] * 2, stopped.err
     assert script(MULTITASK, *flags, "--resume", ranks=2).codes == [0, 0]

@@ -169,21 +169,8 @@ def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -
 @pytest.mark.parametrize("name", [MULTITASK, PRETRAIN])
 def test_a_limit_and_a_last_step_make_a_short_whole_run(script: Script, tmp_path: Path, name: str) -> None:
     """A second one has the same bits, whose output nobody reads, and tokenises nothing again."""
-    flags = (
-        "--limit",
-        20,
-        "--batch-size",
-        8,
-        "--max-steps",
-        7,
-        "--log-every",
-        2,
-        "--lr",
-        5e-4,
-        "--lr-schedule",
-        "linear",
-    )
-    flags = (*flags, "--order", "none") if name == PRETRAIN else flags
+    how = "--limit 20 --batch-size 8 --max-steps 7 --log-every 2 --lr 5e-4 --lr-schedule linear"
+    flags = (*how.split(), *(("--order", "none") if name == PRETRAIN else ()))
     cache = tmp_path / "cache"
     run = script(name, *flags, MINBERT_CACHE=str(cache))
     assert run.code == 0, run.err

@@ -4,17 +4,49 @@ python -m pytest --import-mode=importlib tests/training/test_settings.py
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from minbert import UserError
-from minbert.training.settings import PLACES, Parsed, flags_of, parse
+from minbert.training.settings import Parsed, TrainingSettings, parse
+from tasks.contrastive import presets
 from tasks.contrastive.settings import ContrastiveSettings
+from tasks.registry import build
 from tasks.settings import PRESETS, MultitaskSettings
+
+TABLES = {MultitaskSettings: PRESETS, ContrastiveSettings: presets.PRESETS}
 
 
 def multitask(*words: str) -> Parsed[MultitaskSettings]:
     return parse(MultitaskSettings, PRESETS, words, program="p", about="a", default="default")
+
+
+def pretrain(*words: str) -> Parsed[ContrastiveSettings]:
+    return parse(ContrastiveSettings, presets.PRESETS, words, program="p", about="a", default="cbcl")
+
+
+COURSE = {
+    **{f"--{short}_{split}": "a" for short in ("sst", "para", "sts") for split in ("train", "dev", "test")},
+    **{f"--{short}_{split}_out": f"{short}-{split}" for short in ("sst", "para", "sts") for split in ("dev", "test")},
+    **{"--seed": 3, "--epochs": 4, "--batch_size": 5, "--hidden_dropout_prob": 0.25, "--lr": 1e-4, "--use_gpu": None},
+    "--fine-tune-mode": "last-linear-layer",
+}
+
+
+def test_the_flags_students_know_are_there() -> None:
+    words = [str(word) for pair in COURSE.items() for word in pair if word is not None]
+    given = multitask(*words).settings.flat()
+    for flag, value in COURSE.items():
+        assert given[flag.strip("-").replace("-", "_")] == (True if value is None else value)
+    assert multitask("--batch_size=8", "--sst-dev-out", "my_file_a-b").settings.files.sst_dev_out == "my_file_a-b"
+    usual = multitask().settings.flat()
+    found = tuple(usual[name] for name in ("seed", "epochs", "weights", "run_dir"))
+    assert found == (11711, 10, "bert-base-uncased", "runs/multitask")
+    for option, mode in (("pretrain", "last-linear-layer"), ("finetune", "full-model")):  # the older flag
+        older, newer = multitask("--option", option).settings, multitask("--fine-tune-mode", mode).settings
+        assert (older.model.fine_tune_mode, older.training.lr) == (mode, newer.training.lr)
+    assert [multitask("--tasks", given).settings.data.tasks for given in ("sst,para", "para")] == ["sst,quora", "quora"]
 
 
 @pytest.fixture
@@ -33,9 +65,69 @@ def test_flags_override_the_file_which_overrides_the_preset_which_overrides_defa
     assert (training.epochs, training.batch_size, training.lr) == (2, 8, 3e-5)
     assert (parsed.preset, parsed.settings.model.hidden_dropout_prob) == ("paper", 0.5)
     assert parsed.settings.synonyms.synonyms == "3" and not parsed.settings.run.resume
+    assert parsed.command == f"p --config {config} --epochs 2 --no-resume"
     given = {"lr": 3e-5, "epochs": 2, "batch_size": 8, "synonyms": "3", "resume": False}
     assert parsed.overrides == given
     assert multitask("--config", str(config), "--preset", "default").settings.model.hidden_dropout_prob == 0.3
+
+
+def test_every_preset_is_valid_and_the_papers_hold_its_numbers() -> None:
+    """CBCL, sections 4 and 5: 10 epochs, batch 32, lr 1e-5, dropout 0.5; CBCL lr 2e-5, tau .05, root, m .2."""
+    for kind, table in TABLES.items():
+        for _, values in table.values():
+            assert values.items() <= kind.of(**values).flat().items()
+    paper = multitask("--preset", "paper").settings
+    found = (paper.model.pairs, paper.model.hidden_dropout_prob, *rate_epochs_batch(paper.training))
+    assert found == ("paper", 0.5, 1e-5, 10, 32)
+    cbcl = pretrain("--preset", "cbcl").settings
+    found = (cbcl.loss.temperature, cbcl.curriculum.power, cbcl.curriculum.margin)
+    assert (*found, *rate_epochs_batch(cbcl.training)) == (0.05, 0.5, 0.2, 2e-5, 10, 32)
+
+
+def rate_epochs_batch(training: TrainingSettings) -> tuple[float, int, int]:
+    return training.lr, training.epochs, training.batch_size
+
+
+BAD = [
+    (multitask, "--no-such", "--no-such"),
+    (multitask, "--epoch 3", "--epoch"),  # no abbreviations: a later flag could change what they mean
+    (multitask, "--epochs 3.0", "--epochs 3.0"),
+    (multitask, "--epochs 0", "--epochs 0"),
+    (multitask, "--lr", "--lr"),
+    (multitask, "--lr fast", "--lr fast"),
+    (multitask, "--lr NaN", "--lr NaN"),
+    (multitask, "--lr -1", "--lr -1"),
+    (multitask, "--power inf", "--power inf"),
+    (multitask, "--hidden_dropout_prob 1", "--hidden-dropout-prob"),
+    (multitask, "--resume=maybe", "--resume"),
+    (multitask, "--pairs triple", "--pairs triple cross"),
+    (multitask, "--sampling squared", "--sampling squared round-robin"),
+    (multitask, "--preset x", "--preset x paper"),
+    (multitask, "--accumulate 33", "--accumulate --batch-size"),
+    (multitask, "--tasks sst,sst", "--tasks sst"),
+    (multitask, "--tasks ,", "--tasks"),
+    (multitask, "--patience 2 --sampling sequential", "--patience --sampling"),
+    (multitask, "--encoder x --weights y", "--encoder --weights"),
+    (multitask, "--option finetune --fine-tune-mode full-model", "--option --fine-tune-mode"),
+    (multitask, "--encoder runs/nowhere/encoder", "--encoder runs/nowhere/encoder"),
+    (multitask, "--sst-dev-out a.csv --sts-dev-out a.csv", "_out a.csv"),
+    (pretrain, "--batch_size 1", "--batch-size 1"),
+    (pretrain, "--temperature 0", "--temperature 0"),
+    (pretrain, "--pooler sum", "--pooler sum mean"),
+    (pretrain, "--hidden_dropout_prob 0.1", "--hidden"),
+    (pretrain, "--encoder x", "--encoder"),
+]
+
+
+@pytest.mark.parametrize(("parse", "arguments", "words"), BAD)
+def test_a_mistake_is_one_sentence_that_names_the_flag(parse: Any, arguments: str, words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parsed = parse(*arguments.split())
+        parsed.settings.ignored(parsed.overrides)
+        build(parsed.settings.data.tasks, "cross", "--tasks")
+        parsed.settings.encoder.source  # noqa: B018
+    assert "\n" not in str(caught.value)
+    assert all(word in str(caught.value) for word in words.split()), caught.value
 
 
 MISTAKES = [
@@ -79,15 +171,55 @@ def test_a_flag_may_be_written_with_its_records_name() -> None:
         multitask("--data.lr", "1")
 
 
-@pytest.mark.parametrize("kind", [MultitaskSettings, ContrastiveSettings])
-def test_a_flags_name_is_in_one_record_and_the_identity_is_all_but_places(kind: type) -> None:
+EFFECTS = [
+    ("--tasks sst --para-train x", "--para_train has no effect: --tasks sst does not hold its task"),
+    ("--tasks sst,sts --sts-dev x", ""),
+    ("--tasks sts --sampling hybrid", "--sampling hybrid has no effect on a single task"),
+    ("--tasks sst --pairs bi", "--pairs bi has no effect: no task of --tasks sst has pairs"),
+    ("--tasks quora --pairs bi", ""),
+    ("--power 0.3", "--power 0.3 has no effect with --sampling round-robin"),
+    ("--power 1.5 --sampling proportional", ""),
+    ("--no-synonyms-grow", "--no-synonyms-grow has no effect with --synonyms none"),
+    ("--sst-dev-out a.csv --sst-test-out b.csv", ""),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), EFFECTS)
+def test_a_flag_without_effect_is_said(words: str, said: str) -> None:
+    parsed = multitask(*words.split())
+    assert parsed.settings.ignored(parsed.overrides) == ([said] if said else [])
+
+
+def test_only_flags_that_change_no_result_stay_out_of_a_runs_identity() -> None:
+    places = "--run-dir a --data x --save-every 3 --log-every 7 --keep-checkpoints --resume"
+    one = multitask(*places.split()).settings.identity()
+    assert one == multitask().settings.identity()
+    for words in ["--seed 1", "--limit 9", "--max-steps 9", "--lr 1", "--clip 0", "--power 0.1", "--tasks sst"]:
+        assert multitask(*words.split()).settings.identity() != one
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_flags_name_is_in_one_record(kind: type) -> None:
     names = [name for field in kind.model_fields.values() for name in field.annotation.model_fields]
     assert len(names) == len(set(names))
-    settings, flags = kind.of(seed=3, run_dir="x"), flags_of(kind)
-    assert settings.identity() == {n: v for n, v in settings.flat().items() if flags[n][0] not in PLACES}
+    settings = kind.of(seed=3, run_dir="x")
     assert kind.of(**settings.flat()) == settings and settings.changed(run_dir="y").run.run_dir == "y"
 
 
 def test_the_last_layers_have_their_own_learning_rate_unless_it_is_given() -> None:
     for words, rate in (([], 1e-5), (["--option", "pretrain"], 1e-3), (["--option", "pretrain", "--lr", "1"], 1.0)):
         assert multitask(*words).settings.training.lr == rate
+
+
+def test_a_run_folder_stands_for_its_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "config.json").write_text("{}")
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    for place in (tmp_path, tmp_path / "encoder", f"~/{tmp_path.name}"):
+        for parsed in (
+            multitask("--encoder", str(place)),
+            multitask("--weights", str(place)),
+            pretrain("--weights", str(place)),
+        ):
+            assert Path(parsed.settings.encoder.source).expanduser() == tmp_path / "encoder"
+    assert multitask("--weights", "minilm").settings.encoder.source == "minilm"
