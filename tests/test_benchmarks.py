@@ -14,7 +14,7 @@ import pytest
 import torch
 import transformers
 
-from benchmarks import chunk_memory, contrastive_speed, harness, single_task, stage_one, train_speed
+from benchmarks import chunk_memory, contrastive_speed, harness, results_figure, single_task, stage_one, train_speed
 from minbert import BertModel
 from minbert.tokenizer import Tokenizer
 from tasks import readers
@@ -154,6 +154,19 @@ def test_memory_is_that_of_steps_which_are_taken(still: Path, capsys: pytest.Cap
         chunk_memory.steps(SAMPLE, str(still), 16, 8, chunk)
         before, after = map(float, capsys.readouterr().out.splitlines()[-1].split())
         assert 50 < before <= after
+
+
+def test_the_figure_of_results_holds_the_numbers_of_their_page() -> None:
+    results = json.loads((results_figure.DOCS / "results.json").read_text())
+    page = (results_figure.DOCS / "results.md").read_text()
+    for panel in results.values():
+        for _, value, error in panel["rows"]:
+            for number, digits in ((value, panel["digits"]), (error, max(panel["digits"] - 1, 2))):
+                assert f"{number:.{digits}f}".lstrip("0") in page
+        assert f"{panel['line'][1]:g}".lstrip("0") in page
+    drawn = (results_figure.DOCS / "results.svg").read_text()
+    shown = [set(re.findall(">([^<>]+)</text>", svg)) for svg in (drawn, results_figure.draw(results))]
+    assert shown[0] == shown[1], "python -m benchmarks.results_figure draws it again"
 
 
 @pytest.mark.parametrize("task", ["sst", "quora", "sts"])

@@ -15,6 +15,8 @@ import pandas as pd
 import pytest
 import torch
 from scipy import stats
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
 from minbert import Encoder, UserError
 from minbert.pooling import NAMES
@@ -62,6 +64,13 @@ def test_numbers_are_those_of_a_plain_computation(tiny: Path, folder: Path, done
     for row in found["results"]:
         if row["measure"] == "spearman":
             assert row["low"] <= row["value"] + 0.2 and row["low"] < row["high"]
+
+
+def test_sentence_transformers_evaluator_gives_the_same_spearman(tiny: Path, folder: Path, done: Path) -> None:
+    (stsb,) = sets.read(folder, ["STS-B"])
+    evaluator = EmbeddingSimilarityEvaluator(*map(list, zip(*stsb.pairs, strict=True)), stsb.gold.tolist())
+    found = evaluator(SentenceTransformer(str(tiny), device="cpu"))
+    assert values(scored(done), "spearman")["STS-B"] == pytest.approx(found["spearman_cosine"], abs=1e-6)
 
 
 def test_what_is_unscored_is_counted(done: Path) -> None:
