@@ -3,7 +3,6 @@
 Axes: M texts, D hidden. Vectors are scaled to length 1 first, in float64.
 """
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,14 +29,16 @@ METRICS = {
 """Metric that can select the best encoder -> the name of its number, and 1 to maximise it, -1 to minimise it."""
 ALIKE = 4.0
 """Gold similarity, of 5, from which on a pair counts as positive for the alignment (SimCSE, section 6)."""
-UNDEFINED = -sys.float_info.max  # the score of what is undefined: finite, as metrics.jsonl wants it, and the lowest
 
 
 @dataclass(frozen=True)
 class Look:
-    """One evaluation: the score to maximise, its numbers, and the cosines of the triplets with hard negatives."""
+    """One evaluation: the score to maximise, its numbers, and the cosines of the triplets with hard negatives.
 
-    score: float
+    What is undefined is None.
+    """
+
+    score: float | None
     numbers: dict[str, float | None]
     cosines: Similarities | None = None
 
@@ -87,7 +88,7 @@ class Evaluation:
             limit=how.evaluate_triplets,
         )
 
-    def score(self) -> tuple[float, dict[str, Any]]:
+    def score(self) -> tuple[float | None, dict[str, Any]]:
         """The score to maximise and the numbers, as the training loop takes them."""
         found = self.look()
         return found.score, found.numbers
@@ -105,7 +106,7 @@ class Evaluation:
             numbers["full_pass_loss"] = full_pass_loss([anchor, positive, *hard], *self.loss_of)
         name, sign = METRICS[self.metric]
         value = numbers[name]
-        return Look(UNDEFINED if value is None else sign * value, numbers, cosines)
+        return Look(None if value is None else sign * value, numbers, cosines)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

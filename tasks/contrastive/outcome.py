@@ -67,7 +67,7 @@ class Kept:
         """Its name on the terminal."""
         if not self.step:
             return "the encoder from before training"
-        why = "the last" if self.keep == LAST else f"the best by {self.metric}"
+        why = "the last" if self.keep == LAST or self.step != self.best_step else f"the best by {self.metric}"
         return f"step {self.step:,} of {self.last_step:,}, {why}"
 
     def verdict(self, before: Look, after: Look) -> str:
@@ -77,6 +77,8 @@ class Kept:
                 f"training did not help: by {self.metric} no evaluation was better than before training, so the "
                 f"encoder folder holds the encoder that the run started from"
             )
+        if after.score is None or before.score is None:
+            return f"{self.metric} is undefined, so it cannot say whether training helped"
         if after.score > before.score:
             return ""
         now, then = (number(look.numbers[METRICS[self.metric][0]]) for look in (after, before))

@@ -236,6 +236,20 @@ def test_a_run_that_makes_the_encoder_worse_says_so(script: Script, tiny: Path, 
     assert facts["last epoch's training loss"] == f"{scores['last_epoch_loss']:.4f}"
 
 
+def test_a_metric_that_is_undefined_chooses_nothing_and_is_said(script: Script, tmp_path: Path) -> None:
+    """One dev pair has no rank correlation: the last step is kept, as no evaluation can be the best."""
+    dev = tmp_path / "dev.tsv"
+    dev.write_text("sentence1\tsentence2\tscore\na cat\tthe cat\t5\n")
+    run = script(PRETRAIN, "--sts-dev", dev, "--max-steps", 6, "--evaluate-every", 3, "--keep", "best", "--lr", 1e-3)
+    assert run.code == 0, run.err
+    assert [line for line in run.err.splitlines() if "undefined" in line] == [
+        f"note: step {step}: the score is undefined, so this evaluation cannot be the best" for step in (3, 6)
+    ]
+    scores = json.loads((run.folder / "scores.json").read_text())
+    assert scores["step"] == 6 and scores["sts_dev_spearman"] == {"before": None, "after": None}
+    assert "after training (step 6 of 6, the last): STS dev spearman undefined" in run.out
+
+
 def test_fine_tuning_keeps_the_last_step_where_it_is_told_to(script: Script) -> None:
     run = script(MULTITASK, "--epochs", 3, "--lr", 5e-3, "--keep", "last")
     assert run.code == 0, run.err
