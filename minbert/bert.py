@@ -45,11 +45,20 @@ class BertModel(nn.Module):
         Raises `UserError` if the weights are missing or do not fit the config.
         """
         folder = weights.resolve(str(name_or_dir))
-        with torch.device("meta"):  # shapes without memory, until the weights are known to have them
-            model = cls(BertConfig.read(folder))
+        model = cls.with_weights(folder, BertConfig.read(folder))
+        return (accelerate(model) if accelerated else model).eval()
+
+    @classmethod
+    def with_weights(cls, folder: Path, config: BertConfig) -> "BertModel":
+        """A plain model in training mode with the weights of a folder. Raises `UserError` if they do not fit `config`.
+
+        The shapes are compared before the model takes any memory.
+        """
+        with torch.device("meta"):
+            model = cls(config)
         state = weights.read(folder, model)
         model.to_empty(device="cpu").load_state_dict(state)
-        return (accelerate(model) if accelerated else model).eval()
+        return model
 
     @property
     def device(self) -> torch.device:

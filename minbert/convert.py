@@ -26,13 +26,13 @@ from torch import Tensor
 from minbert import hub, weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
-from minbert.errors import UserError, quoted
+from minbert.errors import UserError, quoted, reason
 from minbert.files import write_atomic
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli
 
 _ANY_WEIGHTS = ("pytorch_model*.bin", "model*.safetensors")
-_MOST_OPERATIONS = 5_000_000  # of a pickle; the largest of real checkpoints have some 200,000
+_MOST_OPERATIONS = 2_000_000  # of a pickle; a bert-large with its optimizer has some 100,000
 # The types that the course's save_model pickles besides tensors: options, a config, and random generators' states.
 _HARMLESS: list[Any] = [
     *(argparse.Namespace, types.SimpleNamespace, np.ndarray, np.dtype, multiarray._reconstruct, multiarray.scalar),
@@ -171,7 +171,7 @@ def _why(error: Exception) -> str:
         return f": it holds the type {refused.group(1)}, which is refused"
     if isinstance(error, pickle.UnpicklingError) or not str(error).strip():
         return ""
-    return f" ({str(error).strip().splitlines()[0][:200]})"
+    return f" ({reason(error)})"
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import reprlib
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_LONGEST = 80  # characters of a value in a message
+_LONGEST, _LONGEST_REASON = 80, 200  # characters in a message
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = _LONGEST
 
@@ -17,6 +17,12 @@ def quoted(value: object) -> str:
     """`repr` of a value that a file or a user gave, cut to at most 80 characters, for a message."""
     text = _REPR.repr(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def reason(error: BaseException) -> str:
+    """What another library's exception says, on one line of at most 200 characters, for a message."""
+    said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return said if len(said) <= _LONGEST_REASON else f"{said[: _LONGEST_REASON - 3]}..."
 
 
 def one_of(name: str, known: Iterable[str], what: str) -> str:

@@ -9,7 +9,7 @@ import tokenizers
 from tokenizers import BertWordPieceTokenizer
 from tokenizers.models import WordPiece
 
-from minbert.errors import UserError, quoted
+from minbert.errors import UserError, quoted, reason
 from minbert.files import read_json_object, write_atomic, write_json
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -111,7 +111,7 @@ def _from_json(path: Path) -> tokenizers.Tokenizer:
     try:
         library = tokenizers.Tokenizer.from_str(json.dumps(content))
     except Exception as error:  # the library raises no narrower type
-        raise UserError(f"{path}: not BERT's WordPiece tokenizer: {error}") from error
+        raise UserError(f"{path}: not BERT's WordPiece tokenizer: {reason(error)}") from error
     if not isinstance(library.model, WordPiece) or library.model.unk_token != "[UNK]":
         raise UserError(f"{path}: not BERT's WordPiece tokenizer")
     _demand_special(library.get_vocab(with_added_tokens=False), path)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from minbert.config import BertConfig
-from minbert.errors import UserError, one_of, quoted
+from minbert.errors import UserError, one_of, quoted, reason
 from minbert.files import new_folder, read_json_object, sha256_of, write_json
 from minbert.pooling import AVERAGES
 from minbert.pooling import NAMES as POOLERS
@@ -131,7 +131,7 @@ def load_safetensors(path: Path) -> dict[str, Tensor]:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (safetensors.SafetensorError, ValueError, LookupError) as error:  # the last two for an unknown type
-        raise UserError(f"{path}: not a readable safetensors file: {error}") from error
+        raise UserError(f"{path}: not a readable safetensors file: {reason(error)}") from error
 
 
 def write(path: Path, tensors: dict[str, Tensor]) -> None:
@@ -144,7 +144,7 @@ def write(path: Path, tensors: dict[str, Tensor]) -> None:
     try:
         safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
     except safetensors.SafetensorError as error:
-        raise UserError(f"{path}: cannot be written: {error}") from error
+        raise UserError(f"{path}: cannot be written: {reason(error)}") from error
     path.chmod(mode)
 
 
@@ -278,9 +278,8 @@ def find(name: str, flag: str = "", files: Sequence[str] = (*DESCRIPTION, "model
         return Path(snapshot_download(name, allow_patterns=list(files), local_files_only=unreachable is not None))
     except Exception as error:
         cause = unreachable or error.__cause__ or error
-        why = " ".join(str(cause).split()).rstrip(".") or type(cause).__name__
         raise UserError(
-            f"{said}: cannot be had from the hub ({why}), and no folder has this name; "
+            f"{said}: cannot be had from the hub ({reason(cause)}), and no folder has this name; "
             f"for weights without a hub: `{MINILM}`, then `{f'{flag} minilm'.lstrip()}`"
         ) from cause
 

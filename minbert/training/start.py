@@ -168,9 +168,7 @@ def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, P
         warn(f"{folder}: the vocabulary has {tokenizer.size:,} pieces, the weights embed {config.vocab_size:,}")
     if dropout is not None:
         config = replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
-    model = BertModel(config)
-    model.load_state_dict(weights.read(folder, model))
-    return accelerate(model), tokenizer, folder
+    return accelerate(BertModel.with_weights(folder, config)), tokenizer, folder
 
 
 def max_length(asked: int, config: BertConfig) -> int:

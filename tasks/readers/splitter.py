@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from minbert.errors import UserError
+from minbert.files import demand_text
 
 # A sentence may be longer than csv's default limit of 131,072 characters for a field.
 csv.field_size_limit(1 << 30)
@@ -28,9 +29,10 @@ BOM = "\ufeff"
 def open_text(path: Path, encoding: str = "utf-8-sig") -> Iterator[IO[str]]:
     """Open a text file for streaming; lines end only at line feeds.
 
-    Raises `UserError` if it cannot be opened, or with the line number if it does not decode.
+    Raises `UserError` if it cannot be opened or is no text, or with the line number if it does not decode.
     """
     try:
+        demand_text(path, encoding)
         with open(path, encoding=encoding, newline="\n") as file:
             yield file
     except UnicodeDecodeError as error:
@@ -52,11 +54,13 @@ def _undecodable(path: Path, encoding: str) -> int:
 
 
 def first_line(path: Path) -> str:
-    """The first line that is not blank, without line end and byte order marks; raises `UserError` if there is none.
+    """The first line that is not blank, without line end and byte order marks.
 
-    Invalid UTF-8 is replaced: the line is used to recognise a file whose encoding is not yet known.
+    Invalid UTF-8 is replaced: the line is used to recognise a file whose encoding is not yet known. Raises `UserError`
+    if there is no such line, or if the file is no text.
     """
     try:
+        demand_text(path)
         with open(path, "rb") as file:
             for raw in file:
                 line = raw.decode("utf-8", errors="replace").rstrip("\r\n").lstrip(BOM)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from minbert.errors import UserError
 from tasks.data.fetch import archives, collect, sources
 from tasks.data.fetch.collect import Fetcher
 from tasks.data.fetch.download import Downloader
@@ -130,6 +131,18 @@ def test_a_source_that_changed_is_told_by_the_recorded_hash(
     assert not fetcher.collect(small)
     assert "its sha256 is" in capsys.readouterr().out
     assert not (fetcher.to / "small" / "sub" / "many.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "3", "{", '{"files": [1]}', '{"files": [{"path": ["one.txt"]}]}', '{"files": {}}']
+)
+def test_a_damaged_manifest_is_one_sentence(server: Any, fetcher: Fetcher, content: str) -> None:
+    path = fetcher.to / "small" / "manifest.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    with pytest.raises(UserError, match=r"manifest\.json: (holds|not a)"):
+        fetcher.collect(small_set(server))
+    assert path.read_text() == content
 
 
 def test_an_archive_is_fetched_once_for_all_its_parts(server: Any, fetcher: Fetcher) -> None:

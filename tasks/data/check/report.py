@@ -12,11 +12,12 @@ from scipy.sparse import csr_matrix
 from tqdm import tqdm
 
 from minbert.errors import UserError
-from minbert.files import read_json, sha256_of
+from minbert.files import sha256_of
 from minbert.token_cache import Skipped
 from tasks.data.check import corpus
 from tasks.data.check.found import Source, sources
 from tasks.data.check.overlaps import DEFINITIONS, WordSets, add_near, overlap
+from tasks.data.fetch.sources import read_manifest
 
 VERSION = 1
 # In a comparison the left split has the lower rank: it may be used for training or model selection before the right one
@@ -143,13 +144,11 @@ def _manifest(path: Path, data: Path) -> dict[str, Any]:
     result = {"manifest": path.relative_to(data).as_posix(), "complete": False, "files": 0, "broken": None}
     result |= {"missing": [], "changed": []}
     try:
-        content = read_json(path)
-        noted = {entry["path"]: entry["sha256"] for entry in content["files"]}
-        result |= {"complete": content["complete"] is True, "files": len(noted)}
+        content = read_manifest(path)
     except UserError as error:
         return result | {"broken": str(error)}
-    except (KeyError, TypeError):
-        return result | {"broken": f"{path}: not a manifest of get_data.py"}
+    noted = {entry["path"]: entry["sha256"] for entry in content["files"]}
+    result |= {"complete": content.get("complete") is True, "files": len(noted)}
     missing = sorted(name for name in noted if not (path.parent / name).is_file())
     changed = [name for name in noted if name not in missing and sha256_of(path.parent / name) != noted[name]]
     return result | {"missing": missing, "changed": changed}

@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import quote
 
 from minbert.errors import UserError
-from minbert.files import read_json, sha256_of, write_json
+from minbert.files import sha256_of, write_json
 from tasks.data.fetch import archives
 from tasks.data.fetch.download import Check, Downloader
-from tasks.data.fetch.sources import DataSet, File, Part, Source
+from tasks.data.fetch.sources import DataSet, File, Part, Source, read_manifest
 
 _ARCHIVES = ".archives"
 _HTTP = ("http://", "https://")
@@ -67,7 +67,7 @@ class Manifest:
         """The manifest written by an earlier run, or an empty one."""
         for name in ("manifest.json", ".fetched.json"):
             if (folder / name).exists():
-                return cls(folder, {entry["path"]: entry for entry in read_json(folder / name)["files"]})
+                return cls(folder, {entry["path"]: entry for entry in read_manifest(folder / name)["files"]})
         return cls(folder)
 
     def sha256(self, path: str, origin: str = "") -> str:

@@ -1,4 +1,4 @@
-"""The table of public data sets, `sets.toml`, as dataclasses."""
+"""The table of public data sets, `sets.toml`, as dataclasses; and the manifests of fetched sets."""
 
 import os
 import tomllib
@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from minbert.errors import UserError
+from minbert.files import read_json_object
 
 _TABLE = Path(__file__).with_name("sets.toml")
 
@@ -70,6 +73,19 @@ def licences() -> dict[str, str]:
     """The licence of every public file, by the file's name."""
     parts = (part for name in tomllib.loads(_TABLE.read_text(encoding="utf-8")) for part in load(name).parts)
     return {Path(file.path).name: part.licence for part in parts for source in part.sources for file in source.files}
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The content of a set's manifest. Raises `UserError` if it is damaged."""
+    content = read_json_object(path)
+    files = content.get("files")
+    if not isinstance(files, list) or not all(map(_is_record, files)):
+        raise UserError(f"{path}: not a manifest of get_data.py; without it, the files are verified again")
+    return content
+
+
+def _is_record(entry: object) -> bool:
+    return isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in ("path", "sha256"))
 
 
 def _part(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> Part:
