@@ -185,6 +185,18 @@ def test_dropout_masks_belong_to_the_step_and_the_part(make: Callable, examples:
     assert len({first, loss(6), loss(5, seed=2), loss(5, accumulate=2)}) == 4
 
 
+def test_a_heads_masks_do_not_depend_on_what_the_encoder_draws(make: Callable, examples: dict) -> None:
+    model = make(dropout=0.3, frozen=True).train()
+    features, losses = model.features, []
+    for draws in (0, 7):
+        model.features = lambda *batch, draws=draws: (torch.rand(draws), features(*batch))[1]
+        numbers = MultitaskObjective(examples).backward(
+            model, Step("sst", np.arange(8), 0, 0), Context(1, 5, "fp32", CPU)
+        )
+        losses.append(float(numbers["loss"]))
+    assert losses[0] == losses[1]
+
+
 def test_dev_norm_is_the_mean_of_the_tasks(make: Callable, examples: dict) -> None:
     model = make()
     norm, scores = evaluate.dev_scores(model, examples, "fp32")
