@@ -83,10 +83,10 @@ def score(tasks: Mapping[str, Task], data: Splits, outputs: Outputs) -> dict[str
 def save(run: Path, tasks: Mapping[str, Task], data: Splits, outputs: Outputs, paths: Paths) -> None:
     """Write the leaderboard's prediction files and the dev rows."""
     for (name, split), path in paths.items():
-        task, examples, made = tasks[name], data.of(split)[name], outputs[name, split]
-        predictions.write(path, task, examples, task.predict(made))
+        rows = record.task_rows(tasks[name], data.of(split)[name], outputs[name, split])
+        predictions.write(path, tasks[name], rows.ids, rows.predicted)
         if split == "dev":
-            record.write_rows(run, name, record.task_rows(task, examples, made))
+            record.write_rows(run, name, rows)
 
 
 def save_scores(run: Path, scores: Mapping[str, Any], state: LoopState, rule: str) -> None:

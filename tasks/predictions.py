@@ -26,7 +26,6 @@ from tasks import readers
 from tasks.record import Rows, TaskScores
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
-    from tasks.examples import Examples
     from tasks.settings import MultitaskSettings
     from tasks.task import Task
 
@@ -58,9 +57,8 @@ def file_name(task: "Task", split: str) -> str:
     return f"{task.files.short}-{split}-output.csv"
 
 
-def write(path: Path, task: "Task", examples: "Examples", predicted: np.ndarray) -> None:
+def write(path: Path, task: "Task", ids: Sequence[str], predicted: np.ndarray) -> None:
     """Write a prediction file: the task's header, then `{id} , {value} \\n` for each row, in file order."""
-    ids = map(examples.cache.row_id, range(len(examples)))
     rows = [f"{id_} , {task.written(value)} \n" for id_, value in zip(ids, predicted.tolist(), strict=True)]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, task.files.header + "".join(rows))

@@ -31,7 +31,7 @@ FLOORS = [
     "tasks.intervals tasks.augment tasks.task",
     "tasks.sst tasks.quora tasks.sts tasks.schedule tasks.contrastive",
     "tasks.registry tasks.model tasks.settings tasks.splits",
-    "tasks.record tasks.compare tasks.evaluate tasks.predictions tasks.predict",
+    "tasks.record tasks.compare tasks.evaluate tasks.predictions tasks.predict tasks.ensemble",
     "tasks.data",
     "tasks.benchmarks tasks.report",
     "tasks.commands",

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,28 +28,27 @@ SENTENCES = ["The cat sat on a mat.", "is a dog happy?", "Not very , SAD bird!",
 Capture = pytest.CaptureFixture[str]
 
 
+def finished_run(run: Path, tiny: Path, pairs: str = "cross", tasks: str = "sst,quora,sts", **more: Any) -> Path:
+    """The folder of a finished run: the kept checkpoint, of step 4, and a later one; `more` goes into its manifest."""
+    model = MultitaskModel(BertModel.from_pretrained(tiny), registry.build(tasks, pairs), 0.3)
+    settings = {"tasks": tasks, "pairs": pairs, "max_length": 24, "precision": "fp32", "columns": ""}
+    config, tokenizer = BertConfig.read(tiny), Tokenizer.load(tiny)
+    for step, shift in ((4, 0.0), (8, 0.5)):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += shift
+        if step == 4:
+            weights.save(run / "encoder", model.encoder.state_dict(), config, tokenizer, "pooler")
+        checkpoint.save(run / "checkpoints", step, model, AdamW(model.parameters(), lr=1e-3), {})
+    (run / "manifest.json").write_text(json.dumps({"all_settings": settings, **more}))
+    (run / "scores.json").write_text(json.dumps({"step": 4}))
+    return run
+
+
 @pytest.fixture
 def made(tiny: Path, tmp_path: Path) -> Callable[..., Path]:
-    """A function that makes the folder of a finished run: the best checkpoint, and a later one that is not."""
-
-    def make(pairs: str = "cross", tasks: str = "sst,quora,sts", length: int = 24) -> Path:
-        run = tmp_path / f"run-{pairs}"
-        model = MultitaskModel(BertModel.from_pretrained(tiny), registry.build(tasks, pairs), 0.3)
-        settings = {"tasks": tasks, "pairs": pairs, "max_length": length, "precision": "fp32"}
-        for step, shift in ((4, 0.0), (8, 0.5)):
-            with torch.no_grad():
-                for parameter in model.parameters():
-                    parameter += shift
-            if step == 4:
-                weights.save(
-                    run / "encoder", model.encoder.state_dict(), BertConfig.read(tiny), Tokenizer.load(tiny), "pooler"
-                )
-            checkpoint.save(run / "checkpoints", step, model, AdamW(model.parameters(), lr=1e-3), {})
-        (run / "manifest.json").write_text(json.dumps({"all_settings": settings}))
-        (run / "scores.json").write_text(json.dumps({"step": 4}))
-        return run
-
-    return make
+    """A function that makes the folder of a finished run."""
+    return lambda pairs="cross", tasks="sst,quora,sts": finished_run(tmp_path / f"run-{pairs}", tiny, pairs, tasks)
 
 
 def course_file(path: Path, name: str) -> list[tuple[str, ...]]:

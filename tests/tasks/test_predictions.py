@@ -74,7 +74,7 @@ def test_prediction_files_are_byte_exact(name: str, tiny: Path, tmp_path: Path) 
     predicted = task.predict(LOGITS if name == "sst" else NUMBERS)
     assert predicted.dtype == np.float64
     path = tmp_path / "new" / predictions.file_name(task, "dev")
-    predictions.write(path, task, examples, predicted)
+    predictions.write(path, task, [row.id for row in examples.cache.rows()], predicted)
     assert path.read_bytes() == EXPECTED[name]
     assert path.name == {"sst": "sst", "quora": "para", "sts": "sts"}[name] + "-dev-output.csv"
 

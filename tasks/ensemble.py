@@ -1,0 +1,203 @@
+"""Average finished fine-tuning runs: the mean of their class probabilities and similarities, for dev and test rows.
+
+python -m tasks.ensemble runs/a runs/b runs/c --out runs/ensemble
+python -m tasks.ensemble runs/a runs/b runs/c --greedy --out runs/ensemble
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minbert.errors import UserError
+from minbert.files import distinct_names, read_json, write_json
+from minbert.training import cli
+from tasks import predict, predictions, readers, record
+from tasks.record import Rows, TaskScores
+
+if TYPE_CHECKING:  # at run time torch would delay `--help`
+    from tasks.intervals import Interval
+    from tasks.task import Task
+
+Predicted = Mapping[tuple[str, str], Rows]
+"""(task, split) -> the rows of a file with their predictions."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A finished run: its name, its tasks by name, and its predictions for dev and test rows."""
+
+    name: str
+    tasks: Mapping[str, "Task"]
+    rows: Predicted
+
+
+def accounts(run: Path) -> dict[str, Any]:
+    """The data of a run: for each `{split} file of {task}` its file and its hash.
+
+    Raises `UserError` if it is not a finished fine-tuning run.
+    """
+    predict.kept(run)
+    data = read_json(run / "manifest.json")["data"]
+    return {f"{split} file of {task}": one for split, tasks in data.items() for task, one in tasks.items()}
+
+
+def check_alike(runs: Sequence[Path]) -> None:
+    """Raise `UserError` unless all runs are finished and have the same tasks, columns and data, by their hashes."""
+    first = accounts(runs[0])
+    settings = predict.kept(runs[0])[0]
+    for run in runs[1:]:
+        other, own = accounts(run), predict.kept(run)[0]
+        if first.keys() != other.keys():
+            raise UserError(f"{run}: was trained on {own['tasks']}, but {runs[0]} on {settings['tasks']}")
+        differing = [what for what, one in first.items() if one["sha256"] != other[what]["sha256"]]
+        if differing or own["columns"] != settings["columns"]:
+            raise UserError(f"{run}: the {(*differing, 'value of --columns')[0]} is not that of {runs[0]}")
+
+
+def load(run: Path, name: str, data: Path | None = None) -> Member:
+    """Predict the dev and test rows with the model that a run has kept.
+
+    Data files are those that the manifest names, or the files of the same names in `data`. Raises `UserError` if one
+    is missing or has changed.
+    """
+    from tasks import evaluate
+    from tasks.settings import MultitaskSettings
+
+    predictor, files, settings = predict.load(run), accounts(run), predict.kept(run)[0]
+    columns_of = MultitaskSettings.of(tasks=settings["tasks"], columns=settings["columns"]).data.columns_of
+    rows = {}
+    for task in predictor.model.tasks.values():
+        for split in ("dev", "test"):
+            account = files[f"{split} file of {task.name}"]
+            path = Path(account["file"])
+            path = readers.find(data, "course", [path.name]) if data else path
+            if readers.digest(path) != account["sha256"]:
+                raise UserError(f"{path}: not the file that {run} was made with (its hash is not the recorded one)")
+            length = predictor.max_length
+            examples = task.open(path, split, predictor.tokenizer, length, columns_of(task.name))
+            outputs = evaluate.outputs(predictor.model, task, examples, predictor.precision)
+            rows[task.name, split] = record.task_rows(task, examples, outputs)
+    return Member(name, predictor.model.tasks, rows)
+
+
+def average(members: Sequence[Member], name: str = "ensemble") -> Member:
+    """The ensemble: mean probabilities and the class that they make most probable, or mean similarities."""
+    rows = {}
+    for key, first in members[0].rows.items():
+        every = [member.rows[key] for member in members]
+        if first.probabilities is None:
+            rows[key] = replace(first, predicted=np.mean([one.predicted for one in every], axis=0))
+            continue
+        shares = np.mean([one.probabilities for one in every if one.probabilities is not None], axis=0)
+        rows[key] = replace(first, predicted=shares.argmax(1).astype(np.float64), probabilities=shares)
+    return Member(name, members[0].tasks, rows)
+
+
+def dev_norm(member: Member) -> float:
+    """The mean of the tasks' normalised dev scores."""
+    labelled = {name: member.rows[name, "dev"].labelled() for name in member.tasks}
+    scores = [
+        task.normalised(task.score(labelled[name].predicted, labelled[name].gold))
+        for name, task in member.tasks.items()
+    ]
+    return sum(scores) / len(scores)
+
+
+def greedy(members: Sequence[Member]) -> list[Member]:
+    """The member with the best dev norm, and then, one by one, those that raise the ensemble's dev norm most.
+
+    Forward selection (Caruana et al. 2004), each member at most once.
+    """
+    chosen: list[Member] = []
+    best = -np.inf
+    while left := [member for member in members if member not in chosen]:
+        norms = [dev_norm(average([*chosen, member])) for member in left]
+        if max(norms) <= best:
+            break
+        best = max(norms)
+        chosen.append(left[norms.index(best)])
+    return chosen
+
+
+def scores(member: Member) -> dict[str, Any]:
+    """The dev norm and each task's scores, as in a run's `scores.json`, with 95% intervals as [low, high]."""
+    from tasks import compare, evaluate
+
+    found, known = {}, {}
+    for name, task in member.tasks.items():
+        rows = member.rows[name, "dev"]
+        one = found[name] = evaluate.report(task, rows.predicted, rows.gold)
+        known[name] = TaskScores(name, one["title"], one["metric"], one["score"], one["rows"], rows=rows)
+    around, whole = compare.own_intervals(known, norm=True)
+    tasks = {name: one | {"interval": _limits(around[name])} for name, one in found.items()}
+    return {"dev_norm": dev_norm(member), "interval": _limits(whole), "tasks": tasks}
+
+
+def _limits(found: "Interval | None") -> list[float] | None:
+    return [found.low, found.high] if found else None
+
+
+def save(out: Path, ensemble: Member, content: Mapping[str, Any]) -> None:
+    """Write the prediction files, the dev rows and `scores.json` into a folder."""
+    for (name, split), rows in ensemble.rows.items():
+        task = ensemble.tasks[name]
+        predictions.write(out / "predictions" / predictions.file_name(task, split), task, rows.ids, rows.predicted)
+        if split == "dev":
+            record.write_rows(out, name, rows)
+    write_json(out / "scores.json", content)
+
+
+def as_text(content: Mapping[str, Any]) -> str:
+    """The ensemble's scores and classes, and a line for each member, as terminal output."""
+    from tasks import evaluate
+
+    lines = []
+    for name, one in [*content["members"].items(), ("ensemble", content)]:
+        values = [f"{task} {_number(found['score'])}" for task, found in one["tasks"].items()]
+        around = "[{:.4f}, {:.4f}]".format(*one["interval"]) if one["interval"] else ""
+        left = "" if name == "ensemble" or name in content["used"] else "  (not used)"
+        lines.append(f"{name}: {'  '.join(values)}  dev norm {one['dev_norm']:.4f} {around}{left}")
+    if content["chosen_on_dev"]:
+        lines.append("The members were chosen on these dev rows, so the ensemble's dev scores are too high.")
+    return "\n".join([evaluate.tables(content["tasks"]), "", *lines])
+
+
+def _number(score: float | None) -> str:
+    return "undefined" if score is None else f"{score:.4f}"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Command line: check the runs, predict with each, average, score and write."""
+    about = (__doc__ or "").splitlines()[0]
+    parser = cli.Parser(prog="python -m tasks.ensemble", description=about, allow_abbrev=False)
+    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="finished runs of multitask_train.py")
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="the folder to write")
+    parser.add_argument("--greedy", action="store_true", help="use the members that raise the dev norm, best first")
+    parser.add_argument("--data", metavar="DIR", type=Path, help="where the data are now (default: as in the runs)")
+    given = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    names = distinct_names(given.runs)
+    if len(names) < 2:
+        raise UserError(f"{given.runs[0]}: an ensemble needs at least two runs")
+    if given.out.exists() and (not given.out.is_dir() or any(given.out.iterdir())):
+        raise UserError(f"--out {given.out}: exists, and is not an empty folder")
+    check_alike(given.runs)
+    members = [load(run, name, given.data) for run, name in zip(given.runs, names, strict=True)]
+    chosen = greedy(members) if given.greedy else members
+    ensemble = average(chosen)
+    account = {
+        "members": {member.name: scores(member) for member in members},
+        "used": [member.name for member in chosen],
+        "chosen_on_dev": given.greedy,
+    }
+    content = scores(ensemble) | account
+    save(given.out, ensemble, content)
+    cli.say(as_text(content))
+    cli.say(f"predictions in {given.out / 'predictions'}; scores.json in {given.out}")
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,138 @@
+"""Guards: an ensemble is the mean of its members' own predictions, its files are the leaderboard's, members are alike.
+
+python -m pytest --import-mode=importlib tests/tasks/test_ensemble.py
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import pearsonr
+from sklearn.metrics import accuracy_score
+
+from minbert.errors import UserError
+from tasks import TASKS, ensemble, evaluate, predict, predictions, readers, record
+from tasks.ensemble import Member
+from tasks.record import Rows
+from tests.tasks.test_predict import finished_run
+from tests.tasks.test_predictions import SAMPLE
+
+COURSE = SAMPLE / "course"
+
+
+@pytest.fixture(scope="module")
+def runs(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Three finished runs on the sample that differ in their heads and in how they read pairs."""
+    files = {split: {name: COURSE / getattr(TASKS[name]().files, split) for name in TASKS} for split in ("dev", "test")}
+    data = {
+        split: {name: {"file": str(path), "sha256": readers.digest(path)} for name, path in of.items()}
+        for split, of in files.items()
+    }
+    made = []
+    for seed, pairs in enumerate(("cross", "bi", "paper")):
+        torch.manual_seed(seed)
+        made.append(finished_run(tmp_path_factory.mktemp("runs") / f"run-{seed}", tiny, pairs, data=data))
+    return made
+
+
+def own(run: Path, name: str, split: str) -> np.ndarray:
+    """A run's own probabilities or similarities for a file."""
+    predictor = predict.load(run)
+    task = predictor.model.tasks[name]
+    examples = task.open(COURSE / getattr(task.files, split), split, predictor.tokenizer, 24)
+    outputs = evaluate.outputs(predictor.model, task, examples, "fp32")
+    shares = task.probabilities(outputs)
+    return outputs.astype(np.float64) if shares is None else shares
+
+
+def test_an_ensemble_is_the_mean_of_its_members(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "ensemble"
+    ensemble.main([*map(str, runs[:2]), "--out", str(out)])
+    files = predictions.check(out, SAMPLE)
+    assert not any(file.findings for file in files)
+    scores, expected = json.loads((out / "scores.json").read_text()), {}
+    for file in files:
+        name = file.task.name
+        values = np.mean([own(run, name, file.split) for run in runs[:2]], axis=0)
+        made = values.argmax(1) if name != "sts" else values
+        np.testing.assert_allclose(file.predicted, made)
+        if file.split == "dev":
+            rows = record.read_rows(out / "dev" / f"{name}.jsonl")
+            shown = rows.predicted if name == "sts" else rows.probabilities
+            np.testing.assert_allclose(shown, values, atol=1e-6)
+            expected[name] = accuracy_score(rows.gold, made) if name != "sts" else pearsonr(rows.gold, made).statistic
+            found = scores["tasks"][name]
+            assert found["score"] == pytest.approx(expected[name])
+            assert found["interval"][0] <= found["score"] <= found["interval"][1]
+            assert [row["support"] for row in found["per_class"]] == [
+                int((rows.gold == label).sum()) for label in range(len(file.task.classes))
+            ]
+    assert scores["dev_norm"] == pytest.approx((expected["sst"] + expected["quora"] + (expected["sts"] + 1) / 2) / 3)
+    assert scores["used"] == [*scores["members"]] == ["run-0", "run-1"] and not scores["chosen_on_dev"]
+    assert "chosen on these dev rows" not in capsys.readouterr().out
+
+
+def test_members_have_the_scores_of_their_own_evaluation(runs: list[Path]) -> None:
+    member, predictor = ensemble.load(runs[0], "a"), predict.load(runs[0])
+    dev = {
+        name: task.open(COURSE / task.files.dev, "dev", predictor.tokenizer, 24)
+        for name, task in predictor.model.tasks.items()
+    }
+    norm, by_task = evaluate.dev_scores(predictor.model, dev, "fp32")
+    found = ensemble.scores(member)
+    assert found["dev_norm"] == ensemble.dev_norm(member) == norm
+    assert {name: one["score"] for name, one in found["tasks"].items()} | {"dev_norm": norm} == by_task
+    alone = ensemble.average([member])
+    assert all((alone.rows[key].predicted == rows.predicted).all() for key, rows in member.rows.items())
+
+
+def paraphraser(name: str, *gold: float) -> Member:
+    """A member that gives the gold class, 1, these probabilities, row by row."""
+    shares = np.stack([1 - np.array(gold), np.array(gold)], axis=1)
+    rows = Rows([*map(str, range(len(gold)))], [()] * len(gold), np.ones(len(gold)), shares.argmax(1), shares)
+    return Member(name, {"quora": TASKS["quora"]()}, {("quora", "dev"): rows})
+
+
+def test_greedy_takes_the_best_member_and_then_those_that_help() -> None:
+    best, worse = paraphraser("best", 0.6, 0.6, 0.3), paraphraser("worse", 0.6, 0.3, 0.3)
+    assert [one.name for one in ensemble.greedy([worse, best])] == ["best"]
+    helps = paraphraser("helps", 0.45, 0.45, 0.9)
+    assert [one.name for one in ensemble.greedy([worse, helps, best])] == ["best", "helps"]
+
+
+def test_what_was_chosen_on_dev_is_said(runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ensemble.main([*map(str, runs), "--greedy", "--data", str(SAMPLE), "--out", str(tmp_path / "out")])
+    scores = json.loads((tmp_path / "out" / "scores.json").read_text())
+    assert scores["chosen_on_dev"] and len(scores["members"]) == 3
+    assert scores["dev_norm"] >= max(one["dev_norm"] for one in scores["members"].values())
+    assert "chosen on these dev rows" in capsys.readouterr().out
+
+
+def test_members_must_be_alike(runs: list[Path], tiny: Path, tmp_path: Path) -> None:
+    def said(*arguments: Path | str) -> str:
+        with pytest.raises(UserError) as raised:
+            ensemble.main([*map(str, arguments), "--out", str(tmp_path / "out")])
+        assert not (tmp_path / "out").exists()
+        return str(raised.value)
+
+    text = (runs[0] / "manifest.json").read_text()
+    first, second = (finished_run(tmp_path / name, tiny) for name in ("first", "second"))
+    (first / "manifest.json").write_text(text)
+    manifest = {"all_settings": {**json.loads(text)["all_settings"], "tasks": "sst"}}
+    (second / "manifest.json").write_text(json.dumps(manifest | {"data": {"dev": {"sst": {}}}}))
+    assert said(first, second) == f"{second}: was trained on sst, but {first} on sst,quora,sts"
+    changed = json.loads(text)
+    changed["data"]["test"]["quora"]["sha256"] = "0"
+    (second / "manifest.json").write_text(json.dumps(changed))
+    assert said(first, second) == f"{second}: the test file of quora is not that of {first}"
+    (first / "manifest.json").write_text(json.dumps(changed))
+    assert "not the file that" in said(first, second)
+    assert "at least two" in said(runs[0]) and "named twice" in said(runs[0], runs[0])
+    (second / "scores.json").unlink()
+    assert "let the run finish first" in said(first, second)
+    with pytest.raises(UserError, match="not an empty folder"):
+        ensemble.main([*map(str, runs), "--out", str(runs[0])])
