@@ -27,7 +27,9 @@ def parser(about: str | None, data: str, batches: int, warmup: int | None = None
     made.add_argument("--data", type=Path, default=os.environ.get("DATA_DIR") or None, help=f"folder with {data}")
     made.add_argument("--batches", type=int, default=batches, help="timed batches (default: %(default)s)")
     if warmup is not None:
-        made.add_argument("--warmup", type=int, default=warmup, help="batches before them (default: %(default)s)")
+        made.add_argument(
+            "--warmup", type=int, default=warmup, help="batches before them, not timed (default: %(default)s)"
+        )
     made.add_argument("--weights", default="minilm", help="minilm, or a folder (default: minilm)")
     made.add_argument("--threads", type=int, help="(default: as many as torch takes)")
     return made
@@ -43,9 +45,9 @@ def parse(made: argparse.ArgumentParser) -> argparse.Namespace:
 
 
 def print_machine(*libraries: str) -> None:
-    """Print the versions of some libraries, the number of threads, and how busy the machine is."""
+    """Print the versions of some libraries, the number of threads, and the load average."""
     print(", ".join(f"{library} {metadata.version(library)}" for library in libraries))
-    print(f"{torch.get_num_threads()} threads; load of the machine before: {os.getloadavg()[0]:.1f}")
+    print(f"{torch.get_num_threads()} threads; load average {os.getloadavg()[0]:.1f}")
 
 
 def shuffled(rows: int, size: int, count: int) -> list[list[int]]:

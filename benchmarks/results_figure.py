@@ -26,7 +26,7 @@ def draw(results: dict[str, Any]) -> str:
             names, values, errors = zip(*panel["rows"], strict=True)
             places = range(len(names))[::-1]
             axes.errorbar(values, places, xerr=errors, fmt="o", color=BLUE, markersize=6, capsize=3)
-            shown = {"textcoords": "offset points", "ha": "center", "fontsize": 9}
+            shown: Any = {"textcoords": "offset points", "ha": "center", "fontsize": 9}
             for place, value in zip(places, values, strict=True):
                 axes.annotate(f"{value:.{panel['digits']}f}", (value, place), (0, 6), **shown)
             label, at = panel["line"]

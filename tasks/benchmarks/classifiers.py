@@ -1,7 +1,7 @@
 """Logistic regression over frozen vectors in SentEval's three protocols (Conneau and Kiela 2018; its `validation.py`).
 
-Axes: N rows, D features. The classifier is scikit-learn's. The grid of C, the folds and their seeds are SentEval's; a
-fit starts from that of the next smaller C, which changes how fast the only optimum is found, not where it is.
+Axes: N rows, D features. The classifier is scikit-learn's. The grid of C, the folds and their seeds are SentEval's.
+Each fit starts from the weights for the next smaller C. As the loss is convex, this changes the time, not the result.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from tasks.benchmarks.encoders import Bank, System
 from tasks.benchmarks.results import AVERAGE, SYSTEM, Results, Suite, Table, between, numbers
 from tasks.readers import senteval
 
-SEED = 1111  # SentEval's own, of its folds and of its configuration
+SEED = 1111  # SentEval's own seed
 NESTED = tuple(2.0**power for power in range(-2, 4))
 FIXED_TEST = tuple(2.0**power for power in range(-1, 6))
 
@@ -126,7 +126,7 @@ def _read_set(folder: Path, name: str, folds: int) -> tuple[dict[str, list[Row]]
         skipped[split] = len(every) - len(rows[split])
         counts = Counter(row.label for row in rows[split])
         if split in ("all", "train") and (len(counts) < 2 or min(counts.values()) < folds):
-            raise UserError(f"{name} {split}: {folds} folds need as many rows of every class (--folds)")
+            raise UserError(f"{name} {split}: a class has fewer rows than --folds {folds}")
     return rows, skipped
 
 

@@ -29,7 +29,7 @@ Run = tuple[Path, dict[str, Any]]
 
 @dataclass(frozen=True)
 class TrainingFile:
-    """A file that a run has read: for training, or to choose its checkpoint (`purpose` train or dev)."""
+    """A file that a run has read: for training, or to select its checkpoint (`purpose` train or dev)."""
 
     file: str
     sha256: str
@@ -41,7 +41,7 @@ class TrainingFile:
 class Count:
     """A set's scored pairs: all, those that are a pair of a training file, and those with a sentence in one.
 
-    `chosen_on` counts the other way: the pairs that chose a checkpoint and are in the set.
+    `chosen_on` counts pairs of the dev sets that selected a checkpoint: those that are in this set.
     """
 
     pairs: int
@@ -59,11 +59,11 @@ class Contamination:
     files: list[TrainingFile]
     counts: dict[str, Count] = field(default_factory=dict)
     why: str = ""  # the reason why training data is unknown, if there is one
-    choices: list[str] = field(default_factory=list)  # for each manifest, which set chose the checkpoint
+    choices: list[str] = field(default_factory=list)  # for each manifest, which set selected the checkpoint
 
     @property
     def complete(self) -> bool:
-        """Whether every file that the manifests name could be read as it was, back to weights from elsewhere."""
+        """Whether every file that the manifests of this run and its ancestors name was found unchanged."""
         return not self.why and all(file.state == "read" for file in self.files)
 
 
@@ -71,7 +71,7 @@ def check(name: str, folder: Path, sets: Sequence[ScoredSet]) -> Contamination:
     """Look for the scored pairs in the training files of the encoder in `folder` and of its ancestors."""
     runs, missing = runs_behind(folder)
     if not runs:
-        return Contamination(name, [], [], why="no run folder with a manifest.json: nothing is known of its training")
+        return Contamination(name, [], [], why="not in a run folder with a manifest.json: its training data is unknown")
     files = training_files(runs)
     why = (
         missing and f"the encoder that this run started from, {missing}, is missing: its training data is not searched"
@@ -97,7 +97,7 @@ def runs_behind(folder: Path) -> tuple[list[Run], str]:
 
 
 def training_files(runs: Sequence[Run]) -> list[TrainingFile]:
-    """The files that some runs have read for training, and those of dev sets that chose a checkpoint."""
+    """The files that some runs have read for training, and those of dev sets that selected a checkpoint."""
     files: dict[tuple[str, str], TrainingFile] = {}
     for _, content in runs:
         for file, sha256, use in data_files(content["data"]):
@@ -107,21 +107,25 @@ def training_files(runs: Sequence[Run]) -> list[TrainingFile]:
 
 
 def _by_dev_pairs(manifest: dict[str, Any]) -> bool:
-    """Whether a run's dev sets chose its checkpoint, or when it stopped; a run that does not say so did choose."""
+    """Whether a run's dev sets selected its checkpoint or ended it early; true if the manifest does not say."""
     return bool((manifest.get("selection") or {}).get("by_dev_pairs", True))
 
 
 def _choice(run: Run) -> str:
-    """The checkpoint that a run has kept, and the pairs that chose it."""
+    """The checkpoint that a run has kept, and the pairs that selected it."""
     path, content = run
     how, dev = content.get("selection") or {}, content["data"].get("sts_dev") or {}
     last = how.get("keep") == "last"
     if not _by_dev_pairs(content):
-        kept = "its last step" if last else "the best by its training triplets"
-        return f"{path.parent} keeps {kept}; no dev pairs chose"
+        kept = "its last step" if last else "the best checkpoint by its training triplets"
+        return f"{path.parent} keeps {kept}; not selected on dev pairs"
     pairs = f"{dev['kept']:,} pairs of " if isinstance(dev.get("kept"), int) else ""
     named = dev.get("name") or dev.get("file") or "the tasks' dev sets"
-    kept = "its last step, after early stopping" if last else f"the best by {how.get('metric', 'the dev score')}"
+    kept = (
+        "its last step, after early stopping"
+        if last
+        else f"the best checkpoint by {how.get('metric', 'the dev score')}"
+    )
     return f"{path.parent} keeps {kept} on {pairs}{named}"
 
 
@@ -162,7 +166,7 @@ def _counts(files: Sequence[TrainingFile], sets: Sequence[ScoredSet]) -> dict[st
 
 
 def _cells(path: Path) -> Iterator[list[str]]:
-    """The cells of every line of a data file, whatever its form: tabs, commas, two bars, or JSON lines.
+    """The cells of every line of a data file, separated by tabs, commas or two bars, or in JSON lines.
 
     Of SentEval's `s1.X`, `s2.X`, `labels.X`, any one of which is named, the two sentences of a line.
     """
@@ -183,7 +187,7 @@ def _cells(path: Path) -> Iterator[list[str]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """The lines of a file without byte order marks, in UTF-8, or in latin-1 where one is no UTF-8."""
+    """The lines of a file without byte order marks, decoded as UTF-8, or as latin-1 where that fails."""
     with path.open("rb") as file:
         for line in file:
             try:
@@ -200,7 +204,7 @@ def as_json(found: Contamination) -> dict[str, Any]:
 
 
 def table(found: Contamination) -> Table:
-    """The counts of one encoder, and notes on the files and choices behind them."""
+    """The counts of one encoder, and notes on the files and on how checkpoints were selected."""
     read = [f"{file.file} ({file.purpose})" for file in found.files if file.state == "read"]
     rows = [
         {
@@ -208,8 +212,8 @@ def table(found: Contamination) -> Table:
             "scored pairs": f"{one.pairs:,}",
             "trained on": f"{one.trained:,}",
             "share": f"{one.trained / one.pairs:.1%}",
-            "a sentence trained on": f"{one.sentence:,}",
-            "choosing pairs in it": f"{one.chosen_on:,}",
+            "with a sentence trained on": f"{one.sentence:,}",
+            "selection pairs in the set": f"{one.chosen_on:,}",
         }
         for name, one in found.counts.items()
         if read
@@ -221,5 +225,5 @@ def table(found: Contamination) -> Table:
     notes += [f"Searched: {', '.join(read)}"] if read else []
     if found.manifests and not found.files:
         notes.append("the manifest names no files")
-    notes.append("What weights from elsewhere were trained on before is not recorded.")
+    notes.append("The training data of weights from elsewhere is not recorded.")
     return Table(f"Contamination of {found.encoder}", pd.DataFrame(rows), tuple(notes))

@@ -38,7 +38,7 @@ class System:
 
     @property
     def name(self) -> str:
-        """Encoder and pooler in one phrase."""
+        """Encoder and pooler, as shown in tables."""
         return f"{self.encoder}, {self.pooler}"
 
 

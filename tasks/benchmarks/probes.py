@@ -18,7 +18,7 @@ PROBES = ("geometry", "frequency", "length", "weat")
 
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line, probe, and write tables, JSON and figures."""
-    differences = "its numbers beside the first's, and differences of alignment and of the length shift"
+    differences = "its results beside the first's, and the differences of alignment and of length bias"
     parser = options.parser("probes", __doc__, differences)
     help_ = {
         "probes": f"{', '.join(PROBES)}, several with commas (default: all)",

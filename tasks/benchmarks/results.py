@@ -54,7 +54,7 @@ class Results:
         return found
 
     def differences(self, pairs: Sequence[Pairing], measure: str) -> pd.DataFrame:
-        """For each (first, other) and each set that both have: the other's value less the first's, and its interval."""
+        """For each (first, other) and each set of both: the other's value minus the first's, and its interval."""
         found = []
         for first, other in pairs:
             sides = [self.frame(measure, system)[["set", "value", "draws"]] for system in (first, other)]
@@ -99,7 +99,7 @@ def mean_draws(values: np.ndarray, *purpose: str, seed: int, resamples: int) -> 
 
 @dataclass(frozen=True)
 class Table:
-    """A frame of texts; the first `left` columns are aligned left, the others right. `notes` follow below."""
+    """A frame of strings; the first `left` columns are aligned left, the others right. `notes` follow below."""
 
     title: str
     rows: pd.DataFrame
@@ -138,7 +138,7 @@ def number(value: float | None, digits: int = 2, *, times: float = 1.0, sign: bo
 
 
 def numbers(values: Iterable[float], digits: int = 2, *, times: float = 1.0, sign: bool = False) -> list[str]:
-    """A column of numbers."""
+    """Every value as `number` formats it."""
     return [number(value, digits, times=times, sign=sign) for value in values]
 
 
@@ -149,7 +149,7 @@ def between(frame: pd.DataFrame, digits: int = 2, *, times: float = 1.0, sign: b
 
 
 def wide(frame: pd.DataFrame, columns: str, digits: int = 2, *, times: float = 1.0) -> pd.DataFrame:
-    """A row of texts for each system, and a column for each value of `columns`, in their order of appearance."""
+    """A row of strings for each system, and a column for each value of `columns`, in their order of appearance."""
     shown = frame.assign(shown=numbers(frame["value"], digits, times=times))
     order = shown[columns].unique().tolist()
     made = shown.pivot_table(index=SYSTEM, columns=columns, values="shown", aggfunc="first", sort=False)
@@ -159,7 +159,7 @@ def wide(frame: pd.DataFrame, columns: str, digits: int = 2, *, times: float = 1
 def difference_tables(
     title: str, frame: pd.DataFrame, *, digits: int = 2, times: float = 1.0, verdict: bool = True, column: str = "set"
 ) -> list[Table]:
-    """A table for each two systems of `Results.differences`; `verdict` says which is better where more is better."""
+    """A table for each two systems of `Results.differences`; `verdict` adds a conclusion (higher is better)."""
     made = []
     for (first, second), rows in frame.groupby(["first", "second"], sort=False) if len(frame) else ():
         shown = {
@@ -170,7 +170,7 @@ def difference_tables(
             "95% interval, paired": between(rows, digits, times=times, sign=True),
         }
         shown |= {"the second is": rows["verdict"]} if verdict else {}
-        made.append(Table(f"{title}: {second} (second) less {first} (first)", pd.DataFrame(shown)))
+        made.append(Table(f"{title}: {second} (second) minus {first} (first)", pd.DataFrame(shown)))
     return made
 
 

@@ -139,7 +139,7 @@ def own_pairs(path: Path, *, seed: int) -> Subset:
         print(f"note: {path}: {len(found) - len(kept):,} of {len(found):,} rows left out{why}", file=sys.stderr)
     texts = [row.texts for row in kept]
     if not texts or (len(texts[0]) == 1 and len(texts) < 2):
-        raise UserError(f"{path}: neither pairs in two columns nor two sentences or more, one a line")
+        raise UserError(f"{path}: neither sentence pairs nor at least two sentences, one a line")
     pairs = [(row[0], row[-1]) for row in texts]
     if len(texts[0]) == 1:
         order = numpy_generator(seed, "partners", path.name).permutation(len(texts)).tolist()
@@ -168,7 +168,7 @@ def _without_header(path: Path) -> Iterator[Row | Skipped]:
     other = first.lstrip().startswith("{") or "||" in first or _TABLE.fullmatch(first.strip())
     if header or other or len(head) > 2 or head[-1].replace(".", "", 1).isdigit():
         shown = first if len(first) <= 60 else first[:60] + "..."
-        raise UserError(f"{path}:1: {shown!r} begins no file of sentence pairs, and none of one sentence a line")
+        raise UserError(f"{path}:1: {shown!r}: neither sentence pairs nor one sentence a line")
     with open_text(path) as file:
         for line, text in enumerate(file, 1):
             cells = tuple(cell.strip(f" \r\n{BOM}") for cell in text.split("\t"))

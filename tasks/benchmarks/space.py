@@ -156,7 +156,7 @@ def frequency_curve(one: Loaded, pooler: str, scored: Sequence[sets.ScoredSet], 
 
 
 def frequency(suite: Suite, pairs: Subset) -> dict[str, Any]:
-    """The curve of every encoder; poolers that are no mean of tokens are probed as `mean`."""
+    """The curve of every encoder; poolers that do not average tokens are probed as `mean`."""
     folder = start.data_folder(suite.given.data)
     scored = sets.read(folder, sets.named(suite.given.sets or "STS-B", folder))
     found, curves = Results(), {}
@@ -171,7 +171,7 @@ def frequency(suite: Suite, pairs: Subset) -> dict[str, Any]:
                 curves[system.name] = values
     notes = (
         f"Spearman × 100 (protocol all), {spread}; frequencies from {pairs.name} test, [CLS] and [SEP] counted too.",
-        "Poolers that are no mean of tokens are probed as `mean`.",
+        "Poolers that do not average tokens are probed as `mean`.",
     )
     if curves:
         suite.figures.append(suite.out / "probes-frequent-tokens")
@@ -188,7 +188,7 @@ def length_shift(
     """The effect of appending `added` to every second sentence, by measure: its value, and its resamples or ().
 
     `lengths nearer` is the mean change of the cosine where the addition brings the two lengths (in tokens) closer
-    together, `lengths apart` where it drives them apart. The measures of rho are NaN without human scores. `bank`
+    together, `lengths apart` where it moves them apart. The measures of rho are NaN without human scores. `bank`
     holds the texts with and without the addition. EdaCSE, Table 1.
     """
     changed = [(first, second + added) for first, second in pairs.pairs]
@@ -234,8 +234,8 @@ def length(suite: Suite, stsb: Subset | None) -> dict[str, Any]:
     found, added = Results(), tuple(given.append or ADDED)
     bank = suite.bank(text for one, two in pairs.pairs for text in (one, two, *(two + more for more in added)))
     note = (
-        "Appended to each second sentence. Lengths nearer, apart: mean change of the cosine where the lengths in "
-        "tokens come closer, or drift apart; a length bias gains in the first and loses in the second."
+        "The text is appended to each second sentence. Closer, apart: mean change of the cosine where the lengths in "
+        "tokens come closer, or move apart. With length bias, the first rises and the second falls."
     )
     for one in suite.loaded:
         for system in one.systems:
@@ -257,12 +257,12 @@ def _length_rows(found: Results, system: System) -> pd.DataFrame:
     shown = {
         "appended": frame["cosine"]["set"].tolist(),
         "cosine": numbers(frame["cosine"]["value"], 3),
-        "cosine then": numbers(frame["cosine then"]["value"], 3),
-        "its change, 95%": between(frame["change"], 3, sign=True),
-        "lengths nearer": numbers(frame["lengths nearer"]["value"], 3, sign=True),
-        "lengths apart": numbers(frame["lengths apart"]["value"], 3, sign=True),
+        "cosine, appended": numbers(frame["cosine then"]["value"], 3),
+        "change, 95%": between(frame["change"], 3, sign=True),
+        "change, lengths closer": numbers(frame["lengths nearer"]["value"], 3, sign=True),
+        "change, lengths apart": numbers(frame["lengths apart"]["value"], 3, sign=True),
         "ρ × 100": numbers(frame["spearman"]["value"], times=100),
-        "ρ then": numbers(frame["spearman then"]["value"], times=100),
+        "ρ × 100, appended": numbers(frame["spearman then"]["value"], times=100),
         "change of ρ, 95%": between(frame["spearman change"], times=100, sign=True),
     }
     return pd.DataFrame(shown)

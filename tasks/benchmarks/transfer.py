@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = options.parser("transfer", __doc__)
     known = f"{', '.join(SETS)}, several with commas (default: all seven; --tasks is the older name)"
     parser.add_argument("--sets", "--tasks", dest="sets", default="", metavar="NAMES", help=known)
-    parser.add_argument("--folds", type=int, default=10, metavar="N", help="of the cross-validations (default: 10)")
+    parser.add_argument("--folds", type=int, default=10, metavar="N", help="folds of a cross-validation (default: 10)")
     given = options.parse(parser, arguments)
     chosen = options.chosen(given.sets, SETS, "--sets") or list(SETS)
     if given.folds < 2:

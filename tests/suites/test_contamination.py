@@ -131,13 +131,13 @@ def test_the_pairs_that_chose_a_checkpoint_are_counted_and_named(tmp_path: Path)
     assert best.counts == {"STS-B": Count(4, 0, 0, 2)}, (
         "two of the three choosing pairs, though they are one pair of it"
     )
-    assert best.choices == [f"{tmp_path / 'best'} keeps the best by spearman on 3 pairs of course"]
+    assert best.choices == [f"{tmp_path / 'best'} keeps the best checkpoint by spearman on 3 pairs of course"]
     assert best.choices[0] in found_table(best)
 
     how = {"keep": "last", "metric": "spearman", "patience": 0, "by_dev_pairs": False}
     last = contamination.check("e", chosen(tmp_path / "last", {"train": train, "sts_dev": dev}, how), [SET])
     assert last.counts == {"STS-B": Count(4, 0, 0, 0)} and [file.purpose for file in last.files] == ["train"]
-    assert last.choices == [f"{tmp_path / 'last'} keeps its last step; no dev pairs chose"]
+    assert last.choices == [f"{tmp_path / 'last'} keeps its last step; not selected on dev pairs"]
 
 
 def test_each_of_several_dev_sets_is_looked_into(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_manifests_hash_of_several_files_is_known(tmp_path: Path, tiny: Path, 
 
 def test_without_a_manifest_nothing_is_known(tiny: Path) -> None:
     found = contamination.check("tiny", tiny, [SET])
-    assert not found.complete and "nothing is known of its training" in found_table(found)
+    assert not found.complete and "its training data is unknown" in found_table(found)
 
 
 def test_a_manifest_of_something_else_is_none(tiny_copy: Callable[..., Path]) -> None:

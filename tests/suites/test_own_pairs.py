@@ -80,18 +80,18 @@ def test_single_sentences_get_partners_by_the_seed(tmp_path: Path) -> None:
     assert all(a != b for a, b in found.pairs) and found.pairs == own_pairs(tmp_path / "x.txt", seed=0).pairs
     assert found.pairs != own_pairs(tmp_path / "x.txt", seed=1).pairs
     (tmp_path / "x.txt").write_text("one line\n")
-    with pytest.raises(UserError, match=r"x\.txt: neither pairs in two columns nor two sentences"):
+    with pytest.raises(UserError, match=r"x\.txt: neither sentence pairs nor at least two sentences"):
         own_pairs(tmp_path / "x.txt", seed=0)
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("sent0,sent1,hard_neg\na,b,c\n", "begins no file of sentence pairs"),
-        ("a\tb\tc\td\n", "begins no file of sentence pairs"),
-        ("sentence\tlabel\na\t1\n", "begins no file of sentence pairs"),
-        ("A fine film.\t1\nA poor film.\t0\n", "begins no file of sentence pairs"),
-        ('{"text": "a"}\n{"text": "b"}\n', "begins no file of sentence pairs"),
+        ("sent0,sent1,hard_neg\na,b,c\n", "neither sentence pairs nor one sentence a line"),
+        ("a\tb\tc\td\n", "neither sentence pairs nor one sentence a line"),
+        ("sentence\tlabel\na\t1\n", "neither sentence pairs nor one sentence a line"),
+        ("A fine film.\t1\nA poor film.\t0\n", "neither sentence pairs nor one sentence a line"),
+        ('{"text": "a"}\n{"text": "b"}\n', "neither sentence pairs nor one sentence a line"),
         ("a\tb\nc\n", "x:2: 1 columns, the first line has 2"),
         ("a\nb\tc\n", "x:2: 2 columns, the first line has 1"),
         ("sentence1\tsentence2\tscore\na\tb\t7\n", "x:2: score: '7' is not between 0 and 5"),
@@ -106,5 +106,5 @@ def test_other_files_are_refused(tmp_path: Path, content: str, words: str) -> No
 
 
 def test_triplets_are_no_sentences() -> None:
-    with pytest.raises(UserError, match=r"nli-triplets\.csv:1: .* begins no file of sentence pairs"):
+    with pytest.raises(UserError, match=r"nli-triplets\.csv:1: .*: neither sentence pairs nor one sentence a line"):
         own_pairs(SAMPLE / "nli/nli-triplets.csv", seed=0)

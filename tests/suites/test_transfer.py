@@ -121,7 +121,7 @@ def test_a_comparison_counts_the_same_rows(tiny: Path, tiny_copy: Any, folder: P
     [
         (["--sets", "SST5"], "--sets: 'SST5' is not one of MR, CR.* did you mean 'SST2'"),
         (["--folds", "1"], "--folds: 1 is less than 2"),
-        (["--tasks", "MR", "--folds", "25"], "MR all: 25 folds need as many rows of every class"),
+        (["--tasks", "MR", "--folds", "25"], "MR all: a class has fewer rows than --folds 25"),
         (["--tasks", "CR"], r"custrev\.pos: no such file"),
     ],
 )
