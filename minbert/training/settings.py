@@ -120,7 +120,7 @@ class TrainingSettings(Record):
     keep: Literal["best", "last"] = flag(
         "best", "the encoder to keep: that of the best evaluation, or of the last step"
     )
-    seed: int = flag(11711, "seed of everything random")
+    seed: int = flag(11711, "random seed")
     precision: Literal["auto", "fp32", "bf16"] = flag("auto", "number format of the matrix products")
 
     def idle(self) -> list[str]:
@@ -139,10 +139,10 @@ class RunSettings(Record):
 
     run_dir: str = flag("runs/run", "folder of the run")
     resume: bool = flag(False, "resume from the newest checkpoint, or start if there is none")
-    save_every: int = flag(0, "save a checkpoint every N steps, beside the one after each evaluation", ge=0)
+    save_every: int = flag(0, "save a checkpoint every N steps, in addition to the one after each evaluation", ge=0)
     keep_checkpoints: bool = flag(
         False,
-        "keep the optimizer's state and both checkpoints when the run is finished; else the model alone is kept",
+        "keep the optimizer's state and both checkpoints of a finished run, which otherwise keeps the model only",
     )
     log_every: int = flag(
         50,

@@ -12,7 +12,7 @@ class SynonymSettings(Record):
     synonyms: Literal["none", "1", "2", "3"] = flag(
         "none",
         "WordNet synonyms (CBCL, section 4.4): 1 = any word, 2 = nouns and adjectives, both before training; "
-        "3 = one adjective of each sentence in some batches, live",
+        "3 = one adjective of each sentence in some batches, at every step",
     )
     synonyms_stage: Literal["pretrain", "finetune", "both"] = flag(
         "both", "the stage that is augmented, for flags that are given to both scripts alike"

@@ -96,23 +96,25 @@ class LossSettings(Record):
         "simcse = a text twice under dropout, and with punctuation (EdaCSE)",
     )
     temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4)
-    directions: Literal["one", "both"] = flag("one", "one = from the anchor to its positive; both = and back")
+    directions: Literal["one", "both"] = flag(
+        "one", "one = from the anchor to its positive; both = also from the positive to its anchor"
+    )
     hard_negatives: bool = flag(True, "hard negatives among the candidates")
     hard_weight: float = flag(0.0, "added to the logit of a row's own hard negative (SimCSE)")
     mask_false_negatives: bool = flag(True, "leave candidates with the text or the premise of the row out of the loss")
     loss_margin: float = flag(1.0, "margin of the triplet and the margin loss", ge=1e-6)
     distance: Literal["euclidean", "cosine"] = flag("euclidean", "distance of the triplet loss")
-    alpha: float = flag(0.15, "weight of the views beside the classification (joint)", ge=0)
+    alpha: float = flag(0.15, "weight of the views' loss, which is added to that of the classification (joint)", ge=0)
     eda_weight: float = flag(
         0.0, "weight of NT-Xent between a text and itself with punctuation inserted (simcse; EdaCSE's lambda)", ge=0
     )
     chunk: int = flag(
         0,
-        "encode a batch in chunks of N sentences, in two passes: the same gradient with less memory (the pass "
-        "of its own that an adversarial view takes stays whole)",
+        "encode a batch in chunks of N sentences, in two passes: the same gradient with less memory (the "
+        "extra pass of an adversarial view is not divided)",
         ge=0,
     )
-    accumulate: int = flag(1, "parts of an update; not with in-batch negatives", ge=1)
+    accumulate: int = flag(1, "gradient accumulation: parts of a batch; not with in-batch negatives", ge=1)
 
     @property
     def data_kind(self) -> str:
@@ -125,7 +127,7 @@ class CurriculumSettings(Record):
 
     order: Literal["curriculum", "anti", "random", "none"] = flag(
         "curriculum",
-        "curriculum = easy first; anti = hard first; random = a random order paced alike; none = all from the start",
+        "curriculum = easy first; anti = hard first; random = random order, same pacing; none = all from the start",
     )
     technique: Literal["groups", "entailment", "contradiction", "gap", "length", "rarity"] = flag(
         "groups",
@@ -134,12 +136,12 @@ class CurriculumSettings(Record):
     )
     margin: float = flag(0.2, "margin between easy and semi-hard triplets", ge=0)
     power: float = flag(0.5, "pacing: (t/T)^power of the triplets are eligible (0.5 root, 1 linear, 2 quadratic)", ge=0)
-    pacing: Literal["epoch", "step"] = flag("epoch", "what t counts")
-    start: float = flag(0.0, "share that is eligible from the beginning", ge=0, le=1)
-    within: Literal["shuffled", "sorted"] = flag("shuffled", "how the eligible triplets follow each other")
+    pacing: Literal["epoch", "step"] = flag("epoch", "unit of t in the pacing")
+    start: float = flag(0.0, "fraction of the triplets that is eligible from the start", ge=0, le=1)
+    within: Literal["shuffled", "sorted"] = flag("shuffled", "order of the eligible triplets")
     equal_steps: bool = flag(False, "as many updates as without a curriculum: the eligible triplets are cycled")
-    scorer: str = flag("", "the encoder that scores (default: the one that is trained)")
-    scorer_pooler: Literal["", Pooler] = flag("", "its pooler (default: --pooler, or what the scorer's folder names)")
+    scorer: str = flag("", "encoder that scores the triplets (default: the one that is trained)")
+    scorer_pooler: Literal["", Pooler] = flag("", "pooler of the scorer (default: --pooler, or that of its folder)")
 
 
 class AugmentationSettings(Record):
@@ -147,9 +149,9 @@ class AugmentationSettings(Record):
 
     views: str = flag(
         "",
-        "two views, around the embedding layer, such as feature-cutoff:0.2,shuffle: none, shuffle, token-"
-        "cutoff:0.15, span-cutoff:0.15, feature-cutoff:0.2, dropout:0.2 (the rates meant where none is given), or "
-        "with --objective joint adversarial:1; of anchors and of all other texts where the data are triplets",
+        "two views at the embedding layer, such as feature-cutoff:0.2,shuffle, from none, shuffle, token-cutoff, "
+        "span-cutoff (rate 0.15 by default), feature-cutoff, dropout (0.2), and adversarial (1, with --objective joint "
+        "only); with triplets, the first is for anchors and the second for all other texts",
     )
     protect_special: bool = flag(True, "views leave [CLS] and [SEP] as they are")
     marks: Literal["english", "chinese", "without-exclamation", "chinese-without-exclamation", "extra"] = flag(
@@ -165,15 +167,13 @@ class EvaluationSettings(Record):
 
     metric: Literal["spearman", "accuracy", "loss", "alignment", "uniformity"] = flag(
         "spearman",
-        "what chooses the best encoder: STS dev Spearman; accuracy or frozen loss over triplets; alignment, how "
+        "metric that selects the best encoder: STS dev Spearman; accuracy or loss over triplets; alignment, how "
         "near the vectors of similar STS dev pairs are; uniformity, how evenly all STS dev vectors are spread",
     )
-    evaluate_triplets: int = flag(
-        2000, "triplets of the training file in the frozen loss of an evaluation (0: all)", ge=0
-    )
+    evaluate_triplets: int = flag(2000, "triplets of the training file in the loss of an evaluation (0: all)", ge=0)
     evaluate_temperature: float | None = flag(
         None,
-        "temperature of the frozen loss, so that runs at several temperatures compare (default: --temperature)",
+        "temperature of the loss of an evaluation, to compare runs of different temperatures (default: --temperature)",
         ge=1e-4,
     )
 
@@ -198,9 +198,9 @@ class FileSettings(settings.FileSettings):
     )
     sts_dev: str = flag(
         "course",
-        "scored pairs to evaluate on and to choose the best encoder by: stsb = STS-B's own dev set in SentEval's "
-        "layout; course = course/sts-dev.csv; zh = the Chinese dev sets that are there, of ATEC, BQ, LCQMC, PAWS-X"
-        " and STS-B, by their mean; or a file",
+        "scored pairs for evaluation and selection: stsb = STS-B's own dev set in SentEval's layout; course = "
+        "course/sts-dev.csv; zh = the mean over the available Chinese dev sets (ATEC, BQ, LCQMC, PAWS-X, STS-B); or a "
+        "file",
     )
 
 
