@@ -2,8 +2,8 @@
 
 Method 1 replaces each noun, adjective, verb and adverb with probability p; the paper says "each word", but closed-class
 words have no synonyms. Method 2 does the same for nouns and adjectives only. Both draw once per row. Method 3, the
-paper's best, draws at every step: with probability p a batch is augmented, and then ONE adjective of each sentence is replaced,
-alternately the first or the last one that has a synonym.
+paper's best, draws at every step: with probability p a batch is augmented, and then ONE adjective of each sentence is
+replaced, alternately the first or the last one that has a synonym.
 
 Letter case is kept, and `a` or `an` before a replaced word is adapted. The rest of the text is unchanged, and so are
 labels and row ids. Every replacement is a pure function of (seed, row or step).
