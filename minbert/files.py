@@ -162,25 +162,19 @@ def distinct_names(folders: list[Path]) -> list[str]:
     raise UserError("the same folder is named twice")
 
 
-def default_folder() -> Path:
-    """The cache's root folder: `$MINBERT_CACHE`, else `minbert` in the user's cache folder."""
-    own = os.environ.get("MINBERT_CACHE")
-    if own:
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
-
-
 def cached_folder(
     room: str, key: Iterable[object], build: Callable[[Path], dict[str, Any]]
 ) -> tuple[Path, dict[str, Any]]:
     """The cached folder of a key, and the dict that `build` returned for it, with the record of its `files`.
 
     On a cache miss, or if the folder is damaged, `build` fills a new folder. If two processes build the same key at
-    once, the first to finish wins. `room` is the subfolder of the cache. Raises `UserError` if the cache cannot be
-    written.
+    once, the first to finish wins. `room` is a subfolder of the cache, which is `$MINBERT_CACHE`, else `minbert` in the
+    user's cache folder. Raises `UserError` if the cache cannot be written.
     """
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
+    cache = Path(os.environ.get("MINBERT_CACHE") or user)
     name = hashlib.sha256("\x1f".join(map(str, key)).encode()).hexdigest()[:32]
-    folder = default_folder() / room / name
+    folder = cache / room / name
     record = _sound_record(folder)
     if record is None:
         try:

@@ -1,8 +1,9 @@
-"""Guards: poolers against plain loops, and the Encoder against sentence-transformers, in any order and batch size.
+"""Guards: poolers against plain loops; the Encoder against sentence-transformers, in any order and batch; its errors.
 
 python -m pytest --import-mode=importlib tests/minbert/test_encode.py
 """
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minbert import BertModel, Encoder, Ragged, pooling
+from minbert import BertModel, Encoder, Ragged, UserError, pooling
 from minbert.encode import batches_by_length, vectors
 from minbert.tokenizer import Tokenizer
 
@@ -129,3 +130,23 @@ def test_vectors_of_sentences_in_any_order_are_those_of_each_alone(tiny: Path, n
     )  # sorting them is no swap
     alone = torch.cat([vectors(model, Ragged.from_lists([row]), name) for row in rows])
     torch.testing.assert_close(vectors(model, Ragged.from_lists(rows), name), alone, atol=1e-5, rtol=0)
+
+
+def test_a_runs_folder_stands_for_its_encoder(tiny: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny, tmp_path / "run" / "encoder")
+    expected = Encoder.load(tiny).encode(["the cat"])
+    np.testing.assert_array_equal(Encoder.load(tmp_path / "run").encode(["the cat"]), expected)
+    assert BertModel.from_pretrained(tmp_path / "run").config == BertModel.from_pretrained(tiny).config
+
+
+@pytest.mark.parametrize(("given", "why"), [(["the cat", None], "number 1, .* is a NoneType"), ([3.5], "is a float")])
+def test_what_is_no_string_is_named_by_its_place(tiny: Path, given: list, why: str) -> None:
+    with pytest.raises(TypeError, match=rf"^sentences: .*{why}"):
+        Encoder.load(tiny).encode(given)
+
+
+@pytest.mark.parametrize("length", [-5, 0, 2])
+def test_a_length_without_room_for_a_text_is_refused(tiny: Path, length: int) -> None:
+    whole = Encoder.load(tiny)
+    with pytest.raises(UserError, match=f"^max_length: {length} leaves no room"):
+        Encoder(whole.model, whole.tokenizer, max_length=length)
