@@ -79,7 +79,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     # predict, evaluate, save, write the report
     outputs = evaluate.predict(multitask, data, paths, precision)
     found = evaluate.score(multitask.tasks, data, outputs)
-    evaluate.save(run.path, multitask.tasks, data, outputs, paths)
+    evaluate.save(run, multitask.tasks, data, outputs, paths)
     evaluate.save_scores(run.path, found, state, training.keep)
     weights.save(run.path / "encoder", encoder.state_dict(), BertConfig.read(started.folder), tokenizer, "pooler")
     cli.say(f"\n{evaluate.as_text(found, state, training.keep)}")

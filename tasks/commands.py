@@ -12,6 +12,7 @@ _MODULES = {
     "minbert-train": "multitask_train",
     "minbert-predict": "tasks.predict",
     "minbert-report": "tasks.report.__main__",
+    "minbert-ablate": "ablations.run",
     "minbert-suite": "",
 }
 _SUITES = {name: f"tasks.benchmarks.{name}" for name in ("sts_suite", "transfer", "probes")}

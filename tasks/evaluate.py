@@ -1,8 +1,9 @@
 """Predict with a model, score it on the development sets, and write what a finished run leaves."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,11 +13,16 @@ from minbert.encode import batches_by_length
 from minbert.files import write_json
 from minbert.precision import autocast
 from minbert.training.loop import LAST, LoopState
+from minbert.training.run import RunDir
 from tasks import predictions, record
 from tasks.examples import Pair, Single
 from tasks.model import MultitaskModel
+from tasks.record import Rows
 from tasks.splits import Paths, Splits
 from tasks.task import Task
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Outputs = Mapping[tuple[str, str], np.ndarray]
 """(task, split) -> the head's outputs, in file order."""
@@ -80,13 +86,26 @@ def score(tasks: Mapping[str, Task], data: Splits, outputs: Outputs) -> dict[str
     }
 
 
-def save(run: Path, tasks: Mapping[str, Task], data: Splits, outputs: Outputs, paths: Paths) -> None:
-    """Write the leaderboard's prediction files and the dev rows."""
+def save(run: RunDir, tasks: Mapping[str, Task], data: Splits, outputs: Outputs, paths: Paths) -> None:
+    """Write the leaderboard's prediction files and the dev rows, and record the tables of confusion."""
     for (name, split), path in paths.items():
         rows = record.task_rows(tasks[name], data.of(split)[name], outputs[name, split])
         predictions.write(path, tasks[name], rows.ids, rows.predicted)
         if split == "dev":
-            record.write_rows(run, name, rows)
+            record.write_rows(run.path, name, rows)
+            if tasks[name].classes:
+                run.figure(f"confusion/{name}", partial(_confusion, rows.labelled(), tasks[name].classes))
+
+
+def _confusion(rows: Rows, classes: Sequence[str]) -> "Figure":
+    from matplotlib.figure import Figure
+    from sklearn.metrics import ConfusionMatrixDisplay
+
+    figure = Figure(layout="tight")
+    look: dict[str, Any] = {"cmap": "Blues", "colorbar": False, "xticks_rotation": 45, "ax": figure.subplots()}
+    names = {"labels": range(len(classes)), "display_labels": classes}
+    ConfusionMatrixDisplay.from_predictions(rows.gold, rows.predicted, **names, **look)
+    return figure
 
 
 def save_scores(run: Path, scores: Mapping[str, Any], state: LoopState, rule: str) -> None:

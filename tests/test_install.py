@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-FOLDERS, FILES = ("minbert", "tasks"), ("pretrain_cbcl.py", "multitask_train.py")
+FOLDERS, FILES = ("ablations", "minbert", "tasks"), ("pretrain_cbcl.py", "multitask_train.py")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 

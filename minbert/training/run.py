@@ -8,17 +8,20 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from minbert.errors import UserError
 from minbert.files import read_json, sync, write_atomic, write_json
-from minbert.training import checkpoint, cli, ranks
+from minbert.training import checkpoint, cli, ranks, track
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk", "lemminflect")
 _TEMPORARY = re.compile(r"\..+\.\d+\.(tmp|old)")  # names by minbert.files: half-written files and folders
@@ -87,23 +90,24 @@ class RunDir:
     With several ranks, the first one alone writes.
     """
 
-    def __init__(self, path: Path, *, resume: bool = False) -> None:
+    def __init__(self, path: Path, *, resume: bool = False, trackers: Sequence[str] = ()) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self._manifest, self._metrics = path / "manifest.json", path / "metrics.jsonl"
         self._resume = resume
         self._lock = Lock(path / ".minbert.lock")
+        self._chosen, self._trackers = trackers, list[track.Tracker]()
         self._content: dict[str, Any] = {}
         self._begun = time.perf_counter()
 
     @classmethod
-    def open(cls, path: Path, *, resume: bool, identity: dict[str, Any]) -> "RunDir":
+    def open(cls, path: Path, *, resume: bool, identity: dict[str, Any], tracked: str = "none") -> "RunDir":
         """The folder of a run; `identity` is the part of its identity that is known before data are read.
 
-        The folder is locked until the command ends. Raises `UserError` as `check` does, if the folder cannot be
-        written to, and, naming the process, if another one has locked it.
+        `tracked` is the value of `--track`. The folder is locked until the command ends. Raises `UserError` as `check`
+        and `track.chosen` do, if the folder cannot be written to, and, naming the process, if another one has it locked.
         """
-        run = cls(path, resume=resume)
+        run = cls(path, resume=resume, trackers=track.chosen(tracked))
         nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
             raise UserError(f"--run-dir {path}: {nearest} is not a folder that can be written to")
@@ -176,6 +180,7 @@ class RunDir:
         self._begun = time.perf_counter()
         write_json(self._manifest, self._content)
         self._sweep()
+        self._trackers = track.opened(self._chosen, self.path, self._content, step)
         last = parts[-1].get("environment", {}) if parts else {}
         kinds = [name for name in last if name != "started" and last[name] != now.get(name)]
         return [f"{name} {now.get(name)} (was {last[name]})" for name in kinds]
@@ -189,11 +194,18 @@ class RunDir:
         write_json(self._manifest, self._content)
 
     def log(self, row: dict[str, Any]) -> None:
-        """Append one row to `metrics.jsonl`."""
+        """Append one row to `metrics.jsonl`, and record its numbers in the trackers."""
         if ranks.rank() == 0:
             self.demand_present()
             with open(self._metrics, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row, allow_nan=False) + "\n")
+        for tracker in self._trackers:
+            tracker.log(row["step"], track.numbers(row))
+
+    def figure(self, name: str, draw: Callable[[], "Figure"]) -> None:
+        """Record a figure in the trackers; without any, it is not drawn."""
+        for tracker in self._trackers:
+            tracker.figure(name, draw())
 
     def sync_metrics(self) -> None:
         """Flush `metrics.jsonl` to disk, so that no checkpoint is newer than its rows."""

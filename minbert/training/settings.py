@@ -149,6 +149,7 @@ class RunSettings(Record):
         "steps between two rows of metrics.jsonl; without a terminal a line is printed with each, and each minute",
         ge=1,
     )
+    track: str = flag("none", "also record the run in tensorboard, wandb or both, by a comma")
     use_gpu: bool = flag(False, "require a CUDA device (by default one is used if there is one)")
 
 

@@ -46,8 +46,9 @@ class Start:
         on = device(demanded=settings.run.use_gpu)
         warn(*notes)  # on the first rank only, which is known from here on
         precision = number_format(settings.training.precision, on)
+        how = {"resume": settings.run.resume, "identity": settings.identity(), "tracked": settings.run.track}
         try:
-            run = RunDir.open(Path(settings.run.run_dir), resume=settings.run.resume, identity=settings.identity())
+            run = RunDir.open(Path(settings.run.run_dir), **how)
         except UserError:
             ranks.highest(1, on)  # so that no other rank waits for this one
             raise

@@ -132,7 +132,7 @@ def _titled(run: Run, one: Difference) -> str:
 
 def changed_settings(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """The settings in which runs differ, paths aside, with each run's value; a dash if it has none."""
-    places = {"run_dir", "resume", "save_every", "use_gpu", "data"}
+    places = {"run_dir", "resume", "save_every", "track", "use_gpu", "data"}
     every = dict.fromkeys(name for run in runs for name in run.settings if name not in places)
     shown = {name: [str(run.settings.get(name) or "–") for run in runs] for name in every if not name.endswith("_out")}
     return [(name, values) for name, values in shown.items() if len(set(values)) > 1]
