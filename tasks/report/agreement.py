@@ -1,4 +1,4 @@
-"""What annotations say: counts by category (CBCL's Figure 1), and whether two people agree (Cohen's kappa).
+"""Statistics of annotations: counts by category (CBCL's Figure 1), and Cohen's kappa of two annotators.
 
 Importing this module loads no matplotlib.
 """
@@ -34,7 +34,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Annotation:
-    """One person's exported work: the category of every sorted pair, and the number of all pairs drawn."""
+    """One annotator's exported file: the category of every annotated pair, and the number of all pairs drawn."""
 
     path: Path
     annotator: str
@@ -48,7 +48,7 @@ class Annotation:
         return {key: found[key] for key in NAMES}
 
     def total(self, group: str) -> int:
-        """How many pairs of a group are sorted."""
+        """How many pairs of a group are annotated."""
         return sum(self.counts(group).values())
 
 
@@ -84,7 +84,7 @@ def annotators(annotations: Sequence[Annotation]) -> list[str]:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The pairs that both have sorted, how many of them alike, and Cohen's kappa with a bootstrap interval.
+    """Number of pairs that both have annotated and that they agree on, and Cohen's kappa with a bootstrap interval.
 
     Kappa is None if it is undefined: no common pair, or the same category for all of them.
     """
@@ -107,7 +107,7 @@ def kappa(first: Sequence[str] | np.ndarray, second: Sequence[str] | np.ndarray)
 
 
 def agreement(first: Annotation, second: Annotation, *, seed: int = 0, resamples: int = RESAMPLES) -> list[Agreement]:
-    """Over all pairs that both have sorted, then over those of each group; `UserError` for different samples.
+    """Agreement over all pairs of both, then over those of each group; `UserError` for different samples.
 
     Resamples are drawn by the counter (seed, "kappa", group).
     """
@@ -130,7 +130,7 @@ def agreement(first: Annotation, second: Annotation, *, seed: int = 0, resamples
 
 
 def disagreements(first: Annotation, second: Annotation) -> list[tuple[str, str, int]]:
-    """The first's category, the second's other one, and how often; the most frequent first."""
+    """(first annotator's category, second's, count) where they disagree; the most frequent first."""
     pairs = [(one, second.categories[key]) for key, one in first.categories.items() if key in second.categories]
     return [(one, two, count) for (one, two), count in Counter(pairs).most_common() if one != two]
 
@@ -184,7 +184,7 @@ def draw_categories(base: Path, annotations: Sequence[Annotation]) -> list[Path]
 
 
 def _bars(axes: "Axes", annotation: Annotation) -> None:
-    """Three bars a category, the failed pairs on top, each with its count and Wilson's interval as a whisker."""
+    """Three bars for each category, the failed pairs on top, each with its count and Wilson's interval as a whisker."""
     for place, (group, title) in enumerate(GROUPS.items()):
         total, counts = annotation.total(group), annotation.counts(group)
         if not total:

@@ -1,4 +1,4 @@
-"""Why does it fail? Pairs drawn for a person to sort into CBCL's eight categories, on one page that needs nothing else.
+"""Pairs drawn for annotation with CBCL's eight categories of errors, on one self-contained page.
 
 CBCL (section 6.1) draws 100 failed dev pairs, 100 of train and 100 of dev, and treats the latter as if they had failed.
 """

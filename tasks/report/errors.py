@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--data", type=Path, metavar="DIR", help="the run's data files, if they have been moved")
     sample.add_argument("--out", type=Path, metavar="FILE", help="the page (default: RUN/annotation.html)")
     figure.add_argument("files", nargs="+", type=Path, metavar="a.json", help="one or two exported annotations")
-    base = "without suffix (default: error-categories beside a.json)"
+    base = "without suffix (default: error-categories in the folder of a.json)"
     figure.add_argument("--out", type=Path, metavar="BASE", help=base)
     nouns.add_argument("--rows", type=_whole, default=1300, metavar="N", help="dev pairs (default: 1300; 0: all)")
     nouns.add_argument("--pairs", type=_whole, default=3, metavar="N", help="examples in the table (default: 3)")

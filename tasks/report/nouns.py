@@ -64,7 +64,7 @@ def _bare(word: str) -> str:
 
 
 def capitalised(text: str) -> list[str]:
-    """Words inside a sentence that begin with a capital letter, "I" and its forms aside."""
+    """Words inside a sentence that begin with a capital letter, except "I" and its forms."""
     return [
         _bare(token)
         for before, token in pairwise(_TOKEN.findall(text))
@@ -149,7 +149,7 @@ def matched(correct: Sequence[Pair], failed: Sequence[Pair], count: int) -> list
 
 
 def difference(correct: Sequence[Pair], failed: Sequence[Pair], *, seed: int = 0) -> tuple[float, Interval | None]:
-    """Failed less correct in the mean of log10(1 + count of the rarest noun), with a bootstrap interval.
+    """Failed minus correct in the mean of log10(1 + count of the rarest noun), with a bootstrap interval.
 
     Each side is resampled by itself, by the counter (seed, "nouns", side).
     """
