@@ -105,7 +105,8 @@ class RunDir:
         """The folder of a run; `identity` is the part of its identity that is known before data are read.
 
         `tracked` is the value of `--track`. The folder is locked until the command ends. Raises `UserError` as `check`
-        and `track.chosen` do, if the folder cannot be written to, and, naming the process, if another one has it locked.
+        and `track.chosen` do, if the folder cannot be written to, and, naming the process, if another one has locked
+        it.
         """
         run = cls(path, resume=resume, trackers=track.chosen(tracked))
         nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())

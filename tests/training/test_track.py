@@ -65,10 +65,7 @@ def test_wandb_offline_goes_on_under_the_same_id(tmp_path: Path, monkeypatch: py
         monkeypatch.delenv(name, raising=False)
     figure = pytest.importorskip("matplotlib.figure").Figure
     manifest = {"command": "x", "all_settings": {"lr": 0.5}, "parts": [{"started": "now"}]}
-    rows = (
-        {"kind": "train", "lr": 0.5, "sst/loss": 1.5},
-        {"kind": "evaluation", "score": 0.25, "best": True, "sts": None},
-    )
+    evaluation = {"kind": "evaluation", "score": 0.25, "best": True, "sts": None}
     (tmp_path / "run").mkdir()
     for step in (0, 1):
         (tracker,) = track.opened(["wandb"], tmp_path / "run", manifest, step)
