@@ -47,6 +47,7 @@ _RUDE = {"ethnic_slur", "obscenity", "disparagement"}
 _INSIDE_A_PHRASE = {"of", "in", "at", "on", "to", "for", "by", "and"}
 KINDS = {1: "navr", 2: "na", 3: "a"}
 """Method of replacement (CBCL, section 4.4) -> the parts of speech it replaces."""
+_VERSION = 3  # of what `tag` finds in a text, part of its cache key
 _ORDER = "navr"
 _OTHER = len(_ORDER)
 # Penn Treebank tokens, as far as a tagger needs them: clitics split off, hyphenated words whole, each sign one token.
@@ -347,7 +348,7 @@ def tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:
     digest = hashlib.sha256()
     for text in texts:
         digest.update(text.encode("utf-8") + b"\0")
-    key = (wordnet.fingerprint, fingerprint(wordnet.folder, TAGGER), len(texts), digest.hexdigest())
+    key = (_VERSION, wordnet.fingerprint, fingerprint(wordnet.folder, TAGGER), len(texts), digest.hexdigest())
     folder, said = cached_folder("synonyms", key, lambda folder: _save(folder, _find(texts, wordnet)))
     words, candidates = tuple(said["words"]), tuple(map(tuple, said["candidates"]))
     arrays = {name: np.load(folder / f"{name}.npy") for name in _ARRAYS}
