@@ -84,17 +84,6 @@ def test_without_dropout_the_gradients_are_those_of_one_pass(model: BertModel, p
     assert float(numbers["rows"]) == 8 and not any(value.requires_grad for value in numbers.values())
 
 
-def test_the_order_of_the_sentences_in_the_parts_changes_nothing(model: BertModel) -> None:
-    rows = sentences(18)
-    order = np.random.default_rng(1).permutation(18)
-    back = torch.from_numpy(np.argsort(order))
-    cached.backward(encoding(model), parts_of(rows, 9, 9), triplet_loss)
-    expected = gradients(model)
-    mixed = parts_of([rows[i] for i in order], 4, 10, 4)
-    cached.backward(encoding(model), mixed, lambda encoded: triplet_loss(encoded.index_select(0, back)))
-    close(gradients(model), expected)
-
-
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("pooler", ["mean", "pooler", "cls", "max", "avg-first-last", "avg-static-last"])
 def test_with_dropout_the_second_forward_is_bit_equal_and_the_gradients_are_of_these_masks(
@@ -117,12 +106,6 @@ def test_with_dropout_the_second_forward_is_bit_equal_and_the_gradients_are_of_t
     close(found, gradients(model), 1e-5 if precision == "fp32" else 1e-2)
 
 
-def test_every_part_has_masks_of_its_own(model: BertModel) -> None:
-    model.train()
-    encode, rows = encoding(model), sentences(3)
-    assert not torch.equal(encode(0, rows), encode(1, rows))
-
-
 def test_parameters_of_the_loss_get_their_gradients(model: BertModel) -> None:
     """A classifier over pairs behind a projection, as in a joint objective."""
     torch.manual_seed(2)
@@ -138,31 +121,6 @@ def test_parameters_of_the_loss_get_their_gradients(model: BertModel) -> None:
     expected = gradients(model, projection, classifier)
     cached.backward(encoding(model), parts_of(rows, 3, 3, 4), loss)
     close(gradients(model, projection, classifier), expected)
-
-
-def test_gradients_are_added_to_those_that_are_there(model: BertModel) -> None:
-    encode, parts = encoding(model), parts_of(sentences(6), 3, 3)
-    cached.backward(encode, parts, triplet_loss)
-    once = gradients(model)
-    for _ in range(2):
-        cached.backward(encode, parts, triplet_loss)
-    close(gradients(model), [2 * gradient for gradient in once])
-
-
-@pytest.mark.parametrize(("sizes", "calls"), [((6,), [0]), ((3, 3), [0, 1, 0, 1]), ((2, 2, 2), [0, 1, 2, 0, 1, 2])])
-def test_a_single_part_is_encoded_once_and_several_twice(model: BertModel, sizes: tuple, calls: list[int]) -> None:
-    encode, asked, losses = encoding(model), [], []
-
-    def noted(number: int, part: Ids) -> Tensor:
-        asked.append(number)
-        return encode(number, part)
-
-    def loss(encoded: Tensor) -> dict[str, Tensor]:
-        losses.append(encoded.shape)
-        return triplet_loss(encoded)
-
-    cached.backward(noted, parts_of(sentences(6), *sizes), loss)
-    assert asked == calls and losses == [(6, 32)]
 
 
 class Held:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chisquare
 
 from minbert import UserError
 from tasks.contrastive.corpus import find_texts, gather_texts, sample
@@ -83,15 +82,6 @@ def test_train_only_reads_no_test_file_and_counts_what_stands_in_one_all_the_sam
     assert more.texts == ("A lamp", "The lamp", *found.texts) and more.account["absent"] == []
 
 
-def test_train_only_needs_no_test_file(of: Callable, corpora: Path) -> None:
-    for folder, _ in STS.values():
-        shutil.rmtree(corpora / "downstream" / folder)
-    (corpora / "downstream/STS/STSBenchmark/sts-test.csv").unlink()
-    (corpora / "downstream/SICK/SICK_test_annotated.txt").unlink()
-    found = of("sts-train")
-    assert len(found.texts) == 6 and found.account["also_in_test"] == {"any": 0}
-
-
 def test_the_chinese_sets_as_they_are_fetched(tmp_path: Path) -> None:
     names = {"ATEC": "ATEC", "BQ": "BQ", "LCQMC": "LCQMC", "PAWS-X": "PAWSX", "STS-B": "STS-B"}
     for number, (folder, name) in enumerate(names.items()):
@@ -122,20 +112,6 @@ def test_the_chinese_sets_are_those_that_are_there(of: Callable, corpora: Path) 
         of("chinese")
 
 
-def test_sources_are_joined_in_their_order(of: Callable, tmp_path: Path) -> None:
-    write(tmp_path / "own.txt", "A mill\nA boat\n")
-    both = of(str(tmp_path / "own.txt"), "sts-train")
-    assert both.texts[:3] == ("A mill", "A boat", "Old train mill") and both.texts.count("A mill") == 1
-    assert both.account["duplicates"] == 1
-
-
-def test_duplicates_may_be_kept(of: Callable, tmp_path: Path) -> None:
-    write(tmp_path / "own.txt", "b\na\nb\n")
-    found = of(str(tmp_path / "own.txt"), keep_duplicates=True)
-    assert found.texts == ("b", "a", "b")
-    assert (found.account["duplicates"], found.account["kept"], found.account["duplicates_kept"]) == (1, 3, True)
-
-
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**40))
 def test_a_sample_is_in_order_of_its_size_and_inside_a_larger_one(few: int, more: int, seed: int) -> None:
     texts = [f"text {number}" for number in range(40)]
@@ -144,11 +120,6 @@ def test_a_sample_is_in_order_of_its_size_and_inside_a_larger_one(few: int, more
     assert len(small) == few and len(large) == more and set(small) <= set(large)
     assert small == sorted(small, key=texts.index)
     assert sample(texts, seed, few) == small
-
-
-def test_every_pair_of_texts_is_equally_likely() -> None:
-    pairs = Counter(tuple(sample(["a", "b", "c", "d"], seed, 2)) for seed in range(3000))
-    assert len(pairs) == 6 and chisquare(list(pairs.values())).pvalue > 1e-3
 
 
 def test_a_limit_is_said_in_the_account(of: Callable) -> None:

@@ -68,12 +68,6 @@ def test_every_direction_is_a_seeded_permutation(values: list[int], seed: int, d
         assert keys == sorted(values, reverse=direction == "anti")
 
 
-def test_random_asks_the_seed_alone() -> None:
-    values = np.arange(50.0)
-    first, other = arrange(values, 3, "random"), arrange(values, 4, "random")
-    assert first.tolist() != other.tolist() and first.tolist() == arrange(-values, 3, "random").tolist()
-
-
 def test_rarity_is_the_mean_of_minus_log_frequency() -> None:
     texts = [("The cat", "the cat sat"), ("A dog's bone", "?"), ("...", "")]
     words = ["the", "cat", "the", "cat", "sat", "a", "dog's", "bone"]
@@ -168,11 +162,6 @@ def test_passes_differ_and_sorted_passes_keep_the_order() -> None:
     assert rows == [*range(20), *range(20)]
     grown = steps(plan(np.arange(40), **(how | {"pacing": "step", "within": "sorted"})))
     assert grown[:4] == [[0, 1, 2, 3], [0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]], "a prefix of 4, 4, 6 and 8 rows"
-
-
-def test_equal_steps_without_a_curriculum_change_nothing() -> None:
-    how = {"epochs": 3, "batch_size": 7, "seed": 5, "power": 0.0}
-    assert steps(plan(np.arange(50), **how)) == steps(plan(np.arange(50), equal_steps=True, **how))
 
 
 def test_the_mix_counts_what_the_steps_hold() -> None:

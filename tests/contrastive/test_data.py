@@ -159,11 +159,6 @@ def test_a_users_own_columns(read: Read, tmp_path: Path) -> None:
     assert texts(found.train) == [row[:2] for row in PAIRS[:-1]]
 
 
-def test_columns_need_naming_only_where_their_names_are_the_users_own(read: Read, tmp_path: Path) -> None:
-    path = str(table(tmp_path / "own.csv", ["anchor", "same", "other"], TRIPLETS))
-    assert texts(read(triplets=path, columns="positive=same,negative=other").train) == TRIPLETS
-
-
 def test_several_files_are_merged_on_the_premise(read: Read, tmp_path: Path) -> None:
     """An entailment in one file and a contradiction in another make a triplet; its id and every drop name the file."""
     paths = snli(tmp_path / "one.jsonl", PAIRS[:4]), multinli(tmp_path / "two.txt", PAIRS[4:])
@@ -267,18 +262,6 @@ def test_labelled_pairs_train_the_classifier_row_by_row(
     account = found.account["train"]
     assert account["read"] == len(PAIRS) == account["kept"] + len(account["skipped"])
     assert account["kept"] == len(found.train)
-
-
-def test_the_usual_files_are_found_in_the_data_folder(read: Read, tmp_path: Path) -> None:
-    (tmp_path / "nli").mkdir()
-    table(tmp_path / "nli" / "nli-triplets.csv", ["sent0", "sent1", "hard_neg"], TRIPLETS)
-    dev = str(SAMPLE / "course" / "sts-dev.csv")
-    assert texts(read(data=str(tmp_path), sts_dev=dev).train) == TRIPLETS
-    table(tmp_path / "nli" / "nli_for_simcse.csv", ["sent0", "sent1", "hard_neg"], TRIPLETS[:2])
-    assert texts(read(data=str(tmp_path), sts_dev=dev).train) == TRIPLETS[:2], "SimCSE's whole file comes first"
-    with pytest.raises(UserError, match=r"pairs\.tsv or snli_.*or multinli_.*; python .*get_data\.py nli ") as caught:
-        read(data=str(tmp_path), sts_dev=dev, objective="softmax")
-    assert "data/sample" not in str(caught.value), "it holds no pairs either"
 
 
 def test_hashes_follow_what_is_trained_on(read: Read, tmp_path: Path) -> None:

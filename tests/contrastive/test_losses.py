@@ -82,19 +82,6 @@ def test_nt_xent_is_sentence_transformers_ranking_loss(ranking_loss, temperature
         torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
 
 
-def test_known_values() -> None:
-    same = torch.ones(32, 8)
-    assert float(nt_xent(same, same, same, 0.05)) == pytest.approx(math.log(64)), "no information: chance among 2B"
-    eye = torch.eye(4)
-    far = float(nt_xent(eye, eye, -eye, 1.0))
-    assert far == pytest.approx(-1 + math.log(math.e + 3 + math.exp(-1) + 3))
-
-
-def test_lengths_of_vectors_do_not_matter() -> None:
-    a, p, n = (x.detach().float() for x in drawn(5, 6))
-    assert float(nt_xent(a * 7, p * 0.1, n * 30, 0.1)) == pytest.approx(float(nt_xent(a, p, n, 0.1)), rel=1e-5)
-
-
 def test_half_precision_vectors_give_an_fp32_loss() -> None:
     a, p, n = (x.detach().bfloat16() for x in drawn(5, 6))
     loss = nt_xent(a, p, n, 0.05)

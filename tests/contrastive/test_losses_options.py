@@ -137,12 +137,6 @@ def test_a_row_with_everything_ignored_costs_nothing_and_gives_finite_gradients(
     assert float(loss.detach()) == 0 and all(bool(x.grad.isfinite().all()) for x in inputs)
 
 
-def test_the_mask_given_is_left_as_it_was() -> None:
-    ignored = torch.ones(3, 6, dtype=torch.bool)
-    nt_xent(*drawn(3), 0.05, ignored=ignored)
-    assert bool(ignored.all())
-
-
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=7), st.booleans())
 def test_false_negatives_by_their_definition(rows: list[tuple[int, int, int]], hard: bool) -> None:
     anchor, positive, negative = (torch.tensor(keys) for keys in zip(*rows, strict=True))
@@ -157,31 +151,12 @@ def test_false_negatives_by_their_definition(rows: list[tuple[int, int, int]], h
             assert bool(found[i, column]) == expected
 
 
-def test_a_hard_negative_found_elsewhere_as_a_positive_stays_a_negative() -> None:
-    """Row 0's contradiction is row 1's entailment: text 7."""
-    mask = false_negatives(torch.tensor([1, 2]), torch.tensor([5, 7]), torch.tensor([7, 8]))
-    assert mask.tolist() == [[False, False, False, False], [False, False, True, False]]
-
-
-def test_a_batch_of_different_texts_has_no_false_negatives() -> None:
-    keys = torch.arange(12).view(3, 4)
-    assert not false_negatives(*keys).any()
-    inputs = drawn(4)
-    assert torch.equal(nt_xent(*inputs, 0.05, ignored=false_negatives(*keys)), nt_xent(*inputs, 0.05))
-
-
 def test_accuracy_counts_rows_whose_own_candidate_is_above_all_others() -> None:
     logits = torch.tensor([[3.0, 1.0, 2.9, 0.0], [0.5, 0.2, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
     assert float(in_batch_accuracy(logits)) == pytest.approx(1 / 3), "one right, one wrong, one tie"
     assert float(in_batch_accuracy(torch.tensor([[0.3]]))) == 1, "an only candidate"
     ignored = torch.tensor([[False] * 4, [True, False, True, True], [False] * 4])
     assert float(in_batch_accuracy(logits.masked_fill(ignored, -math.inf))) == pytest.approx(2 / 3)
-
-
-def test_chance_is_the_loss_of_vectors_without_information() -> None:
-    same = torch.ones(16, WIDTH)
-    assert float(nt_xent(same, same, same, 0.05)) == pytest.approx(math.log(32))
-    assert float(nt_xent(same, same, None, 0.05, directions="both")) == pytest.approx(math.log(16))
 
 
 def test_autocast_around_the_loss_changes_nothing() -> None:

@@ -159,15 +159,6 @@ def test_false_negatives_are_left_out(bert: BertModel, view: Callable[..., Any])
     assert masked["loss"].item() == pytest.approx(total / 4, rel=1e-3)
 
 
-def test_in_both_directions_the_loss_is_the_mean_of_two(bert: BertModel, triplets: Triplet) -> None:
-    how = settings("nt-xent", mask_false_negatives=False, hard_negatives=False)
-    there, _, model = run(bert, triplets, how)
-    both = run(bert, triplets, how.changed(directions="both"))[0]
-    anchors, positives, _ = encoded(model, triplets, 3)
-    back = nt_xent([positives, anchors, positives], 0.05, hard=False)
-    assert both["loss"].item() == pytest.approx((there["loss"].item() + back) / 2, rel=1e-4)
-
-
 @pytest.mark.parametrize("rows", [1, 5, 100])
 @pytest.mark.parametrize("directions", ["one", "both"])
 @pytest.mark.parametrize("weight", [0.0, 1.0])
@@ -195,11 +186,6 @@ def test_chance_is_the_loss_of_equal_vectors(rows: int, directions: str, weight:
     simcse = float(losses.nt_xent(same, same, None, how.loss.temperature))
     marked = settings("simcse", texts="sts", batch_size=32, eda_weight=0.5, marks_most=2)
     assert chance(marked, rows) == pytest.approx(1.5 * simcse, abs=1e-5)
-
-
-def test_chance_of_classes_and_distances() -> None:
-    assert chance(settings("softmax"), 100) == pytest.approx(math.log(3))
-    assert chance(settings("triplet"), 100) is None
 
 
 def test_the_gradients_are_those_of_the_formula(bert: BertModel, triplets: Triplet) -> None:

@@ -160,12 +160,6 @@ def test_what_is_easy_comes_first_by_every_technique(
     assert (np.diff(found) >= -1e-6).all() and found[0] < found[-1]
 
 
-@pytest.mark.parametrize("technique", ["length", "rarity"])
-def test_length_and_rarity_ask_no_encoder(encoder: Encoder, examples: Any, calls: list[str], technique: str) -> None:
-    made = paced(settings(technique=technique, order="anti", scorer="no such encoder"), encoder, examples, "w")
-    assert not calls and made.groups is None
-
-
 def test_scores_are_the_trained_encoders_and_a_second_start_reads_them(
     encoder: Encoder, examples: Any, tiny: Path, calls: list[str]
 ) -> None:
@@ -267,26 +261,6 @@ def test_a_limit_scores_and_counts_the_rows_it_draws(
     assert (counts["easy"], counts["semi-hard"], counts["hard"]) == (easy, 7 - easy - hard, hard)
 
 
-def test_the_account_says_groups_mix_and_steps(encoder: Encoder, examples: Any, tiny: Path) -> None:
-    positive, negative = cosines(tiny, "mean")
-    gap = positive - negative
-    margin = float(np.quantile(gap, 0.7))
-    account = paced(settings(margin=margin), encoder, examples, "w").account()
-    easy, hard = int((gap > margin).sum()), int((gap <= 0).sum())
-    mix = account["curriculum"].pop("mix_per_epoch")
-    assert account["curriculum"] == {"easy": easy, "semi-hard": COUNT - easy - hard, "hard": hard}
-    assert len(mix) == 3 and mix[-1] == pytest.approx([easy / COUNT, 1 - (easy + hard) / COUNT, hard / COUNT], abs=1e-4)
-    assert account["plan"]["epochs"] == 3 and sum(account["plan"]["steps_per_epoch"]) == account["plan"]["steps"]
-
-
-def test_pairs_are_trained_on_without_a_curriculum(
-    encoder: Encoder, view: Callable[..., Any], calls: list[str]
-) -> None:
-    pairs = view(ANCHORS, POSITIVES, labels=[float(n % 3) for n in range(COUNT)])
-    made = paced(settings(objective="softmax"), encoder, pairs, "w")
-    assert made.plan.total == 3 * math.ceil(COUNT / 4) and not calls
-
-
 @pytest.mark.parametrize("order", ["curriculum", "anti"])
 def test_rows_without_hard_negatives_are_sorted_by_length(
     encoder: Encoder, view: Callable[..., Any], calls: list[str], order: str
@@ -295,8 +269,3 @@ def test_rows_without_hard_negatives_are_sorted_by_length(
     made = paced(settings(order=order, technique="length", within="sorted", epochs=1), encoder, pairs, "w")
     lengths = [pairs.cache.token_counts()[row].sum() for batch in steps(made) for row in batch]
     assert lengths == sorted(lengths, reverse=order == "anti") and len(set(lengths)) > 3 and not calls
-
-
-def test_rows_without_hard_negatives_are_paced_at_random(encoder: Encoder, view: Callable[..., Any]) -> None:
-    made = paced(settings(order="random"), encoder, view(ANCHORS, POSITIVES), "w")
-    assert made.plan.lengths == [math.ceil(n / 4) for n in (COUNT // 3, 2 * COUNT // 3, COUNT)]

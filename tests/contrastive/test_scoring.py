@@ -114,11 +114,6 @@ def test_dropout_is_off_even_when_the_model_is_in_training(encoder: Encoder, ope
     assert found.positive.tolist() == expected.positive.tolist()
 
 
-def test_some_rows(encoder: Encoder, opened: Opened) -> None:
-    every, some = (scoring.cosines(encoder, opened(TEXTS), rows) for rows in (np.arange(4), np.array([3, 0])))
-    np.testing.assert_allclose(some.negative, every.negative[[3, 0]], atol=1e-6)
-
-
 def test_of_two_that_build_at_once_the_first_one_stands(
     encoder: Encoder, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,12 +227,3 @@ def test_show_from_the_command_line(tiny: Path, tmp_path: Path) -> None:
     assert done.returncode == 0 and "2 triplets: " in done.stdout and "mean pooling" in done.stdout, done.stderr
     wrong = shown("--premise", "nothing", *how)
     assert (wrong.returncode, len(wrong.stderr.splitlines())) == (2, 1) and "'the cat sat'" in wrong.stderr
-
-
-def test_help_loads_no_torch() -> None:
-    code = (
-        "import sys; sys.argv[1:] = ['show', '--help']\nfrom tasks.contrastive import scoring\n"
-        "try: scoring.main()\nexcept SystemExit: print('torch' in sys.modules, 'tokenizers' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1].startswith("False")

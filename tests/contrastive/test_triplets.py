@@ -181,15 +181,6 @@ def test_triplets_are_checked_by_the_same_rule() -> None:
     assert (made.counts["read"], made.counts["triplets"], made.counts["premises"]) == (8, 3, 3)
 
 
-def test_positive_pairs_without_a_hard_negative() -> None:
-    made = checked([[Row("1", ("a", "b")), Row("2", ("a", "A")), Row("3", ("a", "b")), Row("4", ("b", "a"))]], 2)
-    assert texts(made) == [("a", "b"), ("b", "a")] and [row.line for row in made.skipped] == [2, 3]
-
-
-def test_no_rows_give_no_triplets() -> None:
-    assert len(from_pairs([iter([])])) == len(checked([iter([])])) == 0
-
-
 @pytest.mark.realdata
 @pytest.mark.parametrize("per_premise", PER_PREMISE)
 def test_the_real_pairs_are_those_of_the_plain_loop(per_premise: str) -> None:

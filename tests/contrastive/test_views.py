@@ -72,17 +72,6 @@ def test_shuffle_permutes_the_positions_of_each_sentence_and_nothing_else(
             assert (positions[0], positions[-1]) == (0, len(positions) - 1)
 
 
-def test_none_changes_nothing() -> None:
-    ragged, draw, x = batch([3, 5])
-    assert View().positions(ragged, draw) is ragged and View().hidden(x, ragged, draw) is x
-
-
-@pytest.mark.parametrize("kind", CUTS)
-def test_cuts_leave_the_positions_alone(kind: type[View]) -> None:
-    ragged, draw, _ = batch([3, 5])
-    assert kind(0.2).positions(ragged, draw) is ragged
-
-
 @given(sentences, st.booleans(), st.sampled_from([*CUTS, Shuffle]), st.data())
 def test_batch_mates_chunks_and_order_change_nothing(
     lengths: list[int], protect: bool, kind: type[View], data: st.DataObject
@@ -148,13 +137,6 @@ def test_every_choice_is_equally_likely(kind: type[View], length: int, rate: flo
     assert len(found) == choices and chisquare(list(found.values())).pvalue > 1e-3
 
 
-def test_every_entry_is_dropped_equally_often() -> None:
-    counts = np.array(shares(Dropout, 4, 0.2, count=2000)).sum(0).ravel()  # 8 of 40 entries of each sentence
-    assert counts.sum() == 16_000
-    # drawn without replacement, so the spread is smaller than a multinomial's by (1 - rate)
-    assert chisquare(counts).statistic / 0.8 < 80  # 39 degrees of freedom: p < 1e-4
-
-
 def test_every_shuffle_is_equally_likely() -> None:
     count = 5000
     ragged, _, _ = batch([4] * count)
@@ -163,15 +145,3 @@ def test_every_shuffle_is_equally_likely() -> None:
     assert len(free) == 24 and chisquare(list(free.values())).pvalue > 1e-3
     kept = Counter(tuple(one.tolist()) for one in Shuffle(0, True).positions(ragged, draw).positions.split(4))
     assert set(kept) == {(0, 1, 2, 3), (0, 2, 1, 3)} and chisquare(list(kept.values())).pvalue > 1e-3
-
-
-@pytest.mark.parametrize("rate", [0.05, 0.15, 0.2, 0.29, 0.99])
-def test_counts_are_the_released_codes(rate: float) -> None:
-    """int(number * rate) in Python's floats: 28 of 100 at a rate of .29."""
-    for size in [*range(1, 40), 100, 384]:
-        ragged, draw, _ = batch([size])
-        x = torch.ones(size, size)
-        assert (TokenCutoff(rate).hidden(x, ragged, draw) == 0).any(1).sum() == int(size * rate)
-        assert (SpanCutoff(rate).hidden(x, ragged, draw) == 0).any(1).sum() == int(size * rate)
-        assert (FeatureCutoff(rate).hidden(x, ragged, draw) == 0).any(0).sum() == int(size * rate)
-        assert (Dropout(rate).hidden(x, ragged, draw) == 0).sum() == int(size * size * rate)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
 from minbert import BertModel, Ragged, UserError
 from tasks.contrastive.views import Adversarial, Draw, FeatureCutoff, Shuffle, View, adversarial, apply, parse
@@ -114,23 +113,6 @@ def test_the_adversarial_change_is_the_normalised_gradient_of_each_token(protect
         expected = row * 0 if i == 4 or (protect and i in special) else 0.3 * row / row.pow(2).sum().sqrt()
         torch.testing.assert_close(found[i], expected, atol=1e-7, rtol=1e-6)
     assert len(special) == 8
-
-
-def test_the_adversarial_change_raises_the_loss_most(model: BertModel) -> None:
-    """To first order no other change of the same size for each token raises the loss by more."""
-    ragged = Ragged.from_lists(ROWS)
-    target = torch.randn(len(ragged.ids), model.config.hidden_size)
-
-    def loss(x: torch.Tensor) -> torch.Tensor:
-        return F.mse_loss(model.encode(x, ragged)[-1], target)
-
-    x = model.embed(ragged).detach().requires_grad_()
-    change = adversarial(torch.autograd.grad(loss(x), x)[0], ragged, 1e-2)
-    assert not change.requires_grad
-    others = [adversarial(torch.randn_like(x), ragged, 1e-2) for _ in range(20)]
-    with torch.no_grad():
-        assert loss(x + change) > loss(x)
-        assert loss(x + change) > max(loss(x + other) for other in others)
 
 
 def test_specs() -> None:

@@ -56,12 +56,6 @@ def test_words_are_uniform(words: np.ndarray) -> None:
     assert kstest(words.ravel() / 2.0**64, "uniform").pvalue > 1e-3
 
 
-@pytest.mark.parametrize("shift", range(0, 64, 8))
-def test_every_byte_of_a_word_is_uniform(shift: int) -> None:
-    found = np.bincount(((WORDS.ravel() >> np.uint64(shift)) & np.uint64(255)).astype(int), minlength=256)
-    assert chisquare(found).pvalue > 1e-4
-
-
 def test_words_of_neighbours_are_uncorrelated() -> None:
     """Neighbours in a sentence, in key, in epoch, in seed and in view."""
     ours = WORDS / 2.0**64
@@ -95,12 +89,6 @@ def test_batch_mates_and_their_order_change_nothing(counts: list[int], data: st.
     assert whole.take(chosen).below(doubled[chosen] + 1).tolist() == whole.below(doubled + 1)[chosen].tolist()
 
 
-def test_a_batch_holds_its_sentences_once_for_each_view() -> None:
-    both = of_batch(1, 2, [8, 9, 4])
-    assert both.keys.tolist() == [8, 9, 4, 8, 9, 4] and both.numbers.tolist() == [0, 0, 0, 1, 1, 1]
-    assert len(both) == 6 and len(set(both.states.tolist())) == 6
-
-
 @pytest.mark.parametrize("limit", [1, 2, 7, 30])
 def test_whole_numbers_below_a_limit_are_uniform(limit: int) -> None:
     found = np.bincount(draw(6000).below(np.full(6000, limit)), minlength=limit)
@@ -112,13 +100,6 @@ def test_every_order_of_four_is_equally_likely() -> None:
     orders = Counter(map(tuple, found.tolist()))
     assert len(orders) == 24 and all(sorted(order) == [0, 1, 2, 3] for order in orders)
     assert chisquare(list(orders.values())).pvalue > 1e-3
-
-
-def test_every_pair_of_five_is_equally_likely() -> None:
-    masks = smallest(draw(6000).words(np.full(6000, 5)).reshape(-1, 5), 2)
-    pairs = Counter(map(tuple, masks.tolist()))
-    assert len(pairs) == 10 and set(masks.sum(1)) == {2}
-    assert chisquare(list(pairs.values())).pvalue > 1e-3
 
 
 def test_ramps_may_be_empty() -> None:
