@@ -32,7 +32,6 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     settings, training = parsed.settings, parsed.settings.training
     started = Start.of(parsed)
     run = started.run
-    ranks.refuse("contrastive pre-training")
     resources = data.check(settings)
     bert, tokenizer, length = started.encoder()
 
@@ -53,7 +52,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     outcome.introduce(settings, read, paced, bert, started.where(bert))
     dev = evaluation.Evaluation.of(settings, encoder, read)
     before = dev.look()
-    cli.say(f"before training: {outcome.as_text(before.numbers)}")
+    ranks.say(f"before training: {outcome.as_text(before.numbers)}")
     optimizer = AdamW(decay_groups(model.parameters(), training.weight_decay), lr=training.lr)
     state = loop.fit(
         model,
@@ -73,6 +72,8 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
 
     # evaluate, save, write the report
     after, kept = dev.look(), outcome.Kept.of(state, settings)
+    if ranks.rank():
+        return
     weights.save(run.path / "encoder", bert.state_dict(), BertConfig.read(started.folder), tokenizer, encoder.pooler)
     outcome.write(run, settings, read, scored, paced, [before, after], kept)
     name = evaluation.graded(read.dev.pairs)

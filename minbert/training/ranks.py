@@ -2,7 +2,8 @@
 
     torchrun --nproc-per-node 2 multitask_train.py ...
 
-Of n ranks, each takes every n-th example of a step and divides its losses by the number of examples on all ranks. The
+Of n ranks, each takes every n-th example of a step. In stage two it divides its losses by the number of examples on all
+ranks; in stage one all ranks take the loss of the whole batch, and each goes back through its own examples. The
 gradients are summed once per step. The model is not wrapped.
 """
 
@@ -15,7 +16,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from minbert.errors import UserError
 from minbert.training import cli
 
 
@@ -33,12 +33,6 @@ def rank() -> int:
 def world() -> int:
     """The number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
-
-
-def refuse(what: str) -> None:
-    """Raises `UserError` if there are several processes; `what` supports only one."""
-    if world() > 1:
-        raise UserError(f"{what} runs in one process; start it without torchrun")
 
 
 def say(text: str) -> None:
@@ -68,6 +62,22 @@ def sum_over_ranks(x: Tensor) -> Tensor:
     """The sum of `x` over all ranks, in place."""
     if dist.is_initialized():
         dist.all_reduce(x)
+    return x
+
+
+def gather(rows: Tensor, places: Tensor, total: int) -> Tensor:
+    """The rows of all ranks, without a graph: [total, D], from this rank's `rows` [n, D] and their places among all.
+
+    `places` are int64 [n]; a rank may have none. Every place belongs to one rank.
+    """
+    whole = torch.zeros(total, rows.shape[1], dtype=rows.dtype, device=rows.device)
+    return sum_over_ranks(whole.index_copy_(0, places, rows.detach()))
+
+
+def of_first(x: Tensor) -> Tensor:
+    """The first rank's `x`, in place; `x` has one shape and type on all ranks."""
+    if dist.is_initialized():
+        dist.broadcast(x, src=0)
     return x
 
 

@@ -11,11 +11,12 @@ import numpy as np
 import torch
 
 from minbert.encode import Encoder
+from minbert.training import ranks
 from tasks import metrics
+from tasks.contrastive import scoring
 from tasks.contrastive.curriculum import Similarities
 from tasks.contrastive.data import Data
 from tasks.contrastive.losses import nt_xent
-from tasks.contrastive.scoring import distinct
 from tasks.contrastive.settings import TRIPLETS, ContrastiveSettings, slug
 from tasks.examples import Examples, Pair
 
@@ -72,7 +73,7 @@ class Evaluation:
         if triplets is not None:
             held = range(min(limit or len(triplets), len(triplets)))
             rows += [triplets.sentence(row, column) for column in range(self.columns) for row in held]
-        self.texts, self.places = distinct(map(tuple, rows))
+        self.texts, self.places = scoring.distinct(map(tuple, rows))
 
     @classmethod
     def of(cls, settings: ContrastiveSettings, encoder: Encoder, data: Data) -> "Evaluation":
@@ -91,12 +92,13 @@ class Evaluation:
     def score(self) -> tuple[float | None, dict[str, Any]]:
         """The score to maximise and the numbers, as the training loop takes them."""
         found = self.look()
-        return found.score, found.numbers
+        score = ranks.of_first(torch.tensor(found.score, dtype=torch.float64, device=self.encoder.model.device))
+        return float(score), found.numbers  # all ranks stop and keep alike, whatever their processors round
 
     def look(self) -> Look:
         """The encoder as it is now."""
         self.encoder.model.eval()
-        vectors = unit(self.encoder.encode_ids(self.texts))
+        vectors = unit(scoring.encoded(self.encoder, self.texts))
         numbers, cosines = _sts_numbers(vectors, self.places[: self.scored], self.dev), None
         if self.columns:
             anchor, positive, *hard = np.split(vectors[self.places[self.scored :]], self.columns)

@@ -6,7 +6,7 @@ Axes: B rows of a batch, k texts of a row, T tokens of a batch, D hidden.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +20,7 @@ from minbert.encode import vectors as pooled_vectors
 from minbert.ragged import Ragged
 from minbert.seeds import torch_seed
 from minbert.tokenizer import Tokenizer
+from minbert.training import ranks
 from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks.augment import synonyms
@@ -118,12 +119,16 @@ class Texts(ABC):
         """What is encoded of a row: (column of the data, number of its view), k of them."""
 
     def backward(self, model: nn.Module, batch: Step, context: Context) -> Numbers:
-        """Gradients of the mean loss over the batch; returns the numbers to log, with the spread of the vectors."""
+        """Gradients of the mean loss over the batch; returns the numbers to log, with the spread of the vectors.
+
+        Of several ranks each encodes the sentences of its own rows, and takes the loss of the whole batch.
+        """
         assert isinstance(model, ContrastiveModel)
-        sentences, draw = self.sentences(batch), self.draw(batch)
-        perturbation = self.perturbation(model, sentences, batch, context)
+        own = replace(batch, rows=ranks.share(batch.rows))
+        sentences, draw = self.sentences(own), self.draw(own)
+        perturbation = self.perturbation(model, sentences, own, context) if sentences else None
         ends = np.cumsum([0, *map(len, sentences)])
-        size = self.settings.parts_of or len(sentences)
+        size = self.settings.parts_of or max(len(sentences), 1)
         parts = [slice(start, min(start + size, len(sentences))) for start in range(0, len(sentences), size)]
 
         def encode(number: int, part: slice) -> Tensor:
@@ -138,7 +143,15 @@ class Texts(ABC):
             numbers = self.loss(model, vectors, batch)
             return numbers | {"spread": spread(vectors)} if len(batch.rows) > 1 else numbers
 
-        return cached.backward(encode, parts, loss)
+        return cached.backward(encode, parts, loss, self.share(model, len(batch.rows), context))
+
+    def share(self, model: ContrastiveModel, rows: int, context: Context) -> cached.Share | None:
+        """The places of this rank's sentences among those of all `rows` of a batch; None for a single process."""
+        if ranks.world() == 1:
+            return None
+        places = np.arange(len(self.texts) * rows).reshape(len(self.texts), rows)[:, ranks.rank() :: ranks.world()]
+        width = model.encoder.config.hidden_size
+        return cached.Share(torch.from_numpy(places.ravel()).to(context.device), len(self.texts) * rows, width)
 
     def sentences(self, batch: Step) -> list[list[int]]:
         """k * B lists of ids: the first text of every row, then the second of every row, and so on."""

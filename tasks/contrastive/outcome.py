@@ -11,8 +11,8 @@ from safetensors.numpy import save
 from minbert.bert import BertModel
 from minbert.files import write_atomic, write_json
 from minbert.training import start
-from minbert.training.cli import say
 from minbert.training.loop import LAST, LoopState
+from minbert.training.ranks import say
 from minbert.training.run import RunDir
 from tasks.contrastive.curriculum import Paced, Scored
 from tasks.contrastive.data import Data

@@ -80,12 +80,14 @@ def similarities(
 ) -> Similarities:
     """Cosines of all triplets, or of some `rows`, under the frozen encoder, dropout off (SelfCCL, section 4.3.1).
 
-    A second call reads them from the cache.
+    A second call reads them from the cache. Of several ranks the first one scores.
 
     The cache is keyed by the hashes of the tokens, of weights and vocabulary, by rows, pooler, length, number format,
     device and torch's version. If two processes build it at once, both use the numbers of the first.
     """
     import torch
+
+    from minbert.training import ranks
 
     chosen = np.arange(len(triplets)) if rows is None else rows.astype(np.int64)
 
@@ -98,7 +100,10 @@ def similarities(
     tokens = [triplets.cache.hashes["ids"], triplets.cache.hashes["ends"], encoder.tokenizer.fingerprint]
     how = (encoder.pooler, encoder.precision, triplets.max_length, config, encoder.model.device, torch.__version__)
     key = (*tokens, hashlib.sha256(chosen.tobytes()).hexdigest(), weights_sha256, *how)
-    positive, negative = np.load(cached_folder("scores", key, build)[0] / _FILE)
+    found = torch.zeros(2, len(chosen), device=encoder.model.device)
+    if ranks.rank() == 0:
+        found.copy_(torch.from_numpy(np.load(cached_folder("scores", key, build)[0] / _FILE)))
+    positive, negative = ranks.of_first(found).cpu().numpy()
     return Similarities(positive, negative)
 
 
@@ -117,6 +122,20 @@ def distinct(texts: Iterable[K]) -> tuple[list[K], np.ndarray]:
     numbers: dict[K, int] = {}
     places = np.fromiter((numbers.setdefault(text, len(numbers)) for text in texts), dtype=np.int64)
     return list(numbers), places
+
+
+def encoded(encoder: "Encoder", texts: Sequence[Sequence[int]]) -> np.ndarray:
+    """Vectors of lists of token ids, divided among the ranks: float32 [M, D] on every rank."""
+    import torch
+
+    from minbert.training import ranks
+
+    if ranks.world() == 1:
+        return encoder.encode_ids(texts)
+    places = ranks.share(np.arange(len(texts)))
+    own, device = encoder.encode_ids([texts[place] for place in places]), encoder.model.device
+    whole = ranks.gather(torch.from_numpy(own).to(device), torch.from_numpy(places).to(device), len(texts))
+    return whole.cpu().numpy()
 
 
 def _of_vectors(vectors: np.ndarray, places: np.ndarray) -> Similarities:
