@@ -7,14 +7,13 @@ import csv
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from minbert import UserError, token_cache
+from minbert import UserError
 from minbert.files import sha256_of
 from minbert.tokenizer import Tokenizer
 from tasks.contrastive import data
@@ -274,6 +273,21 @@ def test_hashes_follow_what_is_trained_on(read: Read, tmp_path: Path) -> None:
     assert read(triplets=str(path), per_premise="first").hashes["train"] != one["train"]
 
 
+def test_overlaps_of_dev_pairs_with_scored_sets_are_counted_where_the_pairs_choose(
+    read: Read, corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = table(tmp_path / "own.csv", ["sent0", "sent1", "hard_neg"], TRIPLETS)
+    dev = corpora / "downstream/STS/STSBenchmark/sts-test.csv"
+    for keep, metric, counted in (("best", "spearman", True), ("last", "spearman", False), ("best", "loss", False)):
+        how = {"keep": keep, "metric": metric, "sts_dev": str(dev), "data": str(corpora)}
+        found = read(triplets=str(path), **how).account["sts_dev"]["also_in"]
+        assert bool(found) == counted and found.get("STS-B", 2) == 2
+        said = (
+            "of the 2 pairs that choose the encoder some are also in scored sets: 2 in STS-B" in capsys.readouterr().err
+        )
+        assert said == counted
+
+
 def test_what_is_cut_and_what_is_skipped_is_said(
     read: Read, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -283,15 +297,3 @@ def test_what_is_cut_and_what_is_skipped_is_said(
     said = capsys.readouterr().err.splitlines()
     assert f"note: {path}: 1 of 12 sentences are longer than 32 tokens and are truncated" in said
     assert any("skipped" in line and "line 6" in line and "sent1: empty" in line for line in said)
-
-
-def test_another_vocabulary_reads_the_same_triplets(read: Read, tmp_path: Path, tiny: Path) -> None:
-    found = read(triplets=str(table(tmp_path / "own.csv", ["sent0", "sent1", "hard_neg"], TRIPLETS)))
-    lines = (tiny / "vocab.txt").read_text(encoding="utf-8").split()
-    (tmp_path / "vocab.txt").write_text("\n".join(lines[:5] + lines[:4:-1]) + "\n", encoding="utf-8")
-    other = Tokenizer.load(tmp_path)
-    again = replace(found.train, cache=token_cache.retokenised(found.train.cache, other), cls=other.cls, sep=other.sep)
-    assert texts(again) == texts(found.train)
-    wanted = [[other.cls, *ids, other.sep] for ids in other.encode([text for row in TRIPLETS for text in row])]
-    assert [again.sentence(row, column) for row in range(3) for column in range(3)] == wanted
-    assert [found.train.sentence(row, 0) for row in range(3)] != wanted[::3]

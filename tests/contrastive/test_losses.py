@@ -82,13 +82,6 @@ def test_nt_xent_is_sentence_transformers_ranking_loss(ranking_loss, temperature
         torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
 
 
-def test_half_precision_vectors_give_an_fp32_loss() -> None:
-    a, p, n = (x.detach().bfloat16() for x in drawn(5, 6))
-    loss = nt_xent(a, p, n, 0.05)
-    assert loss.dtype == torch.float32
-    torch.testing.assert_close(loss, nt_xent(a.float(), p.float(), n.float(), 0.05))
-
-
 def test_a_zero_vector_gives_no_nan() -> None:
     a, p, n = (x.detach().float() for x in drawn(3, 4))
     a[1] = 0

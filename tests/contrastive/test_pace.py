@@ -214,16 +214,6 @@ def test_another_encoder_can_score(
     assert ("another vocabulary" in capsys.readouterr().err) == vocabulary
 
 
-def test_a_scorer_with_fewer_positions_reads_what_it_can(
-    encoder: Encoder, examples: Any, tiny: Path, tmp_path: Path
-) -> None:
-    folder = another(tiny, tmp_path / "scorer", positions=8)
-    made = scored(settings(scorer=str(folder), scorer_pooler="mean"), encoder, examples)
-    with pytest.warns(UserWarning, match="longer than 8 tokens"):
-        positive, _ = cosines(folder, "mean")
-    np.testing.assert_allclose(made.positive, positive, atol=1e-5)
-
-
 @pytest.mark.parametrize("order", ["none", "random", "curriculum"])
 def test_a_limit_draws_the_same_rows_for_the_same_seed(encoder: Encoder, examples: Any, order: str) -> None:
     def rows(limit: int, seed: int = 2, **more: Any) -> set[int]:

@@ -107,13 +107,6 @@ def test_what_the_numbers_depend_on_is_in_the_key(encoder: Encoder, opened: Open
     assert len(encoded) == 6
 
 
-def test_dropout_is_off_even_when_the_model_is_in_training(encoder: Encoder, opened: Opened) -> None:
-    expected = scoring.cosines(encoder, opened(TEXTS), np.arange(4))
-    encoder.model.train()
-    found = scoring.cosines(encoder, opened(TEXTS), np.arange(4))
-    assert found.positive.tolist() == expected.positive.tolist()
-
-
 def test_of_two_that_build_at_once_the_first_one_stands(
     encoder: Encoder, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ def test_two_ranks_killed_and_resumed_have_the_bits_of_an_unbroken_run(script: C
     whole = script(PRETRAIN, *SHORT, run_dir="whole", ranks=2)
     assert whole.codes == [0, 0], whole.err
     killed = script(PRETRAIN, *SHORT, run_dir="killed", ranks=2, signal=(signal.SIGKILL, "step", 4))
-    assert killed.codes == [-signal.SIGKILL] * 2
+    assert -signal.SIGKILL in killed.codes and 0 not in killed.codes, "a rank that is left alone ends too"
     resumed = script(PRETRAIN, *SHORT, "--resume", run_dir="killed", ranks=2)
     assert resumed.codes == [0, 0], resumed.err
     assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()
