@@ -20,6 +20,13 @@ from typing import IO, Any, NoReturn
 
 from minbert.errors import UserError, one_of
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+"""With these a user or a cluster announces the end of a run."""
+_ONE_NOTICE = 1.0  # seconds in which signals count as one: clusters and launchers send the same one twice
+
+at_end = ExitStack()
+"""What is undone when the command ends, for whatever reason but a kill."""
+
 _VARIABLES = ("DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS")  # they change which files are read, or the results
 
 
@@ -77,14 +84,6 @@ def run_module(name: str, *arguments: str) -> None:
         say(done.stdout.strip())
 
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-"""With these a user or a cluster announces the end of a run."""
-_ONE_NOTICE = 1.0  # seconds in which signals count as one: clusters and launchers send the same one twice
-
-at_end = ExitStack()
-"""What is undone when the command ends, for whatever reason but a kill."""
-
-
 class Interrupted(Exception):
     """The run was stopped by a signal after writing a checkpoint; the message says after which step."""
 
@@ -110,10 +109,10 @@ def stop_on_signal() -> Iterator[list[int]]:
             received.append(number)
             first = time.monotonic()
 
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    for number, handler in before.items():
-        if handler != signal.SIG_IGN:
-            signal.signal(number, note)
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+    for number in before:
+        signal.signal(number, note)
     try:
         yield received
     finally:
