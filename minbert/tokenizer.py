@@ -10,7 +10,7 @@ from tokenizers import BertWordPieceTokenizer
 from tokenizers.models import WordPiece
 
 from minbert.errors import UserError, quoted, reason
-from minbert.files import read_json_object, write_atomic, write_json
+from minbert.files import demand_text, read_json_object, write_atomic, write_json
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # The parts of a tokenizer.json and their types; the library's other types may run a pattern of the file's own.
@@ -32,7 +32,7 @@ class Tokenizer:
         library.no_padding()
         self._library = library
         self.size: int = library.get_vocab_size()
-        self.lowercase = bool(getattr(library.normalizer, "lowercase", False))
+        self.lowercase = library.normalizer.lowercase
         self.cls, self.sep = vocabulary["[CLS]"], vocabulary["[SEP]"]
         self.fingerprint = hashlib.sha256(library.to_str().encode("utf-8")).hexdigest()
 
@@ -66,8 +66,8 @@ class Tokenizer:
             "tokenizer_class": "BertTokenizer",
             "do_lower_case": self.lowercase,
             "model_max_length": 512,
-            "strip_accents": getattr(rules, "strip_accents", None),
-            "tokenize_chinese_chars": getattr(rules, "handle_chinese_chars", True),
+            "strip_accents": rules.strip_accents,
+            "tokenize_chinese_chars": rules.handle_chinese_chars,
             **{f"{name[1:-1].lower()}_token": name for name in _SPECIAL},
         }
         write_json(folder / "tokenizer_config.json", config)
@@ -75,11 +75,12 @@ class Tokenizer:
 
 def _from_vocabulary(path: Path) -> tokenizers.Tokenizer:
     """The tokenizer of a `vocab.txt`, one piece per line, and the `tokenizer_config.json` in the same folder."""
+    demand_text(path)
     try:
         # split at line feeds only: a vocabulary may contain Unicode's other line separators as pieces
         pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8: {error}") from error
+        raise UserError(f"{path}: not UTF-8: {reason(error)}") from error
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     if len(vocabulary) != len(pieces):
         raise UserError(f"{path}: {len(pieces) - len(vocabulary)} of {len(pieces)} lines are duplicates")

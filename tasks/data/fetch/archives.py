@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from minbert.errors import UserError
+from minbert.errors import UserError, quoted
 from minbert.files import write_atomic
 
 LARGEST = 4 << 30
@@ -59,7 +59,7 @@ def _chosen(
     for name in every:
         path = name.replace("\\", "/")
         if path.startswith("/") or path[1:2] == ":" or ".." in path.split("/"):
-            raise UserError(f"{archive.name}: refused, its member {name!r} leads out of the archive")
+            raise UserError(f"{archive.name}: refused, its member {quoted(name)} leads out of the archive")
     found = []
     for end, target in wanted.items():
         fits = [name for name in sizes if f"/{name}".endswith(f"/{end}")]
