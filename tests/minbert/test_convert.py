@@ -63,7 +63,11 @@ def course(tiny: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_folder_is_converted_to_another(pickled: Path, tiny: Path, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.parametrize("form", [True, False], ids=["zip", "older form"])
+def test_folder_is_converted_to_another(pickled: Path, tiny: Path, tmp_path: Path, form: bool) -> None:
+    path = pickled / "pytorch_model.bin"
+    torch.save(torch.load(path, weights_only=True), path, _use_new_zipfile_serialization=form)
     convert_weights(str(pickled), tmp_path / "new")
     assert same(tmp_path / "new", tiny)
     assert not (pickled / "model.safetensors").exists()
