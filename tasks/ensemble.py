@@ -77,8 +77,7 @@ def load(run: Path, name: str, data: Path | None = None) -> Member:
             path = readers.find(data, "course", [path.name]) if data else path
             if readers.digest(path) != account["sha256"]:
                 raise UserError(f"{path}: not the file that {run} was made with (its hash is not the recorded one)")
-            length = predictor.max_length
-            examples = task.open(path, split, predictor.tokenizer, length, columns_of(task.name))
+            examples = task.open(path, split, predictor.tokenizer, predictor.max_length, columns_of(task.name))
             outputs = evaluate.outputs(predictor.model, task, examples, predictor.precision)
             rows[task.name, split] = record.task_rows(task, examples, outputs)
     return Member(name, predictor.model.tasks, rows)

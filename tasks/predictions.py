@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -209,17 +209,14 @@ def scored(files: Sequence[Checked]) -> dict[str, TaskScores]:
 
 def as_text(files: Sequence[Checked]) -> str:
     """One line per file, followed by its first findings as `file:line: message`."""
-    return "\n".join(line for file in files for line in _said(file))
-
-
-def _said(file: Checked) -> Iterator[str]:
-    count = len(file.findings)
-    state = f"{count:,} finding{'s' * (count > 1)}" if count else "ok"
-    yield f"{file.path.name:<20} {len(file.values):>7,} of {len(file.ids):,} rows  {state}"
-    for line, why in file.findings[:_SHOWN]:
-        yield f"  {file.path}{f':{line}' if line else ''}: {why}"
-    if count > _SHOWN:
-        yield f"  and {count - _SHOWN:,} more in this file"
+    lines = []
+    for file in files:
+        count = len(file.findings)
+        state = f"{count:,} finding{'s' * (count > 1)}" if count else "ok"
+        lines.append(f"{file.path.name:<20} {len(file.values):>7,} of {len(file.ids):,} rows  {state}")
+        lines += [f"  {file.path}{f':{line}' if line else ''}: {why}" for line, why in file.findings[:_SHOWN]]
+        lines += [f"  and {count - _SHOWN:,} more in this file"] * (count > _SHOWN)
+    return "\n".join(lines)
 
 
 def scores_text(files: Sequence[Checked]) -> str:
