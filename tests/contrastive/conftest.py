@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from minbert import token_cache
 from minbert.bert import BertModel
@@ -84,3 +85,15 @@ def of_batch(seed: int, epoch: int, keys: Sequence[int] | np.ndarray) -> Draw:
     """The draws of a batch that holds the same sentences twice: all of view 0, then all of view 1."""
     rows = np.asarray(keys, dtype=np.int64)
     return Draw(seed, epoch, np.tile(rows, 2), np.repeat([0, 1], len(rows)))
+
+
+@pytest.fixture(scope="session")
+def given_model() -> Any:
+    """A model of sentence-transformers whose vectors are given."""
+    from sentence_transformers import SentenceTransformer
+
+    class Given(torch.nn.Module):
+        def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+            return features
+
+    return SentenceTransformer(modules=[Given()], device="cpu")

@@ -251,18 +251,6 @@ def test_rows_without_hard_negatives_train_what_needs_none(
         assert read(triplets=str(path), order=order, technique=technique).train.cache.columns == 2
 
 
-@pytest.mark.parametrize("write", [snli, multinli, nli_pairs])
-def test_labelled_pairs_train_the_classifier_row_by_row(
-    read: Read, tmp_path: Path, write: Callable[[Path], Path]
-) -> None:
-    found = read(objective="softmax", nli_pairs=str(write(tmp_path / f"pairs.{'jsonl' if write is snli else 'txt'}")))
-    assert texts(found.train) == [row[:2] for row in PAIRS[:-1]]
-    assert found.train.labels.tolist() == [[E, N, C].index(row[2]) for row in PAIRS[:-1]]
-    account = found.account["train"]
-    assert account["read"] == len(PAIRS) == account["kept"] + len(account["skipped"])
-    assert account["kept"] == len(found.train)
-
-
 def test_hashes_follow_what_is_trained_on(read: Read, tmp_path: Path) -> None:
     """They decide whether a run may be resumed."""
     path = nli_pairs(tmp_path / "pairs.tsv")

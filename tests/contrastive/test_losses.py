@@ -1,89 +1,176 @@
-"""Guards: NT-Xent with hard negatives is equation 1, and sentence-transformers' multiple negatives ranking loss.
+"""Guards: NT-Xent with its options is CBCL's equation 1 term by term, and sentence-transformers' ranking loss.
 
 python -m pytest --import-mode=importlib tests/contrastive/test_losses.py
 """
 
 import math
-from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from minbert import UserError
-from tasks.contrastive.losses import nt_xent
+from tasks.contrastive.losses import false_negatives, in_batch_accuracy, nt_xent
 
-TEMPERATURES = [0.025, 0.05, 0.3, 1.0]
-SHAPES = [(1, 4), (2, 3), (7, 16), (32, 8)]
+WIDTH = 6
+OPTIONS = [
+    {},
+    {"hard_weight": 1.0},
+    {"hard_weight": -2.5},
+    {"directions": "both"},
+    {"directions": "both", "hard_weight": 0.7},
+]
 
 
-def drawn(rows: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
-    a, p, n = (torch.randn(rows, width, dtype=torch.float64) * 3 for _ in range(3))
-    return a.requires_grad_(), p.requires_grad_(), n.requires_grad_()
+def drawn(rows: int, sides: int = 3) -> list[Tensor]:
+    return [(torch.randn(rows, WIDTH, dtype=torch.float64) * 2).requires_grad_() for _ in range(sides)]
 
 
-def loops(anchor: Tensor, positive: Tensor, negative: Tensor, temperature: float) -> Tensor:
-    """CBCL, equation 1, one term at a time in float64."""
+def cosine(u: Tensor, v: Tensor) -> Tensor:
+    return (u * v).sum() / torch.sqrt((u * u).sum() * (v * v).sum())
 
-    def similarity(u: Tensor, v: Tensor) -> Tensor:
-        return (u * v).sum() / torch.sqrt((u * u).sum() * (v * v).sum())
 
-    terms = []
-    for i in range(len(anchor)):
+def loops(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor | None,
+    temperature: float,
+    *,
+    hard_weight: float = 0.0,
+    directions: str = "one",
+    ignored: Tensor | None = None,
+) -> Tensor:
+    """The docstring's formula, one term at a time in float64."""
+    rows, terms = len(anchor), []
+
+    def counts(i: int, column: int) -> bool:
+        return ignored is None or i == column or not bool(ignored[i, column])
+
+    for i in range(rows):
+        own = torch.exp(cosine(anchor[i], positive[i]) / temperature)
         total = torch.zeros((), dtype=torch.float64)
-        for j in range(len(anchor)):
-            total = total + torch.exp(similarity(anchor[i], positive[j]) / temperature)
-            total = total + torch.exp(similarity(anchor[i], negative[j]) / temperature)
-        terms.append(-torch.log(torch.exp(similarity(anchor[i], positive[i]) / temperature) / total))
+        for j in range(rows):
+            if counts(i, j):
+                total = total + torch.exp(cosine(anchor[i], positive[j]) / temperature)
+            if negative is not None and counts(i, rows + j):
+                weight = math.exp(hard_weight) if i == j else 1.0
+                total = total + weight * torch.exp(cosine(anchor[i], negative[j]) / temperature)
+        terms.append(-torch.log(own / total))
+        if directions == "both":
+            back = sum(torch.exp(cosine(positive[i], anchor[j]) / temperature) for j in range(rows) if counts(j, i))
+            terms.append(-torch.log(own / back))
     return torch.stack(terms).mean()
 
 
-@pytest.mark.parametrize("temperature", TEMPERATURES)
-@pytest.mark.parametrize(("rows", "width"), SHAPES)
-def test_nt_xent_is_equation_1_term_by_term(rows: int, width: int, temperature: float) -> None:
-    inputs = drawn(rows, width)
-    expected = loops(*inputs, temperature)
+def a_mask(rows: int, columns: int) -> Tensor:
+    return torch.rand(rows, columns) < 0.4  # now and then a row's own positive, which has to stay all the same
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_options_are_the_formula_term_by_term(rows: int, masked: bool, options: dict) -> None:
+    inputs = drawn(rows)
+    ignored = a_mask(rows, 2 * rows) if masked else None
+    expected = loops(*inputs, 0.3, ignored=ignored, **options)
+    found = nt_xent(*inputs, 0.3, ignored=ignored, **options)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
     gradients = torch.autograd.grad(expected, inputs)
-    halves = [x.detach().float().requires_grad_() for x in inputs]
-    found = nt_xent(*halves, temperature)
-    assert found.dtype == torch.float32 and found.shape == ()
-    torch.testing.assert_close(found.double(), expected, atol=2e-5, rtol=2e-5)
-    for ours, theirs in zip(torch.autograd.grad(found, halves), gradients, strict=True):
-        torch.testing.assert_close(ours.double(), theirs, atol=3e-5, rtol=1e-4)
+    for ours, theirs in zip(torch.autograd.grad(found, inputs), gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-10)
 
 
-@pytest.fixture(scope="module")
-def ranking_loss(tiny: Path):
-    """sentence-transformers' loss over given vectors."""
-    from sentence_transformers import SentenceTransformer
+@pytest.mark.parametrize("options", OPTIONS)
+def test_gradients_by_finite_differences(options: dict) -> None:
+    ignored = a_mask(4, 8)
+    assert torch.autograd.gradcheck(lambda *x: nt_xent(*x, 0.5, ignored=ignored, **options), drawn(4))
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.3])
+@pytest.mark.parametrize("sides", [2, 3])
+@pytest.mark.parametrize("directions", ["one", "both"])
+def test_is_sentence_transformers_ranking_loss_and_its_symmetric_variant(
+    given_model: Any, directions: str, sides: int, temperature: float
+) -> None:
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-    class Given(torch.nn.Module):
-        def forward(self, features: dict) -> dict:
-            return features
-
-    model = SentenceTransformer(modules=[Given()], device="cpu")
-
-    def loss(anchor: Tensor, positive: Tensor, negative: Tensor, temperature: float) -> Tensor:
-        features = [{"sentence_embedding": x} for x in (anchor, positive, negative)]
-        return MultipleNegativesRankingLoss(model, scale=1 / temperature)(features, None)
-
-    return loss
-
-
-@pytest.mark.parametrize("temperature", TEMPERATURES)
-def test_nt_xent_is_sentence_transformers_ranking_loss(ranking_loss, temperature: float) -> None:
-    inputs = [x.detach().float().requires_grad_() for x in drawn(16, 12)]
-    theirs = ranking_loss(*inputs, temperature)
-    expected = torch.autograd.grad(theirs, inputs)
-    ours = nt_xent(*inputs, temperature)
+    inputs = [x.detach().float().requires_grad_() for x in drawn(12, sides)]
+    both = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
+    how = both if directions == "both" else {}
+    peer = MultipleNegativesRankingLoss(given_model, scale=1 / temperature, **how)
+    theirs = peer([{"sentence_embedding": x} for x in inputs], None)
+    ours = nt_xent(*inputs, *[None] * (3 - sides), temperature, directions=directions)
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    expected = torch.autograd.grad(theirs, inputs)
     for found, wanted in zip(torch.autograd.grad(ours, inputs), expected, strict=True):
         torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
 
 
+def test_a_row_with_everything_ignored_costs_nothing_and_gives_finite_gradients() -> None:
+    inputs = drawn(3)
+    loss = nt_xent(*inputs, 0.05, directions="both", ignored=torch.ones(3, 6, dtype=torch.bool))
+    loss.backward()
+    assert float(loss.detach()) == 0 and all(bool(x.grad.isfinite().all()) for x in inputs)
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=7), st.booleans())
+def test_false_negatives_by_their_definition(rows: list[tuple[int, int, int]], hard: bool) -> None:
+    anchor, positive, negative = (torch.tensor(keys) for keys in zip(*rows, strict=True))
+    found = false_negatives(anchor, positive, negative if hard else None)
+    texts = [row[1] for row in rows] + ([row[2] for row in rows] if hard else [])
+    assert found.dtype == torch.bool and found.shape == (len(rows), len(texts))
+    for i, (own_anchor, own_positive, _) in enumerate(rows):
+        for column, text in enumerate(texts):
+            j = column % len(rows)
+            of_its_premise = column < len(rows) and rows[j][0] == own_anchor  # its contradictions are true negatives
+            expected = j != i and (text in (own_anchor, own_positive) or of_its_premise)
+            assert bool(found[i, column]) == expected
+
+
+def test_accuracy_counts_rows_whose_own_candidate_is_above_all_others() -> None:
+    logits = torch.tensor([[3.0, 1.0, 2.9, 0.0], [0.5, 0.2, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
+    assert float(in_batch_accuracy(logits)) == pytest.approx(1 / 3), "one right, one wrong, one tie"
+    assert float(in_batch_accuracy(torch.tensor([[0.3]]))) == 1, "an only candidate"
+    ignored = torch.tensor([[False] * 4, [True, False, True, True], [False] * 4])
+    assert float(in_batch_accuracy(logits.masked_fill(ignored, -math.inf))) == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"directions": "two"}, "directions: 'two' is not one of one, both"),
+        ({"ignored": torch.zeros(3, 3, dtype=torch.bool)}, r"ignored must be bool \[3, 6\]"),
+        ({"ignored": torch.zeros(3, 6)}, r"ignored must be bool \[3, 6\], not torch.float32"),
+    ],
+)
+def test_other_options_are_refused(arguments: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        nt_xent(*drawn(3), 0.05, **arguments)
+
+
+def test_a_weight_of_hard_negatives_that_are_not_there_is_refused() -> None:
+    with pytest.raises(UserError, match="needs hard negatives"):
+        nt_xent(*drawn(3, 2), None, 0.05, hard_weight=1.0)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        (torch.arange(3), torch.arange(4)),
+        (torch.arange(3.0), torch.arange(3.0)),
+        (torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2, 2, dtype=torch.int64)),
+    ],
+)
+def test_keys_of_other_shapes_and_kinds_are_refused(keys: tuple[Tensor, Tensor]) -> None:
+    with pytest.raises(UserError, match="integers of one shape"):
+        false_negatives(*keys)
+
+
 def test_a_zero_vector_gives_no_nan() -> None:
-    a, p, n = (x.detach().float() for x in drawn(3, 4))
+    a, p, n = (x.detach().float() for x in drawn(3))
     a[1] = 0
     a.requires_grad_()
     loss = nt_xent(a, p, n, 0.05)
@@ -94,7 +181,7 @@ def test_a_zero_vector_gives_no_nan() -> None:
 @pytest.mark.parametrize("temperature", [0.0, -0.05, math.nan])
 def test_a_temperature_that_is_not_positive_is_refused(temperature: float) -> None:
     with pytest.raises(UserError, match="temperature"):
-        nt_xent(*drawn(3, 4), temperature)
+        nt_xent(*drawn(3), temperature)
 
 
 @pytest.mark.parametrize(

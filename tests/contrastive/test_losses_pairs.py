@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from minbert import UserError
 from tasks.contrastive import losses
@@ -128,18 +128,6 @@ def test_gradients_by_finite_differences() -> None:
     logits = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     assert check(lambda x: losses.softmax_pairs(x, torch.tensor([0, 2, 1, 1])), (logits,))
     assert check(losses.softmax_features, drawn(3))
-
-
-@pytest.fixture(scope="module")
-def given_model():
-    """A model of sentence-transformers whose vectors are given."""
-    from sentence_transformers import SentenceTransformer
-
-    class Given(nn.Module):
-        def forward(self, features: dict) -> dict:
-            return features
-
-    return SentenceTransformer(modules=[Given()], device="cpu")
 
 
 def features(*sides: Tensor) -> list[dict[str, Tensor]]:

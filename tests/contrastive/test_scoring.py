@@ -107,44 +107,6 @@ def test_what_the_numbers_depend_on_is_in_the_key(encoder: Encoder, opened: Open
     assert len(encoded) == 6
 
 
-def test_of_two_that_build_at_once_the_first_one_stands(
-    encoder: Encoder, opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While this process encodes, another one finishes the same cache with its own numbers."""
-    made = opened(TEXTS)
-    others = np.array([[0.5] * 4, [0.25] * 4], dtype=np.float32)
-    real = scoring.cosines
-
-    def slow(*arguments: object) -> scoring.Similarities:
-        found = real(*arguments)
-        monkeypatch.setattr(scoring, "cosines", lambda *_: scoring.Similarities(*others))
-        scoring.similarities(encoder, made, "weights")
-        return found
-
-    monkeypatch.setattr("os.getpid", iter(range(99)).__next__)
-    monkeypatch.setattr(scoring, "cosines", slow)
-    found = scoring.similarities(encoder, made, "weights")
-    assert [found.positive.tolist(), found.negative.tolist()] == others.tolist()
-
-
-def test_a_cache_that_was_not_finished_does_not_count(
-    encoder: Encoder, opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    made = opened(TEXTS)
-    real = np.save
-
-    def broken(path: Path, values: np.ndarray) -> None:
-        path.write_bytes(b"half")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(np, "save", broken)
-    with pytest.raises(KeyboardInterrupt):
-        scoring.similarities(encoder, made, "weights")
-    assert not list((tmp_path / "cache" / "scores").iterdir())
-    monkeypatch.setattr(np, "save", real)
-    assert np.isfinite(scoring.similarities(encoder, made, "weights").positive).all()
-
-
 PREMISE = "A man with a long grey beard and work gloves is pulling hard on a rope that hangs from the old stone tower."
 FOUND = [
     (PREMISE, "A man pulls a rope.", "Nobody is there."),

@@ -5,7 +5,6 @@ python -m pytest --import-mode=importlib tests/contrastive/test_views_apply.py
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -55,26 +54,6 @@ def test_chunks_of_any_sentences_give_the_same(model: BertModel, spec: str, chun
         part = Ragged.from_lists([rows[i] for i in chunk])
         found = apply(model, part, views, draw.take(np.array(chunk)))[-1]
         torch.testing.assert_close(found, torch.cat([whole[i] for i in chunk]), atol=1e-5, rtol=1e-5)
-
-
-def test_the_encoder_is_called_once_for_both_views(model: BertModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[str, int]] = []
-
-    def counted(name: str) -> None:
-        plain = getattr(model, name)
-
-        def call(*given: Any) -> Any:
-            calls.append((name, len(given[-1])))
-            return plain(*given)
-
-        monkeypatch.setattr(model, name, call)
-
-    counted("embed")
-    counted("encode")
-    rows = sorted(ROWS, key=len)  # sorted by length, so that the encoder does not call itself again
-    mixed = Draw(0, 0, np.repeat(KEYS, 2), np.tile([0, 1], 4))
-    apply(model, Ragged.from_lists([row for row in rows for _ in range(2)]), parse("shuffle,dropout"), mixed)
-    assert calls == [("embed", 8), ("encode", 8)]
 
 
 def test_gradients_reach_the_weights_as_from_every_sentence_alone(model: BertModel) -> None:
