@@ -5,6 +5,8 @@ python -m pytest --import-mode=importlib tests/suites/test_sts_suite.py
 
 import json
 import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -260,3 +262,11 @@ def test_no_warning_of_a_library_reaches_the_user(tiny: Path, folder: Path, tmp_
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sts_suite.main(f"--encoder {tiny} --data {folder} --sets SICK --resamples 3 --out {tmp_path}".split())
+
+
+@pytest.mark.parametrize("suite", ["sts_suite", "transfer", "probes"])
+def test_help_imports_no_torch(suite: str) -> None:
+    code = f"import sys; sys.argv[1:] = ['--help']\nfrom tasks.benchmarks import {suite}\ntry:\n    {suite}.main()\n"
+    code += "except SystemExit:\n    print('torch' in sys.modules, 'pandas' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ended.stdout.splitlines()[-1] == "False False", ended.stderr
