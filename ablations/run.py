@@ -66,12 +66,16 @@ def main() -> None:
     if given.dry_run:
         dry_run(runner, cells, given.data)
         return
+    interrupted = False
     try:
         runner.run()
         if study.file.search and not runner.stopped:
             search(study, seeds[0], given.data, given.runs, runner)
-    finally:
-        write(study, cells, seeds, runner, given)
+    except KeyboardInterrupt:
+        interrupted = True
+    write(study, cells, seeds, runner, given)
+    if interrupted:
+        raise KeyboardInterrupt
     if runner.failed:
         raise SystemExit(1)
 

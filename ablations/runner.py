@@ -18,6 +18,7 @@ from typing import Any
 
 from ablations.cells import ROOT, Cell, shown
 from ablations.estimate import Estimates, as_time
+from minbert.errors import UserError
 from minbert.training.cli import say
 
 _TICK, _SAY_EVERY = 0.2, 60.0  # seconds
@@ -99,14 +100,23 @@ class Runner:
         lock = held.enter_context(cell.lock())
         if lock is None:  # another runner has it
             return False
-        command = next(cell.commands(), None)
-        if command is None:
-            held.close()
+        command = self.todo(cell)
+        if command is not None:
+            self.start(cell, command, held, lock.fileno())
+            return True
+        held.close()
+        if cell.name not in self.failed:
             del self._open[cell.folder]
             say(f"{cell.name}: finished by another runner")
-            return True
-        self.start(cell, command, held, lock.fileno())
         return True
+
+    def todo(self, cell: Cell) -> tuple[str, list[str]] | None:
+        """The next command of a cell; None if it is finished, or has failed as its run is not the asked one."""
+        try:
+            return next(cell.commands(), None)
+        except UserError as error:
+            self.fail(cell, str(error))
+            return None
 
     def start(self, cell: Cell, command: tuple[str, list[str]], held: ExitStack, lock: int) -> None:
         """Start one command of a cell in a process group of its own, so that it gets no second Ctrl-C."""
@@ -128,7 +138,7 @@ class Runner:
         for one in [one for one in self._running if one.process.poll() is not None]:
             self._running.remove(one)
             code, cell = one.process.returncode, one.cell
-            command = next(cell.commands(), None)
+            command = self.todo(cell)
             what = f"{cell.name}{' ' * bool(one.suite)}{one.suite}"
             if cell.folder in self.pruned:
                 say(f"{what}: pruned")
@@ -141,7 +151,7 @@ class Runner:
                 if command and not self.stopped:
                     self.start(cell, command, one.held, one.lock)
                     continue
-                if not command:
+                if not command and cell.name not in self.failed:
                     del self._open[cell.folder]
             one.held.close()
 

@@ -184,7 +184,12 @@ def over_rows(study: Study, cells: Sequence[Cell]) -> dict[tuple[str, str], inte
     for score, metric, task in _with_rows(trained):
         read = [read_rows(cell.folder / "dev" / f"{task}.jsonl").labelled() for cell in trained]
         if all(one.ids == read[0].ids and np.array_equal(one.gold, read[0].gold) for one in read):
-            predicted = np.stack([one.predicted for one in read])
+            predicted, recorded = (
+                np.stack([one.predicted for one in read]),
+                [values_of(cell)[score] for cell in trained],
+            )
+            if not np.allclose(intervals.scores(metric, predicted, read[0].gold), recorded, atol=1e-3):
+                continue  # the score is a mean over several sets
             draws[score] = intervals.bootstrap(metric, predicted, read[0].gold, task, resamples=_RESAMPLES)
             parts.append(intervals.normalised(metric, draws[score]))
     if len(parts) > 1:

@@ -64,19 +64,31 @@ def test_other_settings_are_not_taken_for_the_same_run(study: list[str]) -> None
 
 
 def test_a_failed_run_is_listed_and_the_rest_goes_on(tmp_path: Path, tiny: Path) -> None:
+    """A suite judges each encoder, and one that is not trained."""
     text = (ROOT / "ablations" / "studies" / "sample.toml").read_text()
     text = text[: text.index("[axes]")].replace('x = "temperature"', "").replace('"0.05"', '"whole"')
-    text += (
-        f'[arms.whole]\nweights = "{tiny}"\n[arms.gone]\nweights = "{tmp_path / "gone"}"\n[arms.next]\nfrom = "gone"\n'
-    )
+    text = text.replace('"triplet_accuracy"]', '"length/change"]')
+    pairs = ROOT / "data" / "sample" / "course" / "sts-dev.csv"
+    text += f"""
+[suites]
+length = "probes --probes length --pairs {pairs} --append ' ...' --resamples 0"
+[arms]
+whole = {{ weights = "{tiny}" }}
+gone = {{ weights = "{tmp_path / "gone"}" }}
+next = {{ from = "gone" }}
+untrained = {{ measured = "{tiny}" }}
+"""
     (tmp_path / "broken.toml").write_text(text)
-    made = run(
-        str(tmp_path / "broken.toml"), "--data", SAMPLE, "--runs", str(tmp_path), "--seeds", "1", "--max-steps", "1"
-    )
+    runs = ["--data", SAMPLE, "--runs", str(tmp_path), "--jobs", "3", "--seeds", "1", "--max-steps", "1"]
+    made = run(str(tmp_path / "broken.toml"), *runs)
     assert made.returncode == 1
     assert "failed: gone seed 1: exit code 2" in made.stdout
     assert "failed: next seed 1: gone seed 1 failed" in made.stdout
-    assert "| whole" in (tmp_path / "broken" / "table.md").read_text()
+    values = pd.read_csv(tmp_path / "broken" / "table.csv").set_index(["group", "metric"])["mean"]
+    assert values.index.get_level_values("group").unique().tolist() == ["whole", "untrained"]
+    probes = json.loads((tmp_path / "broken" / "whole" / "seed-1" / "suites" / "length" / "probes.json").read_text())
+    changes = {row["measure"]: row["value"] for row in probes["length"]["results"]}
+    assert values["whole", "length/change"] == pytest.approx(changes["change"])
 
 
 def test_ctrl_c_leaves_runs_that_are_resumed(tmp_path: Path, study: list[str]) -> None:

@@ -1,0 +1,102 @@
+"""Guards: intervals over dev rows are those of the paired comparison, and tables show scores, papers and dashes.
+
+python -m pytest --import-mode=importlib tests/ablations/test_table.py
+"""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ablations import figure, table
+from ablations.cells import Cell, cells_of
+from ablations.study import Study, read_study
+from tasks import compare, intervals
+from tasks.record import Rows, TaskScores, write_rows
+from tasks.report import overview
+
+DRAWS = np.random.default_rng(5)
+
+
+def finished(cell: Cell, gold: np.ndarray, noise: float) -> TaskScores:
+    """Write the scores and dev rows of a run whose predictions are the gold scores with some noise."""
+    predicted = np.round(gold + DRAWS.normal(0, noise, len(gold)), 6)
+    rows = Rows([str(place) for place in range(len(gold))], [("a", "b")] * len(gold), gold, predicted, None)
+    write_rows(cell.folder, "sts", rows)
+    score = float(intervals.scores("Pearson's r", predicted, gold))
+    task = {"title": "similarity", "metric": "Pearson's r", "score": score, "rows": len(gold), "per_class": []}
+    (cell.folder / "scores.json").write_text(json.dumps({"dev_norm": (score + 1) / 2, "tasks": {"sts": task}}))
+    return TaskScores("sts", "similarity", "Pearson's r", score, len(gold), rows=rows)
+
+
+def test_an_interval_over_rows_is_that_of_the_paired_comparison(tmp_path: Path) -> None:
+    study = read_study("pair-input")
+    cross, paper, _ = (replace(cell, upstream=None) for cell in cells_of(study, [1], "", tmp_path))
+    gold = DRAWS.uniform(0, 5, 200)
+    scores = finished(cross, gold, 1.0), finished(paper, gold, 1.3)
+    found = table.over_rows(study, [cross, paper])["sts", "paper"]
+    (expected,) = compare.differences({"sts": scores[0]}, {"sts": scores[1]}, resamples=1000)
+    assert expected.around == found
+    assert found.high < 0
+
+
+def test_an_interval_over_rows_of_several_seeds_is_narrower_than_of_one(tmp_path: Path) -> None:
+    study = read_study("pair-input")
+    cells = [cell for cell in cells_of(study, [1, 2, 3, 4], "", tmp_path) if cell.arm.name != "bi"]
+    gold = DRAWS.uniform(0, 5, 200)
+    for cell in cells:
+        finished(cell, gold, 1.0)
+    widths = [
+        around.high - around.low
+        for some in (cells[:2], cells)
+        for around in [table.over_rows(study, some)["sts", "paper"]]
+    ]
+    assert widths[1] < 0.7 * widths[0]
+
+
+@pytest.fixture
+def grid() -> tuple[Study, pd.DataFrame]:
+    """The view grid with a value for every place but one."""
+    study = read_study("view-grid")
+    rows = [
+        {"group": name, "seed": 1, "metric": "sts_dev_spearman", "value": 0.6 + place / 100}
+        for place, name in enumerate(study.arms)
+        if name != "dropout+dropout"
+    ]
+    return study, pd.DataFrame(rows)
+
+
+def test_a_table_shows_ours_beside_the_papers(grid: tuple[Study, pd.DataFrame]) -> None:
+    study, frame = grid
+    found = overview.summary(frame, study.file.baseline, table.beside(study, frame, {}))
+    about = {"command": "python ablations/run.py view-grid", "seeds": [1], "missing": ["dropout+dropout seed 1"]}
+    about |= {"before_training": {}, "failed": {}, "machines": [], "data_sha256": {}}
+    text = table.markdown(study, found, about, ["sts_dev_spearman"], True)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "| none+none (baseline) | 1 | 60.00 | – | 63.84 |" in lines
+    assert "| none+shuffle | 1 | 61.00 | +1.00 | – |" in lines
+    assert "Not in the tables: dropout+dropout seed 1." in text
+    assert "nan" not in text
+
+
+def test_a_grid_with_a_hole_is_drawn(grid: tuple[Study, pd.DataFrame]) -> None:
+    study, frame = grid
+    found = overview.summary(frame, study.file.baseline)
+    drawn = figure.draw(study, found, table.Score.of("sts_dev_spearman", study))
+    assert drawn is not None
+    assert b">83.00<" in drawn.svg
+    assert b"nan" not in drawn.svg
+
+
+def test_quoted_rows_name_their_source() -> None:
+    study = read_study("selfccl")
+    frame = pd.DataFrame([{"group": "sbert-nli-v2", "seed": 1, "metric": "sts/avg.", "value": 0.8}])
+    found = overview.summary(frame, "sbert-nli-v2", table.beside(study, frame, {}))
+    about = {"command": "", "seeds": [1], "missing": [], "before_training": {}, "failed": {}, "machines": []}
+    text = table.markdown(study, found, about | {"data_sha256": {}}, ["sts/avg."], False)
+    assert "| GloVe, mean: quoted from SelfCCL, Tables 4 and 5 " in text
+    assert math.isclose(found["paper"].iloc[0], 0.8160)
