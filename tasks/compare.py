@@ -1,6 +1,9 @@
-"""Is the difference between two runs or submissions significant? Paired bootstrap over their common dev rows."""
+"""Is the difference between two systems significant? Paired bootstrap over their common dev rows.
 
-from collections.abc import Mapping
+A system is one run or submission, or several that differ by their seed, whose scores are averaged.
+"""
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -32,19 +35,17 @@ def _norm(tasks: Scored, drawn: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.mean([intervals.normalised(tasks[name].metric, values) for name, values in drawn.items()], axis=0)
 
 
-def paired(first: Rows, second: Rows) -> tuple[Rows, Rows]:
-    """The labelled rows whose id and gold label are in both, in the order of `first`."""
-    one, two = first.labelled(), second.labelled()
-    places = {id_: place for place, id_ in enumerate(two.ids)}
-    both = [(place, places[id_]) for place, id_ in enumerate(one.ids) if id_ in places]
-    same = [(here, there) for here, there in both if one.gold[here] == two.gold[there]]
-    here, there = np.array(same, dtype=np.int64).reshape(-1, 2).T
-    return one.at(here), two.at(there)
+def common(systems: Sequence[Rows]) -> list[Rows]:
+    """The labelled rows whose id and gold label are in all systems, in the order of the first."""
+    known = [rows.labelled() for rows in systems]
+    places = [{pair: place for place, pair in enumerate(zip(rows.ids, rows.gold.tolist()))} for rows in known]
+    kept = [pair for pair in places[0] if all(pair in other for other in places[1:])]
+    return [rows.at(np.array([at[pair] for pair in kept], dtype=np.int64)) for rows, at in zip(known, places)]
 
 
 def differences(
-    first: Scored,
-    second: Scored,
+    first: Sequence[Scored],
+    second: Sequence[Scored],
     norms: tuple[float | None, float | None] | None = None,
     *,
     seed: int = 0,
@@ -52,48 +53,67 @@ def differences(
 ) -> list[Difference]:
     """The difference (second minus first) in each common task, and in the dev norm if both have the same tasks.
 
-    `norms` are the two reported dev norms; if it is None, the dev norm is left out.
+    Each side is one or more runs of a setting, whose scores are averaged. `norms` are the two reported dev norms; if it
+    is None, the dev norm is left out.
     """
+    one, two = first[0], second[0]
     found, drawn = [], {}
-    for name in (name for name in first if name in second):
-        one, made = _task(first[name], second[name], seed, resamples)
-        found.append(one)
-        if made is not None:
-            drawn[name] = made
-    if norms is None or first.keys() != second.keys():
+    for name in (name for name in one if name in two):
+        difference, draws = _task([side[name] for side in first], [side[name] for side in second], seed, resamples)
+        found.append(difference)
+        if draws is not None:
+            drawn[name] = draws
+    if norms is None or one.keys() != two.keys():
         return found
-    if drawn.keys() != first.keys():
+    if drawn.keys() != one.keys():
         return [*found, Difference(DEV_NORM, "mean", *norms, None, why="not every task can be compared")]
     # Dev norms over the common rows, as for the scores in `found`; the reported norms may cover other rows.
     before, after = (
         float(np.mean([0.0 if score is None else intervals.normalised(metric, score) for metric, score in side]))
-        for side in ([(one.metric, one.first) for one in found], [(one.metric, one.second) for one in found])
+        for side in ([(each.metric, each.first) for each in found], [(each.metric, each.second) for each in found])
     )
-    both = [_norm(first, {name: draws[side] for name, draws in drawn.items()}) for side in (0, 1)]
+    both = [_norm(one, {name: draws[side] for name, draws in drawn.items()}) for side in (0, 1)]
     rows = sum(each.rows for each in found)
     return [*found, Difference(DEV_NORM, "mean", before, after, interval(both[1] - both[0]), rows)]
 
 
-def _task(first: TaskScores, second: TaskScores, seed: int, resamples: int) -> tuple[Difference, np.ndarray | None]:
-    def without(why: str) -> tuple[Difference, None]:
-        return Difference(first.name, first.metric, first.score, second.score, None, why=why), None
+def _task(
+    first: Sequence[TaskScores], second: Sequence[TaskScores], seed: int, resamples: int
+) -> tuple[Difference, np.ndarray | None]:
+    """The difference in one task, and each side's scores on the resamples: [2, R]."""
+    systems, name, metric = [*first, *second], first[0].name, first[0].metric
+    metrics, why = {one.metric for one in systems}, ""
+    recorded = [one.rows for one in systems if one.rows is not None]
+    rows = common(recorded) if len(recorded) == len(systems) else []
+    if len(metrics) > 1:
+        why = f"{metric} here, {second[0].metric} there"
+    elif metric not in intervals.METRICS:
+        why = f"no interval for {metric}"
+    elif not rows:
+        why = "no dev rows recorded"
+    elif not len(rows[0]):
+        why = "no dev row in common"
+    if why:
+        one, two = (_mean([task.score for task in side]) for side in (first, second))
+        return Difference(name, metric, one, two, None, why=why), None
 
-    if first.metric != second.metric:
-        return without(f"{first.metric} here, {second.metric} there")
-    if first.metric not in intervals.METRICS:
-        return without(f"no interval for {first.metric}")
-    if first.rows is None or second.rows is None:
-        return without("no dev rows recorded")
-    one, two = paired(first.rows, second.rows)
-    if not len(one):
-        return without("no dev row in common")
-    both = np.stack([one.predicted, two.predicted])
-    draws = intervals.bootstrap(first.metric, both, one.gold, first.name, seed=seed, resamples=resamples)
-    values = [float(score) if np.isfinite(score) else None for score in intervals.scores(first.metric, both, one.gold)]
-    right = both == one.gold
-    only = (int((right[0] & ~right[1]).sum()), int((right[1] & ~right[0]).sum())) if first.classes else (None, None)
-    around = interval(draws[1] - draws[0])
-    return Difference(first.name, first.metric, values[0], values[1], around, len(one), *only), draws
+    def averaged(of_each: np.ndarray) -> np.ndarray:
+        return np.stack([of_each[: len(first)].mean(0), of_each[len(first) :].mean(0)])
+
+    predicted, gold = np.stack([one.predicted for one in rows]), rows[0].gold
+    draws = averaged(intervals.bootstrap(metric, predicted, gold, name, seed=seed, resamples=resamples))
+    values = averaged(intervals.scores(metric, predicted, gold)).tolist()
+    before, after = (value if np.isfinite(value) else None for value in values)
+    only: tuple[int | None, int | None] = (None, None)
+    if first[0].classes and len(systems) == 2:
+        right = predicted == gold
+        only = int((right[0] & ~right[1]).sum()), int((right[1] & ~right[0]).sum())
+    return Difference(name, metric, before, after, interval(draws[1] - draws[0]), len(gold), *only), draws
+
+
+def _mean(scores: Sequence[float | None]) -> float | None:
+    known = [score for score in scores if score is not None]
+    return float(np.mean(known)) if len(known) == len(scores) else None
 
 
 def as_text(names: tuple[str, str], found: list[Difference], resamples: int = RESAMPLES) -> str:

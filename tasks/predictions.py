@@ -284,7 +284,7 @@ def main(arguments: list[str] | None = None) -> None:
     elif given.compare is not None:
         other = check(given.compare, data)
         demand_clean(given.compare, other)
-        found = compare.differences(scored(files), scored(other), (norm(files), norm(other)))
+        found = compare.differences([scored(files)], [scored(other)], (norm(files), norm(other)))
         first, second = distinct_names([given.folder, given.compare])
         print("\n" + compare.as_text((first, second), found))
 

@@ -5,12 +5,13 @@ label), `predicted`, and `probabilities` of the classes (null for a task without
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from minbert.errors import UserError
 from minbert.files import write_atomic
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from minbert.encode import Encoder
     from tasks.examples import Examples, Pair
     from tasks.task import Task
-
-_DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -89,75 +88,51 @@ def cosine_rows(encoder: "Encoder", pairs: "Pair") -> Rows:
     return Rows(ids, texts, np.asarray(pairs.labels), (first * second).sum(1), None)
 
 
+class _Line(BaseModel):
+    """A line of a file of dev rows."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+    id: str
+    texts: tuple[str, ...]
+    gold: float | None
+    predicted: float
+    probabilities: Annotated[tuple[float, ...], Field(min_length=1)] | None
+
+
 def write_rows(run: Path, name: str, rows: Rows) -> Path:
-    """Write `RUN/dev/{name}.jsonl` atomically and return its path."""
+    """Write `RUN/dev/{name}.jsonl` atomically and return its path; numbers have six digits."""
     path = run / "dev" / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, "".join(_line(rows, row) + "\n" for row in range(len(rows))))
+    gold = [None if np.isnan(label) else label for label in rows.gold.tolist()]
+    predicted = [round(float(value), 6) for value in rows.predicted]
+    shares: list[Any] = [None] * len(rows)
+    if rows.probabilities is not None:
+        shares = [[round(share, 6) for share in row] for row in rows.probabilities.tolist()]
+    lines = (
+        dict(zip(_Line.model_fields, row, strict=True))
+        for row in zip(rows.ids, rows.texts, gold, predicted, shares, strict=True)
+    )
+    # ASCII, as some readers treat U+2028 as a line end
+    write_atomic(path, "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines))
     return path
 
 
-def _line(rows: Rows, row: int) -> str:
-    gold, shares = float(rows.gold[row]), rows.probabilities
-    fields = {
-        "id": rows.ids[row],
-        "texts": list(rows.texts[row]),
-        "gold": None if np.isnan(gold) else gold,
-        "predicted": round(float(rows.predicted[row]), _DIGITS),
-        "probabilities": None if shares is None else [round(float(share), _DIGITS) for share in shares[row]],
-    }
-    return json.dumps(fields, allow_nan=False)  # ASCII, as some readers treat U+2028 as a line end
-
-
 def read_rows(path: Path) -> Rows:
-    """Read a file written by `write_rows`; raises `UserError` with file and line if it is not one."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not a text file in UTF-8: {error}") from error
-    found = [_row(path, number, line) for number, line in enumerate(lines, start=1) if line]
-    widths = {None if row["probabilities"] is None else len(row["probabilities"]) for row in found}
+    """Read a file written by `write_rows`; raises `UserError` with file, line and field if it is not one."""
+    found = []
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            found.append(_Line.model_validate_json(line))
+        except ValidationError as error:
+            one = error.errors()[0]
+            raise UserError(f"{path}:{number}: {'.'.join(map(str, one['loc'])) or 'the line'}: {one['msg']}") from error
+    widths = {len(row.probabilities or ()) for row in found}
     if len(widths) > 1:
         raise UserError(f"{path}: some rows have more probabilities than others")
-    shares = np.array([row["probabilities"] for row in found], dtype=np.float64) if widths - {None} else None
     return Rows(
-        [row["id"] for row in found],
-        [tuple(row["texts"]) for row in found],
-        np.array([np.nan if row["gold"] is None else row["gold"] for row in found], dtype=np.float64),
-        np.array([row["predicted"] for row in found], dtype=np.float64),
-        shares,
+        [row.id for row in found],
+        [row.texts for row in found],
+        np.array([np.nan if row.gold is None else row.gold for row in found], dtype=np.float64),
+        np.array([row.predicted for row in found], dtype=np.float64),
+        np.array([row.probabilities for row in found], dtype=np.float64) if widths - {0} else None,
     )
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
-
-
-def _numbers(value: Any) -> bool:
-    return isinstance(value, list) and len(value) > 0 and all(map(_number, value))
-
-
-_FIELDS: dict[str, Callable[[Any], bool]] = {
-    "id": lambda value: isinstance(value, str),
-    "texts": lambda value: isinstance(value, list) and all(isinstance(text, str) for text in value),
-    "gold": lambda value: value is None or _number(value),
-    "predicted": _number,
-    "probabilities": lambda value: value is None or _numbers(value),
-}
-
-
-def _row(path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise UserError(f"{path}:{number}: not a JSON object: {error}") from error
-    for field, holds in _FIELDS.items():
-        if not isinstance(row, dict) or field not in row or not holds(row[field]):
-            raise UserError(f"{path}:{number}: {field}: missing, or of the wrong type")
-    return row
-
-
-def paths(run: Path) -> Iterator[tuple[str, Path]]:
-    """(task, file) for each `.jsonl` file in the run's `dev` folder, sorted by file name."""
-    for path in sorted((run / "dev").glob("*.jsonl")):
-        yield path.stem, path

@@ -1,22 +1,13 @@
 "use strict";
 (() => {
   const $ = (id) => document.getElementById(id);
-  const root = document.documentElement;
-  const data = JSON.parse($("sample").textContent);
+  const data = JSON.parse($("data").textContent);
   const { items, categories } = data;
 
   // A page opened from disk may have no storage: work then lasts as long as the page, and the user is told.
   let storage = true;
   const read = (name) => { try { return localStorage.getItem(name); } catch { storage = false; return null; } };
   const write = (name, value) => { try { localStorage.setItem(name, value); storage = true; } catch { storage = false; } };
-
-  const dark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  const label = () => { $("theme").textContent = dark() ? "Light" : "Dark"; };
-  const theme = read("report-theme");
-  if (theme === "dark" || theme === "light") root.dataset.theme = theme;
-  $("theme").addEventListener("click", () => { root.dataset.theme = dark() ? "light" : "dark"; write("report-theme", root.dataset.theme); label(); });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", label);
-  label();
 
   const state = { answers: items.map(() => null), history: [], at: 0, annotator: "" };
   const place = `annotation-${data.sample}`;

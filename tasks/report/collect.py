@@ -1,7 +1,7 @@
-"""A run folder as the report page sees it: manifest, metrics, scores, dev rows and pictures. Loads no torch."""
+"""A run folder as the report page sees it: manifest, metrics, scores and dev rows. Loads no torch."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from tasks import record
 from tasks.contrastive.settings import slug
 from tasks.record import Rows, TaskScores
 
-_LARGEST_PICTURE = 2_000_000  # bytes
 _SILENT = 600  # seconds without a logged row after which an unfinished run counts as stopped
 
 
@@ -30,8 +29,6 @@ class Run:
     finished: bool
     scores: dict[str, Any]  # scores.json, or the best evaluation so far
     tasks: dict[str, TaskScores]
-    pictures: dict[str, bytes] = field(default_factory=dict)
-    left_out: list[str] = field(default_factory=list)  # pictures that are too large
     written: float = 0.0  # last change of its metrics, or else its manifest: seconds since the epoch
 
     @property
@@ -114,21 +111,18 @@ def read_run(folder: Path, name: str = "") -> Run:
     if not isinstance(manifest, dict) or not isinstance(manifest.get("all_settings"), dict):
         raise UserError(f"{folder / 'manifest.json'}: not the manifest of a run")
     metrics = _metrics(folder / "metrics.jsonl")
-    evaluations = [row for row in metrics if row.get("kind") == "evaluation"]
-    path = folder / "scores.json"
-    finished = path.is_file()
-    best: dict[str, Any] = next((row for row in reversed(evaluations) if row.get("best")), {})
-    scores = _object(read_json(path)) if finished else best
+    train, evaluations = ([row for row in metrics if row.get("kind") == kind] for kind in ("train", "evaluation"))
+    finished = (folder / "scores.json").is_file()
+    scores: dict[str, Any] = next((row for row in reversed(evaluations) if row.get("best")), {})
+    rows = {}
+    if finished:
+        scores = _object(read_json(folder / "scores.json"))
+        rows = {path.stem: record.read_rows(path) for path in sorted((folder / "dev").glob("*.jsonl"))}
     of_stage = _multitask if "tasks" in manifest["all_settings"] else _contrastive
-    rows = {task: record.read_rows(file) for task, file in record.paths(folder)} if finished else {}
     tasks = of_stage(folder, _object(manifest.get("data")), scores, rows, finished)
-    pictures = {path.stem: path for path in sorted((folder / "pictures").glob("*.svg"))}
-    shown = {name: path.read_bytes() for name, path in pictures.items() if path.stat().st_size <= _LARGEST_PICTURE}
-    left_out = [path.name for name, path in pictures.items() if name not in shown]
-    written = folder / ("metrics.jsonl" if (folder / "metrics.jsonl").is_file() else "manifest.json")
-    train = [row for row in metrics if row.get("kind") == "train"]
-    name, changed = name or folder.resolve().name, written.stat().st_mtime
-    return Run(folder, name, manifest, train, evaluations, finished, scores, tasks, shown, left_out, changed)
+    logged = folder / ("metrics.jsonl" if (folder / "metrics.jsonl").is_file() else "manifest.json")
+    name, written = name or folder.resolve().name, logged.stat().st_mtime
+    return Run(folder, name, manifest, train, evaluations, finished, scores, tasks, written)
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -137,10 +131,8 @@ def _object(value: Any) -> dict[str, Any]:
 
 def _metrics(path: Path) -> list[dict[str, Any]]:
     """All complete lines; the last one may be cut off if the run goes on or was killed."""
-    if not path.is_file():
-        return []
-    *lines, _ = path.read_text(encoding="utf-8", errors="replace").split("\n")
     found = []
+    *lines, _ = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else [""]
     for number, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
@@ -180,20 +172,16 @@ def _scored(folder: Path, name: str, one: dict[str, Any], rows: Rows | None) -> 
         raise UserError(f"{folder / 'scores.json'}: {name}: not a task's scores")
     per_class = tuple(one.get("per_class") or ())
     classes = tuple(str(row["label"]) for row in per_class)
-    if rows is not None:
-        _check_rows(folder / "dev" / f"{name}.jsonl", rows, len(classes))
+    if rows is not None and len(rows):
+        path, width = folder / "dev" / f"{name}.jsonl", 0 if rows.probabilities is None else rows.probabilities.shape[1]
+        if width != len(classes):
+            raise UserError(
+                f"{path}: {width or 'no'} probabilities a row, but scores.json names {len(classes)} classes"
+            )
+        if classes and {*rows.predicted.tolist(), *rows.labelled().gold.tolist()} - set(map(float, range(width))):
+            raise UserError(f"{path}: a label is not a class from 0 to {width - 1}")
     title = str(one.get("title") or _meaning(name)[0])
     return TaskScores(name, title, str(one["metric"]), one["score"], int(one["rows"]), classes, per_class, rows=rows)
-
-
-def _check_rows(path: Path, rows: Rows, classes: int) -> None:
-    """Whether dev rows belong to the task that `scores.json` describes."""
-    width = 0 if rows.probabilities is None else rows.probabilities.shape[1]
-    if width != classes and len(rows):
-        raise UserError(f"{path}: {width or 'no'} probabilities a row, but scores.json names {classes} classes")
-    labels = {*rows.predicted.tolist(), *rows.labelled().gold.tolist()}
-    if classes and labels - set(map(float, range(classes))):
-        raise UserError(f"{path}: a label is not a class from 0 to {classes - 1}")
 
 
 def _contrastive(
@@ -209,8 +197,8 @@ def _contrastive(
         both = _object(value) if finished else {"after": value}
         own = rows.get(key)
         count = len(own.labelled()) if own is not None and key == "sts" else _labelled(account)
-        before = both.get("before")
-        found[key] = TaskScores(key, title, "Spearman's rho", both.get("after"), count, before=before, rows=own)
+        score, before = both.get("after"), both.get("before")
+        found[key] = TaskScores(key, title, "Spearman's rho", score, count, before=before, rows=own)
     return found
 
 

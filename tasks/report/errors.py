@@ -64,16 +64,16 @@ def _sample(given: argparse.Namespace) -> None:
 
 
 def _figure(given: argparse.Namespace) -> None:
-    from tasks.report import agreement
+    from tasks.report import annotation
 
     if len(given.files) > 2:
         raise UserError("figure takes one annotation, or two of the same sample")
-    found = [agreement.read_annotation(path) for path in given.files]
-    names = agreement.annotators(found)
-    texts = [agreement.counts_text(one, name) for one, name in zip(found, names, strict=True)]
+    found = [annotation.read_annotation(path) for path in given.files]
+    names = annotation.annotators(found)
+    texts = [annotation.counts_text(one, name) for one, name in zip(found, names, strict=True)]
     if len(found) == 2:
-        texts.append(agreement.agreement_text(*found))
-    written = agreement.draw_categories(given.out or given.files[0].with_name("error-categories"), found)
+        texts.append(annotation.agreement_text(*found))
+    written = annotation.draw_categories(given.out or given.files[0].with_name("error-categories"), found)
     print("\n\n".join([*texts, "figure: " + ", ".join(map(str, written))]))
 
 

@@ -1,263 +1,226 @@
-"""The figures of a report page, each a string of SVG: curves, shares, confusion, reliability, scatter, intervals."""
+"""The figures of a report page, each as the bytes of an SVG."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from minbert.seeds import numpy_generator
-from tasks.charts import (
-    BLUE,
-    DASHED,
-    GREY,
-    GRID,
-    GROUND,
-    INK,
-    QUIET,
-    SLOTS,
-    VERMILION,
-    legend,
-    on_page,
-    percent,
-    thousands,
-)
+from tasks import charts
+from tasks.charts import BLUE, DASHED, GREEN, GREY, GROUND, INK, ORANGE, QUIET, SLOTS, VERMILION, page_svg
+from tasks.contrastive.curriculum import GROUPS, difficulty
 from tasks.intervals import Interval, wilson
 from tasks.report.measures import Calibration
 
-_LONGEST = 300  # points of a curve; longer ones are averaged over neighbours
+Points = Sequence[tuple[float, float]]
+_LONGEST = 400  # points of a curve; longer ones are averaged over neighbours
 _MOST_DOTS = 2000
-_MOST_MARKS = 60  # evaluations that are marked on a curve
-_DEEPEST = 0.55  # opacity of a full cell: the numbers on it stay readable in both themes
+_MOST_MARKS = 60  # points of a curve that are marked
+_DEEPEST = 0.55  # shade of a full cell: the numbers on it stay readable
 _FEW = 10  # bins with fewer rows are drawn grey
 _HOLLOW: Any = {"markerfacecolor": GROUND, "markeredgewidth": 2}
+_SIDES = {"positive": "positive", "negative": "hard negative"}
+_GROUP_COLOURS = dict(zip(GROUPS, (GREEN, ORANGE, VERMILION), strict=True))
 
 
 @dataclass(frozen=True)
-class Series:
-    """One curve: its name, its points, and which of the page's colours it has."""
+class Curve:
+    """Lines over steps: (name, points, colour) each. `dotted` marks the points.
 
-    label: str
-    points: Sequence[tuple[float, float]]
-    slot: int = 0
+    `marks` are steps that are marked on the axis, `kept` is the step whose weights were kept, `last` is where the
+    axis ends at least, `level` a value to compare with and its name.
+    """
+
+    unit: str
+    lines: Sequence[tuple[str, Points, int]]
+    dotted: bool = False
+    marks: Sequence[float] = ()
+    kept: float | None = None
+    last: float = 0.0
+    level: tuple[float, str] | None = None
+
+    def data(self) -> dict[str, Any]:
+        """The curve as the page's script plots it."""
+        lines = [{"name": name, "points": thinned(points), "slot": slot} for name, points, slot in self.lines]
+        return {**vars(self), "lines": lines, "marks": list(self.marks)}
 
 
-@dataclass(frozen=True)
-class Mix:
-    """Counts of each part in consecutive windows; `ends[i]` is where window i ends, in steps or epochs."""
-
-    parts: tuple[str, ...]
-    ends: tuple[int, ...]
-    counts: tuple[tuple[int, ...], ...]  # [windows][parts]
-
-
-def thinned(points: Sequence[tuple[float, float]], longest: int = _LONGEST) -> list[tuple[float, float]]:
+def thinned(points: Points, longest: int = _LONGEST) -> list[tuple[float, float]]:
     """At most `longest` points, each the mean of as many neighbours."""
-    size = -(-len(points) // longest)
-    chunks = [points[start : start + size] for start in range(0, len(points), max(size, 1))]
+    size = max(1, -(-len(points) // longest))
+    chunks = [points[start : start + size] for start in range(0, len(points), size)]
     return [tuple(np.mean(chunk, axis=0).tolist()) for chunk in chunks] if size > 1 else list(points)
 
 
-def _clipped(text: str, most: int = 30) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def _sparse(count: int) -> slice:
-    """A slice that keeps every one of `count`, or every second, third and so on: `_MOST_MARKS` at most."""
-    return slice(None, None, max(1, -(-count // _MOST_MARKS)))
-
-
-def curves(
-    title: str,
-    series: Sequence[Series],
-    *,
-    y_label: str,
-    marks: Sequence[float] = (),
-    kept: float | None = None,
-    dots: bool = False,
-    from_zero: bool = False,
-    last: float = 0.0,
-) -> Markup:
-    """Lines over steps. `marks` are the evaluations, `kept` the step that was kept, `last` the end of the x axis."""
-    with on_page(title, 340, 220 + 22 * (len(series) > 1)) as chart:
-        axes = chart.axes
-        for one in series:
-            points = thinned(one.points)
-            x, y = [step for step, _ in points], [value for _, value in points]
-            mark = "" if len(points) > 1 else "o"
-            axes.plot(x, y, color=SLOTS[one.slot], label=_clipped(one.label), marker=mark, markersize=4)
-            if dots:
-                shown = points[_sparse(len(points))]
-                look: Any = {"markersize": 5, "markerfacecolor": GROUND, "markeredgewidth": 1.6, "linestyle": "none"}
-                (drawn,) = axes.plot(*zip(*shown, strict=True), "o", color=SLOTS[one.slot], **look)
-                chart.hint(drawn, *(f"step {step:,.0f}: {y_label} {value:.4f}" for step, value in shown))
-        ends = [last, *(step for one in series for step, _ in one.points)]
-        axes.set(xlabel="step", xlim=(0, max(ends) or 1))
-        if from_zero or axes.get_ylim()[0] <= 0.3 * axes.get_ylim()[1]:
-            axes.set_ylim(bottom=min(0.0, *(value for one in series for _, value in one.points), 0.0))
-        foot = axes.get_xaxis_transform()
-        few = marks[_sparse(len(marks))]
+def curves(curve: Curve) -> bytes:
+    """Lines over steps. The y axis fits the values, so that a change is seen; the x axis begins at 0."""
+    with page_svg(340, 220 + 22 * (len(curve.lines) > 1)) as ((axes,), out):
+        for name, points, slot in curve.lines:
+            x, y = zip(*thinned(points), strict=True)
+            marked = curve.dotted or len(x) == 1
+            look: Any = {"marker": "o" if marked else "", "markevery": -(-len(x) // _MOST_MARKS), "markersize": 4.5}
+            axes.plot(x, y, color=SLOTS[slot % len(SLOTS)], label=charts.clipped(name), **look)
+        if curve.level is not None:
+            value, name = curve.level
+            axes.axhline(value, color=GREY, linewidth=1.2, linestyle=DASHED)
+            axes.annotate(
+                name, (1, value), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points", ha="right"
+            )
+        foot, few = axes.get_xaxis_transform(), curve.marks[:: -(-len(curve.marks) // _MOST_MARKS) or 1]
         axes.plot(few, [0] * len(few), marker=2, linestyle="none", color=QUIET, transform=foot, clip_on=False)
-        if kept is not None:
-            axes.axvline(kept, color=INK, linewidth=1, linestyle=(0, (2, 3)))
-            axes.annotate("kept", (kept, 1), (0, 3), xycoords=foot, textcoords="offset points", ha="center", color=INK)
-        axes.set_title(y_label, pad=8 if kept is None else 16)
-        thousands(axes.xaxis)
-        if len(series) > 1:
-            longest = max(len(_clipped(one.label)) for one in series)
-            legend(axes, max(1, 340 // (7 * longest + 40)), handlelength=1)
-    return chart.markup
+        if curve.kept is not None:
+            axes.axvline(curve.kept, color=INK, linewidth=1, linestyle=(0, (2, 3)))
+            axes.annotate(
+                "kept", (curve.kept, 1), (0, 3), xycoords=foot, textcoords="offset points", ha="center", color=INK
+            )
+        axes.set(xlabel="step", xlim=(0, max(curve.last, *(x for _, points, _ in curve.lines for x, _ in points), 1)))
+        axes.set_title(curve.unit, pad=8 if curve.kept is None else 16)
+        charts.thousands(axes.xaxis)
+        if len(curve.lines) > 1:
+            charts.legend(axes, 2, handlelength=1)
+    return out.getvalue()
 
 
 def shares(
-    title: str,
-    mix: Mix,
-    labels: Sequence[str],
-    *,
-    x_label: str,
-    y_label: str,
-    apart: bool = False,
-    slots: Sequence[int] = (),
-) -> Markup:
-    """The parts of each window as shares: side by side over steps, or as bars `apart`, one an epoch.
-
-    `slots` are the colours of the parts, by default the page's in order.
-    """
-    ends = np.array(mix.ends) + (0.5 if apart else 0)
-    starts = np.array([0.5 if apart else 0, *ends[:-1]])
-    counts = np.array(mix.counts, dtype=np.float64)
-    tall = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    air = 0.12 if apart else 0.0
-    with on_page(title, 340, 242) as chart:
-        axes = chart.axes
-        for part, label in enumerate(labels):
-            colour, base = SLOTS[slots[part] if slots else part % len(SLOTS)], tall[:, :part].sum(1)
-            where = (starts + air / 2, tall[:, part], ends - starts - air, base)
-            bars = axes.bar(*where, align="edge", color=colour, label=label, linewidth=0)
-            for bar, end, count in zip(bars, mix.ends, counts[:, part], strict=True):
-                chart.hint(bar, f"{x_label} {end:,}: {label} {count:,.0f}")
-        axes.set(xlabel=x_label, xlim=(starts[0], ends[-1]), ylim=(0, 1))
-        axes.set_title(y_label)
-        axes.yaxis.set_major_formatter(percent)
-        thousands(axes.xaxis)
-        legend(axes, 3, handlelength=0.8, handletextpad=0.4)
-    return chart.markup
+    parts: Mapping[str, Sequence[float]], edges: Sequence[float], x_label: str, colours: Sequence[str] = SLOTS
+) -> bytes:
+    """Counts of each part in windows between `edges`, as shares of the window."""
+    counts = np.array(list(parts.values()), dtype=np.float64)
+    tall = counts / np.maximum(counts.sum(0), 1)
+    base = np.vstack([np.zeros(len(edges) - 1), tall.cumsum(0)])
+    with page_svg(340, 242) as ((axes,), out):
+        for part, name in enumerate(parts):
+            look: Any = {"color": colours[part % len(colours)], "label": name, "linewidth": 0.6, "edgecolor": GROUND}
+            axes.bar(edges[:-1], tall[part], np.diff(edges), base[part], align="edge", **look)
+        axes.set(xlabel=x_label, xlim=(edges[0], edges[-1]), ylim=(0, 1))
+        axes.yaxis.set_major_formatter(charts.percent)
+        charts.thousands(axes.xaxis)
+        charts.legend(axes, 3, handlelength=0.8, handletextpad=0.4)
+    return out.getvalue()
 
 
-def confusion(title: str, table: np.ndarray, classes: Sequence[str]) -> Markup:
+def confusion(table: np.ndarray, classes: Sequence[str]) -> bytes:
     """Gold by row, predicted by column; a cell's shade is its share of the row, its number the count of dev rows."""
-    from matplotlib.patches import Rectangle
+    from matplotlib.colors import to_rgba
 
     size, names = len(classes), [" \n".join(name.rsplit(" ", 1)) if len(name) > 8 else name for name in classes]
     parts = table / np.maximum(table.sum(1, keepdims=True), 1)
-    with on_page(title, 350, 320) as chart:
-        axes = chart.axes
-        for row, column in np.ndindex(size, size):
-            part, count, place = float(parts[row, column]), int(table[row, column]), (column + 0.02, row + 0.02)
-            axes.add_patch(Rectangle(place, 0.96, 0.96, facecolor=GRID, alpha=0.45, linewidth=0))
-            colour = BLUE if row == column else VERMILION
-            cell = axes.add_patch(Rectangle(place, 0.96, 0.96, facecolor=colour, alpha=part * _DEEPEST, linewidth=0))
-            chart.hint(cell, f"{classes[row]} predicted as {classes[column]}: {count:,} ({part:.1%})")
+    cells = np.where(np.eye(size, dtype=bool)[..., None], to_rgba(BLUE), to_rgba(VERMILION))
+    cells[..., 3] = _DEEPEST * parts + 0.03
+    with page_svg(350, 320) as ((axes,), out):
+        axes.pcolormesh(cells, edgecolors=GROUND, linewidth=2)
+        for (row, column), part in np.ndenumerate(parts):
             look: Any = {"ha": "center", "color": INK}
-            axes.text(column + 0.5, row + 0.5, f"{count:,}", va="bottom", fontsize=12, **look)
+            axes.text(column + 0.5, row + 0.5, f"{int(table[row, column]):,}", va="bottom", fontsize=12, **look)
             axes.text(column + 0.5, row + 0.54, f"{part:.0%}", va="top", fontsize=9.5, **look)
-        axes.set(xlim=(0, size), ylim=(size, 0), ylabel="gold")
-        axes.set_xlabel("predicted")
+        axes.set(xlim=(0, size), ylim=(size, 0), ylabel="gold", xlabel="predicted")
         axes.set_xticks(np.arange(size) + 0.5, names)
         axes.set_yticks(np.arange(size) + 0.5, names)
         axes.xaxis.set_label_position("top")
         axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
         axes.spines[:].set_visible(False)
         axes.grid(visible=False)
-    return chart.markup
+    return out.getvalue()
 
 
-def reliability(title: str, found: Calibration, least: float) -> Markup:
+def reliability(found: Calibration, least: float) -> bytes:
     """Accuracy of the rows of each bin of confidence, with its 95% interval, above the number of rows in it."""
-    bins = [one for one in found.bins if one.high > least + 1e-9]
-    with on_page(title, 340, 320, 2, sharex=True, height_ratios=(4, 1)) as chart:
-        axes, rows = chart.all
+    bins = found.bins[found.bins["high"] > least + 1e-9]
+    with page_svg(340, 320, 2, sharex=True, height_ratios=(4, 1)) as ((axes, rows), out):
         axes.plot([least, 1], [least, 1], color=QUIET, linewidth=1.2, linestyle=DASHED)
-        for one in bins:
-            around = wilson(one.right, one.count)
-            if around is None:
-                continue
-            colour, alpha = (BLUE, 1.0) if one.count >= _FEW else (GREY, 0.55)
-            axes.plot([one.confidence] * 2, [around.low, around.high], color=colour, alpha=alpha, linewidth=1.6)
-            (dot,) = axes.plot([one.confidence], [one.accuracy], "o", color=colour, markersize=7, **_HOLLOW)
-            chart.hint(dot, f"{one.count:,} rows, confidence {one.confidence:.3f}, accuracy {one.accuracy:.3f}")
-        lows, counts, widths = zip(*((one.low, one.count, 0.96 * (one.high - one.low)) for one in bins), strict=True)
-        bars = rows.bar(lows, counts, widths, align="edge", color=GREY, alpha=0.45, linewidth=0)
-        labels = [f"{count / 1000:.1f}k" if count >= 1000 else str(count or "") for count in counts]
+        for one in bins[bins["rows"] > 0].itertuples():
+            around = wilson(int(one.right), int(one.rows))
+            assert around is not None
+            look: Any = {"color": BLUE} if one.rows >= _FEW else {"color": GREY, "alpha": 0.55}
+            axes.plot([one.confidence] * 2, [around.low, around.high], linewidth=1.6, **look)
+            axes.plot([one.confidence], [one.accuracy], "o", markersize=7, **_HOLLOW, **look)
+        widths = 0.96 * (bins["high"] - bins["low"])
+        bars = rows.bar(bins["low"], bins["rows"], widths, align="edge", color=GREY, alpha=0.45, linewidth=0)
+        labels = [f"{count / 1000:.1f}k" if count >= 1000 else str(count or "") for count in bins["rows"]]
         rows.bar_label(bars, labels, fontsize=8.5, padding=1)
         rows.set(xlabel="confidence (probability of the predicted class)", yticks=[], xlim=(least, 1))
         rows.margins(y=0.35)
         rows.set_title("rows", pad=2)
         axes.set(ylim=(0, 1.02))
         axes.set_title("accuracy")
-    return chart.markup
+    return out.getvalue()
 
 
-def scatter(title: str, gold: np.ndarray, predicted: np.ndarray, *, y_label: str, same_scale: bool) -> Markup:
+def scatter(gold: np.ndarray, predicted: np.ndarray, *, y_label: str, same_scale: bool) -> bytes:
     """Predicted over gold, a dot a row; at most 2,000 rows, drawn by counter. `same_scale` adds the diagonal."""
     if len(gold) > _MOST_DOTS:
         chosen = np.sort(numpy_generator(0, "scatter").permutation(len(gold))[:_MOST_DOTS])
         gold, predicted = gold[chosen], predicted[chosen]
     end = max(5.0, float(gold.max()))
-    with on_page(title, 340, 320) as chart:
-        axes = chart.axes
-        axes.scatter(gold, predicted, s=22, color=BLUE, alpha=0.45, linewidths=0)
+    with page_svg(340, 320) as ((axes,), out):
+        axes.scatter(gold, predicted, s=22, color=BLUE, alpha=0.6, linewidths=0, rasterized=True)
         axes.set(xlabel="gold similarity (points)", xlim=(-0.03 * end, 1.03 * end), xticks=range(int(end) + 1))
         axes.set_title(y_label)
         if same_scale:
             axes.plot([0, end], [0, end], color=QUIET, linewidth=1.2, linestyle=DASHED)
             axes.set(ylim=(-0.03 * end, 1.03 * end), yticks=range(int(end) + 1))
-    return chart.markup
+    return out.getvalue()
 
 
-def strip(title: str, score: float | None, around: Interval | None, reported: Sequence[tuple[str, float]]) -> Markup:
+def strip(score: float | None, around: Interval | None, reported: Sequence[float]) -> bytes:
     """A score with its interval on one line, and the paper's systems as ticks on it."""
-    known = [value for _, value in reported] + ([] if score is None else [score])
-    known += [around.low, around.high] if around else []
+    known = [*reported, *([] if score is None else [score]), *([around.low, around.high] if around else [])]
     air = 0.12 * (max(known) - min(known)) or 0.05
     low, high = min(known) - air, min(max(known) + air, 1.0)
-    with on_page(title, 300, 56) as chart:
-        axes = chart.axes
+    with page_svg(300, 56) as ((axes,), out):
         axes.axhline(0, color=QUIET, linewidth=1)
-        tick: Any = {"color": VERMILION, "markersize": 15, "markeredgewidth": 2}
-        (ticks,) = axes.plot([value for _, value in reported], [0] * len(reported), "|", **tick)
-        chart.hint(ticks, *(f"{name}: {value:.3f}" for name, value in reported))
-        if reported:
-            middle = sum(value for _, value in reported) / len(reported)
-            look: Any = {"textcoords": "offset points", "ha": "center", "fontsize": 9.5, "color": VERMILION}
-            axes.annotate("paper", (middle, 0), (0, 10), **look)
+        axes.plot(reported, [0] * len(reported), "|", color=VERMILION, markersize=15, markeredgewidth=2)
+        look: Any = {"textcoords": "offset points", "ha": "center", "fontsize": 9.5, "color": VERMILION}
+        axes.annotate("paper", (float(np.mean(reported)), 0), (0, 10), **look)
         if around:
             axes.plot([around.low, around.high], [0, 0], color=BLUE, alpha=0.35, linewidth=4, solid_capstyle="round")
         if score is not None:
-            (dot,) = axes.plot([score], [0], "o", color=BLUE, markersize=10, **_HOLLOW)
-            chart.hint(dot, f"this run: {score:.4f}")
+            axes.plot([score], [0], "o", color=BLUE, markersize=10, **_HOLLOW)
         axes.set(xlim=(low, high), ylim=(-1, 1.4), yticks=[])
         axes.set_xticks([low, high], [f"{low:.2f}", f"{high:.2f}"], fontsize=9.5)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-    return chart.markup
+    return out.getvalue()
 
 
-def forest(title: str, rows: Sequence[tuple[str, float | None, Interval | None]], y_label: str) -> Markup:
-    """Differences with their 95% intervals, one line each, around zero."""
-    with on_page(title, 480, 52 + 28 * len(rows)) as chart:
-        axes = chart.axes
-        for place, (name, middle, around) in enumerate(rows):
-            if around:
-                look: Any = {"linewidth": 4, "alpha": 0.35, "solid_capstyle": "round"}
-                axes.plot([around.low, around.high], [place, place], color=BLUE, **look)
-            if middle is not None:
-                (dot,) = axes.plot([middle], [place], "o", color=BLUE, markersize=8, **_HOLLOW)
-                chart.hint(dot, f"{name}: {middle:+.4f}")
-        axes.axvline(0, color=INK, linewidth=1, linestyle=(0, (2, 3)))
-        widest = max(map(abs, axes.get_xlim()))
-        axes.set(xlim=(-widest, widest), ylim=(len(rows) - 0.5, -0.5), xlabel=y_label)
-        axes.set_yticks(range(len(rows)), [_clipped(name) for name, _, _ in rows])
-        axes.grid(visible=False)
-    return chart.markup
+def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
+    """Histogram of cos(anchor, positive) - cos(anchor, hard negative), [N] each, coloured by group (SelfCCL, 4.3.1)."""
+    gap = np.asarray(positive, dtype=np.float64) - np.asarray(negative, dtype=np.float64)
+    groups = difficulty(positive, negative, margin)
+    width = margin / max(1, round(margin / 0.025)) if margin > 0 else 0.025  # so that bins end at 0 and at the margin
+    edges = np.arange(np.floor(gap.min() / width), np.ceil(gap.max() / width) + 1.5) * width
+    with page_svg(340, 242) as ((axes,), out):
+        for group, name in reversed(list(enumerate(GROUPS))):
+            part = gap[groups == group]
+            label = f"{name}: {len(part):,} ({len(part) / len(gap):.0%})"
+            axes.hist(part, bins=edges.tolist(), color=_GROUP_COLOURS[name], label=label)
+        for place, name in ((0.0, "0"), (margin, f"margin {margin:g}")):
+            axes.axvline(place, color=INK, linewidth=1, linestyle=DASHED)
+            at: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top"}
+            axes.annotate(name, (place, 1), (4, -2), color=INK, **at)
+        axes.set(xlabel="cos(anchor, positive) − cos(anchor, hard negative)")
+        axes.set_title("triplets")
+        charts.thousands(axes.yaxis)
+        charts.legend(axes, 3)
+    return out.getvalue()
+
+
+def cosines(taken: Mapping[tuple[str, str], np.ndarray]) -> bytes:
+    """Histograms of cos(anchor, positive) and cos(anchor, hard negative), by (before or after, side)."""
+    edges = np.linspace(min(-0.1, *(float(values.min()) for values in taken.values())), 1.0, 56)
+    with page_svg(340, 242) as ((axes,), out):
+        for (when, side), values in taken.items():
+            look: Any = (
+                {"histtype": "stepfilled", "alpha": 0.45} if when == "after" else {"histtype": "step", "linewidth": 1.8}
+            )
+            look |= {
+                "weights": np.full(len(values), 1 / len(values)),
+                "label": f"{_SIDES[side]}, {when}: mean {values.mean():.2f}",
+            }
+            axes.hist(values, bins=edges.tolist(), color=BLUE if side == "positive" else VERMILION, **look)
+        axes.set(xlabel="cosine to the anchor", xlim=(edges[0], edges[-1]))
+        axes.set_title("share of the triplets per bin")
+        axes.yaxis.set_major_formatter(charts.percent)
+        charts.legend(axes, 2)
+    return out.getvalue()

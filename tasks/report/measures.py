@@ -5,32 +5,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from tasks.record import Rows, TaskScores
 from tasks.report.collect import Run
 
-MOST = 300  # rows of a task that a page holds
+MOST = 300  # rows of a task that a page of one run holds
 _SCALE = 5.0  # points between the ends of the similarity scale
 
 
 @dataclass(frozen=True)
-class Bin:
-    """The rows with a confidence in (low, high], and how many are right; confidence and accuracy are means, or NaN."""
-
-    low: float
-    high: float
-    count: int
-    right: int
-    confidence: float
-    accuracy: float
-
-
-@dataclass(frozen=True)
 class Calibration:
-    """A reliability diagram and its expected calibration error."""
+    """A reliability diagram and its expected calibration error.
 
-    bins: tuple[Bin, ...]
+    `bins` has a row for each bin (low, high], with its rows, how many are right, and mean confidence and accuracy.
+    """
+
+    bins: pd.DataFrame
     ece: float
 
 
@@ -42,17 +34,12 @@ def calibration(rows: Rows, bins: int) -> Calibration:
     assert rows.probabilities is not None and len(rows)
     confidence = rows.probabilities[np.arange(len(rows)), rows.predicted.astype(np.int64)]
     place = np.clip(np.ceil(confidence * bins - 1e-9).astype(np.int64) - 1, 0, bins - 1)
-    counts, sure, right = (
-        np.bincount(place, weights=weights, minlength=bins)
-        for weights in (None, confidence, rows.predicted == rows.gold)
-    )
-    with np.errstate(invalid="ignore"):
-        means = zip((sure / counts).tolist(), (right / counts).tolist(), strict=True)
-    found = [
-        Bin(number / bins, (number + 1) / bins, int(counts[number]), int(right[number]), *both)
-        for number, both in enumerate(means)
-    ]
-    return Calibration(tuple(found), float(np.abs(right - sure).sum() / len(rows)))
+    each = pd.DataFrame({"confidence": confidence, "accuracy": rows.predicted == rows.gold}).groupby(place)
+    found = each.mean().assign(rows=each.size(), right=each["accuracy"].sum()).reindex(range(bins))
+    found = found.fillna({"rows": 0, "right": 0}).astype({"rows": int, "right": int})
+    found = found.assign(low=found.index / bins, high=(found.index + 1) / bins)
+    gaps = (found["accuracy"].astype(float) - found["confidence"]).abs()
+    return Calibration(found, float((gaps * found["rows"]).sum() / len(rows)))
 
 
 def row_errors(rows: Rows, *, cosines: bool) -> np.ndarray:
@@ -68,53 +55,47 @@ def row_errors(rows: Rows, *, cosines: bool) -> np.ndarray:
     return np.minimum(np.abs(rows.predicted - rows.gold) / _SCALE, 1.0)
 
 
-def worst(task: TaskScores, rows: Rows, *, cosines: bool) -> tuple[Rows, np.ndarray, str]:
-    """The rows with another class than gold, or more than one point off, the worst first: rows, errors, a summary.
-
-    At most `MOST` rows. A cosine has no points: all pairs count.
-    """
-    wrong = row_errors(rows, cosines=cosines)
-    chosen = np.arange(len(rows)) if cosines else failed(task, rows)
-    if cosines:
-        summary = f"all {task.title} pairs, by the distance of the cosine's rank from gold's"
-    else:
-        what = "wrong" if task.classes else "more than 1 point off"
-        summary = f"{len(chosen):,} of {len(rows):,} {task.title} rows are {what}"
-    summary += f" (the {MOST} worst are listed)" if len(chosen) > MOST else ""
-    order = chosen[np.argsort(-wrong[chosen], kind="stable")][:MOST]
-    return rows.at(order), wrong[order], summary
-
-
 def failed(task: TaskScores, rows: Rows) -> np.ndarray:
     """The places of the rows with another class than gold, or more than one point off."""
     return np.flatnonzero(np.abs(rows.predicted - rows.gold) > (0 if task.classes else 1))
 
 
 def listed_errors(runs: Sequence[Run], *, texts: bool) -> dict[str, Any]:
-    """Runs, tasks and rows for the page's script; without `texts` no sentence of the data is in it."""
+    """Runs, tasks and their failed rows for the page's script, the worst first, `MOST` rows of a task in all runs.
+
+    A cosine has no points, so that all pairs of stage one are listed. Without `texts` no sentence of the data is in it.
+    """
     data: dict[str, Any] = {
         "runs": [run.name for run in runs],
+        "texts": texts,
         "tasks": {},
         "rows": [],
-        "texts": texts,
         "summaries": [],
     }
+    most = MOST // len(runs)
     for number, run in enumerate(runs):
         cosines = not run.multitask
         for task in run.tasks.values():
             if task.rows is None:
                 continue
-            rows, wrong, summary = worst(task, task.rows.labelled(), cosines=cosines)
+            rows = task.rows.labelled()
+            wrong, chosen = row_errors(rows, cosines=cosines), np.arange(len(rows)) if cosines else failed(task, rows)
             name = f"{task.name} cosines" if cosines else task.name
             title = f"{task.title} by cosine" if cosines else task.title
             data["tasks"][name] = {"title": title, "classes": list(task.classes), "cosines": cosines}
-            data["rows"] += [[number, name, *_fields(rows, wrong, row, texts=texts)] for row in range(len(rows))]
-            data["summaries"].append(summary + (f" in {run.name}" if len(runs) > 1 else ""))
+            order = chosen[np.argsort(-wrong[chosen], kind="stable")][:most]
+            data["rows"] += [[number, name, *_fields(rows, row, texts), round(float(wrong[row]), 6)] for row in order]
+            said = f"all {task.title} pairs, by the distance of the cosine's rank from gold's"
+            if not cosines:
+                what = "wrong" if task.classes else "more than 1 point off"
+                said = f"{len(chosen):,} of {len(rows):,} {task.title} rows are {what}"
+            data["summaries"].append(said + (f" (the {most} worst are listed)" if len(chosen) > most else ""))
+    if len(runs) > 1 and data["rows"]:
+        data["summaries"] = [f"the worst rows of each task in each run, at most {most}"]
     return data
 
 
-def _fields(rows: Rows, wrong: np.ndarray, row: int, *, texts: bool) -> list[Any]:
+def _fields(rows: Rows, row: int, texts: bool) -> list[Any]:
     shares = None if rows.probabilities is None else [round(share, 4) for share in rows.probabilities[row].tolist()]
     sentences = list(rows.texts[row]) if texts else []
-    gold, predicted = float(rows.gold[row]), round(float(rows.predicted[row]), 4)
-    return [rows.ids[row], sentences, gold, predicted, shares, round(float(wrong[row]), 6)]
+    return [rows.ids[row], sentences, float(rows.gold[row]), round(float(rows.predicted[row]), 4), shares]

@@ -32,14 +32,14 @@ def summary(frame: pd.DataFrame, baseline: str | None = None, more: pd.DataFrame
     `deviation` is that of a sample. `difference` is the mean over the seeds that the group and the baseline share, of
     which there are `pairs`; `low` and `high` are its 95% t interval over these seeds. `seeds_for` is the number of
     seeds by which a paired t test would find a true difference of .01. All of these are NaN where undefined. `more`
-    holds further columns by group and metric: `paper`, and `row_low` and `row_high`, an interval of the difference
-    over dev rows.
+    holds further columns by group and metric: `paper`, and of a comparison over dev rows `row_low` and `row_high` (an
+    interval of the difference), `rows` (their number), `only` (rows right in one only) and `why` there is no interval.
     """
     baseline = baseline if baseline is not None else frame["group"].iloc[0]
     rows = []
     for (group, metric), one in frame.groupby(["group", "metric"], sort=False):
         base = frame[(frame["group"] == baseline) & (frame["metric"] == metric)]
-        gaps = one.set_index("seed")["value"].sub(base.set_index("seed")["value"]).dropna().to_numpy()
+        gaps = one.groupby("seed")["value"].mean().sub(base.groupby("seed")["value"].mean()).dropna().to_numpy()
         row = {"group": group, "metric": metric, "seeds": len(one), "mean": one["value"].mean()}
         row |= {"deviation": one["value"].std(ddof=1)}
         rows.append(row if group == baseline else row | _difference(gaps))
@@ -154,6 +154,9 @@ def _cell(row: Any) -> dict[str, Any]:
         "over_rows": of("{:+.4f} to {:+.4f}", "row_low", "row_high"),
         "seeds_for": of("{:.0f}", "seeds_for"),
         "paper": of("{:.4g}", "paper"),
+        "rows": of("{:,.0f}", "rows"),
+        "only": row.get("only") if isinstance(row.get("only"), str) else "",
+        "why": row.get("why") if isinstance(row.get("why"), str) else "",
         "verdict": verdict(row),
     }
 

@@ -1,23 +1,6 @@
 "use strict";
 (() => {
   const $ = (id) => document.getElementById(id);
-  const root = document.documentElement;
-
-  // A page opened from disk may have no storage: the choice then lasts as long as the page.
-  const stored = (value) => {
-    try {
-      if (value) localStorage.setItem("report-theme", value);
-      return localStorage.getItem("report-theme");
-    } catch { return null; }
-  };
-  const dark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  const label = () => { $("theme").textContent = dark() ? "Light" : "Dark"; };
-  const kept = stored();
-  if (kept === "dark" || kept === "light") root.dataset.theme = kept;
-  $("theme").addEventListener("click", () => { root.dataset.theme = dark() ? "light" : "dark"; stored(root.dataset.theme); label(); });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", label);
-  label();
-
   for (const button of document.querySelectorAll(".copy")) {
     if (!navigator.clipboard) continue;
     button.hidden = false;
@@ -28,7 +11,7 @@
     });
   }
 
-  const data = JSON.parse($("rows").textContent);
+  const data = JSON.parse($("data").textContent);
   const rows = data.rows.map(([run, task, id, texts, gold, predicted, shares, wrong]) => {
     const { title, classes, cosines } = data.tasks[task];
     const shown = (value) => (classes.length ? classes[value] : value.toFixed(1));

@@ -1,149 +1,229 @@
-"""The report page: one HTML file that needs nothing else, and lets nothing of the data become markup or script."""
+"""The report page of a run, or of several with an overview: one HTML file that needs nothing else."""
 
-import hashlib
 import json
-from base64 import b64encode
-from collections.abc import Sequence
-from importlib import resources
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
+import pandas as pd
+import sklearn.metrics
 
-from minbert.files import distinct_names, write_atomic
-from tasks import compare
+from minbert.files import distinct_names
+from tasks import compare, metrics
 from tasks.compare import DEV_NORM
-from tasks.intervals import RESAMPLES, Difference, Interval
-from tasks.report import figures, measures, papers, pictures, training, views
+from tasks.intervals import RESAMPLES
+from tasks.record import TaskScores
+from tasks.report import facts, figures, measures, overview, papers, training
 from tasks.report.collect import Run, read_run
-from tasks.report.figures import Series
+from tasks.report.figures import Curve
+from tasks.report.html import Figure, rendered, write_page
+
+_MOST_DETAILS = 4  # runs that are shown whole on a page of several
+_SEED = re.compile(r"[-_/. ]*seed[-_ ]?\d*")
+_PLACES = {"run_dir", "resume", "save_every", "track", "use_gpu", "data", "seed"}  # settings that make no other group
 
 
 def write_report(folders: Sequence[Path], out: Path | None = None, *, texts: bool = True) -> Path:
-    """Write the page of one run, or of several with their comparison; returns its path.
+    """Write the page of one run, or of several that begins with an overview; returns its path.
 
     `out` is by default `report.html` in a single run's folder, and `runs/comparison.html` for several.
     Raises `UserError` if a folder is not a run's.
     """
     names = distinct_names(list(folders)) if len(folders) > 1 else [""]
-    for folder in folders:
-        run = read_run(folder)
-        if run.finished and not run.multitask and "step" in run.scores and "keep" in run.scores:
-            pictures.draw(folder, run.scores, [*run.train, *run.evaluations], run.settings)
-            if shares := run.manifest.get("curriculum", {}).get("mix_per_epoch"):
-                pictures.mix(folder / "pictures" / "mix", np.array(shares))
     runs = [read_run(folder, name) for folder, name in zip(folders, names, strict=True)]
     path = out or (folders[0] / "report.html" if len(folders) == 1 else Path("runs/comparison.html"))
-    write_page(path, build(runs, texts=texts))
+    html, drawn = build(runs, path, texts=texts)
+    write_page(path, html, drawn)
     return path
 
 
-def write_page(path: Path, html: str) -> None:
-    """Write a page, whole or not at all; a lone surrogate in a text, which UTF-8 cannot encode, becomes a `?`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, html.encode("utf-8", "replace"))
-
-
-def build(runs: Sequence[Run], *, texts: bool = True, resamples: int = RESAMPLES) -> str:
-    """The page as one string. Without `texts` no sentence of the data is in it."""
-    return rendered(
-        "page",
-        ["style.css"],
-        measures.listed_errors(runs, texts=texts),
-        title=" and ".join(run.name for run in runs),
-        views=[views.run_view(run, place, resamples) for place, run in enumerate(runs)],
-        comparison=_comparison(runs, resamples) if len(runs) > 1 else None,
+def build(
+    runs: Sequence[Run], path: Path, *, texts: bool = True, resamples: int = RESAMPLES
+) -> tuple[str, list[Figure]]:
+    """The page that is to be written to `path`, and its figures. Without `texts` no sentence of the data is in it."""
+    several = len(runs) > 1
+    compared = _comparison(runs, resamples) if several else None
+    whole = runs if len(runs) <= _MOST_DETAILS else []
+    views = [_run_view(run, place, path, resamples, several=several) for place, run in enumerate(whole)]
+    drawn = [figure for view in views for figure in view["figures"]]
+    if compared:
+        drawn += [*filter(None, [compared["overview"]["forest"]]), *compared["curves"]]
+    html = rendered(
+        "page.html",
+        ["style.css", "uplot.css"],
+        ["base.js", "uplot.js", "curves.js", "page.js"],
+        measures.listed_errors(runs, texts=texts) | {"curves": {one.name: one.curve for one in drawn if one.curve}},
+        title=" and ".join(run.name for run in runs[:3]) + (" and others" if len(runs) > 3 else "") + " – report",
+        views=views,
+        compared=compared,
         resamples=resamples,
         texts=texts,
         cbcl=papers.CBCL_DEV,
         metrics=training.METRICS,
     )
+    return html, drawn
 
 
-def rendered(name: str, styles: Sequence[str], data: Any, **values: Any) -> str:
-    """The template `name`.html with its style, its script `name`.js and its data."""
-    style, script = "".join(map(_part, styles)), _part(f"{name}.js")
-    environment = Environment(
-        loader=FunctionLoader(_part), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"number": number, "signed": signed, "bounds": bounds, "duration": training.duration}
-    environment.filters["count"] = lambda value: "–" if value is None else f"{value:,}"
-    page = {"policy": _policy(style, script), "style": Markup(style), "script": Markup(script)}
-    return environment.get_template(f"{name}.html").render(**page, data=embedded(data), **values)
+def _run_view(run: Run, place: int, path: Path, resamples: int, *, several: bool) -> dict[str, Any]:
+    """Everything that the template shows of one run; `place` makes its anchors and figures unique."""
+    prefix = f"run{place + 1}-" if several else ""
+    dev = run.data.get("dev", {}) if run.multitask else {}
+    beside = [name for name in run.tasks if papers.on_cbcl_rows(name, dev.get(name, {}))]
+    around, norm = compare.own_intervals(run.tasks, norm=run.multitask, resamples=resamples)
+    strips = {}
+    for name in beside:
+        svg = figures.strip(run.tasks[name].score, around[name], [one.scores[name] for one in papers.CBCL_DEV])
+        strips[name] = Figure(f"{prefix}paper-{name}", f"{run.tasks[name].title}: this run and the paper", svg)
+    known = [task for task in run.tasks.values() if task.rows is not None or task.per_class]
+    details = [_details(run, task, prefix, beside_paper=task.name in beside) for task in known]
+    trained = training.training_figures(run, prefix)
+    return {
+        "place": place,
+        "run": run,
+        "figures": [*strips.values(), *(figure for one in details for figure in one["figures"]), *trained],
+        "written": time.strftime("%Y-%m-%d %H:%M", time.localtime(run.written)),
+        "state": run.state(time.time()),
+        "links": facts.links(run, path),
+        "facts": facts.facts(run),
+        "around": around,
+        "norm": norm,
+        "strips": strips,
+        "whole": len(beside) == len(papers.CBCL_DEV[0].scores),
+        "meanings": {name: training.meaning(run, name) for name in run.changes},
+        "details": details,
+        "trained": trained,
+        "accounts": facts.accounts(run.data),
+        "command": facts.command(run),
+        "manifest": json.dumps(facts.shortened(run.manifest), indent=2, ensure_ascii=False),
+    }
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """A score for the page."""
-    return "undefined" if value is None else f"{value:.{digits}f}"
+def _details(run: Run, task: TaskScores, prefix: str, *, beside_paper: bool) -> dict[str, Any]:
+    """Class table, confusion and calibration of a classifier; scatter and errors of a regression."""
+    f1 = papers.CBCL_F1.get(task.name, ()) if beside_paper else ()
+    view: dict[str, Any] = {"task": task, "paper": f1 if len(f1) == len(task.per_class) else (), "figures": []}
+    view |= {"numbers": [], "levels": []}
+    rows = task.rows.labelled() if task.rows is not None else None
+    if rows is None or not len(rows):
+        return view
+    if task.classes:
+        two = len(task.classes) == 2
+        table = sklearn.metrics.confusion_matrix(rows.gold, rows.predicted, labels=range(len(task.classes)))
+        found = measures.calibration(rows, 20 if two else 10)
+        note = f"Expected calibration error {found.ece:.3f}. Whiskers are 95% Wilson intervals; the dashed line is "
+        drawn = figures.confusion(table, task.classes), figures.reliability(found, 0.5 if two else 0.0)
+        shares = "Dev rows, and their share of the gold class."
+        view["figures"] = [
+            Figure(f"{prefix}{task.name}-confusion", "Confusion matrix", drawn[0], shares),
+            Figure(f"{prefix}{task.name}-reliability", "Reliability", drawn[1], note + "perfect calibration."),
+        ]
+        return view
+    label = "predicted (points)" if run.multitask else "cosine"
+    svg = figures.scatter(rows.gold, rows.predicted, y_label=label, same_scale=run.multitask)
+    view["figures"] = [Figure(f"{prefix}{task.name}-scatter", "Predicted over gold", svg)]
+    view["numbers"] = _regression(rows.gold, rows.predicted, points=run.multitask)
+    level = np.minimum(rows.gold, 4).astype(int)  # the point of the scale at which a row's interval begins
+    by_level = pd.DataFrame({"gold": rows.gold, "predicted": rows.predicted}).groupby(level)
+    means = by_level.mean().assign(rows=by_level.size()).reindex(range(5)).astype(object)
+    view["levels"] = means.where(means.notna(), None).to_dict("records")
+    return view
 
 
-def signed(value: float | None) -> str:
-    """A difference of scores for the page."""
-    return "undefined" if value is None else f"{value:+.4f}"
-
-
-def bounds(around: Interval | None, form: str = ".3f") -> str:
-    """An interval for the page, empty without one."""
-    return "" if around is None else f"{around.low:{form}} to {around.high:{form}}"
-
-
-def embedded(data: Any) -> Markup:
-    """Data for a script element of type application/json: nothing in it can end the element or begin another."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
-
-
-def _part(name: str) -> str:
-    return resources.files("tasks.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _policy(style: str, script: str) -> str:
-    """A policy that allows only this style and this script, and forbids fetching or sending anything."""
-    styles, scripts = (b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
-    allowed = f"style-src 'sha256-{styles}'; script-src 'sha256-{scripts}'; img-src data:"
-    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+def _regression(gold: np.ndarray, predicted: np.ndarray, *, points: bool) -> list[tuple[str, str]]:
+    both = {"Pearson's r": metrics.pearson(predicted, gold), "Spearman's ρ": metrics.spearman(predicted, gold)}
+    found = [(name, "undefined" if value is None else f"{value:.3f}") for name, value in both.items()]
+    if points:
+        away = np.abs(predicted - gold)
+        found += [
+            ("mean absolute error", f"{away.mean():.2f} points"),
+            ("mean error (predicted − gold)", f"{(predicted - gold).mean():+.2f} points"),
+            ("rows more than 1 point off", f"{(away > 1).sum():,} of {len(gold):,} ({(away > 1).mean():.0%})"),
+        ]
+    return found
 
 
 def _comparison(runs: Sequence[Run], resamples: int) -> dict[str, Any]:
-    """Every later run compared with the first, the settings that differ, and the curves in one figure each."""
-    first = runs[0]
-    pairs = []
-    for other in runs[1:]:
-        found = run_differences(first, other, resamples)
-        rows = [(_titled(first, one), one.value, one.around) for one in found]
-        drawn = figures.forest(f"{other.name} less {first.name}", rows, "difference (95% interval)") if rows else ""
-        pairs.append({"name": other.name, "figure": drawn, "rows": [(_titled(first, one), one) for one in found]})
-    names = [run.name for run in runs]
-    return {"names": names, "pairs": pairs, "settings": changed_settings(runs), "curves": _together(runs)}
+    """The overview of all runs, the seeds of one setting as one group, and their curves in one figure each."""
+    groups = grouped(runs)
+    first, *others = groups.values()
+    more = [row for name, group in zip([*groups][1:], others) for row in _over_rows(name, first, group, resamples)]
+    columns = ["group", "metric", "row_low", "row_high", "rows", "only", "why"]
+    table = overview.summary(as_frame(groups), more=pd.DataFrame(more, columns=columns))
+    settings = pd.DataFrame({name: group[0].settings for name, group in groups.items()}).T
+    settings = settings.drop(
+        columns=[name for name in settings if name in _PLACES or not all(name in run.settings for run in runs)]
+    )
+    curves = _together({run.name: (run, slot) for slot, group in enumerate(groups.values()) for run in group})
+    shown = overview.section(table, settings.astype(object).where(settings.notna() & (settings != ""), "–"))
+    unfinished = [run.name for run in runs if not run.finished]
+    found = {"runs": len(runs), "unfinished": unfinished, "baseline": next(iter(groups))}
+    return {**found, "overview": shown, "curves": curves}
 
 
-def run_differences(first: Run, other: Run, resamples: int) -> list[Difference]:
-    """The differences of two runs of the same stage; none for runs of different stages."""
-    norms = (first.dev_norm, other.dev_norm) if first.multitask else None
-    same = first.multitask == other.multitask
-    return compare.differences(first.tasks, other.tasks, norms, resamples=resamples) if same else []
+def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs by their settings, seeds and places aside; named by their names without a seed."""
+    found: dict[tuple[str, int], list[Run]] = {}
+    again: Counter[tuple[str, Any]] = Counter()
+    for run in runs:
+        settings = {name: value for name, value in run.settings.items() if name not in _PLACES}
+        settings["encoder"] = _SEED.sub("", str(run.settings.get("encoder")))  # stage one of the same seed
+        key, seed = json.dumps(settings, sort_keys=True, default=str), run.settings.get("seed")
+        found.setdefault((key, again[key, seed]), []).append(run)  # the same seed again is another group
+        again[key, seed] += 1
+    named: dict[str, list[Run]] = {}
+    for group in found.values():
+        names = [run.name for run in group]
+        stems = {_SEED.sub("", name) for name in names} if len(names) > 1 else {""}
+        stem = stems.pop() if len(stems) == 1 else ""
+        named[stem if stem and stem not in named else ", ".join(names)] = group
+    return named
 
 
-def _titled(run: Run, one: Difference) -> str:
-    return DEV_NORM if one.name == DEV_NORM else f"{run.tasks[one.name].title}, {one.metric}"
+def as_frame(groups: dict[str, list[Run]]) -> pd.DataFrame:
+    """The scores of all runs as `overview.summary` takes them."""
+    rows = []
+    for name, group in groups.items():
+        for place, run in enumerate(group):
+            scores = {_titled(run, task.name): task.score for task in run.tasks.values()}
+            scores |= {DEV_NORM: run.dev_norm} if run.multitask else {}
+            seed = run.settings.get("seed", place)
+            rows += [(name, seed, metric, np.nan if score is None else score) for metric, score in scores.items()]
+    return pd.DataFrame(rows, columns=["group", "seed", "metric", "value"])
 
 
-def changed_settings(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """The settings in which runs differ, paths aside, with each run's value; a dash if it has none."""
-    places = {"run_dir", "resume", "save_every", "track", "use_gpu", "data"}
-    every = dict.fromkeys(name for run in runs for name in run.settings if name not in places)
-    shown = {name: [str(run.settings.get(name) or "–") for run in runs] for name in every if not name.endswith("_out")}
-    return [(name, values) for name, values in shown.items() if len(set(values)) > 1]
+def _titled(run: Run, name: str) -> str:
+    return DEV_NORM if name == DEV_NORM else f"{run.tasks[name].title}, {run.tasks[name].metric}"
 
 
-def _together(runs: Sequence[Run]) -> list[tuple[str, Markup]]:
+def _over_rows(name: str, first: Sequence[Run], other: Sequence[Run], resamples: int) -> Iterable[tuple[Any, ...]]:
+    """The differences of two groups over dev rows; none for groups of different stages."""
+    if first[0].multitask != other[0].multitask:
+        return
+    norms = (first[0].dev_norm, other[0].dev_norm) if first[0].multitask else None
+    sides = [run.tasks for run in first], [run.tasks for run in other]
+    for one in compare.differences(*sides, norms, resamples=resamples):
+        low, high = (np.nan, np.nan) if one.around is None else (one.around.low, one.around.high)
+        only = "" if one.only_first is None else f"{one.only_first:,} / {one.only_second:,}"
+        yield name, _titled(first[0], one.name), low, high, one.rows or np.nan, only, one.why
+
+
+def _together(runs: dict[str, tuple[Run, int]]) -> list[Figure]:
+    """What at least two runs have logged, a line for each run, in the colour of its group."""
+    lines: dict[tuple[str, str, str, bool], list[tuple[str, figures.Points, int]]] = {}
+    for name, (run, slot) in runs.items():
+        for key in training.evaluated(run):
+            where = (f"dev-{key}", *training.meaning(run, key), True)
+            lines.setdefault(where, []).append((name, training.at_evaluations(run, key), slot))
+        for key in training.parts(run, "loss"):
+            where = (f"loss-{key}", *training.loss_meaning(run, key), False)
+            lines.setdefault(where, []).append((name, training.points(run.train, f"{key}/loss"), slot))
     found = []
-    for key in dict.fromkeys(key for run in runs for key in training.evaluated(run)):
-        lines = [Series(run.name, training.points(run.evaluations, key), slot % 5) for slot, run in enumerate(runs)]
-        lines = [line for line in lines if line.points]
-        if len(lines) > 1:
-            title, unit = training.meaning(next(run for run in runs if key in training.evaluated(run)), key)
-            found.append((title, figures.curves(f"{title}: at evaluations", lines, y_label=unit, dots=True)))
+    for (name, title, unit, dotted), each in lines.items():
+        if len(each) > 1 and all(points for _, points, _ in each):
+            curve = Curve(unit, each, dotted=dotted, last=max(run.step for run, _ in runs.values()))
+            found.append(Figure(f"all-{name}", title, figures.curves(curve), curve=curve.data()))
     return found

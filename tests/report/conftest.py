@@ -158,7 +158,7 @@ def contrastive(tmp_path: Path) -> Callable[..., Path]:
 
     def make(name: str = "cbcl", *, after: float | None = 0.85, recorded: int = 0) -> Path:
         folder = tmp_path / name
-        (folder / "pictures").mkdir(parents=True)
+        folder.mkdir(parents=True)
         settings = {
             "order": "curriculum",
             "power": 0.5,
@@ -192,17 +192,23 @@ def contrastive(tmp_path: Path) -> Callable[..., Path]:
             "sts_dev_spearman": {"before": 0.8, "after": after},
             "uniformity": {"before": -1.5, "after": -2},
             "step": 5,
+            "keep": "last",
+            "chance_loss": 3.0,
         }
         (folder / "scores.json").write_text(json.dumps(scores))
         if recorded:  # cosines that follow gold, by a seed
             dev = made_rows("sts", 50, recorded, 0.6)
             record.write_rows(folder, "sts", Rows(dev.ids, dev.texts, dev.gold, dev.predicted / 5, None))
-        head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9">'
-        picture = f'{head}<script>window.owned = 5</script><circle r="4"/></svg>'
-        (folder / "pictures" / "cosine_histogram.svg").write_text(picture)
         return folder
 
     return make
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made and not drawn, which takes most of the time of a page."""
+    drawing = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"/>'
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, out, **how: out.write(drawing))
 
 
 @pytest.fixture(scope="module")

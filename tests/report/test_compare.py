@@ -20,6 +20,7 @@ from tasks.report import collect, page
 from tasks.report.collect import Run
 
 Made = Callable[..., Path]
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def rows(ids: str, gold: list[float], predicted: list[float]) -> Rows:
@@ -27,14 +28,14 @@ def rows(ids: str, gold: list[float], predicted: list[float]) -> Rows:
 
 
 def differences(first: Run, second: Run, resamples: int) -> list[Difference]:
-    return compare.differences(first.tasks, second.tasks, (first.dev_norm, second.dev_norm), resamples=resamples)
+    return compare.differences([first.tasks], [second.tasks], (first.dev_norm, second.dev_norm), resamples=resamples)
 
 
 def test_rows_pair_by_id_where_gold_agrees() -> None:
     nan = float("nan")
     first = rows("abcd", [1, 2, 3, nan], [1, 1, 1, 1])
     second = rows("dcxba", [1, 3, 0, 9, 1], [4, 3, 0, 2, 1])
-    one, two = compare.paired(first, second)
+    one, two = compare.common([first, second])
     assert one.ids == two.ids == ["a", "c"]  # b has another gold label there, d none here, x is not here
     assert two.predicted.tolist() == [1, 3]
 
@@ -106,13 +107,33 @@ def test_without_rows_there_is_no_interval_and_the_reason_is_said(multitask: Mad
     assert compare.own_intervals(unknown.tasks, norm=True, resamples=5) == ({"sst": None}, None)
 
 
-def test_runs_of_different_stages_are_not_compared(multitask: Made, contrastive: Made) -> None:
-    assert page.run_differences(collect.read_run(multitask()), collect.read_run(contrastive()), 5) == []
+def test_the_runs_of_a_setting_are_averaged_on_the_same_resamples(multitask: Made) -> None:
+    first, *others = (collect.read_run(multitask(f"r{seed}", seed=seed, skill=0.6)) for seed in (1, 2, 3))
+    found = compare.differences([first.tasks], [one.tasks for one in others], resamples=50)
+    for one in found:
+        scores = [run.tasks[one.name].score for run in others]
+        assert one.second == pytest.approx(np.mean(scores)) and one.only_first is None
+        alone = [compare.differences([first.tasks], [run.tasks], resamples=50) for run in others]
+        middles = [next(each for each in each_run if each.name == one.name).value for each_run in alone]
+        assert one.value == pytest.approx(np.mean(middles))
+        assert one.around is not None and one.around.low <= one.value <= one.around.high
 
 
-def test_settings_that_differ_are_listed_without_paths(multitask: Made) -> None:
-    runs = [collect.read_run(multitask(name, seed=seed)) for name, seed in (("a", 1), ("b", 2))]
-    assert page.changed_settings(runs) == [("seed", ["1", "2"])]
+def test_seeds_of_one_setting_are_one_group(multitask: Made, contrastive: Made) -> None:
+    seeds = {"arm/seed-1": 1, "arm/seed-2": 2, "other": 3}
+    folders = [*(multitask(name, seed=seed) for name, seed in seeds.items()), contrastive()]
+    path = folders[2] / "manifest.json"
+    path.write_text(path.read_text().replace('"power": 0.5', '"power": 0.9'))
+    runs = [
+        collect.read_run(folder, name) for folder, name in zip(folders, ("arm/seed-1", "arm/seed-2", "other", "cbcl"))
+    ]
+    groups = page.grouped(runs)
+    assert {name: len(group) for name, group in groups.items()} == {"arm": 2, "other": 1, "cbcl": 1}
+    frame = page.as_frame(groups)
+    assert set(frame[frame["group"] == "arm"]["seed"]) == {1, 2}
+    assert set(frame[frame["group"] == "cbcl"]["metric"]) == {"similarity, Spearman's rho"}
+    html, _ = page.build(runs[:3], folders[0] / "x.html", resamples=5)
+    assert ">power</th>" in html and ">seed</th>" not in html and ">run_dir</th>" not in html
 
 
 def test_runs_of_one_name_are_told_apart_by_their_folders() -> None:

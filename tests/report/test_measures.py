@@ -32,16 +32,17 @@ def test_calibration_is_that_of_a_plain_loop(classes: int, bins: int) -> None:
     for number in range(bins):
         low, high = number / bins, (number + 1) / bins
         inside = [row for row in range(300) if low < max(rows.probabilities[row]) <= high]
-        assert found.bins[number].count == len(inside)
+        one = found.bins.iloc[number]
+        assert one["rows"] == len(inside)
         if not inside:
-            assert math.isnan(found.bins[number].accuracy) and math.isnan(found.bins[number].confidence)
+            assert math.isnan(one["accuracy"]) and math.isnan(one["confidence"])
             continue
         right = sum(rows.gold[row] == rows.predicted[row] for row in inside) / len(inside)
         sure = sum(max(rows.probabilities[row]) for row in inside) / len(inside)
-        assert found.bins[number].accuracy == pytest.approx(right)
-        assert found.bins[number].confidence == pytest.approx(sure)
+        assert one["accuracy"] == pytest.approx(right)
+        assert one["confidence"] == pytest.approx(sure)
         total += len(inside) / 300 * abs(right - sure)
-    assert sum(one.count for one in found.bins) == 300
+    assert found.bins["rows"].sum() == 300
     assert found.ece == pytest.approx(total)
 
 

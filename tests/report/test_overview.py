@@ -86,10 +86,10 @@ def test_an_overview_escapes_its_names_and_saves_its_forest_plot(tmp_path: Path)
 def test_a_click_on_a_heading_sorts(browser: Any, tmp_path: Path) -> None:
     study(tmp_path / "study.html")
     tab = Tab(browser, tmp_path / "study.html")
-    head = "table.sortable >> nth=0 >> thead button >> nth=3"
+    head = "table.sortable >> nth=0 >> thead button >> nth=2"
 
     def scores() -> list[float]:
-        cells = "rows => rows.map(row => Number(row.cells[3].dataset.sort))"
+        cells = "rows => rows.map(row => Number(row.cells[2].dataset.sort))"
         return tab.page.eval_on_selector_all("table.sortable >> nth=0 >> tbody tr", cells)
 
     for down in (True, False):

@@ -12,10 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tasks.report import collect, page, papers, views
+from tasks.report import collect, facts, page, papers
 from tasks.report.collect import Run
 
 Made = Callable[..., Path]
+pytestmark = pytest.mark.usefixtures("undrawn")
+
+
+def build(runs: list[Run]) -> str:
+    return page.build(runs, Path("report.html"), resamples=2)[0]
 
 
 def changed(folder: Path, **more: object) -> Run:
@@ -27,11 +32,11 @@ def changed(folder: Path, **more: object) -> Run:
 
 def test_the_command_names_the_data_folder_that_the_environment_named(multitask: Made) -> None:
     folder = multitask()
-    assert views.command(collect.read_run(folder)).startswith("OMP_NUM_THREADS=2 python multitask_train.py ")
+    assert facts.command(collect.read_run(folder)).startswith("OMP_NUM_THREADS=2 python multitask_train.py ")
     run = changed(folder, variables={"DATA_DIR": "it's; mine"}, command="multitask_train.py --resume --seed 3")
-    words = shlex.split(views.command(run))
+    words = shlex.split(facts.command(run))
     assert words == ["DATA_DIR=it's; mine", "OMP_NUM_THREADS=2", "python", "multitask_train.py", "--seed", "3"]
-    assert "DATA_DIR=" in page.build([run], resamples=2)
+    assert "DATA_DIR=" in build([run])
 
 
 def texts_account(transductive: bool) -> dict[str, object]:
@@ -77,7 +82,7 @@ def test_the_page_says_what_is_minimised_and_an_order_where_there_is_one(
 ) -> None:
     folder = contrastive()
     known = json.loads((folder / "manifest.json").read_text())["all_settings"]
-    text = page.build([changed(folder, all_settings=known | settings)], resamples=2)
+    text = build([changed(folder, all_settings=known | settings)])
     for name, value in shown.items():
         assert f"<dt>{name}</dt><dd>{value}</dd>" in text
     assert not [name for name in hidden if f"<dt>{name}</dt>" in text]
@@ -91,10 +96,10 @@ def test_the_page_says_what_is_minimised_and_an_order_where_there_is_one(
     ],
 )
 def test_texts_that_stand_in_test_files_are_said(contrastive: Made, transductive: bool, said: str) -> None:
-    text = page.build([changed(contrastive(), data={"train": texts_account(transductive)})], resamples=2)
+    text = build([changed(contrastive(), data={"train": texts_account(transductive)})])
     assert f"<dt>training texts</dt><dd>{said}</dd>" in text
     account = texts_account(transductive) | {"weights_transductive": True}
-    chained = page.build([changed(contrastive("chained"), data={"train": account})], resamples=2)
+    chained = build([changed(contrastive("chained"), data={"train": account})])
     assert "; the weights come from a run on test sentences (transductive); 583" in chained
     for line in (
         "not in the data folder: STS12 train",
@@ -105,7 +110,7 @@ def test_texts_that_stand_in_test_files_are_said(contrastive: Made, transductive
         "sts-train.csv: line 7: sentence1: empty",
     ):
         assert f"<li>{line}</li>" in text
-    assert "training texts" not in page.build([collect.read_run(contrastive("other"))], resamples=2)
+    assert "training texts" not in build([collect.read_run(contrastive("other"))])
 
 
 def hashed(folder: Path, **accounts: dict[str, object]) -> Run:
@@ -123,10 +128,10 @@ STS_DEV = "ce3cad6f16062586ac7ba462c28b010a9be10c530fd5074165860d7b7ab4e93d"
 def test_the_papers_scores_stand_beside_the_papers_dev_rows_only(
     multitask: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = page.build([collect.read_run(multitask("invented"))], resamples=2)
+    text = build([collect.read_run(multitask("invented"))])
     assert "0.501" not in text and "F1 of CBCL" not in text and "on other dev rows than these" in text
     run = hashed(multitask("two"), sst={"sha256": SST_DEV}, sts={"sha256": STS_DEV})
-    text = page.build([run], resamples=2)
+    text = build([run])
     assert "0.501" in text and "0.853" in text and "0.900" not in text and text.count("F1 of CBCL</th>") == 1
     assert "other dev rows" not in text and '<th class="n">dev norm</th>' not in text
     content = b"any rows"
@@ -134,7 +139,7 @@ def test_the_papers_scores_stand_beside_the_papers_dev_rows_only(
     monkeypatch.setitem(papers._CBCL_DEV_FILES, "quora", (blob, ""))
     (tmp_path / "dev.csv").write_bytes(content)
     account = {"file": str(tmp_path / "dev.csv"), "sha256": hashlib.sha256(content).hexdigest()}
-    text = page.build([hashed(multitask("three"), quora=account)], resamples=2)
+    text = build([hashed(multitask("three"), quora=account)])
     assert "0.900" in text and "0.501" not in text
     (tmp_path / "dev.csv").write_bytes(b"changed ")
     assert not papers.on_cbcl_rows("quora", account)
@@ -163,7 +168,7 @@ def test_the_time_is_that_of_all_parts_of_a_resumed_run(multitask: Made) -> None
         {"started": "2026-01-01T08:30:00+0000", "from_step": 0, "to_step": 7, "seconds": 4000.0},
         {"started": "2026-01-02T03:04:05+0000", "from_step": 7, "to_step": 60, "seconds": 200.0},
     ]
-    text = page.build([changed(folder, parts=parts)], resamples=2)
+    text = build([changed(folder, parts=parts)])
     assert "1 h 10 min in all" in text and "<dt>time</dt><dd>1 h 10 min</dd>" in text
     assert "<dt>started</dt><dd>2026-01-01 08:30, resumed once</dd>" in text
 
@@ -172,9 +177,9 @@ def test_an_unfinished_run_is_said_to_run_or_to_have_stopped(multitask: Made) ->
     folder = multitask(finished=False)
     run = collect.read_run(folder)
     assert run.state(run.written + 30) == "running" and run.state(run.written + 3600) == "stopped"
-    assert "Running, last logged at" in page.build([run], resamples=2)
+    assert "Running, last logged at" in build([run])
     os.utime(folder / "metrics.jsonl", (1e9, 1e9))
-    assert "Stopped, last logged at 2001" in page.build([collect.read_run(folder)], resamples=2)
+    assert "Stopped, last logged at 2001" in build([collect.read_run(folder)])
     ended = changed(folder, parts=[{"from_step": 0, "to_step": 40, "seconds": 1.0}])
     assert ended.state(ended.written) == "stopped"
     assert collect.read_run(multitask("done")).state(1e12) == "finished"
@@ -184,7 +189,7 @@ def test_a_run_that_stopped_before_a_row_was_logged_shows_its_step_and_no_scores
     folder = multitask(finished=False)
     (folder / "metrics.jsonl").write_text("")
     run = changed(folder, parts=[{"from_step": 0, "to_step": 6, "seconds": 1.0}])
-    text = page.build([run], resamples=2)
+    text = build([run])
     assert "<dt>steps</dt><dd>6 of" in text
     assert "not evaluated yet" in text and ">undefined<" not in text and "best evaluation so far" not in text
 
@@ -195,9 +200,9 @@ def test_rows_that_are_trained_on_and_those_that_are_scored_are_counted(multitas
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["data"]["dev"]["sst"] |= {"kept": 60, "labelled": 51}
     run = changed(folder, data=manifest["data"], all_settings=known | {"limit": 2000})
-    text = page.build([run], resamples=2)
+    text = build([run])
     assert "<dt>training rows</dt><dd>48 sentiment, 160 paraphrase, 64 similarity</dd>" in text
     assert "<dt>limit</dt><dd>2,000 rows, drawn by seed</dd>" in text
     assert run.tasks["sst"].count == 51 and "on 51 rows" in text and 'data-label="labelled">51</td>' in text
-    text = page.build([collect.read_run(contrastive(recorded=1))], resamples=2)
+    text = build([collect.read_run(contrastive(recorded=1))])
     assert "<dt>training rows</dt><dd>1,200</dd>" in text and "on 49 rows" in text and "<dt>limit</dt>" not in text

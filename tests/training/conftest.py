@@ -25,7 +25,7 @@ from minbert.training.run import RunDir
 from minbert.training.settings import RunSettings, TrainingSettings
 
 ROOT = Path(__file__).parent.parent.parent
-TIMED = ("metrics.jsonl", "manifest.json", "report.html", "README.md")  # hold times, speeds and commands
+TIMED = ("metrics.jsonl", "manifest.json", "report.html", "throughput.svg", "README.md")  # times, speeds, commands
 SAMPLE = ROOT / "data" / "sample"
 
 

@@ -24,7 +24,7 @@ from sklearn.metrics import accuracy_score
 from transformers import AutoTokenizer, BertModel
 
 import minbert
-from tasks.report import collect, views
+from tasks.report import collect, facts
 
 Script = Callable[..., Any]
 ROOT = Path(__file__).parent.parent.parent
@@ -40,7 +40,8 @@ SOURCES = {
     "para": ("quora-dev.csv", "quora-test-student.csv", "is_duplicate"),
     "sts": ("sts-dev.csv", "sts-test-student.csv", "similarity"),
 }
-EVERY_RUN = ["manifest.json", "metrics.jsonl", "checkpoints", "encoder", "scores.json", "dev", "report.html"]
+FOLDERS = ["checkpoints", "encoder", "dev", "report-figures"]
+EVERY_RUN = ["manifest.json", "metrics.jsonl", "scores.json", "report.html", *FOLDERS]
 SENTENCES = ["A man is playing a guitar.", "nobody knows", "Is it?"]
 
 
@@ -146,11 +147,20 @@ def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -
     )
     assert first.code == 0, first.err
     assert f"report: {first.folder / 'report.html'}" in first.out.splitlines()
-    assert names(first.folder) == sorted([*EVERY_RUN, "pictures", "cosines.safetensors"])
+    assert names(first.folder) == sorted([*EVERY_RUN, "cosines.safetensors"])
     groups = first.manifest()["curriculum"]
     assert sum(groups[name] for name in ("easy", "semi-hard", "hard")) == 120
-    pictures = [f"{name}.{kind}" for name in ("loss", "sts-dev", "cosines", "groups", "mix") for kind in ("svg", "png")]
-    assert names(first.folder / "pictures") == sorted(pictures)
+    drawn = {
+        "loss-nli",
+        "dev-sts_dev_spearman",
+        "learning-rate",
+        "gradient-norm",
+        "throughput",
+        "mix",
+        "groups",
+        "cosines",
+    }
+    assert drawn < {path.stem for path in (first.folder / "report-figures").iterdir()}
     BertModel.from_pretrained(first.folder / "encoder")
     assert "| similarity | Spearman's rho | 50 | " in (first.folder / "encoder" / "README.md").read_text()
     trained = load_file(first.folder / "encoder" / "model.safetensors")
@@ -231,9 +241,9 @@ def test_a_run_that_makes_the_encoder_worse_says_so(script: Script, tiny: Path, 
     assert all(torch.equal(trained[name], started[name]) for name in trained) == (keep == "best")
     said = "after training (the encoder from before training)" if keep == "best" else "(step 7 of 7, the last)"
     assert said in run.out
-    facts = dict(views.run_view(collect.read_run(run.folder), 0, 10)["facts"])
-    assert facts["kept"].startswith("the encoder from before training" if keep == "best" else "step 7, the last")
-    assert facts["last epoch's training loss"] == f"{scores['last_epoch_loss']:.4f}"
+    found = dict(facts.facts(collect.read_run(run.folder)))
+    assert found["kept"].startswith("the encoder from before training" if keep == "best" else "step 7, the last")
+    assert found["last epoch's training loss"] == f"{scores['last_epoch_loss']:.4f}"
 
 
 def test_a_metric_that_is_undefined_chooses_nothing_and_is_said(script: Script, tmp_path: Path) -> None:
