@@ -66,10 +66,10 @@ class Lock:
     def _holder(self) -> str:
         """What the process that holds the file has written, for which it may need a moment."""
         for _ in range(100):
+            time.sleep(0.05)
             with suppress(FileNotFoundError):
                 if text := self.path.read_text(encoding="utf-8").strip():
                     return text
-            time.sleep(0.01)
         return "another process"
 
     def release(self) -> None:

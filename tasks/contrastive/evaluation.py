@@ -3,6 +3,7 @@
 Axes: M texts, D hidden. Vectors are scaled to length 1 first, in float64.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -92,8 +93,10 @@ class Evaluation:
     def score(self) -> tuple[float | None, dict[str, Any]]:
         """The score to maximise and the numbers, as the training loop takes them."""
         found = self.look()
-        score = ranks.of_first(torch.tensor(found.score, dtype=torch.float64, device=self.encoder.model.device))
-        return float(score), found.numbers  # all ranks stop and keep alike, whatever their processors round
+        own = math.nan if found.score is None else found.score
+        score = float(ranks.of_first(torch.tensor(own, dtype=torch.float64, device=self.encoder.model.device)))
+        # all ranks stop and keep alike, whatever their processors round
+        return None if math.isnan(score) else score, found.numbers
 
     def look(self) -> Look:
         """The encoder as it is now."""
