@@ -26,7 +26,7 @@ from minbert.errors import UserError
 from minbert.training.cli import Parser, run, say
 
 RESULTS = Path(__file__).parent / "results"
-PUBLISHED = ("table.md", "table.csv", "table.json", "figure.svg")
+PUBLISHED = ("table.md", "table.csv", "table.json", "figure.svg", "differences.svg")
 
 
 def parser() -> argparse.ArgumentParser:

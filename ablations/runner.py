@@ -86,7 +86,7 @@ class Runner:
     def left(self, waiting: Sequence[Cell]) -> str:
         """The study's time left, in words."""
         each = [self.estimates.left(cell) for cell in [*waiting, *(one.cell for one in self._running)]]
-        return f"{_about(sum(each) / self.jobs if all(each) else 0)} left"
+        return f"{_about(sum(each) / self.jobs if all(each) else 0)} left" if each else "nothing is left"
 
     def started(self, cell: Cell) -> bool:
         """Whether a waiting cell needs to wait no longer: it runs now, is finished, or cannot be run."""

@@ -90,21 +90,25 @@ def write_outcome(
     missing = [cell.name for cell in cells if cell not in done and not cell.arm.stage]
     about = {"study": study.name, "command": command, "seeds": list(seeds), **account(done)}
     about |= {"before_training": _before(done), "missing": missing, "failed": failed}
-    main = [name for name in dict.fromkeys(found["metric"]) if name in study.file.scores]
-    titles = {name: Score.of(name, study) for name in dict.fromkeys(found["metric"])}
-    drawn = figure.draw(study, found[found["metric"] == found["metric"].iloc[0]], titles[found["metric"].iloc[0]])
-    if drawn:
-        write_atomic(folder / "figure.svg", drawn.svg)
-    write_atomic(folder / "table.md", markdown(study, found, about, main, drawn is not None))
+    titles = {name: Score.of(name, study) for name in found["metric"].unique()}
+    main = [name for name in titles if name in study.file.scores]
+    first = found[found["metric"] == next(iter(titles))]
+    drawn = figure.draw(study, first, titles[next(iter(titles))])
+    shown = [one.assign(metric=one["metric"].map(_TITLES).fillna(one["metric"])) for one in (frame, more)]
+    settings = pd.DataFrame({name: arm.settings for name, arm in study.scored.items()}).T.fillna("")
+    lead = f"{study.file.question} {study.file.paper.table}: {study.file.paper.claim}"
+    page: dict[str, Any] = {"baseline": study.file.baseline, "more": shown[1], "figures": [drawn] if drawn else []}
+    compared = overview.write_overview(
+        folder / "report.html", study.name, shown[0][frame["metric"].isin(main)], settings, lead=lead, **page
+    )
+    figures = {"figure": drawn.svg} if drawn else {}
+    figures |= {"differences": overview.forest(compared)} if compared["difference"].notna().any() else {}
+    for name, svg in figures.items():
+        write_atomic(folder / f"{name}.svg", svg)
+    write_atomic(folder / "table.md", markdown(study, found, about, main, list(figures)))
     found.to_csv(folder / "table.csv", index=False)
     content = {"paper": study.file.paper.model_dump(), "summary": _records(found), "values": _records(frame)}
     write_json(folder / "table.json", about | content)
-    chosen = frame["metric"].isin(main)
-    shown = [one.assign(metric=one["metric"].map(_TITLES).fillna(one["metric"])) for one in (frame[chosen], more)]
-    settings = pd.DataFrame({name: arm.settings for name, arm in study.scored.items()}).T.fillna("")
-    page: dict[str, Any] = {"baseline": study.file.baseline, "more": shown[1], "figures": [drawn] if drawn else []}
-    lead = f"{study.file.question} {study.file.paper.table}: {study.file.paper.claim}"
-    overview.write_overview(folder / "report.html", study.name, shown[0], settings, lead=lead, **page)
     return True
 
 
@@ -243,7 +247,9 @@ def _before(cells: Sequence[Cell]) -> dict[str, float]:
     return {name: values.pop() for name, values in found.items() if len(values) == 1 and None not in values}
 
 
-def markdown(study: Study, found: pd.DataFrame, about: dict[str, Any], main: Sequence[str], drawn: bool) -> str:
+def markdown(
+    study: Study, found: pd.DataFrame, about: dict[str, Any], main: Sequence[str], figures: Sequence[str]
+) -> str:
     """The tables with what they are made of: the question, the paper's claim, the command, the notes."""
     file = study.file
     parts = [f"# {study.name}", file.question, f"{file.paper.table}: {file.paper.claim}", f"`{about['command']}`"]
@@ -257,7 +263,7 @@ def markdown(study: Study, found: pd.DataFrame, about: dict[str, Any], main: Seq
         parts += [_wide(study, rows, wanted)] if len(rows) else []
     machines = "; ".join(", ".join(f"{key} {value}" for key, value in one.items()) for one in about["machines"])
     hashes = "\n".join(f"- {name}: `{', '.join(values)}`" for name, values in about["data_sha256"].items())
-    parts += ["![figure](figure.svg)"] if drawn else []
+    parts += [f"![{name}]({name}.svg)" for name in figures]
     parts += [_NOTE, f"Seeds {', '.join(map(str, about['seeds']))}. Made with: {machines}."]
     return "\n\n".join(part.strip() for part in [*parts, "SHA-256 of the data:", hashes]) + "\n"
 

@@ -75,7 +75,7 @@ def test_a_table_shows_ours_beside_the_papers(grid: tuple[Study, pd.DataFrame]) 
     found = overview.summary(frame, study.file.baseline, table.beside(study, frame, {}))
     about = {"command": "python ablations/run.py view-grid", "seeds": [1], "missing": ["dropout+dropout seed 1"]}
     about |= {"before_training": {}, "failed": {}, "machines": [], "data_sha256": {}}
-    text = table.markdown(study, found, about, ["sts_dev_spearman"], True)
+    text = table.markdown(study, found, about, ["sts_dev_spearman"], ["figure"])
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "| none+none (baseline) | 1 | 60.00 | – | 63.84 |" in lines
     assert "| none+shuffle | 1 | 61.00 | +1.00 | – |" in lines
@@ -97,6 +97,6 @@ def test_quoted_rows_name_their_source() -> None:
     frame = pd.DataFrame([{"group": "sbert-nli-v2", "seed": 1, "metric": "sts/avg.", "value": 0.8}])
     found = overview.summary(frame, "sbert-nli-v2", table.beside(study, frame, {}))
     about = {"command": "", "seeds": [1], "missing": [], "before_training": {}, "failed": {}, "machines": []}
-    text = table.markdown(study, found, about | {"data_sha256": {}}, ["sts/avg."], False)
+    text = table.markdown(study, found, about | {"data_sha256": {}}, ["sts/avg."], [])
     assert "| GloVe, mean: quoted from SelfCCL, Tables 4 and 5 " in text
     assert math.isclose(found["paper"].iloc[0], 0.8160)
