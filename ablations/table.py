@@ -1,7 +1,7 @@
 """The outcome of a study: `table.md`, `.csv` and `.json`, a figure of a line or a grid, and a page.
 
-Differences are paired by seed (`tasks.report.overview`). The interval over rows holds the seeds fixed: the bootstrap
-resamples the dev rows, the same for all arms and seeds.
+Differences are paired by seed (`tasks.report.overview`). The interval over rows holds the seeds fixed
+(`tasks.compare`).
 """
 
 import json
@@ -18,16 +18,16 @@ from ablations import figure
 from ablations.cells import Cell
 from ablations.study import STAGE_ONE, Study, matches
 from minbert.files import read_json, write_atomic, write_json
-from tasks import intervals
+from tasks import compare, intervals
 from tasks.benchmarks.results import AVERAGE, MISSING, Table, number
-from tasks.record import read_rows
 from tasks.report import overview
+from tasks.report.collect import read_run
 
 _TITLES = {
-    "sts_dev_spearman": "STS dev, Spearman × 100",
+    "sts_dev_spearman": "STS dev, Spearman's rho",
     "full_pass_loss": "Frozen NT-Xent loss over training triplets",
     "last_epoch_loss": "Mean training loss of the last epoch",
-    "triplet_accuracy": "Training triplets told apart, %",
+    "triplet_accuracy": "Training triplets told apart",
     "alignment": "Alignment",
     "uniformity": "Uniformity",
     "dev_norm": "Dev norm",
@@ -36,6 +36,7 @@ _TITLES = {
     "sts": "STS, Pearson's r",
 }
 _HUNDRED = ("sts_dev_spearman", "triplet_accuracy")
+_LESS = ("full_pass_loss", "last_epoch_loss", "alignment", "uniformity")
 _RESAMPLES = 1000
 _NOTE = (
     "Mean ± standard deviation over seeds. Difference: the mean of the seeds' differences to the baseline. Over seeds: "
@@ -49,19 +50,25 @@ _NOTE = (
 
 @dataclass(frozen=True)
 class Score:
-    """A score as tables show it: `times` its value, with so many digits."""
+    """A score as tables show it: `times` its value, with so many digits. `plain` is the title of the value itself."""
 
     name: str
-    title: str
+    plain: str
     times: float
     digits: int
+
+    @property
+    def title(self) -> str:
+        """The title of the value as it is shown."""
+        return f"{self.plain} × 100" if self.times == 100 else self.plain
 
     @classmethod
     def of(cls, name: str, study: Study) -> "Score":
         """The display of a score: correlations and accuracies of suites and stage one are × 100."""
         suite = study.file.suites.get(name.partition("/")[0], "") if "/" in name else ""
         hundred = name in _HUNDRED or suite.startswith(("sts_suite", "transfer"))
-        return cls(name, _TITLES.get(name, name), 100.0 if hundred else 1.0, 2 if hundred else 4)
+        plain = _TITLES.get(name, name) + " (less is better)" * (name in _LESS)
+        return cls(name, plain, 100.0 if hundred else 1.0, 2 if hundred else 4)
 
     def shown(self, value: float, sign: bool = False) -> str:
         """A value or, with its sign, a difference."""
@@ -94,7 +101,8 @@ def write_outcome(
     main = [name for name in titles if name in study.file.scores]
     first = found[found["metric"] == next(iter(titles))]
     drawn = figure.draw(study, first, titles[next(iter(titles))])
-    shown = [one.assign(metric=one["metric"].map(_TITLES).fillna(one["metric"])) for one in (frame, more)]
+    plain = {name: score.plain for name, score in titles.items()}
+    shown = [one.assign(metric=one["metric"].map(plain)) for one in (frame, more)]
     settings = pd.DataFrame({name: arm.settings for name, arm in study.scored.items()}).T.fillna("")
     lead = f"{study.file.question} {study.file.paper.table}: {study.file.paper.claim}"
     page: dict[str, Any] = {"baseline": study.file.baseline, "more": shown[1], "figures": [drawn] if drawn else []}
@@ -174,50 +182,24 @@ def beside(study: Study, frame: pd.DataFrame, rows: dict[tuple[str, str], interv
         paper = study.file.paper.values.get(group, {}).get(metric, math.nan) / score.times
         low, high = (around.low, around.high) if around else (math.nan, math.nan)
         found.append({"group": group, "metric": metric, "paper": paper, "row_low": low, "row_high": high})
+        found[-1]["less_is_better"] = metric in _LESS
     return pd.DataFrame(found)
 
 
 def over_rows(study: Study, cells: Sequence[Cell]) -> dict[tuple[str, str], intervals.Interval]:
-    """95% bootstrap intervals over dev rows of each arm's mean difference to the baseline, by (score, arm).
-
-    Of the tasks' scores, the dev norm, and stage one's Spearman's rho, where all runs have the same dev rows.
-    """
+    """95% bootstrap intervals over dev rows of each arm's mean difference to the baseline, by (score, arm)."""
     trained = [cell for cell in cells if not cell.arm.measured]
-    draws: dict[str, np.ndarray] = {}
-    parts = []
-    for score, metric, task in _with_rows(trained):
-        read = [read_rows(cell.folder / "dev" / f"{task}.jsonl").labelled() for cell in trained]
-        if all(one.ids == read[0].ids and np.array_equal(one.gold, read[0].gold) for one in read):
-            predicted, recorded = (
-                np.stack([one.predicted for one in read]),
-                [values_of(cell)[score] for cell in trained],
-            )
-            if not np.allclose(intervals.scores(metric, predicted, read[0].gold), recorded, atol=1e-3):
-                continue  # the score is a mean over several sets
-            draws[score] = intervals.bootstrap(metric, predicted, read[0].gold, task, resamples=_RESAMPLES)
-            parts.append(intervals.normalised(metric, draws[score]))
-    if len(parts) > 1:
-        draws["dev_norm"] = np.mean(parts, axis=0)
-    places = {(cell.arm.name, cell.seed): place for place, cell in enumerate(trained)}
+    runs = {(cell.arm.name, cell.seed): read_run(cell.folder).tasks for cell in trained}
+    baseline = study.file.baseline
     found: dict[tuple[str, str], intervals.Interval] = {}
-    for arm in (name for name in study.scored if name != study.file.baseline):
-        pairs = [(at, places.get((study.file.baseline, seed))) for (name, seed), at in places.items() if name == arm]
-        for score, drawn in draws.items():
-            gaps = [drawn[one] - drawn[other] for one, other in pairs if other is not None]
-            around = intervals.interval(np.mean(gaps, axis=0)) if gaps else None
-            found |= {(score, arm): around} if around else {}
+    for arm in dict.fromkeys(cell.arm.name for cell in trained if cell.arm.name != baseline):
+        seeds = [seed for name, seed in runs if name == arm and (baseline, seed) in runs]
+        if seeds and study.arms[arm].script == study.arms[baseline].script:
+            first, second = ([runs[name, seed] for seed in seeds] for name in (baseline, arm))
+            for one in compare.differences(first, second, (None, None), resamples=_RESAMPLES):
+                name = "sts_dev_spearman" if one.metric == "Spearman's rho" else one.name.replace(" ", "_")
+                found |= {(name, arm): one.around} if one.around else {}
     return found
-
-
-def _with_rows(cells: Sequence[Cell]) -> Iterator[tuple[str, str, str]]:
-    """(score, metric, stem of the file of dev rows) of the scores that dev rows are recorded of in all runs."""
-    scores = [read_json(cell.folder / "scores.json") for cell in cells]
-    if scores and all("tasks" in one for one in scores):
-        shared = [task for task in scores[0]["tasks"] if all(task in one["tasks"] for one in scores)]
-        metrics = {task: scores[0]["tasks"][task]["metric"] for task in shared}
-        yield from ((task, metric, task) for task, metric in metrics.items() if metric in intervals.METRICS)
-    elif scores and all((cell.folder / "dev" / "sts.jsonl").is_file() for cell in cells):
-        yield "sts_dev_spearman", "Spearman's rho", "sts"
 
 
 def account(cells: Sequence[Cell]) -> dict[str, Any]:

@@ -76,6 +76,8 @@ def verdict(row: Any) -> str:
     low, high = (row.low, row.high) if not np.isnan(row.low) else (row.get("row_low"), row.get("row_high"))
     if low is None or np.isnan(low):
         return ""
+    if row.get("less_is_better") is True:
+        low, high = -high, -low
     return "better" if low > 0 else "worse" if high < 0 else "cannot be told apart"
 
 

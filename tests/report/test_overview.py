@@ -52,6 +52,8 @@ def test_one_seed_has_no_interval_over_seeds(groups: dict[str, list[int]], pairs
     assert other["pairs"] == pairs and np.isnan(other["low"]) and np.isnan(other["seeds_for"])
     assert np.isnan(other["difference"]) == (pairs == 0)
     assert overview.verdict(other) == "better"
+    other["less_is_better"] = True
+    assert overview.verdict(other) == "worse"
 
 
 def test_the_number_of_seeds_has_the_power_that_simulation_finds() -> None:
