@@ -248,6 +248,8 @@ class _Reader:
             raise self.error(f"{name}: an arm's name has letters, digits and - _ . + alone: it is a folder", *keys)
         own = {key.replace("-", "_"): value for key, value in given.items()}
         measured, upstream = str(own.pop("measured", "")), str(own.pop("from", ""))
+        if measured and (own or upstream):
+            raise self.error(f"{name}: an arm that is only measured has no settings", *keys)
         if measured:
             return Arm(name, measured=measured)
         script = str(own.pop("script", "") or next(iter(file.settings)))

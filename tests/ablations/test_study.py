@@ -74,6 +74,7 @@ def test_a_study_of_ours_is_sound(name: str) -> None:
         ("margin = 0.3", 'margin = 0.3\nfrom = "narrow"\n[arms.x]\nfrom = "y"\n[arms.y]\nfrom = "x"', 19, "a cycle"),
         ("margin = 0.3", 'margin = 0.3\nfrom = "wise"', 17, "no arm wise is trained"),
         ("margin = 0.3", "margin = 0.3" + CHAIN, 20, "has none of the scores"),
+        ("margin = 0.3", 'margin = 0.3\nmeasured = "minilm"', 15, "only measured has no settings"),
         ("[arms.wide]", '[arms."wi/de"]', 15, "an arm's name"),
         ("[paper]", "[paper", 5, "not a TOML file"),
     ],
