@@ -1,0 +1,30 @@
+"""Guards: the notebook runs from its first cell to its last, without its installation, and leaves the prediction files.
+
+python -m pytest --import-mode=importlib tests/test_notebook.py -m notebook
+"""
+
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.notebook
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    notebook = nbformat.read(ROOT / "docs" / "colab.ipynb", as_version=4)
+    notebook.cells = [cell for cell in notebook.cells if "install" not in cell.metadata.get("tags", [])]
+    (parameters,) = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
+    parameters.source += f"\nfrom pathlib import Path\nLIMIT, MAX_STEPS, RUNS = 32, 2, {str(tmp_path / 'runs')!r}"
+    nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(ROOT)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    kinds = {kind for output in outputs for kind in output.get("data", {})}
+    assert {"image/png", "text/html"} <= kinds
+    assert not [output for output in outputs if "error: " in output.get("text", "")]
+    names = zipfile.ZipFile(tmp_path / "runs" / "predictions.zip").namelist()
+    assert len([name for name in names if name.endswith(".csv")]) == 6
