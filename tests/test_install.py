@@ -23,7 +23,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def source_files() -> set[str]:
-    found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))
+    found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if "results" not in path.parts)
     kept = {str(path.relative_to(ROOT)) for path in found if path.is_file() and "__pycache__" not in path.parts}
     return {*kept, *FILES}
 
