@@ -67,7 +67,7 @@ def write_card(folder: Path, resamples: int = RESAMPLES) -> Path:
 def _manifests(run: Run) -> list[dict[str, Any]]:
     """The manifests of the run and of the runs whose encoders it builds on, the latest first."""
     found = [run.manifest]
-    while behind := manifest_behind(Path(found[-1]["weights"]["folder"])):
+    while (behind := manifest_behind(Path(found[-1]["weights"]["folder"]))) and behind[1] not in found:
         found.append(behind[1])
     return found
 
@@ -75,7 +75,9 @@ def _manifests(run: Run) -> list[dict[str, Any]]:
 def _base(manifest: dict[str, Any]) -> str | None:
     """The hub's name of the weights that a run started from; None for a folder."""
     name = str(manifest["all_settings"]["weights"])
-    return _MINILM if name == "minilm" else None if Path(name).expanduser().is_dir() else name
+    if name == "minilm":
+        return _MINILM
+    return None if Path(name).expanduser().is_dir() or name.startswith((".", "/", "~")) or name.count("/") > 1 else name
 
 
 def _results(run: Run) -> Iterator[EvalResult]:
