@@ -35,7 +35,7 @@ def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, 
     x, y, bars = zip(*points, strict=True)
     with charts.page_svg(460, 280) as ((axes,), out):
         axes.errorbar(x, y, yerr=bars, color=charts.BLUE, marker="o", capsize=3)
-        axes.set_xlabel(f"--{study.file.x}")
+        axes.set(xlabel=f"--{study.file.x}", ylabel=score.title)
         if x[0] > 0 and x[-1] / x[0] > 20:
             axes.set_xscale("log")
     return Figure("line", score.title, out.getvalue(), "Mean and standard deviation over seeds.")
@@ -52,7 +52,7 @@ def _heat_map(study: Study, arms: list[Arm], means: np.ndarray, score: Any) -> F
         axes.set_xticks(range(len(columns)), columns)
         axes.set_yticks(range(len(rows)), rows)
         first, second = study.file.axes
-        axes.set(ylabel=first, xlabel=second)
+        axes.set(ylabel=first, xlabel=second, title=score.title)
         axes.grid(visible=False)
         _write_values(axes, values, score.digits)
     return Figure("grid", score.title, out.getvalue())
