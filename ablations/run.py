@@ -112,14 +112,14 @@ def write(study: Study, cells: list[Cell], seeds: list[int], runner: Runner, giv
 
 
 def command() -> str:
-    """The command without the place of the data, and without flags that leave the numbers alone."""
-    words = [word for word in sys.argv[1:] if word != "--publish"]
-    for place, word in enumerate(words):
-        if word == "--data":
-            words[place + 1] = "DIR"
-        elif word.startswith("--data="):
-            words[place] = "--data=DIR"
-    return shlex.join(["python", "ablations/run.py", *words])
+    """The command without places of this machine, and without what leaves the numbers alone."""
+    given, kept = iter(sys.argv[1:]), []
+    for word in given:
+        name, equals, _ = word.partition("=")
+        if name in ("--data", "--runs") and not equals:
+            next(given)
+        kept += ["--data", "DIR"] if name == "--data" else [word] if name not in ("--runs", "--publish") else []
+    return shlex.join(["python", "ablations/run.py", *kept])
 
 
 def list_studies(runs: Path) -> None:
