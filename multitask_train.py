@@ -83,7 +83,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     evaluate.save_scores(run.path, found, state, training.keep)
     weights.save(run.path / "encoder", encoder.state_dict(), BertConfig.read(started.folder), tokenizer, "pooler")
     cli.say(f"\n{evaluate.as_text(found, state, training.keep)}")
-    cli.run_module("tasks.report", str(run.path))
+    cli.run_module("tasks.report", str(run.path), "--card")
     folders = sorted({str(path.parent) for path in paths.values()})
     cli.say(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {run.path}")
 

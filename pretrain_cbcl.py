@@ -78,7 +78,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     outcome.write(run, settings, read, scored, paced, [before, after], kept)
     name = evaluation.graded(read.dev.pairs)
     record.write_rows(run.path, slug(name), record.cosine_rows(encoder, read.dev.pairs[name]))
-    cli.run_module("tasks.report", str(run.path))
+    cli.run_module("tasks.report", str(run.path), "--card")
     cli.say(f"encoder in {run.path / 'encoder'}; next: {outcome.next_command(settings, run.path / 'encoder')}")
 
 

@@ -1,4 +1,4 @@
-"""Write the report page of a run, or of several with a comparison, and the model cards that are missing.
+"""Write the report page of a run, or of several with a comparison.
 
 python -m tasks.report runs/multitask
 python -m tasks.report runs/multitask runs/cbcl-multitask --no-texts
@@ -18,12 +18,15 @@ def main(arguments: list[str] | None = None) -> None:
     place = "the page (default: RUN/report.html, or runs/comparison.html for several)"
     parser.add_argument("--out", metavar="FILE", type=Path, help=place)
     parser.add_argument("--no-texts", action="store_true", help="leave the sentences of the data out")
+    card_too = "also write RUN/encoder/README.md, the model card, where there is none"
+    parser.add_argument("--card", action="store_true", help=card_too)
     given = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     cli.demand_writable(given.out)
 
     from tasks.report import card, page
 
-    card.write_missing(given.runs)
+    if given.card:
+        card.write_missing(given.runs)
     print(f"report: {page.write_report(given.runs, given.out, texts=not given.no_texts)}")
 
 

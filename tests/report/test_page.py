@@ -245,6 +245,18 @@ def test_the_command_line_writes_where_it_is_told(
             command.main(arguments)
 
 
+def test_a_report_leaves_the_encoders_folder_alone(multitask: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model card is written on demand."""
+    folder = multitask()
+    (folder / "encoder").mkdir()
+    carded: list[Path] = []
+    monkeypatch.setattr("tasks.report.card.write_card", carded.append)
+    command.main([str(folder)])
+    assert carded == []
+    command.main([str(folder), "--card"])
+    assert carded == [folder]
+
+
 def test_the_page_needs_no_torch(multitask: Made) -> None:
     code = f"""if True:
         import sys, pathlib
