@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minbert.errors import UserError
-from minbert.files import present, read_json
+from minbert.files import present, read_json_object
 from minbert.training import cli
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
@@ -113,12 +113,15 @@ def kept(run: Path) -> tuple[dict[str, Any], int]:
     """A run's settings, and the step of the checkpoint that it has kept. Raises `UserError` if it is not finished."""
     if not (run / "manifest.json").is_file():
         raise UserError(f"{run}: not a run folder: it holds no manifest.json")
-    settings = read_json(run / "manifest.json").get("all_settings", {})
-    if not {"tasks", "pairs", "max_length", "precision"} <= settings.keys():
+    settings = read_json_object(run / "manifest.json").get("all_settings")
+    if not isinstance(settings, dict) or not {"tasks", "pairs", "max_length", "precision"} <= settings.keys():
         raise UserError(f"{run}: holds no heads: only runs of multitask_train.py can predict")
     if not (run / "scores.json").is_file():
         raise UserError(f"{run}: has no scores.json that names the step it keeps: let the run finish first (--resume)")
-    return settings, read_json(run / "scores.json")["step"]
+    step = read_json_object(run / "scores.json").get("step")
+    if not isinstance(step, int):
+        raise UserError(f"{run / 'scores.json'}: names no step that the run keeps")
+    return settings, step
 
 
 def lines_of(lines: Iterable[bytes], source: str, columns: int) -> Iterator[Texts]:

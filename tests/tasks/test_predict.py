@@ -162,3 +162,21 @@ def test_mistakes_are_said_in_a_sentence(made: Callable[..., Path], tmp_path: Pa
     assert "let the run finish first" in said(str(run), "--task", "sst", own)
     (run / "manifest.json").write_text(json.dumps({"all_settings": {"order": "curriculum"}}))
     assert "holds no heads" in said(str(run), "--task", "sst", own)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("manifest.json", "[]", "not an object"),
+        ("manifest.json", '{"all_settings": null}', "holds no heads"),
+        ("scores.json", "[]", "not an object"),
+        ("scores.json", "{}", "names no step"),
+    ],
+)
+def test_a_damaged_run_is_a_users_mistake(name: str, content: str, said: str, tmp_path: Path) -> None:
+    settings = {"tasks": "sst", "pairs": "cross", "max_length": 24, "precision": "fp32"}
+    (tmp_path / "manifest.json").write_text(json.dumps({"all_settings": settings}))
+    (tmp_path / "scores.json").write_text(json.dumps({"step": 4}))
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=said):
+        predict.kept(tmp_path)
