@@ -19,7 +19,7 @@ from ablations.cells import Cell
 from ablations.study import STAGE_ONE, Study, matches
 from minbert.files import read_json, write_atomic, write_json
 from tasks import compare, intervals
-from tasks.benchmarks.results import AVERAGE, MISSING, Table, number
+from tasks.benchmarks.results import MISSING, Table, number
 from tasks.report import overview
 from tasks.report.collect import read_run
 
@@ -88,7 +88,7 @@ def write_outcome(
 ) -> bool:
     """Write tables, figure and page of the cells that are finished; False if there is none."""
     done = [cell for cell in cells if not cell.arm.stage and cell.finished]
-    frame = long_frame(study, done, seeds)
+    frame = long_frame(study, done)
     if frame.empty:
         return False
     folder.mkdir(parents=True, exist_ok=True)
@@ -99,6 +99,7 @@ def write_outcome(
     about |= {"before_training": _before(done), "missing": missing, "failed": failed}
     titles = {name: Score.of(name, study) for name in found["metric"].unique()}
     main = [name for name in titles if name in study.file.scores]
+    chosen = frame["metric"].isin(main or list(titles))
     first = found[found["metric"] == next(iter(titles))]
     drawn = figure.draw(study, first, titles[next(iter(titles))])
     plain = {name: score.plain for name, score in titles.items()}
@@ -107,7 +108,7 @@ def write_outcome(
     lead = f"{study.file.question} {study.file.paper.table}: {study.file.paper.claim}"
     page: dict[str, Any] = {"baseline": study.file.baseline, "more": shown[1], "figures": [drawn] if drawn else []}
     compared = overview.write_overview(
-        folder / "report.html", study.name, shown[0][frame["metric"].isin(main)], settings, lead=lead, **page
+        folder / "report.html", study.name, shown[0][chosen], settings, lead=lead, **page
     )
     figures = {"figure": drawn.svg} if drawn else {}
     figures |= {"differences": overview.forest(compared)} if compared["difference"].notna().any() else {}
@@ -133,16 +134,17 @@ def values_of(cell: Cell) -> dict[str, float]:
     for name in STAGE_ONE:
         one = scores.get(name)
         found |= {name: one["after"] if isinstance(one, dict) else one} if name in scores else {}
-    for name, _ in cell.suites:
-        found |= {f"{name}/{key}": value for key, value in _suite_values(cell.suite(name))}
+    for name, command in cell.suites:
+        sets = not command.startswith("probes")
+        found |= {f"{name}/{key}": value for key, value in _suite_values(cell.suite(name), sets=sets)}
     return {name: math.nan if value is None else float(value) for name, value in found.items()}
 
 
-def _suite_values(content: dict[str, Any]) -> Iterator[tuple[str, float | None]]:
+def _suite_values(content: dict[str, Any], *, sets: bool) -> Iterator[tuple[str, float | None]]:
     """(set, or number of removed tokens, value of the first measure); of a probe (measure, mean over its sets)."""
     parts = [content, *(part for part in content.values() if isinstance(part, dict))]
     rows = [row for part in parts for row in part.get("results", [])]
-    if any(row["set"] == AVERAGE or "removed" in row for row in rows):
+    if sets or any("removed" in row for row in rows):
         yield from ((str(row.get("removed", row["set"])), row["value"]) for row in rows if _first(row, rows))
     else:
         for measure in dict.fromkeys(row["measure"] for row in rows):
@@ -154,14 +156,14 @@ def _first(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> bool:
     return bool(row["measure"] == rows[0]["measure"])
 
 
-def long_frame(study: Study, cells: Sequence[Cell], seeds: Sequence[int]) -> pd.DataFrame:
-    """A row (group, seed, metric, value) for each wanted score of each cell; measured arms have every seed."""
+def long_frame(study: Study, cells: Sequence[Cell]) -> pd.DataFrame:
+    """A row (group, seed, metric, value) for each wanted score of each cell; measured arms have no seed."""
     rows = []
     for cell in cells:
         for name, value in values_of(cell).items():
-            for seed in seeds if cell.arm.measured else [cell.seed]:
-                rows.append({"group": cell.arm.name, "seed": seed, "metric": name, "value": value})
-    frame = pd.DataFrame(rows, columns=["group", "seed", "metric", "value"])
+            seed = None if cell.arm.measured else cell.seed
+            rows.append({"group": cell.arm.name, "seed": seed, "metric": name, "value": value})
+    frame = pd.DataFrame(rows, columns=["group", "seed", "metric", "value"]).astype({"seed": "Int64"})
     order = {
         name: place
         for place, wanted in enumerate(study.file.scores)
@@ -197,6 +199,8 @@ def over_rows(study: Study, cells: Sequence[Cell]) -> dict[tuple[str, str], inte
         if seeds and study.arms[arm].script == study.arms[baseline].script:
             first, second = ([runs[name, seed] for seed in seeds] for name in (baseline, arm))
             for one in compare.differences(first, second, (None, None), resamples=_RESAMPLES):
+                if one.metric == "Spearman's rho" and one.name != "sts":
+                    continue  # one of several sets, of which the score is a mean
                 name = "sts_dev_spearman" if one.metric == "Spearman's rho" else one.name.replace(" ", "_")
                 found |= {(name, arm): one.around} if one.around else {}
     return found

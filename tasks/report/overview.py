@@ -1,7 +1,7 @@
 """Groups of runs beside each other: mean and deviation over seeds, differences to a baseline with intervals.
 
 A group is a setting, or an arm of a study. Its runs are the rows of a plain frame with the columns group, seed, metric
-and value, in the order in which groups and metrics are shown.
+and value, in the order in which groups and metrics are shown. A group that has no seeds has a missing seed.
 """
 
 from collections.abc import Iterable
@@ -29,23 +29,29 @@ _BARS = (
 def summary(frame: pd.DataFrame, baseline: str | None = None, more: pd.DataFrame | None = None) -> pd.DataFrame:
     """A row for each group and metric: seeds, mean, deviation, and the difference to `baseline` (default: first group).
 
-    `deviation` is that of a sample. `difference` is the mean over the seeds that the group and the baseline share, of
-    which there are `pairs`; `low` and `high` are its 95% t interval over these seeds. `seeds_for` is the number of
-    seeds by which a paired t test would find a true difference of .01. All of these are NaN where undefined. `more`
-    holds further columns by group and metric: `paper`, and of a comparison over dev rows `row_low` and `row_high` (an
-    interval of the difference), `rows` (their number), `only` (rows right in one only) and `why` there is no interval.
+    `seeds` counts the values that are defined; `deviation` is that of a sample. `difference` is the mean over the seeds
+    that the group and the baseline share, of which there are `pairs`; `low` and `high` are its 95% t interval over
+    these seeds. `seeds_for` is the number of seeds by which a paired t test would find a true difference of .01. All of
+    these are NaN where undefined. `more` holds further columns by group and metric: `paper`, and of a comparison over
+    dev rows `row_low` and `row_high` (an interval of the difference), `rows` (their number), `only` (rows right in one
+    only) and `why` there is no interval.
     """
     baseline = baseline if baseline is not None else frame["group"].iloc[0]
     rows = []
     for (group, metric), one in frame.groupby(["group", "metric"], sort=False):
         base = frame[(frame["group"] == baseline) & (frame["metric"] == metric)]
-        gaps = one.groupby("seed")["value"].mean().sub(base.groupby("seed")["value"].mean()).dropna().to_numpy()
-        row = {"group": group, "metric": metric, "seeds": len(one), "mean": one["value"].mean()}
+        gaps = pd.Series(_by_seed(one) - _by_seed(base)).dropna().to_numpy(dtype=float)
+        row = {"group": group, "metric": metric, "seeds": one["value"].count(), "mean": one["value"].mean()}
         row |= {"deviation": one["value"].std(ddof=1)}
         rows.append(row if group == baseline else row | _difference(gaps))
     names = ["difference", "pairs", "low", "high", "seeds_for"]
     found = pd.DataFrame(rows, columns=[*rows[0], *(name for name in names if name not in rows[0])])
     return found if more is None else found.merge(more, on=["group", "metric"], how="left")
+
+
+def _by_seed(rows: pd.DataFrame) -> Any:
+    """The value of each seed; of a group without seeds its value alone, which is subtracted from that of every seed."""
+    return rows.groupby("seed")["value"].mean() if rows["seed"].notna().any() else rows["value"].mean()
 
 
 def _difference(gaps: np.ndarray) -> dict[str, float]:

@@ -170,16 +170,19 @@ def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
     again: Counter[tuple[str, Any]] = Counter()
     for run in runs:
         settings = {name: value for name, value in run.settings.items() if name not in _PLACES}
+        identity = run.manifest.get("settings") or {}
+        settings |= {name: value for name, value in identity.items() if name.startswith("data ")}  # hashes of the files
         settings["encoder"] = _SEED.sub("", str(run.settings.get("encoder")))  # stage one of the same seed
         key, seed = json.dumps(settings, sort_keys=True, default=str), run.settings.get("seed")
         found.setdefault((key, again[key, seed]), []).append(run)  # the same seed again is another group
         again[key, seed] += 1
     named: dict[str, list[Run]] = {}
+    taken = {run.name for run in runs}
     for group in found.values():
         names = [run.name for run in group]
         stems = {_SEED.sub("", name) for name in names} if len(names) > 1 else {""}
         stem = stems.pop() if len(stems) == 1 else ""
-        named[stem if stem and stem not in named else ", ".join(names)] = group
+        named[stem if stem and stem not in named and stem not in taken else ", ".join(names)] = group
     return named
 
 
@@ -200,9 +203,12 @@ def _titled(run: Run, name: str) -> str:
 
 
 def _over_rows(name: str, first: Sequence[Run], other: Sequence[Run], resamples: int) -> Iterable[tuple[Any, ...]]:
-    """The differences of two groups over dev rows; none for groups of different stages."""
+    """The differences of two groups over dev rows, of their common seeds if there are any; none between stages."""
     if first[0].multitask != other[0].multitask:
         return
+    seeds = {run.settings.get("seed") for run in first} & {run.settings.get("seed") for run in other}
+    if seeds:
+        first, other = ([run for run in side if run.settings.get("seed") in seeds] for side in (first, other))
     norms = (first[0].dev_norm, other[0].dev_norm) if first[0].multitask else None
     sides = [run.tasks for run in first], [run.tasks for run in other]
     for one in compare.differences(*sides, norms, resamples=resamples):

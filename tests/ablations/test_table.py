@@ -89,3 +89,29 @@ def test_quoted_rows_name_their_source() -> None:
     text = table.markdown(study, found, about | {"data_sha256": {}}, ["sts/avg."], [])
     assert "| GloVe, mean: quoted from SelfCCL, Tables 4 and 5 " in text
     assert math.isclose(found["paper"].iloc[0], 0.8160)
+
+
+def test_one_set_of_several_has_no_interval_over_rows(tmp_path: Path) -> None:
+    """The score of the study is the mean of the sets."""
+    study = read_study("scoring")
+    cells = [cell for cell in cells_of(study, [1], "", tmp_path) if cell.arm.name in ("margin-0.2", "entailment")]
+    gold = DRAWS.uniform(0, 5, 50)
+    sets = {"A": {"file": "a"}, "B": {"file": "b"}}
+    for cell in cells:
+        rows = Rows([*map(str, range(50))], [("a", "b")] * 50, gold, gold + DRAWS.normal(0, 1, 50), None)
+        write_rows(cell.folder, "a", rows)
+        (cell.folder / "manifest.json").write_text(json.dumps({"all_settings": {}, "data": {"sts_dev": sets}}))
+        (cell.folder / "scores.json").write_text(json.dumps({"sts_dev_spearman": {"before": 0.1, "after": 0.2}}))
+    assert table.over_rows(study, cells) == {}
+
+
+def test_an_arm_that_trains_nothing_has_no_seeds(tmp_path: Path) -> None:
+    study = read_study("sick")
+    cells = [cell for cell in cells_of(study, [1, 2, 3], "", tmp_path) if cell.arm.measured]
+    for cell in cells:
+        path = tmp_path / "sick" / cell.arm.name / "seed-1" / "suites" / "sick" / "sts.json"
+        path.parent.mkdir(parents=True)
+        one = {"set": "SICK-R", "measure": "spearman", "value": 0.5}  # a single set has no average
+        path.write_text(json.dumps({"results": [one]}))
+    frame = table.long_frame(study, cells)
+    assert len(frame) == 1 and frame["seed"].isna().all()

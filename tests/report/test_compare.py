@@ -136,6 +136,22 @@ def test_seeds_of_one_setting_are_one_group(multitask: Made, contrastive: Made) 
     assert ">power</th>" in html and ">seed</th>" not in html and ">run_dir</th>" not in html
 
 
+def test_no_group_hides_another_and_other_data_are_another_group(multitask: Made) -> None:
+    names = ["arm/seed-1", "arm/seed-2", "arm"]
+    runs = [collect.read_run(multitask(f"r{seed}", seed=seed), name) for seed, name in enumerate(names)]
+    runs[2] = replace(runs[2], manifest=runs[2].manifest | {"settings": {"data train sst": "another hash"}})
+    found = page.grouped(runs)
+    assert [[run.name for run in group] for group in found.values()] == [names[:2], names[2:]]
+
+
+def test_an_interval_over_rows_is_of_the_seeds_that_are_compared(multitask: Made) -> None:
+    names = {"a1": (1, 0.5), "a2": (2, 0.5), "b1": (1, 0.9), "b2": (2, 0.9), "b3": (3, 0.1)}
+    runs = {name: collect.read_run(multitask(name, seed=seed, skill=skill)) for name, (seed, skill) in names.items()}
+    sides = [runs[name] for name in ("a1", "a2")], [runs[name] for name in ("b1", "b2", "b3")]
+    every = list(page._over_rows("b", *sides, 20))
+    assert every == list(page._over_rows("b", sides[0], sides[1][:2], 20))
+
+
 def test_runs_of_one_name_are_told_apart_by_their_folders() -> None:
     assert distinct_names([Path("x/a/run"), Path("x/b/run")]) == ["a/run", "b/run"]
     with pytest.raises(UserError, match="named twice"):

@@ -56,6 +56,21 @@ def test_one_seed_has_no_interval_over_seeds(groups: dict[str, list[int]], pairs
     assert overview.verdict(other) == "worse"
 
 
+def test_an_undefined_score_is_no_seed() -> None:
+    frame = runs({"a": [1, 2, 3], "b": [1, 2, 3]})
+    frame.loc[0, "value"] = np.nan
+    first, second = overview.summary(frame).to_dict("records")
+    assert (first["seeds"], second["seeds"], second["pairs"]) == (2, 3, 2)
+
+
+def test_a_group_without_seeds_has_one_value_and_pairs_with_every_seed() -> None:
+    frame = pd.concat([runs({"a": [1, 2, 3]}), runs({"b": [0], "c": [0]}).assign(seed=None)])
+    _, one, other = overview.summary(frame, "b").to_dict("records")
+    assert (one["seeds"], other["pairs"]) == (1, 1) and np.isnan(other["low"]) and np.isnan(one["deviation"])
+    trained, one, _ = overview.summary(frame, "a").to_dict("records")
+    assert (trained["seeds"], one["pairs"]) == (3, 3) and one["low"] < one["difference"] < one["high"]
+
+
 def test_the_number_of_seeds_has_the_power_that_simulation_finds() -> None:
     for deviation in (0.004, 0.01, 0.03):
         seeds = int(overview.seeds_for(deviation))
