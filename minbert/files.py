@@ -6,7 +6,7 @@ fails the verification is rebuilt.
 """
 
 import codecs
-import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -111,12 +111,8 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def new_folder(path: Path, *, first_wins: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder to fill; it replaces `path` if the block raises nothing, and is deleted otherwise.
-
-    With `first_wins`, a folder that another process has created at `path` in the meantime is kept, and this one is
-    deleted. This is for caches, where both have the same content.
-    """
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder to fill; it replaces `path` if the block raises nothing, and is deleted otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shutil.rmtree(beside, ignore_errors=True)
@@ -126,7 +122,7 @@ def new_folder(path: Path, *, first_wins: bool = False) -> Iterator[Path]:
         for inner in beside.rglob("*"):
             sync(inner)
         sync(beside)
-        if path.exists() and not first_wins:
+        if path.exists():
             retired = path.with_name(f".{path.name}.{os.getpid()}.old")
             os.rename(path, retired)
             try:
@@ -136,12 +132,7 @@ def new_folder(path: Path, *, first_wins: bool = False) -> Iterator[Path]:
                 raise
             shutil.rmtree(retired)
         else:
-            try:
-                os.rename(beside, path)
-            except OSError as error:
-                if not first_wins or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-                shutil.rmtree(beside)
+            os.rename(beside, path)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
@@ -167,9 +158,9 @@ def cached_folder(
 ) -> tuple[Path, dict[str, Any]]:
     """The cached folder of a key, and the dict that `build` returned for it, with the record of its `files`.
 
-    On a cache miss, or if the folder is damaged, `build` fills a new folder. If two processes build the same key at
-    once, the first to finish wins. `room` is a subfolder of the cache, which is `$MINBERT_CACHE`, else `minbert` in the
-    user's cache folder. Raises `UserError` if the cache cannot be written.
+    On a cache miss, or if the folder is damaged, `build` fills a new folder. Of several processes that need the same
+    key one builds it, and the others wait. `room` is a subfolder of the cache, which is `$MINBERT_CACHE`, else
+    `minbert` in the user's cache folder. Raises `UserError` if the cache cannot be written.
     """
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
     cache = Path(os.environ.get("MINBERT_CACHE") or user)
@@ -178,16 +169,30 @@ def cached_folder(
     record = _sound_record(folder)
     if record is None:
         try:
-            if folder.exists():
-                shutil.rmtree(folder)
-            with new_folder(folder, first_wins=True) as beside:
-                said = build(beside)
-                files = {path.name: [path.stat().st_size, sha256_of(path)] for path in sorted(beside.iterdir())}
-                write_json(beside / _RECORD, {"said": said, "files": files, "sha256": _digest(said, files)})
+            with _locked(folder.with_name(f".{name}.lock")):
+                record = _sound_record(folder) or _filled(folder, build)
         except OSError as error:
             raise UserError(f"{folder}: the cache cannot be written: {error.strerror or error}") from error
-        record = read_json(folder / _RECORD)
     return folder, {**record["said"], "files": record["files"]}
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a file by flock, after waiting for a process that holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _filled(folder: Path, build: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """Build a folder of the cache; returns the content of its `meta.json`."""
+    with new_folder(folder) as beside:
+        said = build(beside)
+        files = {path.name: [path.stat().st_size, sha256_of(path)] for path in sorted(beside.iterdir())}
+        write_json(beside / _RECORD, {"said": said, "files": files, "sha256": _digest(said, files)})
+    record: dict[str, Any] = read_json(folder / _RECORD)
+    return record
 
 
 def _digest(*values: Any) -> str:

@@ -83,7 +83,7 @@ def similarities(
     A second call reads them from the cache. Of several ranks the first one scores.
 
     The cache is keyed by the hashes of the tokens, of weights and vocabulary, by rows, pooler, length, number format,
-    device and torch's version. If two processes build it at once, both use the numbers of the first.
+    device and torch's version.
     """
     import torch
 

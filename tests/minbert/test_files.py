@@ -4,13 +4,15 @@ python -m pytest --import-mode=importlib tests/minbert/test_files.py
 """
 
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from minbert import BertConfig, UserError
-from minbert.files import new_folder, read_json, write_atomic, write_json
+from minbert.files import cached_folder, new_folder, read_json, write_atomic, write_json
 
 
 def names(folder: Path) -> list[str]:
@@ -84,13 +86,24 @@ def test_new_folder_keeps_the_old_one_where_the_rename_fails(tmp_path: Path, mon
     assert names(tmp_path) == ["folder"] and names(path) == ["old"]
 
 
-def test_of_two_that_fill_a_cache_the_first_stays(tmp_path: Path) -> None:
-    path = tmp_path / "folder"
-    with new_folder(path, first_wins=True) as late:
-        (late / "late").write_text("x")
-        path.mkdir()
-        (path / "first").write_text("x")
-    assert names(tmp_path) == ["folder"] and names(path) == ["first"]
+@pytest.mark.parametrize("damaged", [False, True])
+def test_of_two_that_miss_a_cache_one_builds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bool) -> None:
+    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path))
+    built: list[Path] = []
+
+    def build(folder: Path) -> dict[str, Any]:
+        built.append(folder)
+        time.sleep(0.1)
+        (folder / "rows").write_text("x")
+        return {"count": 1}
+
+    if damaged:
+        folder, _ = cached_folder("room", ["key"], build)
+        (folder / "rows").write_text("y")
+    with ThreadPoolExecutor(2) as both:
+        first, second = both.map(lambda _: cached_folder("room", ["key"], build), range(2))
+    assert first == second and (first[0] / "rows").read_text() == "x"
+    assert len(built) == 1 + damaged
 
 
 @pytest.mark.parametrize(
