@@ -10,6 +10,7 @@ gradients are summed once per step. The model is not wrapped.
 import os
 import sys
 from collections.abc import Iterable
+from datetime import timedelta
 
 import numpy as np
 import torch
@@ -22,7 +23,8 @@ from minbert.training import cli
 def start(device: torch.device) -> None:
     """Join the process group if the script was started by `torchrun`."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        # The default of minutes is too short: the others wait while the first rank scores the triplets or saves.
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(days=1))
 
 
 def rank() -> int:
