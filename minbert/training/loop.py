@@ -120,7 +120,7 @@ def fit(
     minimum in `floors`, and `Interrupted`, after a checkpoint, if a signal announced the end of the run.
     """
     restored = _restore(model, optimizer, run) if care.resume else None
-    state = restored or LoopState(best=baseline)
+    state = restored or LoopState(best=_of_first(baseline, device))
     pending: list[Scalars] = []
     progress = Progress(plan.total, state.step, sentences, tasks)
     if restored is None and baseline is not None and training.keep == BEST:
@@ -162,7 +162,7 @@ def fit(
                 raise UserError(f"step {state.step}: after the update of {batch.task}, {name} is not finite; {_REMEDY}")
             if evaluating:
                 model.eval()
-                row = _evaluate(state, evaluate, plan.total, training.patience)
+                row = _evaluate(state, evaluate, plan.total, training.patience, device)
                 run.log({"kind": "evaluation", "step": state.step, "epoch": batch.epoch + 1, **row})
                 progress.evaluated(shown, row)
             if saving:
@@ -211,11 +211,13 @@ def _look(state: LoopState, pending: list[Scalars], floors: Floors) -> None:
     pending.clear()
 
 
-def _evaluate(state: LoopState, evaluate: Callable[[], Evaluation], total: int, patience: int) -> dict[str, Any]:
+def _evaluate(
+    state: LoopState, evaluate: Callable[[], Evaluation], total: int, patience: int, device: torch.device
+) -> dict[str, Any]:
     """Evaluate and update the state; returns a row of the metrics."""
     started = time.perf_counter()
     score, numbers = evaluate()
-    state.score = _defined(score)
+    state.score = _of_first(score, device)
     gained = state.score is not None and (state.best is None or state.score > state.best)
     if gained:
         state.best, state.best_step, state.stale = state.score, state.step, 0
@@ -227,6 +229,13 @@ def _evaluate(state: LoopState, evaluate: Callable[[], Evaluation], total: int, 
     seconds = round(time.perf_counter() - started, 3)
     defined = {name: _defined(value) for name, value in numbers.items()}
     return {"score": state.score, "best": gained, **defined, "seconds": seconds}
+
+
+def _of_first(score: float | None, device: torch.device) -> float | None:
+    """The first rank's score, or None: all ranks stop and keep alike, whatever their processors round."""
+    own = torch.tensor(math.nan if score is None else score, dtype=torch.float64, device=device)
+    agreed: float | None = _defined(float(ranks.of_first(own)))
+    return agreed
 
 
 def _defined(value: Any) -> Any:

@@ -3,7 +3,6 @@
 Axes: M texts, D hidden. Vectors are scaled to length 1 first, in float64.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 import torch
 
 from minbert.encode import Encoder
-from minbert.training import ranks
 from tasks import metrics
 from tasks.contrastive import scoring
 from tasks.contrastive.curriculum import Similarities
@@ -93,10 +91,7 @@ class Evaluation:
     def score(self) -> tuple[float | None, dict[str, Any]]:
         """The score to maximise and the numbers, as the training loop takes them."""
         found = self.look()
-        own = math.nan if found.score is None else found.score
-        score = float(ranks.of_first(torch.tensor(own, dtype=torch.float64, device=self.encoder.model.device)))
-        # all ranks stop and keep alike, whatever their processors round
-        return None if math.isnan(score) else score, found.numbers
+        return found.score, found.numbers
 
     def look(self) -> Look:
         """The encoder as it is now."""

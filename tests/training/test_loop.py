@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from minbert import AdamW, UserError
-from minbert.training import checkpoint
+from minbert.training import checkpoint, ranks
 from minbert.training.loop import Context
 from minbert.training.run import RunDir
 
@@ -100,6 +100,12 @@ def test_patience_stops_early(toy: Any, run: RunDir, scores: list[float], baseli
     assert state.finished and state.best_step == state.kept_step == best
     resumed, *_ = toy.fit(run, epochs=5, patience=2, objective=again, baseline=baseline, resume=True)
     assert not again.asked and torch.equal(resumed.weight, model.weight)
+
+
+def test_the_first_ranks_scores_are_those_of_all(toy: Any, run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "of_first", lambda own: torch.full_like(own, 0.4))
+    _, state, _ = toy.fit(run, scores=[0.3, None, 0.9], baseline=0.1)
+    assert (state.best, state.best_step, state.score) == (0.4, 0, 0.4)
 
 
 @pytest.mark.parametrize("scores", [[0.9, 0.5, 0.4], [0.1, 0.9, 0.4], [0.1, 0.2, 0.3], [-1.0, -1.0, -1.0]])
