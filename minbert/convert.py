@@ -27,7 +27,7 @@ from minbert import hub, weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError, quoted, reason
-from minbert.files import write_atomic
+from minbert.files import expanded, write_atomic
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli
 
@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> None:
     if given.command == "push":
         print(hub.push(given.run, given.repo, private=given.private))
         return
-    source = Path(given.source).expanduser()
+    source = expanded(given.source)
     if source.is_file():
         written = convert_checkpoint(source, given.like, given.to or source.with_suffix(""))
     elif source.is_dir() or given.to:

@@ -31,6 +31,14 @@ _NO_TEXT = {  # first bytes of a file -> what it is; UTF-32 comes first, as its 
 }
 
 
+def expanded(path: str | Path) -> Path:
+    """The path with `~` replaced by a home folder; unchanged if there is no such user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def present(path: Path, flag: str = "") -> Path:
     """Return `path` if it is a file. Raises `UserError` otherwise; the message begins with `flag`."""
     if not path.is_file():

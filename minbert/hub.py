@@ -3,10 +3,9 @@
 python -m minbert.weights push runs/cbcl --repo somebody/encoder
 """
 
-from pathlib import Path
-
 from minbert import weights
 from minbert.errors import UserError
+from minbert.files import expanded
 
 
 def push(place: str, repo: str, *, private: bool = False) -> str:
@@ -17,7 +16,7 @@ def push(place: str, repo: str, *, private: bool = False) -> str:
     """
     from huggingface_hub import HfApi, get_token
 
-    folder = Path(weights.of_run(place)).expanduser()
+    folder = expanded(weights.of_run(place))
     if not (folder / "model.safetensors").is_file():
         raise UserError(f"{place}: neither an encoder's folder nor a finished run")
     if get_token() is None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from minbert.config import BertConfig
 from minbert.errors import UserError, one_of, quoted, reason
-from minbert.files import new_folder, read_json_object, sha256_of, write_json
+from minbert.files import expanded, new_folder, read_json_object, sha256_of, write_json
 from minbert.pooling import AVERAGES
 from minbert.pooling import NAMES as POOLERS
 
@@ -229,7 +229,7 @@ def saved_pooler(folder: Path) -> str:
 
 def of_run(place: str) -> str:
     """The `encoder/` subfolder if `place` is a run's folder, else `place`."""
-    inner = Path(place).expanduser() / "encoder"
+    inner = expanded(place) / "encoder"
     return str(inner) if (inner / "config.json").is_file() else place
 
 
@@ -245,7 +245,7 @@ def resolve(name: str, flag: str = "") -> Path:
             raise UserError(f"{flag} minilm: the packaged weights are not installed; run `{MINILM}`".lstrip())
         return Path(spec.origin).parent / "model"
     folder = find(of_run(name), flag)
-    if not (folder / "model.safetensors").is_file() and not Path(name).expanduser().is_dir():
+    if not (folder / "model.safetensors").is_file() and not expanded(name).is_dir():
         how = f"`python -m minbert.weights convert {name} --to DIR` reads other forms"
         raise UserError(f"{flag} {name}: the hub has no model.safetensors of it; {how}".lstrip())
     return folder
@@ -257,7 +257,7 @@ def find(name: str, flag: str = "", files: Sequence[str] = (*DESCRIPTION, "model
     HF_HUB_OFFLINE, HF_HOME and HF_ENDPOINT are honoured. Raises `UserError` if it is neither; the message begins
     with `flag`.
     """
-    folder = Path(name).expanduser()
+    folder = expanded(name)
     if folder.is_dir():
         return folder
     said = f"{flag} {name}".lstrip()

@@ -1,12 +1,12 @@
 """Settings and presets of multitask fine-tuning (stage two). Importing this module does not import torch."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import field_validator, model_validator
 
 from minbert.errors import UserError, one_of
+from minbert.files import expanded
 from minbert.training import settings
 from minbert.training.settings import Presets, Record, Settings, flag, spelled
 from tasks.augment import SynonymSettings
@@ -26,7 +26,7 @@ class EncoderSettings(settings.EncoderSettings):
         """Where the encoder's weights are loaded from: a folder or a name."""
         if not self.encoder:
             return super().source
-        if not Path(self.encoder).expanduser().is_dir():
+        if not expanded(self.encoder).is_dir():
             raise UserError(
                 f"--encoder {self.encoder}: no such folder; pretrain_cbcl.py writes one into its run folder"
             )

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic.fields import FieldInfo
 
 from minbert.errors import UserError, one_of, suggestion
+from minbert.files import expanded
 from minbert.training.cli import Parser, say
 
 Presets = Mapping[str, tuple[str, Mapping[str, Any]]]
@@ -197,7 +198,7 @@ def parse(
         say(_listed(presets, default))
         raise SystemExit(0)
     file = typed.pop("config", "")
-    read = _read_toml(Path(file).expanduser(), flags) if file else {}
+    read = _read_toml(expanded(file), flags) if file else {}
     named, where = read.pop("preset", (default, "--preset"))
     preset = (
         one_of(typed.pop("preset"), presets, "--preset") if "preset" in typed else one_of(str(named), presets, where)

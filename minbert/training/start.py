@@ -14,6 +14,7 @@ from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.cpu import accelerate
 from minbert.errors import UserError
+from minbert.files import expanded
 from minbert.precision import choose, default_device
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
@@ -143,7 +144,7 @@ def number_format(asked: str, on: torch.device) -> str:
 
 def data_path(given: str) -> Path:
     """`--data`, else `$DATA_DIR`, else `data`, with `~` expanded; it need not exist."""
-    return Path(given or os.environ.get("DATA_DIR") or "data").expanduser()
+    return expanded(given or os.environ.get("DATA_DIR") or "data")
 
 
 def data_folder(given: str) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 from minbert import token_cache, weights
 from minbert.errors import UserError
-from minbert.files import present, sha256_of
+from minbert.files import expanded, present, sha256_of
 from minbert.token_cache import Facts, Reader, Row, Skipped, TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.training import start
@@ -237,7 +237,7 @@ def _cached(
 
 def _transductive(source: str) -> bool:
     """Whether the run that an encoder comes from, or one before it, trained on test sentences."""
-    folder = Path(source).expanduser()
+    folder = expanded(source)
     behind = manifest_behind(folder) if folder.is_dir() else None  # a name of the hub has no parent
     train = behind[1]["data"].get("train", {}) if behind else {}
     return any(train.get(name) for name in ("transductive", "weights_transductive"))

@@ -9,7 +9,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from minbert import weights
-from minbert.files import read_json, write_atomic
+from minbert.files import expanded, read_json, write_atomic
 from minbert.training.run import data_files, manifest_behind
 from tasks import compare
 from tasks.compare import DEV_NORM
@@ -77,7 +77,7 @@ def _base(manifest: dict[str, Any]) -> str | None:
     name = str(manifest["all_settings"]["weights"])
     if name == "minilm":
         return _MINILM
-    return None if Path(name).expanduser().is_dir() or name.startswith((".", "/", "~")) or name.count("/") > 1 else name
+    return None if expanded(name).is_dir() or name.startswith((".", "/", "~")) or name.count("/") > 1 else name
 
 
 def _results(run: Run) -> Iterator[EvalResult]:

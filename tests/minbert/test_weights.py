@@ -218,3 +218,8 @@ def test_pooler_of_folders_by_others(tmp_path: Path, minilm: Path) -> None:
     (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_weightedmean_tokens": true}')
     with pytest.raises(UserError, match="other than cls, mean and max"):
         weights.saved_pooler(tmp_path)
+
+
+def test_the_home_of_an_unknown_user_is_no_folder() -> None:
+    with pytest.raises(UserError, match="--weights ~nobody-of-this-name/bert: no such folder"):
+        weights.resolve("~nobody-of-this-name/bert", "--weights")
