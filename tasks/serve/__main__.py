@@ -17,6 +17,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a finished run; several are shown together")
     parser.add_argument("--port", type=int, default=8017, metavar="N", help="port on 127.0.0.1 (default: 8017)")
     given = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    if not 0 < given.port < 1 << 16:
+        raise UserError(f"--port: {given.port} is not from 1 to 65535")
     try:
         import uvicorn
 

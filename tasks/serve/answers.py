@@ -9,7 +9,7 @@ import numpy as np
 
 from minbert.encode import Encoder
 from minbert.errors import UserError
-from minbert.files import read_json
+from minbert.files import read_json, read_json_object
 from tasks import evaluate, predict
 from tasks.predict import Predictor
 from tasks.readers import clean_pair, clean_sentence
@@ -33,9 +33,9 @@ class Answers:
     @classmethod
     def load(cls, run: Path, name: str) -> "Answers":
         """Load a run. Raises `UserError` if it is none, or if it is not finished."""
-        if not (run / "manifest.json").is_file() or not (run / "encoder").is_dir():
+        if not all((run / name).exists() for name in ("manifest.json", "scores.json", "encoder")):
             raise UserError(f"{run}: not the folder of a finished run")
-        heads = "tasks" in read_json(run / "manifest.json").get("all_settings", {})
+        heads = "tasks" in (read_json_object(run / "manifest.json").get("all_settings") or {})
         return cls(name, run, Encoder.load(run), predict.load(run) if heads else None)
 
     def about(self, texts: Sequence[str]) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Answers:
         ]
 
     def _read(self, task: Task) -> tuple[Any, np.ndarray]:
-        """A task's training rows and the unit vectors of the first ones; no rows if their file is gone."""
+        """A task's training rows and the unit vectors of the first ones; none if their file is gone."""
         assert self.predictor is not None
         manifest = read_json(self.run / "manifest.json")
         path, settings = Path(manifest["data"]["train"][task.name]["file"]), manifest["all_settings"]

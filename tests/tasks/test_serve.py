@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import minbert
+from minbert.errors import UserError
 from tasks import evaluate, predict
 from tests.report.browsing import started
 from tests.training.conftest import Run, forks, runner, shared  # noqa: F401, fixtures
@@ -136,3 +137,18 @@ def test_without_its_packages_one_sentence_says_what_to_install(folders: list[Pa
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "fastapi is not installed; run `pip install fastapi uvicorn`\n"
+
+
+def test_mistakes_are_said_in_a_sentence(tmp_path: Path) -> None:
+    from tasks.serve import app
+    from tasks.serve.__main__ import main
+
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "manifest.json").write_text("[]")
+    with pytest.raises(UserError, match="not the folder of a finished run"):
+        app.build([tmp_path])
+    (tmp_path / "scores.json").write_text("{}")
+    with pytest.raises(UserError, match="not an object"):
+        app.build([tmp_path])
+    with pytest.raises(UserError, match="--port: 99999 is not"):
+        main([str(tmp_path), "--port", "99999"])
