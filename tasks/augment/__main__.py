@@ -1,6 +1,7 @@
-"""Preview synonym replacement on a file: each text before and after, with changed words marked.
+"""Preview synonyms or punctuation on a file: each text before and after, with what changes marked.
 
 python -m tasks.augment preview FILE [--method 1|2|3] [--synonyms-senses first|all] [--p P] [--seed N] [--data DIR]
+python -m tasks.augment preview FILE --marks english [--marks-most 3] [--seed N]
 """
 
 import argparse
@@ -44,6 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     preview.add_argument(
         "--synonyms-senses", choices=SENSES, default="first", help="as in training (default: first, the usual senses)"
     )
+    marks = "insert punctuation instead (EdaCSE, Table 2): english, chinese or another kind, as in training"
+    preview.add_argument("--marks", default="", metavar="KIND", help=marks)
+    preview.add_argument("--marks-most", type=int, default=3, metavar="K", help="1 to K marks (default: 3)")
     preview.add_argument("--data", default="", metavar="DIR", help="data folder (default: $DATA_DIR, else data/)")
     return parser
 
@@ -58,11 +62,17 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError(f"--limit: {given.limit} is less than 1")
     form, rows = _rows(given.file, given.form, given.limit)
     texts = [text for row in rows for text in row.texts]
+    colour = sys.stdout.isatty()
+    if given.marks:
+        for row, changes in zip(rows, marks_by_row(rows, given.marks, given.marks_most, given.seed), strict=True):
+            print("\n".join(_lines(row, changes, colour=colour)))
+        print(f"\n1 to {given.marks_most} {given.marks} marks in each text · seed {given.seed} · read as {form}")
+        return
     tagged = tag(texts, WordNet(wordnet.find(given.data), given.synonyms_senses))
     changed = 0
     for row, changes in zip(rows, changes_by_row(rows, tagged, given.method, p, given.seed), strict=True):
         changed += sum(map(bool, changes))
-        print("\n".join(_lines(row, changes, colour=sys.stdout.isatty())))
+        print("\n".join(_lines(row, changes, colour=colour)))
     print(
         f"\n{changed:,} of {len(texts):,} texts changed · method {given.method}, p = {p:g}, seed {given.seed} · "
         f"read as {form} · parts of speech by {tagged.tagging}"
@@ -101,6 +111,16 @@ def changes_by_row(
             yield [live(words, n, text, batch=batch, turn=batch, seed=seed) for n, _, text in texts]
         else:
             yield [[] for _ in texts]
+
+
+def marks_by_row(rows: Sequence[Row], marks: str, most: int, seed: int) -> Iterator[list[list["Change"]]]:
+    """The punctuation marks inserted into every text of every row, as for row n of a training set in its epoch 1."""
+    from tasks.augment.punctuation import insertions
+    from tasks.augment.synonyms import Change
+
+    for key, row in enumerate(rows):
+        drawn = (insertions(text, seed=seed, epoch=0, key=key, most=most, marks=marks) for text in row.texts)
+        yield [[Change(offset, offset, mark) for offset, mark in found] for found in drawn]
 
 
 def _lines(row: Row, changes: Sequence[Sequence["Change"]], *, colour: bool) -> Iterator[str]:

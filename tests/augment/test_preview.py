@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/augment/test_preview.py
 """
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 
 from minbert import UserError
 from tasks.augment import __main__ as synonym_preview
+from tasks.augment.punctuation import insert
 from tasks.augment.synonyms import Change
 
 
@@ -64,6 +66,15 @@ def test_senses_go_by_the_name_that_training_has(
     how = ("--method", "2", "--p", "1", "--synonyms-senses", senses)
     synonym_preview.main(["preview", str(tmp_path / "plain.txt"), *how])
     assert ("[car -> railway car]" in capsys.readouterr().out) == phrase
+
+
+def test_punctuation_is_shown_as_training_inserts_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ["Failure to meet borrowing requirements", "How is the singing"]
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    synonym_preview.main(["preview", str(tmp_path / "texts.txt"), "--marks", "english", "--seed", "1"])
+    shown = re.sub(r"\[ -> (.)\]", r"\1", capsys.readouterr().out)
+    for key, text in enumerate(texts):
+        assert f"+ {insert(text, seed=1, epoch=0, key=key)}\n" in shown
 
 
 def test_marks_are_colours_on_a_terminal_and_brackets_elsewhere() -> None:
