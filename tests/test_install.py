@@ -53,7 +53,16 @@ def commands(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(place)
     (site,) = place.glob("lib/python*/site-packages")
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    words = ["--python", place / "bin" / "python", "install", "--quiet", "--no-deps", "--no-index", wheel]
+    words = [
+        "--python",
+        place / "bin" / "python",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--ignore-installed",
+        wheel,
+    ]
     subprocess.run([sys.executable, "-m", "pip", *map(str, words)], check=True, capture_output=True)
     return place / "bin"
 
