@@ -63,6 +63,7 @@ def test_other_settings_are_not_taken_for_the_same_run(study: list[str]) -> None
     assert "made with other settings (limit 150, now 40)" in made.stderr
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_listed_and_the_rest_goes_on(tmp_path: Path, tiny: Path) -> None:
     """A suite judges each encoder, and one that is not trained."""
     text = (ROOT / "ablations" / "studies" / "sample.toml").read_text()
@@ -91,6 +92,7 @@ untrained = {{ measured = "{tiny}" }}
     assert values["whole", "length/change"] == pytest.approx(changes["change"])
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_runs_that_are_resumed(tmp_path: Path, study: list[str]) -> None:
     """The same bits as without it."""
     words = [*study[: study.index("--runs")], "--runs", str(tmp_path), *study[study.index("--seeds") :]]

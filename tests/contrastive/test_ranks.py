@@ -47,7 +47,13 @@ def test_ranks_wait_for_hours_while_the_first_one_scores(monkeypatch: pytest.Mon
     assert asked["timeout"] >= timedelta(hours=12)
 
 
-@pytest.mark.parametrize(("world", "rows"), [(2, 5), (3, 2)], ids=["uneven shares", "a rank without rows"])
+@pytest.mark.parametrize(
+    ("world", "rows"),
+    [
+        pytest.param(2, 5, id="uneven shares"),
+        pytest.param(3, 2, id="a rank without rows", marks=pytest.mark.slow),
+    ],
+)
 def test_ranks_have_the_gradients_of_one_process(tiny: Path, tmp_path: Path, world: int, rows: int) -> None:
     (alone,) = launched(tiny, rows, 1, tmp_path)
     several = launched(tiny, rows, world, tmp_path)
