@@ -76,7 +76,8 @@ def state_of(parent: Path, step: int) -> dict[str, Any]:
 def set_damaged_aside(parent: Path) -> list[str]:
     """Rename what is damaged of the checkpoints that a run would resume from; returns a sentence for each.
 
-    Afterwards the newest checkpoint is sound, or there is none. The checkpoint that it names as kept may be missing.
+    Afterwards the newest checkpoint is sound, or there is none; the last sentence says which. The checkpoint that it
+    names as kept may be missing.
     """
     said = []
     while found := steps(parent):
@@ -92,6 +93,8 @@ def set_damaged_aside(parent: Path) -> list[str]:
             break
         except UserError as error:
             said.append(_set_aside(folder_of(parent, newest), error))
+    if said:
+        said[-1] += f"; the run goes on from step {found[-1]:,}" if found else "; none is left, so the run starts again"
     return said
 
 
@@ -105,11 +108,12 @@ def _damage(parent: Path, step: int) -> UserError | None:
 
 def _set_aside(folder: Path, why: UserError) -> str:
     """Rename a checkpoint, if it is there, so that it is never used again."""
+    if not folder.exists():
+        return str(why)
     names = (folder.with_name(f"damaged-{folder.name}{f'-{number}' * (number > 1)}") for number in count(1))
     aside = next(path for path in names if not path.exists())
-    if folder.exists():
-        folder.rename(aside)
-    return f"{why}; set aside as {aside.name}, and the run goes on from the last good checkpoint"
+    folder.rename(aside)
+    return f"{why}; set aside as {aside.name}"
 
 
 def _verified(folder: Path, *names: str) -> dict[str, Any]:
@@ -155,10 +159,10 @@ def strip(parent: Path, kept: int) -> None:
 
 
 def not_finite(model: nn.Module, optimizer: AdamW) -> str | None:
-    """The name of a tensor of a checkpoint that is not finite, or None. A device sync for each tensor."""
-    tensors = (*model.state_dict().items(), *_moments(model, optimizer))
-    extremes = ((name, torch.stack(tensor.aminmax())) for name, tensor in tensors if tensor.numel())
-    return next((name for name, extreme in extremes if not bool(extreme.isfinite().all())), None)
+    """The name of a tensor of a checkpoint that is not finite, or None. One device sync."""
+    named = [(name, x) for name, x in (*model.state_dict().items(), *_moments(model, optimizer)) if x.numel()]
+    finite = torch.stack([torch.stack(x.aminmax()).isfinite().all() for _, x in named]).tolist()
+    return next((name for (name, _), sound in zip(named, finite, strict=True) if not sound), None)
 
 
 def _held(tensor: Tensor) -> Tensor:

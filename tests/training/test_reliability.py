@@ -167,18 +167,22 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_last_good_one_taken(
         said = capsys.readouterr().err
         assert said.count("note: ") == (0 if harmless else 1), (number, said)
         assert harmless or f"{name}: damaged (" in said or f"step-{step:08d}/state.json: damaged (" in said, said
+        assert harmless or said.endswith(f"; the run goes on from step {13 - step}\n"), said
         assert harmless or after is None or aside.read_bytes() == after, "nothing is deleted"
         _, state, seen = toy.fit(run, scores=[0.2] if step == 4 else [0.1, 0.2], resume=True)
         assert torch.equal(seen[-1], whole[-1]), name
         assert (state.best, state.kept_step) == ((0.9, 4) if harmless or step == 9 else (0.2, 12))
 
 
-def test_a_finished_run_whose_kept_model_is_damaged_trains_again(toy: Any, run: RunDir) -> None:
+def test_a_finished_run_whose_kept_model_is_damaged_trains_again(
+    toy: Any, run: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
     model, *_ = toy.fit(run, scores=[0.3, 0.9, 0.5])
     (run.checkpoints / "step-00000008" / "model.safetensors").write_bytes(b"")
     again = RunDir(run.path, resume=True)
     again.begin({"settings": {}})
     assert checkpoint.steps(run.checkpoints) == []
+    assert capsys.readouterr().err.endswith("; none is left, so the run starts again\n")
     assert torch.equal(toy.fit(again, scores=[0.3, 0.9, 0.5], resume=True)[0].weight, model.weight)
 
 
