@@ -15,7 +15,7 @@ import numpy as np
 from minbert.errors import UserError
 from minbert.files import distinct_names, read_json, write_json
 from minbert.training import cli
-from tasks import predict, predictions, readers, record
+from tasks import predict, predictions, record
 from tasks.record import Rows, TaskScores
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
@@ -65,19 +65,11 @@ def load(run: Path, name: str, data: Path | None = None) -> Member:
     is missing or has changed.
     """
     from tasks import evaluate
-    from tasks.settings import MultitaskSettings
 
-    predictor, files, settings = predict.load(run), accounts(run), predict.kept(run)[0]
-    columns_of = MultitaskSettings.of(tasks=settings["tasks"], columns=settings["columns"]).data.columns_of
-    rows = {}
+    predictor, rows = predict.load(run), {}
     for task in predictor.model.tasks.values():
         for split in ("dev", "test"):
-            account = files[f"{split} file of {task.name}"]
-            path = Path(account["file"])
-            path = readers.find(data, "course", [path.name]) if data else path
-            if readers.digest(path) != account["sha256"]:
-                raise UserError(f"{path}: not the file that {run} was made with (its hash is not the recorded one)")
-            examples = task.open(path, split, predictor.tokenizer, predictor.max_length, columns_of(task.name))
+            examples = predictor.recorded(run, task, split, data)
             outputs = evaluate.outputs(predictor.model, task, examples, predictor.precision)
             rows[task.name, split] = record.task_rows(task, examples, outputs)
     return Member(name, predictor.model.tasks, rows)

@@ -38,6 +38,11 @@ class Predictor:
     max_length: int
     precision: str
 
+    def recorded(self, run: Path, task: "Task", split: str, data: Path | None = None) -> Any:
+        """The examples of a task in a file of the run's data, as `recorded_file` finds it. Raises `UserError`."""
+        path, columns = recorded_file(run, task.name, split, data)
+        return task.open(path, split, self.tokenizer, self.max_length, columns)
+
     def examples(self, task: "Task", texts: Sequence[Texts]) -> Any:
         """Sentences or pairs as examples of a task (`Single` or `Pair`), preprocessed as in the course."""
         from tasks import readers
@@ -122,6 +127,31 @@ def kept(run: Path) -> tuple[dict[str, Any], int]:
     if not isinstance(step, int):
         raise UserError(f"{run / 'scores.json'}: names no step that the run keeps")
     return settings, step
+
+
+def recorded_file(run: Path, task: str, split: str, data: Path | None = None) -> tuple[Path, str]:
+    """The file that a run read for a task and a split, and the columns that `--columns` named in it.
+
+    It is the file of the recorded name in `data/course` or `data`, or else the recorded one. Raises `UserError` if
+    there is none, or if its hash is not the recorded one.
+    """
+    from tasks import readers
+    from tasks.settings import MultitaskSettings
+
+    manifest = read_json_object(run / "manifest.json")
+    account = ((manifest.get("data") or {}).get(split) or {}).get(task)
+    if not isinstance(account, dict) or not {"file", "sha256"} <= account.keys():
+        raise UserError(f"{run / 'manifest.json'}: names no {split} file of {task}")
+    recorded = Path(account["file"])
+    places = [data / "course" / recorded.name, data / recorded.name, recorded] if data else [recorded]
+    path = next((place for place in places if place.is_file()), None)
+    if path is None:
+        raise UserError(f"{recorded}: no such file; give the folder that holds {recorded.name} with --data DIR")
+    if readers.digest(path) != account["sha256"]:
+        raise UserError(f"{path}: not the file that {run} was made with (its hash is not the recorded one)")
+    known = manifest["all_settings"]
+    settings = {name: known[name] for name in ("tasks", "columns") if name in known}
+    return path, MultitaskSettings.of(**settings).data.columns_of(task)
 
 
 def lines_of(lines: Iterable[bytes], source: str, columns: int) -> Iterator[Texts]:

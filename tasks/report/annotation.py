@@ -24,7 +24,7 @@ from minbert.errors import UserError
 from minbert.files import present
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Row
-from tasks import charts
+from tasks import charts, predict
 from tasks.charts import BLUE, INK, QUIET, VERMILION
 from tasks.intervals import Interval, interval, resampled, wilson
 from tasks.record import TaskScores
@@ -131,33 +131,14 @@ def build_annotation(items: Sequence[Item], *, run: str, task: str, seed: int) -
 def original_rows(run: Run, task: str, split: str, data: Path | None = None) -> list[Row]:
     """The rows that a run kept of a data file, in file order, with the texts as published but for white space.
 
-    The course's preprocessing lower-cases what a run records. The file is a file of the recorded name in `data/course`
-    or `data`, or else the recorded one; `UserError` if there is none, or if its hash is not the recorded one.
+    The course's preprocessing lower-cases what a run records. `UserError` as of `predict.recorded_file`.
     """
     from tasks import readers  # torch
-
-    account = run.data.get(split, {}).get(task)
-    if not isinstance(account, dict) or not {"file", "sha256"} <= account.keys():
-        raise UserError(f"{run.folder / 'manifest.json'}: names no {split} file of {task}")
-    recorded = Path(account["file"])
-    others = [data / "course" / recorded.name, data / recorded.name] if data is not None else []
-    path = next((one for one in (*others, recorded) if one.is_file()), None)
-    if path is None:
-        raise UserError(f"{recorded}: no such file; give the folder that holds {recorded.name} with --data DIR")
-    if readers.digest(path) != account["sha256"]:
-        raise UserError(f"{path}: not the file that {run.folder} was made with (its hash is not the recorded one)")
-    return _published(run, task, split, path)
-
-
-def _published(run: Run, task: str, split: str, path: Path) -> list[Row]:
-    from tasks import readers
     from tasks.readers.splitter import split_records
     from tasks.registry import TASKS
-    from tasks.settings import MultitaskSettings
 
+    path, columns = predict.recorded_file(run.folder, task, split, data)
     known = TASKS[task]()
-    settings = {name: run.settings[name] for name in ("tasks", "columns") if name in run.settings}
-    columns = MultitaskSettings.of(**settings).data.columns_of(task)
     opened = readers.open_as(path, known.kind, split, columns, classes=known.class_count)
     kept = [row for row in opened.rows if isinstance(row, Row)]
     if opened.layout != "course":  # the only layout whose reader changes the letters

@@ -10,14 +10,24 @@ import numpy as np
 from minbert.encode import Encoder
 from minbert.errors import UserError
 from minbert.files import read_json, read_json_object
+from minbert.training import plan
 from tasks import evaluate, predict
 from tasks.predict import Predictor
 from tasks.readers import clean_pair, clean_sentence
-from tasks.settings import MultitaskSettings
 from tasks.task import Task
 
-SEARCHED = 2000  # training rows of each task that are searched: the first ones
+SEARCHED = 2000  # rows of each task that are searched: the first ones that the run was trained on
 _SHOWN = 5
+
+
+@dataclass(frozen=True)
+class _Searched:
+    """The training rows of a task that are searched, and their vectors; `note` says how many, or why there are none."""
+
+    note: str
+    examples: Any = None
+    rows: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    vectors: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
 
 
 @dataclass
@@ -28,7 +38,7 @@ class Answers:
     run: Path
     encoder: Encoder
     predictor: Predictor | None
-    _training: dict[str, tuple[Any, np.ndarray]] = field(default_factory=dict)  # task -> its examples and vectors
+    _training: dict[str, _Searched] = field(default_factory=dict)  # by task
 
     @classmethod
     def load(cls, run: Path, name: str) -> "Answers":
@@ -40,11 +50,14 @@ class Answers:
 
     def about(self, texts: Sequence[str]) -> dict[str, Any]:
         """One sentence or two: the answer of every head for them, their cosine, and the nearest training rows."""
-        found: dict[str, Any] = {"run": self.name, "heads": [], "nearest": []}
+        found: dict[str, Any] = {"run": self.name, "heads": [], "nearest": [], "searched": []}
         if len(texts) == 2:
             found["cosine"] = self.encoder.similarity(*texts)
         for task in self._tasks(len(texts)):
+            if task.name not in self._training:
+                self._training[task.name] = self._read(task)
             found["heads"].append(self._head(task, tuple(texts)))
+            found["searched"].append(self._training[task.name].note)
             found["nearest"] += self._nearest(task, texts)
         return found
 
@@ -69,34 +82,36 @@ class Answers:
 
     def _nearest(self, task: Task, texts: Sequence[str]) -> list[dict[str, Any]]:
         """The training rows of a task whose vectors are nearest; a pair's vector is the sum of its unit vectors."""
-        if task.name not in self._training:
-            self._training[task.name] = self._read(task)
-        examples, vectors = self._training[task.name]
+        training = self._training[task.name]
+        if not len(training.rows):
+            return []
         clean = clean_sentence if task.columns == 1 else clean_pair
         query = _unit(self.encoder.encode(list(map(clean, texts)), normalize=True).sum(0))
-        cosines = vectors @ query
+        cosines = training.vectors @ query
+        nearest = np.argsort(-cosines, kind="stable")[:_SHOWN]
         return [
             {
                 "task": task.title,
-                "texts": [examples.cache.text(row, column) for column in range(task.columns)],
-                "label": _label(task, examples.labels[row]),
-                "cosine": float(cosines[row]),
+                "texts": [training.examples.cache.text(row, column) for column in range(task.columns)],
+                "label": _label(task, training.examples.labels[row]),
+                "cosine": cosine,
             }
-            for row in np.argsort(-cosines, kind="stable")[:_SHOWN].tolist()
+            for row, cosine in zip(training.rows[nearest].tolist(), cosines[nearest].tolist(), strict=True)
         ]
 
-    def _read(self, task: Task) -> tuple[Any, np.ndarray]:
-        """A task's training rows and the unit vectors of the first ones; none if their file is gone."""
+    def _read(self, task: Task) -> _Searched:
+        """The first rows that the run was trained on, if their file is as it was."""
         assert self.predictor is not None
-        manifest = read_json(self.run / "manifest.json")
-        path, settings = Path(manifest["data"]["train"][task.name]["file"]), manifest["all_settings"]
-        if not path.is_file():
-            return None, np.empty((0, self.encoder.model.config.hidden_size))
-        columns = MultitaskSettings.of(columns=settings["columns"]).data.columns_of(task.name)
-        examples = task.open(path, "train", self.predictor.tokenizer, self.predictor.max_length, columns)
-        rows = range(min(len(examples), SEARCHED))
-        sides = [[examples.cache.text(row, column) for row in rows] for column in range(task.columns)]
-        return examples, _unit(np.sum([self.encoder.encode(side, normalize=True) for side in sides], axis=0))
+        try:
+            examples = self.predictor.recorded(self.run, task, "train")
+        except UserError as error:
+            return _Searched(f"{task.title}: {error}")
+        settings = read_json(self.run / "manifest.json")["all_settings"]
+        drawn = plan.drawn(len(examples), settings["limit"], settings["seed"], task.name)
+        rows = drawn[:SEARCHED]
+        sides = [[examples.cache.text(row, column) for row in rows.tolist()] for column in range(task.columns)]
+        vectors = _unit(np.sum([self.encoder.encode(side, normalize=True) for side in sides], axis=0))
+        return _Searched(f"{task.title}: {len(rows):,} of {len(drawn):,} training rows", examples, rows, vectors)
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

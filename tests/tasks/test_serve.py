@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/tasks/test_serve.py
 """
 
 import csv
+import json
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 
 import minbert
 from minbert.errors import UserError
+from minbert.training import plan
 from tasks import evaluate, predict
 from tests.report.browsing import started
 from tests.training.conftest import Run, forks, runner, shared  # noqa: F401, fixtures
@@ -96,6 +98,31 @@ def test_a_training_row_is_its_own_nearest(address: str) -> None:
     assert found["cosine"] == pytest.approx(1.0, abs=1e-2) and float(found["label"]) == float(row["similarity"])
     cosines = [one["cosine"] for one in first["nearest"] if one["task"] == "similarity"]
     assert len(cosines) == 5 and np.all(np.diff(cosines) <= 0)
+
+
+def test_the_searched_rows_are_those_that_were_trained_on(folders: list[Path], tmp_path: Path) -> None:
+    """A limit draws them; a file that has changed is not searched."""
+    from tasks.serve.answers import Answers
+
+    run = tmp_path / "run"
+    run.mkdir()
+    for path in folders[0].iterdir():
+        (run / path.name).symlink_to(path.resolve())
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").unlink()
+    manifest["all_settings"] |= {"limit": 6, "seed": 3}
+    changed = manifest["data"]["train"]["quora"]
+    changed["sha256"] = "0" * 64
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    answers = Answers.load(run, "run")
+    one, two = answers.about(["A film."]), answers.about(["A film.", "A dog."])
+    predictor = predict.load(run)
+    examples = predictor.recorded(run, predictor.model.tasks["sst"], "train")
+    drawn = {examples.cache.text(row, 0) for row in plan.drawn(len(examples), 6, 3, "sst").tolist()}
+    assert len(one["nearest"]) == 5 and {row["texts"][0] for row in one["nearest"]} <= drawn
+    assert one["searched"] == ["sentiment: 6 of 6 training rows"]
+    assert f"{changed['file']}: not the file that" in two["searched"][0]
+    assert [row["task"] for row in two["nearest"]] == ["similarity"] * 5
 
 
 def test_other_hosts_and_empty_texts_are_refused(address: str) -> None:

@@ -22,11 +22,12 @@ function head(one) {
   return [made("p", "quiet", one.title), ...rows];
 }
 
-function nearest(rows) {
-  if (!rows.length) return [];
+function nearest(rows, searched) {
+  if (!searched.length) return [];
   const items = rows.map((row) => made("li", "", ...row.texts.map((text) => made("span", "", text)),
     made("span", "quiet", `${row.task}: ${row.label}, cosine ${row.cosine.toFixed(3)}`)));
-  const list = made("details", "", made("summary", "", "Nearest training rows"), made("ul", "nearest", ...items));
+  const list = made("details", "", made("summary", "", "Nearest training rows"), made("ul", "nearest", ...items),
+    made("p", "quiet", `Searched: ${searched.join("; ")}`));
   list.open = true;
   return [list];
 }
@@ -37,7 +38,7 @@ function answer(found) {
   if (found.cosine !== undefined) parts.push(bar("cosine", found.cosine, 1, "", 3));
   for (const one of found.heads || []) parts.push(...head(one));
   if (found.heads && !found.heads.length) parts.push(made("p", "quiet", "This run has no head for this."));
-  return made("div", "answer", ...parts, ...nearest(found.nearest || []));
+  return made("div", "answer", ...parts, ...nearest(found.nearest || [], found.searched || []));
 }
 
 async function ask(form) {
