@@ -3,6 +3,7 @@
 vectors = minbert.Encoder.load("runs/cbcl/encoder").encode(["A sentence.", "Another one."])
 """
 
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from minbert import pooling, weights
 from minbert.bert import BertModel
@@ -125,13 +125,12 @@ class Encoder:
         `batch_tokens` is the batch size in tokens, as in `batches`.
         """
         result = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
-        bar = tqdm(total=len(rows), disable=not progress, unit=" sentences", leave=False)
-        with bar, packed_weights(self.model, self.precision, sum(map(len, rows))):
-            for batch, ragged in self.batches(rows, batch_tokens):
+        batches = self.batches(rows, batch_tokens)
+        with packed_weights(self.model, self.precision, sum(map(len, rows))):
+            for batch, ragged in _with_bar(batches, len(rows)) if progress else batches:
                 with autocast(self.precision, self.model.device):
                     out = vectors(self.model, ragged, self.pooler)
                 result[batch] = out.float().cpu().numpy()
-                bar.update(len(batch))
         return result
 
     def batches(
@@ -163,3 +162,16 @@ def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> list[np.ndar
     if len(order) > start:
         batches.append(order[start:][::-1])
     return batches
+
+
+def _with_bar(batches: Iterator[tuple[np.ndarray, Ragged]], total: int) -> Iterator[tuple[np.ndarray, Ragged]]:
+    """The same batches; on a terminal, a bar on standard error counts their sentences."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console, hidden = Console(stderr=True), not sys.stderr.isatty()
+    with Progress(console=console, transient=True, refresh_per_second=2, disable=hidden) as bar:
+        task = bar.add_task("encoding", total=total)
+        for batch in batches:
+            yield batch
+            bar.advance(task, len(batch[0]))

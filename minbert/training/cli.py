@@ -49,14 +49,23 @@ def demand_writable(out: Path | None) -> None:
 
 
 def say(text: str, stream: IO[str] | None = None) -> None:
-    """Print a line and flush, to standard output unless `stream` is given.
-
-    If the stream is a closed pipe, as in `... | head`, this line and all later ones are discarded without an error.
-    """
+    """Print a line and flush, to standard output unless `stream` is given; see `discard_if_closed`."""
     stream = stream or sys.stdout
-    try:
+    with discard_if_closed(stream):
         print(text, file=stream, flush=True)
-    except BrokenPipeError:
+
+
+@contextmanager
+def discard_if_closed(stream: IO[str]) -> Iterator[None]:
+    """Inside this context `stream` is written to; if its reader has left, all its output is discarded without an error.
+
+    The reader is a pipe, as in `... | head`, or a terminal that was closed.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
         _discard(stream)
 
 
@@ -142,10 +151,8 @@ def run(main: Callable[[], None]) -> NoReturn:
         with at_end:
             code = _outcome(main)
     finally:
-        try:
+        with discard_if_closed(sys.stdout):
             sys.stdout.flush()
-        except BrokenPipeError:
-            _discard(sys.stdout)
     raise SystemExit(code)
 
 

@@ -122,7 +122,7 @@ def fit(
     restored = _restore(model, optimizer, run) if care.resume else None
     state = restored or LoopState(best=_of_first(baseline, device))
     pending: list[Scalars] = []
-    progress = Progress(plan.total, state.step, sentences, tasks)
+    progress = Progress(plan, state.step, state.best, sentences, tasks)
     if restored is None and baseline is not None and training.keep == BEST:
         _save(model, optimizer, state, run, training)
     with stop_on_signal() as signals, progress:
@@ -148,12 +148,9 @@ def fit(
             evaluating = state.step == plan.total or _due(state.step, training.evaluate_every, epoch_ends)
             saving = evaluating or bool(stopping) or _due(state.step, care.save_every)
             logging = evaluating or epoch_ends or _due(state.step, care.log_every)  # no row spans two epochs
-            shown, silent = f"{batch.epoch + 1}/{len(plan.lengths)}", progress.due
-            if logging or saving or silent or _due(state.step, _LOOK_EVERY):
+            if logging or saving or progress.due or _due(state.step, _LOOK_EVERY):
                 _look(state, pending, floors or {})
-                progress.show(state.means())
-            if logging or silent:
-                progress.line(shown, rate, state.means())
+                progress.show(rate, state.means(), line=logging)
             if logging:
                 row = {"kind": "train", "step": state.step, "epoch": batch.epoch + 1, "lr": rate, **state.means()}
                 run.log(row | progress.times())
@@ -164,7 +161,7 @@ def fit(
                 model.eval()
                 row = _evaluate(state, evaluate, plan.total, training.patience, device)
                 run.log({"kind": "evaluation", "step": state.step, "epoch": batch.epoch + 1, **row})
-                progress.evaluated(shown, row)
+                progress.evaluated(row)
             if saving:
                 _save(model, optimizer, state, run, training)
             if stopping and not state.finished:

@@ -114,7 +114,7 @@ def cosines(encoder: "Encoder", triplets: "Examples", rows: np.ndarray) -> Simil
     """
     encoder.model.eval()
     texts, places = distinct(tuple(triplets.sentence(row, column)) for row in rows.tolist() for column in range(3))
-    return _of_vectors(encoder.encode_ids(texts, progress=sys.stderr.isatty()), places)
+    return _of_vectors(encoder.encode_ids(texts, progress=True), places)
 
 
 def distinct(texts: Iterable[K]) -> tuple[list[K], np.ndarray]:

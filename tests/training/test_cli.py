@@ -66,7 +66,7 @@ for script in {scripts!r}:
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as stop:
-        heavy = [name for name in ("torch", "transformers", "numpy", "sklearn", "tokenizers") if name in sys.modules]
+        heavy = sys.modules.keys() & {{"torch", "transformers", "numpy", "sklearn", "tokenizers", "rich"}}
         print("CODE", stop.code, *heavy)
 """
 

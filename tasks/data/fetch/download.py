@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import IO
 from urllib.parse import urlsplit
 
 import httpx
-from tqdm import tqdm
+from rich.console import Console
+from rich.progress import DownloadColumn, Progress, TimeRemainingColumn
 
 from minbert.errors import UserError
 from minbert.files import sync, write_atomic
@@ -116,16 +118,17 @@ class Downloader:
             write_atomic(_note(part), json.dumps({"url": url, "validator": validator}))
             name = urlsplit(url).path.rpartition("/")[2]
             done = start
-            with tqdm(
-                total=total, initial=start, unit="B", unit_scale=True, desc=name, disable=None, leave=False
-            ) as bar:
+            columns = "{task.description}", DownloadColumn(), TimeRemainingColumn()
+            console, hidden = Console(stderr=True), not sys.stderr.isatty()
+            with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+                task = bar.add_task(name, total=total, completed=start)
                 for block in answer.iter_raw():
                     done += len(block)
                     if max(done, total or 0) > self.largest:
                         _discard(part)
                         raise UserError(f"{url}: larger than the {self.largest} bytes allowed")
                     file.write(block)
-                    bar.update(len(block))
+                    bar.advance(task, len(block))
         return start > 0
 
 
