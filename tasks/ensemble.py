@@ -1,7 +1,7 @@
 """Average finished fine-tuning runs: the mean of their class probabilities and similarities, for dev and test rows.
 
 python -m tasks.ensemble runs/a runs/b runs/c --out runs/ensemble
-python -m tasks.ensemble runs/a runs/b runs/c --greedy --out runs/ensemble
+python -m tasks.ensemble runs/a runs/b runs/c --greedy --out runs/ensemble --no-texts
 """
 
 import sys
@@ -19,6 +19,7 @@ from tasks import predict, predictions, record
 from tasks.record import Rows, TaskScores
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
+    from tasks.compare import Scored
     from tasks.intervals import Interval
     from tasks.task import Task
 
@@ -88,14 +89,23 @@ def average(members: Sequence[Member], name: str = "ensemble") -> Member:
     return Member(name, members[0].tasks, rows)
 
 
+def scored(member: Member) -> "Scored":
+    """A member's dev scores by task, with its rows."""
+    from tasks import evaluate
+
+    found = {}
+    for name, task in member.tasks.items():
+        rows = member.rows[name, "dev"]
+        one = evaluate.report(task, rows.predicted, rows.gold)
+        about = (name, task.title, task.metric, one["score"], one["rows"], task.classes)
+        found[name] = TaskScores(*about, tuple(one["per_class"]), rows=rows)
+    return found
+
+
 def dev_norm(member: Member) -> float:
     """The mean of the tasks' normalised dev scores."""
-    labelled = {name: member.rows[name, "dev"].labelled() for name in member.tasks}
-    scores = [
-        task.normalised(task.score(labelled[name].predicted, labelled[name].gold))
-        for name, task in member.tasks.items()
-    ]
-    return sum(scores) / len(scores)
+    found = scored(member)
+    return sum(task.normalised(found[name].score) for name, task in member.tasks.items()) / len(found)
 
 
 def greedy(members: Sequence[Member]) -> list[Member]:
@@ -116,15 +126,21 @@ def greedy(members: Sequence[Member]) -> list[Member]:
 
 def scores(member: Member) -> dict[str, Any]:
     """The dev norm and each task's scores, as in a run's `scores.json`, with 95% intervals as [low, high]."""
-    from tasks import compare, evaluate
+    from tasks import compare
 
-    found, known = {}, {}
-    for name, task in member.tasks.items():
-        rows = member.rows[name, "dev"]
-        one = found[name] = evaluate.report(task, rows.predicted, rows.gold)
-        known[name] = TaskScores(name, one["title"], one["metric"], one["score"], one["rows"], rows=rows)
-    around, whole = compare.own_intervals(known, norm=True)
-    tasks = {name: one | {"interval": _limits(around[name])} for name, one in found.items()}
+    found = scored(member)
+    around, whole = compare.own_intervals(found, norm=True)
+    tasks = {
+        name: {
+            "title": one.title,
+            "metric": one.metric,
+            "score": one.score,
+            "rows": one.count,
+            "per_class": list(one.per_class),
+            "interval": _limits(around[name]),
+        }
+        for name, one in found.items()
+    }
     return {"dev_norm": dev_norm(member), "interval": _limits(whole), "tasks": tasks}
 
 
@@ -132,14 +148,20 @@ def _limits(found: "Interval | None") -> list[float] | None:
     return [found.low, found.high] if found else None
 
 
-def save(out: Path, ensemble: Member, content: Mapping[str, Any]) -> None:
-    """Write the prediction files, the dev rows and `scores.json` into a folder."""
+def save(
+    out: Path, ensemble: Member, members: Sequence[Member], content: Mapping[str, Any], *, texts: bool = True
+) -> None:
+    """Write the prediction files, the dev rows, `scores.json` and the page; without `texts` no sentence of the data."""
+    from tasks.report.ensemble import write_ensemble
+
     for (name, split), rows in ensemble.rows.items():
         task = ensemble.tasks[name]
         predictions.write(out / "predictions" / predictions.file_name(task, split), task, rows.ids, rows.predicted)
         if split == "dev":
-            record.write_rows(out, name, rows)
+            record.write_rows(out, name, rows if texts else replace(rows, texts=[()] * len(rows)))
     write_json(out / "scores.json", content)
+    by_name = {member.name: scored(member) for member in members}
+    write_ensemble(out / "report.html", scored(ensemble), by_name, content, texts=texts)
 
 
 def as_text(content: Mapping[str, Any]) -> str:
@@ -169,6 +191,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="the folder to write")
     parser.add_argument("--greedy", action="store_true", help="use the members that raise the dev norm, best first")
     parser.add_argument("--data", metavar="DIR", type=Path, help="where the data are now (default: as in the runs)")
+    parser.add_argument("--no-texts", action="store_true", help="leave the sentences of the data out")
     given = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     names = distinct_names(given.runs)
     if len(names) < 2:
@@ -185,9 +208,9 @@ def main(arguments: list[str] | None = None) -> None:
         "chosen_on_dev": given.greedy,
     }
     content = scores(ensemble) | account
-    save(given.out, ensemble, content)
+    save(given.out, ensemble, members, content, texts=not given.no_texts)
     cli.say(as_text(content))
-    cli.say(f"predictions in {given.out / 'predictions'}; scores.json in {given.out}")
+    cli.say(f"predictions in {given.out / 'predictions'}; report: {given.out / 'report.html'}")
 
 
 if __name__ == "__main__":

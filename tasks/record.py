@@ -53,7 +53,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class TaskScores:
-    """One task's dev score, and its dev rows if they were recorded. `score` is None if it is undefined."""
+    """One task's dev score, and its dev rows if they were recorded. `score` is None if it is undefined.
+
+    `cosines` marks predictions that are cosines, which have another scale than gold (stage one).
+    """
 
     name: str
     title: str
@@ -64,6 +67,12 @@ class TaskScores:
     per_class: tuple[dict[str, Any], ...] = ()
     before: float | None = None
     rows: Rows | None = None
+    cosines: bool = False
+
+    @property
+    def shown(self) -> str:
+        """Title and metric, as in tables of several tasks."""
+        return f"{self.title}, {self.metric}"
 
 
 def task_rows(task: "Task", examples: "Examples", outputs: np.ndarray) -> Rows:

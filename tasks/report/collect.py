@@ -198,7 +198,7 @@ def _contrastive(
         own = rows.get(key)
         count = len(own.labelled()) if own is not None and key == "sts" else _labelled(account)
         score, before = both.get("after"), both.get("before")
-        found[key] = TaskScores(key, title, "Spearman's rho", score, count, before=before, rows=own)
+        found[key] = TaskScores(key, title, "Spearman's rho", score, count, before=before, rows=own, cosines=True)
     return found
 
 

@@ -1,6 +1,6 @@
 """A run's dev rows beyond one score: the calibration of its confidence, and its worst errors as data of the page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from tasks.compare import Scored
 from tasks.record import Rows, TaskScores
-from tasks.report.collect import Run
 
 MOST = 300  # rows of a task that a page of one run holds
 _SCALE = 5.0  # points between the ends of the similarity scale
@@ -60,25 +60,18 @@ def failed(task: TaskScores, rows: Rows) -> np.ndarray:
     return np.flatnonzero(np.abs(rows.predicted - rows.gold) > (0 if task.classes else 1))
 
 
-def listed_errors(runs: Sequence[Run], *, texts: bool) -> dict[str, Any]:
-    """Runs, tasks and their failed rows for the page's script, the worst first, `MOST` rows of a task in all runs.
+def listed_errors(systems: Mapping[str, Scored], *, texts: bool) -> dict[str, Any]:
+    """Systems, tasks and their failed rows for the page's script, the worst first, `MOST` rows of a task in all.
 
     A cosine has no points, so that all pairs of stage one are listed. Without `texts` no sentence of the data is in it.
     """
-    data: dict[str, Any] = {
-        "runs": [run.name for run in runs],
-        "texts": texts,
-        "tasks": {},
-        "rows": [],
-        "summaries": [],
-    }
-    most = MOST // len(runs)
-    for number, run in enumerate(runs):
-        cosines = not run.multitask
-        for task in run.tasks.values():
+    data: dict[str, Any] = {"runs": list(systems), "texts": texts, "tasks": {}, "rows": [], "summaries": []}
+    most = MOST // len(systems)
+    for number, tasks in enumerate(systems.values()):
+        for task in tasks.values():
             if task.rows is None:
                 continue
-            rows = task.rows.labelled()
+            rows, cosines = task.rows.labelled(), task.cosines
             wrong, chosen = row_errors(rows, cosines=cosines), np.arange(len(rows)) if cosines else failed(task, rows)
             name = f"{task.name} cosines" if cosines else task.name
             title = f"{task.title} by cosine" if cosines else task.title
@@ -90,7 +83,7 @@ def listed_errors(runs: Sequence[Run], *, texts: bool) -> dict[str, Any]:
                 what = "wrong" if task.classes else "more than 1 point off"
                 said = f"{len(chosen):,} of {len(rows):,} {task.title} rows are {what}"
             data["summaries"].append(said + (f" (the {most} worst are listed)" if len(chosen) > most else ""))
-    if len(runs) > 1 and data["rows"]:
+    if len(systems) > 1 and data["rows"]:
         data["summaries"] = [f"the worst rows of each task in each run, at most {most}"]
     return data
 

@@ -4,7 +4,7 @@ A group is a setting, or an arm of a study. Its runs are the rows of a plain fra
 and value, in the order in which groups and metrics are shown. A group that has no seeds has a missing seed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from tasks import charts
+from tasks import charts, compare
 from tasks.charts import BLUE, DASHED, GROUND, INK
+from tasks.compare import Scored
 from tasks.report.html import Figure, rendered, write_page
 
 if TYPE_CHECKING:
@@ -21,9 +22,31 @@ if TYPE_CHECKING:
 
 TOLD = 0.01  # a difference that `seeds_for` is about
 MOST_SEEDS = 1000
-_BARS = (
-    "Thin bars are 95% intervals over seeds, thick ones over dev rows. To the right of the line the run scores higher."
-)
+_NUMBERS = {
+    "mean": "mean",
+    "difference": "difference",
+    "95% over dev rows": "over_rows",
+    "dev rows": "rows",
+    "right in one only": "only",
+}
+_OVER_SEEDS = {
+    "seeds": "seeds",
+    "mean": "mean",
+    "deviation": "deviation",
+    "difference": "difference",
+    "95% over seeds": "over_seeds",
+    **_NUMBERS,
+    "seeds to tell .01": "seeds_for",
+}
+"""Columns of the table of all numbers, and the keys of a cell."""
+_BARS = {
+    True: "Thin bars are 95% intervals over seeds, thick ones over dev rows.",
+    False: "Bars are 95% intervals over dev rows.",
+}
+
+
+OVER_ROWS = ["group", "metric", "row_low", "row_high", "rows", "only", "why"]
+"""The columns of `over_rows`."""
 
 
 def summary(frame: pd.DataFrame, baseline: str | None = None, more: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -32,9 +55,8 @@ def summary(frame: pd.DataFrame, baseline: str | None = None, more: pd.DataFrame
     `seeds` counts the values that are defined; `deviation` is that of a sample. `difference` is the mean over the seeds
     that the group and the baseline share, of which there are `pairs`; `low` and `high` are its 95% t interval over
     these seeds. `seeds_for` is the number of seeds by which a paired t test would find a true difference of .01. All of
-    these are NaN where undefined. `more` holds further columns by group and metric: `paper`, and of a comparison over
-    dev rows `row_low` and `row_high` (an interval of the difference), `rows` (their number), `only` (rows right in one
-    only) and `why` there is no interval.
+    these are NaN where undefined. `more` holds further columns by group and metric: `paper`, `own_low` and `own_high`
+    (an interval of the score over dev rows), and those of `over_rows`.
     """
     baseline = baseline if baseline is not None else frame["group"].iloc[0]
     rows = []
@@ -87,6 +109,25 @@ def verdict(row: Any) -> str:
     return "better" if low > 0 else "worse" if high < 0 else "cannot be told apart"
 
 
+def over_rows(
+    group: str,
+    first: Sequence[Scored],
+    other: Sequence[Scored],
+    norms: tuple[float | None, float | None] | None,
+    resamples: int,
+) -> Iterator[tuple[Any, ...]]:
+    """The differences of two systems (see `tasks.compare.differences`), as rows of `OVER_ROWS` for the group `other`.
+
+    `row_low` and `row_high` are an interval over dev rows, of which there are `rows`. `only` has the rows that are
+    right in one only, and `why` the reason where there is no interval.
+    """
+    for one in compare.differences(first, other, norms, resamples=resamples):
+        low, high = (np.nan, np.nan) if one.around is None else (one.around.low, one.around.high)
+        only = "" if one.only_first is None else f"{one.only_first:,} / {one.only_second:,}"
+        metric = first[0][one.name].shown if one.name in first[0] else one.name
+        yield group, metric, low, high, one.rows or np.nan, only, one.why
+
+
 def forest(found: pd.DataFrame) -> bytes:
     """A panel for each metric of a `summary`: each group's difference to the baseline, as SVG.
 
@@ -134,12 +175,17 @@ def section(found: pd.DataFrame, settings: pd.DataFrame | None = None) -> dict[s
         cells = {row["metric"]: _cell(row) for _, row in rows.iterrows()}
         known = differing.loc[group].to_dict() if group in differing.index else {}
         groups.append({"name": group, "seeds": int(rows["seeds"].max()), "settings": known, "cells": cells})
+    seeded = bool((found["seeds"] > 1).any())
+    note = f"{_BARS[seeded]} To the right of the line the run scores higher."
     drawn = forest(found) if found["difference"].notna().any() else None
     return {
         "groups": groups,
+        "seeded": seeded,
+        "columns": _OVER_SEEDS if seeded else _NUMBERS,
+        "own": "own_low" in found,
         "settings": list(differing.columns),
         "metrics": list(dict.fromkeys(found["metric"])),
-        "forest": drawn and Figure("differences", "Difference to the baseline", drawn, _BARS),
+        "forest": drawn and Figure("differences", "Difference to the baseline", drawn, note),
         "numbers": [_cell(row) | {"group": row["group"], "metric": row["metric"]} for _, row in found.iterrows()],
     }
 
@@ -157,6 +203,7 @@ def _cell(row: Any) -> dict[str, Any]:
         "seeds": int(row["seeds"]),
         "mean": of("{:.4f}", "mean"),
         "deviation": of("{:.4f}", "deviation"),
+        "own": of("{:.4f} to {:.4f}", "own_low", "own_high"),
         "difference": of("{:+.4f}", "difference"),
         "over_seeds": of("{:+.4f} to {:+.4f}", "low", "high"),
         "over_rows": of("{:+.4f} to {:+.4f}", "row_low", "row_high"),

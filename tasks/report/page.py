@@ -4,7 +4,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,8 @@ def build(
         "page.html",
         ["style.css", "uplot.css"],
         ["base.js", "uplot.js", "curves.js", "page.js"],
-        measures.listed_errors(runs, texts=texts) | {"curves": {one.name: one.curve for one in drawn if one.curve}},
+        measures.listed_errors({run.name: run.tasks for run in runs}, texts=texts)
+        | {"curves": {one.name: one.curve for one in drawn if one.curve}},
         title=" and ".join(run.name for run in runs[:3]) + (" and others" if len(runs) > 3 else "") + " – report",
         views=views,
         compared=compared,
@@ -79,7 +80,8 @@ def _run_view(run: Run, place: int, path: Path, resamples: int, *, several: bool
         svg = figures.strip(run.tasks[name].score, around[name], [one.scores[name] for one in papers.CBCL_DEV])
         strips[name] = Figure(f"{prefix}paper-{name}", f"{run.tasks[name].title}: this run and the paper", svg)
     known = [task for task in run.tasks.values() if task.rows is not None or task.per_class]
-    details = [_details(run, task, prefix, beside_paper=task.name in beside) for task in known]
+    f1 = {name: papers.CBCL_F1.get(name, ()) for name in beside}
+    details = [task_details(task, f"{prefix}{task.name}", f1.get(task.name, ())) for task in known]
     trained = training.training_figures(run, prefix)
     return {
         "place": place,
@@ -102,11 +104,13 @@ def _run_view(run: Run, place: int, path: Path, resamples: int, *, several: bool
     }
 
 
-def _details(run: Run, task: TaskScores, prefix: str, *, beside_paper: bool) -> dict[str, Any]:
-    """Class table, confusion and calibration of a classifier; scatter and errors of a regression."""
-    f1 = papers.CBCL_F1.get(task.name, ()) if beside_paper else ()
-    view: dict[str, Any] = {"task": task, "paper": f1 if len(f1) == len(task.per_class) else (), "figures": []}
-    view |= {"numbers": [], "levels": []}
+def task_details(task: TaskScores, name: str, f1: Sequence[float] = ()) -> dict[str, Any]:
+    """What `task.html` shows: confusion and calibration of a classifier, or scatter and errors of a regression.
+
+    `name` makes anchors and figures unique on a page; `f1` are a paper's values for the classes.
+    """
+    view: dict[str, Any] = {"task": task, "name": name, "paper": f1 if len(f1) == len(task.per_class) else ()}
+    view |= {"figures": [], "numbers": [], "levels": []}
     rows = task.rows.labelled() if task.rows is not None else None
     if rows is None or not len(rows):
         return view
@@ -118,14 +122,14 @@ def _details(run: Run, task: TaskScores, prefix: str, *, beside_paper: bool) -> 
         drawn = figures.confusion(table, task.classes), figures.reliability(found, 0.5 if two else 0.0)
         shares = "Dev rows, and their share of the gold class."
         view["figures"] = [
-            Figure(f"{prefix}{task.name}-confusion", "Confusion matrix", drawn[0], shares),
-            Figure(f"{prefix}{task.name}-reliability", "Reliability", drawn[1], note + "perfect calibration."),
+            Figure(f"{name}-confusion", "Confusion matrix", drawn[0], shares),
+            Figure(f"{name}-reliability", "Reliability", drawn[1], note + "perfect calibration."),
         ]
         return view
-    label = "predicted (points)" if run.multitask else "cosine"
-    svg = figures.scatter(rows.gold, rows.predicted, y_label=label, same_scale=run.multitask)
-    view["figures"] = [Figure(f"{prefix}{task.name}-scatter", "Predicted over gold", svg)]
-    view["numbers"] = _regression(rows.gold, rows.predicted, points=run.multitask)
+    label = "cosine" if task.cosines else "predicted (points)"
+    svg = figures.scatter(rows.gold, rows.predicted, y_label=label, same_scale=not task.cosines)
+    view["figures"] = [Figure(f"{name}-scatter", "Predicted over gold", svg)]
+    view["numbers"] = _regression(rows.gold, rows.predicted, points=not task.cosines)
     level = np.minimum(rows.gold, 4).astype(int)  # the point of the scale at which a row's interval begins
     by_level = pd.DataFrame({"gold": rows.gold, "predicted": rows.predicted}).groupby(level)
     means = by_level.mean().assign(rows=by_level.size()).reindex(range(5)).astype(object)
@@ -151,8 +155,7 @@ def _comparison(runs: Sequence[Run], resamples: int) -> dict[str, Any]:
     groups = grouped(runs)
     first, *others = groups.values()
     more = [row for name, group in zip([*groups][1:], others) for row in _over_rows(name, first, group, resamples)]
-    columns = ["group", "metric", "row_low", "row_high", "rows", "only", "why"]
-    table = overview.summary(as_frame(groups), more=pd.DataFrame(more, columns=columns))
+    table = overview.summary(as_frame(groups), more=pd.DataFrame(more, columns=overview.OVER_ROWS))
     settings = pd.DataFrame({name: group[0].settings for name, group in groups.items()}).T
     settings = settings.drop(
         columns=[name for name in settings if name in _PLACES or not all(name in run.settings for run in runs)]
@@ -191,18 +194,14 @@ def as_frame(groups: dict[str, list[Run]]) -> pd.DataFrame:
     rows = []
     for name, group in groups.items():
         for place, run in enumerate(group):
-            scores = {_titled(run, task.name): task.score for task in run.tasks.values()}
+            scores = {task.shown: task.score for task in run.tasks.values()}
             scores |= {DEV_NORM: run.dev_norm} if run.multitask else {}
             seed = run.settings.get("seed", place)
             rows += [(name, seed, metric, np.nan if score is None else score) for metric, score in scores.items()]
     return pd.DataFrame(rows, columns=["group", "seed", "metric", "value"])
 
 
-def _titled(run: Run, name: str) -> str:
-    return DEV_NORM if name == DEV_NORM else f"{run.tasks[name].title}, {run.tasks[name].metric}"
-
-
-def _over_rows(name: str, first: Sequence[Run], other: Sequence[Run], resamples: int) -> Iterable[tuple[Any, ...]]:
+def _over_rows(name: str, first: Sequence[Run], other: Sequence[Run], resamples: int) -> Iterator[tuple[Any, ...]]:
     """The differences of two groups over dev rows, of their common seeds if there are any; none between stages."""
     if first[0].multitask != other[0].multitask:
         return
@@ -210,11 +209,7 @@ def _over_rows(name: str, first: Sequence[Run], other: Sequence[Run], resamples:
     if seeds:
         first, other = ([run for run in side if run.settings.get("seed") in seeds] for side in (first, other))
     norms = (first[0].dev_norm, other[0].dev_norm) if first[0].multitask else None
-    sides = [run.tasks for run in first], [run.tasks for run in other]
-    for one in compare.differences(*sides, norms, resamples=resamples):
-        low, high = (np.nan, np.nan) if one.around is None else (one.around.low, one.around.high)
-        only = "" if one.only_first is None else f"{one.only_first:,} / {one.only_second:,}"
-        yield name, _titled(first[0], one.name), low, high, one.rows or np.nan, only, one.why
+    yield from overview.over_rows(name, [run.tasks for run in first], [run.tasks for run in other], norms, resamples)
 
 
 def _together(runs: dict[str, tuple[Run, int]]) -> list[Figure]:

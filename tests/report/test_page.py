@@ -190,7 +190,7 @@ def test_runs_of_stage_one_are_compared_by_their_cosines(contrastive: Made) -> N
     for cell in ("1,300", "1,200", "4"):
         assert f">{cell}</td>" in alone
     assert "<li>duplicates: 7</li>" in alone
-    listed = measures.listed_errors(runs[:1], texts=True)
+    listed = measures.listed_errors({runs[0].name: runs[0].tasks}, texts=True)
     assert len(listed["rows"]) == 49
     gold, predicted = (stats.rankdata([row[side] for row in listed["rows"]]) for side in (4, 5))
     found = [row[7] for row in listed["rows"]]
