@@ -8,8 +8,7 @@ import sys
 
 from minbert.training import cli
 from minbert.training.settings import Parsed, parse
-from tasks.contrastive.presets import PRESETS
-from tasks.contrastive.settings import ContrastiveSettings, slug
+from tasks.contrastive.settings import PRESETS, ContrastiveSettings, slug
 
 
 def main() -> None:

@@ -18,14 +18,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from minbert.errors import UserError, one_of, suggestion
 from minbert.training.settings import Parsed, Settings, flags_of, parse, spelled
-from tasks.contrastive import presets
+from tasks.contrastive import settings as contrastive
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.settings import PRESETS, MultitaskSettings
 
 STUDIES = Path(__file__).parent / "studies"
 PRETRAIN, FINETUNE = "pretrain_cbcl", "multitask_train"
 SCRIPTS: dict[str, tuple[type[Settings], Any, str, str]] = {
-    PRETRAIN: (ContrastiveSettings, presets.PRESETS, "cbcl", "weights"),
+    PRETRAIN: (ContrastiveSettings, contrastive.PRESETS, "cbcl", "weights"),
     FINETUNE: (MultitaskSettings, PRESETS, "default", "encoder"),
 }
 """Script -> its settings, its presets, the default preset, and the flag that names another arm's encoder."""

@@ -22,8 +22,7 @@ from minbert.errors import UserError
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli
 from tasks import readers
-from tasks.contrastive.presets import PRESETS
-from tasks.contrastive.settings import ContrastiveSettings
+from tasks.contrastive.settings import PRESETS, ContrastiveSettings
 from tasks.contrastive.views import KINDS
 from tasks.examples import Examples, Pair, Single
 

@@ -1,9 +1,8 @@
-"""What stage one reads: triplets or labelled pairs to train on, and scored pairs to evaluate on."""
+"""What stage one reads: triplets, labelled pairs or texts to train on, and scored pairs to evaluate on."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from minbert.training import start
 from minbert.training.run import manifest_behind
 from tasks import readers
 from tasks.augment import synonyms
-from tasks.contrastive import corpus, dev_sets
-from tasks.contrastive.dev_sets import DevSets
+from tasks.contrastive import sets
+from tasks.contrastive.sets import DevSets
 from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettings
 from tasks.examples import Examples, Pair, Single, Triplet
 from tasks.readers import key
@@ -25,6 +24,7 @@ from tasks.readers.layouts import KINDS, LAYOUTS
 from tasks.readers.splitter import Head
 
 _ORIGINALS = ("snli_1.0/snli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.jsonl")
+Read = tuple[Examples, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def check(settings: ContrastiveSettings) -> dict[str, str]:
     Raises `UserError` where a file is not there or its header cannot be used: nothing is read beyond it.
     """
     {TRIPLETS: _triplet_files, PAIRS: _pair_files, TEXTS: _text_files}[settings.loss.data_kind](settings)
-    dev_sets.find(settings.files.sts_dev, partial(start.data_folder, settings.files.data))
+    sets.find_dev_sets(settings.files)
     hashes = synonyms.hashes(settings.synonyms, "pretrain", settings.files.data)
     scorer = settings.curriculum.scorer
     if scorer and settings.by_cosine:
@@ -61,9 +61,9 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
     train, account = reader(settings, tokenizer, length)
     if not len(train):
         raise UserError(f"{train.cache.source}: no usable row")
-    dev = dev_sets.read(settings.files.sts_dev, partial(start.data_folder, settings.files.data), tokenizer, length)
+    dev = sets.read_dev_sets(settings.files, tokenizer, length)
     if settings.chooses:
-        dev = replace(dev, also_in=dev_sets.also_in(dev, start.data_path(settings.files.data)))
+        dev = replace(dev, also_in=sets.also_in(dev, start.data_path(settings.files.data)))
     if settings.data.limit > len(train):
         start.warn(f"--limit {settings.data.limit:,}: there are only {len(train):,} {settings.loss.data_kind}")
     if _transductive(settings.encoder.source):
@@ -76,42 +76,91 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
     return Data(train, dev, {"train": account, "sts_dev": dev.account()})
 
 
-def _warn_of_dev(dev: DevSets, settings: ContrastiveSettings) -> None:
-    if dev.name in ("stsb", "course") and "chinese" in _names(settings.data.texts):
-        start.warn(
-            f"--texts chinese: evaluated on English pairs by --sts-dev {dev.name}; --sts-dev zh are Chinese ones"
-        )
-    if dev.absent:
-        start.warn(f"--sts-dev {dev.name}: without {', '.join(dev.absent)}, of which the data has no dev file")
-    shared = ", ".join(f"{count:,} in {name}" for name, count in dev.also_in.items() if count)
-    if shared:
-        start.warn(f"of the {len(dev):,} pairs that choose the encoder some are also in scored sets: {shared}")
+def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Read:
+    paths, kind, columns = _triplet_files(settings)
+    names = [path.name for path in paths] if len(paths) > 1 else []
+    per_premise = settings.data.per_premise if kind == "nli" else ""
+
+    def merged(_: Path) -> Iterator[Row | Skipped | Facts]:
+        from tasks.contrastive.triplets import checked, from_pairs  # late: pandas is needed without a cache only
+
+        sources = [readers.open_as(path, kind, columns=settings.data.columns).rows for path in paths]
+        made = from_pairs(sources, per_premise, names=names) if per_premise else checked(sources, columns, names=names)
+        if not len(made):
+            raise UserError(f"{', '.join(map(str, paths))}: no triplet can be made of the rows")
+        yield from made.rows()
+
+    rule = ["triplets", kind, settings.data.columns, per_premise, *names]
+    cache, files = _cached(paths, merged, rule, columns, tokenizer)
+    account = {"files": files, "per_premise": per_premise, **cache.facts, "skipped": cache.account()["skipped"]}
+    return Triplet(cache, tokenizer.cls, tokenizer.sep, length), account
 
 
-def _warn_of_rows(train: Examples, dev: DevSets, account: dict[str, Any], length: int) -> None:
-    """Say which texts are truncated, and how many rows were skipped."""
-    files = account["files"]
-    named = [(train, files[0]["file"] if len(files) == 1 else "the training texts")]
-    for examples, where in (*named, *((one, str(one.cache.source)) for one in dev.pairs.values())):
-        cut, texts = examples.truncated()
-        if cut:
-            start.warn(f"{where}: {cut:,} of {texts:,} sentences are longer than {length} tokens and are truncated")
-    if account["skipped"]:
-        first = account["skipped"][0]
-        place = f"{first.get('file', '')} line {first['line']}".strip()
-        many = f"{len(account['skipped']):,} rows skipped"
-        start.warn(f"{many}, such as {place}, {first['why']} (listed in manifest.json)")
+def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Read:
+    paths = _pair_files(settings)
+    names = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]  # where there are several, ids begin with it
+
+    def labelled(_: Path) -> Iterator[Row | Skipped]:
+        for path, name in zip(paths, names, strict=True):
+            for row in readers.open_as(path, "nli", columns=settings.data.columns).rows:
+                if isinstance(row, Skipped):
+                    yield replace(row, why=f"{name} {row.why}".strip())
+                else:
+                    yield replace(row, id=f"{name}{row.id}")
+
+    cache, files = _cached(paths, labelled, ["nli", settings.data.columns, *names], 2, tokenizer)
+    account = {name: value for name, value in cache.account().items() if name not in ("file", "sha256")}
+    return Pair(cache, tokenizer.cls, tokenizer.sep, length), account | {"files": files}
+
+
+def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Read:
+    how, every_seed = settings.data, settings.training.seed
+    sources, found = _names(how.texts), _text_files(settings)
+
+    def drawn(_: Path) -> Iterator[Row | Facts]:
+        kept, said = sets.gather_texts(found, every_seed, how.limit, keep_duplicates=how.keep_duplicates)
+        yield from (Row(str(number), (text,)) for number, text in enumerate(kept, 1))
+        yield said
+
+    seed, tests = every_seed if how.limit else "", [path.name for path in found.tests]
+    rule = ["texts", *sources, seed, how.limit, how.keep_duplicates, *found.absent, *tests]
+    paths = [file.path for file in found.files]
+    cache, hashes = _cached(paths, drawn, rule, 1, tokenizer, also=found.tests, digest=token_cache.digest)
+    files = [here | one for here, one in zip(hashes, cache.facts["files"], strict=True)]
+    account = {"sources": sources, **cache.facts, "files": files, "absent": found.absent}
+    account["skipped"] = [{"file": Path(file["file"]).name, **row} for file in files for row in file["skipped"]]
+    if account["transductive"]:
+        start.warn("the texts hold test sentences (transductive), which the manifest and the report say as well")
+    if found.absent:
+        start.warn(f"--texts {how.texts}: without {', '.join(found.absent)}, not found in the data")
+    return Single(cache, tokenizer.cls, tokenizer.sep, length), account
+
+
+def _cached(
+    paths: Sequence[Path],
+    reader: Reader,
+    rule: Sequence[object],
+    columns: int,
+    tokenizer: Tokenizer,
+    *,
+    also: Sequence[Path] = (),
+    digest: Callable[[Path], str] = readers.digest,
+) -> tuple[TokenCache, list[dict[str, str]]]:
+    """The cache of what a rule makes of several files, and each file with its hash; the rule is part of its hash."""
+    files = [{"file": str(path), "sha256": digest(path)} for path in paths]
+    content = [*(file["sha256"] for file in files), *map(sha256_of, also), *map(str, rule)]
+    sha256 = hashlib.sha256("\x1f".join(content).encode()).hexdigest()
+    return token_cache.load(paths[0], reader, str(rule[0]), columns, tokenizer, sha256=sha256), files
 
 
 def _triplet_files(settings: ContrastiveSettings) -> tuple[list[Path], str, int]:
     """The files of triplets or of pairs, `triplet` or `nli` by what they hold, and how many texts a triplet has."""
     paths = _files(settings, settings.files.triplets, "nli", "nli_for_simcse.csv", "nli-triplets.csv")
     kinds = [_kind_and_texts(path, settings.data.columns) for path in paths]
-    other = next((number for number, one in enumerate(kinds) if one != kinds[0]), 0)
-    if other:
-        shown = {("nli", 2): "labelled pairs", ("triplet", 2): "pairs without hard negatives"}
-        first, second = (f"{paths[one]} holds {shown.get(kinds[one], 'triplets')}" for one in (0, other))
-        raise UserError(f"--triplets: {first}, {second}")
+    shown = {("nli", 2): "labelled pairs", ("triplet", 2): "pairs without hard negatives"}
+    held = [f"{path} holds {shown.get(found, 'triplets')}" for path, found in zip(paths, kinds, strict=True)]
+    if other := next((place for place, found in enumerate(kinds) if found != kinds[0]), 0):
+        raise UserError(f"--triplets: {held[0]}, {held[other]}")
     kind, columns = kinds[0][0], 3 if kinds[0][0] == "nli" else kinds[0][1]
     if columns == 2 and (needs := _needs_hard_negatives(settings)):
         raise UserError(f"{paths[0]}: {needs}")
@@ -135,24 +184,24 @@ def _needs_hard_negatives(settings: ContrastiveSettings) -> str:
     return ""
 
 
-def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
-    paths, kind, columns = _triplet_files(settings)
-    names = [path.name for path in paths] if len(paths) > 1 else []
-    per_premise = settings.data.per_premise if kind == "nli" else ""
+def holds_triplets(path: Path, columns: str = "") -> bool:
+    """Whether a file holds triplets, by its header or by what `--columns` calls its columns; else it holds pairs."""
+    if columns:
+        return any(part.partition("=")[0].strip() in KINDS["triplet"].texts for part in columns.split(","))
+    return path.is_file() and any(layout.fits(Head.of(path), "train") for layout in LAYOUTS["triplet"])
 
-    def merged(_: Path) -> Iterator[Row | Skipped | Facts]:
-        from tasks.contrastive.triplets import checked, from_pairs  # late: pandas is needed without a cache only
 
-        sources = [readers.open_as(path, kind, columns=settings.data.columns).rows for path in paths]
-        made = from_pairs(sources, per_premise, names=names) if per_premise else checked(sources, columns, names=names)
-        if not len(made):
-            raise UserError(f"{', '.join(map(str, paths))}: no triplet can be made of the rows")
-        yield from made.rows()
-
-    rule = ["triplets", kind, settings.data.columns, per_premise, *names]
-    cache, files = _cached(paths, merged, rule, columns, tokenizer)
-    account = {"files": files, "per_premise": per_premise, **cache.facts, "skipped": cache.account()["skipped"]}
-    return Triplet(cache, tokenizer.cls, tokenizer.sep, length), account
+def _kind_and_texts(path: Path, columns: str) -> tuple[str, int]:
+    """What a file for `--triplets` holds, and how many texts a row has; `UserError` where it is neither kind."""
+    kind, head = "triplet" if holds_triplets(path, columns) else "nli", Head.of(path)
+    named = columns or kind == "triplet" or any(layout.fits(head, "test") for layout in LAYOUTS["nli"])
+    if not named:  # a file of pairs that lacks its label alone is refused by its reader
+        raise UserError(
+            f"{path}:1: the columns {', '.join(map(repr, head.keys))} are neither triplets (sent0, sent1, hard_neg, or "
+            f"anchor, positive, negative) nor labelled pairs (premise, hypothesis, label); say which column is what "
+            f"with --columns anchor=...,positive=..."
+        )
+    return kind, readers.open_as(path, kind, columns=columns).texts
 
 
 def _pair_files(settings: ContrastiveSettings) -> list[Path]:
@@ -165,74 +214,21 @@ def _pair_files(settings: ContrastiveSettings) -> list[Path]:
     return paths
 
 
-def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
-    paths = _pair_files(settings)
-    names = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]  # where there are several, ids begin with it
-
-    def labelled(_: Path) -> Iterator[Row | Skipped]:
-        for path, name in zip(paths, names, strict=True):
-            for row in readers.open_as(path, "nli", columns=settings.data.columns).rows:
-                if isinstance(row, Skipped):
-                    yield replace(row, why=f"{name} {row.why}".strip())
-                else:
-                    yield replace(row, id=f"{name}{row.id}")
-
-    cache, files = _cached(paths, labelled, ["nli", settings.data.columns, *names], 2, tokenizer)
-    account = cache.account() | {"files": files}
-    del account["file"], account["sha256"]
-    return Pair(cache, tokenizer.cls, tokenizer.sep, length), account
-
-
-def _text_files(settings: ContrastiveSettings) -> corpus.Corpus:
+def _text_files(settings: ContrastiveSettings) -> sets.Corpus:
     """The files behind `--texts`; files of one's own do not need the data folder."""
-    own = all(Path(name).is_file() for name in _names(settings.data.texts))
-    folder = Path() if own else start.data_folder(settings.files.data)
-    return corpus.find_texts(_names(settings.data.texts), folder)
+    names = _names(settings.data.texts)
+    own = all(Path(name).is_file() for name in names)
+    return sets.find_texts(names, Path() if own else start.data_folder(settings.files.data))
+
+
+def _files(settings: ContrastiveSettings, given: str, folder: str, *names: str) -> list[Path]:
+    return [present(Path(name)) for name in _names(given)] or [
+        readers.find(start.data_folder(settings.files.data), folder, names)
+    ]
 
 
 def _names(flag: str) -> list[str]:
     return [name.strip() for name in flag.split(",") if name.strip()]
-
-
-def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> tuple[Examples, dict[str, Any]]:
-    how, every_seed = settings.data, settings.training.seed
-    sources, found = _names(how.texts), _text_files(settings)
-    paths = [file.path for file in found.files]
-
-    def drawn(_: Path) -> Iterator[Row | Facts]:
-        kept, said = corpus.gather_texts(found, every_seed, how.limit, keep_duplicates=how.keep_duplicates)
-        yield from (Row(str(number), (text,)) for number, text in enumerate(kept, 1))
-        yield said
-
-    tests = [path.name for path in found.tests]
-    seed = every_seed if how.limit else ""
-    rule = ["texts", *sources, seed, how.limit, how.keep_duplicates, *found.absent, *tests]
-    cache, hashes = _cached(paths, drawn, rule, 1, tokenizer, also=found.tests, digest=token_cache.digest)
-    files = [here | one for here, one in zip(hashes, cache.facts["files"], strict=True)]
-    account = {"sources": sources, **cache.facts, "files": files, "absent": found.absent}
-    if account["transductive"]:
-        start.warn("the texts hold test sentences (transductive), which the manifest and the report say as well")
-    if found.absent:
-        start.warn(f"--texts {how.texts}: without {', '.join(found.absent)}, not found in the data")
-    account["skipped"] = [{"file": Path(file["file"]).name, **row} for file in files for row in file["skipped"]]
-    return Single(cache, tokenizer.cls, tokenizer.sep, length), account
-
-
-def _cached(
-    paths: Sequence[Path],
-    reader: Reader,
-    rule: Sequence[object],
-    columns: int,
-    tokenizer: Tokenizer,
-    *,
-    also: Sequence[Path] = (),
-    digest: Callable[[Path], str] = readers.digest,
-) -> tuple[TokenCache, list[dict[str, str]]]:
-    """The cache of what a rule makes of several files, and each file with its hash; the rule is part of its hash."""
-    files = [{"file": str(path), "sha256": digest(path)} for path in paths]
-    content = [*(file["sha256"] for file in files), *map(sha256_of, also), *map(str, rule)]
-    sha256 = hashlib.sha256("\x1f".join(content).encode()).hexdigest()
-    return token_cache.load(paths[0], reader, str(rule[0]), columns, tokenizer, sha256=sha256), files
 
 
 def _transductive(source: str) -> bool:
@@ -245,10 +241,9 @@ def _transductive(source: str) -> bool:
 
 def _seen(train: Examples, dev: DevSets) -> int:
     """How many pairs to evaluate on are made of training texts; the user is told."""
-    known = {key(train.cache.text(row, 0)) for row in range(len(train))}
-    every = 0
+    known, every = {key(train.cache.text(row, 0)) for row in range(len(train))}, 0
     for one in dev.pairs.values():
-        seen = sum({key(one.cache.text(row, 0)), key(one.cache.text(row, 1))} <= known for row in range(len(one)))
+        seen = sum(pair <= known for pair in sets.pair_keys(one))
         if seen:
             start.warn(
                 f"{one.cache.source}: {seen:,} of {len(one):,} pairs are made of training texts (which hold no scores)"
@@ -257,28 +252,26 @@ def _seen(train: Examples, dev: DevSets) -> int:
     return every
 
 
-def holds_triplets(path: Path, columns: str = "") -> bool:
-    """Whether a file holds triplets, by its header or by what `--columns` calls its columns; else it holds pairs."""
-    if columns:
-        return any(part.partition("=")[0].strip() in KINDS["triplet"].texts for part in columns.split(","))
-    return path.is_file() and any(layout.fits(Head.of(path), "train") for layout in LAYOUTS["triplet"])
-
-
-def _kind_and_texts(path: Path, columns: str) -> tuple[str, int]:
-    """What a file for `--triplets` holds, and how many texts a row has; `UserError` where it is neither kind."""
-    kind = "triplet" if holds_triplets(path, columns) else "nli"
-    head = Head.of(path)
-    named = columns or kind == "triplet" or any(layout.fits(head, "test") for layout in LAYOUTS["nli"])
-    if not named:  # a file of pairs that lacks its label alone is refused by its reader
-        raise UserError(
-            f"{path}:1: the columns {', '.join(map(repr, head.keys))} are neither triplets (sent0, sent1, hard_neg, or "
-            f"anchor, positive, negative) nor labelled pairs (premise, hypothesis, label); say which column is what "
-            f"with --columns anchor=...,positive=..."
+def _warn_of_dev(dev: DevSets, settings: ContrastiveSettings) -> None:
+    if dev.name in ("stsb", "course") and "chinese" in _names(settings.data.texts):
+        start.warn(
+            f"--texts chinese: evaluated on English pairs by --sts-dev {dev.name}; --sts-dev zh are Chinese ones"
         )
-    return kind, readers.open_as(path, kind, columns=columns).texts
+    if dev.absent:
+        start.warn(f"--sts-dev {dev.name}: without {', '.join(dev.absent)}, of which the data has no dev file")
+    shared = ", ".join(f"{count:,} in {name}" for name, count in dev.also_in.items() if count)
+    if shared:
+        start.warn(f"of the {len(dev):,} pairs that choose the encoder some are also in scored sets: {shared}")
 
 
-def _files(settings: ContrastiveSettings, given: str, folder: str, *names: str) -> list[Path]:
-    return [present(Path(name)) for name in _names(given)] or [
-        readers.find(start.data_folder(settings.files.data), folder, names)
-    ]
+def _warn_of_rows(train: Examples, dev: DevSets, account: dict[str, Any], length: int) -> None:
+    """Say which texts are truncated, and how many rows were skipped."""
+    files, skipped = account["files"], account["skipped"]
+    named = [(train, files[0]["file"] if len(files) == 1 else "the training texts")]
+    for examples, where in (*named, *((one, str(one.cache.source)) for one in dev.pairs.values())):
+        cut, texts = examples.truncated()
+        if cut:
+            start.warn(f"{where}: {cut:,} of {texts:,} sentences are longer than {length} tokens and are truncated")
+    if skipped:
+        place = f"{skipped[0].get('file', '')} line {skipped[0]['line']}".strip()
+        start.warn(f"{len(skipped):,} rows skipped, such as {place}, {skipped[0]['why']} (listed in manifest.json)")

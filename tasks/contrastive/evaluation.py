@@ -12,10 +12,10 @@ import torch
 
 from minbert.encode import Encoder
 from tasks import metrics
-from tasks.contrastive import scoring
 from tasks.contrastive.curriculum import Similarities
 from tasks.contrastive.data import Data
 from tasks.contrastive.losses import nt_xent
+from tasks.contrastive.scoring import distinct, encoded
 from tasks.contrastive.settings import TRIPLETS, ContrastiveSettings, slug
 from tasks.examples import Examples, Pair
 
@@ -72,7 +72,7 @@ class Evaluation:
         if triplets is not None:
             held = range(min(limit or len(triplets), len(triplets)))
             rows += [triplets.sentence(row, column) for column in range(self.columns) for row in held]
-        self.texts, self.places = scoring.distinct(map(tuple, rows))
+        self.texts, self.places = distinct(map(tuple, rows))
 
     @classmethod
     def of(cls, settings: ContrastiveSettings, encoder: Encoder, data: Data) -> "Evaluation":
@@ -96,7 +96,7 @@ class Evaluation:
     def look(self) -> Look:
         """The encoder as it is now."""
         self.encoder.model.eval()
-        vectors = unit(scoring.encoded(self.encoder, self.texts))
+        vectors = unit(encoded(self.encoder, self.texts))
         numbers, cosines = _sts_numbers(vectors, self.places[: self.scored], self.dev), None
         if self.columns:
             anchor, positive, *hard = np.split(vectors[self.places[self.scored :]], self.columns)

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from minbert.training.plan import Step
 from tasks.augment import synonyms
 from tasks.augment.punctuation import Punctuation
 from tasks.contrastive import cached, losses
+from tasks.contrastive.scoring import distinct
 from tasks.contrastive.settings import IN_BATCH, PAIRS, TEXTS, ContrastiveSettings
 from tasks.contrastive.views import Adversarial, Draw, View, adversarial, apply, parse
 from tasks.examples import Augmentation, Examples, unchanged
@@ -98,8 +99,8 @@ def spread(vectors: Tensor) -> Tensor:
 
 
 @dataclass
-class Texts(ABC):
-    """An objective over k texts of each row, encoded as one ragged batch, or part by part (`chunk` sentences each).
+class Objective(ABC):
+    """A loss over k texts of each row, encoded as one ragged batch, or part by part (`chunk` sentences each).
 
     With `--views` each text is encoded under one of the two views, or under a third, the identity.
     """
@@ -114,9 +115,13 @@ class Texts(ABC):
         self.views = (*parse(how.views, protect_special=how.protect_special), View()) if how.views else ()
 
     @property
-    @abstractmethod
     def texts(self) -> Sequence[tuple[int, int]]:
         """What is encoded of a row: (column of the data, number of its view), k of them."""
+        return ANCHOR_AND_OTHERS
+
+    @abstractmethod
+    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
+        """The loss over the vectors [k * B, D] of the encoded texts, and further metrics to log."""
 
     def backward(self, model: nn.Module, batch: Step, context: Context) -> Numbers:
         """Gradients of the mean loss over the batch; returns the numbers to log, with the spread of the vectors.
@@ -173,12 +178,16 @@ class Texts(ABC):
         """The perturbation of the embeddings of all sentences, [T, D]; None without an adversarial view."""
         return None
 
-    @abstractmethod
-    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
-        """The loss over the vectors [k * B, D] of the encoded texts, and further metrics to log."""
+
+def ranked(logits: Tensor, directions: str = "one") -> Numbers:
+    """NT-Xent of logits whose own candidate is on the diagonal, and the share of rows that have it nearest."""
+    return {
+        "loss": losses.over_candidates(logits, directions),
+        "accuracy": losses.in_batch_accuracy(logits.detach()),
+    }
 
 
-class NTXent(Texts):
+class NTXent(Objective):
     """NT-Xent with hard negatives (CBCL, equation 1), or with in-batch negatives alone."""
 
     @property
@@ -194,21 +203,16 @@ class NTXent(Texts):
         ignored = self.false_negatives(batch).to(vectors.device) if how.mask_false_negatives else None
         weight = how.hard_weight if others else 0.0
         logits = losses.candidates(anchor, positive, negative, how.temperature, hard_weight=weight, ignored=ignored)
-        loss = losses.over_candidates(logits, how.directions)
-        return {"loss": loss, "accuracy": losses.in_batch_accuracy(logits.detach())}
+        return ranked(logits, how.directions)
 
     def false_negatives(self, batch: Step) -> Tensor:
         """Compared by the texts of the data file: synonyms may change one premise differently in two rows."""
-        numbers: dict[tuple[int, ...], int] = {}
-        texts = [tuple(self.examples.sentence(row, column)) for column, _ in self.texts for row in batch.rows]
-        keys = torch.tensor([numbers.setdefault(ids, len(numbers)) for ids in texts])
-        return losses.false_negatives(*keys.chunk(len(self.texts)))
+        texts = (tuple(self.examples.sentence(row, column)) for column, _ in self.texts for row in batch.rows)
+        return losses.false_negatives(*torch.from_numpy(distinct(texts)[1]).chunk(len(self.texts)))
 
 
-class TripletLoss(Texts):
+class TripletLoss(Objective):
     """max(0, D(a, p) - D(a, n) + margin) (SelfCCL, section 3.1)."""
-
-    texts: ClassVar[Sequence[tuple[int, int]]] = ANCHOR_AND_OTHERS
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """The mean over the batch."""
@@ -217,10 +221,8 @@ class TripletLoss(Texts):
         return {"loss": losses.triplet(anchor, positive, negative, how.loss_margin, how.distance)}
 
 
-class MarginLoss(Texts):
+class MarginLoss(Objective):
     """The contrastive loss with a margin over (anchor, positive) as similar, (anchor, negative) as dissimilar pairs."""
-
-    texts: ClassVar[Sequence[tuple[int, int]]] = ANCHOR_AND_OTHERS
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """The mean over both kinds of pairs (SelfCCL, section 3.1)."""
@@ -230,7 +232,7 @@ class MarginLoss(Texts):
         return {"loss": losses.margin_contrastive(*pairs, similar, self.settings.loss.loss_margin)}
 
 
-class Softmax(Texts):
+class Softmax(Objective):
     """Classification of NLI pairs over [u; v; |u - v|] (SBERT, section 3)."""
 
     @property
@@ -246,7 +248,7 @@ class Softmax(Texts):
         return {"loss": losses.softmax_pairs(logits, labels), "accuracy": accuracy}
 
 
-class Views(Texts):
+class TwoViews(Objective):
     """NT-Xent over two views of each text (ConSERT, equation 1)."""
 
     texts = ((0, 0), (0, 1))
@@ -254,11 +256,10 @@ class Views(Texts):
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """The loss, and the share of views whose other view is nearest; the loss of a single text is 0."""
         first, second = vectors.chunk(2)
-        logits = losses.view_candidates(first, second, self.settings.loss.temperature)
-        return {"loss": losses.over_candidates(logits), "accuracy": losses.in_batch_accuracy(logits.detach())}
+        return ranked(losses.view_candidates(first, second, self.settings.loss.temperature))
 
 
-class SimCSE(Texts):
+class SimCSE(Objective):
     """Two passes of a text under dropout (SimCSE, section 3), and of a text and itself with punctuation (EdaCSE).
 
     L_SimCSE + lambda * L_EdaCSE (EdaCSE, equation 2), each NT-Xent with in-batch negatives.
@@ -273,8 +274,7 @@ class SimCSE(Texts):
         """The weighted sum; both terms are logged where there are two."""
         how = self.settings.loss
         first, second, *others = vectors.chunk(len(self.texts))
-        logits = losses.candidates(first, second, None, how.temperature)
-        numbers = {"loss": losses.over_candidates(logits), "accuracy": losses.in_batch_accuracy(logits.detach())}
+        numbers = ranked(losses.candidates(first, second, None, how.temperature))
         if others:
             marked = losses.nt_xent(first, others[0], None, how.temperature)
             numbers |= {"punctuation_loss": marked, "loss": numbers["loss"] + how.eda_weight * marked}
@@ -311,13 +311,13 @@ class Joint(Softmax):
         """The sum; both terms are logged too."""
         numbers = super().loss(model, vectors[: 2 * len(batch.rows)], batch)
         how, seen = self.settings.loss, dict(zip(self.texts, vectors.chunk(len(self.texts)), strict=True))
-        sides = [losses.view_candidates(seen[side, 0], seen[side, 1], how.temperature) for side in (0, 1)]
+        sides = [ranked(losses.view_candidates(seen[side, 0], seen[side, 1], how.temperature)) for side in (0, 1)]
         # The mean over the 2N views of a side is half the sum of its two directions.
-        contrast = 2 * torch.stack([losses.over_candidates(side) for side in sides]).sum()
+        contrast = 2 * torch.stack([side["loss"] for side in sides]).sum()
         return numbers | {
             "classification_loss": numbers["loss"],
             "views_loss": contrast,
-            "views_accuracy": torch.stack([losses.in_batch_accuracy(side.detach()) for side in sides]).mean(),
+            "views_accuracy": torch.stack([side["accuracy"] for side in sides]).mean(),
             "loss": numbers["loss"] + how.alpha * contrast,
         }
 
@@ -325,18 +325,15 @@ class Joint(Softmax):
         self, model: ContrastiveModel, sentences: list[list[int]], batch: Step, context: Context
     ) -> Tensor | None:
         """From the gradient of the classification loss at the embeddings: one more pass, over the unchanged texts."""
-        size = 2 * len(batch.rows)
-        ragged = Ragged.from_lists(sentences[:size]).to(context.device)
         encoded = [self.views[number] for number in self._numbers]
         if not any(isinstance(view, Adversarial) for view in encoded):
             return None
+        ragged = Ragged.from_lists(sentences[: 2 * len(batch.rows)]).to(context.device)
         context.seed_dropout("adversarial")
         with context.autocast():
             x = model.encoder.embed(ragged).detach().requires_grad_()
             vectors = model.pool(model.encoder.encode(x, ragged), ragged).float()
-        logits = model.classify(*vectors.chunk(2))
-        labels = torch.from_numpy(self.examples.labels[batch.rows].astype(np.int64)).to(context.device)
-        (gradient,) = torch.autograd.grad(losses.softmax_pairs(logits, labels), x)
+        (gradient,) = torch.autograd.grad(super().loss(model, vectors, batch)["loss"], x)
         made = [
             adversarial(gradient, ragged, view.rate, protect_special=view.protect_special)
             if isinstance(view, Adversarial)
@@ -346,12 +343,12 @@ class Joint(Softmax):
         return torch.cat(made).detach()
 
 
-OBJECTIVES: dict[str, type[Texts]] = {
+OBJECTIVES: dict[str, type[Objective]] = {
     "nt-xent": NTXent,
     "triplet": TripletLoss,
     "margin": MarginLoss,
     "softmax": Softmax,
-    "views": Views,
+    "views": TwoViews,
     "joint": Joint,
     "simcse": SimCSE,
 }
@@ -382,7 +379,7 @@ def chance(settings: ContrastiveSettings, rows: int, columns: int = 3) -> float 
 
 def objective(
     settings: ContrastiveSettings, train: Examples, tokenizer: Tokenizer, run: Path
-) -> tuple[Texts, dict[str, Any]]:
+) -> tuple[Objective, dict[str, Any]]:
     """The objective over the training data, and the manifest's account of what is done to their texts.
 
     `run` is the run's folder, for the texts before and after synonyms.

@@ -1,12 +1,15 @@
-"""Settings of the first stage. Importing this module loads no torch."""
+"""Settings of the first stage, and its presets. Importing this module loads no torch."""
 
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from pydantic import model_validator
 
 from minbert.errors import UserError
 from minbert.training import settings
-from minbert.training.settings import Record, Settings, flag, spelled
+from minbert.training.settings import Presets, Record, Settings, flag, spelled
 from tasks.augment import SynonymSettings
 
 Pooler = Literal["pooler", "cls", "mean", "max", "avg-first-last", "avg-static-last", "avg-last-two"]
@@ -25,20 +28,25 @@ DATA = {
 IN_BATCH = ("nt-xent", "joint", "views", "simcse")
 """Objectives whose negatives are the other rows of the batch."""
 
-_BY_OBJECTIVE: dict[str, tuple[str, ...]] = {
+BY_COSINE = ("groups", "entailment", "contradiction", "gap")
+"""Techniques that order triplets by an encoder's cosines; length and rarity need no encoder."""
+
+_ON = {kind: tuple(name for name, data in DATA.items() if data == kind) for kind in (TRIPLETS, PAIRS, TEXTS)}
+_CURRICULUM = ("technique", "margin", "power", "pacing", "start", "scorer", "scorer_pooler", "equal_steps")
+_OF_TRIPLETS = ("order", *_CURRICULUM, "triplets", "per_premise", "evaluate_triplets", "evaluate_temperature")
+_USED_BY: dict[str, tuple[str, ...]] = {
     "temperature": (*IN_BATCH, "triplet", "margin"),  # the latter are judged by a frozen NT-Xent loss
-    "directions": ("nt-xent",),
-    "hard_negatives": ("nt-xent",),
-    "hard_weight": ("nt-xent",),
-    "mask_false_negatives": ("nt-xent",),
+    **dict.fromkeys(("directions", "hard_negatives", "hard_weight", "mask_false_negatives"), ("nt-xent",)),
     "loss_margin": ("triplet", "margin"),
     "distance": ("triplet",),
     "alpha": ("joint",),
     "eda_weight": ("simcse",),
+    **dict.fromkeys(_OF_TRIPLETS, _ON[TRIPLETS]),
+    "nli_pairs": _ON[PAIRS],
+    **dict.fromkeys(("texts", "keep_duplicates"), _ON[TEXTS]),
+    "columns": (*_ON[TRIPLETS], *_ON[PAIRS]),
 }
-BY_COSINE = ("groups", "entailment", "contradiction", "gap")
-"""Techniques that order triplets by an encoder's cosines; length and rarity need no encoder."""
-_OF_THE_CURRICULUM = ("technique", "margin", "power", "pacing", "start", "scorer", "scorer_pooler")
+"""Flag -> the objectives on which it has an effect; a flag that is not here has one on all."""
 
 
 def slug(name: str) -> str:
@@ -256,76 +264,85 @@ class ContrastiveSettings(Settings):
 
     def ignored(self, given: dict[str, Any]) -> list[str]:
         """A sentence for every given flag that has no effect."""
-        how, order, technique = self.loss, self.curriculum.order, self.curriculum.technique
-        objective = f"--objective {how.objective}"
-        reasons = {name: objective for name, used in _BY_OBJECTIVE.items() if how.objective not in used}
-        if how.objective in ("triplet", "margin") and self.evaluation.evaluate_temperature is not None:
-            reasons["temperature"] = "--evaluate-temperature"
-        if not how.hard_negatives:
-            reasons["hard_weight"] = "--no-hard-negatives"
-        if how.data_kind != TRIPLETS:
-            curriculum = ("order", *_OF_THE_CURRICULUM, "equal_steps")
-            judged = ("evaluate_triplets", "evaluate_temperature")
-            reasons |= dict.fromkeys((*curriculum, "triplets", "per_premise", *judged), objective)
-        elif order == "none":
-            reasons |= dict.fromkeys((*_OF_THE_CURRICULUM, "equal_steps"), "--order none")
-        elif order == "random":
-            reasons |= dict.fromkeys(("technique", "margin", "scorer", "scorer_pooler"), "--order random")
-        elif technique != "groups":
-            needless = () if technique in BY_COSINE else ("scorer", "scorer_pooler")
-            reasons |= dict.fromkeys(("margin", *needless), f"--technique {technique}")
-        reasons |= self.synonyms.without_effect(given, "pretrain")
-        if how.data_kind != PAIRS:
-            reasons["nli_pairs"] = objective
-        if how.data_kind != TEXTS:
-            reasons |= dict.fromkeys(("texts", "keep_duplicates"), objective)
-        else:
-            reasons["columns"] = objective
-        if not self.augmentation.views:
-            reasons["protect_special"] = "no --views"
-        if not self.augmentation.marks_most:
-            reasons["marks"] = "no --marks-most"
+        reasons = dict(self._idle_flags()) | self.synonyms.without_effect(given, "pretrain")
         said = [
             f"{spelled(name, given[name])} has no effect with {why}" for name, why in reasons.items() if name in given
         ]
         return said + self.training.idle()
 
+    def _idle_flags(self) -> Iterator[tuple[str, str]]:
+        """Flags without effect, each with the setting that disables it."""
+        how, order, technique = self.loss, self.curriculum.order, self.curriculum.technique
+        idle: dict[str, tuple[str, ...]] = {}
+        if order == "none":
+            idle["--order none"] = _CURRICULUM
+        elif order == "random":
+            idle["--order random"] = ("technique", "margin", "scorer", "scorer_pooler")
+        elif technique in ("length", "rarity"):
+            idle[f"--technique {technique}"] = ("margin", "scorer", "scorer_pooler")
+        elif technique != "groups":
+            idle[f"--technique {technique}"] = ("margin",)
+        if not how.hard_negatives:
+            idle["--no-hard-negatives"] = ("hard_weight",)
+        if how.objective in ("triplet", "margin") and self.evaluation.evaluate_temperature is not None:
+            idle["--evaluate-temperature"] = ("temperature",)
+        if not self.augmentation.views:
+            idle["no --views"] = ("protect_special",)
+        if not self.augmentation.marks_most:
+            idle["no --marks-most"] = ("marks",)
+        yield from ((name, why) for why, names in idle.items() for name in names)
+        yield from ((name, f"--objective {how.objective}") for name, on in _USED_BY.items() if how.objective not in on)
+
     @model_validator(mode="after")
     def _combinations(self) -> Self:
         """Raises `UserError` for settings that exclude each other, or that one needs of another."""
-        how, views, encoder = self.loss, self.augmentation, self.encoder
-        objective, in_batch = f"--objective {how.objective}", how.objective in IN_BATCH
-        if self.training.batch_size < 2 and in_batch:
-            raise UserError("--batch-size 1: a contrastive batch needs a second row for its in-batch negatives")
-        if how.accumulate > 1 and in_batch:
-            raise UserError(
+        for why in self._refusals():
+            raise UserError(why)
+        if self.augmentation.views:
+            from tasks.contrastive.views import parse  # late: it imports torch
+
+            parse(self.augmentation.views, flag="--views")
+        return self
+
+    def _refusals(self) -> Iterator[str]:
+        how, views, encoder, scorer = self.loss, self.augmentation, self.encoder, self.curriculum
+        objective = f"--objective {how.objective}"
+        if how.objective in IN_BATCH and self.training.batch_size < 2:
+            yield "--batch-size 1: a contrastive batch needs a second row for its in-batch negatives"
+        if how.objective in IN_BATCH and how.accumulate > 1:
+            yield (
                 f"--accumulate {how.accumulate}: parts would have fewer in-batch negatives; --chunk N saves memory "
                 f"with the gradient of the whole batch"
             )
         if how.accumulate > 1 and how.chunk:
-            raise UserError("--accumulate and --chunk exclude each other: both cut a batch into parts")
+            yield "--accumulate and --chunk exclude each other: both cut a batch into parts"
         if how.objective in ("views", "joint") and not views.views:
-            raise UserError(f"{objective} needs two --views, such as feature-cutoff:0.2,shuffle")
-        if views.views:
-            from tasks.contrastive.views import parse  # late: it imports torch
-
-            parse(views.views, flag="--views")
-        if views.marks_most and how.objective not in ("nt-xent", "simcse"):
-            raise UserError("--marks-most: punctuation is inserted with --objective nt-xent or simcse alone")
+            yield f"{objective} needs two --views, such as feature-cutoff:0.2,shuffle"
+        if how.objective != "joint" and "adversarial" in views.views:
+            yield "--views: an adversarial view needs the supervision of --objective joint"
+        if how.objective not in ("nt-xent", "simcse") and views.marks_most:
+            yield "--marks-most: punctuation is inserted with --objective nt-xent or simcse alone"
+        if how.objective == "simcse" and bool(how.eda_weight) != bool(views.marks_most):
+            yield "--eda-weight and --marks-most belong together: one weighs the text that the other makes"
         if views.marks_most and self.synonyms.used_in("pretrain"):
-            raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
-        if bool(how.eda_weight) != bool(views.marks_most) and how.objective == "simcse":
-            raise UserError("--eda-weight and --marks-most belong together: one weighs the text that the other makes")
+            yield "--synonyms and --marks-most exclude each other: both rewrite a text"
         if how.data_kind == TEXTS and not self.data.texts.strip(", "):
-            raise UserError(f"{objective} needs --texts: sts, sts-train, chinese or a file")
-        if "adversarial" in views.views and how.objective != "joint":
-            raise UserError("--views: an adversarial view needs the supervision of --objective joint")
+            yield f"{objective} needs --texts: sts, sts-train, chinese or a file"
         if encoder.projection != "none" and encoder.pooler != "cls":
-            raise UserError(
-                f"--projection {encoder.projection} is over [CLS]: it needs --pooler cls, not {encoder.pooler}"
-            )
-        if encoder.projection == "kept" and self.curriculum.scorer_pooler == "pooler" and not self.curriculum.scorer:
-            raise UserError("--scorer-pooler pooler: with --projection kept the pooler starts from random weights")
+            yield f"--projection {encoder.projection} is over [CLS]: it needs --pooler cls, not {encoder.pooler}"
+        if encoder.projection == "kept" and scorer.scorer_pooler == "pooler" and not scorer.scorer:
+            yield "--scorer-pooler pooler: with --projection kept the pooler starts from random weights"
         if self.evaluation.over_triplets and how.data_kind != TRIPLETS:
-            raise UserError(f"--metric {self.evaluation.metric} needs triplets; {objective} has none")
-        return self
+            yield f"--metric {self.evaluation.metric} needs triplets; {objective} has none"
+
+
+def _read_presets() -> Presets:
+    """The tables of `presets.toml`; a table with a `base` changes some settings of an earlier one."""
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for name, table in tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8")).items():
+        about, base = table.pop("about"), table.pop("base", "")
+        found[name] = about, (found[base][1] if base else {}) | table
+    return found
+
+
+PRESETS = _read_presets()

@@ -54,33 +54,46 @@ CLASSIFICATION = {
 
 def root(folder: Path) -> Path:
     """The folder `downstream`, given itself or a parent of it; raises `UserError` if there is no SentEval data."""
-    for one in (folder / "downstream", folder / "senteval" / "downstream", folder):
-        if any((one / name).is_dir() for name in ("STS", "SICK", "MR", "SST", "MRPC", "TREC", "stsbenchmark")):
-            return one
+    if found := find_root(folder):
+        return found
     raise UserError(
         f"{folder}: no SentEval data there: neither downstream/STS nor STS; "
         f"python data/get_data.py senteval fetches it into data/"
     )
 
 
+def find_root(folder: Path) -> Path | None:
+    """As `root`; None if there is no SentEval data."""
+    for one in (folder / "downstream", folder / "senteval" / "downstream", folder):
+        if any((one / name).is_dir() for name in ("STS", "SICK", "MR", "SST", "MRPC", "TREC", "stsbenchmark")):
+            return one
+    return None
+
+
+def scored_files(base: Path, name: str, split: str = "test") -> dict[str, Path]:
+    """The files of a set of scored pairs below `root`, by subset; they need not exist.
+
+    `STS12` to `STS16` (test only), `STS-B` and `SICK` (train, dev, test). Raises `UserError` for another set or split.
+    """
+    if name in STS and split == "test":
+        place, subsets = STS[name]
+        return {subset: base / place / f"STS.input.{subset}.txt" for subset in subsets}
+    if name == "STS-B" and split in SICK:
+        places = [base / place / f"sts-{split}.csv" for place in STSB]
+        return {"STS-B": next((path for path in places if path.is_file()), places[0])}
+    if name == "SICK" and split in SICK:
+        return {"SICK": base / "SICK" / SICK[split]}
+    known = f"no such set of scored pairs; there are {', '.join(SCORED)} (STS12-16: test only)"
+    raise UserError(f"{name} {split}: {known}")
+
+
 def scored(folder: Path, name: str, split: str = "test") -> dict[str, Rows]:
-    """Pairs with a human score, by subset: `STS12` to `STS16` (test only), `STS-B` and `SICK` (train, dev, test).
+    """Pairs with a human score, by subset: `scored_files`, opened.
 
     Scores are from 0 to 5, in SICK from 1 to 5. Pairs without a score (a blank line of an STS gold file) are skipped.
     Raises `UserError` for an unknown set or split, or a missing file.
     """
-    base = root(folder)
-    if name in STS and split == "test":
-        place, subsets = STS[name]
-        files = {subset: base / place / f"STS.input.{subset}.txt" for subset in subsets}
-    elif name == "STS-B" and split in SICK:
-        places = [place for place in STSB if (base / place / f"sts-{split}.csv").is_file()]
-        files = {"STS-B": base / (*places, STSB[0])[0] / f"sts-{split}.csv"}
-    elif name == "SICK" and split in SICK:
-        files = {"SICK": base / "SICK" / SICK[split]}
-    else:
-        known = f"no such set of scored pairs; there are {', '.join(SCORED)} (STS12-16: test only)"
-        raise UserError(f"{name} {split}: {known}")
+    files = scored_files(root(folder), name, split)
     return {subset: open_as(present(path), "pair-score").rows for subset, path in files.items()}
 
 

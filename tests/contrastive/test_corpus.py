@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert import UserError
-from tasks.contrastive.corpus import find_texts, gather_texts, sample
+from tasks.contrastive.sets import find_texts, gather_texts, sample
 from tasks.readers.senteval import STS
 from tests.contrastive.conftest import write
 

@@ -19,8 +19,8 @@ from minbert.encode import Encoder
 from tasks.contrastive import evaluation
 from tasks.contrastive.curriculum import Similarities
 from tasks.contrastive.data import Data
-from tasks.contrastive.dev_sets import DevSets
 from tasks.contrastive.evaluation import METRICS, Evaluation, unit
+from tasks.contrastive.sets import DevSets
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, Pair
 

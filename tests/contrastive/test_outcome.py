@@ -18,9 +18,9 @@ from minbert.training.run import RunDir
 from tasks.contrastive import outcome
 from tasks.contrastive.curriculum import Paced, Scored, Similarities
 from tasks.contrastive.data import Data
-from tasks.contrastive.dev_sets import DevSets
 from tasks.contrastive.evaluation import Look
 from tasks.contrastive.outcome import Kept, last_epoch_loss
+from tasks.contrastive.sets import DevSets
 from tasks.contrastive.settings import ContrastiveSettings
 
 KEPT = Kept(step=200, keep="last", metric="spearman", best_step=100, last_step=200)

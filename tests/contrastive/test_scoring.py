@@ -4,8 +4,6 @@ python -m pytest --import-mode=importlib tests/contrastive/test_scoring.py
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 from minbert import UserError, token_cache
 from minbert.encode import Encoder
 from minbert.token_cache import Row
+from tasks.contrastive import __main__ as show
 from tasks.contrastive import scoring, triplets
 from tasks.examples import Triplet
 
@@ -122,7 +121,7 @@ FOUND = [
 def test_the_table_of_a_premise() -> None:
     scores = scoring.Similarities(np.float32([0.55, 0.9, 0.5]), np.float32([0.5, 0.1, 0.75]))
     for width in (110, 90):
-        lines = scoring.table(FOUND, scores, 0.2, width).split("\n")
+        lines = show.table(FOUND, scores, 0.2, width).split("\n")
         assert all(len(line) <= width for line in lines)
         ends = [line.split()[-4:] for line in lines if line.endswith(("easy", "semi-hard", "hard"))]
         assert ends == [
@@ -143,32 +142,29 @@ def test_a_premise_is_found_in_any_spelling_and_others_are_named() -> None:
         ("Dogs bark.", "It is loud.", "It is silent."),
     ]
     made = triplets.checked([[Row(str(i), row) for i, row in enumerate([*FOUND, *more], 1)]])
-    assert scoring.of_premise(made, PREMISE.upper().replace(" ", "  ")) == FOUND
+    assert show.of_premise(made, PREMISE.upper().replace(" ", "  ")) == FOUND
     with pytest.raises(UserError) as caught:
-        scoring.of_premise(made, "A boy pulled on a rope.")
+        show.of_premise(made, "A boy pulled on a rope.")
     assert str(caught.value).startswith("--premise: ") and "the nearest are 'A boy pulls on a rope.', " in str(
         caught.value
     )
     assert str(caught.value).count("', '") == 2
 
 
-def shown(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tasks.contrastive.scoring", "show", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 def test_a_file_is_triplets_or_pairs_by_its_columns(tmp_path: Path) -> None:
     lines = [{"anchor": "a label here", "positive": "a label", "negative": "no label"}]
     path = tmp_path / "triplets.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert sorted(scoring.every_triplet(path).texts) == ["a label", "a label here", "no label"]
+    assert sorted(show.every_triplet(path).texts) == ["a label", "a label here", "no label"]
     path = tmp_path / "two.csv"
     path.write_text("anchor,positive\na label here,a label\n")
     with pytest.raises(UserError, match="rows without a hard negative"):
-        scoring.every_triplet(path)
+        show.every_triplet(path)
 
 
-def test_show_from_the_command_line(tiny: Path, tmp_path: Path) -> None:
+def test_show_from_the_command_line(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "pairs.tsv"
     lines = [
         "premise\thypothesis\tlabel\tsource",
@@ -177,8 +173,11 @@ def test_show_from_the_command_line(tiny: Path, tmp_path: Path) -> None:
         "the cat sat\ta bird\tcontradiction\tx",
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    how = ("--triplets", str(path), "--weights", str(tiny), "--pooler", "mean")
-    done = shown("--premise", "The cat sat", *how)
-    assert done.returncode == 0 and "2 triplets: " in done.stdout and "mean pooling" in done.stdout, done.stderr
-    wrong = shown("--premise", "nothing", *how)
-    assert (wrong.returncode, len(wrong.stderr.splitlines())) == (2, 1) and "'the cat sat'" in wrong.stderr
+    how = ["--triplets", str(path), "--weights", str(tiny), "--pooler", "mean"]
+    monkeypatch.setattr("sys.argv", ["show", "show", "--premise", "The cat sat", *how])
+    show.main()
+    said = capsys.readouterr().out
+    assert "2 triplets: " in said and "mean pooling" in said
+    monkeypatch.setattr("sys.argv", ["show", "show", "--premise", "nothing", *how])
+    with pytest.raises(UserError, match="'the cat sat'"):
+        show.main()

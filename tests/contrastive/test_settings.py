@@ -12,8 +12,7 @@ import pytest
 from minbert import UserError
 from minbert.training.settings import Parsed
 from minbert.training.settings import parse as parse_words
-from tasks.contrastive.presets import PRESETS
-from tasks.contrastive.settings import DATA, IN_BATCH, ContrastiveSettings
+from tasks.contrastive.settings import DATA, IN_BATCH, PRESETS, ContrastiveSettings
 
 
 def parse(*flags: str, preset: str = "cbcl") -> Parsed[ContrastiveSettings]:
@@ -227,7 +226,7 @@ def test_an_encoder_scores_where_its_cosines_put_triplets_in_order(objective: st
 
 
 def test_settings_and_presets_load_no_torch() -> None:
-    code = "import sys, tasks.contrastive.settings, tasks.contrastive.presets, tasks.settings as _\n"
+    code = "import sys, tasks.contrastive.settings, tasks.settings as _\n"
     code += "print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -15,13 +15,13 @@ from minbert.errors import UserError, one_of
 from minbert.training import cli, start
 from minbert.training.run import commit
 from minbert.training.settings import flags_of
-from tasks.contrastive import presets
+from tasks.contrastive import settings as contrastive
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.settings import PRESETS, MultitaskSettings
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPTS = ["multitask_train.py", "pretrain_cbcl.py"]
-TABLES = {MultitaskSettings: PRESETS, ContrastiveSettings: presets.PRESETS}
+TABLES = {MultitaskSettings: PRESETS, ContrastiveSettings: contrastive.PRESETS}
 
 
 def test_an_unknown_name_is_taken_whatever_its_case_or_the_nearest_is_suggested() -> None:

@@ -16,7 +16,7 @@ from scipy.stats import spearmanr
 
 from minbert import BertModel, Encoder
 from minbert.token_cache import Row
-from tasks.contrastive.presets import PRESETS
+from tasks.contrastive.settings import PRESETS
 from tasks.readers import open_as
 
 PRETRAIN = "pretrain_cbcl.py"

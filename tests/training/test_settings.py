@@ -10,12 +10,12 @@ import pytest
 
 from minbert import UserError
 from minbert.training.settings import Parsed, TrainingSettings, parse
-from tasks.contrastive import presets
+from tasks.contrastive import settings as contrastive
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.registry import build
 from tasks.settings import PRESETS, MultitaskSettings
 
-TABLES = {MultitaskSettings: PRESETS, ContrastiveSettings: presets.PRESETS}
+TABLES = {MultitaskSettings: PRESETS, ContrastiveSettings: contrastive.PRESETS}
 
 
 def multitask(*words: str) -> Parsed[MultitaskSettings]:
@@ -23,7 +23,7 @@ def multitask(*words: str) -> Parsed[MultitaskSettings]:
 
 
 def pretrain(*words: str) -> Parsed[ContrastiveSettings]:
-    return parse(ContrastiveSettings, presets.PRESETS, words, program="p", about="a", default="cbcl")
+    return parse(ContrastiveSettings, contrastive.PRESETS, words, program="p", about="a", default="cbcl")
 
 
 COURSE = {

@@ -1,0 +1,114 @@
+"""The triplets of a premise, with their cosines, gap and difficulty under an encoder (SelfCCL, Table 2).
+
+python -m tasks.contrastive show --premise "A man pulls on a rope ." --weights minilm --triplets FILE
+"""
+
+import argparse
+import difflib
+import heapq
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from tabulate import tabulate
+
+from minbert.errors import UserError
+from minbert.files import present
+from minbert.training import cli
+from tasks.contrastive.curriculum import GROUPS, Similarities, difficulty
+from tasks.contrastive.settings import POOLERS
+
+if TYPE_CHECKING:  # at run time pandas and torch would delay `--help`
+    from tasks.contrastive.triplets import Triplets
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = cli.Parser(prog="python -m tasks.contrastive", description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True, metavar="show")
+    about = "a premise's triplets with cosines, gap and difficulty, the easiest first (SelfCCL, Table 2)"
+    show = commands.add_parser("show", help=about, description=about, allow_abbrev=False)
+    usual = "(default: %(default)s)"
+    show.add_argument("--premise", required=True, help="the anchor (case and white space do not matter)")
+    show.add_argument("--triplets", required=True, help="labelled pairs (all their triplets are made), or triplets")
+    show.add_argument("--weights", default="bert-base-uncased", help=f"minilm, a folder, or a hub name {usual}")
+    show.add_argument("--pooler", choices=POOLERS, metavar="NAME", help="default: as the folder says")
+    show.add_argument("--margin", type=float, default=0.2, help=f"of easy triplets {usual}")
+    show.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto", help="number format")
+    return parser.parse_args(arguments)
+
+
+def every_triplet(path: Path) -> "Triplets":
+    """The triplets of a file of triplets, or every one that a file of labelled pairs gives."""
+    from tasks import readers
+    from tasks.contrastive import data, triplets
+
+    if not data.holds_triplets(present(path)):
+        return triplets.from_pairs([readers.open_as(path, "nli").rows], "cross")
+    opened = readers.open_as(path, "triplet")
+    if opened.texts < 3:
+        raise UserError(f"{path}: rows without a hard negative have no gap to show")
+    return triplets.checked([opened.rows])
+
+
+def of_premise(found: "Triplets", premise: str) -> list[tuple[str, ...]]:
+    """The texts of a premise's triplets; `UserError` names the three nearest premises where there is none."""
+    from tasks.contrastive.triplets import fold
+
+    wanted = fold(premise)
+    rows = [row for row in found.table.tolist() if fold(found.texts[row[0]]) == wanted]
+    if rows:
+        return [tuple(found.texts[number] for number in row) for row in rows]
+    words = set(wanted.split())
+
+    def common(text: str) -> float:
+        own = set(text.lower().split())
+        return len(words & own) / max(len(words | own), 1)
+
+    premises = [found.texts[number] for number in np.unique(found.table[:, 0])]
+    near = difflib.get_close_matches(wanted, heapq.nlargest(100, premises, key=common), 3, cutoff=0)
+    raise UserError(
+        f"--premise: no triplet has {premise!r} as its anchor; the nearest are {', '.join(map(repr, near))}"
+    )
+
+
+def table(texts: Sequence[Sequence[str]], scores: Similarities, margin: float, width: int = 110) -> str:
+    """A premise's triplets as lines of at most `width` columns, the largest gap first (SelfCCL, Table 2)."""
+    groups = difficulty(scores.positive, scores.negative, margin)
+    numbers = zip(scores.positive, scores.negative, scores.gap, strict=True)
+    rows = [[*row[1:], *three, GROUPS[group]] for row, three, group in zip(texts, numbers, groups, strict=True)]
+    cell = max(20, (width - 42) // 2)
+    shown = tabulate(
+        [rows[place] for place in np.argsort(-scores.gap, kind="stable")],
+        ["entailment", "contradiction", "cos+", "cos-", "gap", "difficulty"],
+        tablefmt="simple",
+        floatfmt=".3f",
+        disable_numparse=[0, 1, 5],
+        maxcolwidths=[cell, cell, None, None, None, None],
+    )
+    counts = ", ".join(f"{(groups == group).sum()} {name}" for group, name in enumerate(GROUPS))
+    end = f"{len(texts)} triplet{'s'[: len(texts) != 1]}: {counts} (margin {margin:g})"
+    return "\n".join([*textwrap.wrap(texts[0][0], width), "", shown, "", end])
+
+
+def main() -> None:
+    """The command line of this module."""
+    arguments = _parse(sys.argv[1:])
+    from minbert import weights  # late, as these import torch
+    from minbert.encode import Encoder
+    from tasks.contrastive import scoring
+
+    texts = of_premise(every_triplet(Path(arguments.triplets)), arguments.premise)
+    folder = weights.resolve(arguments.weights, "--weights")
+    encoder = Encoder.load(folder, pooler=arguments.pooler, precision=arguments.precision)
+    different, places = scoring.distinct(text for row in texts for text in row)
+    found = scoring.cosines(encoder.encode(different), places)
+    print(table(texts, found, arguments.margin, shutil.get_terminal_size((110, 24)).columns))
+    print(f"cosines by {arguments.weights}, {encoder.pooler} pooling, {encoder.precision}, dropout off")
+
+
+if __name__ == "__main__":
+    cli.run(main)
