@@ -74,6 +74,12 @@ class Ragged:
         padded = x.new_zeros(len(self), length, *x.shape[1:])
         return padded.index_put((rows, self.positions), x)
 
+    def split(self, sentences: int) -> "tuple[Ragged, Ragged]":
+        """The first `sentences` sentences, and the rest."""
+        cut = sum(self.lengths[:sentences])
+        first = Ragged(self.ids[:cut], self.positions[:cut], self.types[:cut], self.lengths[:sentences])
+        return first, Ragged(self.ids[cut:], self.positions[cut:], self.types[cut:], self.lengths[sentences:])
+
     def to(self, device: torch.device) -> "Ragged":
         """The same batch on another device."""
         if self.ids.device == device:

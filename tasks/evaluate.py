@@ -36,7 +36,7 @@ def outputs(model: MultitaskModel, task: Task, examples: Single | Pair, precisio
     lengths = examples.lengths()
     order = batches_by_length(lengths.tolist(), batch_tokens=4096)
     model.eval()
-    with packed_weights(model.encoder, precision, int(lengths.sum())):
+    with packed_weights(model, precision, int(lengths.sum())):
         for rows in order:
             ragged = task.encode(examples, rows).to(device)
             with autocast(precision, device):

@@ -72,20 +72,22 @@ class Pair(Examples):
     def ragged(self, rows: np.ndarray, form: str) -> Ragged:
         """`cross`: [CLS] a [SEP] b [SEP], token types 0 and 1. `paper`: [CLS] a [SEP] [CLS] b [SEP], token type 0.
 
-        Both give B sequences. `bi` gives 2B: [CLS] a [SEP] of every row, then [CLS] b [SEP] of every row.
+        Both give B sequences. `bi` gives 2B: [CLS] a [SEP] of every row, then [CLS] b [SEP] of every row. `joint` gives
+        3B: those of `cross`, then those of `bi`.
         """
+        apart = [self.sentence(row, column) for column in (0, 1) for row in rows] if form in ("bi", "joint") else []
         if form == "bi":
-            return Ragged.from_lists([self.sentence(row, column) for column in (0, 1) for row in rows])
+            return Ragged.from_lists(apart)
         ids, types = [], []
         for row in rows:
-            first, second = self._cut(row, special=3 if form == "cross" else 4)
-            if form == "cross":
-                ids.append([self.cls, *first, self.sep, *second, self.sep])
-                types.append([0] * (len(first) + 2) + [1] * (len(second) + 1))
-            else:
+            first, second = self._cut(row, special=4 if form == "paper" else 3)
+            if form == "paper":
                 ids.append([self.cls, *first, self.sep, self.cls, *second, self.sep])
                 types.append([0] * len(ids[-1]))
-        return Ragged.from_lists(ids, types)
+            else:
+                ids.append([self.cls, *first, self.sep, *second, self.sep])
+                types.append([0] * (len(first) + 2) + [1] * (len(second) + 1))
+        return Ragged.from_lists(ids + apart, types + [[0] * len(text) for text in apart])
 
     def lengths(self) -> np.ndarray:
         """Approximate length of each row's input in tokens, for sorting: int [rows].
@@ -95,10 +97,10 @@ class Pair(Examples):
         return np.minimum(self.cache.token_counts().sum(1) + 3, self.max_length)
 
     def truncated(self, form: str = "bi") -> tuple[int, int]:
-        """As `Examples.truncated`; an input of the forms `cross` and `paper` is a whole row."""
+        """As `Examples.truncated`; an input of the other forms than `bi` is a whole row."""
         if form == "bi":
             return super().truncated()
-        lengths = self.cache.token_counts().sum(1) + (3 if form == "cross" else 4)
+        lengths = self.cache.token_counts().sum(1) + (4 if form == "paper" else 3)
         return int((lengths > self.max_length).sum()), len(lengths)
 
     def _cut(self, row: int, special: int) -> tuple[list[int], list[int]]:

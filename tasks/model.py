@@ -1,18 +1,22 @@
 """The multitask model: a shared encoder with one head per task, and its training objective.
 
-Axes: B rows of a batch, L length of a padded row, C outputs of a head.
+Axes: B rows of a batch, L length of a padded row, D hidden, C outputs of a head.
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minbert.bert import BertModel
 from minbert.errors import UserError
+from minbert.pooling import mean
 from minbert.ragged import Ragged
 from minbert.seeds import torch_seed
 from minbert.training import ranks
@@ -24,26 +28,51 @@ from tasks.task import Task
 
 
 class MultitaskModel(nn.Module):
-    """An encoder shared by all tasks, and one head per task (CBCL, section 4.2)."""
+    """An encoder shared by all tasks, and one head per task (CBCL, section 4.2).
+
+    For pairs of the form `joint`, `starting` is a copy of the encoder that is not trained.
+    """
 
     def __init__(self, encoder: BertModel, tasks: Sequence[Task], dropout: float, *, frozen: bool = False) -> None:
         super().__init__()
         self.encoder = encoder
+        joint = any(task.columns == 2 and task.pairs == "joint" for task in tasks)
+        self.starting = deepcopy(encoder).requires_grad_(False) if joint else None
         self.tasks = {task.name: task for task in tasks}
         self.heads = nn.ModuleDict({task.name: task.head(encoder.config.hidden_size, dropout) for task in tasks})
         self.frozen = frozen
         encoder.requires_grad_(not frozen)
 
     def train(self, mode: bool = True) -> "MultitaskModel":
-        """Set training mode; a frozen encoder stays in evaluation mode."""
+        """Set training mode; a frozen encoder stays in evaluation mode, as does the copy of the starting one."""
         super().train(mode)
         self.encoder.train(mode and not self.frozen)
+        if self.starting is not None:
+            self.starting.eval()
         return self
 
     def features(self, task: str, ragged: Ragged) -> Tensor:
-        """The input of a task's head for a batch: [B, D], or [B, 3D] for a bi-encoder (D is the hidden size)."""
+        """The input of a task's head for a batch: [B, D], for pairs of the form `bi` [B, 3D], `joint` [B, 3D + 1]."""
+        one, apart = self.tasks[task], None
+        if one.columns == 2 and one.pairs == "joint":
+            ragged, apart = ragged.split(len(ragged) // 3)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            return self.tasks[task].features(self.encoder.pooled(ragged))
+            features = one.features(self.encoder.pooled(ragged))
+        return features if apart is None else torch.cat([features, self._compared(apart)], dim=1)
+
+    @torch.no_grad()
+    def _compared(self, ragged: Ragged) -> Tensor:
+        """[|u - v|; u * v; 5 cos(u, v)] of 2B sentences, first all u, then all v: [B, 2D + 1].
+
+        The mean vectors of the starting encoder are scaled to length sqrt(D), so that all components are of order 1;
+        the cosine is on the scale of the similarity scores, 0 to 5.
+        """
+        assert self.starting is not None
+        vectors = mean(self.starting.encode(self.starting.embed(ragged), ragged), ragged)
+        u, v = F.normalize(vectors, dim=1).chunk(2)
+        width = u.shape[1]
+        cosine = 5 * (u * v).sum(1, keepdim=True)
+        return torch.cat([math.sqrt(width) * (u - v).abs(), width * u * v, cosine], dim=1)
 
     def forward(self, task: str, ragged: Ragged) -> Tensor:
         """Outputs of a task's head for a batch: [B], or [B, C]."""
@@ -66,14 +95,15 @@ class MultitaskModel(nn.Module):
         """Two padded batches of [CLS] text [SEP], in the pair form that the task was trained with."""
         first, second = (_lists(ids, mask) for ids, mask in ((ids_1, mask_1), (ids_2, mask_2)))
         form = self.tasks[task].pairs
+        apart = first + second if form in ("bi", "joint") else []
         if form == "bi":
-            return Ragged.from_lists(first + second).to(ids_1.device)
-        start = 1 if form == "cross" else 0  # a cross-encoder pair has one [CLS]
+            return Ragged.from_lists(apart).to(ids_1.device)
+        start = 0 if form == "paper" else 1  # a cross-encoder pair has one [CLS]
         ids = [a + b[start:] for a, b in zip(first, second, strict=True)]
         types = [[0] * len(a) + [start] * len(b[start:]) for a, b in zip(first, second, strict=True)]
         if max(map(len, ids)) > self.encoder.config.max_position_embeddings:
             raise UserError(f"a pair of {max(map(len, ids))} tokens is longer than the encoder's positions")
-        return Ragged.from_lists(ids, types).to(ids_1.device)
+        return Ragged.from_lists(ids + apart, types + [[0] * len(text) for text in apart]).to(ids_1.device)
 
 
 def _lists(ids: Tensor, mask: Tensor) -> list[list[int]]:

@@ -81,10 +81,11 @@ class DataSettings(settings.DataSettings):
 class ModelSettings(Record):
     """How pairs are encoded, and which parameters are trained."""
 
-    pairs: Literal["cross", "paper", "bi"] = flag(
+    pairs: Literal["cross", "paper", "bi", "joint"] = flag(
         "cross",
         "how a pair is read: cross = [CLS] a [SEP] b [SEP] with types 0/1; paper = [CLS] a [SEP] [CLS] b [SEP]; "
-        "bi = two vectors u, v, and the head over [u; v; |u-v|]",
+        "bi = two vectors u, v, and the head over [u; v; |u-v|]; joint = the head over the vector of cross and "
+        "[|u-v|; u*v; cosine] of the encoder as it was before training",
     )
     hidden_dropout_prob: float = flag(0.3, "dropout in the heads", ge=0, le=0.99)
     fine_tune_mode: Literal["last-linear-layer", "full-model"] = flag("full-model", "what is trained")

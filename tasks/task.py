@@ -88,7 +88,7 @@ class Task(ABC):
         return len(self.classes) or None
 
     def encode(self, examples: Single | Pair, rows: np.ndarray) -> Ragged:
-        """Encode the given rows as one ragged batch of B sequences, or 2B for a bi-encoder."""
+        """Encode the given rows as one ragged batch of B sequences, or of 2B or 3B for pairs that are read apart."""
         return examples.ragged(rows, self.pairs)
 
     def features(self, pooled: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ class SingleTask(Task):
 
 
 class PairTask(Task):
-    """A task over sentence pairs: one joint input per pair, or two separate ones with `pairs="bi"`."""
+    """A task over sentence pairs, each read as one input (`cross`, `paper`), as two (`bi`) or as both (`joint`)."""
 
     columns = 2
     examples = Pair
@@ -160,7 +160,8 @@ class PairTask(Task):
 
     def head(self, width: int, dropout: float) -> nn.Module:
         """A head with one output and two dropout layers."""
-        return Head(3 * width if self.pairs == "bi" else width, 1, dropout, dropouts=2)
+        joined = {"bi": 3 * width, "joint": 3 * width + 1}.get(self.pairs, width)
+        return Head(joined, 1, dropout, dropouts=2)
 
 
 Factory = Callable[..., Task]

@@ -106,6 +106,13 @@ def test_bi_pairs_are_all_first_then_all_second_sentences(view: Callable, theirs
     assert found == [expected(theirs, PAIRS[i][side], max_length=max_length) for side in (0, 1) for i in rows]
 
 
+def test_joint_pairs_are_cross_pairs_then_both_sentences_alone(view: Callable) -> None:
+    examples, rows = view(Pair, PAIRS, 16), np.array([4, 0, 17])
+    crossed, apart = examples.ragged(rows, "joint").split(3)
+    assert lists(crossed) == lists(examples.ragged(rows, "cross"))
+    assert lists(apart) == lists(examples.ragged(rows, "bi"))
+
+
 def test_triplets_are_anchors_then_positives_then_negatives(view: Callable, theirs: Any) -> None:
     triplets = [tuple(SENTENCES[i:] + SENTENCES[:i])[:3] for i in range(6)]
     rows = np.array([5, 2])
@@ -139,7 +146,9 @@ def test_truncation_fills_the_room_and_cuts_the_longer_side(
         assert kept_second >= first - 1
 
 
-@pytest.mark.parametrize(("form", "special", "joined"), [("cross", 3, True), ("paper", 4, True), ("bi", 2, False)])
+@pytest.mark.parametrize(
+    ("form", "special", "joined"), [("cross", 3, True), ("paper", 4, True), ("bi", 2, False), ("joint", 3, True)]
+)
 def test_cut_inputs_are_counted_exactly(view: Callable, theirs: Any, form: str, special: int, joined: bool) -> None:
     examples = view(Pair, PAIRS, 24)
     count = {text: len(theirs(text, add_special_tokens=False)["input_ids"]) for text in SENTENCES}
@@ -155,7 +164,7 @@ def test_cut_inputs_are_counted_exactly(view: Callable, theirs: Any, form: str, 
 def test_an_empty_text_is_an_input_too(view: Callable, theirs: Any) -> None:
     """Quora's test file has such rows, and every id needs a prediction."""
     examples = view(Pair, [("cat", ""), ("", "")])
-    for form in ("cross", "paper", "bi"):
+    for form in ("cross", "paper", "bi", "joint"):
         assert min(examples.ragged(np.arange(2), form).lengths) >= 2
     cat = theirs.convert_tokens_to_ids("cat")
     cls, sep = theirs.cls_token_id, theirs.sep_token_id

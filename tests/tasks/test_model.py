@@ -3,8 +3,10 @@
 python -m pytest --import-mode=importlib tests/tasks/test_model.py
 """
 
+import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,13 +59,25 @@ def trimmed(ids: Tensor) -> list[list[int]]:
     return [[number for number in row if number] for row in ids.tolist()]
 
 
-def pooled(model: MultitaskModel, rows: list[list[int]], types: list[list[int]] | None = None) -> Tensor:
-    """transformers' pooler output of each row alone, unpadded."""
-    reference = Theirs(BertConfig(**model.encoder.config.to_transformers())).eval()
-    reference.load_state_dict({their_name(name): x for name, x in model.encoder.state_dict().items()}, strict=True)
+def theirs(encoder: BertModel, rows: list[list[int]], types: list[list[int]] | None = None) -> list[Any]:
+    """transformers' outputs for each row alone, unpadded."""
+    reference = Theirs(BertConfig(**encoder.config.to_transformers())).eval()
+    reference.load_state_dict({their_name(name): x for name, x in encoder.state_dict().items()}, strict=True)
     types = types or [[0] * len(row) for row in rows]
     inputs = [(torch.tensor([row]), torch.tensor([kinds])) for row, kinds in zip(rows, types, strict=True)]
-    return torch.cat([reference(ids, token_type_ids=kinds).pooler_output for ids, kinds in inputs])
+    return [reference(ids, token_type_ids=kinds) for ids, kinds in inputs]
+
+
+def pooled(model: MultitaskModel, rows: list[list[int]], types: list[list[int]] | None = None) -> Tensor:
+    """transformers' pooler output of each row alone, unpadded."""
+    return torch.cat([one.pooler_output for one in theirs(model.encoder, rows, types)])
+
+
+def compared(encoder: BertModel, first: list[list[int]], second: list[list[int]]) -> Tensor:
+    """[|u - v|; u * v; 5 cos(u, v)] of transformers' mean vectors, scaled to length sqrt(D)."""
+    means = ([one.last_hidden_state[0].mean(0) for one in theirs(encoder, side)] for side in (first, second))
+    u, v = (math.sqrt(x.shape[1]) * x / x.norm(dim=1, keepdim=True) for x in map(torch.stack, means))
+    return torch.cat([(u - v).abs(), u * v, 5 * torch.cosine_similarity(u, v)[:, None]], dim=1)
 
 
 @torch.no_grad()
@@ -76,18 +90,22 @@ def test_predict_sentiment_is_encoder_and_head(make: Callable) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("pairs", ["cross", "paper", "bi"])
+@pytest.mark.parametrize("pairs", ["cross", "paper", "bi", "joint"])
 def test_predict_paraphrase_and_similarity_are_encoder_and_head(make: Callable, pairs: str) -> None:
     model = make(pairs)
+    for parameter in model.encoder.parameters():  # as after training
+        parameter.mul_(1.1)
     first, second = trimmed(PADDED), trimmed(OTHER)
     if pairs == "bi":
         u, v = pooled(model, first), pooled(model, second)
         features = torch.cat([u, v, (u - v).abs()], dim=1)
     else:
-        cut = 1 if pairs == "cross" else 0
+        cut = 0 if pairs == "paper" else 1
         rows = [a + b[cut:] for a, b in zip(first, second, strict=True)]
         types = [[0] * len(a) + [cut] * (len(b) - cut) for a, b in zip(first, second, strict=True)]
         features = pooled(model, rows, types)
+    if pairs == "joint":
+        features = torch.cat([features, compared(model.starting, first, second)], dim=1)
     masks = (PADDED > 0).long(), (OTHER > 0).long()
     logit = model.predict_paraphrase(PADDED, masks[0], OTHER, masks[1])
     torch.testing.assert_close(logit, by_hand(model.heads["quora"].layers, features)[:, 0], atol=1e-5, rtol=1e-4)

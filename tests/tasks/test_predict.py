@@ -67,7 +67,7 @@ def outputs_of(predictor: predict.Predictor, name: str, rows: list[tuple[str, ..
     return evaluate.outputs(predictor.model, task, predictor.examples(task, rows), predictor.precision)
 
 
-@pytest.mark.parametrize("pairs", ["cross", "paper", "bi"])
+@pytest.mark.parametrize("pairs", ["cross", "paper", "bi", "joint"])
 def test_outputs_are_those_of_the_runs_own_evaluation(pairs: str, made: Callable[..., Path], tmp_path: Path) -> None:
     run = made(pairs)
     best = MultitaskModel(BertModel(BertConfig.read(run / "encoder")), registry.build("sst,quora,sts", pairs), 0.3)
