@@ -1,4 +1,4 @@
-"""Turn weights of other forms into an encoder folder. Of pickles, torch's restricted reader reads only tensors.
+"""The command line of `minbert.weights`: weights of other forms to an encoder folder, and a folder to the hub.
 
 python -m minbert.weights convert DIR                        pytorch_model.bin, or weights in several parts, in DIR
 python -m minbert.weights convert NAME --to DIR              the same, from the hub
@@ -23,7 +23,7 @@ import torch
 from numpy._core import multiarray
 from torch import Tensor
 
-from minbert import hub, weights
+from minbert import weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError, quoted, reason
@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> None:
     upload.add_argument("--private", action="store_true", help="create the repository as a private one")
     given = parser.parse_args(arguments)
     if given.command == "push":
-        print(hub.push(given.run, given.repo, private=given.private))
+        print(push(given.run, given.repo, private=given.private))
         return
     source = expanded(given.source)
     if source.is_file():
@@ -107,6 +107,27 @@ def convert_checkpoint(source: Path, like: str, to: Path) -> Path:
     return _write(_fit(tensors, config, source), config, Tokenizer.load(folder), to)
 
 
+def push(place: str, repo: str, *, private: bool = False) -> str:
+    """Upload an encoder's folder, or that of a run, with its card to the hub; returns the repository's address.
+
+    The repository is created if it is missing. Raises `UserError` if there is no encoder or no login, and if the hub
+    refuses or cannot be reached.
+    """
+    from huggingface_hub import HfApi, get_token
+
+    folder = expanded(weights.of_run(place))
+    if not (folder / "model.safetensors").is_file():
+        raise UserError(f"{place}: neither an encoder's folder nor a finished run")
+    if get_token() is None:
+        raise UserError("push: this machine is not logged in to the hub; run `hf auth login` or set HF_TOKEN")
+    try:
+        made = HfApi().create_repo(repo, private=private, exist_ok=True)
+        HfApi().upload_folder(repo_id=made.repo_id, folder_path=folder, commit_message="Upload the encoder")
+    except Exception as error:  # the type depends on the HTTP library of the hub's client
+        raise UserError(f"--repo {repo}: not uploaded: {' '.join(str(error).split())}") from error
+    return str(made)
+
+
 def _write(state: dict[str, Tensor], config: BertConfig, tokenizer: Tokenizer, to: Path) -> Path:
     if to.exists():
         raise UserError(f"--to {to}: exists already")
@@ -135,7 +156,11 @@ def _parts(folder: Path) -> dict[str, Tensor]:
 
 
 class _Pickle(io.FileIO):
-    """A file that ends a pickle of too many operations, of which each is a read."""
+    """A file with a limit on its number of reads: torch's reader reads once or more for each operation of a pickle.
+
+    A small pickle of endless operations would otherwise keep it busy for hours. In a zip archive torch reads the
+    pickle as a whole, so its bytes, at least as many as its operations, count as reads.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -8,7 +8,7 @@ from typing import Any
 from minbert.errors import UserError
 from minbert.files import present
 from minbert.tokenizer import Tokenizer
-from minbert.training import plan, start
+from minbert.training import plan, ranks, start
 from tasks import readers, schedule
 from tasks.settings import MultitaskSettings
 from tasks.task import SPLITS, Task
@@ -70,9 +70,9 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
             found[split][task.name] = examples
             (cut, inputs), skipped = examples.truncated(task.pairs), len(examples.cache.skipped)
             if cut:
-                start.warn(f"{path}: {cut:,} of {inputs:,} inputs are longer than {length} tokens and are truncated")
+                ranks.note(f"{path}: {cut:,} of {inputs:,} inputs are longer than {length} tokens and are truncated")
             if skipped:
-                start.warn(f"{path}: {skipped} of {len(examples) + skipped} rows skipped (listed in manifest.json)")
+                ranks.note(f"{path}: {skipped} of {len(examples) + skipped} rows skipped (listed in manifest.json)")
     return Splits(**found)
 
 
@@ -83,7 +83,7 @@ def make_schedule(settings: MultitaskSettings, train: Mapping[str, Any]) -> tupl
     sizes = {name: len(chosen) for name, chosen in rows.items()}
     for name, one in train.items():
         if limit > len(one):
-            start.warn(f"--limit {limit:,}: {name} has only {len(one):,} rows")
+            ranks.note(f"--limit {limit:,}: {name} has only {len(one):,} rows")
         start.note_rows(name, sizes[name], training)
     how = {"epochs": training.epochs, "batch_size": training.batch_size, "seed": training.seed}
     whole = schedule.plan(settings.schedule.sampling, sizes, **how, power=settings.schedule.power)

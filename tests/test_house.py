@@ -26,7 +26,7 @@ FLOORS = [
     "minbert.cpu minbert.bert",
     "minbert.encode",
     "minbert.training",
-    "minbert.hub minbert.convert",
+    "minbert.convert",
     "tasks.charts tasks.examples tasks.metrics tasks.readers",
     "tasks.intervals tasks.augment tasks.task",
     "tasks.sst tasks.quora tasks.sts tasks.schedule tasks.contrastive",

@@ -79,31 +79,28 @@ def set_damaged_aside(parent: Path) -> list[str]:
     Afterwards the newest checkpoint is sound, or there is none; the last sentence says which. The checkpoint that it
     names as kept may be missing.
     """
-    said = []
+    said: list[str] = []
+
+    def sound(step: int, *names: str) -> bool:
+        try:
+            _verified(folder_of(parent, step), *names)
+        except UserError as error:
+            said.append(_set_aside(folder_of(parent, step), error))
+            return False
+        return True
+
     while found := steps(parent):
         newest = found[-1]
-        try:
-            state = state_of(parent, newest)
-            elsewhere = state["kept_step"] != newest
-            if elsewhere and (error := _damage(parent, state["kept_step"])):
-                said.append(_set_aside(folder_of(parent, state["kept_step"]), error))
-                elsewhere = False
-            needed = () if elsewhere else (_MODEL,)
-            _verified(folder_of(parent, newest), *(needed if state["finished"] else (_MODEL, _OPTIMIZER)))
+        if not sound(newest):
+            continue
+        state = state_of(parent, newest)
+        elsewhere = state["kept_step"] != newest and sound(state["kept_step"], _MODEL)
+        needed = [] if state["finished"] else [_OPTIMIZER]
+        if sound(newest, *needed, *([] if elsewhere and state["finished"] else [_MODEL])):
             break
-        except UserError as error:
-            said.append(_set_aside(folder_of(parent, newest), error))
     if said:
         said[-1] += f"; the run goes on from step {found[-1]:,}" if found else "; none is left, so the run starts again"
     return said
-
-
-def _damage(parent: Path, step: int) -> UserError | None:
-    try:
-        _verified(folder_of(parent, step), _MODEL)
-    except UserError as error:
-        return error
-    return None
 
 
 def _set_aside(folder: Path, why: UserError) -> str:

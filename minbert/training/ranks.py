@@ -9,7 +9,8 @@ gradients are summed once per step. The model is not wrapped.
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import numpy as np
@@ -17,6 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from minbert.errors import UserError, reason
 from minbert.training import cli
 
 
@@ -43,9 +45,9 @@ def say(text: str) -> None:
         cli.say(text)
 
 
-def note(text: str) -> None:
-    """Print a warning to standard error, on the first rank only."""
-    if rank() == 0:
+def note(*texts: str) -> None:
+    """Print warnings to standard error, on the first rank only."""
+    for text in texts if rank() == 0 else ():
         cli.say(f"note: {text}", sys.stderr)
 
 
@@ -54,16 +56,27 @@ def share(rows: np.ndarray) -> np.ndarray:
     return rows[rank() :: world()]
 
 
+@contextmanager
+def _exchange() -> Iterator[None]:
+    """Raises `UserError` if an exchange with the other ranks fails: another rank has ended."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise UserError(f"another process of this run has ended or cannot be reached: {reason(error)}") from error
+
+
 def wait() -> None:
     """Wait until every rank has called this (a barrier)."""
     if dist.is_initialized():
-        dist.barrier()
+        with _exchange():
+            dist.barrier()
 
 
 def sum_over_ranks(x: Tensor) -> Tensor:
     """The sum of `x` over all ranks, in place."""
     if dist.is_initialized():
-        dist.all_reduce(x)
+        with _exchange():
+            dist.all_reduce(x)
     return x
 
 
@@ -79,7 +92,8 @@ def gather(rows: Tensor, places: Tensor, total: int) -> Tensor:
 def of_first(x: Tensor) -> Tensor:
     """The first rank's `x`, in place; `x` has one shape and type on all ranks."""
     if dist.is_initialized():
-        dist.broadcast(x, src=0)
+        with _exchange():
+            dist.broadcast(x, src=0)
     return x
 
 
@@ -88,7 +102,8 @@ def highest(number: int, device: torch.device) -> int:
     if not dist.is_initialized():
         return number
     tensor = torch.tensor(number, device=device)
-    dist.all_reduce(tensor, dist.ReduceOp.MAX)
+    with _exchange():
+        dist.all_reduce(tensor, dist.ReduceOp.MAX)
     return int(tensor)
 
 

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -18,14 +18,17 @@ import torch
 
 from minbert.errors import UserError
 from minbert.files import read_json, sync, write_atomic, write_json
-from minbert.training import checkpoint, cli, ranks, track
+from minbert.training import checkpoint, cli, ranks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from minbert.training.track import Tracker
+
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk", "lemminflect")
 _TEMPORARY = re.compile(r"\..+\.\d+\.(tmp|old)")  # names by minbert.files: half-written files and folders
 _ROOT = Path(__file__).parent.parent.parent
+_ATTEMPTS = 100  # to lock a folder that other processes delete
 
 
 class Lock:
@@ -37,17 +40,26 @@ class Lock:
         self._made: list[Path] = []  # folders
 
     def hold(self) -> None:
-        """Create and lock the file, and its folder if need be. Raises `UserError`, naming a process that holds it."""
+        """Create and lock the file, and its folder if need be.
+
+        Raises `UserError`, naming a process that holds it, and `OSError` if it cannot be created.
+        """
         self._made = [folder for folder in self.path.parents if not folder.exists()]
+        left = _ATTEMPTS
         while not self.held:
-            with suppress(FileNotFoundError):  # a process that ends has deleted the empty folder
+            left -= 1
+            try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise UserError(f"{self.path.parent}: is in use by {self._holder()}") from None
-                self._descriptor = descriptor
+            except FileNotFoundError:  # a process that ends may just have deleted the empty folder
+                if not left:
+                    raise
+                continue
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"{self.path.parent}: is in use by {self._holder()}") from None
+            self._descriptor = descriptor
         os.ftruncate(self._descriptor, 0)
         os.write(self._descriptor, f"process {os.getpid()} on {platform.node()}\n".encode())
 
@@ -90,13 +102,14 @@ class RunDir:
     With several ranks, the first one alone writes.
     """
 
-    def __init__(self, path: Path, *, resume: bool = False, trackers: Sequence[str] = ()) -> None:
+    def __init__(self, path: Path, *, resume: bool = False) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self._manifest, self._metrics = path / "manifest.json", path / "metrics.jsonl"
         self._resume = resume
         self._lock = Lock(path / ".minbert.lock")
-        self._chosen, self._trackers = trackers, list[track.Tracker]()
+        self._kinds: list[type[Tracker]] = []
+        self._trackers: list[Tracker] = []
         self._content: dict[str, Any] = {}
         self._begun = time.perf_counter()
 
@@ -108,7 +121,11 @@ class RunDir:
         and `track.chosen` do, if the folder cannot be written to, and, naming the process, if another one has locked
         it.
         """
-        run = cls(path, resume=resume, trackers=track.chosen(tracked))
+        run = cls(path, resume=resume)
+        if tracked != "none":
+            from minbert.training import track  # for this alone
+
+            run._kinds = track.chosen(tracked)
         nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
             raise UserError(f"--run-dir {path}: {nearest} is not a folder that can be written to")
@@ -168,8 +185,7 @@ class RunDir:
         if ranks.rank():
             return []
         self.checkpoints.mkdir(parents=True, exist_ok=True)
-        for sentence in checkpoint.set_damaged_aside(self.checkpoints):
-            ranks.note(sentence)
+        ranks.note(*checkpoint.set_damaged_aside(self.checkpoints))
         before = read_json(self._manifest) if self._manifest.is_file() else {}
         now = manifest.get("environment", {})
         step = next(reversed(checkpoint.steps(self.checkpoints)), 0)
@@ -181,7 +197,7 @@ class RunDir:
         self._begun = time.perf_counter()
         write_json(self._manifest, self._content)
         self._sweep()
-        self._trackers = track.opened(self._chosen, self.path, self._content, step)
+        self._trackers = [kind(self.path, self._content, step, self.metrics()) for kind in self._kinds]
         last = parts[-1].get("environment", {}) if parts else {}
         kinds = [name for name in last if name != "started" and last[name] != now.get(name)]
         return [f"{name} {now.get(name)} (was {last[name]})" for name in kinds]
@@ -201,7 +217,7 @@ class RunDir:
             with open(self._metrics, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row, allow_nan=False) + "\n")
         for tracker in self._trackers:
-            tracker.log(row["step"], track.numbers(row))
+            tracker.log(row)
 
     def figure(self, name: str, draw: Callable[[], "Figure"]) -> None:
         """Record a figure in the trackers; without any, it is not drawn."""

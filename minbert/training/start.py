@@ -35,7 +35,6 @@ class Start:
     run: RunDir
     device: torch.device
     precision: str
-    source: str
     folder: Path = field(default_factory=Path)  # of the initial encoder
     identity: dict[str, Any] = field(default_factory=dict)
 
@@ -45,22 +44,22 @@ class Start:
         settings = parsed.settings
         notes = settings.ignored(parsed.overrides)
         on = device(demanded=settings.run.use_gpu)
-        warn(*notes)  # on the first rank only, which is known from here on
+        ranks.note(*notes)  # on the first rank only, which is known from here on
         precision = number_format(settings.training.precision, on)
         how = {"resume": settings.run.resume, "identity": settings.identity(), "tracked": settings.run.track}
         try:
             run = RunDir.open(Path(settings.run.run_dir), **how)
-        except UserError:
+        except (UserError, OSError):
             ranks.highest(1, on)  # so that no other rank waits for this one
             raise
         if ranks.highest(0, on):
             raise SystemExit(2)
-        return cls(parsed, run, on, precision, settings.encoder.source)
+        return cls(parsed, run, on, precision)
 
     def encoder(self) -> tuple[BertModel, Tokenizer, int]:
         """The initial encoder, its tokenizer, and the longest input in tokens. Raises `UserError`."""
         asked = self.parsed.settings.encoder
-        model, tokenizer, self.folder = encoder(self.source, asked.encoder_dropout)
+        model, tokenizer, self.folder = encoder(asked.source, asked.encoder_dropout)
         config = {f"config {name}": value for name, value in asdict(BertConfig.read(self.folder)).items()}
         self.identity = {"vocabulary sha256": tokenizer.fingerprint, **config}
         return model.to(self.device), tokenizer, max_length(asked.max_length, model.config)
@@ -104,7 +103,8 @@ class Start:
         changed = self.run.begin(manifest | account)
         ranks.wait()  # damaged checkpoints are set aside
         if changed:
-            warn(f"--resume: the run goes on with {', '.join(changed)}, so its bits may differ from an unbroken run's")
+            other = ", ".join(changed)
+            ranks.note(f"--resume: the run goes on with {other}, so its bits may differ from an unbroken run's")
 
     def where(self, model: BertModel) -> str:
         """Precision, device and attention path of a training step of this model, for display."""
@@ -136,9 +136,8 @@ def number_format(asked: str, on: torch.device) -> str:
     """The precision that `--precision` means on a device, with a warning if `auto` is fp32 on a GPU."""
     chosen = choose(asked, on)
     if asked == "auto" and chosen == "fp32" and on.type == "cuda":
-        warn(
-            "--precision auto: this GPU has no bf16, so the run is in fp32 (fp16 needs loss scaling, which skips steps)"
-        )
+        why = "fp16 needs loss scaling, which skips steps"
+        ranks.note(f"--precision auto: this GPU has no bf16, so the run is in fp32 ({why})")
     return chosen
 
 
@@ -167,7 +166,7 @@ def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, P
     tokenizer = Tokenizer.load(folder)
     tokenizer.check_fits(config.vocab_size, str(folder))
     if tokenizer.size < config.vocab_size:
-        warn(f"{folder}: the vocabulary has {tokenizer.size:,} pieces, the weights embed {config.vocab_size:,}")
+        ranks.note(f"{folder}: the vocabulary has {tokenizer.size:,} pieces, the weights embed {config.vocab_size:,}")
     if dropout is not None:
         config = replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     return accelerate(BertModel.with_weights(folder, config)), tokenizer, folder
@@ -188,7 +187,7 @@ def max_length(asked: int, config: BertConfig) -> int:
 def shortened(whole: Plan, settings: TrainingSettings) -> Plan:
     """The plan, cut to its first `--max-steps` steps; warns if it has fewer."""
     if settings.max_steps > whole.total:
-        warn(f"--max-steps {settings.max_steps:,}: the run has only {whole.total:,} steps")
+        ranks.note(f"--max-steps {settings.max_steps:,}: the run has only {whole.total:,} steps")
     return first(whole, settings.max_steps)
 
 
@@ -196,10 +195,4 @@ def note_rows(what: str, count: int, settings: TrainingSettings) -> None:
     """Warn if a training set of `count` rows is smaller than one batch."""
     if count < settings.batch_size:
         rows = f"{count:,} row{'s' * (count != 1)}"
-        warn(f"{what}: {rows} to train on, less than one batch of {settings.batch_size:,} (--batch-size)")
-
-
-def warn(*sentences: str) -> None:
-    """Print warnings to standard error, on the first rank only."""
-    for sentence in sentences:
-        ranks.note(sentence)
+        ranks.note(f"{what}: {rows} to train on, less than one batch of {settings.batch_size:,} (--batch-size)")

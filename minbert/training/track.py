@@ -1,6 +1,6 @@
 """Tracking a run in TensorBoard or Weights & Biases, beside its own `metrics.jsonl`: `--track tensorboard,wandb`.
 
-A tracker receives the rows that the run logs. Without `--track` there are none, and neither package is imported.
+A tracker receives the rows that the run logs. Without `--track` there are none, and this module is not imported.
 """
 
 import hashlib
@@ -17,11 +17,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Tracker(Protocol):
-    """One open record of a run."""
+Row = Mapping[str, Any]
 
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Record numbers by name."""
+
+class Tracker(Protocol):
+    """One open record of a run, which starts or goes on after `step`; `rows` are those of its earlier parts."""
+
+    def __init__(self, run: Path, manifest: Mapping[str, Any], step: int, rows: Sequence[Row]) -> None: ...
+
+    def log(self, row: Row) -> None:
+        """Record the numbers of a row of the metrics."""
 
     def figure(self, name: str, figure: "Figure") -> None:
         """Record a figure at the last step."""
@@ -30,7 +35,7 @@ class Tracker(Protocol):
 class TensorBoard:
     """Event files in `RUN/tensorboard`. A resumed run adds a file, which hides the steps that are repeated."""
 
-    def __init__(self, run: Path, manifest: Mapping[str, Any], step: int) -> None:
+    def __init__(self, run: Path, manifest: Mapping[str, Any], step: int, rows: Sequence[Row]) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         self._step = step
@@ -38,11 +43,11 @@ class TensorBoard:
         settings = json.dumps(manifest["all_settings"], indent=2)
         self._writer.add_text("settings", f"`{manifest['command']}`\n```\n{settings}\n```", step)
 
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+    def log(self, row: Row) -> None:
         """Add a scalar for each number, and flush, as a killed process flushes nothing."""
-        self._step = step
-        for name, value in numbers.items():
-            self._writer.add_scalar(name, value, step)
+        self._step = row["step"]
+        for name, value in numbers(row).items():
+            self._writer.add_scalar(name, value, self._step)
         self._writer.flush()
 
     def figure(self, name: str, figure: "Figure") -> None:
@@ -52,13 +57,17 @@ class TensorBoard:
 
 
 class WandB:
-    """A run of Weights & Biases, offline if nobody is logged in. A resumed run goes on under the same id."""
+    """A run of Weights & Biases, offline if nobody is logged in.
 
-    def __init__(self, run: Path, manifest: Mapping[str, Any], step: int) -> None:
+    A resumed run goes on under the same id. The steps that it repeats are already recorded, and W&B replaces nothing.
+    """
+
+    def __init__(self, run: Path, manifest: Mapping[str, Any], step: int, rows: Sequence[Row]) -> None:
         import matplotlib.pyplot  # noqa: F401, as wandb.Image looks for it
         import wandb
 
         self._image, self._step = wandb.Image, step
+        self._recorded = {(row["step"], name) for row in rows for name in numbers(row)}
         known = "WANDB_MODE" in os.environ or wandb.login(prompt=False, verify=False)
         begun = f"{run.resolve()} {manifest['parts'][0]['started']}"
         self._run = wandb.init(
@@ -73,39 +82,34 @@ class WandB:
         )
         self._run.define_metric("*", step_metric="step")
 
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Log the numbers over our step: W&B's own would refuse steps that a resumed run repeats."""
-        self._step = step
-        self._run.log({**numbers, "step": step})
+    def log(self, row: Row) -> None:
+        """Log the numbers over our step."""
+        self._step = row["step"]
+        new = {name: value for name, value in numbers(row).items() if (self._step, name) not in self._recorded}
+        if new:
+            self._run.log({**new, "step": self._step})
 
     def figure(self, name: str, figure: "Figure") -> None:
         """Log an image."""
         self._run.log({name: self._image(figure), "step": self._step})
 
 
-_KINDS: dict[str, type[TensorBoard | WandB]] = {"tensorboard": TensorBoard, "wandb": WandB}
+_NO_NUMBERS = ("step", "best")
+_KINDS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "wandb": WandB}
 
 
-def chosen(names: str) -> list[str]:
-    """The names in `--track`; raises `UserError` for an unknown one, and for one that is not installed."""
+def chosen(names: str) -> list[type[Tracker]]:
+    """The trackers named in `--track`; raises `UserError` for an unknown one, and for one that is not installed."""
     found = [one_of(name, [*_KINDS, "none"], "--track") for name in names.split(",")]
     kept = [name for name in dict.fromkeys(found) if name != "none"]
     for name in kept:
         if importlib.util.find_spec(name) is None:
             raise UserError(f"--track {name}: {name} is not installed; run `pip install {name}`")
-    return kept
+    return [_KINDS[name] for name in kept]
 
 
-def opened(names: Sequence[str], run: Path, manifest: Mapping[str, Any], step: int) -> list[Tracker]:
-    """The trackers of a run that starts, or goes on, after `step`."""
-    return [_KINDS[name](run, manifest, step) for name in names]
-
-
-def numbers(row: Mapping[str, Any]) -> dict[str, float]:
+def numbers(row: Row) -> dict[str, float]:
     """The numbers of a row of the metrics: `quora/loss` keeps its name, `lr` and `dev_norm` get a group."""
-    group = "dev" if row["kind"] == "evaluation" else "train"
+    group = "dev" if row.get("kind") == "evaluation" else "train"
     found = {name: value for name, value in row.items() if isinstance(value, int | float) and name not in _NO_NUMBERS}
     return {name if "/" in name else f"{group}/{name}": float(value) for name, value in found.items()}
-
-
-_NO_NUMBERS = ("step", "best")

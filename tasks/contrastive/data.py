@@ -11,7 +11,7 @@ from minbert.errors import UserError
 from minbert.files import expanded, present, sha256_of
 from minbert.token_cache import Facts, Reader, Row, Skipped, TokenCache
 from minbert.tokenizer import Tokenizer
-from minbert.training import start
+from minbert.training import ranks, start
 from minbert.training.run import manifest_behind
 from tasks import readers
 from tasks.augment import synonyms
@@ -65,9 +65,9 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
     if settings.chooses:
         dev = replace(dev, also_in=sets.also_in(dev, start.data_path(settings.files.data)))
     if settings.data.limit > len(train):
-        start.warn(f"--limit {settings.data.limit:,}: there are only {len(train):,} {settings.loss.data_kind}")
+        ranks.note(f"--limit {settings.data.limit:,}: there are only {len(train):,} {settings.loss.data_kind}")
     if _transductive(settings.encoder.source):
-        start.warn(f"--weights {settings.encoder.source}: come from a run on test sentences (transductive)")
+        ranks.note(f"--weights {settings.encoder.source}: come from a run on test sentences (transductive)")
         account["weights_transductive"] = True
     if settings.loss.data_kind == TEXTS:
         account["dev_pairs_seen"] = _seen(train, dev)
@@ -130,9 +130,9 @@ def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> 
     account = {"sources": sources, **cache.facts, "files": files, "absent": found.absent}
     account["skipped"] = [{"file": Path(file["file"]).name, **row} for file in files for row in file["skipped"]]
     if account["transductive"]:
-        start.warn("the texts hold test sentences (transductive), which the manifest and the report say as well")
+        ranks.note("the texts hold test sentences (transductive), which the manifest and the report say as well")
     if found.absent:
-        start.warn(f"--texts {how.texts}: without {', '.join(found.absent)}, not found in the data")
+        ranks.note(f"--texts {how.texts}: without {', '.join(found.absent)}, not found in the data")
     return Single(cache, tokenizer.cls, tokenizer.sep, length), account
 
 
@@ -245,7 +245,7 @@ def _seen(train: Examples, dev: DevSets) -> int:
     for one in dev.pairs.values():
         seen = sum(pair <= known for pair in sets.pair_keys(one))
         if seen:
-            start.warn(
+            ranks.note(
                 f"{one.cache.source}: {seen:,} of {len(one):,} pairs are made of training texts (which hold no scores)"
             )
         every += seen
@@ -254,14 +254,14 @@ def _seen(train: Examples, dev: DevSets) -> int:
 
 def _warn_of_dev(dev: DevSets, settings: ContrastiveSettings) -> None:
     if dev.name in ("stsb", "course") and "chinese" in _names(settings.data.texts):
-        start.warn(
+        ranks.note(
             f"--texts chinese: evaluated on English pairs by --sts-dev {dev.name}; --sts-dev zh are Chinese ones"
         )
     if dev.absent:
-        start.warn(f"--sts-dev {dev.name}: without {', '.join(dev.absent)}, of which the data has no dev file")
+        ranks.note(f"--sts-dev {dev.name}: without {', '.join(dev.absent)}, of which the data has no dev file")
     shared = ", ".join(f"{count:,} in {name}" for name, count in dev.also_in.items() if count)
     if shared:
-        start.warn(f"of the {len(dev):,} pairs that choose the encoder some are also in scored sets: {shared}")
+        ranks.note(f"of the {len(dev):,} pairs that choose the encoder some are also in scored sets: {shared}")
 
 
 def _warn_of_rows(train: Examples, dev: DevSets, account: dict[str, Any], length: int) -> None:
@@ -271,7 +271,7 @@ def _warn_of_rows(train: Examples, dev: DevSets, account: dict[str, Any], length
     for examples, where in (*named, *((one, str(one.cache.source)) for one in dev.pairs.values())):
         cut, texts = examples.truncated()
         if cut:
-            start.warn(f"{where}: {cut:,} of {texts:,} sentences are longer than {length} tokens and are truncated")
+            ranks.note(f"{where}: {cut:,} of {texts:,} sentences are longer than {length} tokens and are truncated")
     if skipped:
         place = f"{skipped[0].get('file', '')} line {skipped[0]['line']}".strip()
-        start.warn(f"{len(skipped):,} rows skipped, such as {place}, {skipped[0]['why']} (listed in manifest.json)")
+        ranks.note(f"{len(skipped):,} rows skipped, such as {place}, {skipped[0]['why']} (listed in manifest.json)")

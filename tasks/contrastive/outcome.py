@@ -10,9 +10,8 @@ from safetensors.numpy import save
 
 from minbert.bert import BertModel
 from minbert.files import write_atomic, write_json
-from minbert.training import start
+from minbert.training import ranks, start
 from minbert.training.loop import LAST, LoopState
-from minbert.training.ranks import say
 from minbert.training.run import RunDir
 from tasks.contrastive.curriculum import Paced, Scored
 from tasks.contrastive.data import Data
@@ -25,23 +24,23 @@ def introduce(settings: ContrastiveSettings, read: Data, paced: Paced, encoder: 
     """Print what is trained on what, in a few lines."""
     kind, objective = settings.loss.data_kind, settings.loss.objective
     groups = ", ".join(f"{count:,} {name}" for name, count in paced.group_sizes.items()) or "no groups"
-    say(f"{_counted(paced.rows, kind)}{f' ({groups})' if kind == TRIPLETS else ''}; {where}")
+    ranks.say(f"{_counted(paced.rows, kind)}{f' ({groups})' if kind == TRIPLETS else ''}; {where}")
     kept = "of the last step" if settings.training.keep == LAST else f"that is best by {settings.evaluation.metric}"
-    say(f"evaluated on {read.dev.shown}; the encoder {kept} is kept")
+    ranks.say(f"evaluated on {read.dev.shown}; the encoder {kept} is kept")
     if paced.group_sizes:
         epochs = [f"{epoch}: " + "/".join(f"{share:.0%}" for share in row) for epoch, row in enumerate(paced.mix, 1)]
         shown = epochs if len(epochs) <= 10 else [*epochs[:5], "...", *epochs[-4:]]
-        say(f"{'/'.join(paced.group_sizes)} in epoch {', '.join(shown)}")
+        ranks.say(f"{'/'.join(paced.group_sizes)} in epoch {', '.join(shown)}")
     known = chance(settings, paced.rows, read.train.cache.columns)
     guess = f"; a guess has a loss of {known:.3f}" if known else ""
     batch = _counted(min(settings.training.batch_size, paced.rows), kind)
-    say(f"{_counted(paced.plan.total, 'steps')} of {batch}, {objective}{guess}")
+    ranks.say(f"{_counted(paced.plan.total, 'steps')} of {batch}, {objective}{guess}")
     start.note_rows("the training set", paced.rows, settings.training)
     if paced.rows == 1 and objective in IN_BATCH:
-        start.warn("a batch of one row has no in-batch negatives")
+        ranks.note("a batch of one row has no in-batch negatives")
     rates = encoder.config.hidden_dropout_prob, encoder.config.attention_probs_dropout_prob
     if objective == "simcse" and not any(rates):
-        start.warn("--objective simcse: the encoder has no dropout, so both passes of a text are the same")
+        ranks.note("--objective simcse: the encoder has no dropout, so both passes of a text are the same")
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def write(
     if arrays:
         write_atomic(run.path / "cosines.safetensors", save(arrays))
     said = [f"after training ({kept.shown}): {as_text(after.numbers)}", kept.verdict(before, after)]
-    say("\n".join([*filter(None, said), f"mean training loss over the last epoch: {number(loss)}\n"]))
+    ranks.say("\n".join([*filter(None, said), f"mean training loss over the last epoch: {number(loss)}\n"]))
 
 
 def last_epoch_loss(rows: Iterable[Mapping[str, Any]]) -> float | None:

@@ -15,7 +15,7 @@ import torch
 from minbert import token_cache, weights
 from minbert.encode import Encoder
 from minbert.files import cached_folder
-from minbert.training import ranks, start
+from minbert.training import ranks
 from minbert.training.plan import drawn
 from tasks.contrastive.curriculum import Scored, Similarities, rarity
 from tasks.contrastive.settings import TEXTS, TRIPLETS, ContrastiveSettings
@@ -53,7 +53,7 @@ def _scorer(
     shorter = replace(examples, max_length=min(examples.max_length, scorer.max_length))
     vocabulary = scorer.tokenizer
     if vocabulary.fingerprint != encoder.tokenizer.fingerprint:
-        start.warn(f"--scorer {how.scorer}: another vocabulary, so the triplets are tokenised for it as well")
+        ranks.note(f"--scorer {how.scorer}: another vocabulary, so the triplets are tokenised for it as well")
         cache = token_cache.retokenised(examples.cache, vocabulary)
         shorter = replace(shorter, cache=cache, cls=vocabulary.cls, sep=vocabulary.sep)
     return scorer, shorter, weights.sha256(folder)

@@ -27,7 +27,7 @@ from minbert.files import present
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Facts, Row, Skipped
 from minbert.tokenizer import Tokenizer
-from minbert.training import start
+from minbert.training import ranks, start
 from tasks.contrastive.settings import FileSettings
 from tasks.examples import Pair
 from tasks.readers import key, open_as, senteval
@@ -285,7 +285,7 @@ def also_in(dev: DevSets, folder: Path) -> dict[str, int]:
         try:
             rows = [row for path in paths for row in open_as(present(path), "pair-score").rows]
         except UserError as error:  # a damaged set does not keep an encoder from being trained
-            start.warn(f"{error} (so it is not known how many dev pairs are also in {name})")
+            ranks.note(f"{error} (so it is not known how many dev pairs are also in {name})")
             continue
         known = {frozenset(map(key, row.texts)) for row in rows if isinstance(row, Row)}
         found[name] = sum(pair in known for pair in pairs)

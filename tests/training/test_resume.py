@@ -212,6 +212,11 @@ def test_ranks_stop_together_when_one_is_told_to_or_refused(script: Script, tmp_
     refused = script(MULTITASK, *flags, ranks=2)
     assert refused.codes == [2, 2] and f"is in use by process {os.getpid()} on" in refused.errors[0], refused.err
     lock.release()
+    nowhere = script(MULTITASK, *flags, ranks=2, run_dir="/proc/nowhere")
+    assert nowhere.codes == [2, 2] and nowhere.errors == ["error: /proc/nowhere: No such file or directory"]
+    assert all(not path.read_text() for path in tmp_path.glob("*.err1")), (
+        "the other process waits for none, and is quiet"
+    )
     stopped = script(MULTITASK, *flags, signal=(signal.SIGTERM, "step", 2), ranks=2)
     assert stopped.codes == [128 + signal.SIGTERM] * 2, stopped.err
     assert script(MULTITASK, *flags, "--resume", ranks=2).codes == [0, 0]
