@@ -54,6 +54,12 @@ class Encoder:
         self.precision = choose(precision, model.device)
         self.max_length = min(max_length or 10**9, model.config.max_position_embeddings)
 
+    def __repr__(self) -> str:
+        config, count = self.model.config, sum(p.numel() for p in self.model.parameters())
+        size = f"{config.num_hidden_layers} layers, {config.hidden_size} wide, {count:,} parameters"
+        where = f"{self.precision} on {self.model.device}"
+        return f"Encoder({size}, pooler {self.pooler}, at most {self.max_length} tokens, {where})"
+
     @classmethod
     def load(
         cls,
