@@ -16,7 +16,8 @@ from ablations.study import Range, Search, Study
 from minbert.errors import UserError
 from minbert.files import write_atomic
 from minbert.training.cli import say
-from tasks.benchmarks.results import MISSING, Table
+from tasks.benchmarks.results import Table
+from tasks.metrics import MISSING
 
 if TYPE_CHECKING:
     from optuna import Study as Trials
@@ -111,10 +112,9 @@ def _suggested(trial: "Trial", wanted: Search, flat: dict[str, Any]) -> dict[str
         name = given.replace("-", "_")
         if not isinstance(choice, Range):
             found[name] = trial.suggest_categorical(name, choice)
-        elif isinstance(flat[name], int):
-            found[name] = trial.suggest_int(name, int(choice.low), int(choice.high), log=choice.log)
         else:
-            found[name] = trial.suggest_float(name, choice.low, choice.high, log=choice.log)
+            suggest: Any = trial.suggest_int if isinstance(flat[name], int) else trial.suggest_float
+            found[name] = suggest(name, *choice.ends(flat[name]), log=choice.log)
     return found
 
 

@@ -67,6 +67,10 @@ class Range(Table):
     high: float
     log: bool = False
 
+    def ends(self, default: Value) -> list[Value]:
+        """Low and high, as whole numbers for a setting whose default is one."""
+        return [int(end) if isinstance(default, int) else end for end in (self.low, self.high)]
+
 
 class Search(Table):
     """A search: settings of one arm are chosen by Optuna, a run a trial, to maximise the scripts' own dev score."""
@@ -151,7 +155,10 @@ class Study:
                 free.pop("weights", None)
             return replace(arm, settings={**arm.settings, **free})
 
-        return replace(self, arms={name: of(arm) for name, arm in self.arms.items()})
+        limits = [f"--{name.replace('_', '-')} {value:,}" for name, value in changed.items() if value is not None]
+        said = ", ".join([*limits, *([f"in place of: {self.file.limits}"] if limits and self.file.limits else [])])
+        file = self.file.model_copy(update={"limits": said}) if limits else self.file
+        return replace(self, file=file, arms={name: of(arm) for name, arm in self.arms.items()})
 
 
 def known_studies() -> list[str]:
@@ -318,8 +325,31 @@ class _Reader:
                 raise self.error(f"{name}: begins with none of sts_suite, transfer, probes", "suites", name)
         if file.x and not any(file.x.replace("-", "_") in arm.settings for arm in arms.values()):
             raise self.error(f"x: no arm has a setting {file.x}", "x")
-        if file.search and (file.search.arm not in study.arms or study.arms[file.search.arm].measured):
-            raise self.error(f"search: no arm {file.search.arm} is trained", "search", "arm")
+        if file.search:
+            self.check_search(study, file.search)
+
+    def check_search(self, study: Study, search: Search) -> None:
+        """Whether the arm's script takes both ends of each range, and each value of a list."""
+        arm = study.arms.get(search.arm)
+        if arm is None or arm.measured:
+            raise self.error(f"search: no arm {search.arm} is trained", "search", "arm")
+        known = [name for name in arm.flat if name not in OURS]
+        for given, choice in search.settings.items():
+            name, keys = given.replace("-", "_"), ("search", "settings", given)
+            if name not in known:
+                raise self.error(f"search: {given}: no such setting{suggestion(name, known)}", *keys)
+            if isinstance(choice, Range) and choice.log and choice.low <= 0:
+                raise self.error(f"search: {given}: a range on a logarithmic scale begins above 0", *keys)
+            if isinstance(choice, Range) and not choice.low < choice.high:
+                raise self.error(f"search: {given}: low {choice.low:g} is not below high {choice.high:g}", *keys)
+            if not (values := choice.ends(arm.flat[name]) if isinstance(choice, Range) else choice):
+                raise self.error(f"search: {given}: no value to choose from", *keys)
+            for value in values:
+                tried = replace(arm, settings={**arm.settings, name: value})
+                try:
+                    tried.parsed(tried.words(encoder="runs" if arm.upstream else ""))
+                except UserError as error:
+                    raise self.error(f"search: {error}", *keys) from error
 
     def check_values(self, file: StudyFile, values: Mapping[str, float], *keys: str) -> None:
         for score in values:

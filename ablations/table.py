@@ -19,7 +19,8 @@ from ablations.cells import Cell
 from ablations.study import STAGE_ONE, Study, matches
 from minbert.files import read_json, write_atomic, write_json
 from tasks import compare, intervals
-from tasks.benchmarks.results import MISSING, Table, number
+from tasks.benchmarks.results import Table
+from tasks.metrics import MISSING, number
 from tasks.report import overview
 from tasks.report.collect import read_run
 

@@ -15,8 +15,8 @@ from tabulate import tabulate
 from minbert.files import write_atomic, write_json
 from tasks.benchmarks.encoders import Bank, Loaded, System, load
 from tasks.intervals import Difference, Interval, interval, resampled
+from tasks.metrics import MISSING, number
 
-MISSING = "–"
 AVERAGE = "avg."
 SYSTEM = ["encoder", "pooler"]
 Pairing = tuple[System, System]
@@ -125,16 +125,6 @@ def _escaped(text: str) -> str:
     for mark in "\\`*_<>[]|":
         text = text.replace(mark, f"\\{mark}")
     return " ".join(text.split())
-
-
-def number(value: float | None, digits: int = 2, *, times: float = 1.0, sign: bool = False) -> str:
-    """A number with fixed digits, a real minus sign, and a dash where it is undefined."""
-    if value is None or math.isnan(value):
-        return MISSING
-    text = f"{times * value:{'+' if sign else ''}.{digits}f}"
-    if not text.strip("+-0."):
-        text = text.lstrip("+-")
-    return text.replace("-", "−")
 
 
 def numbers(values: Iterable[float], digits: int = 2, *, times: float = 1.0, sign: bool = False) -> list[str]:

@@ -17,8 +17,9 @@ from tasks import intervals, metrics
 from tasks.benchmarks import contamination, figures, results, sets
 from tasks.benchmarks.encoders import System
 from tasks.benchmarks.options import PROTOCOLS
-from tasks.benchmarks.results import SYSTEM, Results, Suite, Table, between, defined, number, numbers
+from tasks.benchmarks.results import SYSTEM, Results, Suite, Table, between, defined, numbers
 from tasks.benchmarks.sets import ScoredSet, Subset
+from tasks.metrics import number
 from tasks.readers import senteval
 from tasks.readers.layouts import NLI_CLASSES
 

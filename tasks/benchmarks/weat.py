@@ -16,7 +16,8 @@ import pandas as pd
 
 from minbert.seeds import numpy_generator
 from tasks.benchmarks import figures, results
-from tasks.benchmarks.results import Results, Suite, Table, number, numbers
+from tasks.benchmarks.results import Results, Suite, Table, numbers
+from tasks.metrics import number
 
 EXACT = 20_000  # all partitions are tried where there are at most this many; otherwise this many are drawn
 _NOTE = (

@@ -15,8 +15,10 @@ from tasks import compare
 from tasks.compare import DEV_NORM
 from tasks.data import FOLDER
 from tasks.data.fetch import sources
-from tasks.intervals import RESAMPLES, Interval
+from tasks.intervals import RESAMPLES
+from tasks.metrics import MISSING, number
 from tasks.report.collect import Run, read_run
+from tasks.report.html import bounds
 
 _MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 _NOTES = {_MINILM: f"{_MINILM} was trained on Quora duplicates, among others: scores on Quora are not clean."}
@@ -93,13 +95,7 @@ def _scores(run: Run, resamples: int) -> list[Sequence[str]]:
     own, norm = compare.own_intervals(run.tasks, norm=run.multitask, resamples=resamples)
     rows = [(one.title, one.metric, str(one.count), one.before, one.score, own[one.name]) for one in run.tasks.values()]
     rows += [(DEV_NORM, "mean", "", None, run.dev_norm, norm)] if run.multitask else []
-    return [(*row[:3], *map(_shown, row[3:])) for row in rows]
-
-
-def _shown(value: float | Interval | None) -> str:
-    if isinstance(value, Interval):
-        return f"{value.low:.3f} to {value.high:.3f}"
-    return "–" if value is None else f"{value:.3f}"
+    return [(*row[:3], number(row[3], 3), number(row[4], 3), bounds(row[5]) or MISSING) for row in rows]
 
 
 def _files(manifests: Sequence[dict[str, Any]]) -> list[Sequence[str]]:

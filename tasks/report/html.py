@@ -5,7 +5,7 @@ import json
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from minbert.files import write_atomic
 from tasks.intervals import Interval
+from tasks.metrics import number
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def rendered(template: str, styles: Sequence[str], scripts: Sequence[str], data:
 def _environment() -> Environment:
     how: dict[str, Any] = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=FunctionLoader(_part), **how)
-    environment.filters |= {"number": number, "signed": signed, "bounds": bounds, "duration": duration}
+    score = partial(number, missing="undefined")
+    environment.filters |= {"number": score, "signed": partial(score, digits=4, sign=True), "bounds": bounds}
     environment.filters["count"] = lambda value: "–" if value is None else f"{value:,}"
     return environment
 
@@ -70,19 +72,9 @@ def embedded(data: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """A score for the page."""
-    return "undefined" if value is None else f"{value:.{digits}f}"
-
-
-def signed(value: float | None) -> str:
-    """A difference of scores for the page."""
-    return "undefined" if value is None else f"{value:+.4f}"
-
-
-def bounds(around: Interval | None, form: str = ".3f") -> str:
-    """An interval for the page, empty without one."""
-    return "" if around is None else f"{around.low:{form}} to {around.high:{form}}"
+def bounds(around: Interval | None) -> str:
+    """An interval in words, empty without one."""
+    return "" if around is None else f"{number(around.low, 3)} to {number(around.high, 3)}"
 
 
 def duration(seconds: float) -> str:

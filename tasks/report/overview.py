@@ -15,6 +15,7 @@ from scipy import stats
 from tasks import charts, compare
 from tasks.charts import BLUE, DASHED, GROUND, INK
 from tasks.compare import Scored
+from tasks.metrics import number
 from tasks.report.html import Figure, rendered, write_page
 
 if TYPE_CHECKING:
@@ -193,23 +194,26 @@ def section(found: pd.DataFrame, settings: pd.DataFrame | None = None) -> dict[s
 def _cell(row: Any) -> dict[str, Any]:
     """The numbers of a group in a metric as the table shows them; empty texts where they are undefined."""
 
-    def of(form: str, *names: str) -> str:
-        values = [row.get(name) for name in names]
-        known = all(value is not None and not np.isnan(value) for value in values)
-        return form.format(*values) if known else ""
+    def of(name: str, digits: int = 4, *, sign: bool = False) -> str:
+        return number(row.get(name), digits, sign=sign, missing="")
 
+    def between(low: str, high: str, *, sign: bool = True) -> str:
+        ends = of(low, sign=sign), of(high, sign=sign)
+        return " to ".join(ends) if all(ends) else ""
+
+    paper, rows = row.get("paper", np.nan), row.get("rows", np.nan)
     return {
         "sort": None if np.isnan(row["mean"]) else float(row["mean"]),
         "seeds": int(row["seeds"]),
-        "mean": of("{:.4f}", "mean"),
-        "deviation": of("{:.4f}", "deviation"),
-        "own": of("{:.4f} to {:.4f}", "own_low", "own_high"),
-        "difference": of("{:+.4f}", "difference"),
-        "over_seeds": of("{:+.4f} to {:+.4f}", "low", "high"),
-        "over_rows": of("{:+.4f} to {:+.4f}", "row_low", "row_high"),
-        "seeds_for": of("{:.0f}", "seeds_for"),
-        "paper": of("{:.4g}", "paper"),
-        "rows": of("{:,.0f}", "rows"),
+        "mean": of("mean"),
+        "deviation": of("deviation"),
+        "own": between("own_low", "own_high", sign=False),
+        "difference": of("difference", sign=True),
+        "over_seeds": between("low", "high"),
+        "over_rows": between("row_low", "row_high"),
+        "seeds_for": of("seeds_for", 0),
+        "paper": "" if np.isnan(paper) else f"{paper:.4g}",
+        "rows": "" if np.isnan(rows) else f"{rows:,.0f}",
         "only": row.get("only") if isinstance(row.get("only"), str) else "",
         "why": row.get("why") if isinstance(row.get("why"), str) else "",
         "verdict": verdict(row),

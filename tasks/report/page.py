@@ -139,12 +139,12 @@ def task_details(task: TaskScores, name: str, f1: Sequence[float] = ()) -> dict[
 
 def _regression(gold: np.ndarray, predicted: np.ndarray, *, points: bool) -> list[tuple[str, str]]:
     both = {"Pearson's r": metrics.pearson(predicted, gold), "Spearman's ρ": metrics.spearman(predicted, gold)}
-    found = [(name, "undefined" if value is None else f"{value:.3f}") for name, value in both.items()]
+    found = [(name, metrics.number(value, 3, missing="undefined")) for name, value in both.items()]
     if points:
         away = np.abs(predicted - gold)
         found += [
-            ("mean absolute error", f"{away.mean():.2f} points"),
-            ("mean error (predicted − gold)", f"{(predicted - gold).mean():+.2f} points"),
+            ("mean absolute error", f"{metrics.number(away.mean())} points"),
+            ("mean error (predicted − gold)", f"{metrics.number((predicted - gold).mean(), sign=True)} points"),
             ("rows more than 1 point off", f"{(away > 1).sum():,} of {len(gold):,} ({(away > 1).mean():.0%})"),
         ]
     return found

@@ -39,6 +39,12 @@ preset = "sample"
 script = "multitask_train"
 from = "wide"
 """
+SEARCH = """\
+[search]
+arm = "wide"
+trials = 3
+[search.settings]
+"""  # put before the paper of `STUDY`, which begins on line 5, so that its first setting is on line 9
 
 
 @pytest.fixture
@@ -77,6 +83,14 @@ def test_a_study_of_ours_is_sound(name: str) -> None:
         ("margin = 0.3", 'margin = 0.3\nmeasured = "minilm"', 15, "only measured has no settings"),
         ("[arms.wide]", '[arms."wi/de"]', 15, "an arm's name"),
         ("[paper]", "[paper", 5, "not a TOML file"),
+        ("[paper]", SEARCH + "margn = [0.1]\n[paper]", 9, "margn: no such setting; did you mean 'margin'"),
+        ("[paper]", SEARCH + "margin = { low = 0.3, high = 0.1 }\n[paper]", 9, "low 0.3 is not below high 0.1"),
+        ("[paper]", SEARCH + "power = { low = 0, high = 1, log = true }\n[paper]", 9, "begins above 0"),
+        ("[paper]", SEARCH + "order = { low = 1, high = 2 }\n[paper]", 9, "search: --order"),
+        ("[paper]", SEARCH + 'order = ["none", "sideways"]\n[paper]', 9, "search: --order"),
+        ("[paper]", SEARCH + "epochs = { low = -1, high = 2 }\n[paper]", 9, "search: --epochs"),
+        ("[paper]", SEARCH + "seed = [1, 2]\n[paper]", 9, "seed: no such setting"),
+        ("[paper]", SEARCH.replace("wide", "wise") + "margin = [0.1]\n[paper]", 6, "no arm wise is trained"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(write: WRITE, old: str, new: str, line: int, said: str) -> None:
@@ -95,6 +109,14 @@ def test_an_arm_starts_at_the_encoder_of_another_with_the_same_seed(write: WRITE
     words = cells["fine seed 2"].words()
     assert words[words.index("--encoder") + 1] == str(tmp_path / "margins" / "wide" / "seed-2" / "encoder")
     assert list(cells).index("wide seed 2") < list(cells).index("fine seed 2")
+
+
+def test_limits_of_the_command_are_in_the_place_of_the_studys(write: WRITE) -> None:
+    study = read_study(str(write(STUDY)))
+    assert study.with_settings("minilm").file.limits == "" and study.with_settings(limit=None).file.limits == ""
+    assert study.with_settings(limit=5000, max_steps=2).file.limits == "--limit 5,000, --max-steps 2"
+    known = read_study("order")
+    assert known.with_settings(limit=50).file.limits == f"--limit 50, in place of: {known.file.limits}"
 
 
 def test_a_grid_is_every_combination(write: WRITE) -> None:

@@ -24,6 +24,7 @@ from minbert import Encoder, UserError
 from minbert.pooling import NAMES
 from tasks.benchmarks import encoders, figures, options, results, sets, sts_suite
 from tasks.benchmarks.encoders import System
+from tasks.metrics import number
 
 
 def scored(out: Path) -> Any:
@@ -97,7 +98,7 @@ def test_the_page_names_protocol_and_pooler_and_holds_the_json_s_numbers(done: P
     assert "Spearman's rho × 100, protocol all" in page and "protocol wmean" in page
     assert re.search(r"\| mean +\|", page) and re.search(r"\| cls +\|", page) and "--protocol all,wmean" in page
     value = values(scored(done), "spearman", pooler="cls")["STS14"]
-    assert results.number(value, times=100) in page
+    assert number(value, times=100) in page
     for name in re.findall(r"\(([\w-]+\.svg)\)", page):
         assert (done / name).is_file() and (done / name.replace("svg", "png")).stat().st_size > 10_000
     for name in ("sts-sick-scatter", "sts-sick-relations", "sts-sts-b-scatter"):
@@ -240,7 +241,7 @@ def test_a_table_is_aligned_and_its_texts_are_escaped() -> None:
     cells = [cell.strip() for cell in table.markdown().splitlines()[4].removeprefix("|").removesuffix(" |").split(" |")]
     assert cells == [r"a\|b\<i\>", "−1.00"] and r"note\*" in table.markdown()
     assert results.Table("T", pd.DataFrame(), ("why",)).terminal() == "T\nwhy"
-    assert [results.number(x, sign=True) for x in (None, -0.001, 0.5)] == ["–", "0.00", "+0.50"]
+    assert [number(x, sign=True) for x in (None, -0.001, 0.5)] == ["–", "0.00", "+0.50"]
 
 
 def test_an_average_is_undefined_where_a_set_is_and_its_draws_are_the_mean_of_theirs() -> None:
