@@ -13,8 +13,8 @@ from tasks.contrastive.settings import PRESETS, ContrastiveSettings, slug
 
 def main() -> None:
     """Read the settings, then train."""
-    names = {"program": "pretrain_cbcl.py", "about": __doc__.splitlines()[0], "default": "cbcl"}
-    train(parse(ContrastiveSettings, PRESETS, sys.argv[1:], **names))
+    about = __doc__.splitlines()[0]
+    train(parse(ContrastiveSettings, PRESETS, sys.argv[1:], program="pretrain_cbcl.py", about=about, default="cbcl"))
 
 
 def train(parsed: Parsed[ContrastiveSettings]) -> None:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from minbert import weights
+from minbert.attention import Layer
 from minbert.config import BertConfig
 from minbert.cpu import accelerate
-from minbert.layers import Layer
 from minbert.ragged import Ragged, inverse
 
 

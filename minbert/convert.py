@@ -1,4 +1,7 @@
-"""The command line of `minbert.weights`: weights of other forms to an encoder folder, and a folder to the hub.
+"""Convert weights of other forms to an encoder folder, or upload an encoder to the hub.
+
+This is the only file that opens pickles, by torch's restricted reader: tensors, and the few harmless types that a
+checkpoint of the course's code holds besides them.
 
 python -m minbert.weights convert DIR                        pytorch_model.bin, or weights in several parts, in DIR
 python -m minbert.weights convert NAME --to DIR              the same, from the hub

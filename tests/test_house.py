@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 # The lowest floor first: a file imports only from lower floors, or from its own. A room's files stand on its floor.
 FLOORS = [
     "minbert.errors minbert.files minbert.seeds minbert.config minbert.ragged minbert.precision",
-    "minbert.attention minbert.layers minbert.pooling minbert.optimizer minbert.tokenizer",
+    "minbert.attention minbert.pooling minbert.optimizer minbert.tokenizer",
     "minbert.weights minbert.token_cache",
     "minbert.cpu minbert.bert",
     "minbert.encode",

@@ -11,7 +11,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from minbert import layers
+from minbert.attention import Layer, SelfAttention
 from minbert.cpu.attention import attend
 from minbert.cpu.dropout import FastDropout
 from minbert.cpu.linear import FastLinear, Packed, blocked_linear, can_pack
@@ -20,8 +20,8 @@ from minbert.ragged import Ragged
 M = TypeVar("M", bound=nn.Module)
 
 
-class FastSelfAttention(layers.SelfAttention):
-    """`minbert.layers.SelfAttention` with one product for query, key and value, with packed weights if set."""
+class FastSelfAttention(SelfAttention):
+    """`minbert.attention.SelfAttention` with one product for query, key and value, with packed weights if set."""
 
     packed: Packed | None = None  # of query, key and value
 
@@ -47,8 +47,8 @@ class FastSelfAttention(layers.SelfAttention):
         return [part.unflatten(1, (self.heads, -1)) for part in projected.chunk(count, 1)]
 
 
-class FastLayer(layers.Layer):
-    """`minbert.layers.Layer` with fused dropout and residual addition; GELU is fused with packed products."""
+class FastLayer(Layer):
+    """`minbert.attention.Layer` with fused dropout and residual addition; GELU is fused with packed products."""
 
     self_attention: FastSelfAttention
     attention_dense: FastLinear
@@ -58,8 +58,8 @@ class FastLayer(layers.Layer):
 
     def pack(self, dtype: torch.dtype) -> None:
         """Use packed weights until `unpack`."""
-        attention = self.self_attention
-        attention.packed = Packed([attention.query, attention.key, attention.value], dtype)
+        heads = self.self_attention
+        heads.packed = Packed([heads.query, heads.key, heads.value], dtype)
         for dense in (self.attention_dense, self.interm_dense, self.out_dense):
             dense.packed = Packed([dense], dtype)
 
@@ -80,8 +80,8 @@ class FastLayer(layers.Layer):
 FAST: dict[type[nn.Module], type[nn.Module]] = {
     nn.Linear: FastLinear,
     nn.Dropout: FastDropout,
-    layers.SelfAttention: FastSelfAttention,
-    layers.Layer: FastLayer,
+    SelfAttention: FastSelfAttention,
+    Layer: FastLayer,
 }
 """The fast class of each plain module class."""
 

@@ -76,7 +76,7 @@ class Lock:
         return self._descriptor >= 0 and not self.held
 
     def _holder(self) -> str:
-        """What the process that holds the file has written, for which it may need a moment."""
+        """The process that holds the file, as it has written there, perhaps a moment after it locked the file."""
         for _ in range(100):
             time.sleep(0.05)
             with suppress(FileNotFoundError):
@@ -115,11 +115,10 @@ class RunDir:
 
     @classmethod
     def open(cls, path: Path, *, resume: bool, identity: dict[str, Any], tracked: str = "none") -> "RunDir":
-        """The folder of a run; `identity` is the part of its identity that is known before data are read.
+        """The folder of a run, locked until the command ends. `tracked` is the value of `--track`.
 
-        `tracked` is the value of `--track`. The folder is locked until the command ends. Raises `UserError` as `check`
-        and `track.chosen` do, if the folder cannot be written to, and, naming the process, if another one has locked
-        it.
+        `identity` is the part of the run's identity that is known before data are read. Raises `UserError` as `check`
+        and `track.chosen` do, and if the folder cannot be written to or another process has locked it.
         """
         run = cls(path, resume=resume)
         if tracked != "none":
