@@ -26,7 +26,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     from minbert.training import loop, plan, ranks
     from minbert.training.start import Start
     from tasks import evaluate, model, predictions, registry, splits
-    from tasks.augment import synonyms
+    from tasks.augment import resource_hashes, synonym_augmentation
 
     settings, training = parsed.settings, parsed.settings.training
     started = Start.of(parsed)
@@ -36,7 +36,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     tasks = registry.build(settings.data.tasks, settings.model.pairs, "--tasks")
     paths = predictions.paths(tasks, settings)
     files = splits.find(tasks, settings, paths)
-    resources = synonyms.hashes(settings.synonyms, "finetune", settings.files.data)
+    resources = resource_hashes(settings.synonyms, "finetune", settings.files.data)
     encoder, tokenizer, length = started.encoder()
     data = splits.read(tasks, files, settings, tokenizer, length)
     started.check(data.hashes | resources)
@@ -50,7 +50,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     # make the schedule
     steps, sizes = splits.make_schedule(settings, data.train)
     folder, how = settings.files.data, settings.synonyms
-    augment, said = synonyms.augmentation(how, training, "finetune", data.train, tokenizer, data=folder, run=run.path)
+    augment, said = synonym_augmentation(how, training, "finetune", data.train, tokenizer, data=folder, run=run.path)
     account = {"data": data.account(), "plan": plan.describe(steps), "training_rows": sizes, "parameters": count}
     started.begin(**account, **said)
     shown = ", ".join(f"{task.title} {sizes[task.name]:,}" for task in tasks)

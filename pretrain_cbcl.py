@@ -49,7 +49,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     objective, account = objectives.objective(settings, read.train, tokenizer, run.path)
     started.begin(data=read.account, **account, **paced.account())
     outcome.introduce(settings, read, paced, bert, started.where(bert))
-    dev = evaluation.Evaluation.of(settings, encoder, read)
+    dev = evaluation.Evaluation(settings, encoder, read)
     before = dev.look()
     ranks.say(f"before training: {outcome.as_text(before.numbers)}")
     optimizer = AdamW(decay_groups(model.parameters(), training.weight_decay), lr=training.lr)

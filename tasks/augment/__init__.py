@@ -1,9 +1,17 @@
-"""Text augmentation in training: synonyms (CBCL, section 4.4) and punctuation (EdaCSE, section 3.3)."""
+"""Text augmentation in training: synonyms (CBCL, section 4.4) and punctuation (EdaCSE, section 3.3).
 
-from collections.abc import Iterable
-from typing import Literal
+Importing this loads no torch, and a run without synonyms loads neither their code nor WordNet's.
+"""
 
-from minbert.training.settings import Record, flag
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from minbert.training.settings import Record, TrainingSettings, flag
+
+if TYPE_CHECKING:
+    from minbert.tokenizer import Tokenizer
+    from tasks.examples import Augmentation, Examples
 
 
 class SynonymSettings(Record):
@@ -40,3 +48,41 @@ class SynonymSettings(Record):
             others = [name for name in names if name != "synonyms_stage"]
             return dict.fromkeys(["synonyms", *others], f"--synonyms-stage {self.synonyms_stage}")
         return {}
+
+
+def resource_hashes(settings: SynonymSettings, stage: str, data: str) -> dict[str, str]:
+    """Hashes of WordNet and the tagger if a stage, `pretrain` or `finetune`, uses them; else empty.
+
+    Raises `UserError` if WordNet is missing.
+    """
+    if not settings.used_in(stage):
+        return {}
+    from tasks.augment import wordnet
+
+    folder = wordnet.find(data)
+    resources = (("WordNet", wordnet.WORDNET), ("tagger", wordnet.TAGGER))
+    return {name: wordnet.fingerprint(folder, resource) for name, resource in resources}
+
+
+def synonym_augmentation(
+    settings: SynonymSettings,
+    training: TrainingSettings,
+    stage: str,
+    sets: "Mapping[str, Examples]",
+    tokenizer: "Tokenizer",
+    *,
+    data: str,
+    run: Path,
+) -> "tuple[Augmentation[Any], dict[str, Any]]":
+    """The augmentation that `settings` ask for in a stage, `pretrain` or `finetune`, and its entry for the manifest.
+
+    The entry holds the tagging method, and for each set the share of words that have a synonym. Raises `UserError` if
+    WordNet is missing.
+    """
+    if not settings.used_in(stage):
+        from tasks.examples import unchanged
+
+        return unchanged, {}
+    from tasks.augment.synonyms import Synonyms
+
+    return Synonyms.of(settings, training, sets, tokenizer, data=data, folder=run / "synonyms")

@@ -20,7 +20,7 @@ from tasks.augment.wordnet import KINDS, SENSES, Tagged, WordNet, tag
 from tasks.readers import open_as
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
-    from tasks.augment.synonyms import Change
+    from tasks.augment.punctuation import Change
 
 FORMS = ("triplet", "nli", "pair-class", "pair-score", "single", "lines")
 """The kinds of rows that are tried, in this order; every text file can be read as lines."""
@@ -115,8 +115,7 @@ def changes_by_row(
 
 def marks_by_row(rows: Sequence[Row], marks: str, most: int, seed: int) -> Iterator[list[list["Change"]]]:
     """The punctuation marks inserted into every text of every row, as for row n of a training set in its epoch 1."""
-    from tasks.augment.punctuation import insertions
-    from tasks.augment.synonyms import Change
+    from tasks.augment.punctuation import Change, insertions
 
     for key, row in enumerate(rows):
         drawn = (insertions(text, seed=seed, epoch=0, key=key, most=most, marks=marks) for text in row.texts)
@@ -136,7 +135,8 @@ def _lines(row: Row, changes: Sequence[Sequence["Change"]], *, colour: bool) -> 
 
 def marked(text: str, changes: Sequence["Change"], *, colour: bool) -> tuple[str, str]:
     """A text before and after its changes, with changes in red and green, or in the form `[old -> new]`."""
-    from tasks.augment.synonyms import Change, splice
+
+    from tasks.augment.punctuation import Change, splice
 
     def changed(form: str) -> str:
         spans = [(one.start, one.end, form.format(old=text[one.start : one.end], new=one.new)) for one in changes]

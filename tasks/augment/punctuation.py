@@ -6,13 +6,13 @@ only "randomly": here each mark and its place are drawn independently and unifor
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from minbert.errors import UserError, one_of
 from minbert.seeds import numpy_generator
 from minbert.tokenizer import Tokenizer
 from minbert.training.plan import Step
-from tasks.augment.synonyms import Change, splice
 from tasks.examples import E
 
 # EdaCSE, section 5.3 and Tables 12-14: the sets of marks that the paper compares.
@@ -30,6 +30,24 @@ _CHINESE = (
     "\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f\U0002b820-\U0002ceaf\U0002f800-\U0002fa1f"
 )
 _WORD = re.compile(rf"[{_CHINESE}]|[^\s{_CHINESE}]+")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One replaced span of a text: a word, with the article before it if that changes too."""
+
+    start: int
+    end: int
+    new: str
+
+
+def splice(text: str, changes: Sequence[Change]) -> str:
+    """Apply the changes, which must be sorted and must not overlap."""
+    pieces, done = [], 0
+    for one in changes:
+        pieces += [text[done : one.start], one.new]
+        done = one.end
+    return "".join([*pieces, text[done:]])
 
 
 def places(text: str) -> list[int]:

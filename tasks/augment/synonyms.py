@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minbert.files import write_atomic
 from minbert.seeds import digest, numpy_generator
@@ -24,33 +24,19 @@ from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from minbert.training.plan import Step
 from minbert.training.settings import TrainingSettings
-from tasks.augment import SynonymSettings, wordnet
+from tasks.augment import wordnet
+from tasks.augment.punctuation import Change, splice
 from tasks.augment.wordnet import KINDS, Tagged, WordNet, tag
-from tasks.examples import Augmentation, E, Examples, unchanged
+from tasks.examples import E, Examples
+
+if TYPE_CHECKING:
+    from tasks.augment import SynonymSettings
 
 MOST_ADJECTIVES = 3
 """Adjectives per sentence that method 3 replaces in the last epoch with `--synonyms-grow`."""
 
 Ids = dict[tuple[int, int], list[int]]
 """(row, column) of a changed text -> its new token ids."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """One replaced span of a text: a word, with the article before it if that changes too."""
-
-    start: int
-    end: int
-    new: str
-
-
-def splice(text: str, changes: Sequence[Change]) -> str:
-    """Apply the changes, which must be sorted and must not overlap."""
-    pieces, done = [], 0
-    for one in changes:
-        pieces += [text[done : one.start], one.new]
-        done = one.end
-    return "".join([*pieces, text[done:]])
 
 
 def drawn(tagged: Tagged, number: int, text: str, *, p: float, seed: int, row: str, column: int) -> list[Change]:
@@ -161,12 +147,39 @@ class Synonyms:
     texts before and after to `folder` for inspection. Method 3 rewrites the rows of a batch in the step.
     """
 
-    settings: SynonymSettings
+    settings: "SynonymSettings"
     training: TrainingSettings
     tokenizer: Tokenizer
     tagged: Mapping[str, Tagged]
     folder: Path
     _rewritten: dict[str, tuple[int, Ids]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        settings: "SynonymSettings",
+        training: TrainingSettings,
+        sets: Mapping[str, Examples],
+        tokenizer: Tokenizer,
+        *,
+        data: str,
+        folder: Path,
+    ) -> tuple["Synonyms", dict[str, Any]]:
+        """The augmentation of some sets, and its entry for the manifest; see `synonym_augmentation`."""
+        words, method = WordNet(wordnet.find(data), settings.synonyms_senses), int(settings.synonyms)
+        tagged = {name: tag(list(_texts(one.cache)), words).only(KINDS[method]) for name, one in sets.items()}
+        account = {
+            "tagging": sorted({one.tagging for one in tagged.values()}),
+            "sets": {
+                name: {
+                    "texts": len(one),
+                    "replaceable words": len(one.places),
+                    "coverage": round(one.coverage(method), 4),
+                }
+                for name, one in tagged.items()
+            },
+        }
+        return cls(settings, training, tokenizer, tagged, folder), {"synonyms": account}
 
     def __call__(self, examples: E, batch: Step) -> E:
         """The examples with the texts changed for this step."""
@@ -223,48 +236,6 @@ class Synonyms:
 
     def _tokenised(self, texts: Mapping[tuple[int, int], str]) -> Ids:
         return dict(zip(texts, self.tokenizer.encode(list(texts.values())), strict=True))
-
-
-def hashes(settings: SynonymSettings, stage: str, data: str) -> dict[str, str]:
-    """Hashes of the resources that `--synonyms` uses in a stage, `pretrain` or `finetune`; empty if it is not used.
-
-    Raises `UserError` if WordNet is missing.
-    """
-    if not settings.used_in(stage):
-        return {}
-    folder = wordnet.find(data)
-    resources = (("WordNet", wordnet.WORDNET), ("tagger", wordnet.TAGGER))
-    return {name: wordnet.fingerprint(folder, resource) for name, resource in resources}
-
-
-def augmentation(
-    settings: SynonymSettings,
-    training: TrainingSettings,
-    stage: str,
-    sets: Mapping[str, Examples],
-    tokenizer: Tokenizer,
-    *,
-    data: str,
-    run: Path,
-) -> tuple[Augmentation[Any], dict[str, Any]]:
-    """The augmentation that `settings` ask for in a stage, `pretrain` or `finetune`, and its entry for the manifest.
-
-    The entry holds the tagging method, and for each set the share of words that have a synonym. Raises `UserError` if
-    WordNet is missing.
-    """
-    if not settings.used_in(stage):
-        return unchanged, {}
-    words, method = WordNet(wordnet.find(data), settings.synonyms_senses), int(settings.synonyms)
-    every = {name: tag(list(_texts(one.cache)), words) for name, one in sets.items()}
-    tagged = {name: one.only(KINDS[method]) for name, one in every.items()}
-    account = {
-        "tagging": sorted({one.tagging for one in tagged.values()}),
-        "sets": {
-            name: {"texts": len(one), "replaceable words": len(one.places), "coverage": round(one.coverage(method), 4)}
-            for name, one in tagged.items()
-        },
-    }
-    return Synonyms(settings, training, tokenizer, tagged, run / "synonyms"), {"synonyms": account}
 
 
 def _texts(cache: TokenCache) -> Iterator[str]:

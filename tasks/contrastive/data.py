@@ -14,7 +14,7 @@ from minbert.tokenizer import Tokenizer
 from minbert.training import ranks, start
 from minbert.training.run import manifest_behind
 from tasks import readers
-from tasks.augment import synonyms
+from tasks.augment import resource_hashes
 from tasks.contrastive import sets
 from tasks.contrastive.sets import DevSets
 from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettings
@@ -48,7 +48,7 @@ def check(settings: ContrastiveSettings) -> dict[str, str]:
     """
     {TRIPLETS: _triplet_files, PAIRS: _pair_files, TEXTS: _text_files}[settings.loss.data_kind](settings)
     sets.find_dev_sets(settings.files)
-    hashes = synonyms.hashes(settings.synonyms, "pretrain", settings.files.data)
+    hashes = resource_hashes(settings.synonyms, "pretrain", settings.files.data)
     scorer = settings.curriculum.scorer
     if scorer and settings.by_cosine:
         hashes["scorer"] = weights.sha256(weights.resolve(scorer, "--scorer"))

@@ -17,7 +17,7 @@ from tasks.contrastive.data import Data
 from tasks.contrastive.losses import nt_xent
 from tasks.contrastive.scoring import distinct, encoded
 from tasks.contrastive.settings import TRIPLETS, ContrastiveSettings, slug
-from tasks.examples import Examples, Pair
+from tasks.examples import Pair
 
 METRICS = {
     "spearman": ("sts_dev_spearman", 1),
@@ -44,49 +44,26 @@ class Look:
 
 
 class Evaluation:
-    """Evaluation of an encoder on scored pairs and on the first `limit` rows (0: all) of a training file.
+    """Evaluation of an encoder on scored pairs, and on the first `--evaluate-triplets` rows (0: all) of triplets.
 
-    Each distinct text is encoded once, dropout off. `sts_dev_spearman` is Spearman's rho over the pairs of `dev` (gold
+    Each distinct text is encoded once, dropout off. `sts_dev_spearman` is Spearman's rho over the dev pairs (gold
     similarity 0 to 5, or 0 and 1); of several sets it is the mean, as in EdaCSE's tables, and each set's own is logged
     too. `alignment` and `uniformity` are over the first set with graded scores (else the first set),
-    `triplet_accuracy` and `full_pass_loss` over `triplets`; rows of two texts have no hard negatives, and no accuracy.
-    An undefined number is None and ranks below every other.
+    `triplet_accuracy` and `full_pass_loss` over the triplets; rows of two texts have no hard negatives, and no
+    accuracy. An undefined number is None and ranks below every other.
     """
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        dev: Mapping[str, Pair],
-        triplets: Examples | None = None,
-        *,
-        batch_size: int = 64,
-        temperature: float = 0.05,
-        metric: str = "spearman",
-        limit: int = 0,
-    ) -> None:
-        self.encoder, self.dev, self.metric = encoder, dev, metric
-        self.loss_of = batch_size, temperature
+    def __init__(self, settings: ContrastiveSettings, encoder: Encoder, data: Data) -> None:
+        how, triplets = settings.evaluation, data.train if settings.loss.data_kind == TRIPLETS else None
+        self.encoder, self.dev, self.metric = encoder, data.dev.pairs, how.metric
+        self.loss_of = settings.training.batch_size, how.evaluate_temperature or settings.loss.temperature
         self.columns = triplets.cache.columns if triplets is not None else 0
-        rows = [one.sentence(row, column) for one in dev.values() for column in (0, 1) for row in range(len(one))]
+        rows = [one.sentence(row, column) for one in self.dev.values() for column in (0, 1) for row in range(len(one))]
         self.scored = len(rows)
         if triplets is not None:
-            held = range(min(limit or len(triplets), len(triplets)))
+            held = range(min(how.evaluate_triplets or len(triplets), len(triplets)))
             rows += [triplets.sentence(row, column) for column in range(self.columns) for row in held]
         self.texts, self.places = distinct(map(tuple, rows))
-
-    @classmethod
-    def of(cls, settings: ContrastiveSettings, encoder: Encoder, data: Data) -> "Evaluation":
-        """The evaluation that the settings ask for."""
-        how = settings.evaluation
-        return cls(
-            encoder,
-            data.dev.pairs,
-            data.train if settings.loss.data_kind == TRIPLETS else None,
-            batch_size=settings.training.batch_size,
-            temperature=how.evaluate_temperature or settings.loss.temperature,
-            metric=how.metric,
-            limit=how.evaluate_triplets,
-        )
 
     def score(self) -> tuple[float | None, dict[str, Any]]:
         """The score to maximise and the numbers, as the training loop takes them."""

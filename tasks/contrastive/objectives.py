@@ -23,7 +23,7 @@ from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from minbert.training.loop import Context
 from minbert.training.plan import Step
-from tasks.augment import synonyms
+from tasks.augment import synonym_augmentation
 from tasks.augment.punctuation import Punctuation
 from tasks.contrastive import cached, losses
 from tasks.contrastive.scoring import distinct
@@ -392,7 +392,7 @@ def objective(
         account: dict[str, Any] = {}
     else:
         sets, data = {"nli": train}, settings.files.data
-        augment, account = synonyms.augmentation(
+        augment, account = synonym_augmentation(
             settings.synonyms, training, "pretrain", sets, tokenizer, data=data, run=run
         )
     return OBJECTIVES[settings.loss.objective](train, settings, augment), account

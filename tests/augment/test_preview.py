@@ -3,10 +3,7 @@
 python -m pytest --import-mode=importlib tests/augment/test_preview.py
 """
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +12,6 @@ import pytest
 from minbert import UserError
 from tasks.augment import __main__ as synonym_preview
 from tasks.augment.punctuation import insert
-from tasks.augment.synonyms import Change
 
 
 @pytest.fixture
@@ -57,17 +53,6 @@ def test_the_share_of_words_that_have_a_synonym_is_said_for_each_method(
         assert "100% of the nouns and adjectives (2), 100% of the adjectives (3)" in said
 
 
-@pytest.mark.usefixtures("_small_wordnet")
-@pytest.mark.parametrize(("senses", "phrase"), [("first", False), ("all", True)])
-def test_senses_go_by_the_name_that_training_has(
-    senses: str, phrase: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "plain.txt").write_text("The car stops.\n" * 20, encoding="utf-8")
-    how = ("--method", "2", "--p", "1", "--synonyms-senses", senses)
-    synonym_preview.main(["preview", str(tmp_path / "plain.txt"), *how])
-    assert ("[car -> railway car]" in capsys.readouterr().out) == phrase
-
-
 def test_punctuation_is_shown_as_training_inserts_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = ["Failure to meet borrowing requirements", "How is the singing"]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
@@ -75,13 +60,6 @@ def test_punctuation_is_shown_as_training_inserts_it(tmp_path: Path, capsys: pyt
     shown = re.sub(r"\[ -> (.)\]", r"\1", capsys.readouterr().out)
     for key, text in enumerate(texts):
         assert f"+ {insert(text, seed=1, epoch=0, key=key)}\n" in shown
-
-
-def test_marks_are_colours_on_a_terminal_and_brackets_elsewhere() -> None:
-    changes = [Change(0, 5, "An enormous")]
-    assert synonym_preview.marked("A big car", changes, colour=False) == ("A big car", "[A big -> An enormous] car")
-    old, new = synonym_preview.marked("A big car", changes, colour=True)
-    assert (old, new) == ("\033[31mA big\033[0m car", "\033[32mAn enormous\033[0m car")
 
 
 @pytest.mark.parametrize(
@@ -96,15 +74,3 @@ def test_mistakes_on_the_command_line(tmp_path: Path, arguments: list[str], said
     (tmp_path / "a.txt").write_text("A big car.\n", encoding="utf-8")
     with pytest.raises(UserError, match=said):
         synonym_preview.main(["preview", str(tmp_path / "a.txt"), *arguments])
-
-
-def test_without_wordnet_one_sentence_names_the_command_and_the_exit_code_is_2(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("A big car.\n", encoding="utf-8")
-    environment = {name: value for name, value in os.environ.items() if name not in ("NLTK_DATA", "DATA_DIR")}
-    command = [sys.executable, "-m", "tasks.augment", "preview", str(tmp_path / "a.txt")]
-    done = subprocess.run(
-        [*command, "--data", str(tmp_path)], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert f"python data/get_data.py wordnet --data {tmp_path}" in done.stderr

@@ -13,7 +13,8 @@ from scipy import stats
 
 from minbert import UserError
 from tasks.augment import wordnet
-from tasks.augment.synonyms import article, chosen, drawn, in_case, live, splice, takes_an
+from tasks.augment.punctuation import splice
+from tasks.augment.synonyms import article, chosen, drawn, live, takes_an
 from tasks.augment.wordnet import KINDS, Tagged, WordNet, tag
 
 SYNSETS = (
@@ -76,11 +77,6 @@ def test_probability_1_replaces_all_and_only_the_words_of_the_method(tagged: Tag
         changed = changed_words(TEXT, text)
         assert [old for old, _ in changed] == names.split()
         assert all(new in OTHERS[old] for old, new in changed)
-
-
-def test_probability_0_changes_nothing(tagged: Tagged) -> None:
-    assert set(rewritten(tagged, 1, 0)) == {TEXT}
-    assert not any(chosen(batch, p=0, seed=1) for batch in range(99))
 
 
 def test_synonyms_of_several_words_come_with_all_senses_alone(words: WordNet) -> None:
@@ -198,26 +194,11 @@ def test_an_stands_before_a_vowel_sound_and_a_before_a_consonant_sound() -> None
         assert (article("an", word), article("AN", word), article("a", word)) == ("a", "A", "a")
 
 
-@pytest.mark.parametrize(("like", "new"), [("big", "large"), ("Big", "Large"), ("BIG", "LARGE"), ("I", "Large")])
-def test_case_is_that_of_the_replaced_word(like: str, new: str) -> None:
-    assert in_case("large", like) == new
-    assert in_case("USA", "America") == "USA"
-
-
 def test_words_that_must_stay(write_wordnet: Callable[..., Path], tmp_path: Path) -> None:
     """Closed classes, whatever WordNet says; mixed case; what a negation leaves when it is split at its apostrophe."""
     pairs = {"a": "angstrom", "in": "indium", "be": "beryllium", "don": "father", "one": "single", "phone": "telephone"}
     own = WordNet(write_wordnet(tmp_path, *(("n", {one: 1, other: 1}) for one, other in pairs.items())))
     assert len(tag(["one of you don 't be in a iPhone, don't"], own).places) == 0
-
-
-def test_what_a_word_becomes_does_not_depend_on_other_texts_of_the_file(words: WordNet) -> None:
-    texts = ["a bIg car", "A BIG CAR", "a big car", "Big cars"]
-    together = tag(texts, words)
-    for number, text in enumerate(texts):
-        alone = tag([text], words)
-        assert [place[:3] for place in together.of(number)] == [place[:3] for place in alone.of(0)]
-    assert [len(together.of(number)) for number in range(4)] == [1, 2, 2, 2]
 
 
 def test_coverage_counts_the_words_that_a_method_is_meant_for(words: WordNet) -> None:

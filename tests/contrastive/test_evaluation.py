@@ -80,6 +80,13 @@ def triplets(view: Callable[..., Any]) -> Examples:
     return found
 
 
+def evaluate(encoder: Encoder, dev: dict[str, Pair], train: Examples | None = None, **given: Any) -> Evaluation:
+    """An evaluation of triplets, or without `train` of dev pairs alone."""
+    objective = {"objective": "triplet"} if train else {"objective": "softmax"}
+    examples = train or next(iter(dev.values()))
+    return Evaluation(ContrastiveSettings.of(**objective | given), encoder, Data(examples, DevSets("course", dev), {}))
+
+
 def cosine(u: np.ndarray, v: np.ndarray) -> float:
     u, v = u.astype(np.float64), v.astype(np.float64)
     return float(u @ v / math.sqrt((u @ u) * (v @ v)))
@@ -114,22 +121,22 @@ def by_hand(encoder: Encoder, count: int, batch_size: int, temperature: float) -
 def test_numbers_are_their_definitions_and_the_metric_is_maximised(
     encoder: Counting, pairs: Pair, triplets: Examples, metric: str, sign: int, limit: int, count: int, batch_size: int
 ) -> None:
-    given = {"objective": "triplet", "temperature": 0.1, "batch_size": batch_size, "metric": metric}
-    settings = ContrastiveSettings.of(evaluate_triplets=limit, **given)
-    data = Data(triplets, DevSets("course", {"sts": pairs}), {})
-    found = Evaluation.of(settings, encoder, data).look()
+    given = {"temperature": 0.1, "batch_size": batch_size, "metric": metric, "evaluate_triplets": limit}
+    found = evaluate(encoder, {"sts": pairs}, triplets, **given).look()
     expected = by_hand(encoder, count, batch_size, 0.1)
     assert found.numbers == pytest.approx(expected, abs=1e-5)
     assert found.score == sign * found.numbers[METRICS[metric][0]]
     assert found.cosines is not None and (found.cosines.gap > 0).mean() == expected["triplet_accuracy"]
-    warm = Evaluation.of(settings.changed(evaluate_temperature=1.0), encoder, data).look().numbers["full_pass_loss"]
-    assert warm == pytest.approx(by_hand(encoder, count, batch_size, 1.0)["full_pass_loss"], abs=1e-5)
+    warm = evaluate(encoder, {"sts": pairs}, triplets, evaluate_temperature=1.0, **given).look()
+    assert warm.numbers["full_pass_loss"] == pytest.approx(
+        by_hand(encoder, count, batch_size, 1.0)["full_pass_loss"], abs=1e-5
+    )
 
 
 def test_each_text_is_encoded_once_an_evaluation_with_dropout_off(
     encoder: Counting, pairs: Pair, triplets: Examples
 ) -> None:
-    made = Evaluation(encoder, {"sts": pairs}, triplets)
+    made = evaluate(encoder, {"sts": pairs}, triplets)
     texts = {text for *row, _ in PAIRS for text in row} | {text for row in TRIPLETS for text in row}
     first = made.score()
     encoder.model.train()
@@ -143,7 +150,7 @@ def test_each_text_is_encoded_once_an_evaluation_with_dropout_off(
 def test_of_several_dev_sets_the_mean_chooses_and_each_ones_own_is_told(
     encoder: Counting, pairs: Pair, classes: Pair
 ) -> None:
-    found = Evaluation(encoder, {"PAWS-X": classes, "STS-B": pairs}).look()
+    found = evaluate(encoder, {"PAWS-X": classes, "STS-B": pairs}).look()
     own = stats.spearmanr([cosine(*encoder.encode(list(row))) for row in OTHERS], CLASSES).statistic
     expected = by_hand(encoder, 0, 1, 1.0)
     numbers = found.numbers
@@ -153,22 +160,21 @@ def test_of_several_dev_sets_the_mean_chooses_and_each_ones_own_is_told(
     assert numbers["alignment"] == pytest.approx(expected["alignment"], abs=1e-5), "over the pairs with graded scores"
     assert numbers["uniformity"] == pytest.approx(expected["uniformity"], abs=1e-5)
 
-    alone = Evaluation(encoder, {"sts": classes}).look().numbers
+    alone = evaluate(encoder, {"sts": classes}).look().numbers
     alike = [2 - 2 * cosine(*encoder.encode(list(row))) for row, label in zip(OTHERS, CLASSES, strict=True) if label]
     assert alone["alignment"] == pytest.approx(np.mean(alike), abs=1e-5), "of two classes the second is alike"
     encoder.encode_ids = lambda rows, **_: np.ones((len(rows), 8), dtype=np.float32)  # type: ignore[method-assign]
-    found = Evaluation(encoder, {"PAWS-X": classes, "STS-B": pairs}).look()
+    found = evaluate(encoder, {"PAWS-X": classes, "STS-B": pairs}).look()
     assert found.numbers["sts_dev_spearman"] is None and found.score is None
 
 
 def test_rows_without_hard_negatives_have_a_loss_and_no_accuracy(encoder: Counting, pairs: Pair) -> None:
-    found = Evaluation(encoder, {"sts": pairs}, pairs, batch_size=3, temperature=0.1, metric="loss").look()
+    found = evaluate(encoder, {"sts": pairs}, pairs, batch_size=3, temperature=0.1, metric="loss").look()
     assert "triplet_accuracy" not in found.numbers and found.cosines is None
     rows = [tuple(encoder.encode([a, b])) for a, b, _ in PAIRS]
     expected = np.mean(loss_of(rows[:3], 0.1) + loss_of(rows[3:], 0.1))
     assert -found.score == found.numbers["full_pass_loss"] == pytest.approx(expected, abs=1e-5)
-    data = Data(pairs, DevSets("course", {"sts": pairs}), {})
-    numbers = Evaluation.of(ContrastiveSettings.of(objective="softmax"), encoder, data).look().numbers
+    numbers = evaluate(encoder, {"sts": pairs}).look().numbers
     assert numbers.keys() == {"sts_dev_spearman", "alignment", "uniformity"}, "labelled pairs are no triplets"
 
 
@@ -177,7 +183,7 @@ def test_what_is_undefined_is_none_and_is_json(encoder: Counting, pairs: Pair, t
         for parameter in encoder.model.parameters():
             parameter.fill_(math.nan)
     for metric in METRICS:
-        score, numbers = Evaluation(encoder, {"sts": pairs}, triplets, metric=metric).score()
+        score, numbers = evaluate(encoder, {"sts": pairs}, triplets, metric=metric).score()
         assert set(numbers.values()) == {None}
         assert score is None
         json.dumps([score, numbers], allow_nan=False)

@@ -5,7 +5,6 @@ python -m pytest --import-mode=importlib tests/tasks/readers/test_course.py
 
 import csv
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -113,11 +112,6 @@ def test_quora_test_keeps_every_id(read: Callable) -> None:
     assert [(row.id, row.texts) for row in rows] == [("b", ("x", "")), ("c", ("", ""))]
 
 
-def test_a_test_file_may_have_labels_which_are_then_read(read: Callable) -> None:
-    (row,) = read("sts", STS + "0\ta\tx\ty\t3.25\n", "test")
-    assert row.label == 3.25
-
-
 def test_a_byte_order_mark_and_crlf_are_survived(read: Callable) -> None:
     content = b"\xef\xbb\xbf" + (SST + "0\ta\t fine\t3\n").replace("\n", "\r\n").encode()
     assert read("sst", content) == [Row("a", ("fine",), 3.0)]
@@ -185,22 +179,6 @@ def test_a_bad_file_is_refused_with_its_place(complaint: Callable, case: str) ->
     assert message.startswith(words[0]), message
     for word in words[1:]:
         assert word in message, message
-
-
-@pytest.mark.parametrize("kind", ["sst", "quora", "sts"])
-def test_a_missing_file_is_named(kind: str, tmp_path: Path, tiny: Path) -> None:
-    from minbert.tokenizer import Tokenizer
-    from tasks import TASKS
-
-    with pytest.raises(UserError, match=re.escape(str(tmp_path / "absent.csv"))):
-        TASKS[kind]("cross").open(tmp_path / "absent.csv", "train", Tokenizer.load(tiny), 32)
-
-
-def test_a_binary_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    path = tmp_path / "file.csv"
-    path.write_bytes(bytes(range(256)) * 4)
-    with pytest.raises(UserError):
-        list(readers.open_as(path, "single").rows)
 
 
 cell = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)
