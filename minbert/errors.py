@@ -4,7 +4,7 @@ import reprlib
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_LONGEST, _LONGEST_REASON = 80, 200  # characters in a message
+_LONGEST, _LONGEST_REASON, _MOST = 80, 200, 20  # characters in a message, and names
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = _LONGEST
 
@@ -17,6 +17,13 @@ def quoted(value: object) -> str:
     """`repr` of a value that a file or a user gave, cut to at most 80 characters, for a message."""
     text = _REPR.repr(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def listed(names: Iterable[object]) -> str:
+    """The first 20 of some names of a file or a user, each `quoted`, and the number of the others, for a message."""
+    shown = list(map(quoted, names))
+    more = [f"{len(shown) - _MOST:,} more"] if len(shown) > _MOST else []
+    return ", ".join([*shown[:_MOST], *more])
 
 
 def reason(error: BaseException) -> str:

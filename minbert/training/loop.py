@@ -157,6 +157,11 @@ def fit(
                 state.sums, state.counts = {}, {}
             if saving and (name := checkpoint.not_finite(model, optimizer)):
                 raise UserError(f"step {state.step}: after the update of {batch.task}, {name} is not finite; {_REMEDY}")
+            if saving and (other := ranks.differing(model.parameters(), device)):
+                raise UserError(
+                    f"step {state.step}: the parameters of process {other} differ from those of process 0, so they are "
+                    f"not saved; --resume goes on from the last checkpoint"
+                )
             if evaluating:
                 model.eval()
                 row = _evaluate(state, evaluate, plan.total, training.patience, device)

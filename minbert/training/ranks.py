@@ -7,16 +7,20 @@ ranks; in stage one all ranks take the loss of the whole batch, and each goes ba
 gradients are summed once per step. The model is not wrapped.
 """
 
+import hashlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from minbert.errors import UserError, reason
 from minbert.training import cli
@@ -26,7 +30,21 @@ def start(device: torch.device) -> None:
     """Join the process group if the script was started by `torchrun`."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         # The default of minutes is too short: the others wait while the first rank scores the triplets or saves.
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(days=1))
+        backend, day = "nccl" if device.type == "cuda" else "gloo", timedelta(days=1)
+        dist.init_process_group(backend, timeout=day, **_restarted())
+
+
+def _restarted() -> dict[str, Any]:
+    """Where processes that torchrun has restarted find each other: not at the addresses of those that ended.
+
+    torchrun keeps one store for all restarts (pytorch/pytorch issue 135712). On several machines they count restarts
+    differently, and torchrun needs TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1.
+    """
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if restarts == "0" or os.environ["LOCAL_WORLD_SIZE"] != os.environ["WORLD_SIZE"]:
+        return {}
+    store, rank, world = next(rendezvous("env://"))
+    return {"store": PrefixStore(f"restart {restarts}", store), "rank": rank, "world_size": world}
 
 
 def rank() -> int:
@@ -105,6 +123,17 @@ def highest(number: int, device: torch.device) -> int:
     with _exchange():
         dist.all_reduce(tensor, dist.ReduceOp.MAX)
     return int(tensor)
+
+
+def differing(tensors: Iterable[Tensor], device: torch.device) -> int:
+    """The highest rank whose tensors differ in a bit from those of the first rank; 0 if there is none."""
+    if not dist.is_initialized():
+        return 0
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    own = torch.tensor([*digest.digest()], device=device)
+    return highest(0 if torch.equal(of_first(own.clone()), own) else rank(), device)
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter], device: torch.device) -> None:

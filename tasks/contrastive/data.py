@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert import token_cache, weights
-from minbert.errors import UserError
+from minbert.errors import UserError, listed
 from minbert.files import expanded, present, sha256_of
 from minbert.token_cache import Facts, Reader, Row, Skipped, TokenCache
 from minbert.tokenizer import Tokenizer
@@ -197,7 +197,7 @@ def _kind_and_texts(path: Path, columns: str) -> tuple[str, int]:
     named = columns or kind == "triplet" or any(layout.fits(head, "test") for layout in LAYOUTS["nli"])
     if not named:  # a file of pairs that lacks its label alone is refused by its reader
         raise UserError(
-            f"{path}:1: the columns {', '.join(map(repr, head.keys))} are neither triplets (sent0, sent1, hard_neg, or "
+            f"{path}:1: the columns {listed(head.keys)} are neither triplets (sent0, sent1, hard_neg, or "
             f"anchor, positive, negative) nor labelled pairs (premise, hypothesis, label); say which column is what "
             f"with --columns anchor=...,positive=..."
         )

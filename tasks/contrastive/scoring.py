@@ -22,6 +22,7 @@ from tasks.contrastive.settings import TEXTS, TRIPLETS, ContrastiveSettings
 from tasks.examples import Examples
 
 _FILE = "cosines.npy"
+_BLOCK = 1 << 16  # triplets scored at a time
 K = TypeVar("K", bound=Hashable)
 
 
@@ -64,18 +65,21 @@ def similarities(
 ) -> Similarities:
     """Cosines of all triplets, or of some `rows`, under the frozen encoder, dropout off.
 
-    A second call reads them from the cache. Of several ranks the first one scores. The cache is keyed by the hashes of
+    A block of triplets is scored at a time, so that memory does not grow with their number; each distinct text of a
+    block is encoded once. A second call reads the cosines from the cache. Of several ranks the first one scores. The cache is keyed by the hashes of
     the tokens, of weights and vocabulary, by rows, pooler, length, number format, device and torch's version.
     """
     chosen = np.arange(len(triplets)) if rows is None else rows.astype(np.int64)
 
     def build(folder: Path) -> dict[str, Any]:
         encoder.model.eval()
-        texts, places = distinct(
-            tuple(triplets.sentence(row, column)) for row in chosen.tolist() for column in range(3)
-        )
-        found = cosines(encoder.encode_ids(texts, progress=True), places)
-        np.save(folder / _FILE, np.stack([found.positive, found.negative]))
+        found = np.empty((2, len(chosen)), dtype=np.float32)
+        for begin in range(0, len(chosen), _BLOCK):
+            block = chosen[begin : begin + _BLOCK].tolist()
+            texts, places = distinct(tuple(triplets.sentence(row, column)) for row in block for column in range(3))
+            part = cosines(encoder.encode_ids(texts, progress=True), places)
+            found[:, begin : begin + len(block)] = part.positive, part.negative
+        np.save(folder / _FILE, found)
         return {}
 
     config = replace(encoder.model.config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from minbert.errors import UserError
+from minbert.errors import UserError, listed
 from minbert.token_cache import Row, Skipped
 from tasks.readers.splitter import Head, Record, json_records, line_records, side_by_side, split_records
 
@@ -454,7 +454,7 @@ def _named_columns(head: Head, kind: str, split: str, spec: str) -> Columns:
 
     Raises `UserError` if a given column is not in the file, or a required target has no column.
     """
-    given, there = parse_columns(spec, kind), f"the file has {', '.join(map(repr, head.keys))}"
+    given, there = parse_columns(spec, kind), f"the file has {listed(head.keys)}"
     for target, name in given.items():
         if name not in head.keys:
             raise UserError(f"{head.path}:1: no column {name!r} for --columns {target}={name}; {there}")

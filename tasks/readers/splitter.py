@@ -15,7 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
 
-from minbert.errors import UserError
+from minbert.errors import UserError, listed
 from minbert.files import demand_text
 
 # A sentence may be longer than csv's default limit of 131,072 characters for a field.
@@ -128,7 +128,7 @@ def split_records(
         head = [cell.lstrip(BOM) for cell in header[1]] if header else names
         missing = [name for name in columns if name not in head]
         if missing:
-            raise UserError(f"{path}:1: no column {missing[0]!r}; the header has {', '.join(map(repr, head))}")
+            raise UserError(f"{path}:1: no column {missing[0]!r}; the header has {listed(head)}")
         first = next((found for found in numbered if found[1] not in ([], [""])), None)
         if first is None:
             raise UserError(f"{path}: no row after the header" if not names else f"{path}: the file is empty")
@@ -203,7 +203,7 @@ def _json_object(path: Path, line: int, text: str) -> dict[str, Any]:
 def _json_cell(path: Path, line: int, name: str, found: dict[str, Any]) -> str:
     value = found.get(name)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        there = ", ".join(map(repr, found)) or "no key"
+        there = listed(found) or "no key"
         why = "neither text nor a number" if name in found else f"missing; the line has {there}"
         raise UserError(f"{path}:{line}: {name}: {why}")
     text = str(value)

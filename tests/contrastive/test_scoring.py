@@ -74,6 +74,17 @@ def plain(encoder: Encoder, texts: list[tuple[str, ...]]) -> np.ndarray:
     return np.array(found).T
 
 
+def test_blocks_of_triplets_change_no_cosine(
+    encoder: Encoder, opened: Opened, encoded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = opened(TEXTS)
+    whole = scoring.similarities(encoder, made, "whole")
+    monkeypatch.setattr(scoring, "_BLOCK", 3)
+    parts = scoring.similarities(encoder, made, "in blocks")
+    np.testing.assert_allclose([parts.positive, parts.negative], [whole.positive, whole.negative], atol=1e-6)
+    assert encoded == [9, 7, 3], "each text of a block once"
+
+
 @pytest.mark.parametrize("pooler", ["pooler", "cls", "mean", "max", "avg-first-last", "avg-static-last"])
 def test_cosines_are_those_of_the_vectors(encoder: Encoder, opened: Opened, pooler: str) -> None:
     encoder.pooler = pooler

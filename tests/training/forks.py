@@ -2,7 +2,7 @@
 
 Requests come as lines of JSON on stdin, answers go as lines of JSON to stdout. A request may ask for a signal at a
 step of the plan, before a row of the metrics, in the midst of writing a checkpoint, or while a finished run deletes
-what it no longer needs.
+what it no longer needs; or, without a signal, for parameters that drift from those of the other ranks.
 """
 
 import json
@@ -28,6 +28,7 @@ import tasks.contrastive.objectives
 import tasks.contrastive.outcome
 import tasks.registry
 import tasks.report.page  # noqa: F401
+from minbert.optimizer import AdamW
 from minbert.training import checkpoint, cli, plan, run
 
 LIMIT = 100  # seconds after which a run that hangs is ended
@@ -66,6 +67,15 @@ def arm(number: int, place: str, at: int) -> None:
                 here()
 
         run.RunDir.log = logged  # type: ignore[method-assign]
+    elif place == "drift":  # with update `at`, one number of this process's parameters becomes another
+        update, updates = AdamW.step, count(1)
+
+        def drifted(self: AdamW) -> None:
+            update(self)
+            if next(updates) == at:
+                self.param_groups[0]["params"][0].data.view(-1)[0] += 1e-3
+
+        AdamW.step = drifted  # type: ignore[method-assign]
     elif place == "in strip":  # a finished run has deleted `at` of the files that it no longer needs
         unlink, done = checkpoint.Path.unlink, count(1)
 

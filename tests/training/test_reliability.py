@@ -3,14 +3,16 @@
 python -m pytest --import-mode=importlib tests/training/test_reliability.py
 """
 
+import errno
 import json
 import os
 import random
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +200,62 @@ def test_what_a_kill_has_left_is_swept(saved: Callable[[], RunDir], toy: Any) ->
     toy.fit(run, scores=[0.1], resume=True)
     assert {str(path.relative_to(run.path)) for path in run.path.rglob(".*")} == {".notes"}
     assert checkpoint.steps(run.checkpoints) == [4, 12]
+
+
+def train(toy: Any, folder: Path) -> torch.Tensor:
+    run = RunDir(folder, resume=True)
+    run.begin({"settings": {}})
+    model, *_ = toy.fit(run, baseline=0.5, save_every=3, evaluate_every=100, resume=True)
+    return model.weight
+
+
+def crashed(toy: Any, folder: Path, point: int, full: bool) -> int:
+    """Train in another process that before its file operation `point` is killed, or finds the disk full once.
+
+    Returns its exit code; if it is 0, the number of operations is in a file beside the folder.
+    """
+    if not (child := os.fork()):
+        code, places, sync = 1, count(), os.fsync
+
+        def operation(event: str, given: tuple[Any, ...]) -> None:
+            writing = event == "open" and given[2] & (os.O_WRONLY | os.O_RDWR)
+            if (writing or event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "fsync")) and next(
+                places
+            ) == point:
+                if full:
+                    raise OSError(errno.ENOSPC, "No space left on device")
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        try:
+            sys.addaudithook(operation)
+            os.fsync = lambda descriptor: (sys.audit("fsync"), sync(descriptor))[1]
+            train(toy, folder)
+            (folder.parent / "operations").write_text(str(next(places)))
+            code = 0
+        except OSError as error:
+            code = error.errno or 1
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("every", [37, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("full", [False, True], ids=["kill", "full disk"])
+def test_a_crash_between_any_two_file_operations_leaves_sound_checkpoints(
+    toy: Any, tmp_path: Path, full: bool, every: int
+) -> None:
+    """Of the whole run, saves and the deletion of old checkpoints included."""
+    assert crashed(toy, tmp_path / "whole", -1, full) == 0
+    whole, operations = train(toy, tmp_path / "whole"), int((tmp_path / "operations").read_text())
+    assert operations > 100
+    for point in range(0, operations, every):
+        run = RunDir(tmp_path / "run")
+        code = crashed(toy, run.path, point, full)
+        assert code in ((errno.ENOSPC, 0) if full else (-signal.SIGKILL,)), (point, code)
+        assert not checkpoint.set_damaged_aside(run.checkpoints), point
+        assert torch.equal(train(toy, run.path), whole), point
+        assert checkpoint.steps(run.checkpoints) == [12] and not [*run.path.rglob(".*")], point
+        shutil.rmtree(run.path)
 
 
 @pytest.mark.parametrize("bad", [b"\0" * 40, b"{}", b"[1]", b'{"step": "9"}', b"\xff\xfe", b"[" * 9999, b"9" * 5000])

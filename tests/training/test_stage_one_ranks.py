@@ -1,14 +1,23 @@
-"""Guards: stage one on two ranks has the scores of one process, and goes on with the same bits after a kill.
+"""Guards: stage one on two ranks has the scores of one process, and ranks that end or drift do no harm.
 
 python -m pytest --import-mode=importlib tests/training/test_stage_one_ranks.py
 """
 
+import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from minbert.training import checkpoint
+from minbert.training.run import RunDir
+from tests.training.conftest import ROOT, SAMPLE
 
 PRETRAIN = "pretrain_cbcl.py"
 SHORT = ("--epochs", 2, "--max-steps", 6, "--batch-size", 15, "--lr", 1e-3, "--evaluate-every", 3, "--keep", "best")
@@ -37,4 +46,35 @@ def test_two_ranks_killed_and_resumed_have_the_bits_of_an_unbroken_run(
     assert last.startswith("error: another process of this run has ended") and last.count("\n") == 1, last
     resumed = script(PRETRAIN, *SHORT, "--resume", run_dir="killed", ranks=2)
     assert resumed.codes == [0, 0], resumed.err
+    assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()
+
+
+def test_ranks_whose_parameters_differ_stop_before_they_are_saved(script: Callable[..., Any]) -> None:
+    drifted = script(PRETRAIN, *SHORT, "--save-every", 2, ranks=2, signal=(0, "drift", 3))
+    assert drifted.codes == [2, 2]
+    assert drifted.errors[0].startswith("error: step 3: the parameters of process 1 differ from those of process 0")
+    assert checkpoint.steps(drifted.folder / "checkpoints") == [0, 2]
+
+
+@pytest.mark.slow
+def test_torchrun_restarts_a_killed_rank_and_the_run_ends_with_the_same_bits(
+    script: Callable[..., Any], tiny: Path, tmp_path: Path
+) -> None:
+    flags = ("--epochs", 3, "--batch-size", 8, "--lr", 1e-3, "--save-every", 1)
+    whole = script(PRETRAIN, *flags, run_dir="whole", ranks=2)
+    run = RunDir(tmp_path / "run")
+    usual = ("--run-dir", run.path, "--precision", "fp32", "--max-length", 24, "--weights", tiny, "--data", SAMPLE)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts"]
+    command = [*torchrun, 1, ROOT / PRETRAIN, *usual, *flags, "--resume"]
+    threads = os.environ | {"OMP_NUM_THREADS": "2"}  # as in the other runs, since bits depend on it
+    with subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=threads) as process:
+        while not checkpoint.steps(run.checkpoints) and process.poll() is None:
+            time.sleep(0.01)
+        first_rank = (run.path / ".minbert.lock").read_text().split()[1]
+        os.kill(int(first_rank), signal.SIGKILL)
+        _, said = process.communicate(timeout=200)
+    assert process.returncode == 0, said
+    resumed = replace(whole, folder=run.path)
+    parts = [(part["from_step"], part["to_step"]) for part in resumed.manifest()["parts"]]
+    assert len(parts) == 2 and 0 < parts[1][0] < parts[1][1] == whole.rows()[-1]["step"], parts
     assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()
