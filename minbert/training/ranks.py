@@ -146,4 +146,4 @@ def sum_gradients(parameters: Iterable[nn.Parameter], device: torch.device) -> N
     flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in used])
     sum_over_ranks(flat)
     for parameter, part in zip(used, flat.split([p.numel() for p in used]), strict=True):
-        parameter.grad = part.view_as(parameter).clone()
+        parameter.grad = part.view_as(parameter)

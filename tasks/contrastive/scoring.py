@@ -66,8 +66,9 @@ def similarities(
     """Cosines of all triplets, or of some `rows`, under the frozen encoder, dropout off.
 
     A block of triplets is scored at a time, so that memory does not grow with their number; each distinct text of a
-    block is encoded once. A second call reads the cosines from the cache. Of several ranks the first one scores. The cache is keyed by the hashes of
-    the tokens, of weights and vocabulary, by rows, pooler, length, number format, device and torch's version.
+    block is encoded once. A second call reads the cosines from the cache. Of several ranks the first one scores. The
+    cache is keyed by the hashes of the tokens, of weights and vocabulary, by rows, pooler, length, number format,
+    device and torch's version.
     """
     chosen = np.arange(len(triplets)) if rows is None else rows.astype(np.int64)
 
