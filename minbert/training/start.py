@@ -35,6 +35,7 @@ class Start:
     run: RunDir
     device: torch.device
     precision: str
+    source: str  # of the initial weights; a mistake in it is found before any data are read
     folder: Path = field(default_factory=Path)  # of the initial encoder
     identity: dict[str, Any] = field(default_factory=dict)
 
@@ -54,12 +55,12 @@ class Start:
             raise
         if ranks.highest(0, on):
             raise SystemExit(2)
-        return cls(parsed, run, on, precision)
+        return cls(parsed, run, on, precision, settings.encoder.source)
 
     def encoder(self) -> tuple[BertModel, Tokenizer, int]:
         """The initial encoder, its tokenizer, and the longest input in tokens. Raises `UserError`."""
         asked = self.parsed.settings.encoder
-        model, tokenizer, self.folder = encoder(asked.source, asked.encoder_dropout)
+        model, tokenizer, self.folder = encoder(self.source, asked.encoder_dropout)
         config = {f"config {name}": value for name, value in asdict(BertConfig.read(self.folder)).items()}
         self.identity = {"vocabulary sha256": tokenizer.fingerprint, **config}
         return model.to(self.device), tokenizer, max_length(asked.max_length, model.config)
