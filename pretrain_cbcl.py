@@ -26,7 +26,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     from minbert.training import loop, ranks
     from minbert.training.start import Start
     from tasks import record
-    from tasks.contrastive import curriculum, data, evaluation, objectives, outcome, scoring
+    from tasks.contrastive import curriculum, data, evaluation, objectives, scoring
 
     settings, training = parsed.settings, parsed.settings.training
     started = Start.of(parsed)
@@ -48,10 +48,10 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     model = objectives.ContrastiveModel.of(settings, bert).to(started.device)
     objective, account = objectives.objective(settings, read.train, tokenizer, run.path)
     started.begin(data=read.account, **account, **paced.account())
-    outcome.introduce(settings, read, paced, bert, started.where(bert))
+    evaluation.introduce(settings, read, paced, bert, started.where(bert))
     dev = evaluation.Evaluation(settings, encoder, read)
     before = dev.look()
-    ranks.say(f"before training: {outcome.as_text(before.numbers)}")
+    ranks.say(f"before training: {evaluation.as_text(before.numbers)}")
     optimizer = AdamW(decay_groups(model.parameters(), training.weight_decay), lr=training.lr)
     state = loop.fit(
         model,
@@ -70,15 +70,15 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     )
 
     # evaluate, save, write the report
-    after, kept = dev.look(), outcome.Kept.of(state, settings)
+    after, kept = dev.look(), evaluation.Kept.of(state, settings)
     if ranks.rank():
         return
     weights.save(run.path / "encoder", bert.state_dict(), BertConfig.read(started.folder), tokenizer, encoder.pooler)
-    outcome.write(run, settings, read, scored, paced, [before, after], kept)
+    evaluation.write(run, settings, read, scored, paced, [before, after], kept)
     name = evaluation.graded(read.dev.pairs)
     record.write_rows(run.path, slug(name), record.cosine_rows(encoder, read.dev.pairs[name]))
     cli.run_module("tasks.report", str(run.path), "--card")
-    cli.say(f"encoder in {run.path / 'encoder'}; next: {outcome.next_command(settings, run.path / 'encoder')}")
+    cli.say(f"encoder in {run.path / 'encoder'}; next: {evaluation.next_command(settings, run.path / 'encoder')}")
 
 
 if __name__ == "__main__":

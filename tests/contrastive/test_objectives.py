@@ -121,7 +121,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize("objective", ["nt-xent", "triplet", "margin"])
-@pytest.mark.parametrize("size", [1, 5, 12, 40])
+@pytest.mark.parametrize("size", [1, 5])
 def test_parts_change_no_gradient_without_dropout(
     bert: BertModel, triplets: Triplet, objective: str, size: int
 ) -> None:

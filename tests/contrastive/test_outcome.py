@@ -15,11 +15,10 @@ from safetensors.numpy import load_file
 
 from minbert.training.plan import Plan
 from minbert.training.run import RunDir
-from tasks.contrastive import outcome
+from tasks.contrastive import evaluation
 from tasks.contrastive.curriculum import Paced, Scored, Similarities
 from tasks.contrastive.data import Data
-from tasks.contrastive.evaluation import Look
-from tasks.contrastive.outcome import Kept, last_epoch_loss
+from tasks.contrastive.evaluation import Kept, Look, last_epoch_loss
 from tasks.contrastive.sets import DevSets
 from tasks.contrastive.settings import ContrastiveSettings
 
@@ -53,7 +52,7 @@ def written(tmp_path: Path, view: Callable[..., Any]) -> Written:
         paced = Paced(Plan([1], lambda _: []), 6)
         looks = [look(0.6, BEFORE), look(0.65, AFTER)] if cosines else [look(0.6), look(0.65)]
         how = ContrastiveSettings.of(**{"batch_size": 2} | given)
-        outcome.write(run, how, read, Scored(np.arange(6), BEFORE if cosines else None), paced, looks, KEPT)
+        evaluation.write(run, how, read, Scored(np.arange(6), BEFORE if cosines else None), paced, looks, KEPT)
         path = run.path / "cosines.safetensors"
         return json.loads((run.path / "scores.json").read_text()), load_file(path) if path.is_file() else {}
 

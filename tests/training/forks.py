@@ -24,8 +24,8 @@ import tokenizers  # noqa: F401
 import torch._inductor  # noqa: F401  torch's optimizer and its deterministic mode import it: 2 s of every start
 
 import minbert.training.start  # noqa: F401
+import tasks.contrastive.evaluation
 import tasks.contrastive.objectives
-import tasks.contrastive.outcome
 import tasks.registry
 import tasks.report.page  # noqa: F401
 from minbert.optimizer import AdamW
