@@ -24,7 +24,6 @@ from minbert.training import ranks
 from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks.augment import synonym_augmentation
-from tasks.augment.punctuation import Punctuation
 from tasks.contrastive import cached, losses
 from tasks.contrastive.scoring import distinct
 from tasks.contrastive.settings import IN_BATCH, PAIRS, TEXTS, ContrastiveSettings
@@ -387,6 +386,8 @@ def objective(
     training, how = settings.training, settings.augmentation
     augment: Augmentation[Any]
     if how.marks_most:
+        from tasks.augment.punctuation import Punctuation  # late, as the synonyms: most runs insert none
+
         column = 0 if settings.loss.data_kind == TEXTS else 1
         augment = Punctuation(tokenizer, column, seed=training.seed, most=how.marks_most, marks=how.marks)
         account: dict[str, Any] = {}
