@@ -12,6 +12,7 @@ from minbert.cpu import packed_weights
 from minbert.encode import batches_by_length
 from minbert.files import write_json
 from minbert.precision import autocast
+from minbert.training import ranks
 from minbert.training.loop import LAST, LoopState
 from minbert.training.run import RunDir
 from tasks import predictions, record
@@ -29,22 +30,29 @@ Outputs = Mapping[tuple[str, str], np.ndarray]
 
 
 @torch.inference_mode()
-def outputs(model: MultitaskModel, task: Task, examples: Single | Pair, precision: str) -> np.ndarray:
-    """The head's outputs for every row, in file order: float32 [rows] or [rows, C]."""
+def outputs(
+    model: MultitaskModel, task: Task, examples: Single | Pair, precision: str, *, divided: bool = False
+) -> np.ndarray:
+    """The head's outputs for every row, in file order: float32 [rows] or [rows, C].
+
+    With `divided`, each rank takes its share of the batches, and all get the outputs of one process, bit for bit.
+    """
     device = model.encoder.device
     results: list[np.ndarray] = []
     lengths = examples.lengths()
     order = batches_by_length(lengths.tolist(), batch_tokens=4096)
+    own = order[ranks.rank() :: ranks.world()] if divided else order
     model.eval()
     with packed_weights(model, precision, int(lengths.sum())):
-        for rows in order:
+        for rows in own or order[:1]:  # for the shape, where there are more ranks than batches
             ragged = task.encode(examples, rows).to(device)
             with autocast(precision, device):
                 results.append(model(task.name, ragged).float().cpu().numpy())
     joined = np.concatenate(results)
-    in_order = np.empty_like(joined)
-    in_order[np.concatenate(order)] = joined
-    return in_order
+    in_order = np.zeros((len(lengths), *joined.shape[1:]), dtype=joined.dtype)
+    if own:
+        in_order[np.concatenate(own)] = joined
+    return ranks.sum_over_ranks(torch.from_numpy(in_order).to(device)).cpu().numpy() if divided else in_order
 
 
 def dev_scores(model: MultitaskModel, dev: Mapping[str, Single | Pair], precision: str) -> tuple[float, dict[str, Any]]:
@@ -56,7 +64,7 @@ def dev_scores(model: MultitaskModel, dev: Mapping[str, Single | Pair], precisio
     scores: dict[str, Any] = {}
     for name, examples in dev.items():
         task = model.tasks[name]
-        predicted = task.predict(outputs(model, task, examples, precision))
+        predicted = task.predict(outputs(model, task, examples, precision, divided=True))
         scores[name] = report(task, predicted, examples.labels)["score"]
     norm = sum(model.tasks[name].normalised(score) for name, score in scores.items()) / len(scores)
     return norm, scores | {"dev_norm": norm}

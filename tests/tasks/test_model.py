@@ -20,6 +20,7 @@ from transformers import BertModel as Theirs
 
 from minbert import AdamW, BertModel, Ragged
 from minbert.tokenizer import Tokenizer
+from minbert.training import ranks
 from minbert.training.loop import Context
 from minbert.training.plan import Step
 from minbert.weights import their_name
@@ -131,6 +132,24 @@ def test_a_prediction_is_independent_of_batch_mates(make: Callable, examples: di
         for row in (0, 7, len(rows) - 1):
             alone = model(name, model.tasks[name].encode(rows, np.array([row])))
             np.testing.assert_allclose(together[row], alone[0].numpy(), atol=1e-5, rtol=1e-4)
+
+
+def test_ranks_divide_the_batches_and_have_the_outputs_of_one(
+    make: Callable, examples: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, batches = make(), evaluate.batches_by_length
+    monkeypatch.setattr(evaluate, "batches_by_length", lambda lengths, batch_tokens: batches(lengths, batch_tokens=99))
+    monkeypatch.setattr(ranks, "world", lambda: 3)
+    for name, rows in examples.items():
+        whole, parts = evaluate.outputs(model, model.tasks[name], rows, "fp32"), []
+        for rank in range(3):
+            monkeypatch.setattr(ranks, "rank", lambda rank=rank: rank)
+            parts.append(evaluate.outputs(model, model.tasks[name], rows, "fp32", divided=True))
+            assert 0 < np.count_nonzero(parts[-1]) < np.count_nonzero(whole)
+        np.testing.assert_array_equal(sum(parts), whole)
+    monkeypatch.setattr(ranks, "world", lambda: 9_999)
+    monkeypatch.setattr(ranks, "rank", lambda: 9_998)
+    assert not evaluate.outputs(model, model.tasks["sst"], examples["sst"], "fp32", divided=True).any()
 
 
 def binary(outputs: Tensor, labels: Tensor) -> Tensor:

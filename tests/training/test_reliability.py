@@ -216,6 +216,7 @@ def crashed(toy: Any, folder: Path, point: int, full: bool) -> int:
     """
     if not (child := os.fork()):
         code, places, sync = 1, count(), os.fsync
+        sys.dont_write_bytecode = True
 
         def operation(event: str, given: tuple[Any, ...]) -> None:
             writing = event == "open" and given[2] & (os.O_WRONLY | os.O_RDWR)
