@@ -5,7 +5,6 @@ manifest names the settings that the arm asks for. A suite is, if its JSON file 
 """
 
 import fcntl
-import json
 import os
 import shlex
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from typing import IO, Any
 from ablations.study import Arm, Study
 from minbert.errors import UserError
 from minbert.files import read_json, sha256_of
+from minbert.training.run import RunDir
 
 ROOT = Path(__file__).parent.parent
 RUNS = Path("runs/ablations")
@@ -100,9 +100,7 @@ class Cell:
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """The rows of the run's metrics; the last one may be cut off."""
-        path = self.folder / "metrics.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        return [json.loads(line) for line in lines if line.endswith("}")]
+        return RunDir(self.folder).metrics()
 
     @property
     def reached(self) -> tuple[int, int]:

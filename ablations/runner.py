@@ -99,6 +99,7 @@ class Runner:
         held = ExitStack()
         lock = held.enter_context(cell.lock())
         if lock is None:  # another runner has it
+            held.close()
             return False
         command = self.todo(cell)
         if command is not None:

@@ -16,8 +16,7 @@ from ablations.study import Range, Search, Study
 from minbert.errors import UserError
 from minbert.files import write_atomic
 from minbert.training.cli import say
-from tasks.benchmarks.results import Table
-from tasks.metrics import MISSING
+from tasks.tables import MISSING, Table
 
 if TYPE_CHECKING:
     from optuna import Study as Trials

@@ -19,10 +19,9 @@ from ablations.cells import Cell
 from ablations.study import STAGE_ONE, Study, matches
 from minbert.files import read_json, write_atomic, write_json
 from tasks import compare, intervals
-from tasks.benchmarks.results import Table
-from tasks.metrics import MISSING, number
 from tasks.report import overview
 from tasks.report.collect import read_run
+from tasks.tables import MISSING, Table, number
 
 _TITLES = {
     "sts_dev_spearman": "STS dev, Spearman's rho",

@@ -14,7 +14,7 @@ Both sides start from the same weights, with the same settings and the dropout o
 Scoring. `Encoder.encode` and `SentenceTransformer.encode` on the same distinct sentences, --sentences per call, from
 texts to vectors; both include tokenisation and sorting by length. bf16 is autocast on both sides.
 
-oneDNN's cache of kernels is enlarged for both sides (see minbert/linear.py). Shown are medians with quartiles, and
+oneDNN's cache of kernels is enlarged for both sides (see minbert/cpu/linear.py). Shown are medians with quartiles, and
 medians of the ratios of each batch.
 """
 

@@ -1,6 +1,5 @@
 """Metrics: accuracy, Pearson, Spearman, per-class precision and recall. Undefined values are None, never NaN."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -9,7 +8,6 @@ from scipy import stats
 from sklearn import metrics
 
 S = TypeVar("S", float, np.ndarray)
-MISSING = "–"
 
 
 def accuracy(predicted: np.ndarray, gold: np.ndarray) -> float | None:
@@ -53,15 +51,3 @@ def normalised(r: S) -> S:
 def dev_norm(sst_accuracy: float, para_accuracy: float, sts_pearson: float) -> float:
     """The course leaderboard's overall score: the mean of the three, Pearson's r mapped to [0, 1]."""
     return (sst_accuracy + para_accuracy + normalised(sts_pearson)) / 3
-
-
-def number(
-    value: float | None, digits: int = 2, *, times: float = 1.0, sign: bool = False, missing: str = MISSING
-) -> str:
-    """A number with fixed digits and a real minus sign; `missing` where it is None or NaN."""
-    if value is None or math.isnan(value):
-        return missing
-    text = f"{times * value:{'+' if sign else ''}.{digits}f}"
-    if not text.strip("+-0."):
-        text = text.lstrip("+-")
-    return text.replace("-", "−")

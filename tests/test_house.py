@@ -27,7 +27,7 @@ FLOORS = [
     "minbert.encode",
     "minbert.training",
     "minbert.convert",
-    "tasks.charts tasks.examples tasks.metrics tasks.readers",
+    "tasks.charts tasks.examples tasks.metrics tasks.readers tasks.tables",
     "tasks.intervals tasks.augment tasks.task",
     "tasks.sst tasks.quora tasks.sts tasks.schedule tasks.contrastive",
     "tasks.registry tasks.model tasks.settings tasks.splits",

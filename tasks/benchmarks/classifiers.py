@@ -22,8 +22,9 @@ from minbert.training import start
 from tasks import intervals
 from tasks.benchmarks import results
 from tasks.benchmarks.encoders import Bank, System
-from tasks.benchmarks.results import AVERAGE, SYSTEM, Results, Suite, Table, between, numbers
+from tasks.benchmarks.results import AVERAGE, SYSTEM, Results, Suite
 from tasks.readers import senteval
+from tasks.tables import Table, between, numbers
 
 SEED = 1111  # SentEval's own seed
 NESTED = tuple(2.0**power for power in range(-2, 4))

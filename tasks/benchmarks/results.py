@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from tabulate import tabulate
 
 from minbert.files import write_atomic, write_json
 from tasks.benchmarks.encoders import Bank, Loaded, System, load
 from tasks.intervals import Difference, Interval, interval, resampled
-from tasks.metrics import MISSING, number
+from tasks.tables import MISSING, Table, between, numbers
 
 AVERAGE = "avg."
 SYSTEM = ["encoder", "pooler"]
@@ -95,47 +94,6 @@ def mean_draws(values: np.ndarray, *purpose: str, seed: int, resamples: int) -> 
     if not len(values):
         return np.empty(0)
     return resampled(lambda rows: values[rows].mean(-1), len(values), *purpose, seed=seed, resamples=resamples)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A frame of strings; the first `left` columns are aligned left, the others right. `notes` follow below."""
-
-    title: str
-    rows: pd.DataFrame
-    notes: tuple[str, ...] = ()
-    left: int = 1
-
-    def _drawn(self, rows: pd.DataFrame, kind: str) -> str:
-        aligned = ["left" if column < self.left else "right" for column in range(len(rows.columns))]
-        return tabulate(rows, headers="keys", tablefmt=kind, showindex=False, disable_numparse=True, colalign=aligned)
-
-    def terminal(self) -> str:
-        """Aligned columns; without rows, the title and the notes."""
-        drawn = [] if self.rows.empty else [self._drawn(self.rows, "simple")]
-        return "\n".join([self.title, *drawn, *self.notes])
-
-    def markdown(self) -> str:
-        """A pipe table under its title as a heading."""
-        drawn = [] if self.rows.empty else [self._drawn(self.rows.map(_escaped).rename(columns=_escaped), "pipe"), ""]
-        return "\n".join([f"## {self.title}", "", *drawn, *(f"{_escaped(note)}\n" for note in self.notes)])
-
-
-def _escaped(text: str) -> str:
-    for mark in "\\`*_<>[]|":
-        text = text.replace(mark, f"\\{mark}")
-    return " ".join(text.split())
-
-
-def numbers(values: Iterable[float], digits: int = 2, *, times: float = 1.0, sign: bool = False) -> list[str]:
-    """Every value as `number` formats it."""
-    return [number(value, digits, times=times, sign=sign) for value in values]
-
-
-def between(frame: pd.DataFrame, digits: int = 2, *, times: float = 1.0, sign: bool = False) -> list[str]:
-    """A column of intervals, [low, high]; a dash where there is none."""
-    ends = [numbers(frame[side], digits, times=times, sign=sign) for side in ("low", "high")]
-    return [MISSING if low == MISSING else f"[{low}, {high}]" for low, high in zip(*ends, strict=True)]
 
 
 def wide(frame: pd.DataFrame, columns: str, digits: int = 2, *, times: float = 1.0) -> pd.DataFrame:

@@ -17,11 +17,11 @@ from tasks import intervals, metrics
 from tasks.benchmarks import contamination, figures, results, sets
 from tasks.benchmarks.encoders import System
 from tasks.benchmarks.options import PROTOCOLS
-from tasks.benchmarks.results import SYSTEM, Results, Suite, Table, between, defined, numbers
+from tasks.benchmarks.results import SYSTEM, Results, Suite, defined
 from tasks.benchmarks.sets import ScoredSet, Subset
-from tasks.metrics import number
 from tasks.readers import senteval
 from tasks.readers.layouts import NLI_CLASSES
+from tasks.tables import Table, between, number, numbers
 
 METRICS = {"spearman": ("Spearman's rho", metrics.spearman), "pearson": ("Pearson's r", metrics.pearson)}
 Part = tuple[np.ndarray, np.ndarray]

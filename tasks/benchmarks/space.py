@@ -22,9 +22,10 @@ from minbert.training import start
 from tasks import intervals, metrics
 from tasks.benchmarks import figures, results, sets, weat
 from tasks.benchmarks.encoders import Bank, Loaded, Pool, System
-from tasks.benchmarks.results import Results, Suite, Table, between, defined, mean_draws, numbers
+from tasks.benchmarks.results import Results, Suite, defined, mean_draws
 from tasks.benchmarks.sets import Subset
 from tasks.contrastive.evaluation import ALIKE, uniformity
+from tasks.tables import Table, between, numbers
 
 UNLIKE = 2.0  # gold similarity, of 5, below which a pair counts as dissimilar in the histogram
 

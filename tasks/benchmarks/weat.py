@@ -16,8 +16,8 @@ import pandas as pd
 
 from minbert.seeds import numpy_generator
 from tasks.benchmarks import figures, results
-from tasks.benchmarks.results import Results, Suite, Table, numbers
-from tasks.metrics import number
+from tasks.benchmarks.results import Results, Suite
+from tasks.tables import Table, number, numbers
 
 EXACT = 20_000  # all partitions are tried where there are at most this many; otherwise this many are drawn
 _NOTE = (

@@ -16,9 +16,9 @@ from tasks.compare import DEV_NORM
 from tasks.data import FOLDER
 from tasks.data.fetch import sources
 from tasks.intervals import RESAMPLES
-from tasks.metrics import MISSING, number
 from tasks.report.collect import Run, read_run
 from tasks.report.html import bounds
+from tasks.tables import MISSING, number
 
 _MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 _NOTES = {_MINILM: f"{_MINILM} was trained on Quora duplicates, among others: scores on Quora are not clean."}

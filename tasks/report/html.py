@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from minbert.files import write_atomic
 from tasks.intervals import Interval
-from tasks.metrics import number
+from tasks.tables import number
 
 
 @dataclass(frozen=True)

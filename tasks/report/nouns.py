@@ -8,15 +8,16 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 from sklearn.neighbors import NearestNeighbors
-from tabulate import tabulate
 
 from minbert.errors import UserError
 from minbert.seeds import numpy_generator
 from tasks.intervals import RESAMPLES, Interval, interval, resampled
 from tasks.report.annotation import original_rows
 from tasks.report.collect import Run
+from tasks.tables import MISSING, Table
 
 EXAMINED = 1300  # dev pairs, as in CBCL, section 6.1
 _WORD = re.compile(r"[^\W\d_]+(?:[-’'][^\W\d_]+)*")
@@ -166,41 +167,31 @@ def _means(values: np.ndarray, name: str, seed: int) -> np.ndarray:
 def as_markdown(found: NounTable, shown: int) -> str:
     """The summary over all examined pairs, and Table 2: `shown` correct and failed pairs of similar topics."""
     correct, failed = found.of(right=True), found.of(right=False)
-    counted = f"counted in {found.sentences:,} fine-tuning sentences, whatever their case."
-    heads = ["dev pairs", "examined", "with a proper noun", "a noun unseen in training", "rarest noun: median count"]
-    rows = [_summary("predicted correctly", found, right=True), _summary("predicted incorrectly", found, right=False)]
-    parts = [f"Proper nouns by {found.how}, {counted}", _pipes(heads, rows, "right")]
+    notes = [f"Proper nouns by {found.how}, counted in {found.sentences:,} fine-tuning sentences, whatever their case."]
     if correct and failed:
         value, around = difference(correct, failed)
         spread = "" if around is None else f" (95% bootstrap interval {around.low:+.2f} to {around.high:+.2f})"
-        parts.append(f"Incorrect less correct, mean of log10(1 + count of the rarest noun): {value:+.2f}{spread}.")
+        notes.append(f"Incorrect less correct, mean of log10(1 + count of the rarest noun): {value:+.2f}{spread}.")
+    rows = [_summary("predicted correctly", found, right=True), _summary("predicted incorrectly", found, right=False)]
+    tables = [Table("Proper nouns and failed pairs", pd.DataFrame(rows), tuple(notes))]
     if chosen := matched(correct, failed, shown):
         heads = ["predicted correctly", "noun frequency", "predicted incorrectly", "noun frequency"]
-        parts.append(_pipes(heads, [[*_cells(one), *_cells(two)] for one, two, _ in chosen], "left"))
-    return "\n\n".join(parts) + "\n"
+        cells = pd.DataFrame([[*_cells(one), *_cells(two)] for one, two, _ in chosen], columns=heads)
+        tables.append(Table("Pairs of similar topics", cells, left=len(heads)))
+    return "\n".join(table.markdown() for table in tables).rstrip() + "\n"
 
 
-def _pipes(heads: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> str:
-    """A Markdown table; all columns but the first are aligned as `align` says."""
-    aligned = ["left", *[align] * (len(heads) - 1)]
-    return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True, colalign=aligned)
-
-
-def _summary(name: str, found: NounTable, *, right: bool) -> list[str]:
-    side, examined = found.of(right=right), sum(pair.right == right for pair in found.pairs)
-    if not side:
-        return [name, f"{examined:,}", "0", "–", "–"]
-    unseen = sum(pair.rarest == 0 for pair in side)
-    median = float(np.median([pair.rarest for pair in side]))
-    return [name, f"{examined:,}", f"{len(side):,}", f"{unseen:,} ({unseen / len(side):.0%})", f"{median:g}"]
+def _summary(name: str, found: NounTable, *, right: bool) -> dict[str, str]:
+    rarest, examined = [pair.rarest for pair in found.of(right=right)], sum(pair.right == right for pair in found.pairs)
+    unseen = rarest.count(0)
+    return {
+        "dev pairs": name,
+        "examined": f"{examined:,}",
+        "with a proper noun": f"{len(rarest):,}",
+        "a noun unseen in training": f"{unseen:,} ({unseen / len(rarest):.0%})" if rarest else MISSING,
+        "rarest noun: median count": f"{np.median(rarest):g}" if rarest else MISSING,
+    }
 
 
 def _cells(pair: Pair) -> list[str]:
-    listed = ", ".join(f"{noun}: {count:,}" for noun, count in pair.nouns.items())
-    return [_escaped(" / ".join(pair.texts)), _escaped(listed)]
-
-
-def _escaped(text: str) -> str:
-    """A text of the data as one cell of a Markdown table, without markup."""
-    plain = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
-    return re.sub(r"([\\|`*_\[\]])", r"\\\1", plain)
+    return [" / ".join(pair.texts), ", ".join(f"{noun}: {count:,}" for noun, count in pair.nouns.items())]

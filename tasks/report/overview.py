@@ -15,8 +15,8 @@ from scipy import stats
 from tasks import charts, compare
 from tasks.charts import BLUE, DASHED, GROUND, INK
 from tasks.compare import Scored
-from tasks.metrics import number
 from tasks.report.html import Figure, rendered, write_page
+from tasks.tables import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,6 +21,7 @@ from tasks.report import facts, figures, measures, overview, papers, training
 from tasks.report.collect import Run, read_run
 from tasks.report.figures import Curve
 from tasks.report.html import Figure, rendered, write_page
+from tasks.tables import number
 
 _MOST_DETAILS = 4  # runs that are shown whole on a page of several
 _SEED = re.compile(r"[-_/. ]*seed[-_ ]?\d*")
@@ -139,12 +140,12 @@ def task_details(task: TaskScores, name: str, f1: Sequence[float] = ()) -> dict[
 
 def _regression(gold: np.ndarray, predicted: np.ndarray, *, points: bool) -> list[tuple[str, str]]:
     both = {"Pearson's r": metrics.pearson(predicted, gold), "Spearman's ρ": metrics.spearman(predicted, gold)}
-    found = [(name, metrics.number(value, 3, missing="undefined")) for name, value in both.items()]
+    found = [(name, number(value, 3, missing="undefined")) for name, value in both.items()]
     if points:
         away = np.abs(predicted - gold)
         found += [
-            ("mean absolute error", f"{metrics.number(away.mean())} points"),
-            ("mean error (predicted − gold)", f"{metrics.number((predicted - gold).mean(), sign=True)} points"),
+            ("mean absolute error", f"{number(away.mean())} points"),
+            ("mean error (predicted − gold)", f"{number((predicted - gold).mean(), sign=True)} points"),
             ("rows more than 1 point off", f"{(away > 1).sum():,} of {len(gold):,} ({(away > 1).mean():.0%})"),
         ]
     return found

@@ -104,7 +104,8 @@ def test_a_mistake_is_named_with_its_line(write: WRITE, old: str, new: str, line
 
 
 def test_an_arm_starts_at_the_encoder_of_another_with_the_same_seed(write: WRITE, tmp_path: Path) -> None:
-    study = read_study(str(write(STUDY.replace('"sts_dev_spearman"', '"sts_dev_spearman", "dev_norm"') + CHAIN)))
+    text = STUDY.replace('"sts_dev_spearman"', '"sts_dev_spearman", "dev_norm"')
+    study = read_study(str(write(text.replace("[arms.narrow]", f"{CHAIN}\n[arms.narrow]"))))
     cells = {cell.name: cell for cell in cells_of(study, [1, 2], "data", tmp_path)}
     words = cells["fine seed 2"].words()
     assert words[words.index("--encoder") + 1] == str(tmp_path / "margins" / "wide" / "seed-2" / "encoder")

@@ -24,7 +24,7 @@ from minbert import Encoder, UserError
 from minbert.pooling import NAMES
 from tasks.benchmarks import encoders, figures, options, results, sets, sts_suite
 from tasks.benchmarks.encoders import System
-from tasks.metrics import number
+from tasks.tables import Table, number
 
 
 def scored(out: Path) -> Any:
@@ -235,12 +235,12 @@ def test_mistakes_are_one_sentence(tiny: Path, folder: Path, more: list[str], wo
 
 def test_a_table_is_aligned_and_its_texts_are_escaped() -> None:
     rows = pd.DataFrame({"set": ["a|b<i>", "注意"], "x": ["−1.00", "22.00"]})
-    table = results.Table("T", rows, ("note*",))
+    table = Table("T", rows, ("note*",))
     lines = table.terminal().splitlines()
     assert lines[3:5] == ["a|b<i>  −1.00", "注意    22.00"]
     cells = [cell.strip() for cell in table.markdown().splitlines()[4].removeprefix("|").removesuffix(" |").split(" |")]
-    assert cells == [r"a\|b\<i\>", "−1.00"] and r"note\*" in table.markdown()
-    assert results.Table("T", pd.DataFrame(), ("why",)).terminal() == "T\nwhy"
+    assert cells == [r"a\|b&lt;i>", "−1.00"] and r"note\*" in table.markdown()
+    assert Table("T", pd.DataFrame(), ("why",)).terminal() == "T\nwhy"
     assert [number(x, sign=True) for x in (None, -0.001, 0.5)] == ["–", "0.00", "+0.50"]
 
 

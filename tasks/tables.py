@@ -1,0 +1,64 @@
+"""Numbers and tables as they are shown: on pages, in Markdown and in a terminal."""
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pandas as pd
+from tabulate import tabulate
+
+MISSING = "–"
+
+
+def number(
+    value: float | None, digits: int = 2, *, times: float = 1.0, sign: bool = False, missing: str = MISSING
+) -> str:
+    """A number with fixed digits and a real minus sign; `missing` where it is None or NaN."""
+    if value is None or math.isnan(value):
+        return missing
+    text = f"{times * value:{'+' if sign else ''}.{digits}f}"
+    if not text.strip("+-0."):
+        text = text.lstrip("+-")
+    return text.replace("-", "−")
+
+
+def numbers(values: Iterable[float], digits: int = 2, *, times: float = 1.0, sign: bool = False) -> list[str]:
+    """Every value as `number` formats it."""
+    return [number(value, digits, times=times, sign=sign) for value in values]
+
+
+def between(frame: pd.DataFrame, digits: int = 2, *, times: float = 1.0, sign: bool = False) -> list[str]:
+    """A column of intervals, [low, high]; a dash where there is none."""
+    ends = [numbers(frame[side], digits, times=times, sign=sign) for side in ("low", "high")]
+    return [MISSING if low == MISSING else f"[{low}, {high}]" for low, high in zip(*ends, strict=True)]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A frame of strings; the first `left` columns are aligned left, the others right. `notes` follow below."""
+
+    title: str
+    rows: pd.DataFrame
+    notes: tuple[str, ...] = ()
+    left: int = 1
+
+    def _drawn(self, rows: pd.DataFrame, kind: str) -> str:
+        aligned = ["left" if column < self.left else "right" for column in range(len(rows.columns))]
+        return tabulate(rows, headers="keys", tablefmt=kind, showindex=False, disable_numparse=True, colalign=aligned)
+
+    def terminal(self) -> str:
+        """Aligned columns; without rows, the title and the notes."""
+        drawn = [] if self.rows.empty else [self._drawn(self.rows, "simple")]
+        return "\n".join([self.title, *drawn, *self.notes])
+
+    def markdown(self) -> str:
+        """A pipe table under its title as a heading."""
+        drawn = [] if self.rows.empty else [self._drawn(self.rows.map(_escaped).rename(columns=_escaped), "pipe"), ""]
+        return "\n".join([f"## {self.title}", "", *drawn, *(f"{_escaped(note)}\n" for note in self.notes)])
+
+
+def _escaped(text: str) -> str:
+    """A text as one cell or paragraph of Markdown, without markup."""
+    plain = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([\\|`*_\[\]])", r"\\\1", plain)
