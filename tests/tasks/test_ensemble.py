@@ -98,6 +98,13 @@ def paraphraser(name: str, *gold: float) -> Member:
     return Member(name, {"quora": TASKS["quora"]()}, {("quora", "dev"): rows})
 
 
+def test_the_class_is_the_most_probable_one_of_the_mean() -> None:
+    members = [paraphraser("a", 0.9, 0.4, 0.3), paraphraser("b", 0.2, 0.7, 0.4)]
+    rows = ensemble.average(members).rows["quora", "dev"]
+    assert rows.predicted.tolist() == [1, 1, 0]
+    assert rows.probabilities is not None and rows.probabilities[:, 1] == pytest.approx([0.55, 0.55, 0.35])
+
+
 def test_greedy_takes_the_best_member_and_then_those_that_help() -> None:
     best, worse = paraphraser("best", 0.6, 0.6, 0.3), paraphraser("worse", 0.6, 0.3, 0.3)
     assert [one.name for one in ensemble.greedy([worse, best])] == ["best"]
