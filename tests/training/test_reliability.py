@@ -246,10 +246,10 @@ def test_a_crash_between_any_two_file_operations_leaves_sound_checkpoints(
     toy: Any, tmp_path: Path, full: bool, every: int
 ) -> None:
     """Of the whole run, saves and the deletion of old checkpoints included."""
-    whole = train(toy, tmp_path / "whole")  # first, as the first update of a process makes folders for torch
+    whole = train(toy, tmp_path / "whole")  # first, as the first update of a process makes a folder for torch
     assert crashed(toy, tmp_path / "counted", -1, full) == 0
     operations = int((tmp_path / "operations").read_text())
-    assert operations > 100
+    assert operations > 80
     for point in range(0, operations, every):
         run = RunDir(tmp_path / "run")
         code = crashed(toy, run.path, point, full)
