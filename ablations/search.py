@@ -91,6 +91,7 @@ def _run(
         some.run()
     finally:
         runner.stopped = some.stopped
+        runner.failed |= some.failed
         for cell in cells:
             if cell.folder in some.pruned:
                 trials.tell(of[cell.folder], state=TrialState.PRUNED)

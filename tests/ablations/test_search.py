@@ -1,4 +1,4 @@
-"""Guards: a search stops what is below the median, goes on where it was stopped, and its stopped runs are no failures.
+"""Guards: a search stops what is below the median, which is no failure, lists what fails, and makes each trial once.
 
 python -m pytest --import-mode=importlib tests/ablations/test_search.py
 """
@@ -21,7 +21,7 @@ FEWEST = 5  # trials that Optuna's median pruner lets end before it prunes
 
 
 class Instant(Runner):
-    """A runner whose runs take no time: three evaluations each, all of one score but those of a trial."""
+    """A runner whose runs take no time: three evaluations each. One trial is worse than the others, and one fails."""
 
     def run(self) -> None:
         for cell in self.cells:
@@ -33,6 +33,8 @@ class Instant(Runner):
                 if self.watch(cell):
                     self.pruned.add(cell.folder)
                     break
+            if cell.arm.name == "trial-2":
+                self.failed[cell.name] = "exit code 1"
 
 
 @pytest.fixture
@@ -59,7 +61,9 @@ def test_a_trial_below_the_median_is_stopped_and_the_search_goes_on(
     runner = Instant([], Estimates([]))
     search(study, 1, "", tmp_path, runner)
     found = pd.read_csv(tmp_path / "tried" / "search.csv").set_index("trial").sort_index()
-    assert found["state"].tolist() == ["complete"] * (FEWEST + 1) + ["pruned", "complete"]
+    complete = ["complete"] * (FEWEST - 2)
+    assert found["state"].tolist() == ["complete", "complete", "fail", *complete, "pruned", "complete"]
+    assert runner.failed == {"trial-2 seed 1": "exit code 1"}
     assert found["margin"].between(0.1, 0.2).all() and set(found["epochs"]) <= {1, 2, 3}
     looks = [(tmp_path / f"tried/trial-{trial}/seed-1/metrics.jsonl").read_text().count("\n") for trial in range(8)]
     assert looks == [3] * (FEWEST + 1) + [1, 3]
