@@ -14,8 +14,8 @@ from tasks.settings import PRESETS, MultitaskSettings
 
 def main() -> None:
     """Read the settings, then train."""
-    names = {"program": "multitask_train.py", "about": __doc__.splitlines()[0], "default": "default"}
-    train(parse(MultitaskSettings, PRESETS, sys.argv[1:], **names))
+    about, script = __doc__.splitlines()[0], "multitask_train.py"
+    train(parse(MultitaskSettings, PRESETS, sys.argv[1:], program=script, about=about, default="default"))
 
 
 def train(parsed: Parsed[MultitaskSettings]) -> None:
