@@ -22,7 +22,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     """Read the tasks, build the model and the schedule, train, predict, evaluate, save, and write the report."""
     from minbert import weights
     from minbert.config import BertConfig
-    from minbert.optimizer import AdamW, decay_groups
+    from minbert.optimizer import AdamW
     from minbert.training import loop, plan, ranks
     from minbert.training.start import Start
     from tasks import evaluate, model, predictions, registry, splits
@@ -43,9 +43,8 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
 
     # build the encoder, the heads and the optimizer
     multitask = model.build(settings, encoder, tasks)
-    trained = [p for p in multitask.parameters() if p.requires_grad]
-    optimizer = AdamW(decay_groups(trained, training.weight_decay), lr=training.lr)
-    count = sum(p.numel() for p in trained)
+    optimizer = AdamW(model.parameter_groups(multitask, training), lr=training.lr)
+    count = sum(p.numel() for p in multitask.parameters() if p.requires_grad)
 
     # make the schedule
     steps, sizes = splits.make_schedule(settings, data.train)

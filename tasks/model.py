@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from minbert.bert import BertModel
 from minbert.errors import UserError
+from minbert.optimizer import decay_groups
 from minbert.pooling import mean
 from minbert.ragged import Ragged
 from minbert.seeds import torch_seed
@@ -23,7 +24,7 @@ from minbert.training import ranks
 from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks.examples import Augmentation, Pair, Single, unchanged
-from tasks.settings import MultitaskSettings
+from tasks.settings import MultitaskSettings, TrainingSettings
 from tasks.task import Task
 
 
@@ -115,6 +116,13 @@ def build(settings: MultitaskSettings, encoder: BertModel, tasks: Sequence[Task]
     torch.manual_seed(torch_seed(settings.training.seed, "heads"))
     frozen = settings.model.fine_tune_mode == "last-linear-layer"
     return MultitaskModel(encoder, tasks, settings.model.hidden_dropout_prob, frozen=frozen).to(encoder.device)
+
+
+def parameter_groups(model: MultitaskModel, training: TrainingSettings) -> list[dict[str, Any]]:
+    """Parameter groups of the optimizer: encoder and heads, each with and without weight decay."""
+    encoder = decay_groups([p for p in model.encoder.parameters() if p.requires_grad], training.weight_decay)
+    heads = decay_groups(model.heads.parameters(), training.weight_decay)
+    return [*encoder, *(group | {"peak_lr": training.head_lr or training.lr} for group in heads)]
 
 
 @dataclass

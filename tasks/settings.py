@@ -117,6 +117,11 @@ class TrainingSettings(settings.TrainingSettings):
     """Training, evaluation and model selection."""
 
     lr: float = flag(_FULL_MODEL_LR, "learning rate (with --fine-tune-mode last-linear-layer 1e-3)", ge=0)
+    head_lr: float = flag(0.0, "learning rate of the heads, under the same schedule; 0: that of the encoder", ge=0)
+
+    def idle(self) -> list[str]:
+        """Warnings for settings with which nothing is trained; the heads may be without the encoder."""
+        return [] if self.head_lr else super().idle()
 
 
 class FileSettings(settings.FileSettings):

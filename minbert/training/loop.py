@@ -115,6 +115,7 @@ def fit(
     several, losses are displayed with the task's name. `baseline` is the score of the model before training. If
     `keep` is `best` and no evaluation is above the baseline, the weights before training are kept, as step 0. Without
     a baseline, the first evaluation with a defined score is the best so far; without any, the last step is kept.
+    The learning rate of a parameter group follows the schedule from its `peak_lr`, by default that of `training`.
 
     Raises `UserError` if a loss, a gradient norm or a tensor to be saved is not finite, or a scalar is below its
     minimum in `floors`, and `Interrupted`, after a checkpoint, if a signal announced the end of the run.
@@ -134,9 +135,10 @@ def fit(
             numbers = objective.backward(model, batch, context)
             ranks.sum_gradients(model.parameters(), device)
             numbers["gradient_norm"] = _clip(model, training.clip)
-            rate = _rate(training, state.step, plan.total)
+            factor = _schedule(training, state.step, plan.total)
+            rate = training.lr * factor
             for group in optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = group.get("peak_lr", training.lr) * factor
             optimizer.step()
             state.step += 1
             pending.append((batch.task, numbers))
@@ -192,8 +194,8 @@ def _clip(model: nn.Module, limit: float) -> Tensor:
     return norm
 
 
-def _rate(training: TrainingSettings, step: int, total: int) -> float:
-    return training.lr * learning_rate(training.lr_schedule, step, total, math.ceil(training.warmup * total))
+def _schedule(training: TrainingSettings, step: int, total: int) -> float:
+    return learning_rate(training.lr_schedule, step, total, math.ceil(training.warmup * total))
 
 
 def _look(state: LoopState, pending: list[Scalars], floors: Floors) -> None:

@@ -198,6 +198,21 @@ def test_a_limit_and_a_last_step_make_a_short_whole_run(script: Script, tmp_path
     assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.*")} == files
 
 
+def test_the_heads_may_have_a_learning_rate_of_their_own(script: Script, tiny: Path) -> None:
+    """One update of the same gradient: the heads as with one rate for all, the encoder twice as far."""
+    left = []
+    for rates in (("--lr", 1e-3), ("--lr", 2e-3, "--head-lr", 1e-3)):
+        run = script(MULTITASK, *rates, "--weight-decay", 0, "--max-steps", 1, run_dir=f"run{len(rates)}")
+        assert run.code == 0, run.err
+        left.append(load_file(run.folder / "checkpoints" / "step-00000001" / "model.safetensors"))
+    for name, start in minbert.BertModel.from_pretrained(tiny).state_dict().items():
+        alike, twice = (weights[f"encoder.{name}"] - start for weights in left)
+        torch.testing.assert_close(twice, 2 * alike, atol=1e-6, rtol=1e-3)
+    heads = [name for name in left[0] if name.startswith("heads.")]
+    assert heads and all(torch.equal(left[0][name], left[1][name]) for name in heads)
+    assert not torch.equal(left[0]["encoder.word_embedding.weight"], left[1]["encoder.word_embedding.weight"])
+
+
 def test_a_preset_of_the_other_papers_needs_sentevals_data_alone(script: Script, tmp_path: Path) -> None:
     data = tmp_path / "senteval"
     dev = data / "downstream" / "STS" / "STSBenchmark" / "sts-dev.csv"
