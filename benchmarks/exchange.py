@@ -2,8 +2,8 @@
 
 torchrun --nproc-per-node 2 -m benchmarks.exchange --threads 1
 
-A step is forward and backward of NT-Xent's sentences in fp32, without the optimizer. "alone" is the first process on
-the whole batch while the others wait; the rest divide it. All are run on each batch, in turn.
+A step is forward and backward of the mean square of sentence vectors, in fp32, without the optimizer. "alone" is the
+first process on the whole batch while the others wait; the rest divide it. All are run on each batch, in turn.
 """
 
 import time

@@ -233,6 +233,27 @@ def of_run(place: str) -> str:
     return str(inner) if (inner / "config.json").is_file() else place
 
 
+def push(place: str, repo: str, *, private: bool = False) -> str:
+    """Upload an encoder's folder, or that of a run, with its card to the hub; returns the repository's address.
+
+    The repository is created if it is missing. Raises `UserError` if there is no encoder or no login, and if the hub
+    refuses or cannot be reached.
+    """
+    from huggingface_hub import HfApi, get_token
+
+    folder = expanded(of_run(place))
+    if not (folder / "model.safetensors").is_file():
+        raise UserError(f"{place}: neither an encoder's folder nor a finished run")
+    if get_token() is None:
+        raise UserError("push: this machine is not logged in to the hub; run `hf auth login` or set HF_TOKEN")
+    try:
+        made = HfApi().create_repo(repo, private=private, exist_ok=True)
+        HfApi().upload_folder(repo_id=made.repo_id, folder_path=folder, commit_message="Upload the encoder")
+    except Exception as error:  # the type depends on the HTTP library of the hub's client
+        raise UserError(f"--repo {repo}: not uploaded: {reason(error)}") from error
+    return str(made)
+
+
 def resolve(name: str, flag: str = "") -> Path:
     """The folder of weights that `name` means: `minilm`, a folder, a run's folder, or a hub name.
 

@@ -120,7 +120,7 @@ class TrainingSettings(settings.TrainingSettings):
     head_lr: float = flag(0.0, "learning rate of the heads, under the same schedule; 0: that of the encoder", ge=0)
 
     def idle(self) -> list[str]:
-        """Warnings for settings with which nothing is trained; the heads may be without the encoder."""
+        """Warnings for settings with which nothing is trained; with `--head-lr` the heads are, even at `--lr 0`."""
         return [] if self.head_lr else super().idle()
 
 

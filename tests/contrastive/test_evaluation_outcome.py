@@ -1,6 +1,6 @@
 """Guards: what a run says of its encoder: scores before and after, cosines, and a verdict.
 
-python -m pytest --import-mode=importlib tests/contrastive/test_outcome.py
+python -m pytest --import-mode=importlib tests/contrastive/test_evaluation_outcome.py
 """
 
 import json

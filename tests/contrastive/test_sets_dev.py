@@ -1,7 +1,7 @@
 """Guards: which pairs a name of `--sts-dev` means, what is said where they are not there, which scored sets hold them.
 
-python -m pytest --import-mode=importlib tests/contrastive/test_dev_sets.py
-DATA_DIR=... python -m pytest --import-mode=importlib tests/contrastive/test_dev_sets.py -m realdata
+python -m pytest --import-mode=importlib tests/contrastive/test_sets_dev.py
+DATA_DIR=... python -m pytest --import-mode=importlib tests/contrastive/test_sets_dev.py -m realdata
 """
 
 import os

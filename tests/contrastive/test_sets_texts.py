@@ -1,7 +1,7 @@
 """Guards: unlabelled texts: none lost or doubled in silence, samples by seed, test files named as such.
 
-python -m pytest --import-mode=importlib tests/contrastive/test_corpus.py
-DATA_DIR=... python -m pytest --import-mode=importlib tests/contrastive/test_corpus.py -m realdata
+python -m pytest --import-mode=importlib tests/contrastive/test_sets_texts.py
+DATA_DIR=... python -m pytest --import-mode=importlib tests/contrastive/test_sets_texts.py -m realdata
 """
 
 import os
