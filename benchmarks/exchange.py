@@ -1,4 +1,4 @@
-"""The exchange of gradients: one flat all-reduce after backward, or DistributedDataParallel's buckets during it.
+"""The exchange of gradients: ours after backward, or DistributedDataParallel's during it.
 
 torchrun --nproc-per-node 2 -m benchmarks.exchange --threads 1
 
@@ -37,9 +37,9 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=24, help="of a sentence (default: %(default)s)")
     options = harness.parse(parser)
     ranks.start(harness.CPU)
-    flat, bucketed = (Pooled(start.encoder(options.weights, 0.0)[0]).train() for _ in range(2))
-    buckets = DistributedDataParallel(bucketed, gradient_as_bucket_view=True)
-    vocabulary = flat.encoder.config.vocab_size
+    ours, wrapped = (Pooled(start.encoder(options.weights, 0.0)[0]).train() for _ in range(2))
+    parallel = DistributedDataParallel(wrapped, gradient_as_bucket_view=True)
+    vocabulary = ours.encoder.config.vocab_size
     batches = torch.randint(1000, vocabulary, (options.batches, options.sentences, options.tokens)).tolist()
 
     def step(model: nn.Module, sentences: list[list[int]]) -> None:
@@ -51,28 +51,33 @@ def main() -> None:
 
     def alone(sentences: list[list[int]]) -> None:
         if ranks.rank() == 0:
-            step(flat, sentences)
+            step(ours, sentences)
         ranks.wait()
 
-    def in_one(sentences: list[list[int]]) -> None:
-        step(flat, share(sentences))
-        ranks.sum_gradients(flat.parameters(), harness.CPU)
+    def exchanged_after(sentences: list[list[int]]) -> None:
+        step(ours, share(sentences))
+        ranks.sum_gradients(ours.parameters(), harness.CPU)
         ranks.wait()
 
-    def in_buckets(sentences: list[list[int]]) -> None:
-        step(buckets, share(sentences))
+    def exchanged_during(sentences: list[list[int]]) -> None:
+        step(parallel, share(sentences))
         ranks.wait()
 
     def exchange(_: list[list[int]]) -> None:
-        ranks.sum_gradients(flat.parameters(), harness.CPU)
+        ranks.sum_gradients(ours.parameters(), harness.CPU)
         ranks.wait()
 
-    contestants = {"flat": in_one, "buckets": in_buckets, "the exchange alone": exchange, "alone": alone}
+    contestants = {
+        "ours": exchanged_after,
+        "DistributedDataParallel": exchanged_during,
+        "the exchange alone": exchange,
+        "alone": alone,
+    }
     seconds = harness.measure(contestants, batches, options.warmup)
     if ranks.rank() == 0:
         harness.print_machine("torch")
         print(f"{ranks.world()} processes, {time.strftime('%H:%M')}")
-        print(harness.markdown(seconds, "step", ["flat", "alone"]))
+        print(harness.markdown(seconds, "step", ["ours", "alone"]))
 
 
 if __name__ == "__main__":

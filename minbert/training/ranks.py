@@ -4,7 +4,7 @@
 
 Of n ranks, each takes every n-th example of a step. In stage two it divides its losses by the number of examples on all
 ranks; in stage one all ranks take the loss of the whole batch, and each goes back through its own examples. The
-gradients are summed once per step. The model is not wrapped.
+gradients are summed once per step, after backward. The model is not wrapped.
 """
 
 import hashlib
@@ -24,6 +24,8 @@ from torch.distributed.rendezvous import rendezvous
 
 from minbert.errors import UserError, reason
 from minbert.training import cli
+
+_BUCKET = 6_000_000  # gradients in one exchange, 24 MB: as large as DistributedDataParallel's
 
 
 def start(device: torch.device) -> None:
@@ -137,13 +139,33 @@ def differing(tensors: Iterable[Tensor], device: torch.device) -> int:
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter], device: torch.device) -> None:
-    """Sum the gradients of all ranks in one all-reduce. A parameter with a gradient on no rank keeps none."""
+    """Sum the gradients of all ranks. A parameter with a gradient on no rank keeps none.
+
+    They are exchanged in buckets, so that a bucket is copied while the one before it is on its way.
+    """
     if not dist.is_initialized():
         return
     parameters = [p for p in parameters if p.requires_grad]
     present = torch.tensor([p.grad is not None for p in parameters], dtype=torch.float32, device=device)
     used = [p for p, ranks in zip(parameters, sum_over_ranks(present).tolist(), strict=True) if ranks]
-    flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in used])
-    sum_over_ranks(flat)
-    for parameter, part in zip(used, flat.split([p.numel() for p in used]), strict=True):
-        parameter.grad = part.view_as(parameter)
+    with _exchange():
+        exchanges = []
+        for bucket in _buckets(used):
+            flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in bucket])
+            exchanges.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
+        for bucket, flat, work in exchanges:
+            work.wait()
+            for parameter, part in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
+                parameter.grad = part.view_as(parameter)
+
+
+def _buckets(parameters: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+    """The parameters in their order, in groups of at least `_BUCKET` numbers; the last group may be smaller."""
+    bucket: list[nn.Parameter] = []
+    for parameter in parameters:
+        bucket.append(parameter)
+        if sum(p.numel() for p in bucket) >= _BUCKET:
+            yield bucket
+            bucket = []
+    if bucket:
+        yield bucket

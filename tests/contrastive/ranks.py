@@ -44,6 +44,7 @@ def main(folder: str, rows: int, out: Path) -> None:
     device = torch.device("cpu")
     torch.use_deterministic_algorithms(True)
     ranks.start(device)
+    ranks._BUCKET = 1000  # so that the gradients are exchanged in several
     tokenizer = Tokenizer.load(Path(folder))
     sides = [ANCHORS, POSITIVES, NEGATIVES]
     found: dict[str, torch.Tensor] = {}
