@@ -246,7 +246,7 @@ PRESETS: Presets = {
         {"weights": "minilm", "epochs": 6, "batch_size": 16, "lr": 2e-4, "lr_schedule": "linear", "warmup": 0.1},
     ),
     "minilm": (
-        "the best of a few settings tried on the dev sets for --weights minilm",
+        "for the packaged weights: cross-encoder pairs, tasks in proportion to the root of their size",
         {
             "weights": "minilm",
             "sampling": "proportional",
@@ -254,6 +254,24 @@ PRESETS: Presets = {
             "epochs": 3,
             "evaluate_every": 500,
             "lr": 5e-5,
+            "lr_schedule": "linear",
+            "warmup": 0.1,
+            "hidden_dropout_prob": 0.1,
+            "max_length": 0,
+        },
+    ),
+    "best": (
+        "for the packaged weights: joint pairs, and a higher learning rate for the heads",
+        {
+            "weights": "minilm",
+            "pairs": "joint",
+            "sampling": "proportional",
+            "power": 0.75,
+            "epochs": 2,
+            "evaluate_every": 0,
+            "keep": "last",
+            "lr": 5e-5,
+            "head_lr": 1e-3,
             "lr_schedule": "linear",
             "warmup": 0.1,
             "hidden_dropout_prob": 0.1,

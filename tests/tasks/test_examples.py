@@ -169,3 +169,18 @@ def test_an_empty_text_is_an_input_too(view: Callable, theirs: Any) -> None:
     cat = theirs.convert_tokens_to_ids("cat")
     cls, sep = theirs.cls_token_id, theirs.sep_token_id
     assert lists(examples.ragged(np.array([0]), "cross")) == [([cls, cat, sep, sep], [0, 0, 0, 1])]
+
+
+@pytest.mark.parametrize("form", ["cross", "joint", "paper", "bi"])
+def test_truncated_inputs_are_counted(view: Callable[..., Any], theirs: Any, form: str) -> None:
+    rows = list(zip(SENTENCES, reversed(SENTENCES), strict=True))
+    apart = [[len(theirs(text)["input_ids"]) for text in row] for row in rows]  # each with [CLS] and [SEP]
+    lengths = {
+        "cross": [len(theirs(*row)["input_ids"]) for row in rows],
+        "paper": [sum(pair) for pair in apart],
+        "bi": [length for pair in apart for length in pair],
+    }
+    wanted = lengths["cross" if form == "joint" else form]
+    for most in range(min(wanted) - 1, max(wanted) + 1):
+        cut = view(Pair, rows, most).truncated(form)
+        assert cut == (sum(length > most for length in wanted), len(wanted))
