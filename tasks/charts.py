@@ -92,11 +92,17 @@ def panels(
 
 
 def legend(axes: "Axes", columns: int, **how: Any) -> Any:
-    """Draw a legend below the whole figure; None if no artist has a label."""
+    """Draw a legend below the whole figure, of fewer columns where they are too wide; None if no artist has a label."""
     handles, labels = axes.get_legend_handles_labels()
     look: dict[str, Any] = {"handlelength": 1.6, "columnspacing": 1.8, **how}
     figure: Any = axes.figure
-    return figure.legend(handles, labels, loc="outside lower center", ncols=columns, **look) if handles else None
+    if not handles:
+        return None
+    drawn = figure.legend(handles, labels, loc="outside lower center", ncols=columns, **look)
+    if columns > 1 and drawn.get_window_extent().width > figure.bbox.width:
+        drawn.remove()
+        return legend(axes, columns - 1, **how)
+    return drawn
 
 
 def title(figure: Any, text: str) -> None:

@@ -34,5 +34,5 @@ def _suite() -> str:
     parser = cli.Parser(prog="minbert-suite", description=about, epilog=more)
     parser.add_argument("suite", choices=_SUITES, metavar="NAME", help=", ".join(_SUITES))
     name = parser.parse_args(sys.argv[1:2]).suite
-    del sys.argv[1]
+    sys.argv[:2] = [" ".join(sys.argv[:2])]  # as the name of its parser
     return _SUITES[name]

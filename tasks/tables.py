@@ -4,9 +4,11 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 from tabulate import tabulate
+from wcwidth import wcswidth
 
 MISSING = "–"
 
@@ -47,15 +49,26 @@ class Table:
         aligned = ["left" if column < self.left else "right" for column in range(len(rows.columns))]
         return tabulate(rows, headers="keys", tablefmt=kind, showindex=False, disable_numparse=True, colalign=aligned)
 
-    def terminal(self) -> str:
-        """Aligned columns; without rows, the title and the notes."""
-        drawn = [] if self.rows.empty else [self._drawn(self.rows, "simple")]
-        return "\n".join([self.title, *drawn, *self.notes])
+    def terminal(self, width: int | None = None) -> str:
+        """Aligned columns, as rows where this alone fits into `width`; without rows, the title and the notes."""
+        if self.rows.empty:
+            return "\n".join([self.title, *self.notes])
+        drawn = self._drawn(self.rows, "simple")
+        if width and _width(drawn) > width:
+            aligned = ["left", *["right"] * len(self.rows)]
+            look: Any = {"tablefmt": "plain", "showindex": False, "disable_numparse": True, "colalign": aligned}
+            turned = tabulate(self.rows.T.reset_index(), **look)
+            drawn = turned if _width(turned) <= width else drawn
+        return "\n".join([self.title, drawn, *self.notes])
 
     def markdown(self) -> str:
         """A pipe table under its title as a heading."""
         drawn = [] if self.rows.empty else [self._drawn(self.rows.map(_escaped).rename(columns=_escaped), "pipe"), ""]
         return "\n".join([f"## {self.title}", "", *drawn, *(f"{_escaped(note)}\n" for note in self.notes)])
+
+
+def _width(text: str) -> int:
+    return max(map(wcswidth, text.splitlines()))
 
 
 def _escaped(text: str) -> str:

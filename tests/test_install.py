@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/test_install.py
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -77,13 +78,20 @@ def ran(command: Path, *words: str | Path, folder: Path) -> str:
 def test_stage_one_runs_from_another_folder(commands: Path, tiny: Path, tmp_path: Path) -> None:
     data = ("--data", ROOT / "data" / "sample", "--weights", tiny, "--max-length", "24")
     out = ran(commands / "minbert-pretrain", "--preset", "sample", "--max-steps", "2", *data, folder=tmp_path)
+    assert "; next: minbert-train --encoder runs/cbcl/encoder " in out.splitlines()[-1]
+    manifest = json.loads((tmp_path / "runs" / "cbcl" / "manifest.json").read_text())
+    assert manifest["command"].startswith("minbert-pretrain --preset sample ")
     assert "report: runs/cbcl/report.html" in out
     assert "</html>" in (tmp_path / "runs" / "cbcl" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("command", [*PYPROJECT["project"]["scripts"]])
 def test_every_command_knows_its_flags(command: str, commands: Path, tmp_path: Path) -> None:
-    assert "usage: " in ran(commands / command, "--help", folder=tmp_path)
+    assert f"usage: {command} " in ran(commands / command, "--help", folder=tmp_path)
+
+
+def test_a_suite_is_named_after_its_command(commands: Path, tmp_path: Path) -> None:
+    assert "usage: minbert-suite probes [-h]" in ran(commands / "minbert-suite", "probes", "--help", folder=tmp_path)
 
 
 def test_the_lock_fits_every_requirement() -> None:

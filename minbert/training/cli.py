@@ -30,8 +30,17 @@ at_end = ExitStack()
 _VARIABLES = ("DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS")  # they change which files are read, or the results
 
 
+def console_command() -> str:
+    """The console command, such as `minbert-train`, that started this process; empty for a script or a module."""
+    name = Path(sys.argv[0]).name
+    return name if name.startswith("minbert-") else ""
+
+
 class Parser(argparse.ArgumentParser):
-    """An `ArgumentParser` that raises `UserError` instead of exiting."""
+    """An `ArgumentParser` that raises `UserError` instead of exiting, and is named for the console command if any."""
+
+    def __init__(self, prog: str | None = None, **how: Any) -> None:
+        super().__init__(console_command() or prog, **how)
 
     def error(self, message: str) -> NoReturn:
         """Raises `UserError`."""

@@ -207,7 +207,7 @@ def parse(
     sources = {name: where for name, (_, where) in read.items() if name not in typed}
     settings = _validated(kind, {**presets[preset][1], **chosen}, sources)
     kept = settings.flat()
-    return Parsed(settings, preset, {name: kept[name] for name in chosen}, shlex.join([program, *arguments]))
+    return Parsed(settings, preset, {name: kept[name] for name in chosen}, shlex.join([parser.prog, *arguments]))
 
 
 def _read_toml(path: Path, flags: Flags) -> dict[str, tuple[Any, str]]:

@@ -18,7 +18,7 @@ from safetensors.numpy import save
 from minbert.bert import BertModel
 from minbert.encode import Encoder
 from minbert.files import write_atomic, write_json
-from minbert.training import ranks, start
+from minbert.training import cli, ranks, start
 from minbert.training.loop import LAST, LoopState
 from minbert.training.run import RunDir
 from tasks import metrics
@@ -288,7 +288,8 @@ def number(value: float | None) -> str:
 def next_command(settings: ContrastiveSettings, encoder: Path) -> str:
     """The command of stage two that starts from an encoder, on the same data."""
     data = ["--data", settings.files.data] if settings.files.data else []
-    return shlex.join(["python", "multitask_train.py", "--encoder", str(encoder), *data])
+    script = ["minbert-train"] if cli.console_command() else ["python", "multitask_train.py"]
+    return shlex.join([*script, "--encoder", str(encoder), *data])
 
 
 def _counted(count: int, what: str) -> str:

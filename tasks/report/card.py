@@ -16,6 +16,7 @@ from tasks.compare import DEV_NORM
 from tasks.data import FOLDER
 from tasks.data.fetch import sources
 from tasks.intervals import RESAMPLES
+from tasks.report import facts
 from tasks.report.collect import Run, read_run
 from tasks.report.html import bounds
 from tasks.tables import MISSING, number
@@ -57,8 +58,8 @@ def write_card(folder: Path, resamples: int = RESAMPLES) -> Path:
         scores=_scores(run, resamples),
         resamples=f"{resamples:,}",
         files=_files(manifests),
-        notes=list(_notes(run, manifests, base)),
-        commands=[one["command"] for one in reversed(manifests)],
+        notes=list(_notes(manifests, base)),
+        commands=[facts.command(one) for one in reversed(manifests)],
         settings=json.dumps(run.settings, indent=2, ensure_ascii=False),
     )
     path = encoder / "README.md"
@@ -110,13 +111,16 @@ def _files(manifests: Sequence[dict[str, Any]]) -> list[Sequence[str]]:
     return rows
 
 
-def _notes(run: Run, manifests: Sequence[dict[str, Any]], base: str | None) -> Iterator[str]:
+def _notes(manifests: Sequence[dict[str, Any]], base: str | None) -> Iterator[str]:
     chosen = any((one.get("selection") or {}).get("by_dev_pairs", True) for one in manifests)
     how = "helped to choose" if chosen else "did not choose"
     yield f"The development rows {how} the checkpoint or the end of training."
-    shared = {name: count for name, count in (run.data.get("sts_dev", {}).get("also_in") or {}).items() if count}
-    if shared:
-        counts = ", ".join(f"{count:,} in {name}" for name, count in shared.items())
-        yield f"Pairs of the development set that are also in other scored sets: {counts}."
+    for data in (one["data"] for one in manifests):
+        if texts := facts.in_tests(data.get("train", {})):
+            yield f"Training texts: {texts}."
+        shared = {name: count for name, count in (data.get("sts_dev", {}).get("also_in") or {}).items() if count}
+        if shared:
+            counts = ", ".join(f"{count:,} in {name}" for name, count in shared.items())
+            yield f"Pairs of a development set that are also in other scored sets: {counts}."
     yield _NOTES.get(base or "", "What the first weights were trained on is not recorded here.")
     yield "`python -m tasks.benchmarks.sts_suite` counts the scored pairs that are in the training files."

@@ -1,20 +1,25 @@
-"""A run folder as the report page sees it: manifest, metrics, scores and dev rows. Loads no torch."""
+"""A run folder as the report page and a notebook see it: manifest, metrics, scores and dev rows. Loads no torch."""
 
 import json
+import time
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from minbert.errors import UserError
-from minbert.files import read_json
+from minbert.files import expanded, read_json
 from tasks import record
+from tasks.compare import DEV_NORM
 from tasks.contrastive.settings import slug
 from tasks.record import Rows, TaskScores
 
 _SILENT = 600  # seconds without a logged row after which an unfinished run counts as stopped
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """Everything that a page shows of one run; `finished` if it has written its scores.
 
@@ -30,6 +35,27 @@ class Run:
     scores: dict[str, Any]  # scores.json, or the best evaluation so far
     tasks: dict[str, TaskScores]
     written: float = 0.0  # last change of its metrics, or else its manifest: seconds since the epoch
+
+    def __repr__(self) -> str:
+        return f"Run({self.name}, {self.state(time.time())}, step {self.step:,})"
+
+    def _repr_html_(self) -> str:
+        """The table of its scores, for notebooks."""
+        return f"<p>{escape(repr(self))}</p>{self.score_frame().to_html(na_rep='')}"
+
+    def metrics_frame(self) -> pd.DataFrame:
+        """`metrics.jsonl` as a frame, a row for each of its lines; `kind` is train or evaluation."""
+        rows = [*self.train, *self.evaluations]
+        found = pd.DataFrame(rows, columns=None if rows else ["kind", "step"])
+        return found.sort_values("step", kind="stable", ignore_index=True)
+
+    def score_frame(self) -> pd.DataFrame:
+        """The dev scores: a row for each task, and one for the dev norm of stage two. What is unknown is NaN."""
+        known = self.tasks.values()
+        rows: list[tuple[Any, ...]] = [(one.title, one.metric, one.count, one.before, one.score) for one in known]
+        rows += [(DEV_NORM, "mean", None, None, self.dev_norm)] if self.multitask else []
+        found = pd.DataFrame(rows, columns=["task", "metric", "rows", "before", "score"]).set_index("task")
+        return found.astype({"rows": "Int64", "before": float, "score": float})
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -103,8 +129,9 @@ class Run:
         return self.tasks[name].title if name in self.tasks else name
 
 
-def read_run(folder: Path, name: str = "") -> Run:
+def read_run(folder: str | Path, name: str = "") -> Run:
     """Read a run folder; `UserError` if it is none, or if a file in it is not what a run writes."""
+    folder = expanded(folder)
     if not (folder / "manifest.json").is_file():
         raise UserError(f"{folder}: not a run folder: it holds no manifest.json")
     manifest = read_json(folder / "manifest.json")

@@ -40,11 +40,12 @@
     };
     const axis = { stroke: () => colour("quiet"), grid: { stroke: () => colour("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
     const dashes = [undefined, [7, 4], [2, 3]];
+    const borders = ["solid", "dashed", "dotted"];
     const seen = {};
-    const series = curve.lines.map(({ name, points, slot }) => {
-      seen[slot] = (seen[slot] ?? -1) + 1;
+    const kinds = curve.lines.map(({ slot }) => (seen[slot] = (seen[slot] ?? -1) + 1) % 3);
+    const series = curve.lines.map(({ name, points, slot }, place) => {
       const few = points.length === 1 || (curve.dotted && points.length <= 60);
-      return { label: lines.length > 1 ? name : "value", stroke: () => colour(`c${slot % 6}`), width: 2, dash: dashes[seen[slot] % 3], spanGaps: true, points: { ...(few ? { show: true, size: 8 } : {}), fill: () => colour("panel") }, value: (_, value) => number(value) };
+      return { label: lines.length > 1 ? name : "value", stroke: () => colour(`c${slot % 6}`), width: 2, dash: dashes[kinds[place]], spanGaps: true, points: { ...(few ? { show: true, size: 8 } : {}), fill: () => colour("panel") }, value: (_, value) => number(value) };
     });
     const holder = document.createElement("div");
     figure.querySelector("img").after(holder);
@@ -59,6 +60,7 @@
       scales: { x: { time: false, range: (_, low, high) => (steps.length === 1 || low === steps[0] && high === steps.at(-1) ? [0, Math.max(curve.last, steps.at(-1), 1)] : [low, high]) } },
       axes: [{ ...axis, size: 32 }, { ...axis, size: 56, values: (_, values) => values.map(tick) }],
       series: [{ label: "step", value: (_, step) => (step == null ? "–" : step.toLocaleString("en")) }, ...series],
+      legend: { markers: { dash: (_, place) => borders[kinds[place - 1]] } },
       cursor: { y: false, sync: { key: "steps" }, points: { size: 8 } },
       hooks: { draw: [drawn] },
     }, data, holder);

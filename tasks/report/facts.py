@@ -14,13 +14,14 @@ _LONGEST_LIST = 100  # entries of a list of the manifest that the page shows
 _MOST_LINES = 200  # of the counts, skipped and noted rows of a data file
 
 
-def command(run: Run) -> str:
+def command(manifest: dict[str, Any]) -> str:
     """The command to type again: with the run's data folder and thread count, without `--resume`."""
-    words = [word for word in shlex.split(str(run.manifest.get("command", ""))) if word != "--resume"]
-    threads = run.manifest.get("environment", {}).get("threads")
-    variables = {**run.manifest.get("variables", {}), **({"OMP_NUM_THREADS": threads} if threads else {})}
+    words = [word for word in shlex.split(str(manifest.get("command", ""))) if word != "--resume"]
+    threads = manifest.get("environment", {}).get("threads")
+    variables = {**manifest.get("variables", {}), **({"OMP_NUM_THREADS": threads} if threads else {})}
     before = [f"{name}={shlex.quote(str(value))}" for name, value in variables.items()]
-    return " ".join([*before, shlex.join(["python", *words])])
+    python = [] if words[:1] and words[0].startswith("minbert-") else ["python"]
+    return " ".join([*before, shlex.join([*python, *words])])
 
 
 def links(run: Run, page: Path) -> list[tuple[str, str]]:
@@ -49,9 +50,10 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("limit", f"{settings['limit']:,} rows, drawn by seed" if settings.get("limit") else ""),
         ("dev pairs", _dev_pairs(run.data.get("sts_dev") or {})),
         ("last epoch's training loss", "" if loss is None else f"{loss:.4f}"),
-        ("training texts", _in_tests(run.data.get("train", {}))),
+        ("training texts", in_tests(run.data.get("train", {}))),
         ("batch", settings.get("batch_size")),
         ("learning rate", f"{settings['lr']:g}" if isinstance(settings.get("lr"), int | float) else "by default"),
+        ("heads' learning rate", f"{settings['head_lr']:g}" if settings.get("head_lr") else ""),
         ("seed", settings.get("seed")),
         ("parameters", f"{parameters:,}" if parameters else ""),
     ]
@@ -101,7 +103,7 @@ def _objective(settings: dict[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def _in_tests(train: dict[str, Any]) -> str:
+def in_tests(train: dict[str, Any]) -> str:
     """How many unlabelled training texts are in test and dev files; empty if none are known."""
     found = []
     shared, seen = train.get("also_in_test", {}).get("any", 0), train.get("dev_pairs_seen", 0)

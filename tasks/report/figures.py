@@ -55,7 +55,7 @@ def thinned(points: Points, longest: int = _LONGEST) -> list[tuple[float, float]
 
 def curves(curve: Curve) -> bytes:
     """Lines over steps. The y axis fits the values, so that a change is seen; the x axis begins at 0."""
-    with page_svg(340, 220 + 22 * (len(curve.lines) > 1)) as ((axes,), out):
+    with page_svg(340, 220 + 18 * len(curve.lines) * (len(curve.lines) > 1)) as ((axes,), out):
         for name, points, slot in curve.lines:
             x, y = zip(*thinned(points), strict=True)
             marked = curve.dotted or len(x) == 1
@@ -190,7 +190,7 @@ def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
     groups = difficulty(positive, negative, margin)
     width = margin / max(1, round(margin / 0.025)) if margin > 0 else 0.025  # so that bins end at 0 and at the margin
     edges = np.arange(np.floor(gap.min() / width), np.ceil(gap.max() / width) + 1.5) * width
-    with page_svg(340, 242) as ((axes,), out):
+    with page_svg(340, 262) as ((axes,), out):
         for group, name in reversed(list(enumerate(GROUPS))):
             part = gap[groups == group]
             label = f"{name}: {len(part):,} ({len(part) / len(gap):.0%})"
@@ -209,7 +209,7 @@ def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
 def cosines(taken: Mapping[tuple[str, str], np.ndarray]) -> bytes:
     """Histograms of cos(anchor, positive) and cos(anchor, hard negative), by (before or after, side)."""
     edges = np.linspace(min(-0.1, *(float(values.min()) for values in taken.values())), 1.0, 56)
-    with page_svg(340, 242) as ((axes,), out):
+    with page_svg(340, 292) as ((axes,), out):
         for (when, side), values in taken.items():
             look: Any = (
                 {"histtype": "stepfilled", "alpha": 0.45} if when == "after" else {"histtype": "step", "linewidth": 1.8}

@@ -137,8 +137,8 @@ def forest(found: pd.DataFrame) -> bytes:
     found = found[found["difference"].notna()]
     metrics = list(dict.fromkeys(found["metric"]))
     counts = [int((found["metric"] == metric).sum()) for metric in metrics]
-    height = sum(46 + 26 * count for count in counts)
-    with charts.page_svg(500, height + 20, len(metrics), height_ratios=[1.4 + count for count in counts]) as (
+    height = sum(52 + 26 * count for count in counts)
+    with charts.page_svg(400, height + 20, len(metrics), height_ratios=[1.4 + count for count in counts]) as (
         panels,
         out,
     ):

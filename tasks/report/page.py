@@ -100,7 +100,7 @@ def _run_view(run: Run, place: int, path: Path, resamples: int, *, several: bool
         "details": details,
         "trained": trained,
         "accounts": facts.accounts(run.data),
-        "command": facts.command(run),
+        "command": facts.command(run.manifest),
         "manifest": json.dumps(facts.shortened(run.manifest), indent=2, ensure_ascii=False),
     }
 

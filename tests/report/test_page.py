@@ -157,7 +157,7 @@ def test_a_run_that_goes_on_has_a_page(multitask: Made, recorded: bool) -> None:
 
 
 def test_the_command_is_repeatable(multitask: Made) -> None:
-    said = facts.command(collect.read_run(multitask()))
+    said = facts.command(collect.read_run(multitask()).manifest)
     assert said == "OMP_NUM_THREADS=2 python multitask_train.py --data 'my data' --run-dir runs/x"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.report import collect, facts, page, papers
+from tasks.report import card, collect, facts, page, papers
 from tasks.report.collect import Run
 
 Made = Callable[..., Path]
@@ -32,11 +32,13 @@ def changed(folder: Path, **more: object) -> Run:
 
 def test_the_command_names_the_data_folder_that_the_environment_named(multitask: Made) -> None:
     folder = multitask()
-    assert facts.command(collect.read_run(folder)).startswith("OMP_NUM_THREADS=2 python multitask_train.py ")
+    assert facts.command(collect.read_run(folder).manifest).startswith("OMP_NUM_THREADS=2 python multitask_train.py ")
     run = changed(folder, variables={"DATA_DIR": "it's; mine"}, command="multitask_train.py --resume --seed 3")
-    words = shlex.split(facts.command(run))
+    words = shlex.split(facts.command(run.manifest))
     assert words == ["DATA_DIR=it's; mine", "OMP_NUM_THREADS=2", "python", "multitask_train.py", "--seed", "3"]
     assert "DATA_DIR=" in build([run])
+    installed = changed(folder, variables={}, command="minbert-train --resume --seed 3")
+    assert facts.command(installed.manifest) == "OMP_NUM_THREADS=2 minbert-train --seed 3"
 
 
 def texts_account(transductive: bool) -> dict[str, object]:
@@ -111,6 +113,10 @@ def test_texts_that_stand_in_test_files_are_said(contrastive: Made, transductive
     ):
         assert f"<li>{line}</li>" in text
     assert "training texts" not in build([collect.read_run(contrastive("other"))])
+    run = changed(contrastive("carded"), data={"train": account}, weights={"folder": "elsewhere"})
+    (run.folder / "encoder").mkdir()
+    (run.folder / "encoder" / "config.json").write_text('{"num_hidden_layers": 1, "hidden_size": 8}')
+    assert f"- Training texts: {facts.in_tests(account)}." in card.write_card(run.folder, resamples=2).read_text()
 
 
 def hashed(folder: Path, **accounts: dict[str, object]) -> Run:

@@ -17,8 +17,6 @@ import pandas as pd
 import pytest
 import torch
 from scipy import stats
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
 from minbert import Encoder, UserError
 from minbert.pooling import NAMES
@@ -69,11 +67,17 @@ def test_numbers_are_those_of_a_plain_computation(tiny: Path, folder: Path, done
             assert row["low"] <= row["value"] + 0.2 and row["low"] < row["high"]
 
 
-def test_sentence_transformers_evaluator_gives_the_same_spearman(tiny: Path, folder: Path, done: Path) -> None:
-    (stsb,) = sets.read(folder, ["STS-B"])
-    evaluator = EmbeddingSimilarityEvaluator(*map(list, zip(*stsb.pairs, strict=True)), stsb.gold.tolist())
-    found = evaluator(SentenceTransformer(str(tiny), device="cpu"))
-    assert values(scored(done), "spearman")["STS-B"] == pytest.approx(found["spearman_cosine"], abs=1e-6)
+def test_sentence_transformers_evaluator_as_documented_gives_the_same_spearman(
+    tiny: Path, folder: Path, done: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "measuring.md").read_text()
+    code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    for ours, here in (('"DIR"', repr(str(folder))), ('"runs/cbcl/encoder"', f'{str(tiny)!r}, device="cpu"')):
+        assert ours in code
+        code = code.replace(ours, here)
+    exec(code, {})
+    theirs = float(capsys.readouterr().out)
+    assert values(scored(done), "spearman")["STS-B"] == pytest.approx(theirs, abs=1e-6)
 
 
 def test_what_is_unscored_is_counted(done: Path) -> None:
@@ -241,6 +245,9 @@ def test_a_table_is_aligned_and_its_texts_are_escaped() -> None:
     cells = [cell.strip() for cell in table.markdown().splitlines()[4].removeprefix("|").removesuffix(" |").split(" |")]
     assert cells == [r"a\|b&lt;i>", "−1.00"] and r"note\*" in table.markdown()
     assert Table("T", pd.DataFrame(), ("why",)).terminal() == "T\nwhy"
+    wide = Table("T", pd.DataFrame({"encoder": ["a"], **{f"STS{n}": [f"{n}.00"] for n in range(12, 17)}}), left=1)
+    assert wide.terminal(60) == wide.terminal() and wide.terminal(9) == wide.terminal(), "as it is if no form fits"
+    assert wide.terminal(30).splitlines()[1:3] == ["encoder      a", "STS12    12.00"]
     assert [number(x, sign=True) for x in (None, -0.001, 0.5)] == ["–", "0.00", "+0.50"]
 
 

@@ -37,7 +37,8 @@ function answer(found) {
   if (found.ranked) parts.push(...found.ranked.map((row) => bar(row.text, row.cosine, 1, "long", 3)));
   if (found.cosine !== undefined) parts.push(bar("cosine", found.cosine, 1, "", 3));
   for (const one of found.heads || []) parts.push(...head(one));
-  if (found.heads && !found.heads.length) parts.push(made("p", "quiet", "This run has no head for this."));
+  const asked = found.cosine === undefined ? "one sentence" : "two sentences";
+  if (found.heads && !found.heads.length) parts.push(made("p", "quiet", `This run has no head for ${asked}.`));
   return made("div", "answer", ...parts, ...nearest(found.nearest || [], found.searched || []));
 }
 
@@ -47,6 +48,7 @@ async function ask(form) {
   const place = form.nextElementSibling;
   const button = form.querySelector("button");
   button.disabled = true;
+  place.replaceChildren(made("p", "quiet", "Computing …"));  // the first answer needs the vectors of the training rows
   try {
     const reply = await fetch(form.dataset.ask, {
       method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(fields),
