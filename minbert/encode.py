@@ -141,7 +141,7 @@ class Encoder:
         result = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
         batches = self.batches(rows, batch_tokens)
         with packed_weights(self.model, self.precision, sum(map(len, rows))):
-            for batch, ragged in _with_bar(batches, len(rows)) if progress else batches:
+            for batch, ragged in _with_bar(batches, len(rows)) if progress and sys.stderr.isatty() else batches:
                 with autocast(self.precision, self.model.device):
                     out = vectors(self.model, ragged, self.pooler)
                 result[batch] = out.float().cpu().numpy()
@@ -179,12 +179,11 @@ def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> list[np.ndar
 
 
 def _with_bar(batches: Iterator[tuple[np.ndarray, Ragged]], total: int) -> Iterator[tuple[np.ndarray, Ragged]]:
-    """The same batches; on a terminal, a bar on standard error counts their sentences."""
+    """The same batches; a bar on standard error counts their sentences."""
     from rich.console import Console
     from rich.progress import Progress
 
-    console, hidden = Console(stderr=True), not sys.stderr.isatty()
-    with Progress(console=console, transient=True, refresh_per_second=2, disable=hidden) as bar:
+    with Progress(console=Console(stderr=True), transient=True, refresh_per_second=2) as bar:
         task = bar.add_task("encoding", total=total)
         for batch in batches:
             yield batch

@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/minbert/test_encode.py
 """
 
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -82,8 +83,11 @@ def test_similarities_are_those_of_sentence_transformers(encoder: Encoder, minil
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 20, 8192])
-def test_order_and_batch_size_change_nothing(encoder: Encoder, batch_tokens: int) -> None:
+def test_order_batch_size_and_a_bar_change_nothing(
+    encoder: Encoder, batch_tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = encoder.encode(SENTENCES)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     order = [3, 1, 5, 0, 4, 2, 1]
     shuffled = encoder.encode([SENTENCES[i] for i in order], batch_tokens=batch_tokens, progress=True)
     np.testing.assert_allclose(shuffled, wanted[order], atol=3e-6)
