@@ -33,7 +33,7 @@ ablation-sample: .venv/installed
 	$(BIN)/python ablations/run.py sample --data data/sample --jobs 2
 
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -m "not realdata and not slow and not notebook" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not realdata and not slow and not notebook" -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow

@@ -76,7 +76,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     weights.save(run.path / "encoder", bert.state_dict(), BertConfig.read(started.folder), tokenizer, encoder.pooler)
     evaluation.write(run, settings, read, scored, paced, [before, after], kept)
     name = evaluation.graded(read.dev.pairs)
-    record.write_rows(run.path, slug(name), record.cosine_rows(encoder, read.dev.pairs[name]))
+    record.write_rows(run.path, slug(name), evaluation.dev_rows(encoder, read.dev.pairs[name]))
     cli.run_module("tasks.report", str(run.path), "--card")
     cli.say(f"encoder in {run.path / 'encoder'}; next: {evaluation.next_command(settings, run.path / 'encoder')}")
 

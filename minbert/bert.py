@@ -54,7 +54,7 @@ class BertModel(nn.Module):
 
         The shapes are compared before the model takes any memory.
         """
-        with torch.device("meta"):
+        with weights.shapes_only():
             model = cls(config)
         state = weights.read(folder, model)
         model.to_empty(device="cpu").load_state_dict(state)

@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> None:
     upload.add_argument("--private", action="store_true", help="create the repository as a private one")
     given = parser.parse_args(arguments)
     if given.command == "push":
-        print(weights.push(given.run, given.repo, private=given.private))
+        print(push(given.run, given.repo, private=given.private))
         return
     source = expanded(given.source)
     if source.is_file():
@@ -75,6 +75,27 @@ def run(arguments: Sequence[str]) -> None:
 def main() -> None:
     """The command line of `python -m minbert.weights`."""
     cli.run(lambda: run(sys.argv[1:]))
+
+
+def push(place: str, repo: str, *, private: bool = False) -> str:
+    """Upload an encoder's folder, or that of a run, with its card to the hub; returns the repository's address.
+
+    The repository is created if it is missing. Raises `UserError` if there is no encoder or no login, and if the hub
+    refuses or cannot be reached.
+    """
+    from huggingface_hub import HfApi, get_token
+
+    folder = expanded(weights.of_run(place))
+    if not (folder / "model.safetensors").is_file():
+        raise UserError(f"{place}: neither an encoder's folder nor a finished run")
+    if get_token() is None:
+        raise UserError("push: this machine is not logged in to the hub; run `hf auth login` or set HF_TOKEN")
+    try:
+        made = HfApi().create_repo(repo, private=private, exist_ok=True)
+        HfApi().upload_folder(repo_id=made.repo_id, folder_path=folder, commit_message="Upload the encoder")
+    except Exception as error:  # the type depends on the HTTP library of the hub's client
+        raise UserError(f"--repo {repo}: not uploaded: {reason(error)}") from error
+    return str(made)
 
 
 def convert_weights(source: str, to: Path) -> Path:
@@ -118,7 +139,7 @@ def _write(state: dict[str, Tensor], config: BertConfig, tokenizer: Tokenizer, t
 
 
 def _fit(tensors: dict[str, Tensor], config: BertConfig, source: Path) -> dict[str, Tensor]:
-    with torch.device("meta"):
+    with weights.shapes_only():
         model = BertModel(config)
     return weights.fit(tensors, model, source)
 

@@ -9,6 +9,7 @@ import os
 import re
 import runpy
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from minbert.config import BertConfig
 from minbert.errors import UserError, one_of, quoted, reason
@@ -74,6 +76,22 @@ def _renamed(module: str, table: Mapping[str, str]) -> str:
         return table.get(module, module)
     pattern = f"{module[: layer.start()]}#{module[layer.end() :]}"
     return table.get(pattern, pattern).replace("#", layer.group())
+
+
+class _WithoutInit(TorchFunctionMode):
+    """Skips the functions of torch.nn.init, which on the meta device import torch's compiler: 2 s of every start."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", "") == "torch.nn.init":
+            return kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """A module made in this context has shapes only: its tensors take no memory and have no values."""
+    with _WithoutInit(), torch.device("meta"):
+        yield
 
 
 def fit(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[str, Tensor]:
@@ -231,27 +249,6 @@ def of_run(place: str) -> str:
     """The `encoder/` subfolder if `place` is a run's folder, else `place`."""
     inner = expanded(place) / "encoder"
     return str(inner) if (inner / "config.json").is_file() else place
-
-
-def push(place: str, repo: str, *, private: bool = False) -> str:
-    """Upload an encoder's folder, or that of a run, with its card to the hub; returns the repository's address.
-
-    The repository is created if it is missing. Raises `UserError` if there is no encoder or no login, and if the hub
-    refuses or cannot be reached.
-    """
-    from huggingface_hub import HfApi, get_token
-
-    folder = expanded(of_run(place))
-    if not (folder / "model.safetensors").is_file():
-        raise UserError(f"{place}: neither an encoder's folder nor a finished run")
-    if get_token() is None:
-        raise UserError("push: this machine is not logged in to the hub; run `hf auth login` or set HF_TOKEN")
-    try:
-        made = HfApi().create_repo(repo, private=private, exist_ok=True)
-        HfApi().upload_folder(repo_id=made.repo_id, folder_path=folder, commit_message="Upload the encoder")
-    except Exception as error:  # the type depends on the HTTP library of the hub's client
-        raise UserError(f"--repo {repo}: not uploaded: {reason(error)}") from error
-    return str(made)
 
 
 def resolve(name: str, flag: str = "") -> Path:

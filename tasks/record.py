@@ -1,11 +1,11 @@
-"""A run's predictions on the development sets, row by row: the input of the report page and of comparisons.
+"""What a finished run leaves for others to read: its predictions on the development sets row by row, and its manifest.
 
 `RUN/dev/{task}.jsonl` holds one JSON object per line, in file order: `id`, `texts`, `gold` (null for a row without a
 label), `predicted`, and `probabilities` of the classes (null for a task without classes).
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,11 +14,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from minbert.errors import UserError
-from minbert.files import write_atomic
+from minbert.files import read_json, write_atomic
 
 if TYPE_CHECKING:
-    from minbert.encode import Encoder
-    from tasks.examples import Examples, Pair
+    from tasks.examples import Examples
     from tasks.task import Task
 
 
@@ -84,19 +83,6 @@ def task_rows(task: "Task", examples: "Examples", outputs: np.ndarray) -> Rows:
     return Rows([cache.row_id(row) for row in places], texts, gold, task.predict(outputs), shares)
 
 
-def cosine_rows(encoder: "Encoder", pairs: "Pair") -> Rows:
-    """Dev rows of stage one: scored pairs, predicted by the cosine similarity of their sentence embeddings."""
-    from tasks.contrastive.evaluation import unit
-
-    encoder.model.eval()
-    count, cache = len(pairs), pairs.cache
-    inputs = [pairs.sentence(row, column) for column in (0, 1) for row in range(count)]
-    first, second = np.split(unit(encoder.encode_ids(inputs)), 2)
-    texts = [(cache.text(row, 0), cache.text(row, 1)) for row in range(count)]
-    ids = [cache.row_id(row) for row in range(count)]
-    return Rows(ids, texts, np.asarray(pairs.labels), (first * second).sum(1), None)
-
-
 class _Line(BaseModel):
     """A line of a file of dev rows."""
 
@@ -145,3 +131,26 @@ def read_rows(path: Path) -> Rows:
         np.array([row.predicted for row in found], dtype=np.float64),
         np.array([row.probabilities for row in found], dtype=np.float64) if widths - {0} else None,
     )
+
+
+def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The manifest of the run that an encoder's folder comes from, as (its path, its content), or None.
+
+    It is searched for in `folder` and its parent. Another program's `manifest.json` is ignored.
+    """
+    path = next((up / "manifest.json" for up in (folder, folder.parent) if (up / "manifest.json").is_file()), None)
+    content = read_json(path) if path else None
+    return (path, content) if path and isinstance(content, dict) and {"data", "settings"} <= content.keys() else None
+
+
+def data_files(data: Any, use: str = "") -> Iterator[tuple[str, str, str]]:
+    """(file, SHA-256, `train` or `dev`) of the files under a manifest's `data`, without those for testing."""
+    if isinstance(data, list):
+        for inner in data:
+            yield from data_files(inner, use)
+    elif isinstance(data, dict) and {"file", "sha256"} <= data.keys():
+        if use != "test":
+            yield str(data["file"]), str(data["sha256"]), use or "train"
+    elif isinstance(data, dict):
+        for name, inner in data.items():
+            yield from data_files(inner, use or next((kind for kind in ("train", "dev", "test") if kind in name), ""))

@@ -35,6 +35,21 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = "the a cat dog bird sat sleeps runs on under mat tree is not very happy sad who what ? ! . , ##s ##ing un ##a"
 
 
+# They start first, the longest first, so that no worker is left alone with one of them at the end.
+LONGEST = (
+    *("training/test_presets.py", "training/test_resume.py", "training/test_scripts_end_to_end.py"),
+    *("ablations/test_run.py", "training/test_scripts_bad_input.py", "training/test_stage_one_ranks.py"),
+    *("test_benchmarks.py", "test_install.py", "contrastive/test_ranks.py", "report/test_browser.py"),
+    *("report/test_errors_browser.py", "minbert/test_hub.py", "training/test_synonym_runs.py"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first."""
+    places = {str(Path(__file__).parent / name): place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(str(item.path), len(places)))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders_and_threads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Caches go to a folder of this session, never to the user's own."""

@@ -68,30 +68,35 @@ def commands(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "bin"
 
 
-def ran(command: Path, *words: str | Path, folder: Path) -> str:
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "tests" / "guard")}
+def ran(command: Path, *words: str | Path, folder: Path) -> tuple[str, set[str]]:
+    """What a command prints, and the modules that it imports."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "tests" / "guard"), "PYTHONPROFILEIMPORTTIME": "1"}
     done = subprocess.run([command, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout, {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
 
 
 def test_stage_one_runs_from_another_folder(commands: Path, tiny: Path, tmp_path: Path) -> None:
+    """It waits for none of the libraries that take seconds to import and that it does not need."""
     data = ("--data", ROOT / "data" / "sample", "--weights", tiny, "--max-length", "24")
-    out = ran(commands / "minbert-pretrain", "--preset", "sample", "--max-steps", "2", *data, folder=tmp_path)
+    words = ("--preset", "sample", "--max-steps", "2", *data)
+    out, imported = ran(commands / "minbert-pretrain", *words, folder=tmp_path)
     assert "; next: minbert-train --encoder runs/cbcl/encoder " in out.splitlines()[-1]
     manifest = json.loads((tmp_path / "runs" / "cbcl" / "manifest.json").read_text())
     assert manifest["command"].startswith("minbert-pretrain --preset sample ")
     assert "report: runs/cbcl/report.html" in out
     assert "</html>" in (tmp_path / "runs" / "cbcl" / "report.html").read_text()
+    assert "torch" in imported and not {"torch._dynamo", "sklearn", "matplotlib", "transformers"} & imported
 
 
 @pytest.mark.parametrize("command", [*PYPROJECT["project"]["scripts"]])
 def test_every_command_knows_its_flags(command: str, commands: Path, tmp_path: Path) -> None:
-    assert f"usage: {command} " in ran(commands / command, "--help", folder=tmp_path)
+    assert f"usage: {command} " in ran(commands / command, "--help", folder=tmp_path)[0]
 
 
 def test_a_suite_is_named_after_its_command(commands: Path, tmp_path: Path) -> None:
-    assert "usage: minbert-suite probes [-h]" in ran(commands / "minbert-suite", "probes", "--help", folder=tmp_path)
+    out, _ = ran(commands / "minbert-suite", "probes", "--help", folder=tmp_path)
+    assert "usage: minbert-suite probes [-h]" in out
 
 
 def test_the_lock_fits_every_requirement() -> None:

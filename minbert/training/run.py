@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -252,29 +252,6 @@ def _row(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) and isinstance(row.get("step"), int) else None
-
-
-def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The manifest of the run that an encoder's folder comes from, as (its path, its content), or None.
-
-    It is searched for in `folder` and its parent. Another program's `manifest.json` is ignored.
-    """
-    path = next((up / "manifest.json" for up in (folder, folder.parent) if (up / "manifest.json").is_file()), None)
-    content = read_json(path) if path else None
-    return (path, content) if path and isinstance(content, dict) and {"data", "settings"} <= content.keys() else None
-
-
-def data_files(data: Any, use: str = "") -> Iterator[tuple[str, str, str]]:
-    """(file, SHA-256, `train` or `dev`) of the files under a manifest's `data`, without those for testing."""
-    if isinstance(data, list):
-        for inner in data:
-            yield from data_files(inner, use)
-    elif isinstance(data, dict) and {"file", "sha256"} <= data.keys():
-        if use != "test":
-            yield str(data["file"]), str(data["sha256"]), use or "train"
-    elif isinstance(data, dict):
-        for name, inner in data.items():
-            yield from data_files(inner, use or next((kind for kind in ("train", "dev", "test") if kind in name), ""))
 
 
 def environment(device: torch.device) -> dict[str, Any]:

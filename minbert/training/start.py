@@ -123,7 +123,7 @@ def device(*, demanded: bool) -> torch.device:
     if demanded and not torch.cuda.is_available():
         raise UserError("--use-gpu: torch sees no CUDA device here")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")  # use_deterministic_algorithms would import torch's compiler: 2 s
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     chosen = default_device()
     if chosen.type == "cuda":

@@ -15,12 +15,12 @@ from typing import Any
 import pandas as pd
 
 from minbert.files import sha256_of
-from minbert.training.run import data_files, manifest_behind
 from tasks import readers
 from tasks.benchmarks.sets import ScoredSet
 from tasks.readers import key
 from tasks.readers.layouts import sides_of
 from tasks.readers.splitter import BOM
+from tasks.record import data_files, manifest_behind
 from tasks.tables import Table
 
 Run = tuple[Path, dict[str, Any]]

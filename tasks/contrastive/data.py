@@ -12,7 +12,6 @@ from minbert.files import expanded, present, sha256_of
 from minbert.token_cache import Facts, Reader, Row, Skipped, TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks, start
-from minbert.training.run import manifest_behind
 from tasks import readers
 from tasks.augment import resource_hashes
 from tasks.contrastive import sets
@@ -22,6 +21,7 @@ from tasks.examples import Examples, Pair, Single, Triplet
 from tasks.readers import key
 from tasks.readers.layouts import KINDS, LAYOUTS
 from tasks.readers.splitter import Head
+from tasks.record import manifest_behind
 
 _ORIGINALS = ("snli_1.0/snli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.jsonl")
 Read = tuple[Examples, dict[str, Any]]

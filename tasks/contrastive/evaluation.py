@@ -29,6 +29,7 @@ from tasks.contrastive.objectives import chance
 from tasks.contrastive.scoring import distinct, encoded
 from tasks.contrastive.settings import IN_BATCH, TRIPLETS, ContrastiveSettings, slug
 from tasks.examples import Pair
+from tasks.record import Rows
 
 METRICS = {
     "spearman": ("sts_dev_spearman", 1),
@@ -138,6 +139,17 @@ def full_pass_loss(sides: list[np.ndarray], batch_size: int, temperature: float)
     for anchor, positive, *hard in torch.from_numpy(np.stack(sides)).split(batch_size, dim=1):
         total += float(nt_xent(anchor, positive, hard[0] if hard else None, temperature)) * len(anchor)
     return _defined(total / len(sides[0])) if len(sides[0]) else None
+
+
+def dev_rows(encoder: Encoder, pairs: Pair) -> Rows:
+    """The rows of a dev set, predicted by the cosine similarity of their sentence embeddings."""
+    encoder.model.eval()
+    count, cache = len(pairs), pairs.cache
+    inputs = [pairs.sentence(row, column) for column in (0, 1) for row in range(count)]
+    first, second = np.split(unit(encoder.encode_ids(inputs)), 2)
+    texts = [(cache.text(row, 0), cache.text(row, 1)) for row in range(count)]
+    ids = [cache.row_id(row) for row in range(count)]
+    return Rows(ids, texts, np.asarray(pairs.labels), (first * second).sum(1), None)
 
 
 def graded(dev: Mapping[str, Pair]) -> str:

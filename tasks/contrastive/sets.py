@@ -30,10 +30,9 @@ from minbert.tokenizer import Tokenizer
 from minbert.training import ranks, start
 from tasks.contrastive.settings import FileSettings
 from tasks.examples import Pair
-from tasks.readers import key, open_as, senteval
+from tasks.readers import key, open_as, senteval, tokenised
 from tasks.readers.layouts import checked_rows
 from tasks.readers.splitter import side_by_side
-from tasks.sts import Similarity
 
 CHINESE = {"ATEC": ("ATEC", "ATEC_CCKS"), **{name: (name,) for name in ("BQ", "LCQMC", "PAWS-X", "STS-B")}}
 SOURCES = ("sts", "sts-train", "chinese")
@@ -258,7 +257,7 @@ def find_dev_sets(files: FileSettings) -> tuple[str, dict[str, Path]]:
     else:
         paths = {ONE: present(Path(given), "--sts-dev")}
     for path in paths.values():
-        open_as(path, Similarity.kind, "dev")
+        open_as(path, "pair-score", "dev")
     return name, paths
 
 
@@ -268,8 +267,14 @@ def read_dev_sets(files: FileSettings, tokenizer: Tokenizer, length: int) -> Dev
     absent = tuple(one for one in CHINESE if one not in paths) if name == "zh" else ()
     if len(paths) == 1:
         paths = {ONE: next(iter(paths.values()))}
-    task = Similarity("bi")
-    return DevSets(name, {one: task.open(path, "dev", tokenizer, length) for one, path in paths.items()}, absent)
+    return DevSets(name, {one: _scored_pairs(path, tokenizer, length) for one, path in paths.items()}, absent)
+
+
+def _scored_pairs(path: Path, tokenizer: Tokenizer, length: int) -> Pair:
+    cache = tokenised(path, "pair-score", tokenizer, "dev")
+    if not len(cache):
+        raise UserError(f"{path}: no usable row")
+    return Pair(cache, tokenizer.cls, tokenizer.sep, length)
 
 
 def also_in(dev: DevSets, folder: Path) -> dict[str, int]:

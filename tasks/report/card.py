@@ -8,14 +8,13 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from minbert import weights
 from minbert.files import expanded, read_json, write_atomic
-from minbert.training.run import data_files, manifest_behind
 from tasks import compare
 from tasks.compare import DEV_NORM
 from tasks.data import FOLDER
 from tasks.data.fetch import sources
 from tasks.intervals import RESAMPLES
+from tasks.record import data_files, manifest_behind
 from tasks.report import facts
 from tasks.report.collect import Run, read_run
 from tasks.report.html import bounds
@@ -52,7 +51,7 @@ def write_card(folder: Path, resamples: int = RESAMPLES) -> Path:
         template_str=resources.files("tasks.report").joinpath("card.md").read_text(encoding="utf-8"),
         run=run,
         config=read_json(encoder / "config.json"),
-        pooler=weights.saved_pooler(encoder),
+        pooler=read_json(encoder / "minbert.json")["pooler"],
         kind="fine-tuned on several tasks" if run.multitask else "trained by contrastive learning",
         base=f"`{base}`" if base else "weights of a local folder",
         scores=_scores(run, resamples),

@@ -12,12 +12,14 @@ import subprocess
 import sys
 import time
 from contextlib import redirect_stdout
+from itertools import count
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from ablations import run as script
+from ablations.runner import Runner
 from minbert.errors import UserError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -125,18 +127,21 @@ def test_ctrl_c_leaves_runs_that_are_resumed(tmp_path: Path, study: list[str]) -
     assert (folder / "scores.json").read_text() == (whole / "scores.json").read_text()
 
 
-def test_a_run_of_another_runner_is_waited_for(study: list[str]) -> None:
+def test_a_run_of_another_runner_is_waited_for(study: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lock is held by a command that finishes the run in the meantime."""
     folder = Path(study[study.index("--runs") + 1]) / "sample" / "0.05" / "seed-1"
-    scores = folder / "scores.json"
-    with open(folder.with_name("seed-1.lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        os.rename(scores, folder / "later")
-        process = subprocess.Popen(command(*study), stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        assert process.stdout is not None
-        assert "1 of 2" in process.stdout.readline()
-        time.sleep(1)
-        assert process.poll() is None
-        os.rename(folder / "later", scores)
-    said, _ = process.communicate()
-    assert "0.05 seed 1: finished by another runner" in said
+    scores, later, look, turns = folder / "scores.json", folder / "later", Runner.look, count()
+    lock = open(folder.with_name("seed-1.lock"), "w")  # noqa: SIM115
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.rename(scores, later)
+
+    def looked(runner: Runner) -> None:
+        if next(turns) == 3:
+            os.rename(later, scores)
+            lock.close()
+        look(runner)
+
+    monkeypatch.setattr(Runner, "look", looked)
+    code, said = run(*study)
+    assert not code and "1 of 2 runs are finished" in said
+    assert "0.05 seed 1: finished by another runner" in said and next(turns) > 4

@@ -42,7 +42,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def main(folder: str, rows: int, out: Path) -> None:
     """Write the gradients of every variant, its loss and a hash of the parameters after one update."""
     device = torch.device("cpu")
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")
     ranks.start(device)
     ranks._BUCKET = 1000  # so that the gradients are exchanged in several
     tokenizer = Tokenizer.load(Path(folder))

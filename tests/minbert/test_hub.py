@@ -1,6 +1,7 @@
 """Guards: a hub name is fetched once, found again offline, and a hub that cannot be reached ends in one sentence.
 
 A server on this machine plays the hub; each case is a process of its own: huggingface_hub reads settings at import.
+They are forks of one process that has imported torch.
 
     python -m pytest --import-mode=importlib tests/minbert/test_hub.py
 """
@@ -21,17 +22,32 @@ import torch
 from safetensors.torch import load_file
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-SCRIPT = """
-import sys
+FORKS = """
+import json, os, sys, traceback
 from minbert import BertModel, UserError, weights
 from minbert.tokenizer import Tokenizer
-try:
-    folder = weights.resolve(sys.argv[1])
-    BertModel.from_pretrained(folder)
-    print("FOLDER", folder, weights.saved_pooler(folder), Tokenizer.load(folder).size)
-except UserError as error:
-    print("USER ERROR", error)
+
+def answer(name):
+    try:
+        folder = weights.resolve(name)
+        BertModel.from_pretrained(folder)
+        return f"FOLDER {folder} {weights.saved_pooler(folder)} {Tokenizer.load(folder).size}"
+    except UserError as error:
+        return f"USER ERROR {error}"
+    except BaseException:
+        return traceback.format_exc()
+
+assert "huggingface_hub" not in sys.modules
+for line in sys.stdin:
+    name, environment = json.loads(line)
+    if not os.fork():
+        os.environ.clear()
+        os.environ.update(environment)
+        print(json.dumps(answer(name)), flush=True)
+        os._exit(0)
+    os.wait()
 """
+Resolve = Callable[..., str]
 
 
 class Hub(ThreadingHTTPServer):
@@ -96,20 +112,26 @@ def hub(tiny_copy: Callable[..., Path]) -> Iterator[Hub]:
     thread.join()
 
 
-def python(*words: str, home: Path, endpoint: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-    environment |= {"HF_HOME": str(home), "HF_ENDPOINT": endpoint, "HF_HUB_ETAG_TIMEOUT": "1", **settings}
-    command = [sys.executable, *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+@pytest.fixture(scope="module")
+def resolve() -> Iterator[Resolve]:
+    """A function that gives the answer of a new process that looks for a name, with its own home and hub."""
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as forks:
+
+        def ask(name: str, home: Path, endpoint: str, **settings: str) -> str:
+            environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+            environment |= {"HF_HOME": str(home), "HF_ENDPOINT": endpoint, "HF_HUB_ETAG_TIMEOUT": "1", **settings}
+            assert forks.stdin is not None and forks.stdout is not None
+            forks.stdin.write(json.dumps([name, environment]) + "\n")
+            forks.stdin.flush()
+            return str(json.loads(forks.stdout.readline()))
+
+        yield ask
+        forks.kill()
 
 
-def resolve(name: str, home: Path, endpoint: str, **settings: str) -> str:
-    done = python("-c", SCRIPT, name, home=home, endpoint=endpoint, **settings)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip().splitlines()[-1]
-
-
-def test_a_name_is_fetched_and_found_again_without_the_hub(hub: Hub, tmp_path: Path) -> None:
+def test_a_name_is_fetched_and_found_again_without_the_hub(hub: Hub, resolve: Resolve, tmp_path: Path) -> None:
     """Fetched, then with HF_HUB_OFFLINE, then with a hub that is down: a file that the hub lacks is no obstacle."""
     endpoint = f"http://127.0.0.1:{hub.server_port}"
     first = resolve("some/name", tmp_path, endpoint)
@@ -125,7 +147,7 @@ def test_a_name_is_fetched_and_found_again_without_the_hub(hub: Hub, tmp_path: P
 
 
 def test_a_name_with_only_a_pickle_is_refused_with_the_command_that_converts_it(
-    hub: Hub, tiny: Path, tmp_path: Path
+    hub: Hub, resolve: Resolve, tmp_path: Path
 ) -> None:
     tensors = load_file(hub.folder / "model.safetensors")
     torch.save(tensors, hub.folder / "pytorch_model.bin")
@@ -137,7 +159,9 @@ def test_a_name_with_only_a_pickle_is_refused_with_the_command_that_converts_it(
     assert "`python -m minbert.weights convert some/name --to DIR`" in answer
 
 
-def test_an_optional_file_that_cannot_be_had_now_is_not_taken_for_absent(hub: Hub, tmp_path: Path) -> None:
+def test_an_optional_file_that_cannot_be_had_now_is_not_taken_for_absent(
+    hub: Hub, resolve: Resolve, tmp_path: Path
+) -> None:
     """Without its tokenizer_config.json a cased model would be lower-cased in silence."""
     hub.broken = {"tokenizer_config.json"}
     answer = resolve("some/name", tmp_path, f"http://127.0.0.1:{hub.server_port}", HF_HUB_OFFLINE="0")
@@ -145,7 +169,7 @@ def test_an_optional_file_that_cannot_be_had_now_is_not_taken_for_absent(hub: Hu
 
 
 @pytest.mark.parametrize("case", ["unknown-name", "offline"])
-def test_failure_is_one_sentence_that_names_minilm(hub: Hub, tmp_path: Path, case: str) -> None:
+def test_failure_is_one_sentence_that_names_minilm(hub: Hub, resolve: Resolve, tmp_path: Path, case: str) -> None:
     settings = {"HF_HUB_OFFLINE": "1"} if case == "offline" else {}
     answer = resolve("another/name", tmp_path, f"http://127.0.0.1:{hub.server_port}", **settings)
     assert answer.startswith("USER ERROR another/name: cannot be had from the hub")
@@ -153,7 +177,7 @@ def test_failure_is_one_sentence_that_names_minilm(hub: Hub, tmp_path: Path, cas
     assert case != "offline" or not hub.asked
 
 
-def test_a_hub_that_never_answers_is_given_up(tmp_path: Path) -> None:
+def test_a_hub_that_never_answers_is_given_up(resolve: Resolve, tmp_path: Path) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(50)

@@ -18,6 +18,7 @@ from minbert.encode import Encoder
 from minbert.errors import UserError
 from minbert.tokenizer import Tokenizer
 from tasks import record
+from tasks.contrastive import evaluation
 from tasks.registry import TASKS
 
 Made = Callable[..., Path]
@@ -52,7 +53,7 @@ def test_stage_one_records_the_cosine_of_each_pair(tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(tmp_path)
     shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     encoder = Encoder(BertModel(BertConfig(vocab_size=len(vocabulary), **shape)), tokenizer, "mean", precision="fp32")
-    rows = record.cosine_rows(encoder, TASKS["sts"]("bi").open(source, "dev", tokenizer, 16))
+    rows = evaluation.dev_rows(encoder, TASKS["sts"]("bi").open(source, "dev", tokenizer, 16))
     one, other = encoder.encode(["the cat", "a dog"]).astype(np.float64)
     assert rows.predicted[0] == pytest.approx(one @ other / np.sqrt((one @ one) * (other @ other)), abs=1e-6)
     assert rows.predicted[1] == pytest.approx(1, abs=1e-6)

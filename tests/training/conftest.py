@@ -25,7 +25,7 @@ from minbert.training.run import RunDir
 from minbert.training.settings import RunSettings, TrainingSettings
 
 ROOT = Path(__file__).parent.parent.parent
-TIMED = ("metrics.jsonl", "manifest.json", "report.html", "throughput.svg", "README.md")  # times, speeds, commands
+TIMED = ("metrics.jsonl", "manifest.json")  # they hold times, speeds and commands
 SAMPLE = ROOT / "data" / "sample"
 
 
@@ -54,12 +54,12 @@ class Run:
         content: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text())
         return content
 
-    def bits(self, *without: str) -> dict[str, str]:
+    def bits(self) -> dict[str, str]:
         """The hash of every file of the run folder but those with times in them."""
         return {
             str(path.relative_to(self.folder)): hashlib.sha256(path.read_bytes()).hexdigest()
             for path in sorted(self.folder.rglob("*"))
-            if path.is_file() and path.name not in (*TIMED, *without)
+            if path.is_file() and path.name not in TIMED
         }
 
 
@@ -165,8 +165,8 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
     """A function that runs a script in a folder, with flags, by default on the sample corpus from the tiny random BERT.
 
     `run_dir` names the run folder inside the given one. `signal` is (number, place, step), as in forks.py. With
-    `unread` the reader of the output has gone. With `real` the report is a new process, not a fork. `argv` takes the
-    place of all flags.
+    `unread` the reader of the output has gone. Only with `report` does the run write its page and card, which takes
+    seconds. `argv` takes the place of all flags.
     """
     numbers = count()
 
@@ -180,7 +180,7 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
         signal: tuple[int, str, int] | None = None,
         ranks: int = 1,
         unread: bool = False,
-        real: bool = False,
+        report: bool = False,
         argv: Sequence[str] = (),
         **environment: str,
     ) -> Run:
@@ -195,7 +195,7 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
             "env": {**environment, **(_group(ranks) if ranks > 1 else {})},
             "signal": signal,
             "unread": unread,
-            "real": real,
+            "report": report,
             "out": str(parent / f"{number}.out"),
             "err": str(parent / f"{number}.err"),
         }
