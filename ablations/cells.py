@@ -1,4 +1,4 @@
-"""The runs of a study: one cell for each arm and seed, its folder and commands, and what of them is done.
+"""The runs of a study: one cell for each arm and seed, with its folder, its commands and its state.
 
 A cell is finished if its run folder has scores, dev rows and an encoder, which a script writes at its end, and if its
 manifest names the settings that the arm asks for. A suite is, if its JSON file names the command.
@@ -52,7 +52,7 @@ class Cell:
         return [*own, "--seed", str(self.seed), *data, "--run-dir", str(self.folder), "--resume"]
 
     def commands(self) -> Iterator[tuple[str, list[str]]]:
-        """What is still to be run, in order: the suite's name or "", and the arguments of Python.
+        """The commands still to be run, in order: the suite's name or "", and the arguments of Python.
 
         Raises `UserError` if the folder holds a run with other settings.
         """
@@ -128,12 +128,12 @@ class Cell:
 
 @lru_cache
 def _sha256(path: Path, changed: int) -> str:
-    """The hash of a file as of its last change."""
+    """The SHA-256 of a file; `changed`, its modification time, is part of the key under which it is remembered."""
     return sha256_of(path)
 
 
 def cells_of(study: Study, seeds: Sequence[int], data: str, runs: Path = RUNS) -> list[Cell]:
-    """Every cell of a study, those that others start from first, seed by seed; a measured arm has one."""
+    """Every cell of a study, seed by seed, and after those that it starts from. A measured arm has one cell."""
     order: dict[str, Arm] = {}
 
     def put(arm: Arm) -> None:

@@ -1,6 +1,6 @@
-"""How long runs take: from runs of the study that are finished, or from a short run of each script.
+"""Estimates of how long runs take, from finished runs of the study or from a short run of each script.
 
-A run's time is that of its start and end, plus its sentences in training, plus its evaluations. Suites are not
+The time of a run is that of its start and end, of its training sentences and of its evaluations. Suites are not
 counted.
 """
 
@@ -27,7 +27,7 @@ _DEV_SENTENCES = {PRETRAIN: 7_700, FINETUNE: 12_100}
 
 
 class Rate(NamedTuple):
-    """Seconds of a run's start and end, of one sentence in training, and of an evaluation; the rows that are there."""
+    """Seconds of a run's start and end, of one training sentence and of one evaluation; number of training rows."""
 
     ends: float
     sentence: float
@@ -36,7 +36,7 @@ class Rate(NamedTuple):
 
 
 def training_steps(arm: Arm, rows: int = 0) -> int:
-    """The steps of a run on as many rows as `--limit` takes of `rows`; 0 where neither is known."""
+    """Number of steps of a run on `rows` rows, at most `--limit`; 0 if neither number is known."""
     flat = arm.flat
     used = min(flat["limit"] or rows, rows or flat["limit"])
     batches, epochs = math.ceil(used / flat["batch_size"]), range(1, flat["epochs"] + 1)
@@ -50,20 +50,20 @@ def training_steps(arm: Arm, rows: int = 0) -> int:
 
 
 def sentences(arm: Arm, steps: int) -> int:
-    """The sentences that so many steps train on."""
+    """Number of sentences in this many training steps."""
     each = 1 if arm.script == FINETUNE else 3 if DATA[arm.flat["objective"]] == TRIPLETS else 2
     return steps * arm.flat["batch_size"] * each
 
 
 def seconds(arm: Arm, rate: Rate) -> float:
-    """The time of a run; 0 where its rows are not known."""
+    """Seconds of a whole run; 0 if its number of rows is unknown."""
     steps, every = training_steps(arm, rate.rows), arm.flat["evaluate_every"]
     evaluations = steps / every if every else arm.flat["epochs"]
     return rate.ends + sentences(arm, steps) * rate.sentence + evaluations * rate.evaluation if steps else 0.0
 
 
 def measure(arm: Arm, data: str) -> Rate:
-    """The rate of an arm's script on this machine, from a run of a few steps; zeros if that fails."""
+    """The rate of an arm's script on this machine, measured by a run of a few steps; zeros if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         short = f"--limit {_ROWS} --max-steps {_STEPS} --evaluate-every 0 --keep last".split()
@@ -80,7 +80,7 @@ def measure(arm: Arm, data: str) -> Rate:
 
 
 def _largest(account: Any) -> int:
-    """The most rows of a training set, in a manifest's account of its files."""
+    """Number of rows of the largest training set in a manifest."""
     if not isinstance(account, dict):
         return 0
     own = account.get("triplets", account.get("labelled", account.get("texts", 0)))
@@ -88,13 +88,13 @@ def _largest(account: Any) -> int:
 
 
 class Estimates:
-    """The time of every cell of a study, as far as it is known."""
+    """Estimated times of the cells of a study."""
 
     def __init__(self, cells: Sequence[Cell], rates: Mapping[tuple[Any, ...], Rate] | None = None) -> None:
         self._cells, self._rates = cells, rates or {}
 
     def whole(self, cell: Cell) -> float:
-        """Seconds of a whole run: the mean of its arm's finished runs, else of its script's; 0 where unknown."""
+        """Seconds of a whole run: the mean over finished runs of its arm, else of its script; 0 if unknown."""
         if cell.arm.measured:
             return 0.0
         done = [one for one in self._cells if (one.folder / "scores.json").is_file()]
@@ -106,12 +106,12 @@ class Estimates:
         return seconds(cell.arm, self._rates.get(_kind(cell.arm), Rate(0, 0, 0)))
 
     def left(self, cell: Cell) -> float:
-        """Seconds until a cell is finished, by the steps of it that are made."""
+        """Seconds until a cell is finished, in proportion to its remaining steps."""
         step, total = cell.reached
         return self.whole(cell) * max(0.02, 1 - (step / total if total else 0))
 
     def measured(self, data: str, say: Callable[[str], None]) -> "Estimates":
-        """The same with the rates of a short run of each kind of arm that no finished run tells the time of."""
+        """The same, with rates measured by a short run for each kind of arm without a finished run."""
         rates: dict[tuple[Any, ...], Rate] = {}
         for cell in self._cells:
             if not cell.arm.measured and _kind(cell.arm) not in rates and not self.whole(cell):
@@ -121,7 +121,7 @@ class Estimates:
 
 
 def _kind(arm: Arm) -> tuple[Any, ...]:
-    """Equal for arms whose steps cost the same."""
+    """A key that is equal for arms whose steps cost the same."""
     return (arm.script, *(arm.flat.get(name) for name in ("weights", "objective", "pairs", "max_length")))
 
 
@@ -146,7 +146,7 @@ def of_studies(studies: Sequence[Study], cache: Path) -> dict[str, float]:
 
 
 def as_time(spent: float) -> str:
-    """A time in words, with one unit."""
+    """A duration as text, with one unit."""
     if spent < 120:
         return f"{spent:.0f} seconds"
     return f"{spent / 60:.0f} minutes" if spent < 7200 else f"{spent / 3600:.1f} hours"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def draw(study: Study, found: pd.DataFrame, score: Any) -> Figure | None:
-    """The figure of a summary of one score, shown times `score.times`; None for other studies."""
+    """The figure of one score, multiplied by `score.times`; None for a study without a line or a grid."""
     arms = [study.arms[name] for name in found["group"]]
     means, spread = (score.times * found[name].to_numpy(dtype=float) for name in ("mean", "deviation"))
     if all(len(arm.labels) == 2 for arm in arms):
@@ -24,7 +24,7 @@ def draw(study: Study, found: pd.DataFrame, score: Any) -> Figure | None:
 
 
 def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, score: Any) -> Figure | None:
-    """Mean and standard deviation over the values of the setting `x`; an arm that trains nothing is left out."""
+    """Mean and standard deviation by the value of the setting `x`; measured arms are left out."""
     key = study.file.x.replace("-", "_")
     flats = [{} if arm.measured else arm.flat for arm in arms]
     points = sorted(

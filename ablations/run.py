@@ -1,10 +1,10 @@
-"""Run a study of ablations, a run of the public scripts for each arm and seed, and write its tables.
+"""Run an ablation study, one run of a training script for each arm and seed, and write its tables.
 
     python ablations/run.py list
     python ablations/run.py order --data DIR --jobs 2
     python ablations/run.py STUDY --dry-run
 
-The same command again goes on where it was stopped: finished runs are skipped, stopped ones resumed.
+The same command continues a stopped study: finished runs are skipped, stopped ones resumed.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Read the command line and the study, run what is to be run, and write the outcome."""
+    """Read the command line and the study, run its unfinished cells, and write the tables."""
     given = parser().parse_args()
     if given.study == "list":
         list_studies(given.runs)
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def dry_run(runner: Runner, cells: list[Cell], data: str) -> None:
-    """Print every command that would be run, and the time of them all."""
+    """Print every command that would be run, and the estimated time of all of them."""
     waiting = [cell for cell in cells if not cell.finished]
     for cell in waiting:
         for _, words in cell.commands():
@@ -91,7 +91,7 @@ def dry_run(runner: Runner, cells: list[Cell], data: str) -> None:
 
 
 def write(study: Study, cells: list[Cell], seeds: list[int], runner: Runner, given: argparse.Namespace) -> None:
-    """Write the study's tables of what is finished, and say what failed."""
+    """Write the tables of the finished runs, and print which runs failed."""
     folder = given.runs / study.name
     written = table.write_outcome(study, cells, seeds, folder, command(), runner.failed)
     for name, why in runner.failed.items():
@@ -112,7 +112,7 @@ def write(study: Study, cells: list[Cell], seeds: list[int], runner: Runner, giv
 
 
 def command() -> str:
-    """The command without places of this machine, and without what leaves the numbers alone."""
+    """The command line for the tables: without paths of this machine and flags that do not change the numbers."""
     given, kept = iter(sys.argv[1:]), []
     for word in given:
         name, equals, _ = word.partition("=")

@@ -1,7 +1,7 @@
 """Runs the cells of a study, several at once, as subprocesses of the public scripts and suites.
 
-A stopped run is resumed, a failed one is listed and the rest goes on. Ctrl-C reaches every run once: it finishes its
-step, writes a checkpoint and ends.
+A stopped run is resumed; a failed one is listed, and the others continue. Ctrl-C reaches every run once: it finishes
+its step, writes a checkpoint and ends.
 """
 
 import math
@@ -84,12 +84,12 @@ class Runner:
             raise KeyboardInterrupt
 
     def left(self, waiting: Sequence[Cell]) -> str:
-        """The study's time left, in words."""
+        """The estimated time left, as text."""
         each = [self.estimates.left(cell) for cell in [*waiting, *(one.cell for one in self._running)]]
         return f"{_about(sum(each) / self.jobs if all(each) else 0)} left" if each else "nothing is left"
 
     def started(self, cell: Cell) -> bool:
-        """Whether a waiting cell needs to wait no longer: it runs now, is finished, or cannot be run."""
+        """Start a waiting cell if possible. True if it no longer waits: it runs, is finished, or cannot be run."""
         before = self._open.get(cell.upstream) if cell.upstream else None
         if before is not None and before.name in self.failed:
             self.fail(cell, f"{before.name} failed")
@@ -112,7 +112,7 @@ class Runner:
         return True
 
     def todo(self, cell: Cell) -> tuple[str, list[str]] | None:
-        """The next command of a cell; None if it is finished, or has failed as its run is not the asked one."""
+        """The next command of a cell; None if it is finished, or has failed because its folder holds another run."""
         try:
             return next(cell.commands(), None)
         except UserError as error:
@@ -131,7 +131,7 @@ class Runner:
         self._running.append(_Running(cell, suite, process, held, lock))
 
     def look(self) -> None:
-        """Stop what is pruned, note the commands that have ended, and go on with the next one of the cell."""
+        """Stop pruned runs, and start the next command of each cell whose command has ended."""
         for one in self._running:
             if one.cell.folder not in self.pruned and self.watch(one.cell):
                 self.pruned.add(one.cell.folder)
@@ -170,7 +170,7 @@ class Runner:
         say(f"{len(waiting)} runs wait; {self.left(waiting)}")
 
     def stop(self, number: int) -> None:
-        """Start nothing more, and pass a signal on to what runs."""
+        """Start no more commands, and pass a signal on to the running ones."""
         self.stopped = True
         for one in self._running:
             if one.process.poll() is None:

@@ -1,4 +1,4 @@
-"""A search: Optuna chooses settings of one arm, a run a trial, and prunes those that are below the median.
+"""A search: Optuna chooses settings of one arm, one run for each trial, and prunes trials below the median.
 
 A trial is judged by the dev score that its script maximises, at its last evaluation; the evaluations before it prune.
 Trials and their settings are kept in `search.db` in the study's folder, so a stopped search goes on.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def search(study: Study, seed: int, data: str, runs: Path, runner: Runner) -> None:
-    """Run the trials that are left, as many at once as the runner has jobs, and write `search.md` and `search.csv`."""
+    """Run the remaining trials, as many at once as the runner has jobs, and write `search.md` and `search.csv`."""
     try:
         import optuna
     except ImportError as error:
@@ -119,7 +119,7 @@ def _suggested(trial: "Trial", wanted: Search, flat: dict[str, Any]) -> dict[str
 
 
 def _write(trials: "Trials", folder: Path) -> None:
-    """The trials, the best first."""
+    """Write the trials, the best first."""
     rows = [
         {"trial": one.number, "score": one.value, "state": one.state.name.lower(), **one.params}
         for one in trials.get_trials(deepcopy=False)

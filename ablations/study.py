@@ -52,7 +52,7 @@ class Quoted(Table):
 
 
 class Paper(Table):
-    """What a study repeats: the table or figure, its claim, and its values by arm and score, as they are printed."""
+    """The result to reproduce: the table or figure, its claim, and its values by arm and score, as printed."""
 
     table: str
     claim: str
@@ -73,7 +73,7 @@ class Range(Table):
 
 
 class Search(Table):
-    """A search: settings of one arm are chosen by Optuna, a run a trial, to maximise the scripts' own dev score."""
+    """A search: Optuna chooses settings of one arm, one run for each trial, to maximise the script's dev score."""
 
     arm: str
     trials: int = Field(ge=1)
@@ -139,11 +139,11 @@ class Study:
 
     @property
     def scored(self) -> dict[str, Arm]:
-        """The arms of the tables: all but those that others only start from."""
+        """The arms in the tables: all but those with `stage = true`."""
         return {name: arm for name, arm in self.arms.items() if not arm.stage}
 
     def with_settings(self, weights: str = "", **changed: int | None) -> "Study":
-        """The study with other starting weights and limits, apart from arms that differ in just these."""
+        """The study with other starting weights and limits, except in arms that set these themselves."""
         given = {name: value for name, value in (changed | {"weights": weights or None}).items() if value is not None}
 
         def of(arm: Arm) -> Arm:
@@ -198,7 +198,7 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads and checks one file; its errors name the line of a path of keys."""
+    """Reads and checks one file. Its errors name the line of a key."""
 
     path: Path
     lines: Mapping[tuple[str, ...], int]
@@ -231,7 +231,7 @@ class _Reader:
         return study
 
     def arms(self, file: StudyFile) -> Iterator[Arm]:
-        """The arms that are named, then those of the grid."""
+        """The named arms, then those of the grid."""
         for name, given in file.arms.items():
             yield self.arm(file, name, given, ("arms", name))
         if not file.axes:
@@ -267,7 +267,7 @@ class _Reader:
         return Arm(name, script, shared | own, upstream, stage=stage)
 
     def check_arm(self, study: Study, arm: Arm) -> None:
-        """Whether the arm's script takes its settings, and whether the arms that it starts from end somewhere."""
+        """Raise `UserError` for settings that the arm's script does not accept, and for a cycle of `from`."""
         if arm.measured:
             return
         for name in arm.settings:
@@ -293,14 +293,14 @@ class _Reader:
             raise self.error(f"{arm.name}: {error}", *(named[0] if named else ("arms", arm.name))) from error
 
     def keys_of(self, study: Study, arm: Arm, name: str) -> tuple[str, ...]:
-        """Where a setting of an arm stands: with the arm, on the axes, or with the settings of its script."""
+        """The path of keys of an arm's setting: under the arm, the axes, or the settings of its script."""
         places = [("arms", arm.name), ("axes",), ("grid",), ("settings", arm.script)]
         spellings = (name, name.replace("_", "-"))
         found = [(*place, word) for place in places for word in spellings if (*place, word) in self.lines]
         return found[0] if found else ("arms", arm.name)
 
     def check_scores(self, study: Study) -> None:
-        """Whether each score is one, and each arm has at least one."""
+        """Raise `UserError` for an unknown score, and for an arm without any score."""
         for score in study.file.scores:
             if not any(_gives(study, arm, score) for arm in study.scored.values()):
                 raise self.error(f"{score}: no arm has such a score", "scores")
@@ -310,7 +310,7 @@ class _Reader:
                 raise self.error(f"{arm.name}: {why}", "arms", arm.name)
 
     def check_names(self, study: Study) -> None:
-        """Whether baseline, paper, suites and search name what is there."""
+        """Raise `UserError` if the baseline, the paper, a suite or the search names something unknown."""
         file, arms = study.file, study.scored
         if file.baseline not in arms:
             raise self.error(f"baseline: no arm {file.baseline}{suggestion(file.baseline, arms)}", "baseline")
@@ -329,7 +329,7 @@ class _Reader:
             self.check_search(study, file.search)
 
     def check_search(self, study: Study, search: Search) -> None:
-        """Whether the arm's script takes both ends of each range, and each value of a list."""
+        """Raise `UserError` if the arm's script rejects an end of a range or a value of a list."""
         arm = study.arms.get(search.arm)
         if arm is None or arm.measured:
             raise self.error(f"search: no arm {search.arm} is trained", "search", "arm")
@@ -361,12 +361,12 @@ _INSTEAD = {"seed": "; see seeds", "encoder": "; see from"}
 
 
 def matches(score: str, wanted: str) -> bool:
-    """Whether a score is the wanted one, or one of those that `sst.f1.*` or `sts/*` means."""
+    """Whether a score is `wanted`, or matches its pattern, such as `sst.f1.*` or `sts/*`."""
     return score == wanted or (wanted.endswith("*") and score.startswith(wanted[:-1]))
 
 
 def _gives(study: Study, arm: Arm, score: str) -> bool:
-    """Whether an arm's run, or a suite on its encoder, has a score."""
+    """Whether an arm's run, or a suite on its encoder, yields a score."""
     suite, slash, _ = score.partition("/")
     if slash:
         return suite in study.file.suites

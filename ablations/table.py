@@ -1,4 +1,4 @@
-"""The outcome of a study: `table.md`, `.csv` and `.json`, a figure of a line or a grid, and a page.
+"""The results of a study: `table.md`, `.csv` and `.json`, a figure (a line or a heat map), and a page.
 
 Differences are paired by seed (`tasks.report.overview`). The interval over rows holds the seeds fixed
 (`tasks.compare`).
@@ -50,7 +50,7 @@ _NOTE = (
 
 @dataclass(frozen=True)
 class Score:
-    """A score as tables show it: `times` its value, with so many digits. `plain` is the title of the value itself."""
+    """How a score is displayed: multiplied by `times`, with `digits` decimals. `plain` is the bare value's title."""
 
     name: str
     plain: str
@@ -86,7 +86,7 @@ class Score:
 def write_outcome(
     study: Study, cells: Sequence[Cell], seeds: Sequence[int], folder: Path, command: str, failed: dict[str, str]
 ) -> bool:
-    """Write tables, figure and page of the cells that are finished; False if there is none."""
+    """Write tables, figure and page of the finished cells; False if there are none."""
     done = [cell for cell in cells if not cell.arm.stage and cell.finished]
     frame = long_frame(study, done)
     if frame.empty:
@@ -157,7 +157,7 @@ def _first(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> bool:
 
 
 def long_frame(study: Study, cells: Sequence[Cell]) -> pd.DataFrame:
-    """A row (group, seed, metric, value) for each wanted score of each cell; measured arms have no seed."""
+    """A row (group, seed, metric, value) for each of the study's scores of each cell; measured arms have no seed."""
     rows = []
     for cell in cells:
         for name, value in values_of(cell).items():
@@ -200,14 +200,14 @@ def over_rows(study: Study, cells: Sequence[Cell]) -> dict[tuple[str, str], inte
             first, second = ([runs[name, seed] for seed in seeds] for name in (baseline, arm))
             for one in compare.differences(first, second, (None, None), resamples=_RESAMPLES):
                 if one.metric == "Spearman's rho" and one.name != "sts":
-                    continue  # one of several sets, of which the score is a mean
+                    continue  # one of several sets; the score is their mean
                 name = "sts_dev_spearman" if one.metric == "Spearman's rho" else one.name.replace(" ", "_")
                 found |= {(name, arm): one.around} if one.around else {}
     return found
 
 
 def account(cells: Sequence[Cell]) -> dict[str, Any]:
-    """What the runs were made with: hashes of the data, machines and versions."""
+    """Provenance of the runs: hashes of the data, machines and versions."""
     manifests = [cell.manifest for cell in cells if not cell.arm.measured]
     data: dict[str, list[str]] = {}
     for name, value in (pair for one in manifests for pair in one["settings"].items() if pair[0].startswith("data ")):
@@ -227,7 +227,7 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _before(cells: Sequence[Cell]) -> dict[str, float]:
-    """Stage one's scores before training, where they are the same for every run."""
+    """Stage one's scores before training that are the same for every run."""
     scores = [read_json(cell.folder / "scores.json") for cell in cells if not cell.arm.measured]
     found = {name: {one[name]["before"] for one in scores if isinstance(one.get(name), dict)} for name in STAGE_ONE}
     return {name: values.pop() for name, values in found.items() if len(values) == 1 and None not in values}
@@ -236,7 +236,7 @@ def _before(cells: Sequence[Cell]) -> dict[str, float]:
 def markdown(
     study: Study, found: pd.DataFrame, about: dict[str, Any], main: Sequence[str], figures: Sequence[str]
 ) -> str:
-    """The tables with what they are made of: the question, the paper's claim, the command, the notes."""
+    """The tables with their context: the question, the paper's claim, the command, the notes."""
     file = study.file
     parts = [f"# {study.name}", file.question, f"{file.paper.table}: {file.paper.claim}", f"`{about['command']}`"]
     parts += [f"Limits: {file.limits}."] if file.limits else []
@@ -255,7 +255,7 @@ def markdown(
 
 
 def _table(study: Study, rows: pd.DataFrame, score: Score, before: dict[str, float]) -> str:
-    """One score: a row an arm, then the rows that the paper quotes."""
+    """The table of one score: a row for each arm, then the rows that the paper quotes."""
     shown = [
         {
             "arm": row["group"] + " (baseline)" * (row["group"] == study.file.baseline),
@@ -279,7 +279,7 @@ def _table(study: Study, rows: pd.DataFrame, score: Score, before: dict[str, flo
 
 
 def _wide(study: Study, rows: pd.DataFrame, wanted: str) -> str:
-    """Several scores side by side: a column each, below an arm's row the paper's, then the rows that it quotes."""
+    """The table of several scores, a column each: each arm and its values in the paper, then the rows quoted there."""
     stem, shown, score = wanted[:-1], [], Score.of(str(rows["metric"].iloc[0]), study)
     for arm, own in rows.groupby("group", sort=False):
         cells = own.set_index(own["metric"].str.removeprefix(stem)).to_dict("index")
@@ -299,6 +299,6 @@ def _wide(study: Study, rows: pd.DataFrame, wanted: str) -> str:
 
 
 def _printed(value: float) -> str:
-    """A number of the paper, with two decimals at least."""
+    """A number of the paper, with at least two decimals."""
     decimals = len(f"{value:.6g}".partition(".")[2])
     return MISSING if math.isnan(value) else f"{value:.{max(2, decimals)}f}"

@@ -26,7 +26,7 @@ STYLES: tuple[Any, ...] = ("solid", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 
 
 @contextmanager
 def _panels(path: Path, heading: str, count: int, across: str, up: str) -> Iterator[list["Axes"]]:
-    """Panels with shared axes under one heading; both files are written when the block ends well."""
+    """Panels with shared axes under one heading; both files are written unless the block raises an error."""
     columns = 2 if count == 4 else min(count, 3)
     size = (8.0, 4.8) if count == 1 else (4.1 * columns + 0.7, 4.0 * -(-count // columns) + 1.0)
     with charts.panels(count, size, columns=columns, sharex=True, sharey=True) as panels:

@@ -1,9 +1,9 @@
 """A backward pass in parts, with the gradient of one pass over the whole batch (Gao et al. 2021, gradient caching).
 
-A loss over the vectors of a whole batch needs only the vectors, not what the encoder keeps for its backward pass.
-So the batch is encoded part by part, each part's graph is dropped at once, the loss is differentiated with respect to
-the vectors, and every part is then encoded again to carry its share of that gradient to the weights. Memory is that
-of one part plus the vectors; the price is a second forward pass.
+A loss over the vectors of a whole batch needs only the vectors, not the activations that the encoder keeps for its
+backward pass. So the batch is encoded part by part, each part's graph is dropped at once, the loss is differentiated
+with respect to the vectors, and every part is then encoded again to carry its share of that gradient to the weights.
+Memory is that of one part plus the vectors; the price is a second forward pass.
 
 Several ranks do the same with their own parts: every rank takes the loss of the vectors of all ranks, and carries the
 gradient of its own vectors to the weights. The sum over the ranks is the gradient of one process.

@@ -72,7 +72,7 @@ def rarity(texts: Iterable[Sequence[str]]) -> np.ndarray:
 
 
 def hardness(technique: str, cosines: Similarities, groups: np.ndarray) -> np.ndarray:
-    """How hard each triplet is by its cosines: float64 [N], the easiest one lowest (CBCL, section 4.3).
+    """The difficulty of each triplet by its cosines: float64 [N], the easiest one lowest (CBCL, section 4.3).
 
     groups: by the groups that `difficulty` gives; entailment: cos(anchor, positive) descending; contradiction:
     cos(anchor, hard negative) ascending; gap: descending.
@@ -123,7 +123,7 @@ def plan(
     within: str = "shuffled",
     equal_steps: bool = False,
 ) -> Plan:
-    """Steps that draw on the eligible prefix of `order`: one batch at least, at least the share `start` of all.
+    """The steps over the eligible prefix of `order`, which is at least one batch and at least the fraction `start`.
 
     Steps. Epoch t takes ceil(n_t / batch_size) steps, n_t = max(eligible(t), start * N), so that its rows number n_t;
     with `equal_steps` every epoch takes the ceil(N / batch_size) steps, and each step the batch size, of a run without
@@ -211,7 +211,7 @@ def mix(plan: Plan, groups: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Scored:
-    """The `rows` that are trained on, int64 [n], and how hard each is, where an order asks for it: [n].
+    """The training `rows`, int64 [n], and their difficulty if the order needs it: [n].
 
     Difficulty is known by the cosines of an encoder, or by `hardness`, from the texts alone.
     """
@@ -261,7 +261,7 @@ class Paced:
 
 
 def sort(settings: ContrastiveSettings, scored: Scored) -> Sorted:
-    """Triplets in groups by the margin (CBCL, section 4.3), where they have cosines, and in training order."""
+    """Sort triplets into groups by the margin (CBCL, section 4.3), if they have cosines, and into training order."""
     how, seed, rows, cosines = settings.curriculum, settings.training.seed, scored.rows, scored.cosines
     if settings.loss.data_kind != TRIPLETS or how.order == "none":
         return Sorted(rows)
@@ -277,7 +277,7 @@ def sort(settings: ContrastiveSettings, scored: Scored) -> Sorted:
 
 
 def pace(settings: ContrastiveSettings, ordered: Sorted) -> Paced:
-    """The steps: from epoch to epoch more of the order is eligible (CBCL, equation 2), without a curriculum all."""
+    """The steps: more of the order is eligible in each epoch (CBCL, equation 2); without a curriculum all of it is."""
     from minbert.training import start  # late: it imports torch
 
     training, how = settings.training, settings.curriculum

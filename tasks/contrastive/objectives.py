@@ -115,7 +115,7 @@ class Objective(ABC):
 
     @property
     def texts(self) -> Sequence[tuple[int, int]]:
-        """What is encoded of a row: (column of the data, number of its view), k of them."""
+        """The texts of a row that are encoded: (column of the data, number of the view), k of them."""
         return ANCHOR_AND_OTHERS
 
     @abstractmethod
@@ -179,7 +179,7 @@ class Objective(ABC):
 
 
 def ranked(logits: Tensor, directions: str = "one") -> Numbers:
-    """NT-Xent of logits whose own candidate is on the diagonal, and the share of rows that have it nearest."""
+    """NT-Xent of logits with the positives on the diagonal, and the share of rows whose positive is nearest."""
     return {
         "loss": losses.over_candidates(logits, directions),
         "accuracy": losses.in_batch_accuracy(logits.detach()),
