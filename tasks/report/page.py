@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import sklearn.metrics
 
 from minbert.files import distinct_names
 from tasks import compare, metrics
@@ -116,8 +115,9 @@ def task_details(task: TaskScores, name: str, f1: Sequence[float] = ()) -> dict[
     if rows is None or not len(rows):
         return view
     if task.classes:
-        two = len(task.classes) == 2
-        table = sklearn.metrics.confusion_matrix(rows.gold, rows.predicted, labels=range(len(task.classes)))
+        two, every = len(task.classes) == 2, range(len(task.classes))
+        counted = pd.crosstab(rows.gold, rows.predicted)
+        table = counted.reindex(index=every, columns=every, fill_value=0).to_numpy()
         found = measures.calibration(rows, 20 if two else 10)
         note = f"Expected calibration error {found.ece:.3f}. Whiskers are 95% Wilson intervals; the dashed line is "
         drawn = figures.confusion(table, task.classes), figures.reliability(found, 0.5 if two else 0.0)

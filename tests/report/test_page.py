@@ -257,11 +257,11 @@ def test_a_report_leaves_the_encoders_folder_alone(multitask: Made, monkeypatch:
     assert carded == [folder]
 
 
-def test_the_page_needs_no_torch(multitask: Made) -> None:
+def test_the_page_and_the_card_wait_for_neither_torch_nor_scikit_learn(multitask: Made) -> None:
     code = f"""if True:
         import sys, pathlib
-        from tasks.report import collect, page
+        from tasks.report import card, collect, page
         page.build([collect.read_run(pathlib.Path({str(multitask())!r}))], pathlib.Path('x.html'), resamples=2)
-        assert "torch" not in sys.modules
+        assert not {{"torch", "sklearn"}} & sys.modules.keys()
     """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

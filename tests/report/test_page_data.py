@@ -116,6 +116,7 @@ def test_texts_that_stand_in_test_files_are_said(contrastive: Made, transductive
     run = changed(contrastive("carded"), data={"train": account}, weights={"folder": "elsewhere"})
     (run.folder / "encoder").mkdir()
     (run.folder / "encoder" / "config.json").write_text('{"num_hidden_layers": 1, "hidden_size": 8}')
+    (run.folder / "encoder" / "minbert.json").write_text('{"pooler": "mean"}')
     assert f"- Training texts: {facts.in_tests(account)}." in card.write_card(run.folder, resamples=2).read_text()
 
 
