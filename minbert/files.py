@@ -11,10 +11,11 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from minbert.errors import UserError, quoted
 
@@ -161,6 +162,21 @@ def distinct_names(folders: list[Path]) -> list[str]:
     raise UserError("the same folder is named twice")
 
 
+def _cache() -> Path:
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
+    return Path(os.environ.get("MINBERT_CACHE") or user)
+
+
+def scratch_file() -> IO[bytes]:
+    """A file to write and to read, without a name, on the disk of the cache; it is gone when it is closed or killed."""
+    cache = _cache()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryFile(dir=cache)
+    except OSError as error:
+        raise UserError(f"{cache}: the cache cannot be written: {error.strerror or error}") from error
+
+
 def cached_folder(
     room: str, key: Iterable[object], build: Callable[[Path], dict[str, Any]]
 ) -> tuple[Path, dict[str, Any]]:
@@ -170,14 +186,14 @@ def cached_folder(
     key one builds it, and the others wait. `room` is a subfolder of the cache, which is `$MINBERT_CACHE`, else
     `minbert` in the user's cache folder. Raises `UserError` if the cache cannot be written.
     """
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
-    cache = Path(os.environ.get("MINBERT_CACHE") or user)
     name = hashlib.sha256("\x1f".join(map(str, key)).encode()).hexdigest()[:32]
-    folder = cache / room / name
+    folder = _cache() / room / name
     record = _sound_record(folder)
     if record is None:
         try:
             with _locked(folder.with_name(f".{name}.lock")):
+                for left in folder.parent.glob(f".{name}.*.*"):  # by a process that was killed
+                    shutil.rmtree(left)
                 record = _sound_record(folder) or _filled(folder, build)
         except OSError as error:
             raise UserError(f"{folder}: the cache cannot be written: {error.strerror or error}") from error

@@ -85,8 +85,9 @@ class TokenCache:
 
     def rows(self) -> Iterator[Row]:
         """The kept rows, without line numbers and warnings."""
-        for number, label in enumerate(self.labels.tolist()):
-            yield Row(self.row_id(number), tuple(self.text(number, column) for column in range(self.columns)), label)
+        for number, label in enumerate(self.labels):
+            texts = tuple(self.text(number, column) for column in range(self.columns))
+            yield Row(self.row_id(number), texts, float(label))
 
     def _string(self, number: int) -> str:
         return bytes(self._text[self._text_ends[number] : self._text_ends[number + 1]]).decode("utf-8")

@@ -165,8 +165,16 @@ def run(main: Callable[[], None]) -> NoReturn:
     raise SystemExit(code)
 
 
+def _demand_utf8() -> None:
+    """Raises `UserError` for a word of the command, or a variable, that is not UTF-8: no manifest can hold it."""
+    for word in (*sys.argv, *(os.environ.get(name, "") for name in _VARIABLES)):
+        if any("\ud800" <= character <= "\udfff" for character in word):  # so Python holds such bytes
+            raise UserError(f"{word!r}: not UTF-8")
+
+
 def _outcome(main: Callable[[], None]) -> int:
     try:
+        _demand_utf8()
         main()
     except UserError as error:
         say(f"error: {error}", sys.stderr)

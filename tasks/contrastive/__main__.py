@@ -59,16 +59,16 @@ def of_premise(found: "Triplets", premise: str) -> list[tuple[str, ...]]:
     from tasks.contrastive.triplets import fold
 
     wanted = fold(premise)
-    rows = [row for row in found.table.tolist() if fold(found.texts[row[0]]) == wanted]
+    rows = [row for row in found.table.tolist() if fold(found.text(row[0])) == wanted]
     if rows:
-        return [tuple(found.texts[number] for number in row) for row in rows]
+        return [tuple(map(found.text, row)) for row in rows]
     words = set(wanted.split())
 
     def common(text: str) -> float:
         own = set(text.lower().split())
         return len(words & own) / max(len(words | own), 1)
 
-    premises = [found.texts[number] for number in np.unique(found.table[:, 0])]
+    premises = [found.text(number) for number in np.unique(found.table[:, 0])]
     near = difflib.get_close_matches(wanted, heapq.nlargest(100, premises, key=common), 3, cutoff=0)
     raise UserError(
         f"--premise: no triplet has {premise!r} as its anchor; the nearest are {', '.join(map(repr, near))}"

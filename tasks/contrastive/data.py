@@ -241,13 +241,14 @@ def _transductive(source: str) -> bool:
 
 def _seen(train: Examples, dev: DevSets) -> int:
     """How many pairs to evaluate on are made of training texts; the user is told."""
-    known, every = {key(train.cache.text(row, 0)) for row in range(len(train))}, 0
-    for one in dev.pairs.values():
-        seen = sum(pair <= known for pair in sets.pair_keys(one))
+    pairs = {name: sets.pair_keys(one) for name, one in dev.pairs.items()}
+    wanted: frozenset[str] = frozenset().union(*(pair for found in pairs.values() for pair in found))
+    known, every = wanted.intersection(key(train.cache.text(row, 0)) for row in range(len(train))), 0
+    for name, found in pairs.items():
+        seen = sum(pair <= known for pair in found)
         if seen:
-            ranks.note(
-                f"{one.cache.source}: {seen:,} of {len(one):,} pairs are made of training texts (which hold no scores)"
-            )
+            of = f"{seen:,} of {len(found):,} pairs"
+            ranks.note(f"{dev.pairs[name].cache.source}: {of} are made of training texts (which hold no scores)")
         every += seen
     return every
 

@@ -158,9 +158,11 @@ def gather_texts(
     tests: dict[str, set[str]] = {}
     for path in corpus.tests:
         tests.setdefault(path.parent.name, set()).update(map(key, TextFile(path, "test").texts()[0]))
-    plain = [key(text) for text in kept]
-    also = {folder: sum(text in there for text in plain) for folder, there in tests.items()}
-    every = set().union(*tests.values())
+    tests["any"] = set().union(*tests.values())
+    also = dict.fromkeys(tests, 0)
+    for plain in map(key, kept):
+        for folder, there in tests.items():
+            also[folder] += plain in there
     return kept, {
         "files": [account for _, account in read],
         "texts": len(texts),
@@ -171,7 +173,7 @@ def gather_texts(
         "kept": len(kept),
         "order": "file order",
         "transductive": any(file.split == "test" for file in corpus.files),
-        "also_in_test": also | {"any": sum(text in every for text in plain)},
+        "also_in_test": also,
     }
 
 

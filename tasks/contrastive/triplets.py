@@ -12,9 +12,12 @@ The same holds for files of triplets: each row is one entailment and one contrad
 duplicate where anchor, positive and hard negative are those of an earlier line. Rows are dropped before
 triplets are made, so a defective row never takes the place of a usable one.
 
+Memory holds some numbers of each row; its texts are in a temporary file.
+
 Axes: R rows read, N triplets.
 """
 
+import hashlib
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,12 +26,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from minbert.files import scratch_file
 from minbert.token_cache import Facts, Row, Skipped
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
 PER_PREMISE = ("first", "zip", "cross")
 """Of a premise: its first entailment with its first contradiction; its i-th with its i-th; all with all (the papers
 say only that triplets are merged on the premise: CBCL, section 5.1; SelfCCL, section 4.2)."""
+_BLOCK = 4096  # triplets whose numbers are Python's at a time
 
 
 def fold(text: str) -> str:
@@ -38,7 +43,7 @@ def fold(text: str) -> str:
 
 @dataclass(frozen=True)
 class Triplets:
-    """Triplets as numbers of `texts`: `table`, int64 [N, 3]. (N, 2 where a file has no hard negatives.)
+    """Triplets as numbers of texts: `table`, int64 [N, 3]. (N, 2 where a file has no hard negatives.)
 
     `counts`: read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable rows, where `skipped` are
     those that the reader skipped; `alone` are premises with usable rows of one kind only, `unpaired` usable rows that
@@ -47,7 +52,6 @@ class Triplets:
 
     counts: dict[str, int]
     skipped: Sequence[Skipped]
-    texts: Sequence[str] = field(repr=False)
     table: np.ndarray = field(repr=False)
     origins: np.ndarray = field(repr=False)  # number of the one row, or the two, that made it: int64 [N, 1 or 2]
     _read: "_Read" = field(repr=False)
@@ -55,39 +59,60 @@ class Triplets:
     def __len__(self) -> int:
         return len(self.table)
 
+    def text(self, number: int) -> str:
+        """One text of the table."""
+        return self._read.text(number)
+
     def rows(self) -> Iterator[Row | Skipped | Facts]:
         """Every triplet, its id the lines it was made of, as `12-15`; then every row that was dropped; the counts."""
-        for texts, origins in zip(self.table.tolist(), self.origins.tolist(), strict=True):
-            name = "-".join(map(self._read.place, origins))
-            yield Row(name, tuple(self.texts[text] for text in texts), line=self._read.lines[origins[0]])
+        for begin in range(0, len(self), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
+            for texts, origins in zip(self.table[block].tolist(), self.origins[block].tolist(), strict=True):
+                name = "-".join(map(self._read.place, origins))
+                yield Row(name, tuple(map(self.text, texts)), line=self._read.lines[origins[0]])
         yield from self.skipped
         yield {"counts": self.counts}
 
 
 class _Read:
-    """The rows of all sources, as numbers of their texts; each distinct text is held once."""
+    """The rows of all sources, as numbers of their texts; equal texts have one number.
+
+    Texts are compared by hashes of 128 bits, so that none has to be kept in memory.
+    """
 
     def __init__(self, sources: Sequence[Iterable[Row | Skipped]], columns: int, names: Sequence[str]) -> None:
         assert not names or len(names) == len(sources), "one name for each source"
         self.names = names
-        self.texts: list[str] = []
         self.skipped: list[Skipped] = []
-        self.lines, self.labels, cells, self.ends = array("q"), array("b"), array("q"), [0]
-        numbers: dict[str, int] = {}
+        self.lines, self.labels, self.ends = array("q"), array("b"), [0]
+        self._file = scratch_file()
+        hashes, self._text_ends = bytearray(), array("q", [0])
         for source, name in zip(sources, names or [""] * len(sources), strict=True):
             for row in source:
                 if isinstance(row, Skipped):
                     self.skipped.append(_named(name, row.line, row.why))
                     continue
                 for text in row.texts:
-                    number = numbers.setdefault(fold(text), len(self.texts))
-                    if number == len(self.texts):
-                        self.texts.append(text.strip())
-                    cells.append(number)
+                    hashes += hashlib.blake2b(fold(text).encode(), digest_size=16).digest()
+                    self._text_ends.append(self._text_ends[-1] + self._file.write(text.strip().encode()))
                 self.labels.append(-1 if math.isnan(row.label) else int(row.label))
                 self.lines.append(int(row.line or row.id))
             self.ends.append(len(self.lines))
-        self.table = np.frombuffer(cells, dtype=np.int64).reshape(-1, columns)
+        found = np.unique(np.frombuffer(hashes, dtype="S16"), return_index=True, return_inverse=True)
+        _, self._first, numbers = found  # where among all texts each different one appears first
+        self.table = numbers.reshape(-1, columns)
+
+    @property
+    def distinct(self) -> int:
+        """How many different texts there are."""
+        return len(self._first)
+
+    def text(self, number: int) -> str:
+        """A text in the spelling of its first appearance."""
+        place = self._first[number]
+        begin, end = self._text_ends[place], self._text_ends[place + 1]
+        self._file.seek(begin)
+        return self._file.read(end - begin).decode()
 
     def source(self, row: int) -> str:
         """The name of a row's source."""
@@ -131,7 +156,7 @@ def from_pairs(
     pairs["place"] = pd.factorize(pairs["premise"])[0]
     premises = pairs["premise"].nunique()
     same, neutral = pairs["premise"] == pairs["hypothesis"], pairs["label"] == NEUTRAL
-    pair = pairs["premise"] * len(read.texts) + pairs["hypothesis"]
+    pair = pairs["premise"] * read.distinct + pairs["hypothesis"]
     both = np.intersect1d(pair[pairs["label"] == ENTAILMENT], pair[pairs["label"] == CONTRADICTION])
     contradictory = pair.isin(both) & ~neutral & ~same
     rest = ~(neutral | same | contradictory)
@@ -156,7 +181,7 @@ def from_pairs(
         "triplets": len(made),
     }
     table = made[["premise", "hypothesis", "hypothesis_against"]].to_numpy()
-    return Triplets(counts, read.skipped, read.texts, table, origins, read)
+    return Triplets(counts, read.skipped, table, origins, read)
 
 
 def checked(sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, names: Sequence[str] = ()) -> Triplets:
@@ -166,7 +191,7 @@ def checked(sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, nam
     same = (table[:, 1:] == anchor[:, None]).any(axis=1)
     contradictory = np.zeros(len(table), dtype=bool)
     if columns == 3:
-        entailed, contradicted = (anchor * len(read.texts) + side for side in table[:, 1:].T)
+        entailed, contradicted = (anchor * read.distinct + side for side in table[:, 1:].T)
         contradictory = (np.isin(entailed, contradicted) | np.isin(contradicted, entailed)) & ~same
     duplicate = pd.DataFrame(table).duplicated().to_numpy() & ~same & ~contradictory
     kept = np.flatnonzero(~(same | contradictory | duplicate))
@@ -179,4 +204,4 @@ def checked(sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, nam
         "unpaired": 0,
         "triplets": len(kept),
     }
-    return Triplets(counts, read.skipped, read.texts, table[kept], kept[:, None], read)
+    return Triplets(counts, read.skipped, table[kept], kept[:, None], read)

@@ -106,6 +106,17 @@ def test_of_two_that_miss_a_cache_one_builds_it(tmp_path: Path, monkeypatch: pyt
     assert len(built) == 1 + damaged
 
 
+def test_what_a_kill_has_left_of_a_cache_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path))
+    for key in ("killed", "other"):
+        if not (child := os.fork()):
+            cached_folder("room", [key], lambda folder: os._exit(0))
+        os.waitpid(child, 0)
+    folder, _ = cached_folder("room", ["killed"], lambda folder: {})
+    left = [path.name for path in folder.parent.iterdir() if path.is_dir() and path != folder]
+    assert len(left) == 1 and folder.name not in left[0], "another process may be at work there"
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -51,6 +51,15 @@ def test_exit_codes(capsys: pytest.CaptureFixture[str], error: BaseException | N
     assert (stop.value.code, capsys.readouterr().err) == (code, text)
 
 
+def test_a_path_that_is_not_utf_8_is_refused_before_anything_is_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["x.py", "--run-dir", os.fsdecode(b"runs/\xff")])
+    with pytest.raises(SystemExit) as stop:
+        cli.run(lambda: pytest.fail("nothing is done"))
+    assert (stop.value.code, capsys.readouterr().err) == (2, r"error: 'runs/\udcff': not UTF-8" + "\n")
+
+
 def test_our_own_mistakes_keep_their_traceback() -> None:
     def main() -> None:
         raise ValueError("a bug, not a user's mistake")

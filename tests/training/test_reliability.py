@@ -133,6 +133,15 @@ MUTATIONS: list[Callable[[bytes, random.Random], bytes | None]] = [
 ]
 
 
+def without_optimizer(record: bytes) -> Any:
+    """What the record of a checkpoint says, but for its optimizer; None where it cannot be read."""
+    try:
+        content = json.loads(record)
+        return {**content, "sha256": [content["sha256"][name] for name in ("state.json", "model.safetensors")]}
+    except (ValueError, RecursionError, LookupError):
+        return None
+
+
 @pytest.fixture
 def saved(toy: Any, tmp_path: Path) -> Callable[[], RunDir]:
     """A function that gives a copy of a run that was killed in its step 10: 4 is its best checkpoint, 9 its newest."""
@@ -165,10 +174,11 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_last_good_one_taken(
         (run.path / name).unlink() if after is None else (run.path / name).write_bytes(after)
         run.begin({"settings": {}})
         step, aside = int(name.parts[1][-8:]), run.checkpoints / f"damaged-{name.parts[1]}" / name.name
-        harmless = aside.name == "optimizer.safetensors" and step == 4  # the best checkpoint is not trained from
+        same = aside.name == "state.json" and without_optimizer(before) == without_optimizer(after or b"")
+        harmless = step == 4 and (same or aside.name == "optimizer.safetensors")  # the best one is not trained from
         said = capsys.readouterr().err
         assert said.count("note: ") == (0 if harmless else 1), (number, said)
-        assert harmless or f"{name}: damaged (" in said or f"step-{step:08d}/state.json: damaged (" in said, said
+        assert harmless or (f"{name.parent}/" in said and ": damaged (" in said), said
         assert harmless or said.endswith(f"; the run goes on from step {13 - step}\n"), said
         assert harmless or after is None or aside.read_bytes() == after, "nothing is deleted"
         _, state, seen = toy.fit(run, scores=[0.2] if step == 4 else [0.1, 0.2], resume=True)

@@ -18,6 +18,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from minbert.training import checkpoint
 from minbert.training.run import Lock
 
 Script = Callable[..., Any]
@@ -63,12 +64,17 @@ KILLS = {
         ("step", RANDOM.randrange(25, 30)),
         ("in strip", 1),  # the run is finished, and some of what it no longer needs is gone
     ],
-    PRETRAIN: [("step", RANDOM.randrange(1, 9)), ("in checkpoint", RANDOM.randrange(9, 26)), ("in strip", 2)],
+    PRETRAIN: [
+        ("step", RANDOM.randrange(1, 9)),
+        ("after row", 11),
+        ("in checkpoint", RANDOM.randrange(13, 26)),
+        ("in strip", 2),
+    ],
 }
 
 
 def random_kills(name: str) -> list[tuple[str, int]]:
-    """Five places, so late that each kill comes after a checkpoint of the start before."""
+    """Five places, one after the other."""
     steps = sorted(RANDOM.sample(range(STEPS[name] - 1), 5))
     return [(RANDOM.choice(("step", "after row", "in checkpoint")), step) for step in steps]
 
@@ -78,12 +84,13 @@ SLOW = [pytest.param(name, random_kills(name), marks=pytest.mark.slow) for name 
 
 @pytest.mark.parametrize(("name", "kills"), [*KILLS.items(), *SLOW])
 def test_killed_again_and_again_and_resumed_equals_undisturbed(
-    script: Script, whole: Script, name: str, kills: list[tuple[str, int]]
+    script: Script, whole: Script, tmp_path: Path, name: str, kills: list[tuple[str, int]]
 ) -> None:
-    for number, where in enumerate(kills):
-        killed = script(name, *FLAGS[name], *(["--resume"] if number else []), signal=(signal.SIGKILL, *where))
-        assert killed.code in (-signal.SIGKILL, 0), (where, killed.err)
-        assert killed.code or where not in KILLS[name], "the kill must have come"
+    for number, (place, at) in enumerate(kills):
+        if place == "step":  # of which a run that is resumed does not come to those before its checkpoint
+            at = max([at, *checkpoint.steps(tmp_path / "run" / "checkpoints")])
+        killed = script(name, *FLAGS[name], *(["--resume"] if number else []), signal=(signal.SIGKILL, place, at))
+        assert killed.code == -signal.SIGKILL, (place, at, killed.err)
     resumed = script(name, *FLAGS[name], "--resume")
     assert resumed.code == 0, resumed.err
     assert resumed.rows() == whole(name).rows()
@@ -203,6 +210,44 @@ def test_stopped_after_every_step_and_resumed_equals_undisturbed(script: Script,
         stopped = script(name, *FLAGS[name], "--resume", signal=(signal.SIGHUP, "step", step))
         assert stopped.code == 128 + signal.SIGHUP, stopped.err
     assert script(name, *FLAGS[name], "--resume").bits() == whole(name).bits()
+
+
+ONE = ("--epochs", 2, "--max-steps", 12, "--batch-size", 8, "--lr", 1e-3, "--limit", 60, "--evaluate-every", 5)
+SETTINGS = {
+    PRETRAIN: [
+        "--order anti --technique gap --pacing step --views shuffle,token-cutoff --lr-schedule linear --warmup 0.3",
+        "--order random --within sorted --objective triplet --equal-steps --lr-schedule constant",
+        "--technique rarity --within sorted --objective margin --start 0.3 --keep best",
+        "--order none --marks-most 3 --directions both --hard-weight 0.5 --chunk 5 --patience 1",
+        "--technique length --projection kept --pooler cls --metric accuracy",
+        "--objective softmax --pooler mean --accumulate 2",
+        "--objective joint --views feature-cutoff:0.2,adversarial --pooler mean --lr-schedule cosine --warmup 0.1",
+        "--objective views --views span-cutoff,dropout --texts TEXTS --pooler avg-first-last --metric uniformity",
+        "--objective simcse --texts TEXTS --projection training --pooler cls --marks-most 2 --eda-weight 0.5",
+    ],
+    MULTITASK: [
+        "--sampling hybrid --pairs bi --lr-schedule linear --warmup 0.3",
+        "--sampling sequential --pairs paper --accumulate 2 --lr-schedule constant --keep last",
+        "--sampling proportional --power 0.7 --pairs cross --patience 1",
+        "--fine-tune-mode last-linear-layer --lr-schedule cosine",
+    ],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "flags"), [(name, flags) for name in SETTINGS for flags in SETTINGS[name]])
+def test_a_run_of_any_setting_is_resumed_with_the_same_bits(
+    script: Script, tmp_path: Path, name: str, flags: str
+) -> None:
+    """Stopped after its steps 2, 5 and 7: before, with and after an evaluation."""
+    (tmp_path / "texts.txt").write_text((COURSE / "ids-sst-dev.csv").read_text())
+    words = [*ONE, *flags.replace("TEXTS", str(tmp_path / "texts.txt")).split()]
+    whole = script(name, *words, run_dir="whole")
+    assert whole.code == 0, whole.err
+    for step in (1, 4, 6):
+        assert script(name, *words, "--resume", signal=(signal.SIGUSR1, "step", step)).code == 128 + signal.SIGUSR1
+    resumed = script(name, *words, "--resume")
+    assert resumed.bits() == whole.bits() and resumed.rows() == whole.rows()
 
 
 def test_ranks_stop_together_when_one_is_told_to_or_refused(script: Script, tmp_path: Path) -> None:
