@@ -16,7 +16,12 @@ _MOST_LINES = 200  # of the counts, skipped and noted rows of a data file
 
 def command(manifest: dict[str, Any]) -> str:
     """The command to type again: with the run's data folder and thread count, without `--resume`."""
-    words = [word for word in shlex.split(str(manifest.get("command", ""))) if word != "--resume"]
+    recorded = str(manifest.get("command", ""))
+    try:
+        words = shlex.split(recorded)
+    except ValueError:  # a quote is not closed: somebody has changed it
+        words = recorded.split()
+    words = [word for word in words if word != "--resume"]
     threads = manifest.get("environment", {}).get("threads")
     variables = {**manifest.get("variables", {}), **({"OMP_NUM_THREADS": threads} if threads else {})}
     before = [f"{name}={shlex.quote(str(value))}" for name, value in variables.items()]

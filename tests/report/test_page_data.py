@@ -39,6 +39,8 @@ def test_the_command_names_the_data_folder_that_the_environment_named(multitask:
     assert "DATA_DIR=" in build([run])
     installed = changed(folder, variables={}, command="minbert-train --resume --seed 3")
     assert facts.command(installed.manifest) == "OMP_NUM_THREADS=2 minbert-train --seed 3"
+    unclosed = changed(folder, variables={}, command="""x.py --data 'a b""")
+    assert shlex.split(facts.command(unclosed.manifest)) == ["OMP_NUM_THREADS=2", "python", "x.py", "--data", "'a", "b"]
 
 
 def texts_account(transductive: bool) -> dict[str, object]:

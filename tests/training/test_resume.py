@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/training/test_resume.py
 """
 
+import csv
 import json
 import os
 import random
@@ -220,8 +221,8 @@ SETTINGS = {
         "--technique rarity --within sorted --objective margin --start 0.3 --keep best",
         "--order none --marks-most 3 --directions both --hard-weight 0.5 --chunk 5 --patience 1",
         "--technique length --projection kept --pooler cls --metric accuracy",
-        "--objective softmax --pooler mean --accumulate 2",
-        "--objective joint --views feature-cutoff:0.2,adversarial --pooler mean --lr-schedule cosine --warmup 0.1",
+        "--objective softmax --nli-pairs PAIRS --pooler mean --accumulate 2",
+        "--objective joint --nli-pairs PAIRS --views feature-cutoff:0.2,adversarial --pooler mean --lr-schedule cosine",
         "--objective views --views span-cutoff,dropout --texts TEXTS --pooler avg-first-last --metric uniformity",
         "--objective simcse --texts TEXTS --projection training --pooler cls --marks-most 2 --eda-weight 0.5",
     ],
@@ -240,8 +241,12 @@ def test_a_run_of_any_setting_is_resumed_with_the_same_bits(
     script: Script, tmp_path: Path, name: str, flags: str
 ) -> None:
     """Stopped after its steps 2, 5 and 7: before, with and after an evaluation."""
-    (tmp_path / "texts.txt").write_text((COURSE / "ids-sst-dev.csv").read_text())
-    words = [*ONE, *flags.replace("TEXTS", str(tmp_path / "texts.txt")).split()]
+    texts, pairs = tmp_path / "texts.txt", tmp_path / "pairs.tsv"
+    texts.write_text((COURSE / "ids-sst-dev.csv").read_text())
+    with open(COURSE.parent / "nli" / "nli-triplets.csv", encoding="utf-8", newline="") as file:
+        made = [f"{a}\t{p}\tentailment\n{a}\t{n}\tcontradiction\n" for a, p, n in list(csv.reader(file))[1:]]
+    pairs.write_text("premise\thypothesis\tlabel\n" + "".join(made))
+    words = [*ONE, *flags.replace("TEXTS", str(texts)).replace("PAIRS", str(pairs)).split()]
     whole = script(name, *words, run_dir="whole")
     assert whole.code == 0, whole.err
     for step in (1, 4, 6):
