@@ -37,9 +37,9 @@ WORDS = "the a cat dog bird sat sleeps runs on under mat tree is not very happy 
 
 # They start first, the longest first, so that no worker is left alone with one of them at the end.
 LONGEST = (
-    *("training/test_presets.py", "training/test_resume.py", "training/test_scripts_end_to_end.py"),
-    *("ablations/test_run.py", "training/test_scripts_bad_input.py", "training/test_stage_one_ranks.py"),
-    *("test_benchmarks.py", "test_install.py", "contrastive/test_ranks.py", "report/test_browser.py"),
+    *("training/test_scripts_end_to_end.py", "training/test_resume.py", "ablations/test_run.py"),
+    *("training/test_presets.py", "test_install.py", "training/test_scripts_bad_input.py"),
+    *("training/test_stage_one_ranks.py", "test_benchmarks.py", "contrastive/test_ranks.py", "report/test_browser.py"),
     *("report/test_errors_browser.py", "minbert/test_hub.py", "training/test_synonym_runs.py"),
 )
 
