@@ -56,20 +56,27 @@ def test_ranks_whose_parameters_differ_stop_before_they_are_saved(script: Callab
     assert checkpoint.steps(drifted.folder / "checkpoints") == [0, 2]
 
 
+LONG = ("--epochs", 3, "--batch-size", 8, "--lr", 1e-3, "--save-every", 1)
+
+
+def torchrun(run: RunDir, tiny: Path, restarts: int) -> "subprocess.Popen[str]":
+    """A run of two ranks under torchrun that has written a checkpoint."""
+    usual = ("--run-dir", run.path, "--precision", "fp32", "--max-length", 24, "--weights", tiny, "--data", SAMPLE)
+    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts", restarts]
+    command = [sys.executable, "-m", *launch, ROOT / PRETRAIN, *usual, *LONG, "--resume"]
+    threads = os.environ | {"OMP_NUM_THREADS": "2"}  # as in the other runs, since bits depend on it
+    process = subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=threads)
+    while not checkpoint.steps(run.checkpoints) and process.poll() is None:
+        time.sleep(0.01)
+    return process
+
+
 @pytest.mark.slow
 def test_torchrun_restarts_a_killed_rank_and_the_run_ends_with_the_same_bits(
     script: Callable[..., Any], tiny: Path, tmp_path: Path
 ) -> None:
-    flags = ("--epochs", 3, "--batch-size", 8, "--lr", 1e-3, "--save-every", 1)
-    whole = script(PRETRAIN, *flags, run_dir="whole", ranks=2)
-    run = RunDir(tmp_path / "run")
-    usual = ("--run-dir", run.path, "--precision", "fp32", "--max-length", 24, "--weights", tiny, "--data", SAMPLE)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts"]
-    command = [*torchrun, 1, ROOT / PRETRAIN, *usual, *flags, "--resume"]
-    threads = os.environ | {"OMP_NUM_THREADS": "2"}  # as in the other runs, since bits depend on it
-    with subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=threads) as process:
-        while not checkpoint.steps(run.checkpoints) and process.poll() is None:
-            time.sleep(0.01)
+    whole, run = script(PRETRAIN, *LONG, run_dir="whole", ranks=2), RunDir(tmp_path / "run")
+    with torchrun(run, tiny, 1) as process:
         first_rank = (run.path / ".minbert.lock").read_text().split()[1]
         os.kill(int(first_rank), signal.SIGKILL)
         _, said = process.communicate(timeout=200)
@@ -77,4 +84,20 @@ def test_torchrun_restarts_a_killed_rank_and_the_run_ends_with_the_same_bits(
     resumed = replace(whole, folder=run.path)
     parts = [(part["from_step"], part["to_step"]) for part in resumed.manifest()["parts"]]
     assert len(parts) == 2 and 0 < parts[1][0] < parts[1][1] == whole.rows()[-1]["step"], parts
+    assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()
+
+
+@pytest.mark.slow
+def test_torchrun_that_is_told_to_end_leaves_a_run_that_is_resumed_with_the_same_bits(
+    script: Callable[..., Any], tiny: Path, tmp_path: Path
+) -> None:
+    whole, run = script(PRETRAIN, *LONG, run_dir="whole", ranks=2), RunDir(tmp_path / "run")
+    with torchrun(run, tiny, 0) as process:
+        process.terminate()
+        _, said = process.communicate(timeout=200)
+    assert "; resume with: " in said and process.returncode != 0, said
+    resumed = script(PRETRAIN, *LONG, "--resume", ranks=2)
+    assert resumed.codes == [0, 0], resumed.err
+    parts = [(part["from_step"], part["to_step"]) for part in resumed.manifest()["parts"]]
+    assert len(parts) == 2 and 0 < parts[0][1] == parts[1][0] < parts[1][1], parts
     assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()
