@@ -14,7 +14,16 @@ import pytest
 import torch
 import transformers
 
-from benchmarks import chunk_memory, contrastive_speed, harness, results_figure, single_task, stage_one, train_speed
+from benchmarks import (
+    chunk_memory,
+    contrastive_speed,
+    first_start,
+    harness,
+    results_figure,
+    single_task,
+    stage_one,
+    train_speed,
+)
 from minbert import BertModel
 from minbert.tokenizer import Tokenizer
 from tasks import readers
@@ -154,6 +163,19 @@ def test_memory_is_that_of_steps_which_are_taken(still: Path, capsys: pytest.Cap
         chunk_memory.steps(SAMPLE, str(still), 16, 8, chunk)
         before, after = map(float, capsys.readouterr().out.splitlines()[-1].split())
         assert 50 < before <= after
+
+
+def test_a_first_start_reads_every_triplet_and_prints_memory_and_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "triplets.csv"
+    first_start.generate(path, 20)
+    cache = first_start.read(path).train.cache
+    assert len({text for row in cache.rows() for text in row.texts}) == 3 * 20
+    for part in ("read again", "paced by step", "stage two"):
+        first_start.measure(part, path, 200)
+        memory, seconds = map(float, capsys.readouterr().out.split())
+        assert memory >= 0 and seconds >= 0
 
 
 def test_the_figure_of_results_holds_the_numbers_of_their_page() -> None:
