@@ -84,7 +84,8 @@ def test_torchrun_restarts_a_killed_rank_and_the_run_ends_with_the_same_bits(
     resumed = replace(whole, folder=run.path)
     parts = [(part["from_step"], part["to_step"]) for part in resumed.manifest()["parts"]]
     assert len(parts) == 2 and 0 < parts[1][0] < parts[1][1] == whole.rows()[-1]["step"], parts
-    assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()
+    assert resumed.rows() == whole.rows()
+    assert whole.bits().items() <= resumed.bits().items(), "the command that was typed writes a report as well"
 
 
 @pytest.mark.slow
