@@ -7,11 +7,15 @@ columns with `--columns sentence1=premise,sentence2=hypothesis`.
 
 import math
 import re
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from minbert.errors import UserError, listed
 from minbert.token_cache import Row, Skipped
@@ -102,11 +106,12 @@ def checked_rows(
 ) -> Rows:
     """Rows from records whose cells are the texts, then the label if `label` is given, then the id if `ids` is true.
 
-    Without ids the line number is the id, which needs no memory to check that it is unique. `empty` is the treatment
-    of a row with an empty text: "skip", "keep", or "refuse" (raises `UserError`). A row whose label is a gap is
-    skipped, or kept without a label if `predicted` is true. Raises `UserError` for an invalid label or id.
+    Without ids the line number is the id. `empty` is the treatment of a row with an empty text: "skip", "keep", or
+    "refuse" (raises `UserError`). A row whose label is a gap is skipped, or kept without a label if `predicted` is
+    true. Raises `UserError` for an invalid label or id; duplicate ids are found at the end of the file, by their
+    hashes of 128 bits.
     """
-    count, seen = len(texts), dict[str, int]()
+    count, lines, hashes = len(texts), array("q"), bytearray()
     parse = lru_cache(_MOST)(label.parse) if label else None  # there are few different labels, and parsing is slow
     for line, cells in records:
         found, value, note = tuple(map(clean, cells[:count])), math.nan, ""
@@ -128,18 +133,25 @@ def checked_rows(
             else:
                 yield Skipped(line, known)
                 continue
-        name = _unique_id(path, line, cells[-1], seen) if ids else str(line)
+        name = str(line)
+        if ids:
+            name = cells[-1].strip().lower()
+            if not name:
+                raise UserError(f"{path}:{line}: id: empty")
+            lines.append(line)
+            hashes += blake2b(name.encode(), digest_size=16).digest()
         yield Row(name, found, value, line if note else 0, note)
+    _demand_distinct(path, lines, np.frombuffer(hashes, dtype="S16"))
 
 
-def _unique_id(path: Path, line: int, text: str, seen: dict[str, int]) -> str:
-    """An id, stripped and lower-cased; raises `UserError` if it is empty or a duplicate of one in `seen`."""
-    name = text.strip().lower()
-    if not name:
-        raise UserError(f"{path}:{line}: id: empty")
-    if seen.setdefault(name, line) != line:
-        raise UserError(f"{path}:{line}: id: duplicate {name!r}, first seen on line {seen[name]}")
-    return name
+def _demand_distinct(path: Path, lines: Sequence[int], hashes: np.ndarray) -> None:
+    """Raises `UserError` for the first line whose id is a duplicate; the ids themselves need not be in memory."""
+    order = hashes.argsort(kind="stable")
+    again = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
+    if len(again):
+        pair = again[order[again + 1].argmin()]
+        first, second = lines[order[pair]], lines[order[pair + 1]]
+        raise UserError(f"{path}:{second}: id: duplicate, first seen on line {first}")
 
 
 @dataclass(frozen=True)

@@ -154,9 +154,9 @@ BAD = {
     "sts without text": ("sts", STS + "0\ta\tx\t\t1\n", "test", [":2: sentence2:"]),
     "double id": (
         "quora",
-        QUORA + "0\tAb\tx\ty\t0.0\n1\tcc\tx\ty\t0.0\n2\taB \tz\tw\t1.0\n",
+        QUORA + "".join(f"{n}\t{name}\tx\ty\t0.0\n" for n, name in enumerate(["Ab", "cc", "d", "Cc ", "aB ", "d"])),
         "train",
-        [":4: id: duplicate 'ab'", "first seen on line 2"],
+        [":5: id: duplicate", "first seen on line 3"],
     ),
     "empty id": ("sst", SST + "0\t \tx\t1\n", "train", [":2: id:"]),
     "ragged row": ("sst", SST + "0\ta\tx\t1\n1\tb\tx\n", "train", [":3:", "3 columns", "4"]),

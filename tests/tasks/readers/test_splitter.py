@@ -136,7 +136,7 @@ def test_rows_name_the_gap_and_keep_the_order(write: Callable, refusal: Callable
     assert refusal(lambda: layouts.checked_rows(Path("f"), bad, AB, label)) == "f:6: label: '1' is too small"
     twice = [*found[:1], (7, ("x", "y", "2", "i "))]
     assert refusal(lambda: layouts.checked_rows(Path("f"), twice, AB, label, ids=True)) == (
-        "f:7: id: duplicate 'i', first seen on line 2"
+        "f:7: id: duplicate, first seen on line 2"
     )
 
 
