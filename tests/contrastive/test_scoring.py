@@ -166,7 +166,8 @@ def test_a_file_is_triplets_or_pairs_by_its_columns(tmp_path: Path) -> None:
     lines = [{"anchor": "a label here", "positive": "a label", "negative": "no label"}]
     path = tmp_path / "triplets.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert sorted(show.every_triplet(path).texts) == ["a label", "a label here", "no label"]
+    found = show.every_triplet(path)
+    assert sorted(found.text(number) for number in found.table[0]) == ["a label", "a label here", "no label"]
     path = tmp_path / "two.csv"
     path.write_text("anchor,positive\na label here,a label\n")
     with pytest.raises(UserError, match="rows without a hard negative"):
