@@ -235,6 +235,17 @@ def _names(tasks: str) -> list[str]:
     return [name.strip() for name in tasks.split(",") if name.strip()]
 
 
+_PACKAGED = {
+    "weights": "minilm",
+    "sampling": "proportional",
+    "lr": 5e-5,
+    "lr_schedule": "linear",
+    "warmup": 0.1,
+    "hidden_dropout_prob": 0.1,
+    "max_length": 0,
+}
+"""What the presets for the packaged weights share."""
+
 PRESETS: Presets = {
     "default": ("cross-encoder pairs, round robin with restarts", {}),
     "paper": (
@@ -247,35 +258,18 @@ PRESETS: Presets = {
     ),
     "minilm": (
         "for the packaged weights: cross-encoder pairs, tasks in proportion to the root of their size",
-        {
-            "weights": "minilm",
-            "sampling": "proportional",
-            "power": 0.5,
-            "epochs": 3,
-            "evaluate_every": 500,
-            "lr": 5e-5,
-            "lr_schedule": "linear",
-            "warmup": 0.1,
-            "hidden_dropout_prob": 0.1,
-            "max_length": 0,
-        },
+        {**_PACKAGED, "power": 0.5, "epochs": 3, "evaluate_every": 500},
     ),
     "best": (
         "for the packaged weights: joint pairs, and a higher learning rate for the heads",
         {
-            "weights": "minilm",
+            **_PACKAGED,
             "pairs": "joint",
-            "sampling": "proportional",
             "power": 0.75,
             "epochs": 2,
             "evaluate_every": 0,
             "keep": "last",
-            "lr": 5e-5,
             "head_lr": 1e-3,
-            "lr_schedule": "linear",
-            "warmup": 0.1,
-            "hidden_dropout_prob": 0.1,
-            "max_length": 0,
         },
     ),
 }
