@@ -57,7 +57,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     ranks.say(f"{steps.total:,} step{'s' * (steps.total != 1)} of {training.batch_size}: {shown}")
 
     # train
-    objective = model.MultitaskObjective(data.train, settings.schedule.accumulate, augment)
+    objective = model.MultitaskObjective(data.train, settings.schedule.accumulate, augment, training.r_drop)
     scores = partial(evaluate.dev_scores, multitask, data.dev, precision)
     state = loop.fit(
         multitask,

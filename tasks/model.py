@@ -52,14 +52,17 @@ class MultitaskModel(nn.Module):
             self.starting.eval()
         return self
 
-    def features(self, task: str, ragged: Ragged) -> Tensor:
-        """The input of a task's head for a batch: [B, D], for pairs of the form `bi` [B, 3D], `joint` [B, 3D + 1]."""
+    def features(self, task: str, ragged: Ragged, passes: int = 1) -> Tensor:
+        """The input of a task's head for a batch: [B, D], for pairs of the form `bi` [B, 3D], `joint` [B, 3D + 1].
+
+        With several `passes` through the encoder, each with dropout of its own, their rows follow each other.
+        """
         one, apart = self.tasks[task], None
         if one.columns == 2 and one.pairs == "joint":
             ragged, apart = ragged.split(len(ragged) // 3)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            features = one.features(self.encoder.pooled(ragged))
-        return features if apart is None else torch.cat([features, self._compared(apart)], dim=1)
+            features = torch.cat([one.features(self.encoder.pooled(ragged)) for _ in range(passes)])
+        return features if apart is None else torch.cat([features, self._compared(apart).repeat(passes, 1)], dim=1)
 
     @torch.no_grad()
     def _compared(self, ragged: Ragged) -> Tensor:
@@ -127,16 +130,22 @@ def parameter_groups(model: MultitaskModel, training: TrainingSettings) -> list[
 
 @dataclass
 class MultitaskObjective:
-    """The mean loss of one task's batch, with gradients accumulated over `accumulate` parts of it."""
+    """The mean loss of one task's batch, with gradients accumulated over `accumulate` parts of it.
+
+    With `r_drop`, each row passes the model twice, and the loss is the mean of both passes' losses plus `r_drop` times
+    the divergence of their outputs (R-Drop; Liang et al., 2021, section 2.2).
+    """
 
     examples: Mapping[str, Single | Pair]
     accumulate: int = 1
     augment: Augmentation[Any] = unchanged
+    r_drop: float = 0.0
 
     def backward(self, model: nn.Module, batch: Step, context: Context) -> dict[str, Tensor]:
         """Compute gradients of the mean loss over the step's rows: each part's sum is divided by the count of all."""
         assert isinstance(model, MultitaskModel)
         task, examples = model.tasks[batch.task], self.augment(self.examples[batch.task], batch)
+        passes = 2 if self.r_drop else 1
         total = torch.zeros((), device=context.device)
         for part, rows in enumerate(np.array_split(ranks.share(batch.rows), self.accumulate)):
             if not len(rows):
@@ -145,10 +154,13 @@ class MultitaskObjective:
             labels = torch.from_numpy(examples.labels[rows]).to(context.device)
             with context.autocast():
                 context.seed_dropout("encoder", part)
-                features = model.features(batch.task, ragged)
+                features = model.features(batch.task, ragged, passes)
                 context.seed_dropout("head", part)
                 outputs = model.heads[batch.task](features)
-            loss = task.loss(outputs, labels) / len(batch.rows)
+            loss = task.loss(outputs, labels.repeat(passes)) / passes
+            if self.r_drop:
+                loss = loss + self.r_drop * task.divergence(*outputs.chunk(2))
+            loss = loss / len(batch.rows)
             loss.backward()
             total += loss.detach()
         return {"loss": ranks.sum_over_ranks(total)}

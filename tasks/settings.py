@@ -118,6 +118,9 @@ class TrainingSettings(settings.TrainingSettings):
 
     lr: float = flag(_FULL_MODEL_LR, "learning rate (with --fine-tune-mode last-linear-layer 1e-3)", ge=0)
     head_lr: float = flag(0.0, "learning rate of the heads, under the same schedule; 0: that of the encoder", ge=0)
+    r_drop: float = flag(
+        0.0, "R-Drop: two passes a step, and X times the divergence of their outputs in the loss (0: one pass)", ge=0
+    )
 
     def idle(self) -> list[str]:
         """Warnings for settings with which nothing is trained; with `--head-lr` the heads are, even at `--lr 0`."""

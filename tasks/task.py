@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from scipy import special
 from torch import Tensor, nn
 
@@ -102,6 +103,20 @@ class Task(ABC):
     @abstractmethod
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Sum (not mean) of the rows' losses, in fp32; the caller divides by the number of rows of the whole step."""
+
+    def divergence(self, outputs: Tensor, others: Tensor) -> Tensor:
+        """How far the head's outputs for the same rows in two passes are apart: a sum over the rows, in fp32.
+
+        For classes (KL(p || q) + KL(q || p)) / 2, which is (p - q)(log p - log q) / 2 summed over the classes; for a
+        score the squared difference.
+        """
+        a, b = outputs.float(), others.float()
+        if not self.classes:
+            return F.mse_loss(a, b, reduction="sum")
+        if a.ndim == 1:
+            return ((a.sigmoid() - b.sigmoid()) * (a - b)).sum() / 2
+        a, b = a.log_softmax(1), b.log_softmax(1)
+        return ((a.exp() - b.exp()) * (a - b)).sum() / 2
 
     @abstractmethod
     def predict(self, outputs: np.ndarray) -> np.ndarray:

@@ -4,6 +4,8 @@ A fast module is a subclass of its plain module, with the same parameters and st
 falls back to the plain computation, so an accelerated model can be moved.
 """
 
+import ctypes
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
@@ -86,6 +88,7 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
 """The fast class of each plain module class."""
 
 _WORTHWHILE = 8192  # tokens; the break-even point is at some 3,000
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
 
 
 def accelerate(model: M) -> M:
@@ -102,6 +105,17 @@ def _swap(model: M, twins: Mapping[type[nn.Module], type[nn.Module]]) -> M:
     for module in model.modules():
         module.__class__ = twins.get(type(module), type(module))
     return model
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep the memory that a step frees for the next one, where the C library is glibc.
+
+    By default glibc returns it to the system, and the next step pays for the same pages again.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt:
+        mallopt(_MMAP_THRESHOLD, 1 << 30)
+        mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 @contextmanager

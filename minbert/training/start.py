@@ -12,7 +12,7 @@ import torch
 from minbert import attention, weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
-from minbert.cpu import accelerate
+from minbert.cpu import accelerate, keep_freed_memory
 from minbert.errors import UserError
 from minbert.files import expanded
 from minbert.precision import choose, default_device
@@ -116,7 +116,8 @@ class Start:
 
 
 def device(*, demanded: bool) -> torch.device:
-    """CUDA if available, else the CPU. Also turns on deterministic algorithms and joins torchrun's process group.
+    """CUDA if available, else the CPU. Also turns on deterministic algorithms, keeps freed memory, and joins torchrun's
+    process group.
 
     Raises `UserError` if CUDA is `demanded` and not available.
     """
@@ -125,6 +126,7 @@ def device(*, demanded: bool) -> torch.device:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_deterministic_debug_mode("error")  # use_deterministic_algorithms would import torch's compiler: 2 s
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    keep_freed_memory()
     chosen = default_device()
     if chosen.type == "cuda":
         chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))

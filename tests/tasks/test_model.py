@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from scipy.special import rel_entr, softmax
 from scipy.stats import pearsonr
 from sklearn.metrics import accuracy_score
 from torch import Tensor, nn
@@ -190,6 +191,33 @@ def test_a_step_has_the_gradients_of_the_mean_loss(make: Callable, examples: dic
     torch.testing.assert_close(numbers["loss"], expected.detach())
     for parameter, gradient in zip(model.encoder.parameters(), wanted, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
+
+
+def _kl(a: torch.Tensor, b: torch.Tensor) -> float:
+    """Sum over rows of KL(softmax(a) || softmax(b)), by scipy."""
+    return float(rel_entr(softmax(a.double().numpy(), 1), softmax(b.double().numpy(), 1)).sum())
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_r_drop_adds_the_divergence_of_two_passes(make: Callable, examples: dict, name: str) -> None:
+    rows, seen = np.arange(8), []
+    model = make(dropout=0.3).train()
+    model.heads[name].register_forward_hook(lambda *call: seen.append(call[-1].detach()))
+    numbers = MultitaskObjective(examples, r_drop=0.7).backward(
+        model, Step(name, rows, 0, 0), Context(1, 0, "fp32", CPU)
+    )
+    first, second = seen[0].chunk(2)
+    assert not torch.equal(first, second), "each pass draws its own dropout"
+    labels = torch.from_numpy(examples[name].labels[rows])
+    labels = labels.long() if name == "sst" else labels.float()
+    if name == "sts":
+        divergence = float(((first - second) ** 2).sum())
+    else:
+        a, b = (torch.stack([0 * x, x], 1) if name == "quora" else x for x in (first, second))
+        divergence = (_kl(a, b) + _kl(b, a)) / 2
+    mean = LOSSES[name][2]
+    expected = float(mean(first, labels) + mean(second, labels)) / 2 + 0.7 * divergence / 8
+    assert float(numbers["loss"]) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
