@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from minbert.errors import UserError, one_of, suggestion
 from minbert.training.settings import Parsed, Settings, flags_of, parse, spelled
@@ -67,6 +67,14 @@ class Range(Table):
     high: float
     log: bool = False
 
+    @model_validator(mode="after")
+    def _check(self) -> "Range":
+        if not self.low < self.high:
+            raise ValueError(f"low {self.low:g} is not below high {self.high:g}")
+        if self.log and self.low <= 0:
+            raise ValueError("a range on a logarithmic scale begins above 0")
+        return self
+
     def ends(self, default: Value) -> list[Value]:
         """Low and high, as whole numbers for a setting whose default is one."""
         return [int(end) if isinstance(default, int) else end for end in (self.low, self.high)]
@@ -77,7 +85,7 @@ class Search(Table):
 
     arm: str
     trials: int = Field(ge=1)
-    settings: dict[str, Range | list[Value]]
+    settings: dict[str, Range | Annotated[list[Value], Field(min_length=1)]]
 
 
 class StudyFile(Table):
@@ -89,13 +97,17 @@ class StudyFile(Table):
     scores: list[str] = Field(min_length=1)
     seeds: list[int] = Field([1, 2, 3], min_length=1)
     limits: str = ""
-    settings: dict[str, dict[str, Value]] = Field(min_length=1)
+    settings: dict[Literal["pretrain_cbcl", "multitask_train"], dict[str, Value]] = Field(min_length=1)
     arms: dict[str, dict[str, Value]] = {}
     axes: dict[str, list[Value] | dict[str, Value]] = {}
     grid: dict[str, str] = {}
-    suites: dict[str, str] = {}
+    suites: dict[str, Annotated[str, StringConstraints(pattern="^(sts_suite|transfer|probes)( |$)")]] = {}
     x: str = ""
     search: Search | None = None
+
+    def shared(self, script: Any) -> dict[str, Value]:
+        """The settings of all arms of a script, by flag name with underscores."""
+        return {key.replace("-", "_"): value for key, value in self.settings.get(script, {}).items()}
 
 
 @dataclass(frozen=True)
@@ -149,7 +161,7 @@ class Study:
         def of(arm: Arm) -> Arm:
             if arm.measured:
                 return replace(arm, measured=weights or arm.measured)
-            shared = {key.replace("-", "_"): value for key, value in self.file.settings.get(arm.script, {}).items()}
+            shared = self.file.shared(arm.script)
             free = {name: value for name, value in given.items() if arm.settings.get(name) == shared.get(name)}
             if arm.upstream:
                 free.pop("weights", None)
@@ -167,194 +179,144 @@ def known_studies() -> list[str]:
 
 
 def read_study(name: str) -> Study:
-    """Read and check a study by its name, or by the path of its file. Raises `UserError` with file and line."""
+    """Read and check a study by its name, or by the path of its file. Raises `UserError` with file and key."""
     own = name.endswith(".toml")
     path = Path(name) if own else Path(os.path.relpath(STUDIES / f"{one_of(name, known_studies(), 'STUDY')}.toml"))
     try:
-        text = path.read_text(encoding="utf-8")
-        content = tomllib.loads(text)
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not a TOML file: {error}") from error
-    return _Reader(path, _lines(text)).study(content)
+    try:
+        file = _validated(content)
+        study = Study(path.stem, file, {arm.name: arm for arm in _arms(file)})
+        for arm in study.arms.values():
+            _check_arm(study, arm)
+        _check_scores(study)
+        _check_names(study)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    return study
 
 
-def _lines(text: str) -> dict[tuple[str, ...], int]:
-    """Line of every table and key of a TOML text, by its path of keys."""
-    key = r"(?:[\w-]+|\"[^\"]*\"|'[^']*')"
-    pattern = re.compile(rf"^\s*(?:\[\[?(?P<table>{key}(?:\.{key})*)\]|(?P<key>{key}(?:\s*\.\s*{key})*)\s*=)")
-    found: dict[tuple[str, ...], int] = {}
-    table: tuple[str, ...] = ()
-    for number, line in enumerate(text.splitlines(), start=1):
-        match = pattern.match(line)
-        if match is None:
-            continue
-        words = tuple(word.strip("\"' ") for word in re.findall(key, match["table"] or match["key"]))
-        table = words if match["table"] else table
-        found.setdefault(words if match["table"] else table + words, number)
-    return found
+def _validated(content: dict[str, Any]) -> StudyFile:
+    try:
+        return StudyFile.model_validate(content)
+    except ValidationError as error:
+        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        keys = [str(key) for key in first["loc"]]
+        unknown = first["type"] == "extra_forbidden"
+        near = suggestion(keys[-1], StudyFile.model_fields) if unknown else ""
+        what = f"no such key{near}" if unknown else first["msg"].removeprefix("Value error, ").lower()
+        raise UserError(f"{'.'.join(keys)}: {what}") from None
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """Reads and checks one file. Its errors name the line of a key."""
-
-    path: Path
-    lines: Mapping[tuple[str, ...], int]
-
-    def error(self, sentence: str, *keys: str) -> UserError:
-        place = keys
-        while place and place not in self.lines:
-            place = place[:-1]
-        return UserError(f"{self.path}:{self.lines.get(place, 1)}: {sentence}")
-
-    def study(self, content: dict[str, Any]) -> Study:
+def _arms(file: StudyFile) -> Iterator[Arm]:
+    """The named arms, then those of the grid."""
+    for name, given in file.arms.items():
+        yield _arm(file, name, given)
+    if not file.axes:
+        return
+    axes = [
+        list(axis.items()) if isinstance(axis, dict) else [(str(value), value) for value in axis]
+        for axis in file.axes.values()
+    ]
+    for place in product(*axes):
+        labels, values = zip(*place, strict=True)
+        chosen = dict(zip(file.axes, values, strict=True))
         try:
-            file = StudyFile.model_validate(content)
-        except ValidationError as error:
-            first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-            keys = [str(key) for key in first["loc"]]
-            unknown = first["type"] == "extra_forbidden"
-            near = suggestion(keys[-1], StudyFile.model_fields) if unknown else ""
-            what = f"no such key{near}" if unknown else first["msg"].lower()
-            raise self.error(f"{'.'.join(keys)}: {what}", *keys) from None
-        for script in file.settings:
-            if script not in SCRIPTS:
-                raise self.error(f"{script} is not one of {', '.join(SCRIPTS)}", "settings", script)
-        arms = {arm.name: arm for arm in self.arms(file)}
-        study = Study(self.path.stem, file, arms)
-        for arm in arms.values():
-            self.check_arm(study, arm)
-        self.check_scores(study)
-        self.check_names(study)
-        return study
+            given = {key: text.format_map(chosen) for key, text in file.grid.items()} if file.grid else chosen
+        except KeyError as error:
+            raise UserError(f"grid: {error.args[0]} is not one of the axes {', '.join(file.axes)}") from None
+        name = "+".join(labels)
+        if name in file.arms:
+            raise UserError(f"arms.{name}: is also a place of the axes")
+        yield replace(_arm(file, name, dict(given)), labels=labels)
 
-    def arms(self, file: StudyFile) -> Iterator[Arm]:
-        """The named arms, then those of the grid."""
-        for name, given in file.arms.items():
-            yield self.arm(file, name, given, ("arms", name))
-        if not file.axes:
-            return
-        labels = [list(axis) if isinstance(axis, dict) else [*map(str, axis)] for axis in file.axes.values()]
-        values = [[*axis.values()] if isinstance(axis, dict) else axis for axis in file.axes.values()]
-        for place in product(*(range(len(axis)) for axis in labels)):
-            at = [axis[here] for axis, here in zip(labels, place, strict=True)]
-            chosen = dict(zip(file.axes, (axis[here] for axis, here in zip(values, place, strict=True)), strict=True))
-            try:
-                given = {key: text.format_map(chosen) for key, text in file.grid.items()} if file.grid else chosen
-            except KeyError as error:
-                raise self.error(f"{error.args[0]} is not one of the axes {', '.join(file.axes)}", "grid") from None
-            name = "+".join(at)
-            if name in file.arms:
-                raise self.error(f"{name} is an arm and a place of the axes", "arms", name)
-            yield replace(self.arm(file, name, dict(given), ("axes",)), labels=tuple(at))
 
-    def arm(self, file: StudyFile, name: str, given: dict[str, Value], keys: tuple[str, ...]) -> Arm:
-        if not re.fullmatch(r"[\w.+-]+", name):
-            raise self.error(f"{name}: an arm's name has letters, digits and - _ . + alone: it is a folder", *keys)
-        own = {key.replace("-", "_"): value for key, value in given.items()}
-        measured, upstream = str(own.pop("measured", "")), str(own.pop("from", ""))
-        if measured and (own or upstream):
-            raise self.error(f"{name}: an arm that is only measured has no settings", *keys)
-        if measured:
-            return Arm(name, measured=measured)
-        script = str(own.pop("script", "") or next(iter(file.settings)))
-        if script not in SCRIPTS:
-            raise self.error(f"{name}: {script} is not one of {', '.join(SCRIPTS)}", *keys, "script")
-        stage = own.pop("stage", False) is True
-        shared = {key.replace("-", "_"): value for key, value in file.settings.get(script, {}).items()}
-        return Arm(name, script, shared | own, upstream, stage=stage)
+def _arm(file: StudyFile, name: str, given: dict[str, Value]) -> Arm:
+    if not re.fullmatch(r"[\w.+-]+", name):
+        raise UserError(f"arms.{name}: an arm's name has letters, digits and - _ . + alone: it is a folder")
+    own = {key.replace("-", "_"): value for key, value in given.items()}
+    measured, upstream = str(own.pop("measured", "")), str(own.pop("from", ""))
+    if measured and (own or upstream):
+        raise UserError(f"arms.{name}: an arm that is only measured has no settings")
+    if measured:
+        return Arm(name, measured=measured)
+    script = one_of(str(own.pop("script", next(iter(file.settings)))), SCRIPTS, f"arms.{name}.script")
+    stage = own.pop("stage", False) is True
+    return Arm(name, script, file.shared(script) | own, upstream, stage=stage)
 
-    def check_arm(self, study: Study, arm: Arm) -> None:
-        """Raise `UserError` for settings that the arm's script does not accept, and for a cycle of `from`."""
-        if arm.measured:
-            return
-        for name in arm.settings:
-            keys = self.keys_of(study, arm, name)
-            known = [*flags_of(SCRIPTS[arm.script][0]), "preset"]
-            if name not in known:
-                raise self.error(f"{arm.name}: {name}: no such setting{suggestion(name, known)}", *keys)
-            if name in OURS:
-                raise self.error(f"{arm.name}: {name} is given by the runner{_INSTEAD.get(name, '')}", *keys)
-        chain = [arm.name]
-        while upstream := study.arms[chain[-1]].upstream:
-            before = study.arms.get(upstream)
-            if before is None or before.measured:
-                raise self.error(f"{chain[-1]}: from: no arm {upstream} is trained", "arms", chain[-1], "from")
-            if upstream in chain:
-                raise self.error(f"{' from '.join([*chain, upstream])}: a cycle", "arms", arm.name, "from")
-            chain.append(upstream)
-        try:
-            arm.parsed(arm.words(encoder="runs" if arm.upstream else ""))
-        except UserError as error:
-            flags = re.findall(r"--(?:no-)?([a-z-]+)", str(error))
-            named = [self.keys_of(study, arm, name.replace("-", "_")) for name in flags[:1]]
-            raise self.error(f"{arm.name}: {error}", *(named[0] if named else ("arms", arm.name))) from error
 
-    def keys_of(self, study: Study, arm: Arm, name: str) -> tuple[str, ...]:
-        """The path of keys of an arm's setting: under the arm, the axes, or the settings of its script."""
-        places = [("arms", arm.name), ("axes",), ("grid",), ("settings", arm.script)]
-        spellings = (name, name.replace("_", "-"))
-        found = [(*place, word) for place in places for word in spellings if (*place, word) in self.lines]
-        return found[0] if found else ("arms", arm.name)
+def _check_arm(study: Study, arm: Arm) -> None:
+    """Raise `UserError` for settings that the arm's script does not accept, and for a cycle of `from`."""
+    if arm.measured:
+        return
+    known = [*flags_of(SCRIPTS[arm.script][0]), "preset"]
+    for name in arm.settings:
+        if name not in known:
+            raise UserError(f"arms.{arm.name}.{name}: no such setting{suggestion(name, known)}")
+        if name in OURS:
+            raise UserError(f"arms.{arm.name}.{name}: is given by the runner{_INSTEAD.get(name, '')}")
+    chain = [arm.name]
+    while upstream := study.arms[chain[-1]].upstream:
+        before = study.arms.get(upstream)
+        if before is None or before.measured:
+            raise UserError(f"arms.{chain[-1]}.from: no arm {upstream} is trained")
+        if upstream in chain:
+            raise UserError(f"arms.{arm.name}.from: a cycle: {' from '.join([*chain, upstream])}")
+        chain.append(upstream)
+    _check_words(arm, f"arms.{arm.name}")
 
-    def check_scores(self, study: Study) -> None:
-        """Raise `UserError` for an unknown score, and for an arm without any score."""
-        for score in study.file.scores:
-            if not any(_gives(study, arm, score) for arm in study.scored.values()):
-                raise self.error(f"{score}: no arm has such a score", "scores")
-        for arm in study.scored.values():
-            if not any(_gives(study, arm, score) for score in study.file.scores):
-                why = "has none of the scores (an arm that others only start from says stage = true)"
-                raise self.error(f"{arm.name}: {why}", "arms", arm.name)
 
-    def check_names(self, study: Study) -> None:
-        """Raise `UserError` if the baseline, the paper, a suite or the search names something unknown."""
-        file, arms = study.file, study.scored
-        if file.baseline not in arms:
-            raise self.error(f"baseline: no arm {file.baseline}{suggestion(file.baseline, arms)}", "baseline")
-        for name, values in file.paper.values.items():
-            if name not in arms:
-                raise self.error(f"no arm {name}{suggestion(name, arms)}", "paper", "values", name)
-            self.check_values(file, values, "values", name)
-        for row in file.paper.quoted:
-            self.check_values(file, row.values, "quoted")
-        for name, command in file.suites.items():
-            if command.split()[:1] not in (["sts_suite"], ["transfer"], ["probes"]):
-                raise self.error(f"{name}: begins with none of sts_suite, transfer, probes", "suites", name)
-        if file.x and not any(file.x.replace("-", "_") in arm.settings for arm in arms.values()):
-            raise self.error(f"x: no arm has a setting {file.x}", "x")
-        if file.search:
-            self.check_search(study, file.search)
+def _check_words(arm: Arm, where: str) -> None:
+    try:
+        arm.parsed(arm.words(encoder="runs" if arm.upstream else ""))
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
 
-    def check_search(self, study: Study, search: Search) -> None:
-        """Raise `UserError` if the arm's script rejects an end of a range or a value of a list."""
-        arm = study.arms.get(search.arm)
-        if arm is None or arm.measured:
-            raise self.error(f"search: no arm {search.arm} is trained", "search", "arm")
-        known = [name for name in arm.flat if name not in OURS]
-        for given, choice in search.settings.items():
-            name, keys = given.replace("-", "_"), ("search", "settings", given)
-            if name not in known:
-                raise self.error(f"search: {given}: no such setting{suggestion(name, known)}", *keys)
-            if isinstance(choice, Range) and choice.log and choice.low <= 0:
-                raise self.error(f"search: {given}: a range on a logarithmic scale begins above 0", *keys)
-            if isinstance(choice, Range) and not choice.low < choice.high:
-                raise self.error(f"search: {given}: low {choice.low:g} is not below high {choice.high:g}", *keys)
-            if not (values := choice.ends(arm.flat[name]) if isinstance(choice, Range) else choice):
-                raise self.error(f"search: {given}: no value to choose from", *keys)
-            for value in values:
-                tried = replace(arm, settings={**arm.settings, name: value})
-                try:
-                    tried.parsed(tried.words(encoder="runs" if arm.upstream else ""))
-                except UserError as error:
-                    raise self.error(f"search: {error}", *keys) from error
 
-    def check_values(self, file: StudyFile, values: Mapping[str, float], *keys: str) -> None:
+def _check_scores(study: Study) -> None:
+    """Raise `UserError` for an unknown score, and for an arm without any score."""
+    for score in study.file.scores:
+        if not any(_gives(study, arm, score) for arm in study.scored.values()):
+            raise UserError(f"scores: no arm has a score {score}")
+    for arm in study.scored.values():
+        if not any(_gives(study, arm, score) for score in study.file.scores):
+            why = "has none of the scores (an arm that others only start from says stage = true)"
+            raise UserError(f"arms.{arm.name}: {why}")
+
+
+def _check_names(study: Study) -> None:
+    """Raise `UserError` if the baseline, the paper, x or the search names something unknown."""
+    file, arms = study.file, study.scored
+    for where, name in [("baseline", file.baseline), *(("paper.values", name) for name in file.paper.values)]:
+        if name not in arms:
+            raise UserError(f"{where}: no arm {name}{suggestion(name, arms)}")
+    printed = [("paper.values", values) for values in file.paper.values.values()]
+    for where, values in [*printed, *(("paper.quoted", row.values) for row in file.paper.quoted)]:
         for score in values:
             if not any(matches(score, wanted) for wanted in file.scores):
-                raise self.error(f"{score} is not one of the scores {', '.join(file.scores)}", "paper", *keys)
+                raise UserError(f"{where}: {score} is not one of the scores {', '.join(file.scores)}")
+    if file.x and not any(file.x.replace("-", "_") in arm.settings for arm in study.arms.values()):
+        raise UserError(f"x: no arm has a setting {file.x}")
+    if file.search:
+        _check_search(study, file.search)
+
+
+def _check_search(study: Study, search: Search) -> None:
+    """Raise `UserError` if the arm's script rejects an end of a range or a value of a list."""
+    arm = study.arms.get(search.arm)
+    if arm is None or arm.measured:
+        raise UserError(f"search.arm: no arm {search.arm} is trained")
+    known = [name for name in arm.flat if name not in OURS]
+    for given, choice in search.settings.items():
+        name, where = given.replace("-", "_"), f"search.settings.{given}"
+        if name not in known:
+            raise UserError(f"{where}: no such setting{suggestion(name, known)}")
+        for value in choice.ends(arm.flat[name]) if isinstance(choice, Range) else choice:
+            _check_words(replace(arm, settings={**arm.settings, name: value}), where)
 
 
 _INSTEAD = {"seed": "; see seeds", "encoder": "; see from"}
