@@ -21,7 +21,7 @@ from minbert.files import read_json, write_atomic, write_json
 from tasks import compare, intervals
 from tasks.report import overview
 from tasks.report.collect import read_run
-from tasks.tables import MISSING, Table, number
+from tasks.tables import MISSING, Table, number, records
 
 _TITLES = {
     "sts_dev_spearman": "STS dev, Spearman's rho",
@@ -116,7 +116,7 @@ def write_outcome(
         write_atomic(folder / f"{name}.svg", svg)
     write_atomic(folder / "table.md", markdown(study, found, about, main, list(figures)))
     found.to_csv(folder / "table.csv", index=False)
-    content = {"paper": study.file.paper.model_dump(), "summary": _records(found), "values": _records(frame)}
+    content = {"paper": study.file.paper.model_dump(), "summary": records(found), "values": records(frame)}
     write_json(folder / "table.json", about | content)
     return True
 
@@ -219,11 +219,6 @@ def account(cells: Sequence[Cell]) -> dict[str, Any]:
     ]
     distinct = [json.loads(text) for text in dict.fromkeys(json.dumps(one) for one in machines)]
     return {"data_sha256": dict(sorted(data.items())), "machines": distinct}
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return [{str(key): cell for key, cell in row.items()} for row in rows]
 
 
 def _before(cells: Sequence[Cell]) -> dict[str, float]:

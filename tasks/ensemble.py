@@ -4,7 +4,6 @@ python -m tasks.ensemble runs/a runs/b runs/c --out runs/ensemble
 python -m tasks.ensemble runs/a runs/b runs/c --greedy --out runs/ensemble --no-texts
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -192,7 +191,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--greedy", action="store_true", help="use the members that raise the dev norm, best first")
     parser.add_argument("--data", metavar="DIR", type=Path, help="where the data are now (default: as in the runs)")
     parser.add_argument("--no-texts", action="store_true", help="leave the sentences of the data out")
-    given = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    given = parser.parse_args(arguments)
     names = distinct_names(given.runs)
     if len(names) < 2:
         raise UserError(f"{given.runs[0]}: an ensemble needs at least two runs")

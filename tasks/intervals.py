@@ -69,6 +69,13 @@ def bootstrap(
     )
 
 
+def mean_draws(values: np.ndarray, *purpose: str, seed: int = 0, resamples: int = RESAMPLES) -> np.ndarray:
+    """Means over resampled rows, [N] to [R], drawn by the counter (seed, *purpose); empty if there are no rows."""
+    if not len(values):
+        return np.empty(0)
+    return resampled(lambda rows: values[rows].mean(-1), len(values), *purpose, seed=seed, resamples=resamples)
+
+
 def scores(metric: str, predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
     """One of METRICS over the last axis: predicted [..., N] and gold [N] or [..., N] to [...], NaN if undefined."""
     if metric == "accuracy":
@@ -92,6 +99,11 @@ def normalised(metric: str, score: S) -> S:
     return score if metric == "accuracy" else metrics.normalised(score)
 
 
+def verdict(low: float, high: float) -> str:
+    """The conclusion from an interval of a difference, in words."""
+    return "better" if low > 0 else "worse" if high < 0 else "cannot be told apart"
+
+
 @dataclass(frozen=True)
 class Difference:
     """Second system minus first in one metric. `around` is its interval; if it is None, `why` gives the reason."""
@@ -113,9 +125,5 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """The conclusion from the interval, in words."""
-        if self.around is None:
-            return self.why or "undefined"
-        if self.around.low > 0:
-            return "better"
-        return "worse" if self.around.high < 0 else "cannot be told apart"
+        """The conclusion from the interval, or the reason where there is none."""
+        return self.why or "undefined" if self.around is None else verdict(self.around.low, self.around.high)

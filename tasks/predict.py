@@ -183,7 +183,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run of multitask_train.py")
     parser.add_argument("--task", required=True, metavar="NAME", help="which head: sst, para, sts or one of your own")
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the sentences (default: standard input)")
-    given = parser.parse_intermixed_args(sys.argv[1:] if arguments is None else arguments)
+    given = parser.parse_intermixed_args(arguments)
     from tasks.registry import named  # here because it imports torch
 
     name = named(given.task)

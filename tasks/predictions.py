@@ -9,7 +9,6 @@ import argparse
 import io
 import os
 import re
-import sys
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -263,7 +262,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line: check, then score, compare or pack; raises `UserError` if a check fails."""
-    given = _parser().parse_args(sys.argv[1:] if arguments is None else arguments)
+    given = _parser().parse_args(arguments)
     if given.command == "submit":
         cli.demand_writable(given.out)
     elif given.compare is not None and not given.compare.is_dir():

@@ -143,6 +143,18 @@ def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     return (path, content) if path and isinstance(content, dict) and {"data", "settings"} <= content.keys() else None
 
 
+def manifests_behind(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """The manifests behind an encoder, as `manifest_behind`: that of its run, then those of the encoders before it."""
+    found: list[tuple[Path, dict[str, Any]]] = []
+    while (behind := manifest_behind(folder)) and behind[0].resolve() not in [path.resolve() for path, _ in found]:
+        found.append(behind)
+        before = (behind[1].get("weights") or {}).get("folder")
+        if not before:
+            break
+        folder = Path(before)
+    return found
+
+
 def data_files(data: Any, use: str = "") -> Iterator[tuple[str, str, str]]:
     """(file, SHA-256, `train` or `dev`) of the files under a manifest's `data`, without those for testing."""
     if isinstance(data, list):

@@ -36,6 +36,12 @@ def between(frame: pd.DataFrame, digits: int = 2, *, times: float = 1.0, sign: b
     return [MISSING if low == MISSING else f"[{low}, {high}]" for low, high in zip(*ends, strict=True)]
 
 
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a frame for JSON or a template: None for each cell that is NaN or missing."""
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [{str(key): cell for key, cell in row.items()} for row in rows]
+
+
 @dataclass(frozen=True)
 class Table:
     """A frame of strings; the first `left` columns are aligned left, the others right. `notes` follow below."""

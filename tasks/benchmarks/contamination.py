@@ -20,7 +20,7 @@ from tasks.benchmarks.sets import ScoredSet
 from tasks.readers import key
 from tasks.readers.layouts import sides_of
 from tasks.readers.splitter import BOM
-from tasks.record import data_files, manifest_behind
+from tasks.record import data_files, manifest_behind, manifests_behind
 from tasks.tables import Table
 
 Run = tuple[Path, dict[str, Any]]
@@ -69,31 +69,13 @@ class Contamination:
 
 def check(name: str, folder: Path, sets: Sequence[ScoredSet]) -> Contamination:
     """Look for the scored pairs in the training files of the encoder in `folder` and of its ancestors."""
-    runs, missing = runs_behind(folder)
+    runs = manifests_behind(folder)
     if not runs:
         return Contamination(name, [], [], why="not in a run folder with a manifest.json: its training data is unknown")
-    files = training_files(runs)
-    why = (
-        missing and f"the encoder that this run started from, {missing}, is missing: its training data is not searched"
-    )
+    files, before, why = training_files(runs), (runs[-1][1].get("weights") or {}).get("folder"), ""
+    if before and not Path(before).is_dir() and not manifest_behind(Path(before)):
+        why = f"the encoder that this run started from, {before}, is missing: its training data is not searched"
     return Contamination(name, [str(path) for path, _ in runs], files, _counts(files, sets), why, [*map(_choice, runs)])
-
-
-def runs_behind(folder: Path) -> tuple[list[Run], str]:
-    """The runs behind an encoder, latest first; and the encoder that the first of them started from if it is missing.
-
-    The second is "" where nothing is missing.
-    """
-    runs: list[Run] = []
-    encoder: Path | None = folder
-    while encoder and (behind := manifest_behind(encoder)):
-        if behind[0].resolve() in [path.resolve() for path, _ in runs]:
-            break
-        runs.append(behind)
-        before = (behind[1].get("weights") or {}).get("folder")
-        encoder = Path(before) if before else None
-    missing = bool(runs) and encoder is not None and not encoder.is_dir() and not manifest_behind(encoder)
-    return runs, str(encoder) if missing else ""
 
 
 def training_files(runs: Sequence[Run]) -> list[TrainingFile]:

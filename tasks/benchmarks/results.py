@@ -15,8 +15,8 @@ import pandas as pd
 
 from minbert.files import write_atomic, write_json
 from tasks.benchmarks.encoders import Bank, Loaded, System, load
-from tasks.intervals import Difference, Interval, interval, resampled
-from tasks.tables import MISSING, Table, between, numbers
+from tasks.intervals import Interval, interval, verdict
+from tasks.tables import MISSING, Table, between, numbers, records
 
 AVERAGE = "avg."
 SYSTEM = ["encoder", "pooler"]
@@ -60,11 +60,11 @@ class Results:
         for first, other in pairs:
             sides = [self.frame(measure, system)[["set", "value", "draws"]] for system in (first, other)]
             for row in sides[0].merge(sides[1], on="set").to_dict("records"):
-                values, around = (row["value_x"], row["value_y"]), interval(row["draws_y"] - row["draws_x"])
-                apart = Difference(row["set"], measure, *values, around, why="no interval")
+                one, two, around = row["value_x"], row["value_y"], interval(row["draws_y"] - row["draws_x"])
                 named = {"first": first.name, "second": other.name, "measure": measure, "set": row["set"]}
-                value = {"first_value": values[0], "second_value": values[1], "difference": apart.value}
-                found.append({**named, **value, **_bounds(around), "verdict": apart.verdict})
+                values = {"first_value": one, "second_value": two, "difference": two - one, **_bounds(around)}
+                said = verdict(around.low, around.high) if around else "no interval"
+                found.append({**named, **values, "verdict": said})
         return pd.DataFrame(found)
 
 
@@ -80,22 +80,14 @@ def _bounds(around: Interval | None) -> dict[str, float]:
 def as_json(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """A frame's rows for JSON: an undefined value or bound of an interval is None, any other empty cell is left out."""
     kept = {"value", "low", "high", "difference"}
-    cells = frame.drop(columns="draws", errors="ignore").astype(object)
-    rows = cells.where(cells.notna(), None).to_dict("records")
-    return [{str(key): cell for key, cell in row.items() if cell is not None or key in kept} for row in rows]
+    rows = records(frame.drop(columns="draws", errors="ignore"))
+    return [{key: cell for key, cell in row.items() if cell is not None or key in kept} for row in rows]
 
 
 def content(found: Results, differences: pd.DataFrame | None = None) -> dict[str, Any]:
     """Results and their differences for JSON."""
     apart = {} if differences is None else {"differences": as_json(differences)}
     return {"results": as_json(found.frame()), **apart}
-
-
-def mean_draws(values: np.ndarray, *purpose: str, seed: int, resamples: int) -> np.ndarray:
-    """Means over resampled rows, [N] to [R]: the same rows for every system, by the counter (seed, *purpose)."""
-    if not len(values):
-        return np.empty(0)
-    return resampled(lambda rows: values[rows].mean(-1), len(values), *purpose, seed=seed, resamples=resamples)
 
 
 def wide(frame: pd.DataFrame, columns: str, digits: int = 2, *, times: float = 1.0) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from minbert.training import start
 from tasks import intervals, metrics
 from tasks.benchmarks import figures, results, sets, weat
 from tasks.benchmarks.encoders import Bank, Loaded, Pool, System
-from tasks.benchmarks.results import Results, Suite, defined, mean_draws
+from tasks.benchmarks.results import Results, Suite, defined
 from tasks.benchmarks.sets import Subset
 from tasks.contrastive.evaluation import ALIKE, uniformity
 from tasks.tables import Table, between, numbers
@@ -89,7 +89,7 @@ def geometry(suite: Suite, pairs: Subset) -> dict[str, Any]:
     for system in suite.systems:
         first, second = (bank.unit(system, [pair[side] for pair in pairs.pairs]) for side in (0, 1))
         distances, distinct = np.square(first[alike] - second[alike]).sum(1), bank.unit(system, bank.places)
-        draws = mean_draws(distances, "alignment", pairs.name, **suite.draw)
+        draws = intervals.mean_draws(distances, "alignment", pairs.name, **suite.draw)
         about = {"rows": len(distances)}
         found.add(system, "alignment", pairs.name, _mean(distances), draws, **about)
         found.add(system, "uniformity", pairs.name, uniformity(np.concatenate([first, second])), **about)
@@ -205,7 +205,7 @@ def length_shift(
     return {
         "cosine": (float(both[0].mean()), ()),
         "cosine then": (float(both[1].mean()), ()),
-        "change": (_mean(change), mean_draws(change, "length bias", added, seed=seed, resamples=resamples)),
+        "change": (_mean(change), intervals.mean_draws(change, "length bias", added, seed=seed, resamples=resamples)),
         "lengths nearer": (_mean(change[gap < 0]), ()),
         "lengths apart": (_mean(change[gap > 0]), ()),
         "spearman": (rho[0], ()),

@@ -4,7 +4,6 @@ python -m tasks.report runs/multitask
 python -m tasks.report runs/multitask runs/cbcl-multitask --no-texts
 """
 
-import sys
 from pathlib import Path
 
 from minbert.training import cli
@@ -20,7 +19,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--no-texts", action="store_true", help="leave the sentences of the data out")
     card_too = "also write RUN/encoder/README.md, the model card, where there is none"
     parser.add_argument("--card", action="store_true", help=card_too)
-    given = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    given = parser.parse_args(arguments)
     cli.demand_writable(given.out)
 
     from tasks.report import card, page

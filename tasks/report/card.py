@@ -14,7 +14,7 @@ from tasks.compare import DEV_NORM
 from tasks.data import FOLDER
 from tasks.data.fetch import sources
 from tasks.intervals import RESAMPLES
-from tasks.record import data_files, manifest_behind
+from tasks.record import data_files, manifests_behind
 from tasks.report import facts
 from tasks.report.collect import Run, read_run
 from tasks.report.html import bounds
@@ -36,7 +36,7 @@ def write_missing(folders: Sequence[Path]) -> None:
 def write_card(folder: Path, resamples: int = RESAMPLES) -> Path:
     """Write the card of a finished run from what its folder records, and return its path."""
     run, encoder = read_run(folder), folder / "encoder"
-    manifests = _manifests(run)
+    manifests = [manifest for _, manifest in manifests_behind(encoder)]
     base = _base(manifests[-1])
     about = ModelCardData(
         model_name=run.name,
@@ -64,14 +64,6 @@ def write_card(folder: Path, resamples: int = RESAMPLES) -> Path:
     path = encoder / "README.md"
     write_atomic(path, str(card) + "\n")
     return path
-
-
-def _manifests(run: Run) -> list[dict[str, Any]]:
-    """The manifests of the run and of the runs whose encoders it builds on, the latest first."""
-    found = [run.manifest]
-    while (behind := manifest_behind(Path(found[-1]["weights"]["folder"]))) and behind[1] not in found:
-        found.append(behind[1])
-    return found
 
 
 def _base(manifest: dict[str, Any]) -> str | None:

@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line and run its command."""
-    given = _parser().parse_args(sys.argv[1:] if arguments is None else arguments)
+    given = _parser().parse_args(arguments)
     cli.demand_writable(given.out)
     {"sample": _sample, "figure": _figure, "nouns": _nouns}[given.command](given)
 

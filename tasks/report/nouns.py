@@ -14,7 +14,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from minbert.errors import UserError
 from minbert.seeds import numpy_generator
-from tasks.intervals import RESAMPLES, Interval, interval, resampled
+from tasks.intervals import Interval, interval, mean_draws
 from tasks.report.annotation import original_rows
 from tasks.report.collect import Run
 from tasks.tables import MISSING, Table
@@ -155,13 +155,8 @@ def difference(correct: Sequence[Pair], failed: Sequence[Pair], *, seed: int = 0
     Each side is resampled by itself, by the counter (seed, "nouns", side).
     """
     one, two = (np.log10([1 + pair.rarest for pair in side]) for side in (correct, failed))
-    draws = [_means(side, name, seed) for name, side in (("correct", one), ("failed", two))]
+    draws = [mean_draws(side, "nouns", name, seed=seed) for name, side in (("correct", one), ("failed", two))]
     return float(two.mean() - one.mean()), interval(draws[1] - draws[0])
-
-
-def _means(values: np.ndarray, name: str, seed: int) -> np.ndarray:
-    how = {"seed": seed, "resamples": RESAMPLES}
-    return resampled(lambda rows: values[rows].mean(-1), len(values), "nouns", name, **how)
 
 
 def as_markdown(found: NounTable, shown: int) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from tasks import charts, compare
+from tasks import charts, compare, intervals
 from tasks.charts import BLUE, DASHED, GROUND, INK
 from tasks.compare import Scored
 from tasks.report.html import Figure, rendered, write_page
@@ -107,7 +107,7 @@ def verdict(row: Any) -> str:
         return ""
     if row.get("less_is_better") is True:
         low, high = -high, -low
-    return "better" if low > 0 else "worse" if high < 0 else "cannot be told apart"
+    return intervals.verdict(low, high)
 
 
 def over_rows(

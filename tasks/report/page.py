@@ -20,7 +20,7 @@ from tasks.report import facts, figures, measures, overview, papers, training
 from tasks.report.collect import Run, read_run
 from tasks.report.figures import Curve
 from tasks.report.html import Figure, rendered, write_page
-from tasks.tables import number
+from tasks.tables import number, records
 
 _MOST_DETAILS = 4  # runs that are shown whole on a page of several
 _SEED = re.compile(r"[-_/. ]*seed[-_ ]?\d*")
@@ -133,8 +133,7 @@ def task_details(task: TaskScores, name: str, f1: Sequence[float] = ()) -> dict[
     view["numbers"] = _regression(rows.gold, rows.predicted, points=not task.cosines)
     level = np.minimum(rows.gold, 4).astype(int)  # the point of the scale at which a row's interval begins
     by_level = pd.DataFrame({"gold": rows.gold, "predicted": rows.predicted}).groupby(level)
-    means = by_level.mean().assign(rows=by_level.size()).reindex(range(5)).astype(object)
-    view["levels"] = means.where(means.notna(), None).to_dict("records")
+    view["levels"] = records(by_level.mean().assign(rows=by_level.size()).reindex(range(5)))
     return view
 
 

@@ -4,7 +4,6 @@ python -m tasks.serve runs/multitask
 python -m tasks.serve runs/cbcl runs/multitask --port 8000      # side by side
 """
 
-import sys
 from pathlib import Path
 
 from minbert.errors import UserError
@@ -16,7 +15,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = cli.Parser(prog="python -m tasks.serve", description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a finished run; several are shown together")
     parser.add_argument("--port", type=int, default=8017, metavar="N", help="port on 127.0.0.1 (default: 8017)")
-    given = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    given = parser.parse_args(arguments)
     if not 0 < given.port < 1 << 16:
         raise UserError(f"--port: {given.port} is not from 1 to 65535")
     try:

@@ -106,13 +106,11 @@ def test_the_encoder_that_a_run_began_with_counts_too(tmp_path: Path) -> None:
     }
     data = {split: {"sts": write(tmp_path / f"{split}.tsv", text)} for split, text in texts.items()}
     second = run(tmp_path / "multitask", data, str(first))
-    runs, missing = contamination.runs_behind(second)
-    files = contamination.training_files(runs)
-    assert not missing and contamination.check("e", second, [SET]).complete
-    assert [path for path, _ in runs] == [tmp_path / "multitask/manifest.json", tmp_path / "cbcl/manifest.json"]
-    purposes = {Path(file.file).name: file.purpose for file in files}
+    found = contamination.check("e", second, [SET])
+    assert found.complete and found.counts == {"STS-B": Count(4, 2, 2, 1)}
+    assert found.manifests == [str(tmp_path / "multitask/manifest.json"), str(tmp_path / "cbcl/manifest.json")]
+    purposes = {Path(file.file).name: file.purpose for file in found.files}
     assert purposes == {"train.tsv": "train", "dev.tsv": "dev", "a.tsv": "train"}, "test files are not trained on"
-    assert contamination.check("e", second, [SET]).counts == {"STS-B": Count(4, 2, 2, 1)}
 
 
 def chosen(folder: Path, data: Any, selection: dict[str, Any]) -> Path:
@@ -218,4 +216,4 @@ def test_without_a_manifest_nothing_is_known(tiny: Path) -> None:
 def test_a_manifest_of_something_else_is_none(tiny_copy: Callable[..., Path]) -> None:
     folder = tiny_copy()
     (folder / "manifest.json").write_text('{"files": []}')
-    assert contamination.runs_behind(folder) == ([], "")
+    assert contamination.check("e", folder, [SET]).manifests == []

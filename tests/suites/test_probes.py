@@ -15,7 +15,8 @@ import torch
 from scipy import stats
 
 from minbert import Encoder, UserError
-from tasks.benchmarks import encoders, figures, probes, results, sets, space, weat
+from tasks import intervals
+from tasks.benchmarks import encoders, figures, probes, sets, space, weat
 from tasks.benchmarks.encoders import Bank, Loaded, System
 from tasks.contrastive.evaluation import unit
 
@@ -194,11 +195,11 @@ def test_a_comparison_has_the_paired_differences_of_alignment_and_shift(
 def test_resamples_are_the_same_pairs_for_every_system() -> None:
     values = RNG.normal(size=(2, 30))
     one, two, apart = (
-        results.mean_draws(row, "p", "x", seed=1, resamples=200) for row in (*values, values[1] - values[0])
+        intervals.mean_draws(row, "p", "x", seed=1, resamples=200) for row in (*values, values[1] - values[0])
     )
     assert np.allclose(two - one, apart) and one.std() == pytest.approx(values[0].std() / 30**0.5, rel=0.2)
-    assert not len(results.mean_draws(values[0], "p", "x", seed=1, resamples=0))
-    assert not len(results.mean_draws(values[0][:0], "p", "x", seed=1, resamples=9))
+    assert not len(intervals.mean_draws(values[0], "p", "x", seed=1, resamples=0))
+    assert not len(intervals.mean_draws(values[0][:0], "p", "x", seed=1, resamples=9))
 
 
 def test_flags_without_effect_are_said(
