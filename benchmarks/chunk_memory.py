@@ -6,24 +6,25 @@ Each row is measured in its own process on the same number of triplets: forward,
 AdamW. The two numbers are peak resident memory before the first step (weights and data) and after the last one.
 """
 
-import argparse
-import sys
 from pathlib import Path
 
 from benchmarks import harness, stage_one
 from minbert.training import cli
 from tasks.contrastive.settings import ContrastiveSettings
 
+Peaks = tuple[float, float]
 
-def steps(data: Path | None, given: str, triplets: int, batch_size: int, chunk: int) -> None:
-    """Train on `triplets` triplets, then print the two peaks in MiB."""
+
+def steps(data: Path | None, given: str, threads: int | None, triplets: int, batch_size: int, chunk: int) -> Peaks:
+    """Train on `triplets` triplets; returns the peaks in MiB before the first step and at the end."""
+    harness.prepare(threads)
     settings = ContrastiveSettings.of(pooler="mean", batch_size=batch_size, chunk=chunk, precision="bf16")
     examples = stage_one.triplets(data, given, settings.encoder.max_length)
     step = stage_one.Ours(stage_one.model(given, settings), examples, settings)
     before = harness.peak()
     for batch in stage_one.steps(len(examples), batch_size, -(-triplets // batch_size)):
         step(batch)
-    print(before, harness.peak())
+    return before, harness.peak()
 
 
 def main() -> None:
@@ -33,11 +34,8 @@ def main() -> None:
         "--batch-size", type=int, default=512, help="triplets of the large batch (default: %(default)s)"
     )
     parser.add_argument("--chunk", type=int, default=32, help="sentences of a chunk (default: %(default)s)")
-    parser.add_argument("--one", type=int, nargs=2, metavar=("TRIPLETS", "CHUNK"), help=argparse.SUPPRESS)
     options = harness.parse(parser)
-    if options.one:
-        steps(options.data, options.weights, options.batches * options.batch_size, *options.one)
-        return
+    given = options.data, options.weights, options.threads, options.batches * options.batch_size
     small = -(-options.chunk // 3)
     variants = {
         f"{options.batch_size} triplets in one piece": (options.batch_size, 0),
@@ -46,8 +44,7 @@ def main() -> None:
     }
     print("| a batch of | MiB before | MiB at the peak |\n|---|---|---|")
     for name, variant in variants.items():
-        arguments = [*sys.argv[1:], "--one", *map(str, variant)]
-        before, most = harness.in_own_process("benchmarks.chunk_memory", *arguments)
+        before, most = harness.in_own_process(steps, *given, *variant)
         print(f"| {name} | {before:,.0f} | {most:,.0f} |", flush=True)
 
 

@@ -10,6 +10,7 @@ are temporary (in --folder, about 900 bytes a row) and are removed.
 """
 
 import argparse
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -75,14 +76,14 @@ def plan(name: str, rows: int) -> Callable[[], object]:
     return lambda: made.at(made.total - 1)
 
 
-def measure(part: str, path: Path, rows: int) -> None:
-    """Do one part, and print the MiB and seconds that it takes."""
+def measure(part: str, path: Path, rows: int) -> tuple[float, float]:
+    """The MiB and the seconds that one part takes."""
     action = (
         plan(part, rows) if part in (*PLANS, "stage two") else score(path) if part == "score" else lambda: read(path)
     )
     before, start = peak(), time.perf_counter()
     action()
-    print(f"{peak() - before:.0f} {time.perf_counter() - start:.1f}")
+    return peak() - before, time.perf_counter() - start
 
 
 def main() -> None:
@@ -91,19 +92,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="triplets of the file (default: %(default)s)")
     parser.add_argument("--part", choices=("read", "score", "plan"), default="score", help="score reads, too")
     parser.add_argument("--folder", type=Path, help="where file and cache go")
-    parser.add_argument("--one", nargs=2, metavar=("PART", "PATH"), help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.one:
-        measure(given.one[0], Path(given.one[1]), given.rows)
-        return
     parts = {"read": ["read", "read again"], "score": ["read", "read again", "score"], "plan": [*PLANS, "stage two"]}
     print("| part | rows | MiB | s |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        path = Path(folder) / "triplets.csv"
+        path, os.environ["MINBERT_CACHE"] = Path(folder) / "triplets.csv", f"{folder}/cache"
         generate(path, 0 if given.part == "plan" else given.rows)
         for part in parts[given.part]:
-            words = ["--rows", str(given.rows), "--one", part, str(path)]
-            found, seconds = in_own_process("benchmarks.first_start", *words, MINBERT_CACHE=f"{folder}/cache")
+            found, seconds = in_own_process(measure, part, path, given.rows)
             print(f"| {part} | {given.rows:,} | {found:,.0f} | {seconds:.1f} |", flush=True)
 
 

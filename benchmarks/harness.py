@@ -4,11 +4,11 @@ import argparse
 import os
 import random
 import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from torch import Tensor
 
 B = TypeVar("B")
 K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
 CPU = torch.device("cpu")
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 
@@ -38,10 +39,15 @@ def parser(about: str | None, data: str, batches: int, warmup: int | None = None
 def parse(made: argparse.ArgumentParser) -> argparse.Namespace:
     """Read the command line, set the number of threads, and seed torch's generator."""
     options = made.parse_args()
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    torch.manual_seed(0)
+    prepare(options.threads)
     return options
+
+
+def prepare(threads: int | None) -> None:
+    """Set the number of threads, if one is given, and seed torch's generator."""
+    if threads:
+        torch.set_num_threads(threads)
+    torch.manual_seed(0)
 
 
 def print_machine(*libraries: str) -> None:
@@ -108,10 +114,7 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def in_own_process(module: str, *arguments: str, **environment: str) -> list[float]:
-    """Run a module in a new process; returns the numbers in the last line that it prints. Exits if it fails."""
-    command = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(done.stderr)
-    return [float(word) for word in done.stdout.splitlines()[-1].split()]
+def in_own_process(function: Callable[..., R], *arguments: object) -> R:
+    """The result of a module's function, called in a new process."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()

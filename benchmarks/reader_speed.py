@@ -105,14 +105,14 @@ def reader_table(folder: Path, repeats: int, generated: int) -> None:
     path.unlink()
 
 
-def build(path: Path) -> None:
-    """Build the cache of a generated file, and print rows, seconds, CPU seconds, and peak memory in MiB."""
+def build(path: Path) -> tuple[float, ...]:
+    """Build the cache of a generated file; returns rows, seconds, CPU seconds, and peak MiB at the end and before."""
     tokenizer = Tokenizer.load(weights.resolve("minilm"))
     before = peak()
     start, used = time.perf_counter(), time.process_time()
     cache = readers.tokenised(path, "nli", tokenizer)
     seconds, used = time.perf_counter() - start, time.process_time() - used
-    print(f"{len(cache)} {seconds:.1f} {used:.1f} {peak():.0f} {before:.0f}")
+    return len(cache), seconds, used, peak(), before
 
 
 def cache_table(folder: Path, count: int) -> None:
@@ -122,9 +122,7 @@ def cache_table(folder: Path, count: int) -> None:
     for rows in (max(count // 100, 1), count):
         path = folder / "pairs.tsv"
         generate(path, rows)
-        found, seconds, used, most, before = in_own_process(
-            "benchmarks.reader_speed", "--build", str(path), MINBERT_CACHE=str(folder / "cache")
-        )
+        found, seconds, used, most, before = in_own_process(build, path)
         assert found == rows
         speed = f"{seconds:.1f} | {rows / max(seconds, 0.1):,.0f} | {used / rows * 1e6:.1f}"
         print(f"| {rows:,} | {path.stat().st_size / 1e6:.0f} | {speed} | {most:.0f} | {before:.0f} |", flush=True)
@@ -143,12 +141,9 @@ def main() -> None:
         "--generated", type=int, default=200_000, help="rows of the generated file beside pandas (default: %(default)s)"
     )
     parser.add_argument("--folder", type=Path, help="where files and caches go (about 500 bytes a row)")
-    parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.build:
-        build(given.build)
-        return
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        os.environ["MINBERT_CACHE"] = f"{folder}/cache"
         if given.part != "cache":
             reader_table(Path(folder), given.repeats, given.generated)
         if given.part != "readers":
