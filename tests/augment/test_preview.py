@@ -41,18 +41,6 @@ def test_lines_and_triplets_with_marks(tmp_path: Path, capsys: pytest.CaptureFix
     assert "3 texts changed · method 2" in shown
 
 
-@pytest.mark.usefixtures("_small_wordnet")
-def test_the_share_of_words_that_have_a_synonym_is_said_for_each_method(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "plain.txt").write_text("A big car stops.\nNothing here.\n", encoding="utf-8")
-    for senses, given in (("first", []), ("all", ["--synonyms-senses", "all"])):
-        synonym_preview.main(["preview", str(tmp_path / "plain.txt"), *given])
-        said = capsys.readouterr().out.splitlines()[-1]
-        assert f"--synonyms-senses {senses}" in said and "33% of the words (method 1)" in said
-        assert "100% of the nouns and adjectives (2), 100% of the adjectives (3)" in said
-
-
 def test_punctuation_is_shown_as_training_inserts_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = ["Failure to meet borrowing requirements", "How is the singing"]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")

@@ -79,14 +79,6 @@ def test_probability_1_replaces_all_and_only_the_words_of_the_method(tagged: Tag
         assert all(new in OTHERS[old] for old, new in changed)
 
 
-def test_synonyms_of_several_words_come_with_all_senses_alone(words: WordNet) -> None:
-    texts = ["A big car ."] * 200
-    for senses, expected in (("first", False), ("all", True)):
-        of = tag(texts, WordNet(words.folder, senses))
-        every = [splice(text, drawn(of, n, text, p=1, seed=0, row=str(n), column=0)) for n, text in enumerate(texts)]
-        assert any("motor car" in text for text in every) == expected
-
-
 def test_every_synonym_comes_equally_often(tagged: Tagged) -> None:
     found = [dict(changed_words(TEXT, text))["big"] for text in rewritten(tagged, 2, 1, seed=5)]
     counts = [found.count(word) for word in OTHERS["big"]]
@@ -105,25 +97,6 @@ def test_seeds_rows_and_columns_draw_apart(tagged: Tagged) -> None:
     assert len(set(rewritten(tagged, 1, 0.5))) > 50
     columns = [[drawn(tagged, n, TEXT, p=0.5, seed=0, row=str(n), column=c) for n in range(9)] for c in (0, 1)]
     assert columns[0] != columns[1]
-
-
-def test_a_larger_probability_only_adds_replacements(tagged: Tagged) -> None:
-    before: list[set[tuple[str, str]]] = [set() for _ in range(COPIES)]
-    for p in (0.2, 0.4, 0.9):
-        now = [set(changed_words(TEXT, text)) for text in rewritten(tagged, 1, p)]
-        assert all(old <= new for old, new in zip(before, now, strict=True))
-        before = now
-
-
-def test_method_3_replaces_one_adjective_the_first_then_the_last(tagged: Tagged) -> None:
-    for batch in range(60):
-        ((old, new),) = changed_words(TEXT, lively(tagged, 0, TEXT, batch))
-        assert old == ["big", "quick"][batch % 2] and new in OTHERS[old]
-
-
-def test_method_3_leaves_sentences_without_an_adjective(words: WordNet) -> None:
-    text = "They chase a car slowly ."
-    assert lively(tag([text], words), 0, text, 0) == text
 
 
 def test_method_3_chooses_batches_with_probability_p(tagged: Tagged) -> None:
