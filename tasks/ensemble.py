@@ -35,26 +35,20 @@ class Member:
     rows: Predicted
 
 
-def accounts(run: Path) -> dict[str, Any]:
-    """The data of a run: for each `{split} file of {task}` its file and its hash.
-
-    Raises `UserError` if it is not a finished fine-tuning run.
-    """
-    predict.kept(run)
-    data = read_json(run / "manifest.json")["data"]
-    return {f"{split} file of {task}": one for split, tasks in data.items() for task, one in tasks.items()}
-
-
 def check_alike(runs: Sequence[Path]) -> None:
     """Raise `UserError` unless all runs are finished and have the same tasks, columns and data, by their hashes."""
-    first = accounts(runs[0])
-    settings = predict.kept(runs[0])[0]
-    for run in runs[1:]:
-        other, own = accounts(run), predict.kept(run)[0]
-        if first.keys() != other.keys():
-            raise UserError(f"{run}: was trained on {own['tasks']}, but {runs[0]} on {settings['tasks']}")
-        differing = [what for what, one in first.items() if one["sha256"] != other[what]["sha256"]]
-        if differing or own["columns"] != settings["columns"]:
+    known = {}
+    for run in runs:
+        settings, _ = predict.kept(run)
+        data = read_json(run / "manifest.json")["data"]
+        files = {f"{split} file of {task}": one for split, tasks in data.items() for task, one in tasks.items()}
+        known[run] = settings["tasks"], files, settings["columns"]
+    tasks, files, columns = known[runs[0]]
+    for run, (own_tasks, own_files, own_columns) in known.items():
+        if own_files.keys() != files.keys():
+            raise UserError(f"{run}: was trained on {own_tasks}, but {runs[0]} on {tasks}")
+        differing = [what for what, one in files.items() if one["sha256"] != own_files[what]["sha256"]]
+        if differing or own_columns != columns:
             raise UserError(f"{run}: the {(*differing, 'value of --columns')[0]} is not that of {runs[0]}")
 
 
@@ -151,7 +145,7 @@ def save(
     out: Path, ensemble: Member, members: Sequence[Member], content: Mapping[str, Any], *, texts: bool = True
 ) -> None:
     """Write the prediction files, the dev rows, `scores.json` and the page; without `texts` no sentence of the data."""
-    from tasks.report.ensemble import write_ensemble
+    from tasks.report.page import write_ensemble
 
     for (name, split), rows in ensemble.rows.items():
         task = ensemble.tasks[name]

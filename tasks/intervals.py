@@ -35,10 +35,8 @@ def interval(draws: np.ndarray) -> Interval | None:
     return Interval(float(low), float(high))
 
 
-def wilson(count: int, total: int) -> Interval | None:
-    """Wilson's 95% score interval of the proportion `count` / `total`; None if `total` is 0."""
-    if not total:
-        return None
+def wilson(count: int, total: int) -> Interval:
+    """Wilson's 95% score interval of the proportion `count` / `total`, where `total` is at least 1."""
     found = stats.binomtest(count, total).proportion_ci(0.95, method="wilson")
     return Interval(float(found.low), float(found.high))
 

@@ -110,6 +110,14 @@ def tiny_copy(tiny: Path, tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of the real data sets."""
+    if not os.environ.get("DATA_DIR"):
+        pytest.skip("DATA_DIR is not set")
+    return Path(os.environ["DATA_DIR"])
+
+
+@pytest.fixture(scope="session")
 def minilm() -> Path:
     """The folder of the packaged MiniLM weights."""
     from minbert import weights

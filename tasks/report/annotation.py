@@ -7,7 +7,6 @@ Importing this module loads no matplotlib.
 import hashlib
 import json
 import tomllib
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -216,13 +215,8 @@ class Agreement:
 
 
 def kappa(first: Sequence[str] | np.ndarray, second: Sequence[str] | np.ndarray) -> float | None:
-    """Cohen's kappa, (p_o - p_e) / (1 - p_e), by scikit-learn; None if it is undefined."""
-    if not len(first) or len({*first, *second}) < 2:
-        return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scikit-learn's about undefined values
-        value = float(cohen_kappa_score(first, second))
-    return value if np.isfinite(value) else None
+    """Cohen's kappa, (p_o - p_e) / (1 - p_e), by scikit-learn; None if it is undefined: with fewer than two names."""
+    return float(cohen_kappa_score(first, second)) if len({*first, *second}) > 1 else None
 
 
 def agreement(first: Annotation, second: Annotation, *, seed: int = 0, resamples: int = RESAMPLES) -> list[Agreement]:
@@ -237,13 +231,12 @@ def agreement(first: Annotation, second: Annotation, *, seed: int = 0, resamples
     for name in ("all", *GROUPS):
         keys = [key for key in mine if key in theirs and name in ("all", key[0])]
         one, two = (np.array([side[key] for key in keys]) for side in (mine, theirs))
-        value, around = kappa(one, two), None
-        if value is not None:
 
-            def of(rows: np.ndarray, one: np.ndarray = one, two: np.ndarray = two) -> np.ndarray:
-                return np.array([kappa(one[chosen], two[chosen]) for chosen in rows], dtype=np.float64)  # None: NaN
+        def of(rows: np.ndarray, one: np.ndarray = one, two: np.ndarray = two) -> np.ndarray:
+            return np.array([kappa(one[chosen], two[chosen]) for chosen in rows], dtype=np.float64)  # None: NaN
 
-            around = interval(resampled(of, len(keys), "kappa", name, seed=seed, resamples=resamples))
+        value, how = kappa(one, two), {"seed": seed, "resamples": resamples}
+        around = None if value is None else interval(resampled(of, len(keys), "kappa", name, **how))
         found.append(Agreement(name, len(keys), int((one == two).sum()), value, around))
     return found
 
@@ -270,7 +263,6 @@ def counts_text(annotation: Annotation, name: str) -> str:
 
 def _cell(count: int, total: int) -> str:
     around = wilson(count, total)
-    assert around is not None
     return f"{count}  {count / total:.0%} [{around.low:.0%}, {around.high:.0%}]"
 
 
@@ -322,7 +314,6 @@ def _bars(axes: "Axes", annotation: Annotation) -> None:
         )
         for y, count in zip(middles, counts, strict=True):
             around = wilson(count, total)
-            assert around is not None
             axes.plot([around.low, around.high], [y, y], color=INK, linewidth=1.0, solid_capstyle="butt")
             look: Any = {"va": "center", "fontsize": 8.5, "color": INK if count else QUIET}
             axes.annotate(str(count), (around.high, y), (4, 0), textcoords="offset points", **look)

@@ -131,7 +131,6 @@ def reliability(found: Calibration, least: float) -> bytes:
         axes.plot([least, 1], [least, 1], color=QUIET, linewidth=1.2, linestyle=DASHED)
         for one in bins[bins["rows"] > 0].itertuples():
             around = wilson(int(one.right), int(one.rows))
-            assert around is not None
             look: Any = {"color": BLUE} if one.rows >= _FEW else {"color": GREY, "alpha": 0.55}
             axes.plot([one.confidence] * 2, [around.low, around.high], linewidth=1.6, **look)
             axes.plot([one.confidence], [one.accuracy], "o", markersize=7, **_HOLLOW, **look)

@@ -1,10 +1,10 @@
-"""The report page of a run, or of several with an overview: one HTML file that needs nothing else."""
+"""The report page of a run, of several with an overview, or of an ensemble: one HTML file that needs nothing else."""
 
 import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ import pandas as pd
 
 from minbert.files import distinct_names
 from tasks import compare, metrics
-from tasks.compare import DEV_NORM
-from tasks.intervals import RESAMPLES
+from tasks.compare import DEV_NORM, Scored
+from tasks.intervals import RESAMPLES, Interval
 from tasks.record import TaskScores
 from tasks.report import facts, figures, measures, overview, papers, training
 from tasks.report.collect import Run, read_run
@@ -67,6 +67,47 @@ def build(
         metrics=training.METRICS,
     )
     return html, drawn
+
+
+def write_ensemble(
+    path: Path, ensemble: Scored, members: Mapping[str, Scored], scores: Mapping[str, Any], *, texts: bool
+) -> None:
+    """Write the page of an ensemble, with its members beside it; without `texts` no sentence is shown.
+
+    `scores` is the content of the ensemble's `scores.json`.
+    """
+    name = f"ensemble of {len(scores['used'])}"
+    systems, known = {name: ensemble, **members}, {name: scores, **scores["members"]}
+    rows: list[tuple[Any, ...]] = []
+    apart: list[tuple[Any, ...]] = []
+    for system, tasks in systems.items():
+        content = known[system]
+        numbers = [(task.shown, task.score, content["tasks"][key]["interval"]) for key, task in tasks.items()]
+        for metric, value, around in [*numbers, (DEV_NORM, content["dev_norm"], content["interval"])]:
+            rows.append((system, None, metric, np.nan if value is None else value, *(around or (np.nan, np.nan))))
+        if system != name:
+            norms = scores["dev_norm"], content["dev_norm"]
+            apart += overview.over_rows(system, [ensemble], [tasks], norms, RESAMPLES)
+    frame = pd.DataFrame(rows, columns=["group", "seed", "metric", "value", "own_low", "own_high"])
+    more = pd.DataFrame(apart, columns=overview.OVER_ROWS)
+    beside = frame.drop(columns=["seed", "value"]).merge(more, on=["group", "metric"], how="left")
+    shown = overview.section(overview.summary(frame, more=beside))
+    details = [task_details(task, key) for key, task in ensemble.items()]
+    html = rendered(
+        "ensemble.html",
+        ["style.css"],
+        ["base.js", "page.js"],
+        measures.listed_errors({name: ensemble}, texts=texts),
+        title=f"{name} – report",
+        scores=scores,
+        norm=Interval(*scores["interval"]) if scores["interval"] else None,
+        overview=shown,
+        details=details,
+        resamples=RESAMPLES,
+        texts=texts,
+    )
+    drawn = [shown["forest"], *(figure for one in details for figure in one["figures"])]
+    write_page(path, html, [figure for figure in drawn if figure])
 
 
 def _run_view(run: Run, place: int, path: Path, resamples: int, *, several: bool) -> dict[str, Any]:

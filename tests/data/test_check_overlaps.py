@@ -176,13 +176,3 @@ def test_larger_sets_in_batches_of_any_size(candidates: int, monkeypatch: pytest
     expected = near_by_hand(bags, every[::2].tolist(), every[1::2].tolist())
     assert len(expected) > 20
     assert set(zip(*map(np.ndarray.tolist, found_pairs), strict=True)) == expected
-
-
-def test_sets_of_five_and_of_nine_words_stand_on_the_edge() -> None:
-    five, four, nine, eight, seven = (tuple(range(count)) for count in (5, 4, 9, 8, 7))
-    other = (0, 1, 2, 3, 99)
-    bags = [five, four, nine, eight, seven, other, ()]
-    linked = set(zip(*map(np.ndarray.tolist, WordSets(bags, 100).near(np.arange(7), np.arange(7))), strict=True))
-    assert {(0, 1), (2, 3), (3, 4)} <= linked  # 4/5, 8/9, 7/8
-    assert not {(2, 4), (0, 5), (6, 6)} & linked  # 7/9, 4/6, and nothing is near a text without words
-    assert (1, 5) in linked  # 4/5

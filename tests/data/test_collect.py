@@ -6,7 +6,6 @@ python -m pytest --import-mode=importlib tests/data/test_collect.py
 import hashlib
 import io
 import json
-import os
 import re
 import zipfile
 from pathlib import Path, PurePosixPath
@@ -283,10 +282,7 @@ def test_the_hub_is_where_hf_endpoint_says(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.realdata
-def test_real_files_verify_against_the_table(tmp_path: Path, downloads: Downloader) -> None:
-    data = os.environ.get("DATA_DIR", "")
-    if not data or not Path(data, "senteval", "downstream").is_dir():
-        pytest.skip("DATA_DIR holds no senteval/downstream")
-    fetcher = Fetcher(tmp_path / "to", downloads, data)
+def test_real_files_verify_against_the_table(real_data: Path, tmp_path: Path, downloads: Downloader) -> None:
+    fetcher = Fetcher(tmp_path / "to", downloads, str(real_data))
     assert fetcher.collect(sources.load("senteval"))
     assert all(entry["pinned"] for entry in manifest(fetcher, "senteval")["files"])

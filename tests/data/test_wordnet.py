@@ -150,11 +150,10 @@ def test_the_45_lexicographer_files() -> None:
 
 
 @pytest.mark.realdata
-def test_a_mirror_of_the_real_wordnet_opens_with_nltk(tmp_path: Path, downloads: Downloader) -> None:
-    data = os.environ.get("DATA_DIR", "")
-    if not data or not Path(data, "nltk_data").is_dir():
+def test_a_mirror_of_the_real_wordnet_opens_with_nltk(real_data: Path, tmp_path: Path, downloads: Downloader) -> None:
+    if not (real_data / "nltk_data").is_dir():
         pytest.skip("DATA_DIR holds no nltk_data")
-    assert Fetcher(tmp_path, downloads, data).collect(sources.load("wordnet"))
+    assert Fetcher(tmp_path, downloads, str(real_data)).collect(sources.load("wordnet"))
     code = "from nltk.corpus import wordnet as w; print(sum(1 for _ in w.all_synsets()))"
     environment = {**os.environ, "NLTK_DATA": str(tmp_path / "nltk_data"), "PYTHONPATH": ""}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)

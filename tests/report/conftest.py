@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from minbert.training.plan import describe
-from tasks import metrics, record, schedule
+from tasks import TASKS, evaluate, record, schedule
 from tasks.record import Rows
 from tests.report.browsing import started
 
@@ -20,8 +20,6 @@ HOSTILE = (
     "\"quotes\" & 'quotes' \u2028 \u2029 &lt;b&gt;",
     "]]><!-- <svg onload=window.owned=4> -->",
 )
-CLASSES = {"sst": ("very negative", "negative", "neutral", "positive", "very positive"), "quora": ("no", "yes")}
-TITLES = {"sst": "sentiment", "quora": "paraphrase", "sts": "similarity"}
 
 
 def made_rows(name: str, count: int, seed: int, skill: float, texts: tuple[str, ...] = ()) -> Rows:
@@ -35,7 +33,7 @@ def made_rows(name: str, count: int, seed: int, skill: float, texts: tuple[str, 
         gold = np.round(gold_draws.uniform(0, 5, count), 1)
         predicted, shares = np.clip(gold + draws.normal(0, 3 * (1 - skill), count), 0, 5), None
     else:
-        size = len(CLASSES[name])
+        size = len(TASKS[name].classes)
         gold = gold_draws.integers(size, size=count).astype(np.float64)
         logits = draws.normal(0, 1, (count, size))
         logits[np.arange(count), gold.astype(int)] += 6 * skill - 2
@@ -43,18 +41,6 @@ def made_rows(name: str, count: int, seed: int, skill: float, texts: tuple[str, 
         predicted = shares.argmax(1).astype(np.float64)
     gold[-1] = np.nan
     return Rows(ids, pairs, gold, predicted, shares)
-
-
-def scored(name: str, rows: Rows) -> dict[str, Any]:
-    """A task's entry of scores.json."""
-    known = rows.labelled()
-    if name == "sts":
-        score, table = metrics.pearson(known.predicted, known.gold), []
-    else:
-        score = metrics.accuracy(known.predicted, known.gold)
-        table = metrics.per_class(known.predicted, known.gold, CLASSES[name])
-    metric = "Pearson's r" if name == "sts" else "accuracy"
-    return {"title": TITLES[name], "metric": metric, "score": score, "rows": len(known), "per_class": table}
 
 
 def _manifest(settings: dict[str, Any], data: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -142,7 +128,7 @@ def multitask(tmp_path: Path) -> Callable[..., Path]:
         )
         if finished:
             made = {task: made_rows(task, rows, seed, skill, texts) for task in tasks}
-            scores = {task: scored(task, made[task]) for task in tasks}
+            scores = {task: evaluate.report(TASKS[task](), one.predicted, one.gold) for task, one in made.items()}
             parts = [scores["sst"]["score"], scores["quora"]["score"], (scores["sts"]["score"] + 1) / 2]
             (folder / "scores.json").write_text(json.dumps({"dev_norm": sum(parts) / 3, "step": 20, "tasks": scores}))
             for task in tasks if recorded else ():

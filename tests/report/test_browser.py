@@ -45,10 +45,10 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., ReportTab]]:
     """A function that builds the page of some run folders and opens it."""
     tabs: list[ReportTab] = []
 
-    def open_page(*folders: Path, texts: bool = True, **how: Any) -> ReportTab:
+    def open_page(*folders: Path, **how: Any) -> ReportTab:
         path = tmp_path / "page.html"
         runs = [collect.read_run(folder) for folder in folders]
-        html.write_page(path, *page.build(runs, path, texts=texts, resamples=20))
+        html.write_page(path, *page.build(runs, path, resamples=20))
         tabs.append(ReportTab(browser, path, **how))
         return tabs[-1]
 
@@ -126,15 +126,12 @@ def test_the_theme_follows_the_system_and_the_button(
     assert tab.quiet()
 
 
-@pytest.mark.parametrize("texts", [True, False])
-def test_a_phone_scrolls_one_way_only(
-    texts: bool, multitask: Made, contrastive: Made, opened: Callable[..., ReportTab]
-) -> None:
+def test_a_phone_scrolls_one_way_only(multitask: Made, contrastive: Made, opened: Callable[..., ReportTab]) -> None:
     long = ("word" * 200, "https://example.org/" + "path/" * 60, "一" * 300)
     folders = [multitask("a" * 90, texts=long, skill=0.2), multitask("second", seed=2), contrastive()]
     phone = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
     for chosen in ([folders[0]], [folders[2]], folders):
-        tab = opened(*chosen, texts=texts, **phone)
+        tab = opened(*chosen, **phone)
         assert tab.too_wide() == []
         tab.page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
         assert tab.too_wide() == []

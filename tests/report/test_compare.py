@@ -87,13 +87,6 @@ def test_an_undefined_correlation_counts_as_nothing_in_the_dev_norm(multitask: M
     assert norm.verdict == "undefined"
 
 
-def test_the_scores_of_a_comparison_are_those_of_the_runs(multitask: Made) -> None:
-    first, second = (collect.read_run(multitask(name, seed=seed)) for name, seed in (("a", 1), ("b", 2)))
-    for one in differences(first, second, resamples=5)[:-1]:
-        assert one.first == pytest.approx(first.tasks[one.name].score)
-        assert one.second == pytest.approx(second.tasks[one.name].score)
-
-
 def test_without_rows_there_is_no_interval_and_the_reason_is_said(multitask: Made) -> None:
     first, second = collect.read_run(multitask("a")), collect.read_run(multitask("b", recorded=False))
     found = differences(first, second, resamples=5)

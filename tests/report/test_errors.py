@@ -3,9 +3,7 @@
 python -m pytest --import-mode=importlib tests/report/test_errors.py
 """
 
-import base64
 import csv
-import hashlib
 import json
 import math
 import re
@@ -16,11 +14,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from sklearn.metrics import cohen_kappa_score
 
 from minbert.errors import UserError
 from minbert.files import sha256_of
-from tasks import intervals, readers, record
+from tasks import readers, record
 from tasks.record import Rows
 from tasks.report import annotation, collect, errors
 from tasks.report.annotation import NAMES
@@ -85,7 +82,7 @@ def test_a_draw_takes_failed_pairs_and_pairs_of_all_train_and_dev(multitask: Mad
     assert all(len({item.id for item in found}) == 40 for found in groups.values())
     assert {item.id for item in groups["failed"]} <= wrong
     assert not {item.id for item in groups["dev"]} <= wrong  # drawn from right and wrong alike
-    assert {(item.gold, item.answer) for item in items} == {("no", "yes"), ("yes", "no")}
+    assert {(item.gold, item.answer) for item in items} == {("different", "paraphrase"), ("paraphrase", "different")}
     order = [item.group for item in items]
     assert order != sorted(order) and len(set(order[:12])) == 3
 
@@ -154,23 +151,7 @@ def test_the_page_lets_nothing_of_the_data_become_markup(multitask: Made) -> Non
     run = collect.read_run(folder)
     html = annotation.build_annotation(annotation.draw(run, "quora", seed=0), run=run.name, task="quora", seed=0)
     assert html.count("<script") == 3 and html.count("</script>") == 3 and "<img" not in html and "onload" in html
-    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', html)
-    script = html.rsplit("<script>", 1)[1].removesuffix("\n").split("</script>")[0]
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"sha256-{digest}" in policy.replace("&#43;", "+").replace("&#39;", "'") and "default-src" in policy
     assert not re.findall(r"https?://(?!www\.w3\.org)", html)
-
-
-def test_wilson_is_its_formula() -> None:
-    z = 1.959963984540054
-    for count, total in ((0, 10), (13, 100), (50, 50), (1, 3)):
-        share, middle = count / total, z * z / total
-        centre = (share + middle / 2) / (1 + middle)
-        half = z / (1 + middle) * math.sqrt(share * (1 - share) / total + middle / (4 * total))
-        found = intervals.wilson(count, total)
-        assert found is not None
-        assert (found.low, found.high) == pytest.approx((max(centre - half, 0), min(centre + half, 1)), abs=1e-12)
-    assert intervals.wilson(0, 0) is None
 
 
 def test_counts_add_up(tmp_path: Path) -> None:
@@ -184,7 +165,7 @@ def test_counts_add_up(tmp_path: Path) -> None:
     assert text.startswith("Ada: 90 of 91 pairs sorted") and len(text.splitlines()) == 10
 
 
-def test_kappa_is_its_formula_and_scikit_learns(tmp_path: Path) -> None:
+def test_kappa_is_its_formula(tmp_path: Path) -> None:
     both = [drawn_at_random(seed) for seed in (1, 2)]
     both[1] = [mine if n % 2 else theirs for n, (mine, theirs) in enumerate(zip(*both))]
     one, two = (
@@ -198,7 +179,6 @@ def test_kappa_is_its_formula_and_scikit_learns(tmp_path: Path) -> None:
             sum(sum(a == key for a, _ in pairs) * sum(b == key for _, b in pairs) for key in NAMES) / len(pairs) ** 2
         )
         assert row.kappa == pytest.approx((alike - chance) / (1 - chance), abs=1e-12)
-        assert row.kappa == pytest.approx(cohen_kappa_score(*zip(*pairs)))
         assert (row.pairs, row.alike / row.pairs) == (len(pairs), pytest.approx(alike))
         assert row.around is not None and row.around.low < row.kappa < row.around.high
     listed = annotation.disagreements(one, two)

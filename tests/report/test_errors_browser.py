@@ -179,19 +179,6 @@ def test_hostile_texts_are_shown_and_never_run(opened: Callable[..., AnnotationT
     assert tab.quiet()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_theme_follows_the_system_and_the_button(scheme: str, opened: Callable[..., AnnotationTab]) -> None:
-    tab = opened(color_scheme=scheme)
-
-    def bright() -> bool:
-        return tab.page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]") > 128
-
-    assert bright() == (scheme == "light")
-    tab.page.click("#theme")
-    tab.page.reload()
-    assert bright() != (scheme == "light")
-
-
 def test_a_phone_scrolls_one_way_and_returns_to_the_pair(opened: Callable[..., AnnotationTab]) -> None:
     tab = opened(items(4, ("word" * 120, "https://example.org/" + "path/" * 60)), **PHONE)
     assert tab.page.evaluate("document.documentElement.scrollWidth <= screen.width")

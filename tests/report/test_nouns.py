@@ -3,7 +3,6 @@
 python -m pytest --import-mode=importlib tests/report/test_nouns.py
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -140,9 +139,8 @@ def test_a_tagger_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.realdata
-def test_the_tagger_finds_names_at_the_start_of_a_sentence() -> None:
-    data = os.environ.get("DATA_DIR", "")
-    find, how = nouns.finder(data)
+def test_the_tagger_finds_names_at_the_start_of_a_sentence(real_data: Path) -> None:
+    find, how = nouns.finder(str(real_data))
     if "perceptron" not in how:
         pytest.skip("NLTK's tagger is not in $DATA_DIR/nltk_data")
     assert find("Are most spiders in Australia dangerous?") == ["Australia"]

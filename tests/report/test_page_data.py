@@ -155,11 +155,9 @@ def test_the_papers_scores_stand_beside_the_papers_dev_rows_only(
 
 
 @pytest.mark.realdata
-def test_the_papers_dev_files_are_known_by_either_hash() -> None:
-    if not os.environ.get("DATA_DIR"):
-        pytest.skip("DATA_DIR is not set")
+def test_the_papers_dev_files_are_known_by_either_hash(real_data: Path) -> None:
     for task, name in (("sst", "ids-sst-dev.csv"), ("sts", "sts-dev.csv")):
-        path = Path(os.environ["DATA_DIR"]) / "course" / name
+        path = real_data / "course" / name
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         assert papers.on_cbcl_rows(task, {"file": "gone", "sha256": digest})
         known = papers._CBCL_DEV_FILES[task]

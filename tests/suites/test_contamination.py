@@ -4,7 +4,6 @@ python -m pytest --import-mode=importlib tests/suites/test_contamination.py
 """
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -147,14 +146,11 @@ def test_each_of_several_dev_sets_is_looked_into(tmp_path: Path) -> None:
 
 
 @pytest.mark.realdata
-def test_the_course_dev_set_stands_in_sets_that_judge(tmp_path: Path) -> None:
-    if not os.environ.get("DATA_DIR"):
-        pytest.skip("DATA_DIR is not set")
-    data = Path(os.environ["DATA_DIR"])
-    path = data / "course" / "sts-dev.csv"
+def test_the_course_dev_set_stands_in_sets_that_judge(real_data: Path, tmp_path: Path) -> None:
+    path = real_data / "course" / "sts-dev.csv"
     record = {"file": str(path), "sha256": sha256_of(path), "name": "course", "kept": 863}
-    judging = sets.read(data, sets.ENGLISH)
-    dev = senteval.root(data) / senteval.STSB[0] / "sts-dev.csv"
+    judging = sets.read(real_data, sets.ENGLISH)
+    dev = senteval.root(real_data) / senteval.STSB[0] / "sts-dev.csv"
     judging.append(ScoredSet("STS-B dev", (sets.subset("STS-B dev", readers.open_as(dev, "pair-score").rows),)))
     found = contamination.check("e", run(tmp_path / "run", {"sts_dev": record}), judging)
     expected = {"STS12": 153, "STS13": 66, "STS14": 232, "STS15": 186, "STS16": 57, "STS-B": 148, "STS-B dev": 149}

@@ -4,7 +4,6 @@ DATA_DIR=... python -m pytest --import-mode=importlib tests/suites/test_real.py 
 """
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,8 @@ KNOWN = {"STS-B": 82.03, "STS13": 80.60, "STS16": 78.99, "SICK-R": 77.15}
 PAIRS = {"STS-B": 1379, "STS13": 1500, "STS16": 1186, "SICK-R": 4927}
 
 
-def test_minilm_with_mean_pooling(minilm: Path, tmp_path: Path) -> None:
-    if not os.environ.get("DATA_DIR"):
-        pytest.skip("DATA_DIR is not set")
+@pytest.mark.usefixtures("minilm", "real_data")
+def test_minilm_with_mean_pooling(tmp_path: Path) -> None:
     sts_suite.main(
         f"--encoder minilm --pooler mean --sets STS-B,STS13,STS16,SICK --resamples 0 --out {tmp_path}".split()
     )
