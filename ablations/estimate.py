@@ -143,10 +143,3 @@ def of_studies(studies: Sequence[Study], cache: Path) -> dict[str, float]:
         each = [seconds(arm, rates[arm.script]) for arm in study.arms.values() if not arm.measured]
         found[study.name] = sum(each) * len(study.file.seeds) if all(each) else 0.0
     return found
-
-
-def as_time(spent: float) -> str:
-    """A duration as text, with one unit."""
-    if spent < 120:
-        return f"{spent:.0f} seconds"
-    return f"{spent / 60:.0f} minutes" if spent < 7200 else f"{spent / 3600:.1f} hours"

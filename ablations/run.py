@@ -24,6 +24,7 @@ from ablations.search import search
 from ablations.study import Study, known_studies, read_study
 from minbert.errors import UserError
 from minbert.training.cli import Parser, run, say
+from tasks.tables import duration
 
 RESULTS = Path(__file__).parent / "results"
 PUBLISHED = ("table.md", "table.csv", "table.json", "figure.svg", "differences.svg")
@@ -128,7 +129,7 @@ def list_studies(runs: Path) -> None:
     times = estimate.of_studies(studies, runs / "rates.json")
     for study in studies:
         small, base = times[study.name], times[study.name] * estimate.BERT_BASE_OVER_MINILM
-        taken = f"{estimate.as_time(small)} with MiniLM here, {estimate.as_time(base)} with bert-base (computed)"
+        taken = f"{duration(small)} with MiniLM here, {duration(base)} with bert-base (computed)"
         say(f"{study.name}: {study.file.question}")
         say(f"    {study.file.paper.table}")
         say(f"    arms: {', '.join(study.arms)}")

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from ablations.cells import ROOT, Cell, shown
-from ablations.estimate import Estimates, as_time
+from ablations.estimate import Estimates
 from minbert.errors import UserError
 from minbert.training.cli import say
+from tasks.tables import duration
 
 _TICK, _SAY_EVERY = 0.2, 60.0  # seconds
 
@@ -148,7 +149,7 @@ class Runner:
             elif code or (command and command[0] == one.suite):
                 self.fail(cell, f"exit code {code}: {_last_line(cell)} ({cell.log})")
             else:
-                say(f"{what}: finished in {as_time(time.monotonic() - one.begun)}")
+                say(f"{what}: finished in {duration(time.monotonic() - one.begun)}")
                 if command and not self.stopped:
                     self.start(cell, command, one.held, one.lock)
                     continue
@@ -193,7 +194,7 @@ class Runner:
 
 
 def _about(seconds: float) -> str:
-    return f"about {as_time(seconds)}" if seconds else "a time not known yet"
+    return f"about {duration(seconds)}" if seconds else "a time not known yet"
 
 
 def _last_line(cell: Cell) -> str:

@@ -1,4 +1,4 @@
-"""Numbers and tables as they are shown: on pages, in Markdown and in a terminal."""
+"""Numbers, durations and tables as they are shown: on pages, in Markdown and in a terminal."""
 
 import math
 import re
@@ -34,6 +34,14 @@ def between(frame: pd.DataFrame, digits: int = 2, *, times: float = 1.0, sign: b
     """A column of intervals, [low, high]; a dash where there is none."""
     ends = [numbers(frame[side], digits, times=times, sign=sign) for side in ("low", "high")]
     return [MISSING if low == MISSING else f"[{low}, {high}]" for low, high in zip(*ends, strict=True)]
+
+
+def duration(seconds: float) -> str:
+    """Hours and minutes, or minutes and seconds."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{seconds:.1f} s"
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from tasks.contrastive.settings import DATA, TRIPLETS
 from tasks.report.collect import Run
-from tasks.report.html import duration
+from tasks.tables import duration
 
 _LONGEST_LIST = 100  # entries of a list of the manifest that the page shows
 _MOST_LINES = 200  # of the counts, skipped and noted rows of a data file

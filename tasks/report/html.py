@@ -77,14 +77,6 @@ def bounds(around: Interval | None) -> str:
     return "" if around is None else f"{number(around.low, 3)} to {number(around.high, 3)}"
 
 
-def duration(seconds: float) -> str:
-    """Hours and minutes, or minutes and seconds."""
-    whole = round(seconds)
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{seconds:.1f} s"
-
-
 def _part(name: str) -> str:
     return resources.files("tasks.report").joinpath(name).read_text(encoding="utf-8")
 

@@ -1,12 +1,13 @@
 """The paper's numbers on the development sets, as data."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from minbert.files import sha256_of
 from tasks import metrics
+from tasks.data.fetch.sources import git_blob
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,4 @@ def on_cbcl_rows(task: str, account: Mapping[str, Any]) -> bool:
     recorded, path = account.get("sha256"), Path(str(account.get("file", "")))
     if recorded and recorded == sha256:
         return True
-    if not blob or not path.is_file():
-        return False
-    content = path.read_bytes()
-    same = hashlib.sha256(content).hexdigest() == recorded
-    return same and hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == blob
+    return bool(blob) and path.is_file() and sha256_of(path) == recorded and git_blob(path) == blob

@@ -15,7 +15,8 @@ from tasks.contrastive.curriculum import GROUPS
 from tasks.report import figures
 from tasks.report.collect import Run
 from tasks.report.figures import Curve
-from tasks.report.html import Figure, duration
+from tasks.report.html import Figure
+from tasks.tables import duration
 
 _SLOTS = {"sst": 0, "quora": 1, "sts": 2}
 _WINDOWS = 40  # of the task mix

@@ -242,7 +242,7 @@ def test_a_mirror_with_other_content_is_refused_or_accepted_knowingly(
 
 def test_git_gives_the_same_id(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"hello\n")
-    assert collect.git_blob(tmp_path / "f") == "ce013625030ba8dba906f756967f9e9ca394464a"
+    assert sources.git_blob(tmp_path / "f") == "ce013625030ba8dba906f756967f9e9ca394464a"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from scipy import stats
 
 from minbert.errors import UserError
 from tasks.report import __main__ as command
-from tasks.report import collect, facts, html, measures, page
+from tasks.report import collect, html, measures, page
 from tasks.report.collect import Run
 from tests.report.conftest import HOSTILE
 
@@ -145,20 +145,6 @@ def test_what_is_undefined_is_said(multitask: Made, contrastive: Made) -> None:
     assert '<p class="big">undefined</p>' in text
     assert "NaN" not in text.replace("isNaN", "")
     assert '<p class="big">undefined</p>' in build(collect.read_run(contrastive(after=None)))
-
-
-@pytest.mark.parametrize("recorded", [True, False])
-def test_a_run_that_goes_on_has_a_page(multitask: Made, recorded: bool) -> None:
-    folder = multitask(finished=False)
-    with open(folder / "metrics.jsonl", "a") as file:
-        file.write('{"kind": "train", "st')  # a line in writing
-    assert "Running, last logged" in build(collect.read_run(folder))
-    assert "Not finished" not in build(collect.read_run(multitask("other", recorded=recorded)))
-
-
-def test_the_command_is_repeatable(multitask: Made) -> None:
-    said = facts.command(collect.read_run(multitask()).manifest)
-    assert said == "OMP_NUM_THREADS=2 python multitask_train.py --data 'my data' --run-dir runs/x"
 
 
 def test_several_runs_make_a_comparison(multitask: Made, contrastive: Made, tmp_path: Path) -> None:

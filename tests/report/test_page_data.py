@@ -182,6 +182,8 @@ def test_the_time_is_that_of_all_parts_of_a_resumed_run(multitask: Made) -> None
 
 def test_an_unfinished_run_is_said_to_run_or_to_have_stopped(multitask: Made) -> None:
     folder = multitask(finished=False)
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write('{"kind": "train", "st')  # a line in writing
     run = collect.read_run(folder)
     assert run.state(run.written + 30) == "running" and run.state(run.written + 3600) == "stopped"
     assert "Running, last logged at" in build([run])

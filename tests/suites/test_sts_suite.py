@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,6 +108,7 @@ def test_the_page_names_protocol_and_pooler_and_holds_the_json_s_numbers(done: P
         assert f"{name}.svg" in page
 
 
+@pytest.mark.filterwarnings("error")
 def test_the_same_command_writes_the_same_bytes(tiny: Path, folder: Path, tmp_path: Path, monkeypatch: Any) -> None:
     names = {}
     for name in ("one", "two"):
@@ -263,13 +263,6 @@ def test_an_average_is_undefined_where_a_set_is_and_its_draws_are_the_mean_of_th
     assert (mean["low"], mean["high"]) == tuple(np.percentile(2 * draws, (2.5, 97.5)))
     apart = results.as_json(found.differences([(one, other)], "spearman"))
     assert [(row["set"], row["difference"]) for row in apart] == [("x", None), ("y", 0), ("avg.", None)]
-
-
-def test_no_warning_of_a_library_reaches_the_user(tiny: Path, folder: Path, tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        sts_suite.main(f"--encoder {tiny} --data {folder} --sets SICK --resamples 3 --out {tmp_path}".split())
 
 
 @pytest.mark.parametrize("suite", ["sts_suite", "transfer", "probes"])

@@ -1,7 +1,6 @@
 """Fetching a data set: verified files are kept, missing ones are fetched part by part; the manifest is written last."""
 
 import csv
-import hashlib
 import os
 import shutil
 from dataclasses import dataclass, field
@@ -14,20 +13,11 @@ from minbert.errors import UserError
 from minbert.files import sha256_of, write_json
 from tasks.data.fetch import archives
 from tasks.data.fetch.download import Check, Downloader
-from tasks.data.fetch.sources import DataSet, File, Part, Source, read_manifest
+from tasks.data.fetch.sources import DataSet, File, Part, Source, git_blob, read_manifest
 
 _ARCHIVES = ".archives"
 _HTTP = ("http://", "https://")
 csv.field_size_limit(1 << 30)
-
-
-def git_blob(path: Path) -> str:
-    """The git blob id of a file: sha1("blob " + size + NUL + content), in hex."""
-    digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def rows(path: Path, form: str) -> int:

@@ -1,5 +1,6 @@
-"""The table of public data sets, `sets.toml`, as dataclasses; and the manifests of fetched sets."""
+"""The table of public data sets, `sets.toml`, as dataclasses; the manifests of fetched sets; git's id of a file."""
 
+import hashlib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -73,6 +74,15 @@ def licences() -> dict[str, str]:
     """The licence of every public file, by the file's name."""
     parts = (part for name in tomllib.loads(_TABLE.read_text(encoding="utf-8")) for part in load(name).parts)
     return {Path(file.path).name: part.licence for part in parts for source in part.sources for file in source.files}
+
+
+def git_blob(path: Path) -> str:
+    """The git blob id of a file: sha1("blob " + size + NUL + content), in hex."""
+    digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
