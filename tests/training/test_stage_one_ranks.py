@@ -63,6 +63,7 @@ def torchrun(run: RunDir, tiny: Path, restarts: int) -> "subprocess.Popen[str]":
     """A run of two ranks under torchrun that has written a checkpoint."""
     usual = ("--run-dir", run.path, "--precision", "fp32", "--max-length", 24, "--weights", tiny, "--data", SAMPLE)
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts", restarts]
+    launch += ["--signals-to-handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"]
     command = [sys.executable, "-m", *launch, ROOT / PRETRAIN, *usual, *LONG, "--resume"]
     threads = os.environ | {"OMP_NUM_THREADS": "2"}  # as in the other runs, since bits depend on it
     process = subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=threads)
@@ -89,12 +90,13 @@ def test_torchrun_restarts_a_killed_rank_and_the_run_ends_with_the_same_bits(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_torchrun_that_is_told_to_end_leaves_a_run_that_is_resumed_with_the_same_bits(
-    script: Callable[..., Any], tiny: Path, tmp_path: Path
+    script: Callable[..., Any], tiny: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     whole, run = script(PRETRAIN, *LONG, run_dir="whole", ranks=2), RunDir(tmp_path / "run")
     with torchrun(run, tiny, 0) as process:
-        process.terminate()
+        process.send_signal(number)
         _, said = process.communicate(timeout=200)
     assert "; resume with: " in said and process.returncode != 0, said
     resumed = script(PRETRAIN, *LONG, "--resume", ranks=2)
