@@ -4,6 +4,7 @@ DATA_DIR=... python -m pytest --import-mode=importlib tests/augment/test_wordnet
 """
 
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -204,14 +205,37 @@ def folder() -> Path:
         pytest.skip("WordNet is neither in $NLTK_DATA nor in $DATA_DIR/nltk_data")
 
 
+@pytest.fixture(scope="module")
+def nltks(folder: Path) -> Any:
+    import nltk.data
+    from nltk.corpus.reader.wordnet import WordNetCorpusReader
+
+    nltk.data.path.insert(0, str(folder))
+    return WordNetCorpusReader(nltk.data.find("corpora/wordnet"), None)
+
+
 @pytest.mark.realdata
 @pytest.mark.filterwarnings("ignore:The multilingual functions")
-def test_counts_are_nltks(folder: Path) -> None:
-    """NLTK opens a file for each lemma that it counts."""
-    words = WordNet(folder)
-    for part, word in (("a", "big"), ("n", "dog"), ("v", "carry"), ("r", "fast")):
-        own = [one for synset in words._corpus.synsets(word, part) for one in synset.lemmas() if one.name() == word]
-        assert sum(count for count, _ in words._senses(word, part)) == sum(one.count() for one in own), word
+def test_synonyms_and_counts_are_what_nltk_says_word_by_word(folder: Path, nltks: Any) -> None:
+    words = WordNet(folder, "all")
+    known = [(part, word) for part in "nvar" for word in nltks.all_lemma_names(part) if "_" not in word]
+    for part, word in [*random.Random(0).sample(known, 200), ("a", "big"), ("n", "dog"), ("v", "carry")]:
+        senses = [synset for synset in nltks.synsets(word, part) if word in synset.lemma_names()]
+        others = {name.replace("_", " ") for synset in senses for name in synset.lemma_names()} - {word}
+        found = set(words.synonyms(word, part))
+        assert found <= others, (word, part)
+        plain = {one for one in others - found if one.replace(" ", "").isalpha() and one.islower() and len(one) > 3}
+        assert all(_has_a_reason(one, word, senses) for one in plain), (word, part, plain)
+        own = [lemma for synset in senses for lemma in synset.lemmas() if lemma.name() == word]
+        assert sum(count for count, _ in words._senses(word, part)) == sum(lemma.count() for lemma in own), word
+
+
+def _has_a_reason(one: str, word: str, senses: list[Any]) -> bool:
+    rude = {"ethnic_slur", "obscenity", "disparagement"}
+    lemmas = [lemma for synset in senses for lemma in synset.lemmas()]
+    marks = {domain.name().split(".")[0] for marked in (*senses, *lemmas) for domain in marked.usage_domains()}
+    short = any(len(part) < 2 for part in one.split())
+    return bool(marks & rude) or one in CLOSED or short or one.lower() == word.lower()
 
 
 @pytest.mark.realdata
