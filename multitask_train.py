@@ -25,7 +25,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     from minbert.optimizer import AdamW
     from minbert.training import loop, plan, ranks
     from minbert.training.start import Start
-    from tasks import evaluate, model, predictions, registry, splits
+    from tasks import evaluate, model, record, registry, splits
     from tasks.augment import resource_hashes, synonym_augmentation
 
     settings, training = parsed.settings, parsed.settings.training
@@ -34,7 +34,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
 
     # read the tasks
     tasks = registry.build(settings.data.tasks, settings.model.pairs, "--tasks")
-    paths = predictions.paths(tasks, settings)
+    paths = record.prediction_paths(tasks, settings)
     files = splits.find(tasks, settings, paths)
     resources = resource_hashes(settings.synonyms, "finetune", settings.files.data)
     encoder, tokenizer, length = started.encoder()

@@ -41,8 +41,8 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     # score them with the initial encoder, sort them into easy, semi-hard and hard, pace them over the epochs
     encoder = Encoder(bert, tokenizer, settings.encoder.trained_pooler, precision=started.precision)
     scored = scoring.score(settings, encoder, read.train, started.weights_sha256)
-    ordered = curriculum.sort(settings, scored)
-    paced = curriculum.pace(settings, ordered)
+    order, groups = curriculum.sort(settings, scored)
+    paced = curriculum.pace(settings, order, groups)
 
     # train
     model = objectives.ContrastiveModel.of(settings, bert).to(started.device)
@@ -70,11 +70,11 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     )
 
     # evaluate, save, write the report
-    after, kept = dev.look(), evaluation.Kept.of(state, settings)
+    after = dev.look()
     if ranks.rank():
         return
     weights.save(run.path / "encoder", bert.state_dict(), BertConfig.read(started.folder), tokenizer, encoder.pooler)
-    evaluation.write(run, settings, read, scored, paced, [before, after], kept)
+    evaluation.write(run, settings, read, scored, [before, after], state)
     name = evaluation.graded(read.dev.pairs)
     record.write_rows(run.path, slug(name), evaluation.dev_rows(encoder, read.dev.pairs[name]))
     cli.run_module("tasks.report", str(run.path), "--card")

@@ -46,7 +46,7 @@ from minbert.tokenizer import Tokenizer
 from minbert.training import cli
 from minbert.training.plan import Step
 from tasks.contrastive.settings import ContrastiveSettings
-from tasks.examples import Examples, Triplet
+from tasks.examples import Examples
 
 BASES = ("minbert bf16", "minbert fp32")
 LIBRARIES = ("torch", "sentence-transformers", "transformers")
@@ -120,7 +120,7 @@ def padding(made: Sequence[Batch]) -> float:
     return 1 - sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
 
 
-def training(folder: Path, examples: Triplet, options: argparse.Namespace) -> None:
+def training(folder: Path, examples: Examples, options: argparse.Namespace) -> None:
     """Time training steps and print the table."""
     plan = stage_one.steps(len(examples), options.batch_size, options.warmup + options.batches)
     with tempfile.TemporaryDirectory() as scratch:
@@ -158,7 +158,7 @@ def their_encode(model: SentenceTransformer, precision: str, size: int) -> Encod
     return encode
 
 
-def scoring(folder: Path, examples: Triplet, options: argparse.Namespace) -> None:
+def scoring(folder: Path, examples: Examples, options: argparse.Namespace) -> None:
     """Time `encode` calls, theirs with its default batch size and with the fastest one, and print the table."""
     texts = list(dict.fromkeys(examples.cache.text(row, column) for row in range(len(examples)) for column in range(3)))
     rows = harness.shuffled(len(texts), options.sentences, options.warmup + options.batches)

@@ -16,17 +16,17 @@ from minbert.training.plan import Step
 from tasks import readers
 from tasks.contrastive.objectives import OBJECTIVES, ContrastiveModel
 from tasks.contrastive.settings import ContrastiveSettings
-from tasks.examples import Examples, Triplet
+from tasks.examples import Examples
 
 
-def triplets(data: Path | None, given: str, length: int) -> Triplet:
+def triplets(data: Path | None, given: str, length: int) -> Examples:
     """The NLI triplets of a folder (None: data/sample), tokenised with the vocabulary of the weights `given`."""
     if not data:
         print("DATA_DIR is not set: the small sample, whose rows are repeated again and again")
     tokenizer = Tokenizer.load(weights.resolve(given))
     path = readers.find(data or SAMPLE, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
     cache = readers.tokenised(path, "triplet", tokenizer)
-    return Triplet(cache, tokenizer.cls, tokenizer.sep, length)
+    return Examples(cache, tokenizer.cls, tokenizer.sep, length)
 
 
 def steps(rows: int, size: int, count: int) -> list[Step]:

@@ -14,7 +14,7 @@ import numpy as np
 from minbert.errors import UserError
 from minbert.files import distinct_names, read_json, write_json
 from minbert.training import cli
-from tasks import predict, predictions, record
+from tasks import predict, record
 from tasks.record import Rows, TaskScores
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
@@ -149,7 +149,9 @@ def save(
 
     for (name, split), rows in ensemble.rows.items():
         task = ensemble.tasks[name]
-        predictions.write(out / "predictions" / predictions.file_name(task, split), task, rows.ids, rows.predicted)
+        record.write_predictions(
+            out / "predictions" / record.prediction_file(task, split), task, rows.ids, rows.predicted
+        )
         if split == "dev":
             record.write_rows(out, name, rows if texts else replace(rows, texts=[()] * len(rows)))
     write_json(out / "scores.json", content)

@@ -15,7 +15,7 @@ from minbert.precision import autocast
 from minbert.training import ranks
 from minbert.training.loop import LAST, LoopState
 from minbert.training.run import RunDir
-from tasks import predictions, record
+from tasks import record
 from tasks.examples import Pair, Single
 from tasks.model import MultitaskModel
 from tasks.record import Rows
@@ -98,7 +98,7 @@ def save(run: RunDir, tasks: Mapping[str, Task], data: Splits, outputs: Outputs,
     """Write the leaderboard's prediction files and the dev rows, and record the tables of confusion."""
     for (name, split), path in paths.items():
         rows = record.task_rows(tasks[name], data.of(split)[name], outputs[name, split])
-        predictions.write(path, tasks[name], rows.ids, rows.predicted)
+        record.write_predictions(path, tasks[name], rows.ids, rows.predicted)
         if split == "dev":
             record.write_rows(run.path, name, rows)
             if tasks[name].classes:

@@ -1,4 +1,4 @@
-"""Examples as views of the token cache: rows of one, two or three sentences, collated into ragged batches.
+"""Examples as views of the token cache: rows of sentences, which stage two collates into ragged batches.
 
 Axes: B rows of a batch.
 """
@@ -112,14 +112,6 @@ class Pair(Examples):
             keep = room - short if len(first) > len(second) else short
             first, second = first[:keep], second[: room - keep]
         return first, second
-
-
-class Triplet(Examples):
-    """(anchor, positive, hard negative) per row."""
-
-    def ragged(self, rows: np.ndarray) -> Ragged:
-        """3B sentences: all anchors, then all positives, then all hard negatives."""
-        return Ragged.from_lists([self.sentence(row, column) for column in (0, 1, 2) for row in rows])
 
 
 E = TypeVar("E", bound=Examples)

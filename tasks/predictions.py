@@ -1,4 +1,4 @@
-"""The course leaderboard's prediction files, byte for byte: written by a run, checked, compared and packed.
+"""Check, compare and pack the prediction files of the course's leaderboard.
 
 python -m tasks.predictions check runs/multitask/predictions --data data --gold
 python -m tasks.predictions check runs/a/predictions --data data --compare runs/b/predictions
@@ -7,7 +7,6 @@ python -m tasks.predictions submit runs/multitask/predictions --data data --out 
 
 import argparse
 import io
-import os
 import re
 import zipfile
 from collections.abc import Sequence
@@ -22,45 +21,17 @@ from minbert.files import distinct_names, write_atomic
 from minbert.token_cache import Row
 from minbert.training import cli
 from tasks import readers
-from tasks.record import Rows, TaskScores
+from tasks.record import Rows, TaskScores, prediction_file
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
-    from tasks.settings import MultitaskSettings
     from tasks.task import Task
 
 _SHOWN = 10  # most findings listed per file, and most ids listed per finding
 _ROW = re.compile(r"(\S|\S.*\S) , (\S+) ")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _HIGHEST = 5.0  # largest similarity score; the smallest is 0
-Paths = dict[tuple[str, str], Path]
-"""(task, split) -> path of the prediction file."""
 Finding = tuple[int, str]
 """An error in a prediction file: its line, counted from 1 (0 means the whole file), and what is wrong."""
-
-
-def paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> Paths:
-    """The path of each prediction file; raises `UserError` if a given path cannot be written."""
-    found = {}
-    for task in tasks:
-        for split in ("dev", "test"):
-            given = getattr(settings.files, f"{task.files.short}_{split}_out", "")
-            usual = Path(settings.run.run_dir) / "predictions" / file_name(task, split)
-            path = found[task.name, split] = Path(given).absolute() if given else usual
-            if given and (path.is_dir() or not os.access(path.parent, os.W_OK)):
-                raise UserError(f"--{task.files.short}-{split}-out {given}: no file can be written there")
-    return found
-
-
-def file_name(task: "Task", split: str) -> str:
-    """Name of a prediction file, such as `para-dev-output.csv`."""
-    return f"{task.files.short}-{split}-output.csv"
-
-
-def write(path: Path, task: "Task", ids: Sequence[str], predicted: np.ndarray) -> None:
-    """Write a prediction file: the task's header, then `{id} , {value} \\n` for each row, in file order."""
-    rows = [f"{id_} , {task.written(value)} \n" for id_, value in zip(ids, predicted.tolist(), strict=True)]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, task.files.header + "".join(rows))
 
 
 @dataclass(frozen=True)
@@ -103,7 +74,9 @@ def check(folder: Path, data: Path) -> list[Checked]:
     if not place.is_dir():
         raise UserError(f"{folder}: no such folder")
     tasks = [TASKS[name]() for name in LEADERBOARD]
-    return [_check(place / file_name(task, split), task, split, data) for split in ("dev", "test") for task in tasks]
+    return [
+        _check(place / prediction_file(task, split), task, split, data) for split in ("dev", "test") for task in tasks
+    ]
 
 
 def expected(task: "Task", split: str, data: Path) -> tuple[Path, list[str], np.ndarray]:

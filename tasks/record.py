@@ -1,10 +1,11 @@
-"""What a finished run leaves for others to read: its predictions on the development sets row by row, and its manifest.
+"""What a finished run leaves for others to read: prediction files, its predictions row by row, and its manifest.
 
 `RUN/dev/{task}.jsonl` holds one JSON object per line, in file order: `id`, `texts`, `gold` (null for a row without a
 label), `predicted`, and `probabilities` of the classes (null for a task without classes).
 """
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from minbert.files import read_json, write_atomic
 
 if TYPE_CHECKING:
     from tasks.examples import Examples
+    from tasks.settings import MultitaskSettings
     from tasks.task import Task
 
 
@@ -81,6 +83,31 @@ def task_rows(task: "Task", examples: "Examples", outputs: np.ndarray) -> Rows:
     gold = np.asarray(examples.labels, dtype=np.float64)
     shares = task.probabilities(outputs)
     return Rows([cache.row_id(row) for row in places], texts, gold, task.predict(outputs), shares)
+
+
+def prediction_paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> dict[tuple[str, str], Path]:
+    """(task, split) -> path of the prediction file. Raises `UserError` if a given path cannot be written."""
+    found = {}
+    for task in tasks:
+        for split in ("dev", "test"):
+            given = getattr(settings.files, f"{task.files.short}_{split}_out", "")
+            usual = Path(settings.run.run_dir) / "predictions" / prediction_file(task, split)
+            path = found[task.name, split] = Path(given).absolute() if given else usual
+            if given and (path.is_dir() or not os.access(path.parent, os.W_OK)):
+                raise UserError(f"--{task.files.short}-{split}-out {given}: no file can be written there")
+    return found
+
+
+def prediction_file(task: "Task", split: str) -> str:
+    """Name of a prediction file, such as `para-dev-output.csv`."""
+    return f"{task.files.short}-{split}-output.csv"
+
+
+def write_predictions(path: Path, task: "Task", ids: Sequence[str], predicted: np.ndarray) -> None:
+    """Write a prediction file: the task's header, then `{id} , {value} \\n` for each row, in file order."""
+    rows = [f"{id_} , {task.written(value)} \n" for id_, value in zip(ids, predicted.tolist(), strict=True)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, task.files.header + "".join(rows))
 
 
 class _Line(BaseModel):

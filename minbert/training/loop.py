@@ -123,6 +123,7 @@ def fit(
     restored = _restore(model, optimizer, run) if care.resume else None
     state = restored or LoopState(best=_of_first(baseline, device))
     pending: list[Scalars] = []
+    warmup = math.ceil(training.warmup * plan.total)
     progress = Progress(plan, state.step, state.best, sentences, tasks)
     if restored is None and baseline is not None and training.keep == BEST:
         _save(model, optimizer, state, run, training)
@@ -135,7 +136,7 @@ def fit(
             numbers = objective.backward(model, batch, context)
             ranks.sum_gradients(model.parameters(), device)
             numbers["gradient_norm"] = _clip(model, training.clip)
-            factor = _schedule(training, state.step, plan.total)
+            factor = learning_rate(training.lr_schedule, state.step, plan.total, warmup)
             rate = training.lr * factor
             for group in optimizer.param_groups:
                 group["lr"] = group.get("peak_lr", training.lr) * factor
@@ -192,10 +193,6 @@ def _clip(model: nn.Module, limit: float) -> Tensor:
     if limit:
         torch.nn.utils.clip_grads_with_norm_(model.parameters(), limit, norm)
     return norm
-
-
-def _schedule(training: TrainingSettings, step: int, total: int) -> float:
-    return learning_rate(training.lr_schedule, step, total, math.ceil(training.warmup * total))
 
 
 def _look(state: LoopState, pending: list[Scalars], floors: Floors) -> None:

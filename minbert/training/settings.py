@@ -4,7 +4,6 @@ This module does not import torch, so that `--help` is fast.
 """
 
 import argparse
-import re
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
-from minbert.errors import UserError, one_of, suggestion
+from minbert.errors import UserError, one_of, quoted, suggestion
 from minbert.files import expanded
 from minbert.training.cli import Parser, say
 
@@ -35,20 +34,14 @@ def flag(default: Any, text: str, *, ge: float | None = None, le: float | None =
 class Record(BaseModel):
     """A group of settings: each field is a flag."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
     @field_validator("*", mode="before")
     @classmethod
-    def _typed(cls, value: Any, info: ValidationInfo) -> Any:
-        """Match choices ignoring case; reject values that pydantic would convert, such as 3.0 or true for an int."""
-        kind, choices = _kind(cls.model_fields[str(info.field_name)])
-        if choices:
-            return next((one for one in choices if one.lower() == str(value).strip().lower()), value)
-        if kind is int and not re.fullmatch(r"\s*[+-]?\d+\s*", str(value)):
-            raise ValueError(f"{value!r} is not a whole number")
-        if kind is float and isinstance(value, bool):
-            raise ValueError(f"{str(value).lower()} is not a number")
-        return value
+    def _chosen(cls, value: Any, info: ValidationInfo) -> Any:
+        """Match choices ignoring case."""
+        choices = _kind(cls.model_fields[str(info.field_name)])[1]
+        return next((one for one in choices if one.lower() == str(value).strip().lower()), value)
 
 
 class Settings(BaseModel):
@@ -65,13 +58,14 @@ class Settings(BaseModel):
         """A copy with some values changed, by flag name. Raises `UserError`."""
         return self.of(**self.flat() | flat)
 
-    def flat(self) -> dict[str, Any]:
-        """Every value by flag name."""
-        return {name: value for record in self.model_dump().values() for name, value in record.items()}
+    def flat(self, *without: str) -> dict[str, Any]:
+        """Every value by flag name, except those in the records `without`."""
+        records = self.model_dump(exclude={*without}).values()
+        return {name: value for record in records for name, value in record.items()}
 
     def identity(self) -> dict[str, Any]:
         """The values that determine a run's results, by flag name: all but those in the records of `PLACES`."""
-        return {name: value for name, value in self.flat().items() if flags_of(type(self))[name][0] not in PLACES}
+        return self.flat(*PLACES)
 
 
 class EncoderSettings(Record):
@@ -198,14 +192,12 @@ def parse(
         say(_listed(presets, default))
         raise SystemExit(0)
     file = typed.pop("config", "")
-    read = _read_toml(expanded(file), flags) if file else {}
-    named, where = read.pop("preset", (default, "--preset"))
-    preset = (
-        one_of(typed.pop("preset"), presets, "--preset") if "preset" in typed else one_of(str(named), presets, where)
-    )
-    chosen = {name: value for name, (value, _) in read.items()} | typed
-    sources = {name: where for name, (_, where) in read.items() if name not in typed}
-    settings = _validated(kind, {**presets[preset][1], **chosen}, sources)
+    chosen = _read_toml(expanded(file), flags) if file else {}
+    chosen |= {name: (value, spelled(name, None)) for name, value in typed.items()}
+    named, where = chosen.pop("preset", (default, ""))
+    preset = one_of(str(named), presets, where)
+    values = {name: value for name, (value, _) in chosen.items()}
+    settings = _validated(kind, {**presets[preset][1], **values}, {name: where for name, (_, where) in chosen.items()})
     kept = settings.flat()
     return Parsed(settings, preset, {name: kept[name] for name in chosen}, shlex.join([parser.prog, *arguments]))
 
@@ -290,7 +282,7 @@ def _parser(flags: Flags, program: str, about: str, default: str) -> Parser:
             shown = "on" if option.default else "off"
         else:
             usual = {int: "N", float: "X"}.get(kind, "PATH" if record in PLACES else "NAME")
-            action = {"metavar": "{" + ",".join(filter(None, choices)) + "}" if choices else usual}
+            action = {"type": kind, "metavar": "{" + ",".join(filter(None, choices)) + "}" if choices else usual}
             shown = option.default
         default_text = "" if shown in ("", None) else f" (default: {shown})"
         groups[record].add_argument(f"--{name.replace('_', '-')}", help=text + default_text, **action)
@@ -306,7 +298,7 @@ def _kind(option: FieldInfo) -> tuple[type, tuple[str, ...]]:
 
 
 def _validated(kind: type[S], flat: Mapping[str, Any], sources: Mapping[str, str]) -> S:
-    """Settings from values by flag name; `sources` gives file and key of the values that come from a file."""
+    """Settings from values by flag name; `sources` gives the flag, or the file and key, of those a user has given."""
     nested: dict[str, dict[str, Any]] = {}
     flags = flags_of(kind)
     for name, value in flat.items():
@@ -318,15 +310,8 @@ def _validated(kind: type[S], flat: Mapping[str, Any], sources: Mapping[str, str
         raised = first.get("ctx", {}).get("error")
         if isinstance(raised, UserError):
             raise raised from None
-        name = str(first["loc"][1])
-        raise _refusal(sources.get(name, spelled(name, None)), first, _kind(flags[name][1])[1]) from None
-
-
-def _refusal(where: str, error: Any, choices: Sequence[str]) -> UserError:
-    """A pydantic error as a `UserError` of one sentence; `where` is the flag, or file and key, of the value."""
-    value, said = error["input"], str(error["msg"])
-    if choices:
-        return UserError(f"{where}: {value!r} is not one of {', '.join(choices)}{suggestion(str(value), choices)}")
-    if error["type"] == "value_error":
-        return UserError(f"{where}: {said.removeprefix('Value error, ')}")
-    return UserError(f"{where}: {said[0].lower()}{said[1:]}, not {value!r}")
+        name, value, said = str(first["loc"][1]), first["input"], str(first["msg"])
+        where = sources.get(name, spelled(name, None))
+        if choices := _kind(flags[name][1])[1]:
+            one_of(str(value), choices, where)
+        raise UserError(f"{where}: {said[0].lower()}{said[1:]}, not {quoted(value)}") from None

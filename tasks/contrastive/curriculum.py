@@ -198,14 +198,9 @@ def _sorted(limits: Sequence[int], sizes: Sequence[int]) -> list[np.ndarray]:
 
 
 def mix(plan: Plan, groups: np.ndarray) -> np.ndarray:
-    """Share of each group among the rows that are trained on: float64 [epochs, 3], each row's sum 1.
-
-    `groups` are [N], as `difficulty` gives them.
-    """
-    spans = [range(end - length, end) for end, length in zip(plan.ends, plan.lengths, strict=True)]
-    counts = np.array(
-        [np.bincount(np.concatenate([groups[plan.at(i).rows] for i in span]), minlength=len(GROUPS)) for span in spans]
-    )
+    """Share of each group, as `difficulty` gives them, among an epoch's rows: float64 [epochs, 3], each row's sum 1."""
+    rows = [np.concatenate([rows for _, rows in plan.build(epoch)]) for epoch in range(len(plan.lengths))]
+    counts = np.array([np.bincount(groups[found], minlength=len(GROUPS)) for found in rows])
     return counts / counts.sum(1, keepdims=True)
 
 
@@ -222,19 +217,8 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Sorted:
-    """The `rows` in training order, int64 [n], and for triplets with cosines the group of every row of the file.
-
-    `groups` are int64 [N]: 0 easy, 1 semi-hard, 2 hard, -1 not trained on.
-    """
-
-    rows: np.ndarray
-    groups: np.ndarray | None = None
-
-
-@dataclass(frozen=True)
 class Paced:
-    """The plan over `rows` rows, and the groups as `Sorted` has them."""
+    """The plan over `rows` rows, and the groups as `sort` gives them."""
 
     plan: Plan
     rows: int
@@ -260,30 +244,33 @@ class Paced:
         return mix(self.plan, self.groups)
 
 
-def sort(settings: ContrastiveSettings, scored: Scored) -> Sorted:
-    """Sort triplets into groups by the margin (CBCL, section 4.3), if they have cosines, and into training order."""
+def sort(settings: ContrastiveSettings, scored: Scored) -> tuple[np.ndarray, np.ndarray | None]:
+    """The rows in training order, int64 [n], and the group by the margin of every row of the file (CBCL, section 4.3).
+
+    Groups are int64 [N]: 0 easy, 1 semi-hard, 2 hard, -1 not trained on; None for rows without cosines.
+    """
     how, seed, rows, cosines = settings.curriculum, settings.training.seed, scored.rows, scored.cosines
     if settings.loss.data_kind != TRIPLETS or how.order == "none":
-        return Sorted(rows)
+        return rows, None
     if how.order == "random":
-        return Sorted(rows[arrange(np.zeros(len(rows)), seed, "random")])
+        return rows[arrange(np.zeros(len(rows)), seed, "random")], None
     if cosines is None:
         assert scored.hardness is not None
-        return Sorted(rows[arrange(scored.hardness, seed, how.order)])
+        return rows[arrange(scored.hardness, seed, how.order)], None
     found = difficulty(cosines.positive, cosines.negative, how.margin)
     groups = np.full(rows.max() + 1, -1)
     groups[rows] = found
-    return Sorted(rows[arrange(hardness(how.technique, cosines, found), seed, how.order)], groups)
+    return rows[arrange(hardness(how.technique, cosines, found), seed, how.order)], groups
 
 
-def pace(settings: ContrastiveSettings, ordered: Sorted) -> Paced:
+def pace(settings: ContrastiveSettings, order: np.ndarray, groups: np.ndarray | None) -> Paced:
     """The steps: more of the order is eligible in each epoch (CBCL, equation 2); without a curriculum all of it is."""
     from minbert.training import start  # late: it imports torch
 
     training, how = settings.training, settings.curriculum
     paced = settings.loss.data_kind == TRIPLETS and how.order != "none"
     steps = plan(
-        ordered.rows,
+        order,
         epochs=training.epochs,
         batch_size=training.batch_size,
         seed=training.seed,
@@ -293,4 +280,4 @@ def pace(settings: ContrastiveSettings, ordered: Sorted) -> Paced:
         within=how.within,
         equal_steps=how.equal_steps and paced,
     )
-    return Paced(start.shortened(steps, training), len(ordered.rows), ordered.groups)
+    return Paced(start.shortened(steps, training), len(order), groups)

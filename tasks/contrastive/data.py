@@ -17,14 +17,15 @@ from tasks.augment import resource_hashes
 from tasks.contrastive import sets
 from tasks.contrastive.sets import DevSets
 from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettings
-from tasks.examples import Examples, Pair, Single, Triplet
+from tasks.examples import Examples
 from tasks.readers import key
 from tasks.readers.layouts import KINDS, LAYOUTS
 from tasks.readers.splitter import Head
 from tasks.record import manifest_behind
 
 _ORIGINALS = ("snli_1.0/snli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.jsonl")
-Read = tuple[Examples, dict[str, Any]]
+Read = tuple[TokenCache, dict[str, Any]]
+"""The rows to train on, and the account of their files for the manifest."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,10 @@ def check(settings: ContrastiveSettings) -> dict[str, str]:
 def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Data:
     """The data that an objective needs. Raises `UserError` for what is missing or cannot be read."""
     reader = {TRIPLETS: _triplets, PAIRS: _pairs, TEXTS: _texts}[settings.loss.data_kind]
-    train, account = reader(settings, tokenizer, length)
-    if not len(train):
-        raise UserError(f"{train.cache.source}: no usable row")
+    cache, account = reader(settings, tokenizer)
+    if not len(cache):
+        raise UserError(f"{cache.source}: no usable row")
+    train = Examples(cache, tokenizer.cls, tokenizer.sep, length)
     dev = sets.read_dev_sets(settings.files, tokenizer, length)
     if settings.chooses:
         dev = replace(dev, also_in=sets.also_in(dev, start.data_path(settings.files.data)))
@@ -76,7 +78,7 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
     return Data(train, dev, {"train": account, "sts_dev": dev.account()})
 
 
-def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Read:
+def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
     paths, kind, columns = _triplet_files(settings)
     names = [path.name for path in paths] if len(paths) > 1 else []
     per_premise = settings.data.per_premise if kind == "nli" else ""
@@ -92,11 +94,11 @@ def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) 
 
     rule = ["triplets", kind, settings.data.columns, per_premise, *names]
     cache, files = _cached(paths, merged, rule, columns, tokenizer)
-    account = {"files": files, "per_premise": per_premise, **cache.facts, "skipped": cache.account()["skipped"]}
-    return Triplet(cache, tokenizer.cls, tokenizer.sep, length), account
+    skipped = cache.account()["skipped"]
+    return cache, {"files": files, "per_premise": per_premise, **cache.facts, "skipped": skipped}
 
 
-def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Read:
+def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
     paths = _pair_files(settings)
     names = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]  # where there are several, ids begin with it
 
@@ -110,10 +112,10 @@ def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> 
 
     cache, files = _cached(paths, labelled, ["nli", settings.data.columns, *names], 2, tokenizer)
     account = {name: value for name, value in cache.account().items() if name not in ("file", "sha256")}
-    return Pair(cache, tokenizer.cls, tokenizer.sep, length), account | {"files": files}
+    return cache, account | {"files": files}
 
 
-def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Read:
+def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
     how, every_seed = settings.data, settings.training.seed
     sources, found = _names(how.texts), _text_files(settings)
 
@@ -133,7 +135,7 @@ def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> 
         ranks.note("the texts hold test sentences (transductive), which the manifest and the report say as well")
     if found.absent:
         ranks.note(f"--texts {how.texts}: without {', '.join(found.absent)}, not found in the data")
-    return Single(cache, tokenizer.cls, tokenizer.sep, length), account
+    return cache, account
 
 
 def _cached(

@@ -6,8 +6,8 @@ Axes: M texts, D hidden. Vectors are scaled to length 1 first, in float64.
 """
 
 import shlex
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from tasks.contrastive.losses import nt_xent
 from tasks.contrastive.objectives import chance
 from tasks.contrastive.scoring import distinct, encoded
 from tasks.contrastive.settings import IN_BATCH, TRIPLETS, ContrastiveSettings, slug
-from tasks.examples import Pair
+from tasks.examples import Examples
 from tasks.record import Rows
 
 METRICS = {
@@ -141,7 +141,7 @@ def full_pass_loss(sides: list[np.ndarray], batch_size: int, temperature: float)
     return _defined(total / len(sides[0])) if len(sides[0]) else None
 
 
-def dev_rows(encoder: Encoder, pairs: Pair) -> Rows:
+def dev_rows(encoder: Encoder, pairs: Examples) -> Rows:
     """The rows of a dev set, predicted by the cosine similarity of their sentence embeddings."""
     encoder.model.eval()
     count, cache = len(pairs), pairs.cache
@@ -152,12 +152,12 @@ def dev_rows(encoder: Encoder, pairs: Pair) -> Rows:
     return Rows(ids, texts, np.asarray(pairs.labels), (first * second).sum(1), None)
 
 
-def graded(dev: Mapping[str, Pair]) -> str:
+def graded(dev: Mapping[str, Examples]) -> str:
     """The first set whose scores are more than two classes, else the first."""
     return next((name for name, one in dev.items() if len(np.unique(one.labels)) > 2), next(iter(dev)))
 
 
-def _sts_numbers(vectors: np.ndarray, places: np.ndarray, dev: Mapping[str, Pair]) -> dict[str, float | None]:
+def _sts_numbers(vectors: np.ndarray, places: np.ndarray, dev: Mapping[str, Examples]) -> dict[str, float | None]:
     """`vectors` of the distinct texts, [M, D]; `places` of both sides of every pair among them, set after set."""
     ends = np.cumsum([2 * len(one) for one in dev.values()])
     sides = {name: np.split(part, 2) for name, part in zip(dev, np.split(places, ends[:-1]), strict=True)}
@@ -205,69 +205,51 @@ def introduce(settings: ContrastiveSettings, read: Data, paced: Paced, encoder: 
         ranks.note("--objective simcse: the encoder has no dropout, so both passes of a text are the same")
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Which encoder of a run is kept and evaluated after training: the one of step `step` of `last_step`.
-
-    With `keep` "best" it is that of step 0 if no evaluation was better than before training.
-    """
-
-    step: int
-    keep: str
-    metric: str
-    best_step: int
-    last_step: int
-
-    @classmethod
-    def of(cls, state: LoopState, settings: ContrastiveSettings) -> "Kept":
-        """The encoder that a finished loop has left in the model."""
-        return cls(state.kept_step, settings.training.keep, settings.evaluation.metric, state.best_step, state.step)
-
-    @property
-    def shown(self) -> str:
-        """Its name on the terminal."""
-        if not self.step:
-            return "the encoder from before training"
-        why = "the last" if self.keep == LAST or self.step != self.best_step else f"the best by {self.metric}"
-        return f"step {self.step:,} of {self.last_step:,}, {why}"
-
-    def verdict(self, before: Look, after: Look) -> str:
-        """A sentence if training has not improved the encoder by the metric; else an empty string."""
-        if not self.step:
-            return (
-                f"training did not help: by {self.metric} no evaluation was better than before training, so the "
-                f"encoder folder holds the encoder that the run started from"
-            )
-        if after.score is None or before.score is None:
-            return f"{self.metric} is undefined, so it cannot say whether training helped"
-        if after.score > before.score:
-            return ""
-        now, then = (number(look.numbers[METRICS[self.metric][0]]) for look in (after, before))
-        there = f"--keep best would have kept step {self.best_step:,}" if self.best_step else "no evaluation was better"
-        return (
-            f"training did not help: by {self.metric} the last step is no better than before training "
-            f"({now}, {then} before); {there}"
-        )
-
-
 def write(
-    run: RunDir, settings: ContrastiveSettings, read: Data, scored: Scored, paced: Paced, looks: list[Look], kept: Kept
+    run: RunDir, settings: ContrastiveSettings, read: Data, scored: Scored, looks: Sequence[Look], state: LoopState
 ) -> None:
     """Write `scores.json` and `cosines.safetensors`, and print what training has changed.
 
-    `looks` are one before training, and one at the encoder that is `kept`.
+    `looks` are one before training, and one at the encoder that the loop has kept: with `--keep best` that of step 0
+    if no evaluation was better than before training.
     """
     before, after = looks
-    loss, guess = last_epoch_loss(run.metrics()), chance(settings, paced.rows, read.train.cache.columns)
+    keep, metric = settings.training.keep, settings.evaluation.metric
     scores = {name: {"before": before.numbers[name], "after": value} for name, value in after.numbers.items()}
-    about = asdict(kept) | {"dev_set": read.dev.name, "last_epoch_loss": loss, "chance_loss": guess}
-    write_json(run.path / "scores.json", scores | about)
+    kept = {"step": state.kept_step, "keep": keep, "metric": metric}
+    steps = {"best_step": state.best_step, "last_step": state.step}
+    loss = last_epoch_loss(run.metrics())
+    losses = {"last_epoch_loss": loss, "chance_loss": chance(settings, len(scored.rows), read.train.cache.columns)}
+    write_json(run.path / "scores.json", {**scores, **kept, **steps, "dev_set": read.dev.name, **losses})
     taken = {"start": scored.cosines, "before": before.cosines, "after": after.cosines}
     arrays = {f"{when} {side}": values for when, one in taken.items() if one for side, values in vars(one).items()}
     if arrays:
         write_atomic(run.path / "cosines.safetensors", save(arrays))
-    said = [f"after training ({kept.shown}): {as_text(after.numbers)}", kept.verdict(before, after)]
+    why = "the last" if keep == LAST or state.kept_step != state.best_step else f"the best by {metric}"
+    which = (
+        f"step {state.kept_step:,} of {state.step:,}, {why}" if state.kept_step else "the encoder from before training"
+    )
+    said = [f"after training ({which}): {as_text(after.numbers)}", verdict(metric, before, after, state)]
     ranks.say("\n".join([*filter(None, said), f"mean training loss over the last epoch: {number(loss)}\n"]))
+
+
+def verdict(metric: str, before: Look, after: Look, state: LoopState) -> str:
+    """A sentence if training has not improved the encoder by the metric; else an empty string."""
+    if not state.kept_step:
+        return (
+            f"training did not help: by {metric} no evaluation was better than before training, so the encoder folder "
+            f"holds the encoder that the run started from"
+        )
+    if after.score is None or before.score is None:
+        return f"{metric} is undefined, so it cannot say whether training helped"
+    if after.score > before.score:
+        return ""
+    now, then = (number(look.numbers[METRICS[metric][0]]) for look in (after, before))
+    there = f"--keep best would have kept step {state.best_step:,}" if state.best_step else "no evaluation was better"
+    return (
+        f"training did not help: by {metric} the last step is no better than before training "
+        f"({now}, {then} before); {there}"
+    )
 
 
 def last_epoch_loss(rows: Iterable[Mapping[str, Any]]) -> float | None:

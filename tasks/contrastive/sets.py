@@ -29,7 +29,7 @@ from minbert.token_cache import Facts, Row, Skipped
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks, start
 from tasks.contrastive.settings import FileSettings
-from tasks.examples import Pair
+from tasks.examples import Examples
 from tasks.readers import key, open_as, senteval, tokenised
 from tasks.readers.layouts import checked_rows
 from tasks.readers.splitter import side_by_side
@@ -209,7 +209,7 @@ class DevSets:
     """The dev pairs of a run, by set. `name` is that of `--sts-dev`; `also_in` counts pairs by scored set."""
 
     name: str
-    pairs: Mapping[str, Pair]
+    pairs: Mapping[str, Examples]
     absent: tuple[str, ...] = ()
     also_in: Mapping[str, int] = field(default_factory=dict)
 
@@ -272,11 +272,11 @@ def read_dev_sets(files: FileSettings, tokenizer: Tokenizer, length: int) -> Dev
     return DevSets(name, {one: _scored_pairs(path, tokenizer, length) for one, path in paths.items()}, absent)
 
 
-def _scored_pairs(path: Path, tokenizer: Tokenizer, length: int) -> Pair:
+def _scored_pairs(path: Path, tokenizer: Tokenizer, length: int) -> Examples:
     cache = tokenised(path, "pair-score", tokenizer, "dev")
     if not len(cache):
         raise UserError(f"{path}: no usable row")
-    return Pair(cache, tokenizer.cls, tokenizer.sep, length)
+    return Examples(cache, tokenizer.cls, tokenizer.sep, length)
 
 
 def also_in(dev: DevSets, folder: Path) -> dict[str, int]:
@@ -299,7 +299,7 @@ def also_in(dev: DevSets, folder: Path) -> dict[str, int]:
     return found
 
 
-def pair_keys(pairs: Pair) -> list[frozenset[str]]:
+def pair_keys(pairs: Examples) -> list[frozenset[str]]:
     """The texts of each pair, by `tasks.readers.key`, whatever their order."""
     return [frozenset(map(key, row.texts)) for row in pairs.cache.rows()]
 

@@ -21,7 +21,7 @@ from tasks.augment import synonym_augmentation
 from tasks.augment.synonyms import MOST_ADJECTIVES
 from tasks.contrastive.objectives import ContrastiveModel, NTXent
 from tasks.contrastive.settings import ContrastiveSettings
-from tasks.examples import Examples, Pair, Single, Triplet, unchanged
+from tasks.examples import Examples, unchanged
 
 Make = Callable[..., Any]
 OTHERS = {"happy": ["glad", "cheerful"], "sad": ["gloomy"], "old": ["aged"], "cat": ["feline"], "chase": ["pursue"]}
@@ -44,7 +44,7 @@ def opened(tokenizer: Tokenizer, tmp_path: Path) -> Make:
         rows = [Row(f"id-{n}", row[:columns], float(n)) for n, row in enumerate(ROWS * times)]
         (tmp_path / "rows.txt").write_text(repr(rows))
         cache = token_cache.load(tmp_path / "rows.txt", lambda _: iter(rows), "test", columns, tokenizer)
-        return {1: Single, 2: Pair, 3: Triplet}[columns](cache, tokenizer.cls, tokenizer.sep, 64)
+        return Examples(cache, tokenizer.cls, tokenizer.sep, 64)
 
     return make
 
@@ -185,7 +185,7 @@ def test_labels_rows_and_the_ids_of_unchanged_texts_stay(
             kept = row > 2 or not set(ADJECTIVES) & set(text.split())
             assert (new.ids(row, column) == examples.ids(row, column)) == kept
     assert not examples.changes, "the data itself is not touched"
-    short = Triplet(new.cache, new.cls, new.sep, 6, new.changes)
+    short = Examples(new.cache, new.cls, new.sep, 6, new.changes)
     assert short.sentence(0, 0) == [new.cls, *new.ids(0, 0)[:4], new.sep], "new texts are cut like any other"
 
 

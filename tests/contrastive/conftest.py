@@ -13,7 +13,7 @@ from minbert.bert import BertModel
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
 from tasks.contrastive.views import Draw
-from tasks.examples import Pair, Single, Triplet
+from tasks.examples import Examples
 from tasks.readers.senteval import STS
 
 SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
@@ -62,16 +62,15 @@ def view(tiny: Path, tmp_path: Path) -> Callable[..., Any]:
         source.write_text(repr(rows))
         tokenizer = Tokenizer.load(tiny)
         cache = token_cache.load(source, lambda _: iter(rows), "rows of a test", len(columns), tokenizer)
-        kind = {1: Single, 2: Pair, 3: Triplet}[len(columns)]
-        return kind(cache, tokenizer.cls, tokenizer.sep, 64)
+        return Examples(cache, tokenizer.cls, tokenizer.sep, 64)
 
     return make
 
 
 @pytest.fixture
-def triplets(view: Callable[..., Any]) -> Triplet:
+def triplets(view: Callable[..., Any]) -> Examples:
     """Six triplets."""
-    found: Triplet = view(ANCHORS, POSITIVES, NEGATIVES)
+    found: Examples = view(ANCHORS, POSITIVES, NEGATIVES)
     return found
 
 

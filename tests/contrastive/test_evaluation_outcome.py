@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from minbert.training.plan import Plan
+from minbert.training.loop import LoopState
 from minbert.training.run import RunDir
 from tasks.contrastive import evaluation
-from tasks.contrastive.curriculum import Paced, Scored, Similarities
+from tasks.contrastive.curriculum import Scored, Similarities
 from tasks.contrastive.data import Data
-from tasks.contrastive.evaluation import Kept, Look, last_epoch_loss
+from tasks.contrastive.evaluation import Look, last_epoch_loss, verdict
 from tasks.contrastive.sets import DevSets
 from tasks.contrastive.settings import ContrastiveSettings
 
-KEPT = Kept(step=200, keep="last", metric="spearman", best_step=100, last_step=200)
+STATE = LoopState(step=200, kept_step=200, best_step=100)
 RNG = np.random.default_rng(3)
 BEFORE = Similarities(RNG.uniform(0.2, 1.0, 300), RNG.uniform(-0.2, 0.9, 300))
 AFTER = Similarities(BEFORE.positive, BEFORE.negative - 0.3)
@@ -49,10 +49,9 @@ def written(tmp_path: Path, view: Callable[..., Any]) -> Written:
         for row in ROWS:
             run.log(row)
         read = Data(view(*[["the cat"]] * columns), DevSets("course", {}), {})
-        paced = Paced(Plan([1], lambda _: []), 6)
         looks = [look(0.6, BEFORE), look(0.65, AFTER)] if cosines else [look(0.6), look(0.65)]
-        how = ContrastiveSettings.of(**{"batch_size": 2} | given)
-        evaluation.write(run, how, read, Scored(np.arange(6), BEFORE if cosines else None), paced, looks, KEPT)
+        how = ContrastiveSettings.of(**{"batch_size": 2, "keep": "last"} | given)
+        evaluation.write(run, how, read, Scored(np.arange(6), BEFORE if cosines else None), looks, STATE)
         path = run.path / "cosines.safetensors"
         return json.loads((run.path / "scores.json").read_text()), load_file(path) if path.is_file() else {}
 
@@ -86,17 +85,19 @@ def test_cosines_that_were_not_taken_are_not_written(
 
 
 @pytest.mark.parametrize(
-    ("kept", "before", "after", "said"),
+    ("kept", "best", "metric", "before", "after", "said"),
     [
-        (Kept(3, "best", "spearman", 3, 9), 0.5, 0.6, ""),
-        (Kept(9, "last", "spearman", 3, 9), 0.5, 0.6, ""),
-        (Kept(9, "last", "spearman", 3, 9), 0.5, 0.4, "--keep best would have kept step 3"),
-        (Kept(9, "last", "loss", 0, 9), -2.0, -2.5, "by loss the last step is no better than before training (2.5000,"),
-        (Kept(0, "best", "spearman", 0, 9), 0.5, 0.5, "holds the encoder that the run started from"),
+        (3, 3, "spearman", 0.5, 0.6, ""),
+        (9, 3, "spearman", 0.5, 0.6, ""),
+        (9, 3, "spearman", 0.5, 0.4, "--keep best would have kept step 3"),
+        (9, 0, "loss", -2.0, -2.5, "by loss the last step is no better than before training (2.5000,"),
+        (0, 0, "spearman", 0.5, 0.5, "holds the encoder that the run started from"),
     ],
 )
-def test_training_that_has_not_helped_is_said(kept: Kept, before: float, after: float, said: str) -> None:
-    found = kept.verdict(look(before), look(after))
+def test_training_that_has_not_helped_is_said(
+    kept: int, best: int, metric: str, before: float, after: float, said: str
+) -> None:
+    found = verdict(metric, look(before), look(after), LoopState(step=9, kept_step=kept, best_step=best))
     assert said in found and bool(said) == bool(found)
 
 

@@ -23,7 +23,7 @@ from tasks.contrastive import losses
 from tasks.contrastive.evaluation import unit
 from tasks.contrastive.objectives import COLLAPSED, OBJECTIVES, ContrastiveModel, chance, spread
 from tasks.contrastive.settings import ContrastiveSettings
-from tasks.examples import Triplet
+from tasks.examples import Examples
 from tests.contrastive.conftest import ANCHORS
 
 ROWS = np.array([4, 0, 3, 1])
@@ -78,7 +78,9 @@ def nt_xent(columns: list[np.ndarray], temperature: float, *, hard: bool) -> flo
 
 @pytest.mark.parametrize("hard", [True, False])
 @pytest.mark.parametrize("projection", ["none", "training", "kept"])
-def test_nt_xent_is_the_formula_over_the_batch(bert: BertModel, triplets: Triplet, hard: bool, projection: str) -> None:
+def test_nt_xent_is_the_formula_over_the_batch(
+    bert: BertModel, triplets: Examples, hard: bool, projection: str
+) -> None:
     pooler = "mean" if projection == "none" else "cls"
     how = settings("nt-xent", hard_negatives=hard, pooler=pooler, projection=projection, mask_false_negatives=False)
     numbers, _, model = run(bert, triplets, how)
@@ -87,7 +89,7 @@ def test_nt_xent_is_the_formula_over_the_batch(bert: BertModel, triplets: Triple
 
 
 def test_triplet_margin_and_softmax_are_their_formulas(
-    bert: BertModel, triplets: Triplet, view: Callable[..., Any]
+    bert: BertModel, triplets: Examples, view: Callable[..., Any]
 ) -> None:
     numbers, _, model = run(bert, triplets, settings("triplet", loss_margin=2.0))
     anchors, positives, negatives = encoded(model, triplets, 3)
@@ -123,7 +125,7 @@ PAIRS = [
 @pytest.mark.parametrize("objective", ["nt-xent", "triplet", "margin"])
 @pytest.mark.parametrize("size", [1, 5])
 def test_parts_change_no_gradient_without_dropout(
-    bert: BertModel, triplets: Triplet, objective: str, size: int
+    bert: BertModel, triplets: Examples, objective: str, size: int
 ) -> None:
     how = settings(objective)
     whole, gradients, _ = run(bert, triplets, how)
@@ -134,7 +136,7 @@ def test_parts_change_no_gradient_without_dropout(
         torch.testing.assert_close(in_parts[name], gradient, atol=1e-5, rtol=0, msg=name)
 
 
-def test_a_step_is_a_function_of_seed_and_step(bert: BertModel, triplets: Triplet) -> None:
+def test_a_step_is_a_function_of_seed_and_step(bert: BertModel, triplets: Examples) -> None:
     how = settings("nt-xent", chunk=4)
     first, again = (run(bert, triplets, how, train=True)[1] for _ in range(2))
     assert all(torch.equal(again[name], gradient) for name, gradient in first.items())
@@ -188,7 +190,7 @@ def test_chance_is_the_loss_of_equal_vectors(rows: int, directions: str, weight:
     assert chance(marked, rows) == pytest.approx(1.5 * simcse, abs=1e-5)
 
 
-def test_the_gradients_are_those_of_the_formula(bert: BertModel, triplets: Triplet) -> None:
+def test_the_gradients_are_those_of_the_formula(bert: BertModel, triplets: Examples) -> None:
     """One ragged batch of 3B sentences against a pass for each sentence and the loss term by term in float64."""
     _, found, model = run(bert, triplets, settings("nt-xent", temperature=0.1, mask_false_negatives=False))
     model.zero_grad(set_to_none=True)

@@ -25,7 +25,7 @@ from tasks import readers
 from tasks.contrastive import curriculum, scoring
 from tasks.contrastive.curriculum import Paced
 from tasks.contrastive.settings import ContrastiveSettings
-from tasks.examples import Triplet
+from tasks.examples import Examples
 
 SUBJECTS = ("the cat", "a very happy dog", "the bird", "who", "a sad cat under the tree")
 VERBS = ("sleeps", "runs on", "is not sad", "sat under a tree", "is happy ?")
@@ -47,11 +47,11 @@ def encoder(tiny: Path) -> Encoder:
 
 
 @pytest.fixture
-def examples(encoder: Encoder, tmp_path: Path) -> Triplet:
+def examples(encoder: Encoder, tmp_path: Path) -> Examples:
     with open(tmp_path / "triplets.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("sent0", "sent1", "hard_neg"), *zip(ANCHORS, POSITIVES, NEGATIVES, strict=True)])
     cache = readers.tokenised(tmp_path / "triplets.csv", "triplet", encoder.tokenizer)
-    return Triplet(cache, encoder.tokenizer.cls, encoder.tokenizer.sep, 32)
+    return Examples(cache, encoder.tokenizer.cls, encoder.tokenizer.sep, 32)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def settings(**more: Any) -> ContrastiveSettings:
 
 def paced(how: ContrastiveSettings, encoder: Encoder, examples: Any, weights_sha256: str) -> Paced:
     found = scoring.score(how, encoder, examples, weights_sha256)
-    return curriculum.pace(how, curriculum.sort(how, found))
+    return curriculum.pace(how, *curriculum.sort(how, found))
 
 
 def scored(how: ContrastiveSettings, encoder: Encoder, examples: Any) -> curriculum.Similarities:

@@ -15,7 +15,7 @@ from minbert.encode import Encoder
 from minbert.token_cache import Row
 from tasks.contrastive import __main__ as show
 from tasks.contrastive import scoring, triplets
-from tasks.examples import Triplet
+from tasks.examples import Examples
 
 TEXTS = [
     ("the cat sat on the mat", "a cat sat", "the dog runs"),
@@ -25,7 +25,7 @@ TEXTS = [
 ]
 LONG = ("the dog runs " * 9, "a dog runs", "the dog sleeps on the mat")
 
-Opened = Callable[..., Triplet]
+Opened = Callable[..., Examples]
 
 
 @pytest.fixture(autouse=True)
@@ -42,11 +42,11 @@ def encoder(tiny: Path) -> Encoder:
 def opened(encoder: Encoder, tmp_path: Path) -> Opened:
     """A function that makes triplets of texts, as if they stood in a file of some name."""
 
-    def make(texts: list[tuple[str, ...]], name: str = "file", max_length: int = 16) -> Triplet:
+    def make(texts: list[tuple[str, ...]], name: str = "file", max_length: int = 16) -> Examples:
         (tmp_path / name).write_text(f"{name} {texts}")
         made = (Row(f"{name}{number}", row) for number, row in enumerate(texts))
         cache = token_cache.load(tmp_path / name, lambda _: made, name, 3, encoder.tokenizer)
-        return Triplet(cache, encoder.tokenizer.cls, encoder.tokenizer.sep, max_length)
+        return Examples(cache, encoder.tokenizer.cls, encoder.tokenizer.sep, max_length)
 
     return make
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from minbert import Ragged, token_cache
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
-from tasks.examples import Pair, Single, Triplet
+from tasks.examples import Pair, Single
 
 SENTENCES = [
     "The cat sat on the mat.",
@@ -111,13 +111,6 @@ def test_joint_pairs_are_cross_pairs_then_both_sentences_alone(view: Callable) -
     crossed, apart = examples.ragged(rows, "joint").split(3)
     assert lists(crossed) == lists(examples.ragged(rows, "cross"))
     assert lists(apart) == lists(examples.ragged(rows, "bi"))
-
-
-def test_triplets_are_anchors_then_positives_then_negatives(view: Callable, theirs: Any) -> None:
-    triplets = [tuple(SENTENCES[i:] + SENTENCES[:i])[:3] for i in range(6)]
-    rows = np.array([5, 2])
-    found = lists(view(Triplet, triplets, 16).ragged(rows))
-    assert found == [expected(theirs, triplets[i][column], max_length=16) for column in range(3) for i in rows]
 
 
 words = st.integers(0, 30).map(lambda n: " ".join(["cat"] * n))

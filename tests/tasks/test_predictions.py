@@ -15,7 +15,7 @@ from sklearn.metrics import accuracy_score
 
 from minbert.errors import UserError
 from minbert.tokenizer import Tokenizer
-from tasks import TASKS, compare, predictions
+from tasks import TASKS, compare, predictions, record
 from tasks.settings import LEADERBOARD
 
 SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
@@ -41,7 +41,7 @@ def made(folder: Path, seed: int = 0, wrong: float = 0.3) -> Path:
             noise = np.where(draws.random(len(labels)) < wrong, draws.integers(top, size=len(labels)), labels)
             values = noise if task.classes else np.clip(labels + draws.normal(0, wrong, len(labels)), 0, 5)
             lines = [f"{id_} , {task.written(value)} \n" for id_, value in zip(ids, values.tolist())]
-            (folder / predictions.file_name(task, split)).write_text(task.files.header + "".join(lines))
+            (folder / record.prediction_file(task, split)).write_text(task.files.header + "".join(lines))
     return folder
 
 
@@ -73,8 +73,8 @@ def test_prediction_files_are_byte_exact(name: str, tiny: Path, tmp_path: Path) 
     examples = task.open(source, "dev", Tokenizer.load(tiny), 32)
     predicted = task.predict(LOGITS if name == "sst" else NUMBERS)
     assert predicted.dtype == np.float64
-    path = tmp_path / "new" / predictions.file_name(task, "dev")
-    predictions.write(path, task, [row.id for row in examples.cache.rows()], predicted)
+    path = tmp_path / "new" / record.prediction_file(task, "dev")
+    record.write_predictions(path, task, [row.id for row in examples.cache.rows()], predicted)
     assert path.read_bytes() == EXPECTED[name]
     assert path.name == {"sst": "sst", "quora": "para", "sts": "sts"}[name] + "-dev-output.csv"
 

@@ -95,7 +95,7 @@ BAD = [
     (multitask, "--epochs 0", "--epochs 0"),
     (multitask, "--lr", "--lr"),
     (multitask, "--lr fast", "--lr fast"),
-    (multitask, "--lr NaN", "--lr NaN"),
+    (multitask, "--lr NaN", "--lr nan"),
     (multitask, "--lr -1", "--lr -1"),
     (multitask, "--power inf", "--power inf"),
     (multitask, "--hidden_dropout_prob 1", "--hidden-dropout-prob"),
