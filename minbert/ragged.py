@@ -46,7 +46,7 @@ class Ragged:
         lengths = tuple(len(row) for row in ids)
         if types is not None and lengths != tuple(len(row) for row in types):
             raise UserError("the lists of token types must be as long as the lists of ids")
-        positions = torch.from_numpy(_ramp(np.array(lengths)))
+        positions = torch.from_numpy(ramp(np.array(lengths)))
         joined = _joined(ids)
         return cls(joined, positions, torch.zeros_like(joined) if types is None else _joined(types), lengths)
 
@@ -118,7 +118,7 @@ class Ragged:
             rows = np.repeat(lengths, heads)  # number of tokens for each sentence and head
             starts = np.repeat(np.cumsum(lengths) - lengths, heads)
             head = np.tile(np.arange(heads), len(lengths))
-            order = (np.repeat(starts, rows) + _ramp(rows)) * heads + np.repeat(head, rows)
+            order = (np.repeat(starts, rows) + ramp(rows)) * heads + np.repeat(head, rows)
             on_device = torch.from_numpy(order).to(self.ids.device, non_blocking=True)
             cached = self.__dict__["_orders"] = (on_device, inverse(on_device))
         return cached
@@ -134,7 +134,7 @@ class Ragged:
             return None
         lengths = np.array(self.lengths)
         starts = np.cumsum(lengths) - lengths
-        tokens = torch.from_numpy(np.repeat(starts[order], lengths[order]) + _ramp(lengths[order]))
+        tokens = torch.from_numpy(np.repeat(starts[order], lengths[order]) + ramp(lengths[order]))
         tokens = tokens.to(self.ids.device, non_blocking=True)
         sentences = torch.from_numpy(order).to(self.ids.device, non_blocking=True)
         ids, positions, types = (x.index_select(0, tokens) for x in (self.ids, self.positions, self.types))
@@ -150,7 +150,6 @@ def _joined(rows: Sequence[Sequence[int]]) -> Tensor:
     return torch.from_numpy(np.concatenate([np.asarray(row, dtype=np.int64) for row in rows]))
 
 
-def _ramp(lengths: np.ndarray) -> np.ndarray:
-    """0, 1, ..., length - 1 for each length, concatenated."""
-    ends = np.cumsum(lengths)
-    return np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
+def ramp(lengths: np.ndarray) -> np.ndarray:
+    """0, 1, ..., length - 1 for each length, which may be 0, concatenated."""
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -33,6 +33,12 @@ ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
 PER_PREMISE = ("first", "zip", "cross")
 """Of a premise: its first entailment with its first contradiction; its i-th with its i-th; all with all (the papers
 say only that triplets are merged on the premise: CBCL, section 5.1; SelfCCL, section 4.2)."""
+_DEFECTS = {
+    "same_as_anchor": "the same text as its anchor",
+    "contradictory": "the same text is entailment and contradiction of one premise",
+    "duplicates": "a duplicate of an earlier line",
+}
+"""Defects by their names in the counts, in the order in which they are checked."""
 _BLOCK = 4096  # triplets whose numbers are Python's at a time
 
 
@@ -100,12 +106,8 @@ class _Read:
             self.ends.append(len(self.lines))
         found = np.unique(np.frombuffer(hashes, dtype="S16"), return_index=True, return_inverse=True)
         _, self._first, numbers = found  # where among all texts each different one appears first
+        self.distinct = len(self._first)  # texts
         self.table = numbers.reshape(-1, columns)
-
-    @property
-    def distinct(self) -> int:
-        """How many different texts there are."""
-        return len(self._first)
 
     def text(self, number: int) -> str:
         """A text in the spelling of its first appearance."""
@@ -123,19 +125,17 @@ class _Read:
         name = self.source(row)
         return f"{name}:{self.lines[row]}" if name else str(self.lines[row])
 
-    def drop(self, same: np.ndarray, contradictory: np.ndarray, duplicate: np.ndarray) -> dict[str, int]:
-        """List the rows under the masks [R] as skipped, and count all."""
+    def triplets(
+        self, table: np.ndarray, origins: np.ndarray, dropped: Sequence[np.ndarray], **numbers: int
+    ) -> Triplets:
+        """The triplets of `table`. The rows under the masks `dropped`, one for each of `_DEFECTS`, are listed."""
         counts = {"read": len(self.lines) + len(self.skipped), "skipped": len(self.skipped)}
-        reasons = {
-            "same_as_anchor": (same, "the same text as its anchor"),
-            "contradictory": (contradictory, "the same text is entailment and contradiction of one premise"),
-            "duplicates": (duplicate, "a duplicate of an earlier line"),
-        }
-        for name, (mask, why) in reasons.items():
+        for (name, why), mask in zip(_DEFECTS.items(), dropped, strict=True):
             found = np.flatnonzero(mask).tolist()
             counts[name] = len(found)
             self.skipped += [_named(self.source(row), self.lines[row], why) for row in found]
-        return counts
+        counts |= numbers | {"unpaired": numbers["usable"] - len(np.unique(origins)), "triplets": len(table)}
+        return Triplets(counts, self.skipped, table, origins, self)
 
 
 def _named(source: str, line: int, why: str) -> Skipped:
@@ -170,18 +170,15 @@ def from_pairs(
     on = ["place"] if per_premise == "cross" else ["place", "number"]
     made = chosen[0].merge(chosen[1], on=on, suffixes=("", "_against")).sort_values(["place", "row", "row_against"])
 
-    origins = made[["row", "row_against"]].to_numpy()
-    counts = {
-        **read.drop(same.to_numpy(), contradictory.to_numpy(), duplicate.to_numpy()),
-        "neutral": int((neutral & ~same).sum()),
-        "usable": len(usable),
-        "premises": premises,
-        "alone": int((usable.groupby("place")["label"].nunique() == 1).sum()),
-        "unpaired": len(usable) - len(np.unique(origins)),
-        "triplets": len(made),
-    }
-    table = made[["premise", "hypothesis", "hypothesis_against"]].to_numpy()
-    return Triplets(counts, read.skipped, table, origins, read)
+    return read.triplets(
+        made[["premise", "hypothesis", "hypothesis_against"]].to_numpy(),
+        made[["row", "row_against"]].to_numpy(),
+        (same.to_numpy(), contradictory.to_numpy(), duplicate.to_numpy()),
+        neutral=int((neutral & ~same).sum()),
+        usable=len(usable),
+        premises=premises,
+        alone=int((usable.groupby("place")["label"].nunique() == 1).sum()),
+    )
 
 
 def checked(sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, names: Sequence[str] = ()) -> Triplets:
@@ -195,13 +192,5 @@ def checked(sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, nam
         contradictory = (np.isin(entailed, contradicted) | np.isin(contradicted, entailed)) & ~same
     duplicate = pd.DataFrame(table).duplicated().to_numpy() & ~same & ~contradictory
     kept = np.flatnonzero(~(same | contradictory | duplicate))
-    counts = {
-        **read.drop(same, contradictory, duplicate),
-        "neutral": 0,
-        "usable": len(kept),
-        "premises": len(np.unique(anchor)),
-        "alone": 0,
-        "unpaired": 0,
-        "triplets": len(kept),
-    }
-    return Triplets(counts, read.skipped, table[kept], kept[:, None], read)
+    numbers = {"neutral": 0, "usable": len(kept), "premises": len(np.unique(anchor)), "alone": 0}
+    return read.triplets(table[kept], kept[:, None], (same, contradictory, duplicate), **numbers)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from minbert.bert import BertModel
 from minbert.errors import UserError, one_of
-from minbert.ragged import Ragged, inverse
+from minbert.ragged import Ragged, inverse, ramp
 from minbert.seeds import digest
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -272,11 +272,6 @@ def adversarial(gradient: Tensor, ragged: Ragged, eps: float, *, protect_special
         special = torch.from_numpy(np.concatenate([ends - ragged.lengths, ends - 1])).to(change.device)
         change = change.index_fill(0, special, 0.0)
     return change.to(gradient.dtype)
-
-
-def ramp(counts: np.ndarray) -> np.ndarray:
-    """0, 1, ... inside each run of the given counts, which may be 0."""
-    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def smallest(words: np.ndarray, count: int) -> np.ndarray:

@@ -26,14 +26,14 @@ BOM = "\ufeff"
 
 
 @contextmanager
-def open_text(path: Path, encoding: str = "utf-8-sig") -> Iterator[IO[str]]:
-    """Open a text file for streaming; lines end only at line feeds.
+def open_text(path: Path, encoding: str = "utf-8-sig", errors: str = "strict") -> Iterator[IO[str]]:
+    """Open a text file for streaming; lines end only at line feeds. `errors` is as for `open`.
 
     Raises `UserError` if it cannot be opened or is no text, or with the line number if it does not decode.
     """
     try:
         demand_text(path, encoding)
-        with open(path, encoding=encoding, newline="\n") as file:
+        with open(path, encoding=encoding, errors=errors, newline="\n") as file:
             yield file
     except UnicodeDecodeError as error:
         known = {"utf-8-sig": "UTF-8"}.get(encoding, encoding)
@@ -59,15 +59,11 @@ def first_line(path: Path) -> str:
     Invalid UTF-8 is replaced: the line is used to recognise a file whose encoding is not yet known. Raises `UserError`
     if there is no such line, or if the file is no text.
     """
-    try:
-        demand_text(path)
-        with open(path, "rb") as file:
-            for raw in file:
-                line = raw.decode("utf-8", errors="replace").rstrip("\r\n").lstrip(BOM)
-                if line.strip():
-                    return line
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+    with open_text(path, errors="replace") as file:
+        for text in file:
+            line = text.rstrip("\r\n").lstrip(BOM)
+            if line.strip():
+                return line
     raise UserError(f"{path}: the file is empty")
 
 
