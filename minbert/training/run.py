@@ -147,14 +147,12 @@ class RunDir:
 
     def check(self, identity: dict[str, Any]) -> None:
         """Raises `UserError` if the folder is not empty and the run is not resumed, or is of another identity."""
-        if self.path.is_dir() and any(path != self._lock.path for path in self.path.iterdir()):
-            if not self._resume:
-                raise UserError(
-                    f"--run-dir {self.path}: exists already; add --resume to resume it, or choose another folder"
-                )
-            self._check_identity(identity)
-
-    def _check_identity(self, identity: dict[str, Any]) -> None:
+        if not self.path.is_dir() or all(path == self._lock.path for path in self.path.iterdir()):
+            return
+        if not self._resume:
+            raise UserError(
+                f"--run-dir {self.path}: exists already; add --resume to resume it, or choose another folder"
+            )
         if not self._manifest.is_file():
             if checkpoint.steps(self.checkpoints):
                 raise UserError(f"--run-dir {self.path}: holds checkpoints but no manifest.json")

@@ -1,6 +1,5 @@
 """Evaluation sets in SentEval's layout, `DIR/downstream/...`. Two tables list them: `STS` and `CLASSIFICATION`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from minbert.errors import UserError
@@ -25,31 +24,20 @@ SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_a
 SCORED = (*STS, "STS-B", "SICK")
 
 
-@dataclass(frozen=True)
-class ClassSet:
-    """A classification set with `classes` classes and `texts` sentences per row.
-
-    `splits` maps each split to its file. `kind` is that of `open_as`, or `polarity` for sets with one file per class:
-    the first file holds class 1, the second class 0.
-    """
-
-    kind: str
-    classes: int
-    texts: int
-    splits: dict[str, tuple[str, ...]]
-
-
-# SentEval cross-validates the sets with a single split.
-CLASSIFICATION = {
-    "MR": ClassSet("polarity", 2, 1, {"all": ("MR/rt-polarity.pos", "MR/rt-polarity.neg")}),
-    "CR": ClassSet("polarity", 2, 1, {"all": ("CR/custrev.pos", "CR/custrev.neg")}),
-    "SUBJ": ClassSet("polarity", 2, 1, {"all": ("SUBJ/subj.objective", "SUBJ/subj.subjective")}),
-    "MPQA": ClassSet("polarity", 2, 1, {"all": ("MPQA/mpqa.pos", "MPQA/mpqa.neg")}),
-    "SST2": ClassSet("single", 2, 1, {split: (f"SST/binary/sentiment-{split}",) for split in ("train", "dev", "test")}),
-    "TREC": ClassSet("single", 6, 1, {"train": ("TREC/train_5500.label",), "test": ("TREC/TREC_10.label",)}),
-    "MRPC": ClassSet("pair-class", 2, 2, {split: (f"MRPC/msr_paraphrase_{split}.txt",) for split in ("train", "test")}),
-    "SICK-E": ClassSet("nli", 3, 2, {split: (f"SICK/{name}",) for split, name in SICK.items()}),
+CLASSIFICATION: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
+    "MR": ("polarity", {"all": ("MR/rt-polarity.pos", "MR/rt-polarity.neg")}),
+    "CR": ("polarity", {"all": ("CR/custrev.pos", "CR/custrev.neg")}),
+    "SUBJ": ("polarity", {"all": ("SUBJ/subj.objective", "SUBJ/subj.subjective")}),
+    "MPQA": ("polarity", {"all": ("MPQA/mpqa.pos", "MPQA/mpqa.neg")}),
+    "SST2": ("single", {split: (f"SST/binary/sentiment-{split}",) for split in ("train", "dev", "test")}),
+    "TREC": ("single", {"train": ("TREC/train_5500.label",), "test": ("TREC/TREC_10.label",)}),
+    "MRPC": ("pair-class", {split: (f"MRPC/msr_paraphrase_{split}.txt",) for split in ("train", "test")}),
+    "SICK-E": ("nli", {split: (f"SICK/{name}",) for split, name in SICK.items()}),
 }
+"""Name -> (kind of rows as for `open_as`, split -> its files); SentEval cross-validates the sets with a single split.
+
+The kind `polarity` has one file per class: the first holds class 1, the second class 0.
+"""
 
 
 def root(folder: Path) -> Path:
@@ -105,11 +93,11 @@ def classification(folder: Path, name: str) -> dict[str, Rows]:
     """
     if name not in CLASSIFICATION:
         raise UserError(f"{name}: no such classification set; there are {', '.join(CLASSIFICATION)}")
-    base, known = root(folder), CLASSIFICATION[name]
-    files = {split: [present(base / one) for one in names] for split, names in known.splits.items()}
-    if known.kind == "polarity":
+    base, (kind, splits) = root(folder), CLASSIFICATION[name]
+    files = {split: [present(base / one) for one in names] for split, names in splits.items()}
+    if kind == "polarity":
         return {split: _polarity(*paths) for split, paths in files.items()}
-    return {split: open_as(paths[0], known.kind).rows for split, paths in files.items()}
+    return {split: open_as(paths[0], kind).rows for split, paths in files.items()}
 
 
 def _polarity(first: Path, second: Path) -> Rows:

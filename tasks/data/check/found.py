@@ -120,14 +120,14 @@ def _of(data: Path, folders: tuple[str, ...], known: _Known) -> list[Path]:
 
 
 def _classification(data: Path) -> Iterator[Source]:
-    for name, known in senteval.CLASSIFICATION.items():
-        for split, files in known.splits.items():
+    for name, (kind, splits) in senteval.CLASSIFICATION.items():
+        for split, files in splits.items():
             for path in _files(data, _SENTEVAL, files[0]):
-                if known.kind == "polarity":
+                if kind == "polarity":
                     shown = f"{path.relative_to(data).as_posix()} + {Path(files[1]).suffix}"
                     yield Source(name, split, shown, partial(_both_classes, path.parent.parent, name))
-                elif known.kind != "nli":  # SICK-E has the rows of SICK, which is read for its scores
-                    yield _source(data, path, _Known(name, files[0], known.kind, split=split))
+                elif kind != "nli":  # SICK-E has the rows of SICK, which is read for its scores
+                    yield _source(data, path, _Known(name, files[0], kind, split=split))
 
 
 def _both_classes(root: Path, name: str) -> Rows:
