@@ -21,7 +21,7 @@ import hashlib
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -47,43 +47,14 @@ def fold(text: str) -> str:
     return " ".join(text.lower().split())
 
 
-@dataclass(frozen=True)
 class Triplets:
-    """Triplets as numbers of texts: `table`, int64 [N, 3]. (N, 2 where a file has no hard negatives.)
+    """The rows of all sources as numbers of their texts, and the triplets that are made of them.
 
-    `counts`: read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable rows, where `skipped` are
-    those that the reader skipped; `alone` are premises with usable rows of one kind only, `unpaired` usable rows that
-    are in no triplet.
-    """
-
-    counts: dict[str, int]
-    skipped: Sequence[Skipped]
-    table: np.ndarray = field(repr=False)
-    origins: np.ndarray = field(repr=False)  # number of the one row, or the two, that made it: int64 [N, 1 or 2]
-    _read: "_Read" = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def text(self, number: int) -> str:
-        """One text of the table."""
-        return self._read.text(number)
-
-    def rows(self) -> Iterator[Row | Skipped | Facts]:
-        """Every triplet, its id the lines it was made of, as `12-15`; then every row that was dropped; the counts."""
-        for begin in range(0, len(self), _BLOCK):
-            block = slice(begin, begin + _BLOCK)
-            for texts, origins in zip(self.table[block].tolist(), self.origins[block].tolist(), strict=True):
-                name = "-".join(map(self._read.place, origins))
-                yield Row(name, tuple(map(self.text, texts)), line=self._read.lines[origins[0]])
-        yield from self.skipped
-        yield {"counts": self.counts}
-
-
-class _Read:
-    """The rows of all sources, as numbers of their texts; equal texts have one number.
-
-    Texts are compared by hashes of 128 bits, so that none has to be kept in memory.
+    Equal texts have one number; they are compared by hashes of 128 bits, so that none has to be kept in memory.
+    `read` are the rows, int64 [R, columns], `table` the triplets, int64 [N, 3] (N, 2 where a file has
+    no hard negatives). `counts`: read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable rows,
+    where `skipped` are those that the reader skipped; `alone` are premises with usable rows of one kind only,
+    `unpaired` usable rows that are in no triplet.
     """
 
     def __init__(self, sources: Sequence[Iterable[Row | Skipped]], columns: int, names: Sequence[str]) -> None:
@@ -107,7 +78,24 @@ class _Read:
         found = np.unique(np.frombuffer(hashes, dtype="S16"), return_index=True, return_inverse=True)
         _, self._first, numbers = found  # where among all texts each different one appears first
         self.distinct = len(self._first)  # texts
-        self.table = numbers.reshape(-1, columns)
+        self.read = numbers.reshape(-1, columns)
+
+    def make(self, table: np.ndarray, origins: np.ndarray, dropped: Sequence[np.ndarray], **numbers: int) -> Self:
+        """Make the triplets of `table`, whose `origins`, int64 [N, 1 or 2], are the numbers of the rows behind them.
+
+        The rows under the masks `dropped`, one for each of `_DEFECTS`, are listed as skipped; `numbers` are counted.
+        """
+        self.table, self._origins = table, origins
+        self.counts = {"read": len(self.lines) + len(self.skipped), "skipped": len(self.skipped)}
+        for (name, why), mask in zip(_DEFECTS.items(), dropped, strict=True):
+            found = np.flatnonzero(mask).tolist()
+            self.counts[name] = len(found)
+            self.skipped += [_named(self._source(row), self.lines[row], why) for row in found]
+        self.counts |= numbers | {"unpaired": numbers["usable"] - len(np.unique(origins)), "triplets": len(table)}
+        return self
+
+    def __len__(self) -> int:
+        return len(self.table)
 
     def text(self, number: int) -> str:
         """A text in the spelling of its first appearance."""
@@ -116,26 +104,23 @@ class _Read:
         self._file.seek(begin)
         return self._file.read(end - begin).decode()
 
-    def source(self, row: int) -> str:
-        """The name of a row's source."""
+    def rows(self) -> Iterator[Row | Skipped | Facts]:
+        """Every triplet, its id the lines it was made of, as `12-15`; then every row that was dropped; the counts."""
+        for begin in range(0, len(self), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
+            for texts, origins in zip(self.table[block].tolist(), self._origins[block].tolist(), strict=True):
+                name = "-".join(map(self._place, origins))
+                yield Row(name, tuple(map(self.text, texts)), line=self.lines[origins[0]])
+        yield from self.skipped
+        yield {"counts": self.counts}
+
+    def _source(self, row: int) -> str:
         return self.names[int(np.searchsorted(self.ends[1:], row, side="right"))] if self.names else ""
 
-    def place(self, row: int) -> str:
+    def _place(self, row: int) -> str:
         """`file:line` of a row, `line` where files have no names."""
-        name = self.source(row)
+        name = self._source(row)
         return f"{name}:{self.lines[row]}" if name else str(self.lines[row])
-
-    def triplets(
-        self, table: np.ndarray, origins: np.ndarray, dropped: Sequence[np.ndarray], **numbers: int
-    ) -> Triplets:
-        """The triplets of `table`. The rows under the masks `dropped`, one for each of `_DEFECTS`, are listed."""
-        counts = {"read": len(self.lines) + len(self.skipped), "skipped": len(self.skipped)}
-        for (name, why), mask in zip(_DEFECTS.items(), dropped, strict=True):
-            found = np.flatnonzero(mask).tolist()
-            counts[name] = len(found)
-            self.skipped += [_named(self.source(row), self.lines[row], why) for row in found]
-        counts |= numbers | {"unpaired": numbers["usable"] - len(np.unique(origins)), "triplets": len(table)}
-        return Triplets(counts, self.skipped, table, origins, self)
 
 
 def _named(source: str, line: int, why: str) -> Skipped:
@@ -150,13 +135,13 @@ def from_pairs(
     Premises come in the order of their first appearance in any row, their rows in file order. `per_premise` is one of
     PER_PREMISE. `names` of the sources go into ids and reasons.
     """
-    read = _Read(sources, 2, names)
-    pairs = pd.DataFrame(read.table, columns=["premise", "hypothesis"])
-    pairs["label"], pairs["row"] = np.frombuffer(read.labels, dtype=np.int8), np.arange(len(pairs))
+    found = Triplets(sources, 2, names)
+    pairs = pd.DataFrame(found.read, columns=["premise", "hypothesis"])
+    pairs["label"], pairs["row"] = np.frombuffer(found.labels, dtype=np.int8), np.arange(len(pairs))
     pairs["place"] = pd.factorize(pairs["premise"])[0]
     premises = pairs["premise"].nunique()
     same, neutral = pairs["premise"] == pairs["hypothesis"], pairs["label"] == NEUTRAL
-    pair = pairs["premise"] * read.distinct + pairs["hypothesis"]
+    pair = pairs["premise"] * found.distinct + pairs["hypothesis"]
     both = np.intersect1d(pair[pairs["label"] == ENTAILMENT], pair[pairs["label"] == CONTRADICTION])
     contradictory = pair.isin(both) & ~neutral & ~same
     rest = ~(neutral | same | contradictory)
@@ -170,7 +155,7 @@ def from_pairs(
     on = ["place"] if per_premise == "cross" else ["place", "number"]
     made = chosen[0].merge(chosen[1], on=on, suffixes=("", "_against")).sort_values(["place", "row", "row_against"])
 
-    return read.triplets(
+    return found.make(
         made[["premise", "hypothesis", "hypothesis_against"]].to_numpy(),
         made[["row", "row_against"]].to_numpy(),
         (same.to_numpy(), contradictory.to_numpy(), duplicate.to_numpy()),
@@ -183,14 +168,14 @@ def from_pairs(
 
 def checked(sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, names: Sequence[str] = ()) -> Triplets:
     """Rows that are triplets already (positive pairs with 2 columns), in file order, without the defective ones."""
-    read = _Read(sources, columns, names)
-    table, anchor = read.table, read.table[:, 0]
+    found = Triplets(sources, columns, names)
+    table, anchor = found.read, found.read[:, 0]
     same = (table[:, 1:] == anchor[:, None]).any(axis=1)
     contradictory = np.zeros(len(table), dtype=bool)
     if columns == 3:
-        entailed, contradicted = (anchor * read.distinct + side for side in table[:, 1:].T)
+        entailed, contradicted = (anchor * found.distinct + side for side in table[:, 1:].T)
         contradictory = (np.isin(entailed, contradicted) | np.isin(contradicted, entailed)) & ~same
     duplicate = pd.DataFrame(table).duplicated().to_numpy() & ~same & ~contradictory
     kept = np.flatnonzero(~(same | contradictory | duplicate))
     numbers = {"neutral": 0, "usable": len(kept), "premises": len(np.unique(anchor)), "alone": 0}
-    return read.triplets(table[kept], kept[:, None], (same, contradictory, duplicate), **numbers)
+    return found.make(table[kept], kept[:, None], (same, contradictory, duplicate), **numbers)
