@@ -124,15 +124,13 @@ def load(
     columns: int,
     tokenizer: Tokenizer,
     *,
-    also: Sequence[Path] = (),
     sha256: str = "",
 ) -> TokenCache:
     """The token cache of a data file, built on a cache miss. Raises `UserError` if the reader finds an invalid row.
 
-    `also` lists further files that the reader opens, such as one with the labels. `sha256` is the `digest` of all of
-    them, if already known.
+    `sha256` is the `digest` of all files that the reader opens, such as one with the labels, if there are others.
     """
-    content = sha256 or digest(source, also)
+    content = sha256 or digest(source)
     folder, record = cached_folder(
         "tokens",
         (_VERSION, content, reader_name, columns, tokenizer.fingerprint),

@@ -152,26 +152,27 @@ def load_safetensors(path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path}: not a readable safetensors file: {reason(error)}") from error
 
 
-def write(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors as safetensors, readable by others as the umask allows.
+def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors of any device as safetensors, readable by others as the umask allows.
 
     Raises `UserError` if the file cannot be written.
     """
     path.touch()
     mode = path.stat().st_mode  # safetensors replaces the file by one that only its owner can read
+    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     try:
-        safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+        safetensors.torch.save_file(held, path, metadata={"format": "pt"})
     except safetensors.SafetensorError as error:
         raise UserError(f"{path}: cannot be written: {reason(error)}") from error
     path.chmod(mode)
 
 
-def save(folder: Path, tensors: dict[str, Tensor], config: BertConfig, tokenizer: "Tokenizer", pooler: str) -> None:
+def save(folder: Path, tensors: Mapping[str, Tensor], config: BertConfig, tokenizer: "Tokenizer", pooler: str) -> None:
     """Write an encoder folder that transformers' BertModel and SentenceTransformer can load; replaces `folder`.
 
     SentenceTransformer then computes the same vectors as `Encoder`, with any pooler.
     """
-    renamed = {their_name(name): tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    renamed = {their_name(name): tensor for name, tensor in tensors.items()}
     described: dict[str, Any] = {
         "minbert.json": {"pooler": pooler},
         "config.json": config.to_transformers(),

@@ -42,8 +42,8 @@ def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dic
     """Write the checkpoint of `step`: the model, the optimizer's state by parameter name, and the loop's state."""
     content = {"step": step, "state": state, "counts": _counts(model, optimizer)}
     with new_folder(folder_of(parent, step)) as beside:
-        weights.write(beside / _MODEL, {name: _held(tensor) for name, tensor in model.state_dict().items()})
-        weights.write(beside / _OPTIMIZER, {name: _held(tensor) for name, tensor in _moments(model, optimizer)})
+        weights.write(beside / _MODEL, model.state_dict())
+        weights.write(beside / _OPTIMIZER, dict(_moments(model, optimizer)))
         hashes = {name: sha256_of(beside / name) for name in (_MODEL, _OPTIMIZER)}
         write_json(beside / "state.json", content | {"sha256": {"state.json": _digest(content), **hashes}})
 
@@ -160,10 +160,6 @@ def not_finite(model: nn.Module, optimizer: AdamW) -> str | None:
     named = [(name, x) for name, x in (*model.state_dict().items(), *_moments(model, optimizer)) if x.numel()]
     finite = torch.stack([torch.stack(x.aminmax()).isfinite().all() for _, x in named]).tolist()
     return next((name for (name, _), sound in zip(named, finite, strict=True) if not sound), None)
-
-
-def _held(tensor: Tensor) -> Tensor:
-    return tensor.detach().cpu().contiguous()
 
 
 def _counts(model: nn.Module, optimizer: AdamW) -> dict[str, int]:
