@@ -28,7 +28,7 @@ from minbert import BertModel
 from minbert.tokenizer import Tokenizer
 from tasks import readers
 from tasks.contrastive.settings import ContrastiveSettings
-from tasks.examples import Triplet
+from tasks.examples import Examples
 
 SAMPLE = harness.SAMPLE
 
@@ -50,10 +50,10 @@ def still(tiny_copy: Callable[..., Path]) -> Path:
     return folder
 
 
-def sample(folder: Path, length: int = 32) -> Triplet:
+def sample(folder: Path, length: int = 32) -> Examples:
     tokenizer = Tokenizer.load(folder)
     cache = readers.tokenised(SAMPLE / "nli" / "nli-triplets.csv", "triplet", tokenizer)
-    return Triplet(cache, tokenizer.cls, tokenizer.sep, length)
+    return Examples(cache, tokenizer.cls, tokenizer.sep, length)
 
 
 def settings(**more: object) -> ContrastiveSettings:
@@ -61,7 +61,7 @@ def settings(**more: object) -> ContrastiveSettings:
     return ContrastiveSettings.of(**(given | more))
 
 
-def own(folder: Path, examples: Triplet, how: ContrastiveSettings) -> stage_one.Ours:
+def own(folder: Path, examples: Examples, how: ContrastiveSettings) -> stage_one.Ours:
     return stage_one.Ours(stage_one.model(str(folder), how), examples, how)
 
 
