@@ -43,7 +43,8 @@ class Downloader:
         self._unreachable: set[str] = set()
         limits = httpx.Timeout(timeout, connect=timeout / 3)
         headers = {"Accept-Encoding": "identity", "User-Agent": "minbert-get-data"}
-        self._client = httpx.Client(timeout=limits, follow_redirects=True, headers=headers)
+        one = httpx.Limits(max_keepalive_connections=0)  # a connection a file, closed after it
+        self._client = httpx.Client(timeout=limits, follow_redirects=True, headers=headers, limits=one)
 
     def fetch(self, url: str, target: Path, check: Check) -> None:
         """Download `url` to `target`. An interrupted download stays in `.NAME.part` and is resumed by the next call.
