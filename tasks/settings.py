@@ -264,7 +264,7 @@ PRESETS: Presets = {
         {**_PACKAGED, "power": 0.5, "epochs": 3, "evaluate_every": 500},
     ),
     "best": (
-        "for the packaged weights: joint pairs, and a higher learning rate for the heads",
+        "for the packaged weights: joint pairs, R-Drop, and a higher learning rate for the heads",
         {
             **_PACKAGED,
             "pairs": "joint",
@@ -273,6 +273,7 @@ PRESETS: Presets = {
             "evaluate_every": 0,
             "keep": "last",
             "head_lr": 1e-3,
+            "r_drop": 1.0,
         },
     ),
 }
