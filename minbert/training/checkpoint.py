@@ -13,7 +13,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -55,9 +54,9 @@ def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = No
     """
     folder = folder_of(parent, step)
     content = _verified(folder, _MODEL, *([] if optimizer is None else [_OPTIMIZER]))
-    model.load_state_dict(safetensors.torch.load_file(folder / _MODEL))
+    model.load_state_dict(weights.load_safetensors(folder / _MODEL))
     if optimizer is not None:
-        tensors, counts = safetensors.torch.load_file(folder / _OPTIMIZER), content["counts"]
+        tensors, counts = weights.load_safetensors(folder / _OPTIMIZER), content["counts"]
         optimizer.state.clear()
         for name, parameter in model.named_parameters():
             if name in counts:

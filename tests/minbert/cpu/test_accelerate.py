@@ -1,9 +1,13 @@
-"""Guards: an accelerated model is the plain one: parameters, names, values, gradients; on other devices it is plain.
+"""Guards: an accelerated model is the plain one: parameters, names, values, gradients; on other devices it is plain;
+and freed memory is kept.
 
 python -m pytest --import-mode=importlib tests/minbert/cpu/test_accelerate.py
 """
 
 import copy
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -99,3 +103,26 @@ def test_on_another_device_every_part_is_plain(tiny: Path, monkeypatch: pytest.M
         vectors = model.pooled(ragged)
     vectors.float().sum().backward()
     assert vectors.device.type == "meta" and vectors.shape == (5, 32)
+
+
+FAULTS = """
+import resource, sys
+import torch
+from minbert.cpu import keep_freed_memory
+if sys.argv[1] == "kept":
+    keep_freed_memory()
+seen = []
+for _ in range(9):
+    torch.zeros(16 << 20)
+    seen.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+print(min(after - before for before, after in zip(seen, seen[1:])))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc returns memory and has mallopt")
+def test_freed_memory_is_kept_for_the_next_step() -> None:
+    faults = {
+        how: int(subprocess.run([sys.executable, "-c", FAULTS, how], check=True, capture_output=True, text=True).stdout)
+        for how in ("kept", "returned")
+    }
+    assert faults["kept"] < 100 < faults["returned"], "of the 16,384 pages of a tensor of 64 MiB"
