@@ -80,7 +80,8 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     found = evaluate.score(multitask.tasks, data, outputs)
     evaluate.save(run, multitask.tasks, data, outputs, paths)
     evaluate.save_scores(run.path, found, state, training.keep)
-    weights.save(run.path / "encoder", encoder.state_dict(), BertConfig.read(started.folder), tokenizer, "pooler")
+    pooler = settings.model.pooler
+    weights.save(run.path / "encoder", encoder.state_dict(), BertConfig.read(started.folder), tokenizer, pooler)
     cli.say(f"\n{evaluate.as_text(found, state, training.keep)}")
     cli.run_module("tasks.report", str(run.path), "--card")
     folders = sorted({str(path.parent) for path in paths.values()})

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minbert.bert import BertModel
+from minbert.encode import vectors
 from minbert.errors import UserError
 from minbert.optimizer import decay_groups
-from minbert.pooling import mean
 from minbert.ragged import Ragged
 from minbert.seeds import torch_seed
 from minbert.training import ranks
@@ -31,12 +31,22 @@ from tasks.task import Task
 class MultitaskModel(nn.Module):
     """An encoder shared by all tasks, and one head per task (CBCL, section 4.2).
 
-    For pairs of the form `joint`, `starting` is a copy of the encoder that is not trained.
+    For pairs of the form `joint`, `starting` is a copy of the encoder that is not trained. `pooler` is one of
+    `minbert.pooling.NAMES`.
     """
 
-    def __init__(self, encoder: BertModel, tasks: Sequence[Task], dropout: float, *, frozen: bool = False) -> None:
+    def __init__(
+        self,
+        encoder: BertModel,
+        tasks: Sequence[Task],
+        dropout: float,
+        *,
+        pooler: str = "pooler",
+        frozen: bool = False,
+    ) -> None:
         super().__init__()
         self.encoder = encoder
+        self.pooler = pooler
         joint = any(task.columns == 2 and task.pairs == "joint" for task in tasks)
         self.starting = deepcopy(encoder).requires_grad_(False) if joint else None
         self.tasks = {task.name: task for task in tasks}
@@ -61,7 +71,7 @@ class MultitaskModel(nn.Module):
         if one.columns == 2 and one.pairs == "joint":
             ragged, apart = ragged.split(len(ragged) // 3)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            features = torch.cat([one.features(self.encoder.pooled(ragged)) for _ in range(passes)])
+            features = torch.cat([one.features(vectors(self.encoder, ragged, self.pooler)) for _ in range(passes)])
         return features if apart is None else torch.cat([features, self._compared(apart).repeat(passes, 1)], dim=1)
 
     @torch.no_grad()
@@ -72,8 +82,7 @@ class MultitaskModel(nn.Module):
         the cosine is on the scale of the similarity scores, 0 to 5.
         """
         assert self.starting is not None
-        vectors = mean(self.starting.encode(self.starting.embed(ragged), ragged), ragged)
-        u, v = F.normalize(vectors, dim=1).chunk(2)
+        u, v = F.normalize(vectors(self.starting, ragged, "mean"), dim=1).chunk(2)
         width = u.shape[1]
         cosine = 5 * (u * v).sum(1, keepdim=True)
         return torch.cat([math.sqrt(width) * (u - v).abs(), width * u * v, cosine], dim=1)
@@ -117,8 +126,10 @@ def _lists(ids: Tensor, mask: Tensor) -> list[list[int]]:
 def build(settings: MultitaskSettings, encoder: BertModel, tasks: Sequence[Task]) -> MultitaskModel:
     """The model with new heads, initialised from the run's seed, on the encoder's device."""
     torch.manual_seed(torch_seed(settings.training.seed, "heads"))
-    frozen = settings.model.fine_tune_mode == "last-linear-layer"
-    return MultitaskModel(encoder, tasks, settings.model.hidden_dropout_prob, frozen=frozen).to(encoder.device)
+    how = settings.model
+    frozen = how.fine_tune_mode == "last-linear-layer"
+    model = MultitaskModel(encoder, tasks, how.hidden_dropout_prob, pooler=how.pooler, frozen=frozen)
+    return model.to(encoder.device)
 
 
 def parameter_groups(model: MultitaskModel, training: TrainingSettings) -> list[dict[str, Any]]:

@@ -94,6 +94,7 @@ def header(task: "Task") -> Texts:
 def load(run: Path) -> Predictor:
     """Load the model that a run has kept. Raises `UserError` if `run` is not a finished fine-tuning run."""
     settings, step = kept(run)
+    from minbert import weights
     from minbert.bert import BertModel
     from minbert.config import BertConfig
     from minbert.cpu import accelerate
@@ -106,7 +107,8 @@ def load(run: Path) -> Predictor:
     device = default_device()
     config, tokenizer = BertConfig.read(run / "encoder"), Tokenizer.load(run / "encoder")
     tasks = registry.build(settings["tasks"], settings["pairs"])
-    model = MultitaskModel(accelerate(BertModel(config)), tasks, dropout=0.0)
+    pooler = weights.saved_pooler(run / "encoder")
+    model = MultitaskModel(accelerate(BertModel(config)), tasks, dropout=0.0, pooler=pooler)
     if not checkpoint.folder_of(run / "checkpoints", step).is_dir():
         raise UserError(f"{run / 'checkpoints'}: the checkpoint that was kept, of step {step}, is not there")
     checkpoint.load(run / "checkpoints", step, model)

@@ -8,7 +8,7 @@ from pydantic import field_validator, model_validator
 from minbert.errors import UserError, one_of
 from minbert.files import expanded
 from minbert.training import settings
-from minbert.training.settings import Presets, Record, Settings, flag, spelled
+from minbert.training.settings import Pooler, Presets, Record, Settings, flag, spelled
 from tasks.augment import SynonymSettings
 
 LEADERBOARD = ("sst", "quora", "sts")
@@ -79,7 +79,7 @@ class DataSettings(settings.DataSettings):
 
 
 class ModelSettings(Record):
-    """How pairs are encoded, and which parameters are trained."""
+    """How pairs are encoded, how a text becomes one vector, and which parameters are trained."""
 
     pairs: Literal["cross", "paper", "bi", "joint"] = flag(
         "cross",
@@ -87,6 +87,7 @@ class ModelSettings(Record):
         "bi = two vectors u, v, and the head over [u; v; |u-v|]; joint = the head over the vector of cross and "
         "[|u-v|; u*v; cosine] of the encoder as it was before training",
     )
+    pooler: Pooler = flag("pooler", "how hidden states become the input of the heads")
     hidden_dropout_prob: float = flag(0.3, "dropout in the heads", ge=0, le=0.99)
     fine_tune_mode: Literal["last-linear-layer", "full-model"] = flag("full-model", "what is trained")
     option: Literal["", "pretrain", "finetune"] = flag("", "the older name of --fine-tune-mode")
@@ -264,9 +265,10 @@ PRESETS: Presets = {
         {**_PACKAGED, "power": 0.5, "epochs": 3, "evaluate_every": 500},
     ),
     "best": (
-        "for the packaged weights: joint pairs, R-Drop, and a higher learning rate for the heads",
+        "for the packaged weights: mean pooling, joint pairs, R-Drop, and a higher learning rate for the heads",
         {
             **_PACKAGED,
+            "pooler": "mean",
             "pairs": "joint",
             "power": 0.75,
             "epochs": 2,

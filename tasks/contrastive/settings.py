@@ -9,10 +9,9 @@ from pydantic import model_validator
 
 from minbert.errors import UserError
 from minbert.training import settings
-from minbert.training.settings import Presets, Record, Settings, flag, spelled
+from minbert.training.settings import Pooler, Presets, Record, Settings, flag, spelled
 from tasks.augment import SynonymSettings
 
-Pooler = Literal["pooler", "cls", "mean", "max", "avg-first-last", "avg-static-last", "avg-last-two"]
 POOLERS: tuple[str, ...] = get_args(Pooler)
 TRIPLETS, PAIRS, TEXTS = "triplets", "pairs", "texts"
 DATA = {
