@@ -56,6 +56,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("dev pairs", _dev_pairs(run.data.get("sts_dev") or {})),
         ("last epoch's training loss", "" if loss is None else f"{loss:.4f}"),
         ("training texts", in_tests(run.data.get("train", {}))),
+        ("pooler", settings.get("pooler")),
         ("batch", settings.get("batch_size")),
         ("learning rate", f"{settings['lr']:g}" if isinstance(settings.get("lr"), int | float) else "by default"),
         ("heads' learning rate", f"{settings['head_lr']:g}" if settings.get("head_lr") else ""),

@@ -37,9 +37,9 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def make(tiny: Path) -> Callable[..., MultitaskModel]:
-    def build(pairs: str = "cross", dropout: float = 0.0, *, frozen: bool = False) -> MultitaskModel:
+    def build(pairs: str = "cross", dropout: float = 0.0, **more: Any) -> MultitaskModel:
         tasks = [TASKS[name](pairs) for name in ("sst", "quora", "sts")]
-        return MultitaskModel(BertModel.from_pretrained(tiny), tasks, dropout, frozen=frozen).eval()
+        return MultitaskModel(BertModel.from_pretrained(tiny), tasks, dropout, **more).eval()
 
     return build
 
@@ -71,8 +71,11 @@ def theirs(encoder: BertModel, rows: list[list[int]], types: list[list[int]] | N
 
 
 def pooled(model: MultitaskModel, rows: list[list[int]], types: list[list[int]] | None = None) -> Tensor:
-    """transformers' pooler output of each row alone, unpadded."""
-    return torch.cat([one.pooler_output for one in theirs(model.encoder, rows, types)])
+    """transformers' pooler output, or the mean of its last hidden states, of each row alone, unpadded."""
+    outputs = theirs(model.encoder, rows, types)
+    if model.pooler == "mean":
+        return torch.cat([one.last_hidden_state.mean(1) for one in outputs])
+    return torch.cat([one.pooler_output for one in outputs])
 
 
 def compared(encoder: BertModel, first: list[list[int]], second: list[list[int]]) -> Tensor:
@@ -83,8 +86,9 @@ def compared(encoder: BertModel, first: list[list[int]], second: list[list[int]]
 
 
 @torch.no_grad()
-def test_predict_sentiment_is_encoder_and_head(make: Callable) -> None:
-    model = make()
+@pytest.mark.parametrize("pooler", ["pooler", "mean"])
+def test_predict_sentiment_is_encoder_and_head(make: Callable, pooler: str) -> None:
+    model = make(pooler=pooler)
     logits = model.predict_sentiment(PADDED, (PADDED > 0).long())
     assert logits.shape == (3, 5)
     expected = by_hand(model.heads["sst"].layers, pooled(model, trimmed(PADDED)))
@@ -92,9 +96,10 @@ def test_predict_sentiment_is_encoder_and_head(make: Callable) -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("pooler", ["pooler", "mean"])
 @pytest.mark.parametrize("pairs", ["cross", "paper", "bi", "joint"])
-def test_predict_paraphrase_and_similarity_are_encoder_and_head(make: Callable, pairs: str) -> None:
-    model = make(pairs)
+def test_predict_paraphrase_and_similarity_are_encoder_and_head(make: Callable, pairs: str, pooler: str) -> None:
+    model = make(pairs, pooler=pooler)
     for parameter in model.encoder.parameters():  # as after training
         parameter.mul_(1.1)
     first, second = trimmed(PADDED), trimmed(OTHER)

@@ -28,7 +28,9 @@ SENTENCES = ["The cat sat on a mat.", "is a dog happy?", "Not very , SAD bird!",
 Capture = pytest.CaptureFixture[str]
 
 
-def finished_run(run: Path, tiny: Path, pairs: str = "cross", tasks: str = "sst,quora,sts", **more: Any) -> Path:
+def finished_run(
+    run: Path, tiny: Path, pairs: str = "cross", tasks: str = "sst,quora,sts", pooler: str = "pooler", **more: Any
+) -> Path:
     """The folder of a finished run: the kept checkpoint, of step 4, and a later one; `more` goes into its manifest."""
     model = MultitaskModel(BertModel.from_pretrained(tiny), registry.build(tasks, pairs), 0.3)
     settings = {"tasks": tasks, "pairs": pairs, "max_length": 24, "precision": "fp32", "columns": ""}
@@ -38,7 +40,7 @@ def finished_run(run: Path, tiny: Path, pairs: str = "cross", tasks: str = "sst,
             for parameter in model.parameters():
                 parameter += shift
         if step == 4:
-            weights.save(run / "encoder", model.encoder.state_dict(), config, tokenizer, "pooler")
+            weights.save(run / "encoder", model.encoder.state_dict(), config, tokenizer, pooler)
         checkpoint.save(run / "checkpoints", step, model, AdamW(model.parameters(), lr=1e-3), {})
     (run / "manifest.json").write_text(json.dumps({"all_settings": settings, **more}))
     (run / "scores.json").write_text(json.dumps({"step": 4}))
@@ -48,7 +50,7 @@ def finished_run(run: Path, tiny: Path, pairs: str = "cross", tasks: str = "sst,
 @pytest.fixture
 def made(tiny: Path, tmp_path: Path) -> Callable[..., Path]:
     """A function that makes the folder of a finished run."""
-    return lambda pairs="cross", tasks="sst,quora,sts": finished_run(tmp_path / f"run-{pairs}", tiny, pairs, tasks)
+    return lambda pairs="cross", **more: finished_run(tmp_path / f"run-{pairs}", tiny, pairs, **more)
 
 
 def course_file(path: Path, name: str) -> list[tuple[str, ...]]:
@@ -67,10 +69,14 @@ def outputs_of(predictor: predict.Predictor, name: str, rows: list[tuple[str, ..
     return evaluate.outputs(predictor.model, task, predictor.examples(task, rows), predictor.precision)
 
 
-@pytest.mark.parametrize("pairs", ["cross", "paper", "bi", "joint"])
-def test_outputs_are_those_of_the_runs_own_evaluation(pairs: str, made: Callable[..., Path], tmp_path: Path) -> None:
-    run = made(pairs)
-    best = MultitaskModel(BertModel(BertConfig.read(run / "encoder")), registry.build("sst,quora,sts", pairs), 0.3)
+@pytest.mark.parametrize(
+    ("pairs", "pooler"), [("cross", "mean"), ("paper", "pooler"), ("bi", "max"), ("joint", "mean")]
+)
+def test_outputs_are_those_of_the_runs_own_evaluation(
+    pairs: str, pooler: str, made: Callable[..., Path], tmp_path: Path
+) -> None:
+    run, tasks = made(pairs, pooler=pooler), registry.build("sst,quora,sts", pairs)
+    best = MultitaskModel(BertModel(BertConfig.read(run / "encoder")), tasks, 0.3, pooler=pooler)
     checkpoint.load(run / "checkpoints", 4, best)
     for name in TASKS:
         rows = course_file(tmp_path / f"{name}.csv", name)
