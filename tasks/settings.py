@@ -265,10 +265,9 @@ PRESETS: Presets = {
         {**_PACKAGED, "power": 0.5, "epochs": 3, "evaluate_every": 500},
     ),
     "best": (
-        "for the packaged weights: mean pooling, joint pairs, R-Drop, and a higher learning rate for the heads",
+        "for the packaged weights: joint pairs, R-Drop, and a higher learning rate for the heads",
         {
             **_PACKAGED,
-            "pooler": "mean",
             "pairs": "joint",
             "power": 0.75,
             "epochs": 2,
