@@ -23,7 +23,7 @@ Presets = Mapping[str, tuple[str, Mapping[str, Any]]]
 """Name -> (description, the settings it changes, by flag name)."""
 
 Pooler = Literal["pooler", "cls", "mean", "max", "avg-first-last", "avg-static-last", "avg-last-two"]
-"""The names in `minbert.pooling`, which imports torch."""
+"""`minbert.pooling.NAMES`, here because that module imports torch."""
 
 PLACES = ("files", "run")
 """The records that do not affect a run's results: paths, checkpoints and logging."""

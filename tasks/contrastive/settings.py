@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
@@ -12,7 +12,6 @@ from minbert.training import settings
 from minbert.training.settings import Pooler, Presets, Record, Settings, flag, spelled
 from tasks.augment import SynonymSettings
 
-POOLERS: tuple[str, ...] = get_args(Pooler)
 TRIPLETS, PAIRS, TEXTS = "triplets", "pairs", "texts"
 DATA = {
     "nt-xent": TRIPLETS,

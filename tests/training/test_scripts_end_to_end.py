@@ -24,6 +24,7 @@ from sklearn.metrics import accuracy_score
 from transformers import AutoTokenizer, BertModel
 
 import minbert
+from tasks import evaluate, predict, record
 from tasks.report import collect, facts
 
 Script = Callable[..., Any]
@@ -285,6 +286,19 @@ def test_fine_tuning_keeps_the_last_step_where_it_is_told_to(script: Script) -> 
     check_predictions(run.folder, scores)
     check_encoder(run.folder)
     assert run.manifest()["selection"]["by_dev_pairs"] is False
+
+
+def test_the_pooler_of_the_heads_is_that_of_the_saved_encoder_and_of_predictions(script: Script) -> None:
+    run = script(MULTITASK, "--max-steps", 3, "--lr", 1e-3, "--pooler", "mean", "--pairs", "joint")
+    assert run.code == 0, run.err
+    assert minbert.Encoder.load(run.folder / "encoder").pooler == "mean"
+    predictor = predict.load(run.folder)
+    for name, columns in (("sst", ["sentence"]), ("quora", ["sentence1", "sentence2"])):
+        task, (dev, *_) = predictor.model.tasks[name], SOURCES[{"quora": "para"}.get(name, name)]
+        examples = predictor.examples(task, [tuple(row[column] for column in columns) for row in records(dev)])
+        outputs = evaluate.outputs(predictor.model, task, examples, predictor.precision)
+        recorded = record.read_rows(run.folder / "dev" / f"{name}.jsonl").probabilities
+        np.testing.assert_allclose(task.probabilities(outputs), recorded, atol=2e-6)
 
 
 def test_out_flags_and_dev_rows_without_labels(script: Script, tmp_path: Path) -> None:

@@ -4,12 +4,12 @@ python -m pytest --import-mode=importlib tests/training/test_settings.py
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from minbert import UserError
-from minbert.training.settings import Parsed, TrainingSettings, parse
+from minbert import UserError, pooling
+from minbert.training.settings import Parsed, Pooler, TrainingSettings, parse
 from tasks.contrastive import settings as contrastive
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.registry import build
@@ -223,3 +223,7 @@ def test_a_run_folder_stands_for_its_encoder(tmp_path: Path, monkeypatch: pytest
         ):
             assert Path(parsed.settings.encoder.source).expanduser() == tmp_path / "encoder"
     assert multitask("--weights", "minilm").settings.encoder.source == "minilm"
+
+
+def test_the_poolers_to_choose_are_those_there_are() -> None:
+    assert get_args(Pooler) == pooling.NAMES

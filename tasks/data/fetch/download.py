@@ -43,7 +43,7 @@ class Downloader:
         self._unreachable: set[str] = set()
         limits = httpx.Timeout(timeout, connect=timeout / 3)
         headers = {"Accept-Encoding": "identity", "User-Agent": "minbert-get-data"}
-        one = httpx.Limits(max_keepalive_connections=0)  # a connection a file, closed after it
+        one = httpx.Limits(max_keepalive_connections=0)  # one connection per file, closed after it
         self._client = httpx.Client(timeout=limits, follow_redirects=True, headers=headers, limits=one)
 
     def fetch(self, url: str, target: Path, check: Check) -> None:
