@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -77,12 +77,35 @@ class AdamW(torch.optim.Optimizer):
                         self._plain_update(parameter, step, group)
         return loss
 
-    def _advance(self, parameter: Tensor) -> int:
-        state = self.state[parameter]
+    @torch.no_grad()
+    def average(self, count: int) -> None:
+        """Add the current weights to each parameter's running mean, which then is the mean of `count` values."""
+        for parameter in self._parameters():
+            state = self._state_of(parameter)
+            if count == 1:
+                state["mean"] = parameter.clone()
+            else:
+                state["mean"].lerp_(parameter, 1 / count)
+
+    @torch.no_grad()
+    def use_average(self) -> None:
+        """Set every parameter to its running mean."""
+        for parameter in self._parameters():
+            parameter.copy_(self.state[parameter]["mean"])
+
+    def _parameters(self) -> Iterator[Tensor]:
+        return (parameter for group in self.param_groups for parameter in group["params"])
+
+    def _state_of(self, parameter: Tensor) -> dict[str, Any]:
+        state: dict[str, Any] = self.state[parameter]
         if not state:
             state["step"] = 0
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)
+        return state
+
+    def _advance(self, parameter: Tensor) -> int:
+        state = self._state_of(parameter)
         state["step"] += 1
         return int(state["step"])
 

@@ -23,7 +23,7 @@ from minbert.optimizer import AdamW
 
 _NAME = re.compile(r"step-(\d{8})")
 _MODEL, _OPTIMIZER = "model.safetensors", "optimizer.safetensors"
-_MOMENTS = ("exp_avg", "exp_avg_sq")
+_TENSORS = ("exp_avg", "exp_avg_sq", "mean")  # of the optimizer's state of a parameter
 
 
 def folder_of(parent: Path, step: int) -> Path:
@@ -42,7 +42,7 @@ def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dic
     content = {"step": step, "state": state, "counts": _counts(model, optimizer)}
     with new_folder(folder_of(parent, step)) as beside:
         weights.write(beside / _MODEL, model.state_dict())
-        weights.write(beside / _OPTIMIZER, dict(_moments(model, optimizer)))
+        weights.write(beside / _OPTIMIZER, dict(_tensors(model, optimizer)))
         hashes = {name: sha256_of(beside / name) for name in (_MODEL, _OPTIMIZER)}
         write_json(beside / "state.json", content | {"sha256": {"state.json": _digest(content), **hashes}})
 
@@ -60,8 +60,9 @@ def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = No
         optimizer.state.clear()
         for name, parameter in model.named_parameters():
             if name in counts:
-                moments = {key: tensors[f"{key}/{name}"].to(parameter.device) for key in _MOMENTS}
-                optimizer.state[parameter] = {"step": counts[name], **moments}
+                found = {key: tensors[f"{key}/{name}"] for key in _TENSORS if f"{key}/{name}" in tensors}
+                on_device = {key: x.to(parameter.device) for key, x in found.items()}
+                optimizer.state[parameter] = {"step": counts[name], **on_device}
     state: dict[str, Any] = content["state"]
     return state
 
@@ -156,7 +157,7 @@ def strip(parent: Path, kept: int) -> None:
 
 def not_finite(model: nn.Module, optimizer: AdamW) -> str | None:
     """The name of a tensor of a checkpoint that is not finite, or None. One device sync."""
-    named = [(name, x) for name, x in (*model.state_dict().items(), *_moments(model, optimizer)) if x.numel()]
+    named = [(name, x) for name, x in (*model.state_dict().items(), *_tensors(model, optimizer)) if x.numel()]
     finite = torch.stack([torch.stack(x.aminmax()).isfinite().all() for _, x in named]).tolist()
     return next((name for (name, _), sound in zip(named, finite, strict=True) if not sound), None)
 
@@ -167,7 +168,7 @@ def _counts(model: nn.Module, optimizer: AdamW) -> dict[str, int]:
     return {name: int(state["step"]) for name, state in states if state}
 
 
-def _moments(model: nn.Module, optimizer: AdamW) -> Iterator[tuple[str, Tensor]]:
+def _tensors(model: nn.Module, optimizer: AdamW) -> Iterator[tuple[str, Tensor]]:
     for name, parameter in model.named_parameters():
-        for key in _MOMENTS if optimizer.state.get(parameter) else ():
-            yield f"{key}/{name}", optimizer.state[parameter][key]
+        state = optimizer.state.get(parameter, {})
+        yield from ((f"{key}/{name}", state[key]) for key in _TENSORS if key in state)

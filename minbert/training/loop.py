@@ -77,6 +77,7 @@ class LoopState:
     best_step: int = 0
     kept_step: int = 0  # step of the weights that `fit` leaves in the model, by `--keep`
     stale: int = 0  # evaluations since the best one, for early stopping
+    averaged: int = 0  # steps whose weights are in the running mean
     finished: bool = False
     sums: dict[str, float] = field(default_factory=dict)  # of each logged scalar, since the last row of the metrics
     counts: dict[str, int] = field(default_factory=dict)  # of the values in `sums`
@@ -115,6 +116,8 @@ def fit(
     several, losses are displayed with the task's name. `baseline` is the score of the model before training. If
     `keep` is `best` and no evaluation is above the baseline, the weights before training are kept, as step 0. Without
     a baseline, the first evaluation with a defined score is the best so far; without any, the last step is kept.
+    With `average`, the weights of the last step are replaced by the mean over the last steps before they are evaluated
+    (stochastic weight averaging; Izmailov et al., 2018, section 3, after every step and under the same schedule).
     The learning rate of a parameter group follows the schedule from its `peak_lr`, by default that of `training`.
 
     Raises `UserError` if a loss, a gradient norm or a tensor to be saved is not finite, or a scalar is below its
@@ -124,6 +127,7 @@ def fit(
     state = restored or LoopState(best=_of_first(baseline, device))
     pending: list[Scalars] = []
     warmup = math.ceil(training.warmup * plan.total)
+    averaged_after = plan.total - round(training.average * plan.total)
     progress = Progress(plan, state.step, state.best, sentences, tasks)
     if restored is None and baseline is not None and training.keep == BEST:
         _save(model, optimizer, state, run, training)
@@ -142,6 +146,9 @@ def fit(
                 group["lr"] = group.get("peak_lr", training.lr) * factor
             optimizer.step()
             state.step += 1
+            if state.step > averaged_after:
+                state.averaged += 1
+                optimizer.average(state.averaged)
             pending.append((batch.task, numbers))
             progress.advance(len(batch.rows))
 
@@ -165,6 +172,8 @@ def fit(
                     f"step {state.step}: the parameters of process {other} differ from those of process 0, so they are "
                     f"not saved; --resume goes on from the last checkpoint"
                 )
+            if state.step == plan.total and state.averaged:
+                optimizer.use_average()
             if evaluating:
                 model.eval()
                 row = _evaluate(state, evaluate, plan.total, training.patience, device)

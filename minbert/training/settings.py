@@ -12,7 +12,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Generic, Literal, Self, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
 from minbert.errors import UserError, one_of, quoted, suggestion
@@ -118,8 +118,20 @@ class TrainingSettings(Record):
     keep: Literal["best", "last"] = flag(
         "best", "the encoder to keep: that of the best evaluation, or of the last step"
     )
+    average: float = flag(
+        0.0,
+        "end with the mean of the weights over the last X of the steps (0: the weights of the last step)",
+        ge=0,
+        le=1,
+    )
     seed: int = flag(11711, "random seed")
     precision: Literal["auto", "fp32", "bf16"] = flag("auto", "number format of the matrix products")
+
+    @model_validator(mode="after")
+    def _last_step_known(self) -> Self:
+        if self.average and self.patience:
+            raise UserError("--average and --patience exclude each other: it is not known which steps are the last")
+        return self
 
     def idle(self) -> list[str]:
         """Warnings for settings with which nothing is trained."""

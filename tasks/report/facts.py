@@ -61,6 +61,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("learning rate", f"{settings['lr']:g}" if isinstance(settings.get("lr"), int | float) else "by default"),
         ("heads' learning rate", f"{settings['head_lr']:g}" if settings.get("head_lr") else ""),
         ("R-Drop", f"{settings['r_drop']:g}" if settings.get("r_drop") else ""),
+        ("averaged", f"the weights of the last {settings['average']:.0%} of steps" if settings.get("average") else ""),
         ("seed", settings.get("seed")),
         ("parameters", f"{parameters:,}" if parameters else ""),
     ]

@@ -125,6 +125,21 @@ def test_a_saved_state_goes_on_with_the_same_bits(fused: bool) -> None:
     assert all(torch.equal(a, b) for a, b in zip(whole, halves, strict=True))
 
 
+def test_the_running_mean_is_that_of_all_steps_even_of_a_parameter_without_updates() -> None:
+    torch.manual_seed(1)
+    always, late = nn.Parameter(torch.randn(3, 4)), nn.Parameter(torch.randn(5))
+    optimizer, seen = AdamW([{"params": [always]}, {"params": [late]}], lr=0.1), []
+    for step in range(7):
+        optimizer.zero_grad()
+        (always.square().sum() + (late.square().sum() if step > 3 else 0)).backward()
+        optimizer.step()
+        optimizer.average(step + 1)
+        seen.append([parameter.detach().double().clone() for parameter in (always, late)])
+    optimizer.use_average()
+    for parameter, values in zip((always, late), zip(*seen, strict=True), strict=True):
+        torch.testing.assert_close(parameter.detach(), torch.stack(values).mean(0).float())
+
+
 @PATHS
 def test_converges_on_a_quadratic(fused: bool) -> None:
     """Curvatures 1 to 1,000; the rate falls to 0, so that the minimum itself is reached."""

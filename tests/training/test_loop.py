@@ -134,6 +134,20 @@ def test_evaluations_come_when_asked_for_and_at_the_very_end(toy: Any, run: RunD
     assert len(seen) == 3
 
 
+@pytest.mark.parametrize("keep", ["best", "last"])
+@pytest.mark.parametrize(("part", "steps"), [(0.0, 1), (0.05, 1), (0.5, 6), (1.0, 12)])
+def test_the_last_evaluation_is_that_of_the_mean_weights(
+    toy: Any, run: RunDir, part: float, steps: int, keep: str
+) -> None:
+    model, state, seen = toy.fit(run, average=part, keep=keep)
+    plain = by_hand(toy)
+    torch.testing.assert_close(seen[:-1], plain[3:-1:4], rtol=0, atol=0)
+    torch.testing.assert_close(seen[-1], torch.stack(plain[-steps:]).double().mean(0).float())
+    assert torch.equal(model.weight, seen[-1]) and state.kept_step == 12
+    again, resumed, _ = toy.fit(run, average=part, keep=keep, resume=True)
+    assert torch.equal(again.weight, model.weight) and resumed == state
+
+
 @pytest.mark.parametrize("evaluate_every", [0, 100])
 def test_rows_hold_the_means_since_the_last_row_and_are_printed(
     toy: Any, run: RunDir, evaluate_every: int, capsys: pytest.CaptureFixture[str]

@@ -28,8 +28,9 @@ MODEL = "encoder/model.safetensors"
 COURSE = Path(__file__).parent.parent.parent / "data" / "sample" / "course"
 # 15 steps an epoch of which the last of each task is smaller; a checkpoint every 4 steps falls on no epoch's end.
 SHORT = ("--epochs", 2, "--batch-size", 32, "--lr", 1e-3, "--save-every", 4, "--lr-schedule", "cosine", "--warmup", 0.2)
+HEADS = ("--head-lr", 2e-3, "--r-drop", 1, "--average", 0.8)  # the mean of the steps after 6
 FLAGS = {
-    MULTITASK: (*SHORT, "--hidden-dropout-prob", 0.3, "--pairs", "joint", "--head-lr", 2e-3, "--r-drop", 1),
+    MULTITASK: (*SHORT, "--hidden-dropout-prob", 0.3, "--pairs", "joint", *HEADS),
     PRETRAIN: (*SHORT, "--batch-size", 8, "--temperature", 0.5, "--keep", "best"),
 }
 STEPS = {MULTITASK: 30, PRETRAIN: 11 + 15}

@@ -107,6 +107,7 @@ BAD = [
     (multitask, "--tasks sst,sst", "--tasks sst"),
     (multitask, "--tasks ,", "--tasks"),
     (multitask, "--patience 2 --sampling sequential", "--patience --sampling"),
+    (pretrain, "--patience 2 --average 0.5", "--average --patience"),
     (multitask, "--encoder x --weights y", "--encoder --weights"),
     (multitask, "--option finetune --fine-tune-mode full-model", "--option --fine-tune-mode"),
     (multitask, "--encoder runs/nowhere/encoder", "--encoder runs/nowhere/encoder"),
