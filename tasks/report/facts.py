@@ -61,7 +61,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("learning rate", f"{settings['lr']:g}" if isinstance(settings.get("lr"), int | float) else "by default"),
         ("heads' learning rate", f"{settings['head_lr']:g}" if settings.get("head_lr") else ""),
         ("R-Drop", f"{settings['r_drop']:g}" if settings.get("r_drop") else ""),
-        ("averaged", f"the weights of the last {settings['average']:.0%} of steps" if settings.get("average") else ""),
+        ("weights averaged", _averaged(run)),
         ("seed", settings.get("seed")),
         ("parameters", f"{parameters:,}" if parameters else ""),
     ]
@@ -86,6 +86,12 @@ def _kept(run: Run) -> str:
     if not run.kept_step:
         return f"the encoder from before training: no evaluation was better by {metric}"
     return f"step {run.kept_step:,}, {'the last' if last else f'the best by {metric}'}"
+
+
+def _averaged(run: Run) -> str:
+    """The part of the steps whose mean weights the run has kept."""
+    part = run.settings.get("average", 0)
+    return f"over the last {part:.0%} of the steps" if part and run.finished and run.kept_step == run.step else ""
 
 
 def _dev_pairs(dev: dict[str, Any]) -> str:
