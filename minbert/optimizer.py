@@ -1,4 +1,4 @@
-"""AdamW as in the CS 224N course, and learning-rate schedules as pure functions of the step."""
+"""AdamW as in the CS 224N course, with weight averaging, and learning-rate schedules as pure functions of the step."""
 
 import inspect
 import math
@@ -79,7 +79,10 @@ class AdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def average(self, count: int) -> None:
-        """Add the current weights to each parameter's running mean, which then is the mean of `count` values."""
+        """Add the current weights to each parameter's running mean (Izmailov et al., 2018, algorithm 1).
+
+        It then is the mean of `count` values; a count of 1 starts it.
+        """
         for parameter in self._parameters():
             state = self._state_of(parameter)
             if count == 1:
@@ -89,7 +92,7 @@ class AdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def use_average(self) -> None:
-        """Set every parameter to its running mean."""
+        """Set every parameter to its running mean; `average` must have been called before."""
         for parameter in self._parameters():
             parameter.copy_(self.state[parameter]["mean"])
 

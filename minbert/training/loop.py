@@ -77,7 +77,6 @@ class LoopState:
     best_step: int = 0
     kept_step: int = 0  # step of the weights that `fit` leaves in the model, by `--keep`
     stale: int = 0  # evaluations since the best one, for early stopping
-    averaged: int = 0  # steps whose weights are in the running mean
     finished: bool = False
     sums: dict[str, float] = field(default_factory=dict)  # of each logged scalar, since the last row of the metrics
     counts: dict[str, int] = field(default_factory=dict)  # of the values in `sums`
@@ -127,7 +126,7 @@ def fit(
     state = restored or LoopState(best=_of_first(baseline, device))
     pending: list[Scalars] = []
     warmup = math.ceil(training.warmup * plan.total)
-    averaged_after = plan.total - round(training.average * plan.total)
+    averaged_after = plan.total - math.ceil(training.average * plan.total)
     progress = Progress(plan, state.step, state.best, sentences, tasks)
     if restored is None and baseline is not None and training.keep == BEST:
         _save(model, optimizer, state, run, training)
@@ -147,8 +146,7 @@ def fit(
             optimizer.step()
             state.step += 1
             if state.step > averaged_after:
-                state.averaged += 1
-                optimizer.average(state.averaged)
+                optimizer.average(state.step - averaged_after)
             pending.append((batch.task, numbers))
             progress.advance(len(batch.rows))
 
@@ -172,7 +170,7 @@ def fit(
                     f"step {state.step}: the parameters of process {other} differ from those of process 0, so they are "
                     f"not saved; --resume goes on from the last checkpoint"
                 )
-            if state.step == plan.total and state.averaged:
+            if averaged_after < state.step == plan.total:
                 optimizer.use_average()
             if evaluating:
                 model.eval()

@@ -120,7 +120,7 @@ class TrainingSettings(Record):
     )
     average: float = flag(
         0.0,
-        "end with the mean of the weights over the last X of the steps (0: the weights of the last step)",
+        "end with the mean of the weights over the last fraction X of the steps (0: the weights of the last step)",
         ge=0,
         le=1,
     )

@@ -68,7 +68,8 @@ def texts_account(transductive: bool) -> dict[str, object]:
     [
         ({}, {"order": "curriculum"}, {"texts", "views", "punctuation"}),
         ({"objective": "triplet"}, {"objective": "triplet", "order": "curriculum"}, {"views"}),
-        ({"objective": "softmax"}, {"objective": "softmax"}, {"order", "views"}),
+        ({"objective": "softmax"}, {"objective": "softmax"}, {"order", "views", "weights averaged"}),
+        ({"average": 0.25}, {"weights averaged": "over the last 25% of the steps"}, {"texts"}),
         (
             {"objective": "views", "texts": "sts", "views": "shuffle,none"},
             {"objective": "views", "texts": "sts", "views": "shuffle,none"},
