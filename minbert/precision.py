@@ -1,5 +1,7 @@
 """The device of a model, and the precision of its matrix products: `auto`, `fp32` or `bf16`."""
 
+import os
+import signal
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -9,11 +11,40 @@ from minbert.errors import one_of
 CHOICES = ("auto", "fp32", "bf16")
 
 
+def amx_crashes() -> bool:
+    """True if the CPU announces AMX but oneDNN's bfloat16 products in it are illegal instructions.
+
+    A child process tries one. oneDNN 3.12, that of torch 2.13, takes the shape of AMX's tiles from CPUID leaf 1D,
+    where some virtual machines have zeros (https://github.com/uxlfoundation/oneDNN/issues/5689). Always false on
+    Windows, which cannot fork.
+    """
+    if not (torch.cpu._is_amx_tile_supported() and hasattr(os, "fork")):
+        return False
+    child = os.fork()
+    if child:
+        status = os.waitpid(child, 0)[1]
+        return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGILL
+    try:
+        signal.signal(signal.SIGILL, signal.SIG_DFL)
+        os.environ.pop("ONEDNN_MAX_CPU_ISA", None)
+        torch.set_num_threads(1)
+        torch.ones(32, 32, dtype=torch.bfloat16) @ torch.ones(32, 32, dtype=torch.bfloat16)
+    finally:
+        os._exit(0)
+
+
+# oneDNN reads this variable at its first product, so the trial is made on import.
+AMX_CRASHES = amx_crashes()
+if AMX_CRASHES:
+    os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+
+
 def supports_bf16(device: torch.device) -> bool:
-    """True if the device has native bfloat16 products: AMX or AVX512-BF16 on the CPU, Ampere or later on CUDA."""
+    """True if the device has fast bfloat16 products: AMX or AVX512-BF16 on the CPU, Ampere or later on CUDA."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+    amx = torch.cpu._is_amx_tile_supported()
+    return not AMX_CRASHES if amx else torch.cpu._is_avx512_bf16_supported()
 
 
 def default_device() -> torch.device:

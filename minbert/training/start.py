@@ -15,7 +15,7 @@ from minbert.config import BertConfig
 from minbert.cpu import accelerate, keep_freed_memory
 from minbert.errors import UserError
 from minbert.files import expanded
-from minbert.precision import choose, default_device
+from minbert.precision import AMX_CRASHES, choose, default_device
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from minbert.training.plan import Plan, first
@@ -136,11 +136,15 @@ def device(*, demanded: bool) -> torch.device:
 
 
 def number_format(asked: str, on: torch.device) -> str:
-    """The precision that `--precision` means on a device, with a warning if `auto` is fp32 on a GPU."""
+    """The precision that `--precision` means on a device, with a warning where `auto` is fp32 though bf16 is usual."""
     chosen = choose(asked, on)
-    if asked == "auto" and chosen == "fp32" and on.type == "cuda":
-        why = "fp16 needs loss scaling, which skips steps"
-        ranks.note(f"--precision auto: this GPU has no bf16, so the run is in fp32 ({why})")
+    if (asked, chosen) == ("auto", "fp32"):
+        if on.type == "cuda":
+            why = "fp16 needs loss scaling, which skips steps"
+            ranks.note(f"--precision auto: this GPU has no bf16, so the run is in fp32 ({why})")
+        elif AMX_CRASHES:
+            why = "a virtual machine that hides the shape of AMX's tiles"
+            ranks.note(f"--precision auto: bf16 products by AMX crash on this machine ({why}), so the run is in fp32")
     return chosen
 
 

@@ -98,15 +98,18 @@ def test_help_and_presets_load_neither_torch_nor_numpy(flag: str) -> None:
     assert (run.returncode, run.stderr) == (0, b"")
 
 
-def test_a_gpu_without_bf16_trains_in_fp32_and_the_run_says_so(
+def test_where_bf16_is_not_to_be_had_a_run_is_in_fp32_and_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for fast, asked, chosen in ((False, "auto", "fp32"), (True, "auto", "bf16"), (False, "fp32", "fp32")):
         monkeypatch.setattr("minbert.precision.supports_bf16", lambda device, fast=fast: fast)
         assert start.number_format(asked, torch.device("cuda")) == chosen
         assert ("note: --precision auto" in capsys.readouterr().err) == (asked == "auto" and not fast)
-    start.number_format("auto", torch.device("cpu"))
-    assert not capsys.readouterr().err
+    for crashes in (True, False):
+        monkeypatch.setattr(start, "AMX_CRASHES", crashes)
+        monkeypatch.setattr("minbert.precision.supports_bf16", lambda device: False)
+        assert start.number_format("auto", torch.device("cpu")) == "fp32"
+        assert ("by AMX crash" in capsys.readouterr().err) == crashes
 
 
 def test_the_commit_is_that_of_the_projects_own_repository(tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+"""Guards: a CPU whose AMX products are illegal instructions is found out, and the process that asks survives.
+
+python -m pytest --import-mode=importlib tests/minbert/test_precision.py
+"""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from minbert import precision
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the trial needs fork")
+def test_a_product_that_is_an_illegal_instruction_is_found_and_no_other_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    for killed_by, crashes in ((signal.SIGILL, True), (signal.SIGKILL, False)):
+        monkeypatch.setattr(torch, "ones", lambda *_, dtype, by=killed_by: os.kill(os.getpid(), by))
+        assert precision.amx_crashes() == crashes
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    assert not precision.amx_crashes()
+
+
+def test_amx_that_crashes_is_no_fast_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    for amx, crashes, avx512, fast in (
+        (True, False, True, True),
+        (True, True, True, False),
+        (False, False, True, True),
+        (False, False, False, False),
+    ):
+        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda amx=amx: amx)
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda avx512=avx512: avx512)
+        monkeypatch.setattr(precision, "AMX_CRASHES", crashes)
+        assert precision.supports_bf16(CPU) == fast
+
+
+def test_bf16_products_run_after_the_import() -> None:
+    """In a fresh process, because oneDNN chooses its instructions once."""
+    product = "import torch, minbert.precision; a = torch.ones(64, 64).bfloat16(); assert (a @ a)[3, 5] == 64"
+    variables = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
+    subprocess.run([sys.executable, "-c", product], env=variables, check=True, timeout=60)
