@@ -92,7 +92,10 @@ def header(task: "Task") -> Texts:
 
 
 def load(run: Path) -> Predictor:
-    """Load the model that a run has kept. Raises `UserError` if `run` is not a finished fine-tuning run."""
+    """Load the model that a run has kept, to predict in the precision of the run.
+
+    Raises `UserError` if `run` is not a finished fine-tuning run.
+    """
     settings, step = kept(run)
     from minbert import weights
     from minbert.bert import BertModel
@@ -112,7 +115,8 @@ def load(run: Path) -> Predictor:
     if not checkpoint.folder_of(run / "checkpoints", step).is_dir():
         raise UserError(f"{run / 'checkpoints'}: the checkpoint that was kept, of step {step}, is not there")
     checkpoint.load(run / "checkpoints", step, model)
-    length, precision = start.max_length(settings["max_length"], config), choose(settings["precision"], device)
+    length = start.max_length(settings["max_length"], config)
+    precision = choose(str(read_json_object(run / "manifest.json").get("precision")), device)
     return Predictor(model.to(device).eval(), tokenizer, length, precision)
 
 
@@ -121,7 +125,7 @@ def kept(run: Path) -> tuple[dict[str, Any], int]:
     if not (run / "manifest.json").is_file():
         raise UserError(f"{run}: not a run folder: it holds no manifest.json")
     settings = read_json_object(run / "manifest.json").get("all_settings")
-    if not isinstance(settings, dict) or not {"tasks", "pairs", "max_length", "precision"} <= settings.keys():
+    if not isinstance(settings, dict) or not {"tasks", "pairs", "max_length"} <= settings.keys():
         raise UserError(f"{run}: holds no heads: only runs of multitask_train.py can predict")
     if not (run / "scores.json").is_file():
         raise UserError(f"{run}: has no scores.json that names the step it keeps: let the run finish first (--resume)")

@@ -260,6 +260,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "commit": commit(),
         "machine": platform.machine(),
         "processor": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu(),
+        "instructions": _instructions(),
         "threads": torch.get_num_threads(),
         "device": str(device),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -272,6 +273,12 @@ def commit(root: Path = _ROOT) -> str | None:
         return None
     words = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     return subprocess.run(words, capture_output=True, text=True).stdout.strip() or None
+
+
+def _instructions() -> str:
+    """The instructions of the CPU that oneDNN may use, which the bits of bfloat16 products depend on."""
+    amx = torch.cpu._is_amx_tile_supported()
+    return os.environ.get("ONEDNN_MAX_CPU_ISA") or ("AMX" if amx else torch.backends.cpu.get_cpu_capability())
 
 
 def _cpu() -> str:

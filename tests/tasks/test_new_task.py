@@ -63,8 +63,8 @@ def test_its_head_predicts_a_users_own_sentences(
     config, tokenizer = BertConfig.read(tiny), Tokenizer.load(tiny)
     weights.save(run / "encoder", model.encoder.state_dict(), config, tokenizer, "pooler")
     checkpoint.save(run / "checkpoints", 4, model, AdamW(model.parameters(), lr=1e-3), {})
-    settings = {"tasks": reviews.name, "pairs": "cross", "max_length": 24, "precision": "fp32"}
-    (run / "manifest.json").write_text(json.dumps({"all_settings": settings}))
+    settings = {"tasks": reviews.name, "pairs": "cross", "max_length": 24}
+    (run / "manifest.json").write_text(json.dumps({"all_settings": settings, "precision": "fp32"}))
     (run / "scores.json").write_text(json.dumps({"step": 4}))
     (tmp_path / "own.txt").write_text("The cat sat.\nA sad dog!\n")
     predict.main([str(run), "--task", reviews.files.short, str(tmp_path / "own.txt")])

@@ -33,7 +33,7 @@ def finished_run(
 ) -> Path:
     """The folder of a finished run: the kept checkpoint, of step 4, and a later one; `more` goes into its manifest."""
     model = MultitaskModel(BertModel.from_pretrained(tiny), registry.build(tasks, pairs), 0.3)
-    settings = {"tasks": tasks, "pairs": pairs, "max_length": 24, "precision": "fp32", "columns": ""}
+    settings = {"tasks": tasks, "pairs": pairs, "max_length": 24, "precision": "auto", "columns": ""}
     config, tokenizer = BertConfig.read(tiny), Tokenizer.load(tiny)
     for step, shift in ((4, 0.0), (8, 0.5)):
         with torch.no_grad():
@@ -42,7 +42,7 @@ def finished_run(
         if step == 4:
             weights.save(run / "encoder", model.encoder.state_dict(), config, tokenizer, pooler)
         checkpoint.save(run / "checkpoints", step, model, AdamW(model.parameters(), lr=1e-3), {})
-    (run / "manifest.json").write_text(json.dumps({"all_settings": settings, **more}))
+    (run / "manifest.json").write_text(json.dumps({"all_settings": settings, "precision": "fp32", **more}))
     (run / "scores.json").write_text(json.dumps({"step": 4}))
     return run
 
@@ -180,7 +180,7 @@ def test_mistakes_are_said_in_a_sentence(made: Callable[..., Path], tmp_path: Pa
     ],
 )
 def test_a_damaged_run_is_a_users_mistake(name: str, content: str, said: str, tmp_path: Path) -> None:
-    settings = {"tasks": "sst", "pairs": "cross", "max_length": 24, "precision": "fp32"}
+    settings = {"tasks": "sst", "pairs": "cross", "max_length": 24}
     (tmp_path / "manifest.json").write_text(json.dumps({"all_settings": settings}))
     (tmp_path / "scores.json").write_text(json.dumps({"step": 4}))
     (tmp_path / name).write_text(content)

@@ -21,7 +21,7 @@ import torch
 
 from minbert import UserError
 from minbert.training import checkpoint, cli
-from minbert.training.run import RunDir
+from minbert.training.run import RunDir, environment
 
 
 def start(folder: Path, gate: int, ends: int) -> None:
@@ -323,3 +323,11 @@ def test_files_have_the_modes_of_the_umask(toy: Any, tmp_path: Path) -> None:
     files = [path for path in run.path.rglob("*") if path.is_file()]
     assert {path.suffix for path in files} == {".json", ".jsonl", ".safetensors"}
     assert {path.stat().st_mode & 0o777 for path in files} == {0o640}
+
+
+def test_a_resumed_run_says_what_changed_in_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = []
+    for isa in ("AVX512_CORE_BF16", "AVX512_CORE_BF16", "AVX2"):
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", isa)
+        changed.append(RunDir(tmp_path / "run").begin({"environment": environment(torch.device("cpu"))}))
+    assert changed == [[], [], ["instructions AVX2 (was AVX512_CORE_BF16)"]]
