@@ -265,16 +265,18 @@ PRESETS: Presets = {
         {**_PACKAGED, "power": 0.5, "epochs": 3, "evaluate_every": 500},
     ),
     "best": (
-        "for the packaged weights: joint pairs, R-Drop, and a higher learning rate for the heads",
+        "for the packaged weights: joint pairs, mean pooling, R-Drop, a higher rate for the heads, averaged weights",
         {
             **_PACKAGED,
             "pairs": "joint",
+            "pooler": "mean",
             "power": 0.75,
             "epochs": 2,
             "evaluate_every": 0,
             "keep": "last",
             "head_lr": 1e-3,
             "r_drop": 1.0,
+            "average": 0.5,
         },
     ),
 }
