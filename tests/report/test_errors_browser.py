@@ -130,8 +130,11 @@ def test_names_are_typed_and_sort_nothing(opened: Callable[..., AnnotationTab], 
 def test_work_is_kept_in_the_browser_for_its_own_sample(opened: Callable[..., AnnotationTab]) -> None:
     tab = opened()
     tab.press("2", "4")
-    tab.page.wait_for_timeout(500)  # Chromium commits localStorage to its browser process asynchronously
-    tab.page.reload()
+    for _ in range(20):  # Chromium commits localStorage to its browser process asynchronously
+        tab.page.wait_for_timeout(500)
+        tab.page.reload()
+        if tab.said("place") != "Pair 1 of 6":
+            break
     assert (tab.said("place"), tab.said("count")) == ("Pair 3 of 6", "2 of 6 sorted")
     tab.press("u")
     assert tab.said("place") == "Pair 2 of 6"
