@@ -38,11 +38,12 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     files = splits.find(tasks, settings, paths)
     resources = resource_hashes(settings.synonyms, "finetune", settings.files.data)
     encoder, tokenizer, length = started.encoder()
+    sentences, hashes = model.sentence_encoder(settings, encoder, tokenizer)
     data = splits.read(tasks, files, settings, tokenizer, length)
-    started.check(data.hashes | resources)
+    started.check(data.hashes | resources | hashes)
 
     # build the encoder, the heads and the optimizer
-    multitask = model.build(settings, encoder, tasks)
+    multitask = model.build(settings, encoder, tasks, sentences)
     optimizer = AdamW(model.parameter_groups(multitask, training), lr=training.lr)
     count = sum(p.numel() for p in multitask.parameters() if p.requires_grad)
 

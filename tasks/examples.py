@@ -78,16 +78,17 @@ class Pair(Examples):
         apart = [self.sentence(row, column) for column in (0, 1) for row in rows] if form in ("bi", "joint") else []
         if form == "bi":
             return Ragged.from_lists(apart)
-        ids, types = [], []
-        for row in rows:
-            first, second = self._cut(row, special=4 if form == "paper" else 3)
-            if form == "paper":
-                ids.append([self.cls, *first, self.sep, self.cls, *second, self.sep])
-                types.append([0] * len(ids[-1]))
-            else:
-                ids.append([self.cls, *first, self.sep, *second, self.sep])
-                types.append([0] * (len(first) + 2) + [1] * (len(second) + 1))
-        return Ragged.from_lists(ids + apart, types + [[0] * len(text) for text in apart])
+        joined = [self.joined(row, form) for row in rows] + [(text, [0] * len(text)) for text in apart]
+        return Ragged.from_lists([ids for ids, _ in joined], [types for _, types in joined])
+
+    def joined(self, row: int, form: str = "cross") -> tuple[list[int], list[int]]:
+        """Token ids and token types of a row's texts in one sequence, of the form `cross` or `paper` of `ragged`."""
+        if form == "paper":
+            first, second = self._cut(row, special=4)
+            ids = [self.cls, *first, self.sep, self.cls, *second, self.sep]
+            return ids, [0] * len(ids)
+        first, second = self._cut(row, special=3)
+        return [self.cls, *first, self.sep, *second, self.sep], [0] * (len(first) + 2) + [1] * (len(second) + 1)
 
     def lengths(self) -> np.ndarray:
         """Approximate length of each row's input in tokens, for sorting: int [rows].

@@ -6,7 +6,7 @@ Axes: B rows of a batch, L length of a padded row, D hidden, C outputs of a head
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from minbert import weights
 from minbert.bert import BertModel
+from minbert.config import BertConfig
 from minbert.encode import vectors
 from minbert.errors import UserError
 from minbert.optimizer import decay_groups
 from minbert.ragged import Ragged
 from minbert.seeds import torch_seed
+from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from minbert.training.loop import Context
 from minbert.training.plan import Step
@@ -31,8 +34,8 @@ from tasks.task import Task
 class MultitaskModel(nn.Module):
     """An encoder shared by all tasks, and one head per task (CBCL, section 4.2).
 
-    For pairs of the form `joint`, `starting` is a copy of the encoder that is not trained. `pooler` is one of
-    `minbert.pooling.NAMES`.
+    For pairs of the form `joint`, `starting` is an encoder that is not trained: `sentence_encoder`, or else a copy of
+    `encoder`. `pooler` is one of `minbert.pooling.NAMES`.
     """
 
     def __init__(
@@ -43,19 +46,20 @@ class MultitaskModel(nn.Module):
         *,
         pooler: str = "pooler",
         frozen: bool = False,
+        sentence_encoder: BertModel | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.pooler = pooler
         joint = any(task.columns == 2 and task.pairs == "joint" for task in tasks)
-        self.starting = deepcopy(encoder).requires_grad_(False) if joint else None
+        self.starting = (sentence_encoder or deepcopy(encoder)).requires_grad_(False) if joint else None
         self.tasks = {task.name: task for task in tasks}
         self.heads = nn.ModuleDict({task.name: task.head(encoder.config.hidden_size, dropout) for task in tasks})
         self.frozen = frozen
         encoder.requires_grad_(not frozen)
 
     def train(self, mode: bool = True) -> "MultitaskModel":
-        """Set training mode; a frozen encoder stays in evaluation mode, as does the copy of the starting one."""
+        """Set training mode; a frozen encoder stays in evaluation mode, as does `starting`."""
         super().train(mode)
         self.encoder.train(mode and not self.frozen)
         if self.starting is not None:
@@ -78,7 +82,7 @@ class MultitaskModel(nn.Module):
     def _compared(self, ragged: Ragged) -> Tensor:
         """[|u - v|; u * v; 5 cos(u, v)] of 2B sentences, first all u, then all v: [B, 2D + 1].
 
-        The mean vectors of the starting encoder are scaled to length sqrt(D), so that all components are of order 1;
+        The mean vectors of `starting` are scaled to length sqrt(D), so that all components are of order 1;
         the cosine is on the scale of the similarity scores, 0 to 5.
         """
         assert self.starting is not None
@@ -123,12 +127,44 @@ def _lists(ids: Tensor, mask: Tensor) -> list[list[int]]:
     return [row[keep.bool()].tolist() for row, keep in zip(ids, mask, strict=True)]
 
 
-def build(settings: MultitaskSettings, encoder: BertModel, tasks: Sequence[Task]) -> MultitaskModel:
-    """The model with new heads, initialised from the run's seed, on the encoder's device."""
+def sentence_encoder(
+    settings: MultitaskSettings, encoder: BertModel, tokenizer: Tokenizer
+) -> tuple[BertModel | None, dict[str, str]]:
+    """The encoder of `--sentence-encoder` and the SHA-256 of its weights, for the run's identity; None if unused.
+
+    Raises `UserError` if there are no such weights, or if their sizes or their vocabulary are not those of `encoder`,
+    which reads the same token ids.
+    """
+    source = settings.encoder.sentence_encoder
+    if not source or settings.model.pairs != "joint":
+        return None, {}
+    folder = weights.resolve(source, "--sentence-encoder")
+    given, trained = (
+        replace(config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.0)
+        for config in (BertConfig.read(folder), encoder.config)
+    )
+    if given != trained or Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
+        raise UserError(f"--sentence-encoder {source}: its sizes or vocabulary are not those of the trained encoder")
+    return BertModel.from_pretrained(folder), {"sentence encoder": weights.sha256(folder)}
+
+
+def build(
+    settings: MultitaskSettings, encoder: BertModel, tasks: Sequence[Task], sentences: BertModel | None = None
+) -> MultitaskModel:
+    """The model with new heads, initialised from the run's seed, on the encoder's device.
+
+    `sentences` is the encoder that reads the sentences of `joint` pairs by themselves, if it is not a copy.
+    """
     torch.manual_seed(torch_seed(settings.training.seed, "heads"))
     how = settings.model
-    frozen = how.fine_tune_mode == "last-linear-layer"
-    model = MultitaskModel(encoder, tasks, how.hidden_dropout_prob, pooler=how.pooler, frozen=frozen)
+    model = MultitaskModel(
+        encoder,
+        tasks,
+        how.hidden_dropout_prob,
+        pooler=how.pooler,
+        frozen=how.fine_tune_mode == "last-linear-layer",
+        sentence_encoder=sentences,
+    )
     return model.to(encoder.device)
 
 

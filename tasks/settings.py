@@ -20,6 +20,11 @@ class EncoderSettings(settings.EncoderSettings):
     """The encoder that training starts from."""
 
     encoder: str = flag("", "a run of pretrain_cbcl.py or an encoder folder, in place of --weights")
+    sentence_encoder: str = flag(
+        "",
+        "the encoder that reads the sentences of --pairs joint by themselves, and is not trained: minilm, a folder or "
+        "a run (default: a copy of the starting encoder)",
+    )
 
     @property
     def source(self) -> str:
@@ -85,7 +90,7 @@ class ModelSettings(Record):
         "cross",
         "how a pair is read: cross = [CLS] a [SEP] b [SEP] with types 0/1; paper = [CLS] a [SEP] [CLS] b [SEP]; "
         "bi = two vectors u, v, and the head over [u; v; |u-v|]; joint = the head over the vector of cross and "
-        "[|u-v|; u*v; cosine] of the encoder as it was before training",
+        "[|u-v|; u*v; cosine] of --sentence-encoder",
     )
     pooler: Pooler = flag("pooler", "how hidden states become the input of the heads")
     hidden_dropout_prob: float = flag(0.3, "dropout in the heads", ge=0, le=0.99)
@@ -197,10 +202,11 @@ class MultitaskSettings(Settings):
             doubled = next(path for path in outputs if outputs.count(path) > 1)
             raise UserError(f"two of the --*_out flags name the same file, {doubled}")
         without = self.synonyms.without_effect(given, "finetune")
+        idle = [(name, why) for name, why in self._idle(given) if name in given]
         return [
             *self._of_absent_tasks(given),
             *(f"{spelled(name, given[name])} has no effect with {why}" for name, why in without.items()),
-            *(f"--{name} {given[name]} has no effect{why}" for name, why in self._idle(given) if name in given),
+            *(f"{spelled(name, given[name])} {given[name]} has no effect{why}" for name, why in idle),
             *self.training.idle(),
         ]
 
@@ -215,6 +221,8 @@ class MultitaskSettings(Settings):
             yield "power", f" with --sampling {self.schedule.sampling}"
         elif len(self.data.chosen) == 1:
             yield "power", " on a single task"
+        if self.model.pairs != "joint" or not self._has_pairs:
+            yield "sentence_encoder", " without --pairs joint"
         if self.model.fine_tune_mode == "last-linear-layer":
             yield "encoder_dropout", " with --fine-tune-mode last-linear-layer"
 

@@ -17,7 +17,7 @@ from tasks.augment import resource_hashes
 from tasks.contrastive import sets
 from tasks.contrastive.sets import DevSets
 from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettings
-from tasks.examples import Examples
+from tasks.examples import Examples, Pair
 from tasks.readers import key
 from tasks.readers.layouts import KINDS, LAYOUTS
 from tasks.readers.splitter import Head
@@ -62,7 +62,8 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
     cache, account = reader(settings, tokenizer)
     if not len(cache):
         raise UserError(f"{cache.source}: no usable row")
-    train = Examples(cache, tokenizer.cls, tokenizer.sep, length)
+    rows = Pair if settings.loss.data_kind == PAIRS else Examples
+    train = rows(cache, tokenizer.cls, tokenizer.sep, length)
     dev = sets.read_dev_sets(settings.files, tokenizer, length)
     if settings.chooses:
         dev = replace(dev, also_in=sets.also_in(dev, start.data_path(settings.files.data)))
@@ -74,7 +75,7 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
     if settings.loss.data_kind == TEXTS:
         account["dev_pairs_seen"] = _seen(train, dev)
     _warn_of_dev(dev, settings)
-    _warn_of_rows(train, dev, account, length)
+    _warn_of_rows(train, dev, account, length, "cross" if settings.loss.objective == "cross" else "bi")
     return Data(train, dev, {"train": account, "sts_dev": dev.account()})
 
 
@@ -267,14 +268,15 @@ def _warn_of_dev(dev: DevSets, settings: ContrastiveSettings) -> None:
         ranks.note(f"of the {len(dev):,} pairs that choose the encoder some are also in scored sets: {shared}")
 
 
-def _warn_of_rows(train: Examples, dev: DevSets, account: dict[str, Any], length: int) -> None:
-    """Say which texts are truncated, and how many rows were skipped."""
+def _warn_of_rows(train: Examples, dev: DevSets, account: dict[str, Any], length: int, form: str) -> None:
+    """Say which inputs are truncated, and how many rows were skipped; `form` is how the training rows are read."""
     files, skipped = account["files"], account["skipped"]
-    named = [(train, files[0]["file"] if len(files) == 1 else "the training texts")]
-    for examples, where in (*named, *((one, str(one.cache.source)) for one in dev.pairs.values())):
-        cut, texts = examples.truncated()
+    named = [(train, files[0]["file"] if len(files) == 1 else "the training texts", form)]
+    for examples, where, how in (*named, *((one, str(one.cache.source), "bi") for one in dev.pairs.values())):
+        cut, texts = examples.truncated(how)
         if cut:
-            ranks.note(f"{where}: {cut:,} of {texts:,} sentences are longer than {length} tokens and are truncated")
+            what = "sentences" if how == "bi" else "pairs"
+            ranks.note(f"{where}: {cut:,} of {texts:,} {what} are longer than {length} tokens and are truncated")
     if skipped:
         place = f"{skipped[0].get('file', '')} line {skipped[0]['line']}".strip()
         ranks.note(f"{len(skipped):,} rows skipped, such as {place}, {skipped[0]['why']} (listed in manifest.json)")

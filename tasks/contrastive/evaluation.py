@@ -229,7 +229,8 @@ def write(
     which = (
         f"step {state.kept_step:,} of {state.step:,}, {why}" if state.kept_step else "the encoder from before training"
     )
-    said = [f"after training ({which}): {as_text(after.numbers)}", verdict(metric, before, after, state)]
+    told = "" if settings.loss.objective == "cross" else verdict(metric, before, after, state)
+    said = [f"after training ({which}): {as_text(after.numbers)}", told]
     ranks.say("\n".join([*filter(None, said), f"mean training loss over the last epoch: {number(loss)}\n"]))
 
 

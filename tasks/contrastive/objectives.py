@@ -28,10 +28,11 @@ from tasks.contrastive import cached, losses
 from tasks.contrastive.scoring import distinct
 from tasks.contrastive.settings import IN_BATCH, PAIRS, TEXTS, ContrastiveSettings
 from tasks.contrastive.views import Adversarial, Draw, View, adversarial, apply, parse
-from tasks.examples import Augmentation, Examples, unchanged
+from tasks.examples import Augmentation, Examples, Pair, unchanged
 from tasks.readers.layouts import NLI_CLASSES
 
 Numbers = dict[str, Tensor]
+Ids = list[list[int]]
 COLLAPSED = 1e-2  # a mean cosine above 0.9999; random weights of BERT-base give a spread of 0.2, MiniLM 0.6 to 0.9
 FLOORS = {"spread": (COLLAPSED, "all sentence vectors point one way: the encoder has collapsed")}
 """Minimum of a training metric, and the message with which training stops below it."""
@@ -41,17 +42,20 @@ ANCHOR_AND_OTHERS: Sequence[tuple[int, int]] = ((0, 0), (1, 1), (2, 1))
 class ContrastiveModel(nn.Module):
     """An encoder, with a projection of its vectors (SimCSE, section 6.3) or a classifier of pairs (SBERT, section 3).
 
-    Neither is saved in the encoder folder, except a projection that is `kept` (as in supervised SimCSE): it replaces
-    the encoder's own pooling layer, starting from random weights.
+    The classifier sees [u; v; |u - v|], or the one vector of a pair that is read `together`. Neither is saved in the
+    encoder folder, except a projection that is `kept` (as in supervised SimCSE): it replaces the encoder's own pooling
+    layer, starting from random weights.
     """
 
-    def __init__(self, encoder: BertModel, pooler: str, *, projection: str = "none", classes: int = 0) -> None:
+    def __init__(
+        self, encoder: BertModel, pooler: str, *, projection: str = "none", classes: int = 0, together: bool = False
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.pooler = "pooler" if projection == "kept" else pooler
         width = encoder.config.hidden_size
         self.projection = nn.Linear(width, width) if projection == "training" else None
-        self.classifier = nn.Linear(3 * width, classes) if classes else None
+        self.classifier = nn.Linear(width if together else 3 * width, classes) if classes else None
         kept = encoder.pooler_dense if projection == "kept" else None
         for layer in (kept, self.projection, self.classifier):
             if layer is not None:
@@ -64,7 +68,8 @@ class ContrastiveModel(nn.Module):
         torch.manual_seed(torch_seed(settings.training.seed, "heads"))
         classes = len(NLI_CLASSES) if settings.loss.data_kind == PAIRS else 0
         how = settings.encoder
-        return cls(encoder, how.pooler, projection=how.projection, classes=classes)
+        together = settings.loss.objective == "cross"
+        return cls(encoder, how.pooler, projection=how.projection, classes=classes, together=together)
 
     def vectors(
         self, ragged: Ragged, views: Sequence[View] = (), draw: Draw | None = None, perturbation: Tensor | None = None
@@ -84,10 +89,10 @@ class ContrastiveModel(nn.Module):
         """tanh(W x + b) where there is a projection in training only: [B, D]."""
         return pooled if self.projection is None else torch.tanh(self.projection(pooled))
 
-    def classify(self, u: Tensor, v: Tensor) -> Tensor:
-        """W [u; v; |u - v|] + b, in fp32: [B, classes]."""
+    def classify(self, features: Tensor) -> Tensor:
+        """W x + b of each row x of the features, [B, D] or [B, 3D], in fp32: [B, classes]."""
         assert self.classifier is not None, "a model without a classifier"
-        logits: Tensor = self.classifier(losses.softmax_features(u, v))
+        logits: Tensor = self.classifier(features)
         return logits
 
 
@@ -129,14 +134,14 @@ class Objective(ABC):
         """
         assert isinstance(model, ContrastiveModel)
         own = replace(batch, rows=ranks.share(batch.rows))
-        sentences, draw = self.sentences(own), self.draw(own)
+        (sentences, types), draw = self.inputs(own), self.draw(own)
         perturbation = self.perturbation(model, sentences, own, context) if sentences else None
         ends = np.cumsum([0, *map(len, sentences)])
         size = self.settings.parts_of or max(len(sentences), 1)
         parts = [slice(start, min(start + size, len(sentences))) for start in range(0, len(sentences), size)]
 
         def encode(number: int, part: slice) -> Tensor:
-            ragged = Ragged.from_lists(sentences[part]).to(context.device)
+            ragged = Ragged.from_lists(sentences[part], types and types[part]).to(context.device)
             tokens = slice(ends[part.start], ends[part.stop])
             added = None if perturbation is None else perturbation[tokens]
             context.seed_dropout("encoder", number)
@@ -157,10 +162,13 @@ class Objective(ABC):
         width = model.encoder.config.hidden_size
         return cached.Share(torch.from_numpy(places.ravel()).to(context.device), len(self.texts) * rows, width)
 
-    def sentences(self, batch: Step) -> list[list[int]]:
-        """k * B lists of ids: the first text of every row, then the second of every row, and so on."""
+    def inputs(self, batch: Step) -> tuple[Ids, Ids | None]:
+        """Token ids of the first text of every row, then of the second of every row, and so on, and their types.
+
+        They are k * B lists; the types are None where all are 0.
+        """
         examples = self.augment(self.examples, batch)
-        return [examples.sentence(row, column) for column, _ in self.texts for row in batch.rows]
+        return [examples.sentence(row, column) for column, _ in self.texts for row in batch.rows], None
 
     def draw(self, batch: Step) -> Draw | None:
         """Random words for the views; each text has its own counter, whatever its place in the batch."""
@@ -171,9 +179,7 @@ class Objective(ABC):
         views = np.repeat([view for _, view in self.texts], len(batch.rows))
         return Draw(self.settings.training.seed, batch.epoch, keys, views)
 
-    def perturbation(
-        self, model: ContrastiveModel, sentences: list[list[int]], batch: Step, context: Context
-    ) -> Tensor | None:
+    def perturbation(self, model: ContrastiveModel, sentences: Ids, batch: Step, context: Context) -> Tensor | None:
         """The perturbation of the embeddings of all sentences, [T, D]; None without an adversarial view."""
         return None
 
@@ -241,10 +247,34 @@ class Softmax(Objective):
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """Cross entropy and accuracy."""
-        logits = model.classify(*vectors.chunk(2))
+        logits = model.classify(self.features(vectors))
         labels = torch.from_numpy(self.examples.labels[batch.rows].astype(np.int64)).to(vectors.device)
         accuracy = (logits.detach().argmax(1) == labels).float().mean()
         return {"loss": losses.softmax_pairs(logits, labels), "accuracy": accuracy}
+
+    def features(self, vectors: Tensor) -> Tensor:
+        """What the classifier sees of the encoded texts, [u; v; |u - v|]: [B, 3D]."""
+        return losses.softmax_features(*vectors.chunk(2))
+
+
+class CrossEncoder(Softmax):
+    """Classification of NLI pairs that are read together, as [CLS] a [SEP] b [SEP] (BERT, section 4.1).
+
+    It prepares an encoder for tasks that read pairs so (supplementary training; Phang et al., 2018).
+    """
+
+    texts = ((0, 0),)
+
+    def inputs(self, batch: Step) -> tuple[Ids, Ids | None]:
+        """Token ids and token types of each pair in one sequence: B lists each."""
+        examples = self.augment(self.examples, batch)
+        assert isinstance(examples, Pair)
+        joined = [examples.joined(row) for row in batch.rows]
+        return [ids for ids, _ in joined], [types for _, types in joined]
+
+    def features(self, vectors: Tensor) -> Tensor:
+        """The vectors of the pairs, [B, D]."""
+        return vectors
 
 
 class TwoViews(Objective):
@@ -320,9 +350,7 @@ class Joint(Softmax):
             "loss": numbers["loss"] + how.alpha * contrast,
         }
 
-    def perturbation(
-        self, model: ContrastiveModel, sentences: list[list[int]], batch: Step, context: Context
-    ) -> Tensor | None:
+    def perturbation(self, model: ContrastiveModel, sentences: Ids, batch: Step, context: Context) -> Tensor | None:
         """From the gradient of the classification loss at the embeddings: one more pass, over the unchanged texts."""
         encoded = [self.views[number] for number in self._numbers]
         if not any(isinstance(view, Adversarial) for view in encoded):
@@ -347,6 +375,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "triplet": TripletLoss,
     "margin": MarginLoss,
     "softmax": Softmax,
+    "cross": CrossEncoder,
     "views": TwoViews,
     "joint": Joint,
     "simcse": SimCSE,
@@ -360,7 +389,7 @@ def chance(settings: ContrastiveSettings, rows: int, columns: int = 3) -> float 
     with two there are no hard negatives. Candidates removed as false negatives are counted as well.
     """
     how, batch = settings.loss, min(settings.training.batch_size, rows)
-    if how.objective == "softmax":
+    if how.objective in ("softmax", "cross"):
         return math.log(len(NLI_CLASSES))
     if how.objective not in IN_BATCH:
         return None

@@ -18,6 +18,7 @@ DATA = {
     "triplet": TRIPLETS,
     "margin": TRIPLETS,
     "softmax": PAIRS,
+    "cross": PAIRS,
     "joint": PAIRS,
     "views": TEXTS,
     "simcse": TEXTS,
@@ -95,11 +96,11 @@ class DataSettings(settings.DataSettings):
 class LossSettings(Record):
     """The loss, and the parts that a batch is computed in."""
 
-    objective: Literal["nt-xent", "triplet", "margin", "softmax", "joint", "views", "simcse"] = flag(
+    objective: Literal["nt-xent", "triplet", "margin", "softmax", "cross", "joint", "views", "simcse"] = flag(
         "nt-xent",
         "nt-xent = NT-Xent with hard negatives; triplet and margin = losses over distances; softmax = "
-        "classification of NLI pairs (SBERT); views = two views of a text (ConSERT); joint = softmax and views; "
-        "simcse = a text twice under dropout, and with punctuation (EdaCSE)",
+        "classification of NLI pairs (SBERT); cross = the same, of pairs read together; views = two views of a text "
+        "(ConSERT); joint = softmax and views; simcse = a text twice under dropout, and with punctuation (EdaCSE)",
     )
     temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4)
     directions: Literal["one", "both"] = flag(
@@ -199,8 +200,8 @@ class FileSettings(settings.FileSettings):
     )
     nli_pairs: str = flag(
         "",
-        "in place of nli/nli-pairs.tsv, else SNLI's and MultiNLI's originals, for --objective softmax and joint: "
-        "labelled NLI pairs, comma-separated files",
+        "in place of nli/nli-pairs.tsv, else SNLI's and MultiNLI's originals, for --objective softmax, cross and "
+        "joint: labelled NLI pairs, comma-separated files",
     )
     sts_dev: str = flag(
         "course",
@@ -258,7 +259,8 @@ class ContrastiveSettings(Settings):
         how = self.loss
         if how.chunk or how.accumulate == 1:
             return how.chunk
-        return -(-self.training.batch_size * (3 if how.data_kind == TRIPLETS else 2) // how.accumulate)
+        texts = 1 if how.objective == "cross" else 3 if how.data_kind == TRIPLETS else 2
+        return -(-self.training.batch_size * texts // how.accumulate)
 
     def ignored(self, given: dict[str, Any]) -> list[str]:
         """A sentence for every given flag that has no effect."""
@@ -322,6 +324,8 @@ class ContrastiveSettings(Settings):
             yield "--marks-most: punctuation is inserted with --objective nt-xent or simcse alone"
         if how.objective == "simcse" and bool(how.eda_weight) != bool(views.marks_most):
             yield "--eda-weight and --marks-most belong together: one weighs the text that the other makes"
+        if how.objective == "cross" and self.chooses:
+            yield f"{objective} trains no sentence embeddings, so their --sts-dev pairs can't choose: use --keep last"
         if views.marks_most and self.synonyms.used_in("pretrain"):
             yield "--synonyms and --marks-most exclude each other: both rewrite a text"
         if how.data_kind == TEXTS and not self.data.texts.strip(", "):

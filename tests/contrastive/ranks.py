@@ -23,7 +23,7 @@ from minbert.training.plan import Step
 from tasks.augment.punctuation import Punctuation
 from tasks.contrastive.objectives import OBJECTIVES, ContrastiveModel
 from tasks.contrastive.settings import DATA, ContrastiveSettings
-from tasks.examples import Examples
+from tasks.examples import Examples, Pair
 from tests.contrastive.conftest import ANCHORS, NEGATIVES, POSITIVES
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -32,6 +32,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "triplet": {"accumulate": 2},
     "margin": {"loss_margin": 9.0},
     "softmax": {},
+    "cross": {"accumulate": 2, "keep": "last"},
     "joint": {"views": "shuffle,adversarial:0.5", "chunk": 5},
     "views": {"views": "feature-cutoff:0.2,span-cutoff:0.4", "texts": "sts"},
     "simcse": {"texts": "sts", "eda_weight": 0.6, "marks_most": 2, "pooler": "cls"},
@@ -56,7 +57,7 @@ def main(folder: str, rows: int, out: Path) -> None:
         source = out.with_name(f"{out.name}-{columns}-{ranks.rank()}")
         source.write_text(str(columns))
         cache = token_cache.load(source, lambda _, lines=lines: iter(lines), "rows", columns, tokenizer)
-        examples = Examples(cache, tokenizer.cls, tokenizer.sep, 32)
+        examples = (Pair if columns == 2 else Examples)(cache, tokenizer.cls, tokenizer.sep, 32)
         model = ContrastiveModel.of(settings, BertModel.from_pretrained(folder)).eval()
         augment = [Punctuation(tokenizer, 0, seed=5, most=2)] if settings.augmentation.marks_most else []
         step = Step("nli", np.array([4, 0, 3, 1, 5])[:rows], 1, 0)

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import BertModel as Theirs
+from transformers import BertTokenizer
 
 from minbert.bert import BertModel
 from minbert.encode import Encoder, vectors
@@ -23,7 +25,7 @@ from tasks.contrastive import losses
 from tasks.contrastive.evaluation import unit
 from tasks.contrastive.objectives import COLLAPSED, OBJECTIVES, ContrastiveModel, chance, spread
 from tasks.contrastive.settings import ContrastiveSettings
-from tasks.examples import Examples
+from tasks.examples import Examples, Pair
 from tests.contrastive.conftest import ANCHORS
 
 ROWS = np.array([4, 0, 3, 1])
@@ -41,9 +43,10 @@ def settings(objective: str, **more: Any) -> ContrastiveSettings:
 def run(bert: BertModel, examples: Any, how: ContrastiveSettings, *, train: bool = False) -> tuple[Any, dict, Any]:
     """One backward: its numbers, the gradients by name, and the model."""
     torch.manual_seed(1)
-    model = ContrastiveModel(
-        bert, how.encoder.pooler, projection=how.encoder.projection, classes=3 * (how.loss.objective == "softmax")
-    )
+    objective = how.loss.objective
+    classes, together = 3 * (objective in ("softmax", "cross")), objective == "cross"
+    pooler, projection = how.encoder.pooler, how.encoder.projection
+    model = ContrastiveModel(bert, pooler, projection=projection, classes=classes, together=together)
     model.train(train)
     model.zero_grad()
     numbers = OBJECTIVES[how.loss.objective](examples, how).backward(model, STEP, context())
@@ -110,6 +113,24 @@ def test_triplet_margin_and_softmax_are_their_formulas(
     assert numbers["loss"].item() == pytest.approx(-picked.mean(), rel=1e-4)
     assert "classifier.weight" in gradients
     assert numbers["accuracy"].item() == pytest.approx((logits.argmax(1) == gold).mean())
+
+
+def test_pairs_read_together_are_classified_by_transformers_vector_of_both(
+    bert: BertModel, tiny: Path, view: Callable[..., Any]
+) -> None:
+    found = view(*[[row[i] for row in PAIRS] for i in (0, 1)], labels=[row[2] for row in PAIRS])
+    pairs = Pair(found.cache, found.cls, found.sep, found.max_length)
+    numbers, gradients, model = run(bert, pairs, settings("cross", keep="last"))
+    assert gradients.keys() >= {"classifier.weight", "encoder.tk_type_embedding.weight"}
+
+    chosen = [PAIRS[row] for row in ROWS]
+    tokens = BertTokenizer.from_pretrained(tiny)([(a, b) for a, b, _ in chosen], padding=True, return_tensors="pt")
+    mask = tokens["attention_mask"][:, :, None]
+    vectors = (Theirs.from_pretrained(tiny).eval()(**tokens).last_hidden_state * mask).sum(1) / mask.sum(1)
+    logits = model.classifier(vectors)
+    gold = torch.tensor([label for *_, label in chosen])
+    torch.testing.assert_close(numbers["loss"], torch.nn.functional.cross_entropy(logits, gold), rtol=1e-5, atol=1e-6)
+    assert numbers["accuracy"].item() == pytest.approx((logits.argmax(1) == gold).float().mean().item())
 
 
 PAIRS = [

@@ -191,6 +191,7 @@ def test_nothing_is_said_of_flags_with_an_effect(flags: list[str]) -> None:
         (["--metric", "accuracy", "--objective", "softmax"], ["--metric accuracy", "--objective softmax"]),
         (["--metric", "loss", "--objective", "softmax"], ["--metric loss", "--objective softmax"]),
         (["--batch-size", "1"], ["--batch-size 1", "in-batch"]),
+        (["--objective", "cross", "--keep", "best"], ["--objective cross", "--sts-dev", "--keep last"]),
         (["--synonyms", "3", "--marks-most", "2"], ["--synonyms", "--marks-most"]),
     ],
 )
@@ -203,17 +204,17 @@ def test_flags_that_exclude_each_other_are_both_named(flags: list[str], named: l
 
 @pytest.mark.parametrize("objective", ["nt-xent", *sorted(set(DATA) - set(IN_BATCH))])
 @pytest.mark.parametrize("size", [7, 16])
-def test_a_batch_is_cut_into_as_many_parts_as_were_asked_for(objective: str, size: int) -> None:
+def test_a_batch_is_cut_into_the_smallest_parts_that_are_no_more_than_asked_for(objective: str, size: int) -> None:
     def settings(**more: Any) -> ContrastiveSettings:
-        return ContrastiveSettings.of(objective=objective, batch_size=size, **more)
+        return ContrastiveSettings.of(objective=objective, batch_size=size, keep="last", **more)
 
-    sentences = size * (3 if DATA[objective] == "triplets" else 2)
+    sentences = size * (1 if objective == "cross" else 3 if DATA[objective] == "triplets" else 2)
     assert settings().parts_of == 0
     assert settings(chunk=5).parts_of == 5
     if objective not in IN_BATCH:
         for parts in (2, 3, 5):
-            assert -(-sentences // settings(accumulate=parts).parts_of) <= parts
-            assert settings(accumulate=parts).parts_of * (parts - 1) < sentences
+            found = settings(accumulate=parts).parts_of
+            assert found * parts >= sentences > (found - 1) * parts
 
 
 @pytest.mark.parametrize("objective", DATA)
@@ -221,8 +222,9 @@ def test_a_batch_is_cut_into_as_many_parts_as_were_asked_for(objective: str, siz
 @pytest.mark.parametrize("order", ["curriculum", "anti", "random", "none"])
 def test_an_encoder_scores_where_its_cosines_put_triplets_in_order(objective: str, technique: str, order: str) -> None:
     data = {"texts": "sts", "views": "none,shuffle"} if objective in ("views", "joint", "simcse") else {}
-    found = ContrastiveSettings.of(objective=objective, technique=technique, order=order, **data).by_cosine
-    assert found == (DATA[objective] == "triplets" and technique not in ("length", "rarity") and order[0] in "ca")
+    how = ContrastiveSettings.of(objective=objective, technique=technique, order=order, keep="last", **data)
+    by_cosine = technique not in ("length", "rarity") and order in ("curriculum", "anti")
+    assert how.by_cosine == (DATA[objective] == "triplets" and by_cosine)
 
 
 def test_settings_and_presets_load_no_torch() -> None:

@@ -20,6 +20,7 @@ from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks.augment.punctuation import Punctuation, insert
 from tasks.contrastive import views
+from tasks.contrastive.losses import softmax_features
 from tasks.contrastive.objectives import OBJECTIVES, ContrastiveModel, SimCSE
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.contrastive.views import Draw
@@ -222,7 +223,8 @@ def perturbations(
         states = [
             model.encoder.encode(x, ragged)[-1].mean(0, keepdim=True) for x, ragged in zip(inputs, raggeds, strict=True)
         ]
-        loss = torch.nn.functional.cross_entropy(model.classify(*states), torch.tensor([int(label)]))
+        logits = model.classify(softmax_features(*states))
+        loss = torch.nn.functional.cross_entropy(logits, torch.tensor([int(label)]))
         for side, gradient in enumerate(torch.autograd.grad(loss, inputs)):
             change = eps * gradient / gradient.norm(dim=1, keepdim=True)
             if protect:

@@ -45,7 +45,7 @@ def train(runner: Callable[..., Any], tiny: Path, tmp_path_factory: pytest.TempP
             given += ["--texts", folder / "texts.txt"]
         if settings["sts_dev"] != "course":  # the sample has no other dev set
             given += ["--sts-dev", SAMPLE / "course" / "sts-dev.csv"]
-        if settings["objective"] in ("softmax", "joint"):
+        if settings["objective"] in ("softmax", "cross", "joint"):
             given += ["--nli-pairs", folder / "pairs.tsv"]
         if "synonyms" in settings:
             given += ["--synonyms", "none"]  # the test of synonyms has a WordNet of its own

@@ -223,6 +223,7 @@ SETTINGS = {
         "--order none --marks-most 3 --directions both --hard-weight 0.5 --chunk 5 --patience 1",
         "--technique length --projection kept --pooler cls --metric accuracy",
         "--objective softmax --nli-pairs PAIRS --pooler mean --accumulate 2",
+        "--objective cross --nli-pairs PAIRS --pooler mean",
         "--objective joint --nli-pairs PAIRS --views feature-cutoff:0.2,adversarial --pooler mean --lr-schedule cosine",
         "--objective views --views span-cutoff,dropout --texts TEXTS --pooler avg-first-last --metric uniformity",
         "--objective simcse --texts TEXTS --projection training --pooler cls --marks-most 2 --eda-weight 0.5",

@@ -177,6 +177,31 @@ def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -
     assert all(torch.equal(kept[name], trained[name]) for name in kept), "frozen: stage one's weights to the bit"
 
 
+def test_a_cross_encoder_of_stage_one_is_trained_on_beside_another_sentence_encoder(
+    script: Script, tiny: Path, tmp_path: Path
+) -> None:
+    with open(ROOT / "data" / "sample" / "nli" / "nli-triplets.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))[:40]
+    lines = [f"{row['sent0']}\t{row['sent1']}\tentailment\n{row['sent0']}\t{row['hard_neg']}\tneutral" for row in rows]
+    (tmp_path / "pairs.tsv").write_text("\n".join(["premise\thypothesis\tlabel", *lines]) + "\n", encoding="utf-8")
+    how = ("--objective", "cross", "--nli-pairs", tmp_path / "pairs.tsv", "--epochs", 1, "--lr", 1e-3)
+    first = script(PRETRAIN, *how, "--pooler", "mean", run_dir="first")
+    assert first.code == 0, first.err
+    assert "a guess has a loss of 1.099" in first.out and "did not help" not in first.out
+
+    how = ("--encoder", first.folder, "--pairs", "joint", "--sentence-encoder", tiny, "--pooler", "mean")
+    second = script(MULTITASK, *how, "--max-steps", 3, run_dir="second", weights=False)
+    assert second.code == 0, second.err
+    predictor = predict.load(second.folder)
+    kept, given = predictor.model.starting.state_dict(), minbert.BertModel.from_pretrained(tiny).state_dict()
+    assert all(torch.equal(kept[name], value) for name, value in given.items())
+    task, (dev, *_) = predictor.model.tasks["sts"], SOURCES["sts"]
+    examples = predictor.examples(task, [(row["sentence1"], row["sentence2"]) for row in records(dev)])
+    recorded = record.read_rows(second.folder / "dev" / "sts.jsonl").predicted
+    outputs = evaluate.outputs(predictor.model, task, examples, predictor.precision)
+    np.testing.assert_allclose(task.predict(outputs), recorded, atol=2e-6)
+
+
 @pytest.mark.parametrize("name", [MULTITASK, PRETRAIN])
 def test_a_limit_and_a_last_step_make_a_short_whole_run(script: Script, tmp_path: Path, name: str) -> None:
     """A second one has the same bits, whose output nobody reads, and tokenises nothing again."""

@@ -179,6 +179,7 @@ EFFECTS = [
     ("--tasks sst --pairs bi", "--pairs bi has no effect: no task of --tasks sst has pairs"),
     ("--tasks quora --pairs bi", ""),
     ("--power 0.3", "--power 0.3 has no effect with --sampling round-robin"),
+    ("--sentence-encoder minilm", "--sentence-encoder minilm has no effect without --pairs joint"),
     ("--power 1.5 --sampling proportional", ""),
     ("--no-synonyms-grow", "--no-synonyms-grow has no effect with --synonyms none"),
     ("--sst-dev-out a.csv --sst-test-out b.csv", ""),
