@@ -50,6 +50,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("kept", _kept(run)),
         ("started", str(first.get("started", "")).replace("T", " ")[:16] + resumed),
         ("weights", settings.get("encoder") or settings.get("weights", "")),
+        ("sentence encoder", settings.get("sentence_encoder")),
         ("preset", manifest.get("preset", "")),
         *([("sampling", settings.get("sampling"))] if run.multitask else _objective(settings)),
         ("limit", f"{settings['limit']:,} rows, drawn by seed" if settings.get("limit") else ""),
