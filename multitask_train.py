@@ -38,9 +38,10 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     files = splits.find(tasks, settings, paths)
     resources = resource_hashes(settings.synonyms, "finetune", settings.files.data)
     encoder, tokenizer, length = started.encoder()
-    sentences, hashes = model.sentence_encoder(settings, encoder, tokenizer)
+    sentences, sha256 = model.sentence_encoder(settings, encoder, tokenizer)
+    started.identity |= sha256
     data = splits.read(tasks, files, settings, tokenizer, length)
-    started.check(data.hashes | resources | hashes)
+    started.check(data.hashes | resources)
 
     # build the encoder, the heads and the optimizer
     multitask = model.build(settings, encoder, tasks, sentences)

@@ -145,7 +145,7 @@ def sentence_encoder(
     )
     if given != trained or Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
         raise UserError(f"--sentence-encoder {source}: its sizes or vocabulary are not those of the trained encoder")
-    return BertModel.from_pretrained(folder), {"sentence encoder": weights.sha256(folder)}
+    return BertModel.from_pretrained(folder), {"sentence encoder sha256": weights.sha256(folder)}
 
 
 def build(

@@ -216,7 +216,8 @@ def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
         settings = {name: value for name, value in run.settings.items() if name not in _PLACES}
         identity = run.manifest.get("settings") or {}
         settings |= {name: value for name, value in identity.items() if name.startswith("data ")}  # hashes of the files
-        settings["encoder"] = _SEED.sub("", str(run.settings.get("encoder")))  # stage one of the same seed
+        for name in ("encoder", "sentence_encoder"):  # stage one of the same seed
+            settings[name] = _SEED.sub("", str(run.settings.get(name) or ""))
         key, seed = json.dumps(settings, sort_keys=True, default=str), run.settings.get("seed")
         found.setdefault((key, again[key, seed]), []).append(run)  # the same seed again is another group
         again[key, seed] += 1
