@@ -71,7 +71,7 @@ def test_both_sides_make_the_same_updates(still: Path, tmp_path: Path) -> None:
     ours, theirs = own(still, examples, settings()), contrastive_speed.Theirs(still, settings(), tmp_path)
     made, seconds = contrastive_speed.collated(examples, stage_one.steps(len(examples), 8, 4), theirs)
     assert len(seconds) == len(made) == 4
-    lengths = [[len(ids) for ids in ours.objective.sentences(step)] for step, _ in made]
+    lengths = [[len(ids) for ids in ours.objective.inputs(step)[0]] for step, _ in made]
     masks = [
         [features[f"{name}_attention_mask"] for name in ("anchor", "positive", "negative")] for _, features in made
     ]
