@@ -178,7 +178,7 @@ def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -
 
 
 def test_a_cross_encoder_of_stage_one_is_trained_on_beside_another_sentence_encoder(
-    script: Script, tiny: Path, tmp_path: Path
+    script: Script, tiny: Path, tiny_copy: Callable[..., Path], tmp_path: Path
 ) -> None:
     with open(ROOT / "data" / "sample" / "nli" / "nli-triplets.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))[:40]
@@ -187,10 +187,13 @@ def test_a_cross_encoder_of_stage_one_is_trained_on_beside_another_sentence_enco
     how = ("--objective", "cross", "--nli-pairs", tmp_path / "pairs.tsv", "--epochs", 1, "--lr", 1e-3)
     first = script(PRETRAIN, *how, "--pooler", "mean", run_dir="first")
     assert first.code == 0, first.err
-    assert "a guess has a loss of 1.099" in first.out and "did not help" not in first.out
+    assert "a guess has a loss of 1.099" in first.out
+    still = script(PRETRAIN, *how, "--lr", 0, "--pooler", "mean", run_dir="still")
+    assert still.code == 0 and "did not help" not in still.out, "sentence embeddings are not what it trains"
 
-    how = ("--encoder", first.folder, "--pairs", "joint", "--sentence-encoder", tiny, "--pooler", "mean")
-    second = script(MULTITASK, *how, "--max-steps", 3, run_dir="second", weights=False)
+    copy = tiny_copy()
+    flags = ("--encoder", first.folder, "--pairs", "joint", "--sentence-encoder", copy, "--max-steps", 3)
+    second = script(MULTITASK, *flags, run_dir="second", weights=False)
     assert second.code == 0, second.err
     predictor = predict.load(second.folder)
     kept, given = predictor.model.starting.state_dict(), minbert.BertModel.from_pretrained(tiny).state_dict()
@@ -200,6 +203,10 @@ def test_a_cross_encoder_of_stage_one_is_trained_on_beside_another_sentence_enco
     recorded = record.read_rows(second.folder / "dev" / "sts.jsonl").predicted
     outputs = evaluate.outputs(predictor.model, task, examples, predictor.precision)
     np.testing.assert_allclose(task.predict(outputs), recorded, atol=2e-6)
+
+    (copy / "model.safetensors").write_bytes((first.folder / "encoder" / "model.safetensors").read_bytes())
+    again = script(MULTITASK, *flags, "--resume", run_dir="second", weights=False)
+    assert again.code == 2 and "sentence encoder sha256" in again.err, "other weights under the same name"
 
 
 @pytest.mark.parametrize("name", [MULTITASK, PRETRAIN])
