@@ -18,8 +18,8 @@ from tasks.contrastive import sets
 from tasks.contrastive.sets import DevSets
 from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettings
 from tasks.examples import Examples, Pair
-from tasks.readers import key
-from tasks.readers.layouts import KINDS, LAYOUTS
+from tasks.readers import key, senteval
+from tasks.readers.layouts import KINDS, LAYOUTS, NLI_CLASSES, Rows
 from tasks.readers.splitter import Head
 from tasks.record import manifest_behind
 
@@ -100,20 +100,33 @@ def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
 
 
 def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
-    paths = _pair_files(settings)
+    pairs, phrases = _pair_files(settings), _phrase_files(settings)
+    paths = [*pairs, *phrases]
     names = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]  # where there are several, ids begin with it
 
     def labelled(_: Path) -> Iterator[Row | Skipped]:
-        for path, name in zip(paths, names, strict=True):
-            for row in readers.open_as(path, "nli", columns=settings.data.columns).rows:
+        opened = [readers.open_as(path, "nli", columns=settings.data.columns).rows for path in pairs]
+        opened += [_as_pairs(readers.open_as(path, "single", classes=2).rows) for path in phrases]
+        for rows, name in zip(opened, names, strict=True):
+            for row in rows:
                 if isinstance(row, Skipped):
                     yield replace(row, why=f"{name} {row.why}".strip())
                 else:
                     yield replace(row, id=f"{name}{row.id}")
 
-    cache, files = _cached(paths, labelled, ["nli", settings.data.columns, *names], 2, tokenizer)
+    rule = ["nli", settings.data.columns, *names, *(["phrases"] if phrases else [])]
+    cache, files = _cached(paths, labelled, rule, 2, tokenizer)
     account = {name: value for name, value in cache.account().items() if name not in ("file", "sha256")}
     return cache, account | {"files": files}
+
+
+def _as_pairs(rows: Rows) -> Rows:
+    """Single texts as pairs without a second text, their classes after those of NLI."""
+    for row in rows:
+        if isinstance(row, Skipped):
+            yield row
+        else:
+            yield replace(row, texts=(*row.texts, ""), label=len(NLI_CLASSES) + row.label)
 
 
 def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
@@ -215,6 +228,16 @@ def _pair_files(settings: ContrastiveSettings) -> list[Path]:
     for path in paths:
         readers.open_as(path, "nli", columns=settings.data.columns)
     return paths
+
+
+def _phrase_files(settings: ContrastiveSettings) -> list[Path]:
+    """The file of `--phrases`, if it is given."""
+    given, (name,) = settings.files.phrases, senteval.CLASSIFICATION["SST2"][1]["train"]
+    if not given:
+        return []
+    path = Path(given) if given != "sst" else senteval.root(start.data_folder(settings.files.data)) / name
+    readers.open_as(present(path), "single", classes=2)
+    return [path]
 
 
 def _text_files(settings: ContrastiveSettings) -> sets.Corpus:

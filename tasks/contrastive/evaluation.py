@@ -185,6 +185,7 @@ def _defined(value: float) -> float | None:
 def introduce(settings: ContrastiveSettings, read: Data, paced: Paced, encoder: BertModel, where: str) -> None:
     """Print what is trained on what, in a few lines."""
     kind, objective = settings.loss.data_kind, settings.loss.objective
+    kind += " and phrases" if settings.files.phrases else ""
     groups = ", ".join(f"{count:,} {name}" for name, count in paced.group_sizes.items()) or "no groups"
     ranks.say(f"{_counted(paced.rows, kind)}{f' ({groups})' if kind == TRIPLETS else ''}; {where}")
     kept = "of the last step" if settings.training.keep == LAST else f"that is best by {settings.evaluation.metric}"

@@ -67,6 +67,7 @@ class ContrastiveModel(nn.Module):
         """The encoder with the layers that the settings ask for, their weights drawn by the run's seed."""
         torch.manual_seed(torch_seed(settings.training.seed, "heads"))
         classes = len(NLI_CLASSES) if settings.loss.data_kind == PAIRS else 0
+        classes += 2 if settings.files.phrases else 0
         how = settings.encoder
         together = settings.loss.objective == "cross"
         return cls(encoder, how.pooler, projection=how.projection, classes=classes, together=together)
@@ -247,20 +248,21 @@ class Softmax(Objective):
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """Cross entropy and accuracy."""
-        logits = model.classify(self.features(vectors))
         labels = torch.from_numpy(self.examples.labels[batch.rows].astype(np.int64)).to(vectors.device)
+        logits = self.logits(model, vectors, labels)
         accuracy = (logits.detach().argmax(1) == labels).float().mean()
         return {"loss": losses.softmax_pairs(logits, labels), "accuracy": accuracy}
 
-    def features(self, vectors: Tensor) -> Tensor:
-        """What the classifier sees of the encoded texts, [u; v; |u - v|]: [B, 3D]."""
-        return losses.softmax_features(*vectors.chunk(2))
+    def logits(self, model: ContrastiveModel, vectors: Tensor, labels: Tensor) -> Tensor:
+        """The classifier over [u; v; |u - v|]: [B, classes]."""
+        return model.classify(losses.softmax_features(*vectors.chunk(2)))
 
 
 class CrossEncoder(Softmax):
     """Classification of NLI pairs that are read together, as [CLS] a [SEP] b [SEP] (BERT, section 4.1).
 
-    It prepares an encoder for tasks that read pairs so (supplementary training; Phang et al., 2018).
+    It prepares an encoder for tasks that read pairs so (supplementary training; Phang et al., 2018). With `--phrases`
+    some rows are single texts, [CLS] a [SEP], of two further classes; a row's softmax is over the classes of its kind.
     """
 
     texts = ((0, 0),)
@@ -269,12 +271,18 @@ class CrossEncoder(Softmax):
         """Token ids and token types of each pair in one sequence: B lists each."""
         examples = self.augment(self.examples, batch)
         assert isinstance(examples, Pair)
-        joined = [examples.joined(row) for row in batch.rows]
-        return [ids for ids, _ in joined], [types for _, types in joined]
+        single = examples.labels[batch.rows] >= len(NLI_CLASSES)
+        texts = [
+            (ids := examples.sentence(row, 0), [0] * len(ids)) if alone else examples.joined(row)
+            for row, alone in zip(batch.rows, single, strict=True)
+        ]
+        return [ids for ids, _ in texts], [types for _, types in texts]
 
-    def features(self, vectors: Tensor) -> Tensor:
-        """The vectors of the pairs, [B, D]."""
-        return vectors
+    def logits(self, model: ContrastiveModel, vectors: Tensor, labels: Tensor) -> Tensor:
+        """The classifier over the rows' vectors, with -inf for the classes of the other kind of rows: [B, classes]."""
+        logits = model.classify(vectors)
+        of_pairs = torch.arange(logits.shape[1], device=labels.device) < len(NLI_CLASSES)
+        return logits.masked_fill(of_pairs != (labels < len(NLI_CLASSES))[:, None], -math.inf)
 
 
 class TwoViews(Objective):
@@ -389,6 +397,8 @@ def chance(settings: ContrastiveSettings, rows: int, columns: int = 3) -> float 
     with two there are no hard negatives. Candidates removed as false negatives are counted as well.
     """
     how, batch = settings.loss, min(settings.training.batch_size, rows)
+    if settings.files.phrases:
+        return None
     if how.objective in ("softmax", "cross"):
         return math.log(len(NLI_CLASSES))
     if how.objective not in IN_BATCH:

@@ -203,6 +203,11 @@ class FileSettings(settings.FileSettings):
         "in place of nli/nli-pairs.tsv, else SNLI's and MultiNLI's originals, for --objective softmax, cross and "
         "joint: labelled NLI pairs, comma-separated files",
     )
+    phrases: str = flag(
+        "",
+        "also classify single texts labelled 0 or 1, with --objective cross: sst = the phrases of SST's training "
+        "sentences in SentEval's layout, positive or negative; or a file",
+    )
     sts_dev: str = flag(
         "course",
         "scored pairs for evaluation and selection: stsb = STS-B's own dev set in SentEval's layout; course = "
@@ -326,6 +331,8 @@ class ContrastiveSettings(Settings):
             yield "--eda-weight and --marks-most belong together: one weighs the text that the other makes"
         if how.objective == "cross" and self.chooses:
             yield f"{objective} trains no sentence embeddings, so their --sts-dev pairs can't choose: use --keep last"
+        if self.files.phrases and how.objective != "cross":
+            yield f"--phrases needs --objective cross: {objective} trains on no single texts"
         if views.marks_most and self.synonyms.used_in("pretrain"):
             yield "--synonyms and --marks-most exclude each other: both rewrite a text"
         if how.data_kind == TEXTS and not self.data.texts.strip(", "):
