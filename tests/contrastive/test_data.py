@@ -158,6 +158,25 @@ def test_a_users_own_columns(read: Read, tmp_path: Path) -> None:
     assert texts(found.train) == [row[:2] for row in PAIRS[:-1]]
 
 
+def test_phrases_follow_the_pairs_as_two_further_classes(read: Read, tmp_path: Path) -> None:
+    pairs = str(table(tmp_path / "pairs.csv", ["premise", "hypothesis", "label"], PAIRS))
+    phrases = tmp_path / "SST" / "binary" / "sentiment-train"
+    phrases.parent.mkdir(parents=True)
+    phrases.write_text("a fine film \t1\n \t0\ndull\t0\n", encoding="utf-8")
+    how = {"objective": "cross", "keep": "last", "nli_pairs": pairs}
+    alone = read(**how)
+    for name in (str(phrases), "sst"):
+        found = read(**how, phrases=name, data=str(tmp_path), sts_dev=str(SAMPLE / "course" / "sts-dev.csv"))
+        assert texts(found.train) == [*texts(alone.train), ("a fine film", ""), ("dull", "")]
+        assert found.train.labels.tolist() == [*alone.train.labels.tolist(), 4.0, 3.0]
+        assert [one["file"] for one in found.account["train"]["files"]] == [pairs, str(phrases)]
+        assert found.account["train"]["skipped"][-1] == {"line": 2, "why": "sentiment-train: sentence: empty"}
+        assert found.hashes["train"] != alone.hashes["train"]
+    phrases.write_text("a fine film\t2\n", encoding="utf-8")
+    with pytest.raises(UserError, match="sentiment-train:1: label: '2'"):
+        read(**how, phrases=str(phrases))
+
+
 def test_several_files_are_merged_on_the_premise(read: Read, tmp_path: Path) -> None:
     """An entailment in one file and a contradiction in another make a triplet; its id and every drop name the file."""
     paths = snli(tmp_path / "one.jsonl", PAIRS[:4]), multinli(tmp_path / "two.txt", PAIRS[4:])

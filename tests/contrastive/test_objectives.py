@@ -45,6 +45,7 @@ def run(bert: BertModel, examples: Any, how: ContrastiveSettings, *, train: bool
     torch.manual_seed(1)
     objective = how.loss.objective
     classes, together = 3 * (objective in ("softmax", "cross")), objective == "cross"
+    classes += 2 * bool(how.files.phrases)
     pooler, projection = how.encoder.pooler, how.encoder.projection
     model = ContrastiveModel(bert, pooler, projection=projection, classes=classes, together=together)
     model.train(train)
@@ -131,6 +132,28 @@ def test_pairs_read_together_are_classified_by_transformers_vector_of_both(
     gold = torch.tensor([label for *_, label in chosen])
     torch.testing.assert_close(numbers["loss"], torch.nn.functional.cross_entropy(logits, gold), rtol=1e-5, atol=1e-6)
     assert numbers["accuracy"].item() == pytest.approx((logits.argmax(1) == gold).float().mean().item())
+
+
+def test_phrases_are_read_alone_and_have_their_own_two_classes(
+    bert: BertModel, tiny: Path, view: Callable[..., Any]
+) -> None:
+    """Rows 4 and 1 are pairs; 0 and 3 are phrases, whose logits of the classes 0, 1 and 2 have no part in the loss."""
+    rows = [(text, "", 3 + (n > 0)) if n in (0, 3) else row for n, row in enumerate(PAIRS) for text in row[:1]]
+    found = view(*[[row[i] for row in rows] for i in (0, 1)], labels=[row[2] for row in rows])
+    examples = Pair(found.cache, found.cls, found.sep, found.max_length)
+    numbers, gradients, model = run(bert, examples, settings("cross", keep="last", phrases="sst"))
+    assert model.classifier.out_features == 5 and gradients["classifier.weight"].isfinite().all()
+
+    tokenizer, theirs, losses, right = BertTokenizer.from_pretrained(tiny), Theirs.from_pretrained(tiny).eval(), [], 0
+    for first, second, label in (rows[row] for row in ROWS):
+        tokens = tokenizer(*[text for text in (first, second) if text], return_tensors="pt")
+        logits = model.classifier(theirs(**tokens).last_hidden_state.mean(1)).double()
+        own = logits[:, :3] if label < 3 else logits[:, 3:]
+        gold = torch.tensor([label if label < 3 else label - 3])
+        losses.append(torch.nn.functional.cross_entropy(own, gold))
+        right += int(own.argmax() == gold)
+    assert numbers["loss"].item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-5)
+    assert numbers["accuracy"].item() == right / len(ROWS)
 
 
 PAIRS = [

@@ -192,6 +192,7 @@ def test_nothing_is_said_of_flags_with_an_effect(flags: list[str]) -> None:
         (["--metric", "loss", "--objective", "softmax"], ["--metric loss", "--objective softmax"]),
         (["--batch-size", "1"], ["--batch-size 1", "in-batch"]),
         (["--objective", "cross", "--keep", "best"], ["--objective cross", "--sts-dev", "--keep last"]),
+        (["--objective", "softmax", "--phrases", "sst"], ["--phrases", "--objective softmax", "--objective cross"]),
         (["--synonyms", "3", "--marks-most", "2"], ["--synonyms", "--marks-most"]),
     ],
 )
