@@ -188,8 +188,11 @@ def test_a_cross_encoder_of_stage_one_is_trained_on_beside_another_sentence_enco
     first = script(PRETRAIN, *how, "--pooler", "mean", run_dir="first")
     assert first.code == 0, first.err
     assert "a guess has a loss of 1.099" in first.out
-    still = script(PRETRAIN, *how, "--lr", 0, "--pooler", "mean", run_dir="still")
+    (tmp_path / "phrases.tsv").write_text("a fine film\t1\ndull\t0\n", encoding="utf-8")
+    more = ("--phrases", tmp_path / "phrases.tsv", "--lr", 0, "--pooler", "mean")
+    still = script(PRETRAIN, *how, *more, run_dir="still")
     assert still.code == 0 and "did not help" not in still.out, "sentence embeddings are not what it trains"
+    assert f"{len(rows) * 2 + 2} pairs and phrases; " in still.out and "a guess" not in still.out
 
     copy = tiny_copy()
     flags = ("--encoder", first.folder, "--pairs", "joint", "--sentence-encoder", copy, "--max-steps", 3)
