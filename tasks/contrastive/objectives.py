@@ -268,7 +268,7 @@ class CrossEncoder(Softmax):
     texts = ((0, 0),)
 
     def inputs(self, batch: Step) -> tuple[Ids, Ids | None]:
-        """Token ids and token types of each pair in one sequence: B lists each."""
+        """Token ids and token types of each pair in one sequence, or of a single text: B lists each."""
         examples = self.augment(self.examples, batch)
         assert isinstance(examples, Pair)
         single = examples.labels[batch.rows] >= len(NLI_CLASSES)
@@ -391,7 +391,9 @@ OBJECTIVES: dict[str, type[Objective]] = {
 
 
 def chance(settings: ContrastiveSettings, rows: int, columns: int = 3) -> float | None:
-    """The loss of a random guess: ln(number of candidates, or of classes); None for a loss over distances.
+    """The loss of a random guess: ln(number of candidates, or of classes).
+
+    None for a loss over distances, and with `--phrases`, where it depends on how many rows of a batch are phrases.
 
     `rows` is the number of training rows, which may be less than a batch; `columns` is the number of texts of a row:
     with two there are no hard negatives. Candidates removed as false negatives are counted as well.

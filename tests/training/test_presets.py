@@ -32,6 +32,8 @@ def train(runner: Callable[..., Any], tiny: Path, tmp_path_factory: pytest.TempP
     with open(SAMPLE / "nli" / "nli-triplets.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))[:30]
     (folder / "texts.txt").write_text("".join(f"{row['sent0']}\n" for row in rows), encoding="utf-8")
+    phrases = "".join(f"{row['sent1']}\t{number % 2}\n" for number, row in enumerate(rows))
+    (folder / "phrases.tsv").write_text(phrases, encoding="utf-8")
     labels = (("sent1", "entailment"), ("hard_neg", "contradiction"))
     lines = [f"{row['sent0']}\t{row[column]}\t{label}\n" for row in rows for column, label in labels]
     (folder / "pairs.tsv").write_text("premise\thypothesis\tlabel\n" + "".join(lines), encoding="utf-8")
@@ -47,6 +49,8 @@ def train(runner: Callable[..., Any], tiny: Path, tmp_path_factory: pytest.TempP
             given += ["--sts-dev", SAMPLE / "course" / "sts-dev.csv"]
         if settings["objective"] in ("softmax", "cross", "joint"):
             given += ["--nli-pairs", folder / "pairs.tsv"]
+        if "phrases" in settings:
+            given += ["--phrases", folder / "phrases.tsv"]
         if "synonyms" in settings:
             given += ["--synonyms", "none"]  # the test of synonyms has a WordNet of its own
         done[preset] = runner(folder, PRETRAIN, *given, *SMALL, run_dir=preset, weights=False)
