@@ -21,7 +21,8 @@ def draw(results: dict[str, Any]) -> str:
     """The SVG: a panel for each entry, a row for each setting with its value and its error, and a line to compare."""
     style = {"svg.fonttype": "none", "font.size": 10, "axes.titlesize": 11, "axes.grid.axis": "x"}
     counts = [len(panel["rows"]) for panel in results.values()]
-    with charts.panels(len(counts), (8.6, 5.4), columns=1, style=style, height_ratios=counts) as panels:
+    size = (8.6, 1.6 + 0.32 * sum(counts))
+    with charts.panels(len(counts), size, columns=1, style=style, height_ratios=counts) as panels:
         for axes, panel in zip(panels, results.values(), strict=True):
             names, values, errors = zip(*panel["rows"], strict=True)
             places = range(len(names))[::-1]
