@@ -75,11 +75,16 @@ class Pair(Examples):
         Both give B sequences. `bi` gives 2B: [CLS] a [SEP] of every row, then [CLS] b [SEP] of every row. `joint` gives
         3B: those of `cross`, then those of `bi`.
         """
-        apart = [self.sentence(row, column) for column in (0, 1) for row in rows] if form in ("bi", "joint") else []
+        apart = [self.alone(row, column) for column in (0, 1) for row in rows] if form in ("bi", "joint") else []
         if form == "bi":
-            return Ragged.from_lists(apart)
-        joined = [self.joined(row, form) for row in rows] + [(text, [0] * len(text)) for text in apart]
+            return Ragged.from_lists([ids for ids, _ in apart])
+        joined = [self.joined(row, form) for row in rows] + apart
         return Ragged.from_lists([ids for ids, _ in joined], [types for _, types in joined])
+
+    def alone(self, row: int, column: int) -> tuple[list[int], list[int]]:
+        """Token ids and token types of one text by itself, [CLS] a [SEP]."""
+        ids = self.sentence(row, column)
+        return ids, [0] * len(ids)
 
     def joined(self, row: int, form: str = "cross") -> tuple[list[int], list[int]]:
         """Token ids and token types of a row's texts in one sequence, of the form `cross` or `paper` of `ragged`."""

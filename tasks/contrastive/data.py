@@ -19,7 +19,7 @@ from tasks.contrastive.sets import DevSets
 from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettings
 from tasks.examples import Examples, Pair
 from tasks.readers import key, senteval
-from tasks.readers.layouts import KINDS, LAYOUTS, NLI_CLASSES, Rows
+from tasks.readers.layouts import KINDS, LAYOUTS, NLI_CLASSES, POLARITIES, Rows
 from tasks.readers.splitter import Head
 from tasks.record import manifest_behind
 
@@ -106,7 +106,7 @@ def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
 
     def labelled(_: Path) -> Iterator[Row | Skipped]:
         opened = [readers.open_as(path, "nli", columns=settings.data.columns).rows for path in pairs]
-        opened += [_as_pairs(readers.open_as(path, "single", classes=2).rows) for path in phrases]
+        opened += [_as_pairs(readers.open_as(path, "single", classes=len(POLARITIES)).rows) for path in phrases]
         for rows, name in zip(opened, names, strict=True):
             for row in rows:
                 if isinstance(row, Skipped):
@@ -236,7 +236,7 @@ def _phrase_files(settings: ContrastiveSettings) -> list[Path]:
     if not given:
         return []
     path = Path(given) if given != "sst" else senteval.root(start.data_folder(settings.files.data)) / name
-    readers.open_as(present(path), "single", classes=2)
+    readers.open_as(present(path), "single", classes=len(POLARITIES))
     return [path]
 
 

@@ -29,7 +29,7 @@ from tasks.contrastive.scoring import distinct
 from tasks.contrastive.settings import IN_BATCH, PAIRS, TEXTS, ContrastiveSettings
 from tasks.contrastive.views import Adversarial, Draw, View, adversarial, apply, parse
 from tasks.examples import Augmentation, Examples, Pair, unchanged
-from tasks.readers.layouts import NLI_CLASSES
+from tasks.readers.layouts import NLI_CLASSES, POLARITIES
 
 Numbers = dict[str, Tensor]
 Ids = list[list[int]]
@@ -67,7 +67,7 @@ class ContrastiveModel(nn.Module):
         """The encoder with the layers that the settings ask for, their weights drawn by the run's seed."""
         torch.manual_seed(torch_seed(settings.training.seed, "heads"))
         classes = len(NLI_CLASSES) if settings.loss.data_kind == PAIRS else 0
-        classes += 2 if settings.files.phrases else 0
+        classes += len(POLARITIES) if settings.files.phrases else 0
         how = settings.encoder
         together = settings.loss.objective == "cross"
         return cls(encoder, how.pooler, projection=how.projection, classes=classes, together=together)
@@ -273,7 +273,7 @@ class CrossEncoder(Softmax):
         assert isinstance(examples, Pair)
         single = examples.labels[batch.rows] >= len(NLI_CLASSES)
         texts = [
-            (ids := examples.sentence(row, 0), [0] * len(ids)) if alone else examples.joined(row)
+            examples.alone(row, 0) if alone else examples.joined(row)
             for row, alone in zip(batch.rows, single, strict=True)
         ]
         return [ids for ids, _ in texts], [types for _, types in texts]

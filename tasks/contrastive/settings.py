@@ -206,7 +206,7 @@ class FileSettings(settings.FileSettings):
     phrases: str = flag(
         "",
         "also classify single texts labelled 0 or 1, with --objective cross: sst = the phrases of SST's training "
-        "sentences in SentEval's layout, positive or negative; or a file",
+        "sentences in SentEval's layout, negative or positive; or a file",
     )
     sts_dev: str = flag(
         "course",

@@ -25,6 +25,7 @@ Rows = Iterator[Row | Skipped]
 Columns = Mapping[str, tuple[str, ...]]
 """Target (a text, `label` or `id`) -> possible column names."""
 NLI_CLASSES = ("entailment", "neutral", "contradiction")
+POLARITIES = ("negative", "positive")
 QUESTIONS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 _QUESTION = re.compile(r"([A-Z]+):\w+ (.*)")
 _NOT_TEXTS = ("label", "id")
