@@ -46,13 +46,13 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
 
     # train
     model = objectives.ContrastiveModel.of(settings, bert).to(started.device)
+    optimizer = AdamW(decay_groups(model.parameters(), training.weight_decay), lr=training.lr)
     objective, account = objectives.objective(settings, read.train, tokenizer, run.path)
     started.begin(data=read.account, **account, **paced.account())
     evaluation.introduce(settings, read, paced, bert, started.where(bert))
     dev = evaluation.Evaluation(settings, encoder, read)
     before = dev.look()
     ranks.say(f"before training: {evaluation.as_text(before.numbers)}")
-    optimizer = AdamW(decay_groups(model.parameters(), training.weight_decay), lr=training.lr)
     state = loop.fit(
         model,
         optimizer,

@@ -80,11 +80,11 @@ class Cell:
         return read_json(path) if path.is_file() else {}
 
     def trained(self) -> bool:
-        """Whether the run is finished. Raises `UserError` if the folder holds a run with other settings."""
+        """Whether the run is finished. Raises `UserError` if the folder holds a run with other settings or data."""
         manifest = self.manifest
         if not manifest:
             return False
-        asked, made = self.arm.parsed(self.words()).settings.identity(), manifest["settings"]
+        asked, made = self.arm.parsed(self.words()).settings.flat("run"), manifest["all_settings"]
         changed = [name for name, value in asked.items() if made.get(name) != value]
         if changed:
             said = ", ".join(f"{name} {made.get(name)!r}, now {asked[name]!r}" for name in changed)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ablations.cells import ROOT, Cell
 from ablations.study import FINETUNE, PRETRAIN, Arm, Study
+from minbert.errors import UserError
 from minbert.files import read_json, write_json
 from minbert.training.run import RunDir
 from tasks.contrastive.settings import DATA, TRIPLETS
@@ -49,34 +50,38 @@ def training_steps(arm: Arm, rows: int = 0) -> int:
     return min(steps, flat["max_steps"] or steps)
 
 
-def sentences(arm: Arm, steps: int) -> int:
-    """Number of sentences in this many training steps."""
-    each = 1 if arm.script == FINETUNE else 3 if DATA[arm.flat["objective"]] == TRIPLETS else 2
-    return steps * arm.flat["batch_size"] * each
+def sentences(arm: Arm, examples: float) -> float:
+    """Number of sentences in this many training examples."""
+    return examples * (1 if arm.script == FINETUNE else 3 if DATA[arm.flat["objective"]] == TRIPLETS else 2)
 
 
 def seconds(arm: Arm, rate: Rate) -> float:
     """Seconds of a whole run; 0 if its number of rows is unknown."""
     steps, every = training_steps(arm, rate.rows), arm.flat["evaluate_every"]
     evaluations = steps / every if every else arm.flat["epochs"]
-    return rate.ends + sentences(arm, steps) * rate.sentence + evaluations * rate.evaluation if steps else 0.0
+    read = sentences(arm, steps * arm.flat["batch_size"])
+    return rate.ends + read * rate.sentence + evaluations * rate.evaluation if steps else 0.0
 
 
 def measure(arm: Arm, data: str) -> Rate:
-    """The rate of an arm's script on this machine, measured by a run of a few steps; zeros if it fails."""
+    """The rate of an arm's script on this machine, measured by a run of a few steps. Raises `UserError` if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         short = f"--limit {_ROWS} --max-steps {_STEPS} --evaluate-every 0 --keep last".split()
         place = ["--data", data] if data else []
         words = [sys.executable, str(ROOT / f"{arm.script}.py"), *arm.words(), *short, *place, "--run-dir", str(run)]
         begun = time.perf_counter()
-        if subprocess.run(words, capture_output=True).returncode:
-            return Rate(0, 0, 0)
+        made = subprocess.run(words, capture_output=True, text=True)
+        if made.returncode:
+            said = made.stderr.strip().splitlines() or [f"exit code {made.returncode}"]
+            raise UserError(f"no estimate, as a short run of {arm.name} failed: {said[-1]}")
         whole = time.perf_counter() - begun
         metrics, account = RunDir(run).metrics(), read_json(run / "manifest.json")["data"]["train"]
-    train, looks = ([row["seconds"] for row in metrics if row["kind"] == kind] for kind in ("train", "evaluation"))
-    per_sentence = sum(train) / sentences(arm, _STEPS)
-    return Rate(whole - sum(train) - sum(looks), per_sentence, sum(looks) / len(looks), _largest(account))
+    rows, looks = ([row for row in metrics if row["kind"] == kind] for kind in ("train", "evaluation"))
+    train, evaluation = (sum(row["seconds"] for row in part) for part in (rows, looks))
+    examples = sum(row["seconds"] * row["examples_per_second"] for row in rows)
+    each = train / sentences(arm, examples)
+    return Rate(whole - train - evaluation, each, evaluation / len(looks), _largest(account))
 
 
 def _largest(account: Any) -> int:
@@ -116,7 +121,11 @@ class Estimates:
         for cell in self._cells:
             if not cell.arm.measured and _kind(cell.arm) not in rates and not self.whole(cell):
                 say(f"measuring a short run of {cell.arm.name}")
-                rates[_kind(cell.arm)] = measure(cell.arm, data)
+                try:
+                    rates[_kind(cell.arm)] = measure(cell.arm, data)
+                except UserError as error:  # the run itself may yet succeed, and is listed if it fails
+                    say(str(error))
+                    rates[_kind(cell.arm)] = Rate(0, 0, 0)
         return Estimates(self._cells, rates)
 
 
@@ -128,7 +137,7 @@ def _kind(arm: Arm) -> tuple[Any, ...]:
 def of_studies(studies: Sequence[Study], cache: Path) -> dict[str, float]:
     """Seconds of each study with MiniLM on this machine; 0 for unlimited rows.
 
-    The rates are those of two short runs on the sample, which are kept in `cache`.
+    The rates are those of two short runs on the sample, which are kept in `cache`. Raises `UserError` if one fails.
     """
     if not cache.is_file():
         arms = [Arm(script, script, {"preset": "sample"}) for script in _DEV_SENTENCES]

@@ -126,14 +126,17 @@ def command() -> str:
 def list_studies(runs: Path) -> None:
     """Print every study's question, the paper's table, its arms and its estimated time."""
     studies = [read_study(name) for name in known_studies()]
-    times = estimate.of_studies(studies, runs / "rates.json")
+    try:
+        times, unknown = estimate.of_studies(studies, runs / "rates.json"), "all rows"
+    except UserError as error:
+        times, unknown = dict.fromkeys([study.name for study in studies], 0.0), str(error)
     for study in studies:
         small, base = times[study.name], times[study.name] * estimate.BERT_BASE_OVER_MINILM
         taken = f"{duration(small)} with MiniLM here, {duration(base)} with bert-base (computed)"
         say(f"{study.name}: {study.file.question}")
         say(f"    {study.file.paper.table}")
         say(f"    arms: {', '.join(study.arms)}")
-        say(f"    seeds: {len(study.file.seeds)}; {taken if small else 'time not known: all rows'}\n")
+        say(f"    seeds: {len(study.file.seeds)}; {taken if small else f'time not known: {unknown}'}\n")
 
 
 if __name__ == "__main__":

@@ -78,9 +78,10 @@ def _run(
     seen: dict[Path, int] = {}
 
     def pruned(cell: Cell) -> bool:
-        """Whether a new evaluation is below the median of the trials before it."""
-        trial = of[cell.folder]
-        fresh = [row for row in _evaluations(cell) if row["step"] > seen.get(cell.folder, 0)]
+        """Whether a new evaluation, but for the last, is below the median of the trials before it."""
+        trial, after = of[cell.folder], seen.get(cell.folder, 0)
+        looks = [row for row in _evaluations(cell) if row["score"] is not None]
+        fresh = [row for row in looks if after < row["step"] < cell.reached[1]]
         for row in fresh:
             trial.report(row["score"], row["step"])
             seen[cell.folder] = row["step"]

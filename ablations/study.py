@@ -301,6 +301,10 @@ def _check_names(study: Study) -> None:
                 raise UserError(f"{where}: {score} is not one of the scores {', '.join(file.scores)}")
     if file.x and not any(file.x.replace("-", "_") in arm.settings for arm in study.arms.values()):
         raise UserError(f"x: no arm has a setting {file.x}")
+    if file.x:
+        along = [arm.flat.get(file.x.replace("-", "_"), 0) for arm in arms.values() if not arm.measured]
+        if wrong := [value for value in along if not isinstance(value, int | float)]:
+            raise UserError(f"x: {file.x} is not a number in every arm: {wrong[0]!r}")
     if file.search:
         _check_search(study, file.search)
 

@@ -5,7 +5,8 @@
 
 It reads the same files with the same readers, starts from the same packaged MiniLM weights, and uses
 BertForSequenceClassification with torch.optim.AdamW, a linear schedule with warm-up, and bf16 autocast on machines
-where that is fast. The score is that of the best epoch on the dev set, as for the multitask runs.
+where that is fast. The score is that of the best epoch on the dev set; runs of
+`--preset best` are scored after the last step.
 """
 
 import argparse

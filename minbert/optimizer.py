@@ -49,13 +49,15 @@ class AdamW(torch.optim.Optimizer):
                 f"AdamW needs lr, eps and weight_decay >= 0 and betas in [0, 1), not "
                 f"lr {lr}, eps {eps}, weight_decay {weight_decay}, betas {betas}"
             )
-        if lr * weight_decay >= 1:
-            raise UserError(
-                f"lr {lr} times weight_decay {weight_decay} must be below 1, or the decay would flip the weights"
-            )
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "correct_bias": correct_bias}
         self.fused = fused
         super().__init__(params, defaults)
+        for group in self.param_groups:
+            rate, decay = group.get("peak_lr", group["lr"]), group["weight_decay"]
+            if rate * decay >= 1:
+                raise UserError(
+                    f"learning rate {rate} times weight decay {decay} must be below 1, or the weights would change sign"
+                )
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

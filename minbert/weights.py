@@ -1,7 +1,6 @@
 """Finding, reading and writing an encoder's weights, and their names here and in transformers.
 
-python -m minbert.weights convert DIR      pytorch_model.bin, or a course checkpoint, to safetensors
-python -m minbert.weights push RUN         upload an encoder to the hub
+`python -m minbert.weights convert` and `push` are in `minbert/convert.py`.
 """
 
 import importlib.util

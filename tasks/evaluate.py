@@ -58,8 +58,8 @@ def outputs(
 def dev_scores(model: MultitaskModel, dev: Mapping[str, Single | Pair], precision: str) -> tuple[float, dict[str, Any]]:
     """The dev norm (the metric to maximise), and the metrics to log: each task's score and `dev_norm`.
 
-    The dev norm is the mean over tasks of the accuracy, or of (r + 1) / 2 for similarity. An undefined r counts as 0
-    and is reported as None.
+    The dev norm is the mean over tasks of the accuracy, or of (r + 1) / 2 for similarity. An undefined r counts as
+    -1 and is reported as None.
     """
     scores: dict[str, Any] = {}
     for name, examples in dev.items():

@@ -162,7 +162,7 @@ def demand_clean(folder: Path, files: Sequence[Checked]) -> None:
 
 
 def norm(files: Sequence[Checked]) -> float | None:
-    """The dev norm over the three dev files; None if any has findings. An undefined r counts as 0."""
+    """The dev norm over the three dev files; None if any has findings. An undefined r counts as -1."""
     dev = [file for file in files if file.split == "dev"]
     if any(file.findings for file in dev):
         return None

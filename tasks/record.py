@@ -6,6 +6,7 @@ label), `predicted`, and `probabilities` of the classes (null for a task without
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,8 +87,11 @@ def task_rows(task: "Task", examples: "Examples", outputs: np.ndarray) -> Rows:
 
 
 def prediction_paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> dict[tuple[str, str], Path]:
-    """(task, split) -> path of the prediction file. Raises `UserError` if a given path cannot be written."""
-    found = {}
+    """(task, split) -> path of the prediction file.
+
+    Raises `UserError` if a given path cannot be written, or is that of another prediction file.
+    """
+    found: dict[tuple[str, str], Path] = {}
     for task in tasks:
         for split in ("dev", "test"):
             given = getattr(settings.files, f"{task.files.short}_{split}_out", "")
@@ -95,6 +99,9 @@ def prediction_paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> 
             path = found[task.name, split] = Path(given).absolute() if given else usual
             if given and (path.is_dir() or not os.access(path.parent, os.W_OK)):
                 raise UserError(f"--{task.files.short}-{split}-out {given}: no file can be written there")
+    resolved = Counter(path.resolve() for path in found.values())
+    if doubled := next((path for path in found.values() if resolved[path.resolve()] > 1), None):
+        raise UserError(f"{doubled}: two prediction files would be written there; see the --*_out flags")
     return found
 
 

@@ -19,7 +19,7 @@ _FULL_MODEL_LR, _LAST_LAYERS_LR = 1e-5, 1e-3
 class EncoderSettings(settings.EncoderSettings):
     """The encoder that training starts from."""
 
-    encoder: str = flag("", "a run of pretrain_cbcl.py or an encoder folder, in place of --weights")
+    encoder: str = flag("", "a run of either script or an encoder folder, in place of --weights")
     sentence_encoder: str = flag(
         "",
         "the encoder that reads the sentences of --pairs joint by themselves, and is not trained: minilm, a folder or "
@@ -54,7 +54,7 @@ class DataSettings(settings.DataSettings):
         from tasks.registry import shorts  # here because it imports torch, which would delay `--help`
 
         words, given = shorts(), _names(tasks)
-        names = [words.get(name, name) for name in given]
+        names = [words.get(name.lower(), name) for name in given]
         return tasks if names == given else ",".join(names)
 
     @property
@@ -65,8 +65,8 @@ class DataSettings(settings.DataSettings):
     def columns_of(self, task: str) -> str:
         """The part of `--columns` for a task's files: what follows `sst:`, `para:` or `sts:`, or all without prefixes.
 
-        Raises `UserError` for an unknown prefix, for a part without prefix if others have one, or if no part has one
-        and there are several tasks.
+        Raises `UserError` for an unknown or repeated prefix, for a part without prefix if others have one, or if no
+        part has one and there are several tasks.
         """
         from tasks.registry import shorts
 
@@ -79,7 +79,10 @@ class DataSettings(settings.DataSettings):
             short, colon, columns = part.strip().partition(":")
             if not colon:
                 raise UserError(f"--columns: {part.strip()!r} does not say of which task it is, such as sst:...")
-            found[known[one_of(short, known, "--columns")]] = columns
+            name = known[one_of(short, known, "--columns")]
+            if name in found:
+                raise UserError(f"--columns: {short}: given twice; name its columns together, divided by commas")
+            found[name] = columns
         return found.get(task, "")
 
 
@@ -95,7 +98,9 @@ class ModelSettings(Record):
     pooler: Pooler = flag("pooler", "how hidden states become the input of the heads")
     hidden_dropout_prob: float = flag(0.3, "dropout in the heads", ge=0, le=0.99)
     fine_tune_mode: Literal["last-linear-layer", "full-model"] = flag("full-model", "what is trained")
-    option: Literal["", "pretrain", "finetune"] = flag("", "the older name of --fine-tune-mode")
+    option: Literal["", "pretrain", "finetune"] = flag(
+        "", "older form of --fine-tune-mode: pretrain = last-linear-layer, finetune = full-model"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -156,7 +161,7 @@ class FileSettings(settings.FileSettings):
 class RunSettings(settings.RunSettings):
     """The run folder, logging and resuming."""
 
-    run_dir: str = flag("runs/multitask", "folder of the run")
+    run_dir: str = flag("runs/multitask", "folder of the run: new, or empty, except with --resume")
 
 
 class MultitaskSettings(Settings):
@@ -197,10 +202,6 @@ class MultitaskSettings(Settings):
             raise UserError("--encoder and --weights exclude each other: both say where the encoder starts")
         if "option" in given and "fine_tune_mode" in given:
             raise UserError("--option and --fine-tune-mode exclude each other: the first is the older name")
-        outputs = [value for name, value in given.items() if name.endswith("_out")]
-        if len(set(outputs)) < len(outputs):
-            doubled = next(path for path in outputs if outputs.count(path) > 1)
-            raise UserError(f"two of the --*_out flags name the same file, {doubled}")
         without = self.synonyms.without_effect(given, "finetune")
         idle = [(name, why) for name, why in self._idle(given) if name in given]
         return [
@@ -227,13 +228,17 @@ class MultitaskSettings(Settings):
             yield "encoder_dropout", " with --fine-tune-mode last-linear-layer"
 
     def _of_absent_tasks(self, given: dict[str, Any]) -> Iterator[str]:
-        """A warning for each given file of a task that is not trained."""
+        """A warning for each given file, and for the columns, of a task that is not trained."""
         from tasks.registry import shorts
 
         absent = [short for short, name in shorts().items() if name not in self.data.chosen]
         for name in given:
             if name in FileSettings.model_fields and name.split("_")[0] in absent:
                 yield f"--{name} has no effect: --tasks {self.data.tasks} does not hold its task"
+        for part in self.data.columns.split(";"):
+            short, colon, _ = part.strip().partition(":")
+            if colon and short in absent:
+                yield f"--columns {short}:... has no effect: --tasks {self.data.tasks} does not hold its task"
 
     @property
     def _has_pairs(self) -> bool:

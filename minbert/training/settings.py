@@ -92,7 +92,9 @@ class DataSettings(Record):
     """Which columns and how many rows of the data are read."""
 
     columns: str = flag(
-        "", "column names of your own data file, such as sentence1=premise,sentence2=hypothesis,label=gold"
+        "",
+        "column names of your own data file, such as sentence1=premise,sentence2=hypothesis,label=gold; of several "
+        "tasks 'sst:sentence=text;para:sentence1=a,sentence2=b'",
     )
     limit: int = flag(0, "train on N rows of each training set, drawn by seed (0: all)", ge=0)
 
@@ -197,7 +199,7 @@ def parse(
     `--list-presets`.
     """
     flags = flags_of(kind)
-    parser = _parser(flags, program, about, default)
+    parser = _parser(flags, program, about, default, presets[default][1])
     given, unknown = parser.parse_known_args([_declared(word, flags) for word in arguments])
     typed = vars(given)
     if unknown:
@@ -275,7 +277,8 @@ def _declared(word: str, flags: Flags) -> str:
     return f"--{last.replace('_', '-')}{equals}{value}"
 
 
-def _parser(flags: Flags, program: str, about: str, default: str) -> Parser:
+def _parser(flags: Flags, program: str, about: str, preset: str, defaults: Mapping[str, Any]) -> Parser:
+    """The flags of a program; `defaults` are the values that its default preset sets."""
     parser = Parser(
         prog=program,
         description=about,
@@ -285,20 +288,20 @@ def _parser(flags: Flags, program: str, about: str, default: str) -> Parser:
         argument_default=argparse.SUPPRESS,
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=36, width=110),
     )
-    parser.add_argument("--preset", metavar="NAME", help=f"a named set of settings (default: {default})")
+    parser.add_argument("--preset", metavar="NAME", help=f"a named set of settings (default: {preset})")
     text = "settings in a file: flags override it, and it overrides the preset"
     parser.add_argument("--config", metavar="FILE.toml", help=text)
     parser.add_argument("--list-presets", action="store_true", help="print the presets and what they set, and stop")
     groups = {record: parser.add_argument_group(record) for record, _ in flags.values()}
     for name, (record, option) in flags.items():
         text, (kind, choices) = (option.description or "").replace("%", "%%"), _kind(option)
+        shown = defaults.get(name, option.default)
         if kind is bool:  # with --no-..., so that what a preset turns on can be turned off
             action: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
-            shown = "on" if option.default else "off"
+            shown = "on" if shown else "off"
         else:
             usual = {int: "N", float: "X"}.get(kind, "PATH" if record in PLACES else "NAME")
             action = {"type": kind, "metavar": "{" + ",".join(filter(None, choices)) + "}" if choices else usual}
-            shown = option.default
         default_text = "" if shown in ("", None) else f" (default: {shown})"
         groups[record].add_argument(f"--{name.replace('_', '-')}", help=text + default_text, **action)
     return parser

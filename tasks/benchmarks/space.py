@@ -82,7 +82,7 @@ def cosine_groups(pairs: Subset, first: np.ndarray, second: np.ndarray, *, seed:
 def geometry(suite: Suite, pairs: Subset) -> dict[str, Any]:
     """Alignment over pairs with a score of 4 or more, uniformity over the sentences of all pairs, and isotropy.
 
-    SimCSE, section 6. The alignment has an interval, and paired differences to the first encoder.
+    SimCSE, section 2. The alignment has an interval, and paired differences to the first encoder.
     """
     bank = suite.bank(text for pair in pairs.pairs for text in pair)
     found, groups, alike = Results(), {}, pairs.gold >= ALIKE

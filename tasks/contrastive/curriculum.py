@@ -245,9 +245,10 @@ class Paced:
 
 
 def sort(settings: ContrastiveSettings, scored: Scored) -> tuple[np.ndarray, np.ndarray | None]:
-    """The rows in training order, int64 [n], and the group by the margin of every row of the file (CBCL, section 4.3).
+    """The rows in training order, int64 [n], and the group of each row of the file by the margin (CBCL, section 4.3).
 
-    Groups are int64 [N]: 0 easy, 1 semi-hard, 2 hard, -1 not trained on; None for rows without cosines.
+    Groups are int64 [1 + last row trained on]: 0 easy, 1 semi-hard, 2 hard, -1 not trained on. They are None for rows
+    without cosines.
     """
     how, seed, rows, cosines = settings.curriculum, settings.training.seed, scored.rows, scored.cosines
     if settings.loss.data_kind != TRIPLETS or how.order == "none":

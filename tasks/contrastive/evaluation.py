@@ -40,7 +40,7 @@ METRICS = {
 }
 """Metric that can select the best encoder -> the name of its number, and 1 to maximise it, -1 to minimise it."""
 ALIKE = 4.0
-"""Gold similarity, of 5, from which on a pair counts as positive for the alignment (SimCSE, section 6)."""
+"""Gold similarity, of 5, from which on a pair is positive for the alignment; SimCSE (section 3) takes those above."""
 
 
 @dataclass(frozen=True)

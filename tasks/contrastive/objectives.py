@@ -409,7 +409,7 @@ def chance(settings: ContrastiveSettings, rows: int, columns: int = 3) -> float 
         return math.log(batch) * (1 + how.eda_weight)
     if how.objective == "nt-xent":
         hard = how.hard_negatives and columns == 3
-        there = math.log(2 * batch - 1 + math.exp(how.hard_weight) if hard else batch)
+        there = float(np.logaddexp(math.log(2 * batch - 1), how.hard_weight)) if hard else math.log(batch)
         return there if how.directions == "one" else (there + math.log(batch)) / 2
     guess = math.log(2 * batch - 1)
     if how.objective == "views":

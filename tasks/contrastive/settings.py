@@ -219,7 +219,7 @@ class FileSettings(settings.FileSettings):
 class RunSettings(settings.RunSettings):
     """The run folder, logging and resuming."""
 
-    run_dir: str = flag("runs/cbcl", "folder of the run")
+    run_dir: str = flag("runs/cbcl", "folder of the run: new, or empty, except with --resume")
 
 
 class ContrastiveSettings(Settings):

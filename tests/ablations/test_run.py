@@ -18,6 +18,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from ablations import estimate
 from ablations import run as script
 from ablations.runner import Runner
 from minbert.errors import UserError
@@ -79,6 +80,18 @@ def test_what_is_finished_is_not_run_again(study: list[str]) -> None:
 def test_other_settings_are_not_taken_for_the_same_run(study: list[str]) -> None:
     code, said = run(*study, "--limit", "40")
     assert code == 2 and "made with other settings (limit 150, now 40)" in said
+    code, said = run(*study, "--data", "elsewhere")
+    assert code == 2 and "now 'elsewhere'" in said
+
+
+def test_a_list_without_a_measured_speed_says_why_and_measures_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(estimate, "ROOT", tmp_path)  # where there are no scripts
+    for _ in range(2):
+        script.list_studies(tmp_path)
+        assert "time not known: no estimate, as a short run of" in capsys.readouterr().out
+        assert not (tmp_path / "rates.json").exists()
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ class Instant(Runner):
     def run(self) -> None:
         for cell in self.cells:
             cell.folder.mkdir(parents=True)
+            (cell.folder / "manifest.json").write_text(json.dumps({"plan": {"steps": 3}}))
             score = 0.1 if cell.arm.name == f"trial-{FEWEST + 1}" else 0.5
             for step in (1, 2, 3):
                 with open(cell.folder / "metrics.jsonl", "a") as file:

@@ -81,6 +81,7 @@ def test_a_study_of_ours_is_sound(name: str) -> None:
         ("margin = 0.3", 'margin = 0.3\nfrom = "narrow"\n[arms.x]\nfrom = "y"\n[arms.y]\nfrom = "x"', "a cycle"),
         ("margin = 0.3", 'margin = 0.3\nfrom = "wise"', "arms.wide.from: no arm wise is trained"),
         ("margin = 0.3", "margin = 0.3" + CHAIN, "arms.fine: has none of the scores"),
+        (STUDY, f'x = "order"\n{STUDY}order = "anti"', "x: order is not a number in every arm: 'curriculum'"),
         ("margin = 0.3", 'margin = 0.3\nmeasured = "minilm"', "only measured has no settings"),
         ("[arms.wide]", '[arms."wi/de"]', "an arm's name"),
         ("[paper]", "[paper", "not a TOML file"),

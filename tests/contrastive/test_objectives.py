@@ -207,7 +207,7 @@ def test_false_negatives_are_left_out(bert: BertModel, view: Callable[..., Any])
 
 @pytest.mark.parametrize("rows", [1, 5, 100])
 @pytest.mark.parametrize("directions", ["one", "both"])
-@pytest.mark.parametrize("weight", [0.0, 1.0])
+@pytest.mark.parametrize("weight", [0.0, 1.0, 1000.0])
 @pytest.mark.parametrize("columns", [2, 3])
 def test_chance_is_the_loss_of_equal_vectors(rows: int, directions: str, weight: float, columns: int) -> None:
     same = torch.ones(min(rows, 32), 7)
@@ -222,7 +222,7 @@ def test_chance_is_the_loss_of_equal_vectors(rows: int, directions: str, weight:
             hard_weight=weight if hard is not None else 0.0,
         )
         found = chance(how.changed(hard_negatives=hard is not None or columns == 2), rows, columns)
-        assert found == pytest.approx(float(expected), abs=1e-5)
+        assert found == pytest.approx(float(expected), rel=1e-6, abs=1e-5)
     views = float(losses.over_candidates(losses.view_candidates(same, same, how.loss.temperature)))
     unlabelled = {"texts": "sts", "views": "none,shuffle", "batch_size": 32}
     assert chance(settings("views", **unlabelled), rows) == pytest.approx(views, abs=1e-5)

@@ -163,6 +163,12 @@ def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
         AdamW(fresh(), **wrong)
 
 
+@pytest.mark.parametrize("own", [{"weight_decay": 2.0}, {"weight_decay": 0.1, "peak_lr": 10.0}])
+def test_a_decay_of_a_group_that_would_flip_its_weights_is_refused(own: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="must be below 1"):
+        AdamW([{"params": fresh()}, {"params": fresh(), **own}], lr=0.5)
+
+
 def test_decay_groups_split_by_axes_and_lose_nothing() -> None:
     model = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 2), nn.LayerNorm(2))
     decayed, free = decay_groups(model.parameters(), 0.01)

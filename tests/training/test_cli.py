@@ -91,6 +91,9 @@ def test_help_and_presets_load_neither_torch_nor_numpy(flag: str) -> None:
     for said, (kind, table) in zip(parts, TABLES.items()):
         expected = [f"--{name.replace('_', '-')}" for name in flags_of(kind)] if flag == "--help" else list(table)
         assert all(word in said for word in expected)
+    if flag == "--help":  # the defaults are those of the default preset
+        assert "or of the last step (default: best)" in " ".join(parts[0].split())
+        assert "or of the last step (default: last)" in " ".join(parts[1].split())
     reader, writer = os.pipe()
     os.close(reader)
     run = subprocess.run([sys.executable, ROOT / SCRIPTS[0], flag], stdout=writer, stderr=subprocess.PIPE, timeout=60)
