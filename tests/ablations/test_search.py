@@ -21,14 +21,21 @@ FEWEST = 5  # trials that Optuna's median pruner lets end before it prunes
 
 
 class Instant(Runner):
-    """A runner whose runs take no time: three evaluations each. One trial is worse than the others, and one fails."""
+    """A runner whose runs take no time: three evaluations each.
+
+    One trial is worse than the others, one at its end only, one fails, and one has a score that is undefined.
+    """
 
     def run(self) -> None:
         for cell in self.cells:
             cell.folder.mkdir(parents=True)
             (cell.folder / "manifest.json").write_text(json.dumps({"plan": {"steps": 3}}))
-            score = 0.1 if cell.arm.name == f"trial-{FEWEST + 1}" else 0.5
-            for step in (1, 2, 3):
+            scores: list[float | None] = [0.5, 0.5, 0.5]
+            if cell.arm.name == f"trial-{FEWEST + 1}":
+                scores = [0.1, 0.1, 0.1]
+            elif cell.arm.name == f"trial-{FEWEST + 2}":
+                scores = [0.5, None, 0.1]
+            for step, score in enumerate(scores, start=1):
                 with open(cell.folder / "metrics.jsonl", "a") as file:
                     file.write(json.dumps({"kind": "evaluation", "step": step, "score": score}) + "\n")
                 if self.watch(cell):
