@@ -32,7 +32,7 @@ class Pooled(nn.Module):
 
 def main() -> None:
     """Print the time of a step each way, and of the exchange alone."""
-    parser = harness.parser(__doc__, "nothing: sentences are random", 12, warmup=2)
+    parser = harness.parser(__doc__, None, 12, warmup=2)
     parser.add_argument("--sentences", type=int, default=48, help="of a batch (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=24, help="of a sentence (default: %(default)s)")
     options = harness.parse(parser)
@@ -40,7 +40,9 @@ def main() -> None:
     ours, wrapped = (Pooled(start.encoder(options.weights, 0.0)[0]).train() for _ in range(2))
     parallel = DistributedDataParallel(wrapped, gradient_as_bucket_view=True)
     vocabulary = ours.encoder.config.vocab_size
-    batches = torch.randint(1000, vocabulary, (options.batches, options.sentences, options.tokens)).tolist()
+    batches = torch.randint(
+        1000, vocabulary, (options.warmup + options.batches, options.sentences, options.tokens)
+    ).tolist()
 
     def step(model: nn.Module, sentences: list[list[int]]) -> None:
         model.zero_grad(set_to_none=True)

@@ -22,10 +22,13 @@ CPU = torch.device("cpu")
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 
 
-def parser(about: str | None, data: str, batches: int, warmup: int | None = None) -> argparse.ArgumentParser:
-    """A parser with --data (`data` describes its content), --batches, --warmup if given, --weights and --threads."""
+def parser(about: str | None, data: str | None, batches: int, warmup: int | None = None) -> argparse.ArgumentParser:
+    """A parser with --data (`data` describes its content; None: no such flag), --batches, --warmup if given, --weights
+    and --threads.
+    """
     made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--data", type=Path, default=os.environ.get("DATA_DIR") or None, help=f"folder with {data}")
+    if data is not None:
+        made.add_argument("--data", type=Path, default=os.environ.get("DATA_DIR") or None, help=f"folder with {data}")
     made.add_argument("--batches", type=int, default=batches, help="timed batches (default: %(default)s)")
     if warmup is not None:
         made.add_argument(

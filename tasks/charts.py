@@ -28,6 +28,7 @@ STYLE: Any = {
     "figure.facecolor": GROUND,
     "font.family": "DejaVu Sans",
     "font.size": 12,
+    "text.parse_math": False,  # names of runs and encoders may hold a dollar
     "text.color": INK,
     "svg.hashsalt": "minbert",
     "axes.edgecolor": INK,

@@ -60,6 +60,11 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError(f"--p: {p} is not between 0 and 1")
     if given.limit < 1:
         raise UserError(f"--limit: {given.limit} is less than 1")
+    ignored = ("method", "p", "synonyms_senses", "data") if given.marks else ("marks_most",)
+    for name in ignored:
+        if f"--{name.replace('_', '-')}" in {word.partition("=")[0] for word in arguments}:
+            said = f"note: --{name.replace('_', '-')} has no effect {'with' if given.marks else 'without'} --marks"
+            print(said, file=sys.stderr)
     form, rows = _rows(given.file, given.form, given.limit)
     texts = [text for row in rows for text in row.texts]
     colour = sys.stdout.isatty()

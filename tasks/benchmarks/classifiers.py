@@ -167,7 +167,7 @@ def _tables(found: Results, given: argparse.Namespace) -> list[Table]:
     frame = found.frame()
     made = [Table("Transfer, accuracy × 100", results.wide(frame, "set", times=100), (note,), left=2)]
     each = frame[frame["set"] != AVERAGE]
-    for (encoder, pooler), one in each.groupby(SYSTEM, sort=False) if given.resamples else ():
+    for (encoder, pooler), one in each.groupby(SYSTEM, sort=False):
         spreads = [np.std(folds, ddof=1) if len(folds) > 1 else np.nan for folds in one["folds"]]
         shown = {
             "set": one["set"],

@@ -148,7 +148,7 @@ def _counts(files: Sequence[TrainingFile], sets: Sequence[ScoredSet]) -> dict[st
 
 
 def _cells(path: Path) -> Iterator[list[str]]:
-    """The cells of every line of a data file, separated by tabs, commas or two bars, or in JSON lines.
+    """The cells of every line of a data file: separated by tabs, commas or two bars, in JSON lines, or a sentence.
 
     Of SentEval's `s1.X`, `s2.X`, `labels.X`, any one of which is named, the two sentences of a line.
     """
@@ -156,7 +156,7 @@ def _cells(path: Path) -> Iterator[list[str]]:
         yield from map(list, zip(_lines(sides[0]), _lines(sides[1]), strict=False))
         return
     head = next(_lines(path), "")
-    if head.startswith("{"):
+    if head.startswith("{") and _is_object(head):
         found = (json.loads(line) for line in _lines(path) if line.strip())
         yield from ([cell for cell in row.values() if isinstance(cell, str)] for row in found)
     elif "||" in head:
@@ -166,6 +166,14 @@ def _cells(path: Path) -> Iterator[list[str]]:
             yield [cell.strip().strip('"').replace('""', '"') for cell in line.rstrip("\r\n").split("\t")]
     else:
         yield from csv.reader(_lines(path))
+        yield from ([line.strip()] for line in _lines(path))  # the commas may be those of a sentence a line
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except json.JSONDecodeError:
+        return False
 
 
 def _lines(path: Path) -> Iterator[str]:

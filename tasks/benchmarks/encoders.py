@@ -59,8 +59,8 @@ class Loaded:
 
 def load(given: argparse.Namespace) -> list[Loaded]:
     """Every encoder of `--encoder`, then that of `--compare`; `UserError` where one cannot be loaded."""
-    every = given.pooler.lower() in ("every", "all")
-    poolers = pooling.NAMES if every else chosen(given.pooler, pooling.NAMES, "--pooler")
+    asked = ",".join(pooling.NAMES) if given.pooler.lower() in ("every", "all") else given.pooler
+    poolers = chosen(asked, pooling.NAMES, "--pooler") if asked else []
     places = [*given.encoder, *([given.compare] if given.compare else [])]
     if len(set(places)) < len(places):
         raise UserError(f"--encoder, --compare: {', '.join(places)}: an encoder is named twice")

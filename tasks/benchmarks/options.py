@@ -58,6 +58,11 @@ def parse(made: argparse.ArgumentParser, arguments: list[str] | None) -> argpars
 
 
 def chosen(text: str, known: Iterable[str], flag: str) -> list[str]:
-    """The names of a comma-separated list without repetitions, spelled as in `known`; `UserError` for any other."""
+    """The names of a comma-separated list without repetitions, spelled as in `known`.
+
+    Raises `UserError` for any other name, and for a list of none.
+    """
     words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise UserError(f"{flag}: names none of {', '.join(known)}")
     return list(dict.fromkeys(one_of(word, known, flag) for word in words))

@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--pairs", type=Path, metavar="FILE", help=help_["pairs"])
     parser.add_argument("--append", action="append", metavar="TEXT", help=help_["append"])
     given = options.parse(parser, arguments)
-    chosen = options.chosen(given.probes, PROBES, "--probes") or list(PROBES)
+    chosen = options.chosen(given.probes, PROBES, "--probes") if given.probes else list(PROBES)
     if given.pairs is not None:
         present(given.pairs, "--pairs")
     for flag, probe in (("sets", "frequency"), ("pairs", "length"), ("append", "length")):

@@ -12,18 +12,11 @@ from minbert.errors import UserError
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Row, Skipped
 from tasks.benchmarks.options import chosen
-from tasks.readers import open_as, senteval
+from tasks.readers import chinese, open_as, senteval
 from tasks.readers.layouts import KINDS
 from tasks.readers.splitter import BOM, first_line, open_text
 
-# Chinese set -> (folder, pattern of the test file), of which the first that exists is read (EdaCSE, section 4.3.1).
-CHINESE = {
-    "ATEC": (("ATEC", "*test*"), ("ATEC_CCKS", "*test*")),
-    "BQ": (("BQ", "*test*"),),
-    "LCQMC": (("LCQMC", "*test*"),),
-    "PAWS-X": (("PAWS-X", "*test*"), ("PAWSX", "*test*")),
-    "zh-STS-B": (("STS-B", "sts-b-test*"), ("STS-B", "*test*")),
-}
+CHINESE = {"zh-STS-B" if name == "STS-B" else name: name for name in chinese.FOLDERS}
 ENGLISH = senteval.SCORED
 NAMES_HELP = f"en (the seven), zh (the Chinese), or of {', '.join((*ENGLISH, *CHINESE))}, several with commas"
 
@@ -71,18 +64,10 @@ class ScoredSet:
 def named(text: str, folder: Path) -> list[str]:
     """The sets of `--sets`: `en`, `zh`, or names with commas; by default the English sets if `folder` has them."""
     if not text:
-        text = "en" if _has_english(folder) or _chinese_root(folder) is None else "zh"
+        text = "en" if senteval.find_root(folder) or _chinese_root(folder) is None else "zh"
     names = chosen(text, ("en", "zh", *ENGLISH, *CHINESE, "SICK-R"), "--sets")
     groups = {"en": ENGLISH, "zh": CHINESE, "SICK-R": ("SICK",)}
     return list(dict.fromkeys(one for name in names for one in groups.get(name, (name,))))
-
-
-def _has_english(folder: Path) -> bool:
-    try:
-        senteval.root(folder)
-    except UserError:
-        return False
-    return True
 
 
 def read(folder: Path, names: Sequence[str]) -> list[ScoredSet]:
@@ -106,18 +91,19 @@ def subset(name: str, rows: Iterable[Row | Skipped]) -> Subset:
 
 
 def _chinese_root(folder: Path) -> Path | None:
-    places = {place for known in CHINESE.values() for place, _ in known}
+    """`zh` in the folder, the folder itself, or `zh` beside it, as the English sets may be the folder that is given."""
+    names = [name for folders in chinese.FOLDERS.values() for name in folders]
     bases = (folder / "zh", folder, folder.parent / "zh")
-    return next((base for base in bases if any((base / place).is_dir() for place in places)), None)
+    return next((base for base in bases if any((base / name).is_dir() for name in names)), None)
 
 
 def _chinese(folder: Path, name: str) -> ScoredSet:
-    base = _chinese_root(folder) or folder / "zh"
-    files = [path for place, pattern in CHINESE[name] for path in sorted((base / place).glob(pattern))]
-    if not files:
-        raise UserError(f"{base}: no test file of {name} ({'/'.join(CHINESE[name][0])})")
-    rows = open_as(files[0], "pair-score").rows
-    return ScoredSet(name, (subset(name, rows),), files[0].relative_to(base).as_posix())
+    base, own = _chinese_root(folder) or folder / "zh", CHINESE[name]
+    path = chinese.files(base).get((own, "test"))
+    if path is None:
+        raise UserError(f"{base}: no test file of {name} (in {' or '.join(chinese.FOLDERS[own])})")
+    rows = open_as(path, "pair-score").rows
+    return ScoredSet(name, (subset(name, rows),), path.relative_to(base).as_posix())
 
 
 _HEADERS = {

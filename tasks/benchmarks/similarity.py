@@ -96,7 +96,7 @@ def run_similarity(given: argparse.Namespace, protocols: list[str]) -> None:
     for protocol in protocols:
         found = measure_similarity(scored, cosines, protocol, **suite.draw)
         apart = found.differences(suite.pairings, "spearman")
-        suite.tables += _tables(found, protocol, intervals=given.resamples > 0)
+        suite.tables += _tables(found, protocol)
         suite.tables += results.difference_tables(f"Spearman × 100, protocol {protocol}", apart, times=100)
         rows += results.as_json(found.frame())
         differences += results.as_json(apart.assign(protocol=protocol))
@@ -113,14 +113,14 @@ def run_similarity(given: argparse.Namespace, protocols: list[str]) -> None:
     suite.write("Semantic textual similarity")
 
 
-def _tables(found: Results, protocol: str, *, intervals: bool) -> list[Table]:
+def _tables(found: Results, protocol: str) -> list[Table]:
     """Spearman and Pearson side by side for all systems, then each system by set with its interval."""
     note = f"Protocol {protocol}: {PROTOCOLS[protocol]}."
     made = []
     for metric, (name, _) in METRICS.items():
         rows = results.wide(found.frame(metric), "set", times=100)
         made.append(Table(f"{name} × 100, protocol {protocol}", rows, (note,), left=2))
-    for (encoder, pooler), one in found.frame("spearman").groupby(SYSTEM, sort=False) if intervals else ():
+    for (encoder, pooler), one in found.frame("spearman").groupby(SYSTEM, sort=False):
         counts = [["" if pd.isna(count) else f"{count:,.0f}" for count in one[name]] for name in ("rows", "unscored")]
         shown = {
             "set": one["set"],

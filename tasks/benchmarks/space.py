@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from minbert import pooling
 from minbert.bert import BertModel
 from minbert.encode import Encoder
 from minbert.ragged import Ragged
@@ -29,8 +30,8 @@ from tasks.tables import Table, between, numbers
 
 UNLIKE = 2.0  # gold similarity, of 5, below which a pair counts as dissimilar in the histogram
 
-# The layers whose token vectors are averaged, for the poolers that are means of tokens.
-LAYERS = {"mean": (-1,), "avg-first-last": (1, -1), "avg-static-last": (0, -1), "avg-last-two": (-2, -1)}
+LAYERS: dict[str, tuple[int, ...]] = {"mean": (-1,), **pooling.AVERAGES}
+"""The layers whose token vectors are averaged, for the poolers that are means of tokens."""
 STEPS = (0, 1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 34, 36, 40, 50, 60, 80, 100)
 _SHOWN = (0, 2, 8, 16, 24, 34, 50, 100)  # columns of the table
 
@@ -90,11 +91,11 @@ def geometry(suite: Suite, pairs: Subset) -> dict[str, Any]:
         first, second = (bank.unit(system, [pair[side] for pair in pairs.pairs]) for side in (0, 1))
         distances, distinct = np.square(first[alike] - second[alike]).sum(1), bank.unit(system, bank.places)
         draws = intervals.mean_draws(distances, "alignment", pairs.name, **suite.draw)
-        about = {"rows": len(distances)}
-        found.add(system, "alignment", pairs.name, _mean(distances), draws, **about)
-        found.add(system, "uniformity", pairs.name, uniformity(np.concatenate([first, second])), **about)
-        found.add(system, "mean cosine", pairs.name, mean_cosine(distinct), **about)
-        found.add(system, "top singular share", pairs.name, top_singular_share(distinct), **about)
+        found.add(system, "alignment", pairs.name, _mean(distances), draws, rows=len(distances))
+        both = np.concatenate([first, second])
+        found.add(system, "uniformity", pairs.name, uniformity(both), rows=len(both))
+        found.add(system, "mean cosine", pairs.name, mean_cosine(distinct), rows=len(distinct))
+        found.add(system, "top singular share", pairs.name, top_singular_share(distinct), rows=len(distinct))
         groups[system.name] = cosine_groups(pairs, first, second, seed=suite.given.seed)
     notes = (
         "Alignment: mean squared distance of pairs scored 4 or more, less is better. Uniformity: ln of the mean of "

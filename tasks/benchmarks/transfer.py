@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sets", "--tasks", dest="sets", default="", metavar="NAMES", help=known)
     parser.add_argument("--folds", type=int, default=10, metavar="N", help="folds of a cross-validation (default: 10)")
     given = options.parse(parser, arguments)
-    chosen = options.chosen(given.sets, SETS, "--sets") or list(SETS)
+    chosen = options.chosen(given.sets, SETS, "--sets") if given.sets else list(SETS)
     if given.folds < 2:
         raise UserError(f"--folds: {given.folds} is less than 2")
 

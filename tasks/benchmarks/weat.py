@@ -16,7 +16,7 @@ import pandas as pd
 
 from minbert.seeds import numpy_generator
 from tasks.benchmarks import figures, results
-from tasks.benchmarks.results import Results, Suite
+from tasks.benchmarks.results import Results, Suite, defined
 from tasks.tables import Table, number, numbers
 
 EXACT = 20_000  # all partitions are tried where there are at most this many; otherwise this many are drawn
@@ -79,7 +79,7 @@ def weat(suite: Suite, _: object) -> dict[str, Any]:
     for system in suite.systems:
         for name, parts in tests.items():
             one = association_test(*(bank.unit(system, part) for part in parts), seed=suite.given.seed, name=name)
-            found.add(system, "effect", name, one.effect, p=one.p)
+            found.add(system, "effect", name, one.effect, p=defined(one.p))
         rows = found.frame("effect", system)
         shown[f"d ({system.name})"] = numbers(rows["value"], sign=True)
         shown[f"p ({system.name})"] = ["< 0.0001" if p < 1e-4 else number(p, 4) for p in rows["p"]]

@@ -30,11 +30,10 @@ from minbert.tokenizer import Tokenizer
 from minbert.training import ranks, start
 from tasks.contrastive.settings import FileSettings
 from tasks.examples import Examples
-from tasks.readers import key, open_as, senteval, tokenised
+from tasks.readers import chinese, key, open_as, senteval, tokenised
 from tasks.readers.layouts import checked_rows
 from tasks.readers.splitter import side_by_side
 
-CHINESE = {"ATEC": ("ATEC", "ATEC_CCKS"), **{name: (name,) for name in ("BQ", "LCQMC", "PAWS-X", "STS-B")}}
 SOURCES = ("sts", "sts-train", "chinese")
 """The names of texts that need no path."""
 DEV_SETS = {
@@ -43,13 +42,11 @@ DEV_SETS = {
         "senteval",
     ),
     "course": ("the course's dev set (course/sts-dev.csv)", "course"),
-    "zh": (f"a dev file of {', '.join(CHINESE)} (in zh/)", "chinese"),
+    "zh": (f"a dev file of {', '.join(chinese.FOLDERS)} (in zh/)", "chinese"),
 }
 """What `--sts-dev` may name beside a file: what it is, and the set of data/get_data.py that brings it."""
 ONE = "sts"
 """The name of a single set in `DevSets.pairs`; the Chinese sets go by their own names."""
-_SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "test": "test"}  # word in a file's name -> split
-_TABLES = (".csv", ".tsv", ".txt", ".data")
 _LINE_FEEDS = re.compile(r"[\r\n]+")  # a quoted cell may hold some
 
 
@@ -107,14 +104,14 @@ def _source(name: str, data: Path) -> Corpus:
     if name in ("sts", "sts-train"):
         return _english(name, data)
     if name == "chinese":
-        found = chinese_files(data)
+        found = chinese.files(data)
         train = [TextFile(path, split) for (_, split), path in found.items() if split == "train"]
         if not train:
             raise UserError(
-                f"--texts chinese: {_chinese_folder(data)}: no train file in {', '.join(CHINESE)}; "
+                f"--texts chinese: {chinese.folder(data)}: no train file in {', '.join(chinese.FOLDERS)}; "
                 f"python data/get_data.py chinese fetches them into data/"
             )
-        absent = [f"{one} train" for one in CHINESE if (one, "train") not in found]
+        absent = [f"{one} train" for one in chinese.FOLDERS if (one, "train") not in found]
         return Corpus(train, [path for (_, split), path in found.items() if split == "test"], absent)
     if not Path(name).is_file():
         near = suggestion(name, SOURCES)
@@ -185,25 +182,6 @@ def sample(texts: list[str], seed: int, limit: int) -> list[str]:
     return [texts[i] for i in sorted(drawn.tolist())]
 
 
-def chinese_files(data: Path) -> dict[tuple[str, str], Path]:
-    """The file of each split (train, dev, test) of each Chinese set that is there, by set and split.
-
-    Where a folder has a split in two forms it is the last by name.
-    """
-    base = _chinese_folder(data)
-    found: dict[tuple[str, str], Path] = {}
-    for name, folders in CHINESE.items():
-        for path in (path for folder in reversed(folders) for path in sorted((base / folder).glob("*"))):
-            split = next((split for word, split in _SPLITS.items() if word in path.stem.lower()), "")
-            if split and path.suffix in _TABLES:
-                found[name, split] = path
-    return found
-
-
-def _chinese_folder(data: Path) -> Path:
-    return data / "zh" if (data / "zh").is_dir() else data
-
-
 @dataclass(frozen=True)
 class DevSets:
     """The dev pairs of a run, by set. `name` is that of `--sts-dev`; `also_in` counts pairs by scored set."""
@@ -266,7 +244,7 @@ def find_dev_sets(files: FileSettings) -> tuple[str, dict[str, Path]]:
 def read_dev_sets(files: FileSettings, tokenizer: Tokenizer, length: int) -> DevSets:
     """The pairs that `--sts-dev` names. Raises `UserError` as `find_dev_sets` does, and for what cannot be read."""
     name, paths = find_dev_sets(files)
-    absent = tuple(one for one in CHINESE if one not in paths) if name == "zh" else ()
+    absent = tuple(one for one in chinese.FOLDERS if one not in paths) if name == "zh" else ()
     if len(paths) == 1:
         paths = {ONE: next(iter(paths.values()))}
     return DevSets(name, {one: _scored_pairs(path, tokenizer, length) for one, path in paths.items()}, absent)
@@ -307,7 +285,7 @@ def pair_keys(pairs: Examples) -> list[frozenset[str]]:
 def _scored_sets(folder: Path, name: str) -> dict[str, list[Path]]:
     """The files of the scored sets by the names that the STS suite shows; not all of them need exist."""
     if name == "zh":
-        tests = {one: path for (one, split), path in chinese_files(folder).items() if split == "test"}
+        tests = {one: path for (one, split), path in chinese.files(folder).items() if split == "test"}
         return {"zh-STS-B" if one == "STS-B" else one: [path] for one, path in tests.items()}
     base = senteval.find_root(folder)
     if base is None:
@@ -320,7 +298,7 @@ def _scored_sets(folder: Path, name: str) -> dict[str, list[Path]]:
 def _dev_files(name: str, data: Path) -> dict[str, Path]:
     """The file of each set that a name of `DEV_SETS` means, those that are there."""
     if name == "zh":
-        return {one: path for (one, split), path in chinese_files(data).items() if split == "dev"}
+        return {one: path for (one, split), path in chinese.files(data).items() if split == "dev"}
     places = [data / "course" / "sts-dev.csv", data / "sts-dev.csv"]
     if name == "stsb":
         base = senteval.find_root(data)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from minbert.errors import UserError
+from minbert.files import expanded
 from minbert.training.cli import Parser, run
 from tasks.data import FOLDER
 
@@ -43,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         *("--data", "--to"),
         dest="to",
-        type=Path,
+        type=expanded,
         default=FOLDER,
         metavar="DIR",
         help="target folder (default: the project's data/)",
@@ -119,7 +120,7 @@ def check(arguments: Sequence[str]) -> None:
         allow_abbrev=False,
     )
     data, where = os.environ.get("DATA_DIR") or FOLDER, "folder (default: $DATA_DIR, else the project's data/)"
-    made.add_argument("--data", type=Path, default=data, metavar="DIR", help=where)
+    made.add_argument("--data", type=expanded, default=data, metavar="DIR", help=where)
     made.add_argument("--json", type=Path, metavar="FILE", help="write the whole report to this file")
     given = made.parse_args(list(arguments))
     if given.json and (given.json.is_dir() or not given.json.absolute().parent.is_dir()):

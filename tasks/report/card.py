@@ -1,6 +1,7 @@
 """The model card of a run's encoder: `encoder/README.md`, in the form that the Hugging Face hub reads."""
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from minbert.files import expanded, read_json, write_atomic
+from minbert.training import cli
 from tasks import compare
 from tasks.compare import DEV_NORM
 from tasks.data import FOLDER
@@ -27,9 +29,13 @@ _METRICS = {"accuracy": "accuracy", "Pearson's r": "pearson", "Spearman's rho": 
 
 def write_missing(folders: Sequence[Path]) -> None:
     """Write the card of every finished run among `folders` whose encoder has none; an edited card stays as it is."""
-    for folder in folders:
+    for folder in map(expanded, folders):
         encoder = folder / "encoder"
-        if (folder / "scores.json").is_file() and encoder.is_dir() and not (encoder / "README.md").exists():
+        if not (folder / "scores.json").is_file() or not encoder.is_dir():
+            cli.say(f"note: {folder}: no card, as the run is not finished or has no encoder", sys.stderr)
+        elif (encoder / "README.md").exists():
+            cli.say(f"note: {encoder / 'README.md'} is kept as it is", sys.stderr)
+        else:
             write_card(folder)
 
 
@@ -92,12 +98,12 @@ def _scores(run: Run, resamples: int) -> list[Sequence[str]]:
 
 def _files(manifests: Sequence[dict[str, Any]]) -> list[Sequence[str]]:
     """Name, use, SHA-256 and licence of every file that the encoder was trained or chosen on."""
-    known, sample = sources.licences(), (FOLDER / "sample").resolve()
+    sample = (FOLDER / "sample").resolve()
     found = dict.fromkeys(entry for manifest in manifests for entry in data_files(manifest["data"]))
     rows: list[Sequence[str]] = []
     for file, sha256, use in found:
         own = Path(file).resolve().is_relative_to(sample)
-        licence = "MIT (written for this project)" if own else known.get(Path(file).name, "not known")
+        licence = "MIT (written for this project)" if own else sources.licence_of(Path(file)) or "not known"
         rows.append((Path(file).name, "training" if use == "train" else "development", sha256[:12], licence))
     return rows
 

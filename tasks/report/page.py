@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from minbert.files import distinct_names
+from minbert.files import distinct_names, expanded
 from tasks import compare, metrics
 from tasks.compare import DEV_NORM, Scored
 from tasks.intervals import RESAMPLES, Interval
@@ -35,7 +35,7 @@ def write_report(folders: Sequence[Path], out: Path | None = None, *, texts: boo
     """
     names = distinct_names(list(folders)) if len(folders) > 1 else [""]
     runs = [read_run(folder, name) for folder, name in zip(folders, names, strict=True)]
-    path = out or (folders[0] / "report.html" if len(folders) == 1 else Path("runs/comparison.html"))
+    path = out or (expanded(folders[0]) / "report.html" if len(folders) == 1 else Path("runs/comparison.html"))
     html, drawn = build(runs, path, texts=texts)
     write_page(path, html, drawn)
     return path

@@ -4,6 +4,7 @@ python -m tasks.serve runs/multitask
 python -m tasks.serve runs/cbcl runs/multitask --port 8000      # side by side
 """
 
+import socket
 from pathlib import Path
 
 from minbert.errors import UserError
@@ -25,9 +26,15 @@ def main(arguments: list[str] | None = None) -> None:
     except ImportError as error:
         raise UserError(f"{error.name} is not installed; run `pip install fastapi uvicorn`") from error
 
-    made = app.build(given.runs)
-    cli.say(f"http://127.0.0.1:{given.port} (Ctrl-C ends it)")
-    uvicorn.run(made, host="127.0.0.1", port=given.port, log_level="warning")
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", given.port))
+        except OSError as error:
+            raise UserError(f"--port {given.port}: {error.strerror}") from error
+        made = app.build(given.runs)
+        cli.say(f"http://127.0.0.1:{given.port} (Ctrl-C ends it)")
+        uvicorn.Server(uvicorn.Config(made, log_level="warning")).run(sockets=[listener])
 
 
 if __name__ == "__main__":

@@ -44,8 +44,10 @@ def test_lines_and_triplets_with_marks(tmp_path: Path, capsys: pytest.CaptureFix
 def test_punctuation_is_shown_as_training_inserts_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = ["Failure to meet borrowing requirements", "How is the singing"]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
-    synonym_preview.main(["preview", str(tmp_path / "texts.txt"), "--marks", "english", "--seed", "1"])
-    shown = re.sub(r"\[ -> (.)\]", r"\1", capsys.readouterr().out)
+    synonym_preview.main(["preview", str(tmp_path / "texts.txt"), "--marks", "english", "--seed", "1", "--p=1"])
+    printed = capsys.readouterr()
+    assert printed.err == "note: --p has no effect with --marks\n"
+    shown = re.sub(r"\[ -> (.)\]", r"\1", printed.out)
     for key, text in enumerate(texts):
         assert f"+ {insert(text, seed=1, epoch=0, key=key)}\n" in shown
 

@@ -85,6 +85,12 @@ def test_sentences_of_one_column_make_no_pair(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("first", ["Well, what else?", "{{Infobox film}}", '"Who', '"Who, then?'])
+def test_sentences_that_look_like_another_form_are_found(tmp_path: Path, first: str) -> None:
+    record = write(tmp_path / "corpus.txt", f"{first}\nA cat runs, fast!\n")
+    assert contamination.check("e", run(tmp_path / "run", {"train": record}), [SET]).counts["STS-B"].sentence == 1
+
+
 def test_files_that_are_gone_or_changed_are_said_and_not_looked_into(tmp_path: Path) -> None:
     gone, changed = (write(tmp_path / name, "What is it?\tWho are they?\n") for name in ("gone.tsv", "changed.tsv"))
     (tmp_path / "gone.tsv").unlink()

@@ -221,6 +221,9 @@ def test_an_undefined_effect_is_left_out_of_the_figure(
     (values,) = drawn.values()
     assert np.isnan(values[0]) and values[1:] == [0.5] * 9
     assert (tmp_path / "probes-weat.svg").is_file()
+    monkeypatch.setattr(weat, "association_test", lambda *_, **__: undefined)
+    probes.main(f"--encoder {tiny} --probes weat --pooler mean --out {tmp_path}".split())
+    assert "< 0.0001" not in (tmp_path / "probes.md").read_text()
 
 
 def test_mistakes(tiny: Path, tmp_path: Path) -> None:

@@ -220,6 +220,8 @@ def test_a_gpu_is_used_where_there_is_one_and_no_device_is_named(tiny: Path, mon
     [
         (["--pooler", "middle"], "--pooler: 'middle' is not one of pooler, cls"),
         (["--protocol", "median"], "--protocol: 'median' is not one of all, mean, wmean"),
+        (["--protocol", ""], "--protocol: names none of all, mean, wmean"),
+        (["--sets", ","], "--sets: names none of en, zh"),
         (["--sets", "STS17"], "--sets: 'STS17' is not one of en, zh, STS12"),
         (["--sets", "sts-c"], "did you mean 'STS-B'?"),
         (["--data", "/nowhere"], "--data /nowhere: no such folder"),
@@ -228,7 +230,7 @@ def test_a_gpu_is_used_where_there_is_one_and_no_device_is_named(tiny: Path, mon
         (["--compare", "./nothing"], "./nothing: no such folder"),
         (["--precision", "fp8"], "--precision: 'fp8' is not one of fp32, bf16, auto"),
         (["--device", "abacus"], "--device abacus: not a device"),
-        (["--sets", "ATEC"], "zh: no test file of ATEC (ATEC/*test*)"),
+        (["--sets", "ATEC"], "zh: no test file of ATEC (in ATEC or ATEC_CCKS)"),
     ],
 )
 def test_mistakes_are_one_sentence(tiny: Path, folder: Path, more: list[str], words: str) -> None:

@@ -182,3 +182,8 @@ def test_mistakes_are_said_in_a_sentence(tmp_path: Path) -> None:
         app.build([tmp_path])
     with pytest.raises(UserError, match="--port: 99999 is not"):
         main([str(tmp_path), "--port", "99999"])
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(UserError, match="Address already in use"):
+            main([str(tmp_path), "--port", str(taken.getsockname()[1])])

@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 from minbert.errors import UserError
 from minbert.token_cache import Row, Skipped
-from tasks.readers import open_as, senteval
+from tasks.readers import chinese, open_as, senteval
 
 Rows = Iterator[Row | Skipped]
 _SPLIT = re.compile(r"(?<![a-z])(train|dev|trial|valid(?:ation)?|test)(?![a-z])")
 _SPLITS = {"trial": "dev", "valid": "dev", "validation": "dev"}
-_ZH = ("ATEC", "ATEC_CCKS", "BQ", "LCQMC", "PAWS-X")
 _SENTEVAL = ("senteval/downstream", "senteval", "downstream", "")
 
 
@@ -135,9 +134,10 @@ def _both_classes(root: Path, name: str) -> Rows:
 
 
 def _chinese(data: Path) -> Iterator[Source]:
-    inside = _files(data, ("zh",), "*/*") or [path for name in _ZH for path in _files(data, ("",), f"{name}/*")]
+    names = [name for folders in chinese.FOLDERS.values() for name in folders]
+    inside = _files(data, ("zh",), "*/*") or [path for name in names for path in _files(data, ("",), f"{name}/*")]
     for path in inside:
-        if path.suffix in (".csv", ".tsv", ".txt", ".data"):
+        if path.suffix in chinese.SUFFIXES:
             folder = path.parent.name
             name = f"zh {folder} cnsd" if path.name.startswith("cnsd") else f"zh {folder}"
             found = _source(data, path, _Known(name, path.name, "pair-score"))

@@ -70,10 +70,19 @@ def load(name: str, year: int = 2024) -> DataSet:
     return DataSet(name, entry["folder"], parts)
 
 
-def licences() -> dict[str, str]:
-    """The licence of every public file, by the file's name."""
-    parts = (part for name in tomllib.loads(_TABLE.read_text(encoding="utf-8")) for part in load(name).parts)
-    return {Path(file.path).name: part.licence for part in parts for source in part.sources for file in source.files}
+def licence_of(file: Path) -> str:
+    """The licence of a public file by its name, and by its folder's where several have that name; "" if unknown."""
+    known = {
+        Path(data_set.folder, public.path): part.licence
+        for data_set in map(load, tomllib.loads(_TABLE.read_text(encoding="utf-8")))
+        for part in data_set.parts
+        for source in part.sources
+        for public in source.files
+    }
+    alike = [path for path in known if path.name == file.name]
+    near = [path for path in alike if path.parts[-2:] == file.parts[-2:]]
+    found = {known[path] for path in near or alike}
+    return found.pop() if len(found) == 1 else ""
 
 
 def git_blob(path: Path) -> str:

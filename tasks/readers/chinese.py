@@ -1,0 +1,33 @@
+"""The Chinese sets of scored pairs, in the folder `zh`: where their files are (EdaCSE, section 4.3.1)."""
+
+from pathlib import Path
+
+FOLDERS = {
+    "ATEC": ("ATEC", "ATEC_CCKS"),
+    "BQ": ("BQ",),
+    "LCQMC": ("LCQMC",),
+    "PAWS-X": ("PAWS-X", "PAWSX"),
+    "STS-B": ("STS-B",),
+}
+"""Set -> the folders that may hold it; a split is taken from the first that has it."""
+SUFFIXES = (".csv", ".tsv", ".txt", ".data")
+_SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "test": "test"}  # word in a file's name -> split
+
+
+def folder(data: Path) -> Path:
+    """The folder of the sets' folders: `zh` in the data folder, or the data folder itself."""
+    return data / "zh" if (data / "zh").is_dir() else data
+
+
+def files(data: Path) -> dict[tuple[str, str], Path]:
+    """The file of each split (train, dev, test) of each set that is there, by set and split.
+
+    Where a folder has a split in two forms it is the last by name.
+    """
+    found: dict[tuple[str, str], Path] = {}
+    for name, folders in FOLDERS.items():
+        for path in (path for one in reversed(folders) for path in sorted((folder(data) / one).glob("*"))):
+            split = next((split for word, split in _SPLITS.items() if word in path.stem.lower()), "")
+            if split and path.suffix in SUFFIXES:
+                found[name, split] = path
+    return found
