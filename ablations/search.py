@@ -79,9 +79,8 @@ def _run(
 
     def pruned(cell: Cell) -> bool:
         """Whether a new evaluation, but for the last, is below the median of the trials before it."""
-        trial, after = of[cell.folder], seen.get(cell.folder, 0)
-        looks = [row for row in _evaluations(cell) if row["score"] is not None]
-        fresh = [row for row in looks if after < row["step"] < cell.reached[1]]
+        trial, after, (_, last) = of[cell.folder], seen.get(cell.folder, 0), cell.reached
+        fresh = [row for row in _evaluations(cell) if after < row["step"] < last and row["score"] is not None]
         for row in fresh:
             trial.report(row["score"], row["step"])
             seen[cell.folder] = row["step"]

@@ -23,9 +23,7 @@ SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 
 
 def parser(about: str | None, data: str | None, batches: int, warmup: int | None = None) -> argparse.ArgumentParser:
-    """A parser with --data (`data` describes its content; None: no such flag), --batches, --warmup if given, --weights
-    and --threads.
-    """
+    """A parser with --batches, --weights, --threads, --warmup if given, and --data if `data` says what it holds."""
     made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     if data is not None:
         made.add_argument("--data", type=Path, default=os.environ.get("DATA_DIR") or None, help=f"folder with {data}")

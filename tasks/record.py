@@ -6,7 +6,6 @@ label), `predicted`, and `probabilities` of the classes (null for a task without
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +90,7 @@ def prediction_paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> 
 
     Raises `UserError` if a given path cannot be written, or is that of another prediction file.
     """
-    found: dict[tuple[str, str], Path] = {}
+    found, taken = {}, set()
     for task in tasks:
         for split in ("dev", "test"):
             given = getattr(settings.files, f"{task.files.short}_{split}_out", "")
@@ -99,9 +98,9 @@ def prediction_paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> 
             path = found[task.name, split] = Path(given).absolute() if given else usual
             if given and (path.is_dir() or not os.access(path.parent, os.W_OK)):
                 raise UserError(f"--{task.files.short}-{split}-out {given}: no file can be written there")
-    resolved = Counter(path.resolve() for path in found.values())
-    if doubled := next((path for path in found.values() if resolved[path.resolve()] > 1), None):
-        raise UserError(f"{doubled}: two prediction files would be written there; see the --*_out flags")
+            if path.resolve() in taken:
+                raise UserError(f"{path}: two prediction files would be written there; see the --*_out flags")
+            taken.add(path.resolve())
     return found
 
 

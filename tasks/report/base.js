@@ -20,7 +20,7 @@
 
   const key = (row, column) => {
     const cell = row.cells[column];
-    const text = (cell.dataset.sort ?? cell.textContent.trim()).replace("−", "-").replaceAll(/(?<=\d),(?=\d{3})/g, "");
+    const text = (cell.dataset.sort ?? cell.textContent.trim()).replace("−", "-").replace(/(\d),(?=\d{3})/g, "$1");
     return text === "" || Number.isNaN(Number(text)) ? text : Number(text);
   };
   const order = (a, b) => (typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0) : typeof a === "number" ? -1 : 1);

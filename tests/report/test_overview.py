@@ -112,5 +112,12 @@ def test_a_click_on_a_heading_sorts(browser: Any, tmp_path: Path) -> None:
     for down in (True, False):
         tab.page.click(head)
         assert scores() == sorted(scores(), reverse=down)
+    numbers = """rows => rows.forEach((row, n) => {
+        delete row.cells[2].dataset.sort;
+        row.cells[2].textContent = n ? "9,876" : "10,000";
+    })"""
+    tab.page.eval_on_selector_all("table.sortable >> nth=0 >> tbody tr", numbers)
+    tab.page.click(head)
+    assert tab.page.text_content("table.sortable >> nth=0 >> tbody tr >> nth=0 >> td >> nth=1") == "10,000"
     assert tab.complaints == [] and tab.page.evaluate("window.owned") is None
     tab.context.close()
