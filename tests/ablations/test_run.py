@@ -84,6 +84,31 @@ def test_other_settings_are_not_taken_for_the_same_run(study: list[str]) -> None
     assert code == 2 and "now 'elsewhere'" in said
 
 
+def test_only_a_whole_study_is_published(study: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "RESULTS", tmp_path)
+    place = study.index("--seeds") + 1
+    more = [*study[:place], "2", *study[place + 1 :]]
+    code, said = run(*more, "--budget", "0.0001", "--publish")
+    assert code == 2 and "runs that are not finished" in said and not list(tmp_path.iterdir())
+    folder = Path(study[study.index("--runs") + 1]) / "sample"
+    assert not list(folder.glob("*/seed-2")), "no run was begun after the budget"
+    assert run(*study, "--publish")[0] == 0
+    names = {path.name for path in (tmp_path / "sample").iterdir()}
+    assert names == {"table.md", "table.csv", "table.json", "figure.svg", "differences.svg"}
+    for name in names:
+        assert (tmp_path / "sample" / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_a_dry_run_prints_what_would_be_run(study: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "measure", lambda arm, data: estimate.Rate(1, 1, 1))
+    place, folder = study.index("--seeds") + 1, Path(study[study.index("--runs") + 1])
+    code, said = run(*study[:place], "2", *study[place + 1 :], "--dry-run")
+    commands = [line for line in said.splitlines() if "pretrain_cbcl.py" in line]
+    assert code == 0 and "2 of 4 runs are finished" in said
+    assert len(commands) == 2 and all("--seed 2" in line and "--max-steps 2" in line for line in commands)
+    assert not list(folder.rglob("seed-2"))
+
+
 def test_a_list_without_a_measured_speed_says_why_and_measures_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

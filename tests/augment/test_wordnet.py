@@ -252,7 +252,7 @@ def test_no_function_word_and_no_grotesque(folder: Path) -> None:
 
 @pytest.mark.realdata
 def test_all_senses_reach_words_that_the_usual_senses_do_not(folder: Path) -> None:
-    """Half as many words again in sentences of NLI, and still not those of the closed classes."""
+    """More words than the usual senses, and still not those of the closed classes."""
     texts = ["An old woman walks her small dog along a narrow path .", "Two men are running quickly down the road ."]
     first, every = (tag(texts, WordNet(folder, senses)) for senses in wordnet.SENSES)
     assert first.coverage(1) < every.coverage(1) < 0.6

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert import UserError
-from tasks.contrastive.curriculum import arrange, difficulty, eligible, plan
+from tasks.contrastive.curriculum import difficulty, eligible, plan
 
 EASY, SEMI_HARD, HARD = 0, 1, 2
 POWERS = [0.5, 1.0, 2.0]
@@ -82,14 +82,6 @@ def test_pacing_rises_and_ends_at_everything(epochs: int, size: int, power: floa
 def test_epochs_count_from_one(epoch: int) -> None:
     with pytest.raises(UserError, match="epoch"):
         eligible(epoch, 10, 100, 1.0)
-
-
-@given(st.lists(st.integers(0, 2), min_size=1, max_size=60), st.integers(0, 1000))
-def test_the_order_is_easy_first_and_seeded_inside_a_group(groups: list[int], seed: int) -> None:
-    order = arrange(np.array(groups), seed)
-    assert sorted(order) == list(range(len(groups)))
-    assert [groups[i] for i in order] == sorted(groups)
-    assert arrange(np.array(groups), seed).tolist() == order.tolist()
 
 
 @given(st.integers(1, 60), st.integers(1, 6), st.integers(1, 12), st.sampled_from([0.0, *POWERS]), st.integers(0, 99))

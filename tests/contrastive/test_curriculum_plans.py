@@ -68,6 +68,12 @@ def test_every_direction_is_a_seeded_permutation(values: list[int], seed: int, d
         assert keys == sorted(values, reverse=direction == "anti")
 
 
+@pytest.mark.parametrize("direction", ["curriculum", "anti", "random"])
+def test_equal_values_come_in_an_order_of_the_seed(direction: str) -> None:
+    orders = [arrange(np.zeros(60), seed, direction).tolist() for seed in (1, 2)]
+    assert orders[0] != orders[1] and list(range(60)) not in orders
+
+
 def test_rarity_is_the_mean_of_minus_log_frequency() -> None:
     texts = [("The cat", "the cat sat"), ("A dog's bone", "?"), ("...", "")]
     words = ["the", "cat", "the", "cat", "sat", "a", "dog's", "bone"]

@@ -243,6 +243,15 @@ def test_a_report_leaves_the_encoders_folder_alone(multitask: Made, monkeypatch:
     assert carded == [folder]
 
 
+def test_a_card_that_is_there_stays_as_it_is(multitask: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = multitask()
+    (folder / "encoder").mkdir()
+    (folder / "encoder" / "README.md").write_text("mine\n")
+    command.main([str(folder), "--card"])
+    assert (folder / "encoder" / "README.md").read_text() == "mine\n"
+    assert "README.md is kept as it is" in capsys.readouterr().err
+
+
 def test_the_page_and_the_card_wait_for_neither_torch_nor_scikit_learn(multitask: Made) -> None:
     code = f"""if True:
         import sys, pathlib
