@@ -1,5 +1,7 @@
 """Draw `docs/results.svg` from `docs/results.json`, which holds numbers of the tables in docs/results.md.
 
+A row is its name in the figure, the value, the error, and how its row in a table of the page begins.
+
 python -m benchmarks.results_figure
 """
 
@@ -24,7 +26,7 @@ def draw(results: dict[str, Any]) -> str:
     size = (8.6, 1.6 + 0.32 * sum(counts))
     with charts.panels(len(counts), size, columns=1, style=style, height_ratios=counts) as panels:
         for axes, panel in zip(panels, results.values(), strict=True):
-            names, values, errors = zip(*panel["rows"], strict=True)
+            names, values, errors, _ = zip(*panel["rows"], strict=True)
             places = range(len(names))[::-1]
             axes.errorbar(values, places, xerr=errors, fmt="o", color=BLUE, markersize=6, capsize=3)
             shown: Any = {"textcoords": "offset points", "ha": "center", "fontsize": 9}

@@ -186,10 +186,15 @@ def test_a_first_start_reads_every_triplet(tmp_path: Path) -> None:
 def test_the_figure_of_results_holds_the_numbers_of_their_page() -> None:
     results = json.loads((results_figure.DOCS / "results.json").read_text())
     page = (results_figure.DOCS / "results.md").read_text()
+    lines = page.splitlines()
     for panel in results.values():
-        for _, value, error in panel["rows"]:
-            for number, digits in ((value, panel["digits"]), (error, max(panel["digits"] - 1, 2))):
-                assert f"{number:.{digits}f}".lstrip("0") in page
+        for _, value, error, begins in panel["rows"]:
+            found, spread = (f"{number:.{panel['digits']}f}" for number in (value, error))
+            if value < 1:
+                found, spread = found.lstrip("0"), spread.lstrip("0")
+            rows = [line for line in lines if line.startswith(f"| {begins}") and f"| {found} " in line]
+            assert len(rows) == 1, begins
+            assert f"{found} ± {spread}" in rows[0] or (error == 0.005 and f"{found} ±" not in rows[0])
         assert f"{panel['line'][1]:g}".lstrip("0") in page
     drawn = (results_figure.DOCS / "results.svg").read_text()
     shown = [set(re.findall(">([^<>]+)</text>", svg)) for svg in (drawn, results_figure.draw(results))]
