@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from transformers import (
     AutoTokenizer,
@@ -51,13 +50,12 @@ def encoded(tokenizer: PreTrainedTokenizerBase, rows: list[Row]) -> dict[str, Te
     return dict(tokenizer(*texts, padding=True, truncation=True, max_length=512, return_tensors="pt"))
 
 
-def loss_of(task: str, outputs: Tensor, labels: Tensor) -> Tensor:
-    """The mean of the task's loss, as in multitask training."""
+def outputs_of(task: str, logits: Tensor) -> Tensor:
+    """What the task's head would give in multitask training: [B, 5] for SST, else [B], for STS from 0 to 5."""
+    logits = logits.float()
     if task == "sst":
-        return F.cross_entropy(outputs, labels.long())
-    if task == "quora":
-        return F.binary_cross_entropy_with_logits(outputs.squeeze(-1), labels)
-    return F.mse_loss(5 * torch.sigmoid(outputs.squeeze(-1)), labels)
+        return logits
+    return 5 * torch.sigmoid(logits.squeeze(-1)) if task == "sts" else logits.squeeze(-1)
 
 
 def batches(rows: list[Row], size: int, generator: np.random.Generator) -> Iterator[list[Row]]:
@@ -76,10 +74,9 @@ def dev_score(
     outputs = []
     for start in range(0, len(rows), 64):
         with autocast(precision, CPU):
-            outputs.append(model(**encoded(tokenizer, rows[start : start + 64])).logits.float())
+            outputs.append(outputs_of(task, model(**encoded(tokenizer, rows[start : start + 64])).logits))
     kind = TASKS[task]()
-    joined = torch.cat(outputs).squeeze(-1).numpy()
-    return kind.score(kind.predict(joined), np.array([row.label for row in rows]))
+    return kind.score(kind.predict(torch.cat(outputs).numpy()), np.array([row.label for row in rows]))
 
 
 def main() -> None:
@@ -99,6 +96,7 @@ def main() -> None:
     precision = choose("auto", CPU)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = BertForSequenceClassification.from_pretrained(folder, num_labels=OUTPUTS[options.task])
+    kind = TASKS[options.task]()
     train, dev = (rows_of(options.task, split, options.data) for split in ("train", "dev"))
     total = -(-len(train) // options.batch_size) * options.epochs
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=0.0)
@@ -109,9 +107,9 @@ def main() -> None:
         for rows in batches(train, options.batch_size, generator):
             optimizer.zero_grad()
             with autocast(precision, CPU):
-                outputs = model(**encoded(tokenizer, rows)).logits
-            labels = torch.tensor([row.label for row in rows], dtype=torch.float32)
-            loss_of(options.task, outputs.float(), labels).backward()
+                logits = model(**encoded(tokenizer, rows)).logits
+            labels = torch.from_numpy(np.array([row.label for row in rows], dtype=np.float32))
+            (kind.loss(outputs_of(options.task, logits), labels) / len(rows)).backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             schedule.step()

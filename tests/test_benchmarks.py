@@ -7,12 +7,15 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from scipy.special import expit
+from scipy.stats import pearsonr
 
 from benchmarks import (
     chunk_memory,
@@ -206,3 +209,22 @@ def test_the_single_task_peer_reads_the_labelled_rows_of_the_task(task: str) -> 
     for split in ("train", "dev"):
         rows = single_task.rows_of(task, split, SAMPLE)
         assert rows and all(row.label == row.label and len(row.texts) == 1 + (task != "sst") for row in rows)
+
+
+@pytest.mark.parametrize(("task", "outputs"), single_task.OUTPUTS.items())
+def test_the_single_task_peer_is_scored_on_what_it_was_trained_to_give(still: Path, task: str, outputs: int) -> None:
+    model = transformers.BertForSequenceClassification.from_pretrained(still, num_labels=outputs).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(still)
+    torch.nn.init.normal_(model.classifier.weight, std=20.0)  # far from where a sigmoid is a straight line
+    found = single_task.rows_of(task, "dev", SAMPLE)  # the tiny model has 64 positions
+    rows = [replace(row, texts=tuple(text[:25] for text in row.texts)) for row in found]
+    with torch.no_grad():
+        logits = torch.cat([model(**single_task.encoded(tokenizer, [row])).logits for row in rows])
+        model.classifier.bias -= logits.mean(0)
+    logits = (logits - logits.mean(0)).double().numpy()
+    labels = np.array([row.label for row in rows])
+    if task == "sts":
+        expected = pearsonr(expit(logits[:, 0]), labels).statistic
+    else:
+        expected = np.mean((logits.argmax(1) if task == "sst" else logits[:, 0] > 0) == labels)
+    assert single_task.dev_score(model, tokenizer, task, rows, "fp32") == pytest.approx(expected, abs=1e-6)
