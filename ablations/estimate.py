@@ -4,7 +4,6 @@ The time of a run is that of its start and end, of its training sentences and of
 counted.
 """
 
-import math
 import subprocess
 import sys
 import tempfile
@@ -13,12 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ablations.cells import ROOT, Cell
 from ablations.study import FINETUNE, PRETRAIN, Arm, Study
 from minbert.errors import UserError
 from minbert.files import read_json, write_json
 from minbert.training.run import RunDir
-from tasks.contrastive.settings import DATA, TRIPLETS
+from minbert.training.settings import names_in
+from tasks import schedule
+from tasks.contrastive import curriculum
+from tasks.contrastive.settings import DATA, TRIPLETS, ContrastiveSettings
 
 _ROWS, _STEPS = 256, 6  # of the short run
 BERT_BASE_OVER_MINILM = (12 * 768**2) / (6 * 384**2)
@@ -28,25 +32,25 @@ _DEV_SENTENCES = {PRETRAIN: 7_700, FINETUNE: 12_100}
 
 
 class Rate(NamedTuple):
-    """Seconds of a run's start and end, of one training sentence and of one evaluation; number of training rows."""
+    """Seconds of a run's start and end, of one training sentence and of one evaluation; rows of its training sets."""
 
     ends: float
     sentence: float
     evaluation: float
-    rows: int = 0
+    rows: Mapping[str, int] = {}
 
 
-def training_steps(arm: Arm, rows: int = 0) -> int:
-    """Number of steps of a run on `rows` rows, at most `--limit`; 0 if neither number is known."""
+def training_steps(arm: Arm, rows: Mapping[str, int]) -> int:
+    """Number of steps of a run on sets of so many `rows`, each at most `--limit`; 0 if neither number is known."""
     flat = arm.flat
-    used = min(flat["limit"] or rows, rows or flat["limit"])
-    batches, epochs = math.ceil(used / flat["batch_size"]), range(1, flat["epochs"] + 1)
-    if arm.script == FINETUNE:
-        steps = len(epochs) * batches * len(flat["tasks"].split(","))
-    elif DATA[flat["objective"]] != TRIPLETS or flat["order"] == "none" or flat["equal_steps"]:
-        steps = len(epochs) * batches
-    else:
-        steps = sum(math.ceil((epoch / len(epochs)) ** flat["power"] * batches) for epoch in epochs)
+    sets = names_in(flat["tasks"]) if arm.script == FINETUNE else [""]
+    sizes = {name: min(flat["limit"] or rows.get(name, 0), rows.get(name) or flat["limit"]) for name in sets}
+    if not all(sizes.values()):
+        return 0
+    if arm.script == PRETRAIN:
+        return curriculum.pace(ContrastiveSettings.of(**flat), np.arange(sizes[""]), None).plan.total
+    how = {name: flat[name] for name in ("epochs", "batch_size", "seed", "power")}
+    steps = schedule.plan(flat["sampling"], sizes, **how).total
     return min(steps, flat["max_steps"] or steps)
 
 
@@ -81,15 +85,9 @@ def measure(arm: Arm, data: str) -> Rate:
     train, evaluation = (sum(row["seconds"] for row in part) for part in (rows, looks))
     examples = sum(row["seconds"] * row["examples_per_second"] for row in rows)
     each = train / sentences(arm, examples)
-    return Rate(whole - train - evaluation, each, evaluation / len(looks), _largest(account))
-
-
-def _largest(account: Any) -> int:
-    """Number of rows of the largest training set in a manifest."""
-    if not isinstance(account, dict):
-        return 0
-    own = account.get("triplets", account.get("labelled", account.get("texts", 0)))
-    return max([own if isinstance(own, int) else 0, *map(_largest, account.values())])
+    own = next((account[name] for name in ("triplets", "labelled", "texts") if name in account), 0)
+    sizes = {name: part["labelled"] for name, part in account.items()} if arm.script == FINETUNE else {"": own}
+    return Rate(whole - train - evaluation, each, evaluation / len(looks), sizes)
 
 
 class Estimates:
@@ -130,8 +128,8 @@ class Estimates:
 
 
 def _kind(arm: Arm) -> tuple[Any, ...]:
-    """A key that is equal for arms whose steps cost the same."""
-    return (arm.script, *(arm.flat.get(name) for name in ("weights", "objective", "pairs", "max_length")))
+    """A key that is equal for arms whose steps cost the same and whose data are the same."""
+    return (arm.script, *(arm.flat.get(name) for name in ("weights", "objective", "pairs", "max_length", "tasks")))
 
 
 def of_studies(studies: Sequence[Study], cache: Path) -> dict[str, float]:

@@ -56,8 +56,8 @@ def main() -> None:
     if given.study == "list":
         list_studies(given.runs)
         return
-    for flag in ("jobs", "seeds", "budget"):
-        if getattr(given, flag) < (flag == "jobs"):
+    for flag, least in (("jobs", 1), ("seeds", 0), ("budget", 0)):
+        if getattr(given, flag) < least:
             raise UserError(f"--{flag}: {getattr(given, flag)} is too small")
     study = read_study(given.study).with_settings(given.weights, limit=given.limit, max_steps=given.max_steps)
     seeds = list(range(1, given.seeds + 1)) or study.file.seeds

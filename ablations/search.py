@@ -125,7 +125,7 @@ def _write(trials: "Trials", folder: Path) -> None:
         for one in trials.get_trials(deepcopy=False)
     ]
     frame = pd.DataFrame(rows).sort_values("score", ascending=False, na_position="last")
-    frame.to_csv(folder / "search.csv", index=False)
+    write_atomic(folder / "search.csv", frame.to_csv(index=False))
     shown = frame.map(
         lambda cell: (
             MISSING if cell is None or cell != cell else f"{cell:.4g}" if isinstance(cell, float) else str(cell)

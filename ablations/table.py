@@ -115,7 +115,7 @@ def write_outcome(
     for name, svg in figures.items():
         write_atomic(folder / f"{name}.svg", svg)
     write_atomic(folder / "table.md", markdown(study, found, about, main, list(figures)))
-    found.to_csv(folder / "table.csv", index=False)
+    write_atomic(folder / "table.csv", found.to_csv(index=False))
     content = {"paper": study.file.paper.model_dump(), "summary": records(found), "values": records(frame)}
     write_json(folder / "table.json", about | content)
     return True

@@ -30,7 +30,7 @@ class Row:
     id: str
     texts: tuple[str, ...]
     label: float = math.nan
-    line: int = 0
+    line: int = field(default=0, compare=False)
     note: str = ""  # warning for a kept row, reported with its line number
 
 

@@ -13,6 +13,12 @@ from minbert.errors import UserError, quoted, reason
 from minbert.files import demand_text, read_json_object, write_atomic, write_json
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_RULES: dict[str, tuple[str, bool | None]] = {
+    "do_lower_case": ("lowercase", True),
+    "strip_accents": ("strip_accents", None),
+    "tokenize_chinese_chars": ("handle_chinese_chars", True),
+}
+"""Key of `tokenizer_config.json` -> (option of `BertWordPieceTokenizer`, its value where the key is missing)."""
 # The parts of a tokenizer.json and their types; the library's other types may run a pattern of the file's own.
 _PARTS: dict[str, tuple[str | None, ...]] = {
     "model": ("WordPiece", ""),
@@ -91,14 +97,11 @@ def _from_vocabulary(path: Path) -> tokenizers.Tokenizer:
 def _options(path: Path) -> dict[str, bool | None]:
     """The normalisation rules of a `tokenizer_config.json`, under the names of `BertWordPieceTokenizer`."""
     content = read_json_object(path) if path.is_file() else {}
-    options = {
-        "lowercase": content.get("do_lower_case", True),
-        "strip_accents": content.get("strip_accents"),
-        "handle_chinese_chars": content.get("tokenize_chinese_chars", True),
-    }
-    for name, value in options.items():
-        if not isinstance(value, bool) and (name != "strip_accents" or value is not None):
-            raise UserError(f"{path}: {name} must be true or false, not {quoted(value)}")
+    options: dict[str, bool | None] = {}
+    for key, (name, usual) in _RULES.items():
+        options[name] = value = content.get(key, usual)
+        if not isinstance(value, bool) and (usual is not None or value is not None):
+            raise UserError(f"{path}: {key} must be true or false, not {quoted(value)}")
     return options
 
 

@@ -4,7 +4,6 @@ python -m tasks.predict runs/multitask --task sst reviews.txt
 printf 'A man is eating.\\tSomeone eats.\\n' | python -m tasks.predict runs/multitask --task sts
 """
 
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
@@ -200,10 +199,7 @@ def main(arguments: list[str] | None = None) -> None:
             trained = ", ".join(predictor.model.tasks)
             raise UserError(f"{given.run}: has no head for {name}: it was trained on {trained}")
         task = predictor.model.tasks[name]
-        try:
-            _write(predictor, task, lines_of(lines, source, task.columns), source)
-        except BrokenPipeError:  # the reader closed the pipe; Python would report it again at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write(predictor, task, lines_of(lines, source, task.columns), source)
 
 
 def _write(predictor: Predictor, task: "Task", inputs: Iterator[Texts], source: str) -> None:

@@ -118,8 +118,10 @@ def _read(path: Path, task: "Task") -> tuple[list[tuple[int, str, float]], list[
     rows, found = [], []
     if header + b"\n" != task.files.header.encode() or not lines:
         found.append((1, f"the header is {_shown(header)}, not {task.files.header.rstrip(chr(10))!r}"))
-    if lines and lines.pop():
-        found.append((len(lines) + 2, "the last line has no line feed at its end"))
+    if lines and lines[-1]:
+        found.append((len(lines) + 1, "the last line has no line feed at its end"))
+    else:
+        del lines[-1:]
     for line, raw in enumerate(lines, start=2):
         text = raw.decode("utf-8", "replace")
         match = _ROW.fullmatch(text)

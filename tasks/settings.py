@@ -8,7 +8,7 @@ from pydantic import field_validator, model_validator
 from minbert.errors import UserError, one_of
 from minbert.files import expanded
 from minbert.training import settings
-from minbert.training.settings import Pooler, Presets, Record, Settings, flag, spelled
+from minbert.training.settings import Pooler, Presets, Record, Settings, flag, names_in, spelled
 from tasks.augment import SynonymSettings
 
 LEADERBOARD = ("sst", "quora", "sts")
@@ -50,17 +50,16 @@ class DataSettings(settings.DataSettings):
     @field_validator("tasks")
     @classmethod
     def _by_their_names(cls, tasks: str) -> str:
-        """Replace tasks' short names by their names."""
-        from tasks.registry import shorts  # here because it imports torch, which would delay `--help`
+        """The tasks by their names, where a short name or other capitals are given."""
+        from tasks.registry import TASKS, shorts  # here because it imports torch, which would delay `--help`
 
-        words, given = shorts(), _names(tasks)
-        names = [words.get(name.lower(), name) for name in given]
-        return tasks if names == given else ",".join(names)
+        words = shorts() | {name: name for name in TASKS}
+        return ",".join(words.get(name.lower(), name) for name in names_in(tasks))
 
     @property
     def chosen(self) -> list[str]:
         """The names in `--tasks`."""
-        return _names(self.tasks)
+        return names_in(self.tasks)
 
     def columns_of(self, task: str) -> str:
         """The part of `--columns` for a task's files: what follows `sst:`, `para:` or `sts:`, or all without prefixes.
@@ -246,10 +245,6 @@ class MultitaskSettings(Settings):
         from tasks.registry import TASKS
 
         return any(name not in TASKS or TASKS[name]().columns == 2 for name in self.data.chosen)
-
-
-def _names(tasks: str) -> list[str]:
-    return [name.strip() for name in tasks.split(",") if name.strip()]
 
 
 _PACKAGED = {

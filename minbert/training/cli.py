@@ -51,10 +51,10 @@ class Parser(argparse.ArgumentParser):
             one_of(str(value), map(str, action.choices), "/".join(action.option_strings) or action.dest)
 
 
-def demand_writable(out: Path | None) -> None:
+def demand_writable(out: Path | None, flag: str = "--out") -> None:
     """Raises `UserError` if `out` is a folder, or if its parent folder does not exist."""
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
-        raise UserError(f"--out {out}: no file can be written there")
+        raise UserError(f"{flag} {out}: no file can be written there")
 
 
 def say(text: str, stream: IO[str] | None = None) -> None:

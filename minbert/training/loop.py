@@ -98,7 +98,7 @@ def fit(
     plan: Plan,
     run: RunDir,
     training: TrainingSettings,
-    care: RunSettings,
+    run_settings: RunSettings,
     evaluate: Callable[[], Evaluation],
     *,
     device: torch.device,
@@ -110,7 +110,7 @@ def fit(
 ) -> LoopState:
     """Train until the end of the plan or early stopping, and leave the best or the last weights in `model`, by `keep`.
 
-    `care` says whether the run is resumed, and how often it is saved and logged. `precision` is "fp32" or "bf16".
+    `run_settings` say whether the run is resumed, and how often it is saved and logged. `precision`: "fp32" or "bf16".
     `sentences` is the number of sentences per example, for the displayed speed. `tasks` is the number of tasks; with
     several, losses are displayed with the task's name. `baseline` is the score of the model before training. If
     `keep` is `best` and no evaluation is above the baseline, the weights before training are kept, as step 0. Without
@@ -122,7 +122,7 @@ def fit(
     Raises `UserError` if a loss, a gradient norm or a tensor to be saved is not finite, or a scalar is below its
     minimum in `floors`, and `Interrupted`, after a checkpoint, if a signal announced the end of the run.
     """
-    restored = _restore(model, optimizer, run) if care.resume else None
+    restored = _restore(model, optimizer, run) if run_settings.resume else None
     state = restored or LoopState(best=_of_first(baseline, device))
     pending: list[Scalars] = []
     warmup = math.ceil(training.warmup * plan.total)
@@ -154,8 +154,8 @@ def fit(
             stopping = ranks.highest(max(signals, default=0), device)
             epoch_ends = state.step in plan.ends
             evaluating = state.step == plan.total or _due(state.step, training.evaluate_every, epoch_ends)
-            saving = evaluating or bool(stopping) or _due(state.step, care.save_every)
-            logging = evaluating or epoch_ends or _due(state.step, care.log_every)  # no row spans two epochs
+            saving = evaluating or bool(stopping) or _due(state.step, run_settings.save_every)
+            logging = evaluating or epoch_ends or _due(state.step, run_settings.log_every)  # no row spans two epochs
             if logging or saving or progress.due or _due(state.step, _LOOK_EVERY):
                 _look(state, pending, floors or {})
                 progress.show(rate, state.means(), line=logging)
@@ -184,7 +184,7 @@ def fit(
                 raise Interrupted(f"stopped after step {state.step:,} of {plan.total:,}", stopping)
     checkpoint.load(run.checkpoints, state.kept_step, model)
     run.reached(state.step, ended=True)
-    if ranks.rank() == 0 and not care.keep_checkpoints:
+    if ranks.rank() == 0 and not run_settings.keep_checkpoints:
         checkpoint.strip(run.checkpoints, state.kept_step)
     return state
 

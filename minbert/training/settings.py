@@ -169,6 +169,11 @@ S = TypeVar("S", bound=Settings)
 Flags = Mapping[str, tuple[str, FieldInfo]]
 
 
+def names_in(listed: str) -> list[str]:
+    """The names of a comma-separated list."""
+    return [name.strip() for name in listed.split(",") if name.strip()]
+
+
 def flags_of(kind: type[Settings]) -> Flags:
     """Flag name, with underscores -> (name of its record, its field)."""
     found: dict[str, tuple[str, FieldInfo]] = {}

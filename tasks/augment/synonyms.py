@@ -68,7 +68,7 @@ def live(
     if not picked:
         return []
     bits = digest(seed, "synonyms live", name, batch, number)
-    draws = (int.from_bytes(bits[4 * (i % 8) : 4 * (i % 8) + 4], "little") for i in range(len(picked)))
+    draws = (int.from_bytes(bits[4 * i : 4 * i + 4], "little") for i in range(len(picked)))
     return [_change(tagged, text, place, draw / 2**32) for place, draw in zip(picked, draws, strict=True)]
 
 
@@ -118,14 +118,14 @@ def takes_an(word: str) -> bool:
     return lower[0] in "aeiou" and _GLIDE.match(lower) is None
 
 
-def article(given: str, before: str) -> str:
-    """`a` or `an`, whichever is right before the word `before`, in the letter case of the old article `given`."""
-    right = "an" if takes_an(before) else "a"
+def article(given: str, word: str) -> str:
+    """`a` or `an`, whichever is right before `word`, in the letter case of the old article `given`."""
+    right = "an" if takes_an(word) else "a"
     if given.lower() == right:
         return given
     if given[0].islower():
         return right
-    return right.upper() if len(before) > 1 and before.isupper() else right.capitalize()
+    return right.upper() if len(word) > 1 and word.isupper() else right.capitalize()
 
 
 def growing(epoch: int, epochs: int, most: float) -> float:

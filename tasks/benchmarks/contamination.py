@@ -126,6 +126,7 @@ def _counts(files: Sequence[TrainingFile], sets: Sequence[ScoredSet]) -> dict[st
         one.shown: [frozenset(numbers.setdefault(key(text), len(numbers)) for text in pair) for pair in one.pairs]
         for one in sets
     }
+    scored = {name: set(found) for name, found in keyed.items()}
     texts, trained, choosing = set[int](), set[frozenset[int]](), dict.fromkeys(keyed, 0)
     for file in (one for one in files if one.state == "read"):
         for cells in _cells(Path(file.file)):
@@ -135,7 +136,7 @@ def _counts(files: Sequence[TrainingFile], sets: Sequence[ScoredSet]) -> dict[st
                 trained |= pairs
                 texts |= set(here)
             else:
-                choosing = {name: count + (not pairs.isdisjoint(keyed[name])) for name, count in choosing.items()}
+                choosing = {name: count + (not pairs.isdisjoint(scored[name])) for name, count in choosing.items()}
     return {
         name: Count(
             len(found),

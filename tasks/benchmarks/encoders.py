@@ -70,7 +70,7 @@ def load(given: argparse.Namespace) -> list[Loaded]:
         raise UserError(f"--device {given.device}: not a device of this machine") from error
     found = []
     for number, (place, name) in enumerate(zip(places, short_names(places), strict=True)):
-        folder = weights.resolve(weights.of_run(place), "--encoder" if number < len(given.encoder) else "--compare")
+        folder = weights.resolve(place, "--encoder" if number < len(given.encoder) else "--compare")
         encoder = Encoder.load(folder, device=given.device or None, precision=given.precision)
         found.append(Loaded(name, folder, encoder, tuple(poolers) or (encoder.pooler,)))
     return found

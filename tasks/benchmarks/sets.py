@@ -163,4 +163,4 @@ def _without_header(path: Path) -> Iterator[Row | Skipped]:
             elif len(cells) != len(head):
                 raise UserError(f"{path}:{line}: {len(cells)} columns, the first line has {len(head)}")
             else:
-                yield Row(str(line), cells) if all(cells) else Skipped(line, "a sentence is empty")
+                yield Row(str(line), cells, line=line) if all(cells) else Skipped(line, "a sentence is empty")

@@ -12,6 +12,7 @@ from minbert.files import expanded, present, sha256_of
 from minbert.token_cache import Facts, Reader, Row, Skipped, TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks, start
+from minbert.training.settings import names_in
 from tasks import readers
 from tasks.augment import resource_hashes
 from tasks.contrastive import sets
@@ -21,7 +22,7 @@ from tasks.examples import Examples, Pair
 from tasks.readers import key, senteval
 from tasks.readers.layouts import KINDS, LAYOUTS, NLI_CLASSES, POLARITIES, Rows
 from tasks.readers.splitter import Head
-from tasks.record import manifest_behind
+from tasks.record import manifests_behind
 
 _ORIGINALS = ("snli_1.0/snli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.jsonl")
 Read = tuple[TokenCache, dict[str, Any]]
@@ -48,6 +49,7 @@ def check(settings: ContrastiveSettings) -> dict[str, str]:
     Raises `UserError` where a file is not there or its header cannot be used: nothing is read beyond it.
     """
     {TRIPLETS: _triplet_files, PAIRS: _pair_files, TEXTS: _text_files}[settings.loss.data_kind](settings)
+    _phrase_files(settings)
     sets.find_dev_sets(settings.files)
     hashes = resource_hashes(settings.synonyms, "pretrain", settings.files.data)
     scorer = settings.curriculum.scorer
@@ -131,7 +133,7 @@ def _as_pairs(rows: Rows) -> Rows:
 
 def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
     how, every_seed = settings.data, settings.training.seed
-    sources, found = _names(how.texts), _text_files(settings)
+    sources, found = names_in(how.texts), _text_files(settings)
 
     def drawn(_: Path) -> Iterator[Row | Facts]:
         kept, said = sets.gather_texts(found, every_seed, how.limit, keep_duplicates=how.keep_duplicates)
@@ -232,37 +234,36 @@ def _pair_files(settings: ContrastiveSettings) -> list[Path]:
 
 def _phrase_files(settings: ContrastiveSettings) -> list[Path]:
     """The file of `--phrases`, if it is given."""
-    given, (name,) = settings.files.phrases, senteval.CLASSIFICATION["SST2"][1]["train"]
+    given = settings.files.phrases
     if not given:
         return []
-    path = Path(given) if given != "sst" else senteval.root(start.data_folder(settings.files.data)) / name
+    path = Path(given)
+    if given == "sst":
+        (name,) = senteval.CLASSIFICATION["SST2"][1]["train"]
+        path = senteval.root(start.data_folder(settings.files.data)) / name
     readers.open_as(present(path), "single", classes=len(POLARITIES))
     return [path]
 
 
 def _text_files(settings: ContrastiveSettings) -> sets.Corpus:
     """The files behind `--texts`; files of one's own do not need the data folder."""
-    names = _names(settings.data.texts)
+    names = names_in(settings.data.texts)
     own = all(Path(name).is_file() for name in names)
     return sets.find_texts(names, Path() if own else start.data_folder(settings.files.data))
 
 
 def _files(settings: ContrastiveSettings, given: str, folder: str, *names: str) -> list[Path]:
-    return [present(Path(name)) for name in _names(given)] or [
+    return [present(Path(name)) for name in names_in(given)] or [
         readers.find(start.data_folder(settings.files.data), folder, names)
     ]
-
-
-def _names(flag: str) -> list[str]:
-    return [name.strip() for name in flag.split(",") if name.strip()]
 
 
 def _transductive(source: str) -> bool:
     """Whether the run that an encoder comes from, or one before it, trained on test sentences."""
     folder = expanded(source)
-    behind = manifest_behind(folder) if folder.is_dir() else None  # a name of the hub has no parent
-    train = behind[1]["data"].get("train", {}) if behind else {}
-    return any(train.get(name) for name in ("transductive", "weights_transductive"))
+    behind = manifests_behind(folder) if folder.is_dir() else []  # a name of the hub has no parent
+    parts = [manifest["data"].get("train") or {} for _, manifest in behind]
+    return any(part.get(name) for part in parts for name in ("transductive", "weights_transductive"))
 
 
 def _seen(train: Examples, dev: DevSets) -> int:
@@ -280,7 +281,7 @@ def _seen(train: Examples, dev: DevSets) -> int:
 
 
 def _warn_of_dev(dev: DevSets, settings: ContrastiveSettings) -> None:
-    if dev.name in ("stsb", "course") and "chinese" in _names(settings.data.texts):
+    if dev.name in ("stsb", "course") and "chinese" in names_in(settings.data.texts):
         ranks.note(
             f"--texts chinese: evaluated on English pairs by --sts-dev {dev.name}; --sts-dev zh are Chinese ones"
         )

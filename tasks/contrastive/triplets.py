@@ -30,9 +30,6 @@ from minbert.files import scratch_file
 from minbert.token_cache import Facts, Row, Skipped
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
-PER_PREMISE = ("first", "zip", "cross")
-"""Of a premise: its first entailment with its first contradiction; its i-th with its i-th; all with all (the papers
-say only that triplets are merged on the premise: CBCL, section 5.1; SelfCCL, section 4.2)."""
 _DEFECTS = {
     "same_as_anchor": "the same text as its anchor",
     "contradictory": "the same text is entailment and contradiction of one premise",
@@ -73,7 +70,7 @@ class Triplets:
                     hashes += hashlib.blake2b(fold(text).encode(), digest_size=16).digest()
                     self._text_ends.append(self._text_ends[-1] + self._file.write(text.strip().encode()))
                 self.labels.append(-1 if math.isnan(row.label) else int(row.label))
-                self.lines.append(int(row.line or row.id))
+                self.lines.append(row.line)
             self.ends.append(len(self.lines))
         found = np.unique(np.frombuffer(hashes, dtype="S16"), return_index=True, return_inverse=True)
         _, self._first, numbers = found  # where among all texts each different one appears first
@@ -132,8 +129,10 @@ def from_pairs(
 ) -> Triplets:
     """Triplets of labelled pairs (premise, hypothesis; 0 entailment, 1 neutral, 2 contradiction) of several files.
 
-    Premises come in the order of their first appearance in any row, their rows in file order. `per_premise` is one of
-    PER_PREMISE. `names` of the sources go into ids and reasons.
+    Premises come in the order of their first appearance in any row, their rows in file order. `names` of the sources
+    go into ids and reasons. `per_premise`: `first`, its first entailment with its first contradiction; `zip`, its i-th
+    with its i-th; `cross`, all with all (the papers say only that triplets are merged on the premise: CBCL, section
+    5.1; SelfCCL, section 4.2).
     """
     found = Triplets(sources, 2, names)
     pairs = pd.DataFrame(found.read, columns=["premise", "hypothesis"])

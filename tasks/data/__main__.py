@@ -16,7 +16,7 @@ from pathlib import Path
 
 from minbert.errors import UserError
 from minbert.files import expanded
-from minbert.training.cli import Parser, run
+from minbert.training.cli import Parser, demand_writable, run
 from tasks.data import FOLDER
 
 SETS = {
@@ -123,8 +123,7 @@ def check(arguments: Sequence[str]) -> None:
     made.add_argument("--data", type=expanded, default=data, metavar="DIR", help=where)
     made.add_argument("--json", type=Path, metavar="FILE", help="write the whole report to this file")
     given = made.parse_args(list(arguments))
-    if given.json and (given.json.is_dir() or not given.json.absolute().parent.is_dir()):
-        raise UserError(f"--json {given.json}: no file can be written there")
+    demand_writable(given.json, "--json")
     found = report(given.data)
     if given.json:
         write_json(given.json, found)

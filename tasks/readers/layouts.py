@@ -141,7 +141,7 @@ def checked_rows(
                 raise UserError(f"{path}:{line}: id: empty")
             lines.append(line)
             hashes += blake2b(name.encode(), digest_size=16).digest()
-        yield Row(name, found, value, line if note else 0, note)
+        yield Row(name, found, value, line, note)
     _demand_distinct(path, lines, np.frombuffer(hashes, dtype="S16"))
 
 

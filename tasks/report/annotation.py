@@ -42,7 +42,6 @@ CATEGORIES: list[dict[str, str]] = [{"tie": "", **one} for one in _DATA["categor
 """The categories of CBCL (section 6.1, appendix A.2) in its order: key, name, when to choose it, which of two wins."""
 NAMES = {one["key"]: one["name"] for one in CATEGORIES}
 RESAMPLES = 1000
-_COLUMNS = {"single": ("sentence",), "pair-class": ("sentence1", "sentence2"), "pair-score": ("sentence1", "sentence2")}
 _COLOURS = {"failed": VERMILION, "train": BLUE, "dev": "#7A9CB0"}  # failed pairs stand out
 _THICK = 0.26  # of a bar; three fill most of a category's band
 
@@ -133,6 +132,7 @@ def original_rows(run: Run, task: str, split: str, data: Path | None = None) -> 
     The course's preprocessing lower-cases what a run records. `UserError` as of `predict.recorded_file`.
     """
     from tasks import readers  # torch
+    from tasks.readers.layouts import KINDS
     from tasks.readers.splitter import split_records
     from tasks.registry import TASKS
 
@@ -142,7 +142,7 @@ def original_rows(run: Run, task: str, split: str, data: Path | None = None) -> 
     kept = [row for row in opened.rows if isinstance(row, Row)]
     if opened.layout != "course":  # the only layout whose reader changes the letters
         return kept
-    cells: Any = split_records(path, ("id", *_COLUMNS[known.kind]))
+    cells: Any = split_records(path, ("id", *KINDS[known.kind].texts))
     texts = {row[0].strip().lower(): tuple(" ".join(text.split()) for text in row[1:]) for _, row in cells}
     return [Row(row.id, texts[row.id], row.label) for row in kept]
 

@@ -102,9 +102,7 @@ class Run:
     def seconds(self) -> float:
         """The time of all parts of the run: the manifest's, or the metrics' if that is more."""
         by_parts = sum(part.get("seconds") or 0.0 for part in self.parts)
-        ends = {row["step"] for row in self.train}
-        logged = sum(row.get("seconds", 0.0) for row in self.train)
-        logged += sum(row.get("seconds", 0.0) for row in self.evaluations[-1:] if row["step"] in ends)
+        logged = sum(row.get("seconds", 0.0) for row in (*self.train, *self.evaluations))
         return max(by_parts, logged)
 
     @property

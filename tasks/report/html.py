@@ -43,7 +43,7 @@ def write_page(path: Path, html: str, figures: Sequence[Figure] = ()) -> None:
     beside = path.with_name(f"{path.stem}-figures")
     for figure in figures:
         beside.mkdir(exist_ok=True)
-        (beside / f"{figure.name}.svg").write_bytes(figure.svg)
+        write_atomic(beside / f"{figure.name}.svg", figure.svg)
     write_atomic(path, html.encode("utf-8", "replace"))
 
 

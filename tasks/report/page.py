@@ -12,19 +12,28 @@ import numpy as np
 import pandas as pd
 
 from minbert.files import distinct_names, expanded
+from minbert.training.settings import PLACES, flags_of
 from tasks import compare, metrics
 from tasks.compare import DEV_NORM, Scored
+from tasks.contrastive.settings import ContrastiveSettings
 from tasks.intervals import RESAMPLES, Interval
 from tasks.record import TaskScores
 from tasks.report import facts, figures, measures, overview, papers, training
 from tasks.report.collect import Run, read_run
 from tasks.report.figures import Curve
 from tasks.report.html import Figure, rendered, write_page
+from tasks.settings import MultitaskSettings
 from tasks.tables import number, records
 
 _MOST_DETAILS = 4  # runs that are shown whole on a page of several
 _SEED = re.compile(r"[-_/. ]*seed[-_ ]?\d*")
-_PLACES = {"run_dir", "resume", "save_every", "track", "use_gpu", "data", "seed"}  # settings that make no other group
+_RECORDS = {
+    name: record for kind in (MultitaskSettings, ContrastiveSettings) for name, (record, _) in flags_of(kind).items()
+}
+_ALIKE = {"seed"} | {name for name, record in _RECORDS.items() if record in PLACES}
+"""Settings that may differ between the runs of a group, which read the same data."""
+_NOT_SHOWN = {name for name in _ALIKE if _RECORDS[name] == "run" or name in ("seed", "data") or name.endswith("_out")}
+"""Settings that are not in the table of groups."""
 
 
 def write_report(folders: Sequence[Path], out: Path | None = None, *, texts: bool = True) -> Path:
@@ -199,7 +208,7 @@ def _comparison(runs: Sequence[Run], resamples: int) -> dict[str, Any]:
     table = overview.summary(as_frame(groups), more=pd.DataFrame(more, columns=overview.OVER_ROWS))
     settings = pd.DataFrame({name: group[0].settings for name, group in groups.items()}).T
     settings = settings.drop(
-        columns=[name for name in settings if name in _PLACES or not all(name in run.settings for run in runs)]
+        columns=[name for name in settings if name in _NOT_SHOWN or not all(name in run.settings for run in runs)]
     )
     curves = _together({run.name: (run, slot) for slot, group in enumerate(groups.values()) for run in group})
     shown = overview.section(table, settings.astype(object).where(settings.notna() & (settings != ""), "–"))
@@ -213,7 +222,7 @@ def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
     found: dict[tuple[str, int], list[Run]] = {}
     again: Counter[tuple[str, Any]] = Counter()
     for run in runs:
-        settings = {name: value for name, value in run.settings.items() if name not in _PLACES}
+        settings = {name: value for name, value in run.settings.items() if name not in _ALIKE}
         identity = run.manifest.get("settings") or {}
         settings |= {name: value for name, value in identity.items() if name.startswith("data ")}  # hashes of the files
         for name in ("encoder", "sentence_encoder"):  # stage one of the same seed

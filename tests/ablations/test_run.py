@@ -14,6 +14,7 @@ import time
 from contextlib import redirect_stdout
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -21,6 +22,7 @@ import pytest
 from ablations import estimate
 from ablations import run as script
 from ablations.runner import Runner
+from ablations.study import Arm
 from minbert.errors import UserError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -107,6 +109,28 @@ def test_a_dry_run_prints_what_would_be_run(study: list[str], monkeypatch: pytes
     assert code == 0 and "2 of 4 runs are finished" in said
     assert len(commands) == 2 and all("--seed 2" in line and "--max-steps 2" in line for line in commands)
     assert not list(folder.rglob("seed-2"))
+
+
+COURSE = {"sst": 8544, "quora": 41654, "sts": 6040}
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "rows", "steps"),
+    [
+        ("multitask_train", {"preset": "best"}, COURSE, 3 * (267 + 1302 + 189)),
+        ("multitask_train", {"preset": "best", "sampling": "round-robin"}, COURSE, 3 * 3 * 1302),
+        ("multitask_train", {"preset": "best", "max-steps": 9}, COURSE, 9),
+        ("multitask_train", {"preset": "best", "limit": 320}, {}, 3 * 3 * 10),
+        ("multitask_train", {"preset": "best"}, {}, 0),
+        ("pretrain_cbcl", {"preset": "intermediate"}, {"": 154971}, 4843),
+        ("pretrain_cbcl", {"preset": "minilm", "order": "none"}, {"": 10970}, 3 * 172),
+        ("pretrain_cbcl", {"preset": "minilm", "power": 1.0, "epochs": 2}, {"": 6400}, 50 + 100),
+    ],
+)
+def test_an_estimate_counts_the_steps_of_the_plan(
+    script: str, flags: dict[str, Any], rows: dict[str, int], steps: int
+) -> None:
+    assert estimate.training_steps(Arm("arm", script, flags), rows) == steps
 
 
 def test_a_list_without_a_measured_speed_says_why_and_measures_again(

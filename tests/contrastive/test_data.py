@@ -151,6 +151,11 @@ def test_a_users_own_columns(read: Read, tmp_path: Path) -> None:
     swapped = read(triplets=path, columns="anchor=sentence, positive=other, negative=same")
     assert texts(swapped.train) == [(one, three, two) for one, two, three in TRIPLETS]
     assert texts(read(triplets=path, columns="anchor=sentence,positive=same").train) == [row[:2] for row in TRIPLETS]
+    rows = [(f"ex-{number}", *row) for number, row in enumerate([*TRIPLETS, TRIPLETS[0]])]
+    path = str(table(tmp_path / "ids.csv", ["id", "sentence", "same", "other"], rows))
+    found = read(triplets=path, columns="anchor=sentence,positive=same,negative=other")
+    skipped = found.account["train"]["skipped"]
+    assert texts(found.train) == TRIPLETS and [row["line"] for row in skipped] == [len(rows) + 1], "a duplicate"
     path = str(table(tmp_path / "pairs.csv", ["a", "b", "gold"], PAIRS))
     found = read(triplets=path, columns="sentence1=a,sentence2=b,label=gold", per_premise="cross")
     assert texts(found.train) == merged(PAIRS, "cross")
@@ -173,6 +178,9 @@ def test_phrases_follow_the_pairs_as_two_further_classes(read: Read, tmp_path: P
         assert found.account["train"]["skipped"][-1] == {"line": 2, "why": "sentiment-train: sentence: empty"}
         assert found.hashes["train"] != alone.hashes["train"]
     phrases.write_text("a fine film\t2\n", encoding="utf-8")
+    missing = ContrastiveSettings.of(**how, phrases=str(phrases) + "s", data=str(SAMPLE))
+    with pytest.raises(UserError, match="sentiment-trains: no such file"):
+        data.check(missing)
     with pytest.raises(UserError, match="sentiment-train:1: label: '2'"):
         read(**how, phrases=str(phrases))
 

@@ -78,6 +78,10 @@ def test_weights_of_a_run_on_test_sentences_are_marked_down_the_chain(
         found = read(weights=str(tmp_path / f"run-{number}" / "encoder")).account["train"]
         said = "come from a run on test sentences (transductive)" in capsys.readouterr().err
         assert found.get("weights_transductive", False) == said == (number < 2)
+    behind = {"folder": str(tmp_path / "run-0" / "encoder")}
+    between = {"settings": {}, "data": {"train": {"sst": {}}}, "weights": behind}
+    (tmp_path / "run-2" / "manifest.json").write_text(json.dumps(between))  # a run of stage two
+    assert read(weights=str(tmp_path / "run-2" / "encoder")).account["train"]["weights_transductive"]
     (tmp_path / "run-2" / "manifest.json").write_text("[1]")  # some other program's
     for weights in (tmp_path / "run-2" / "encoder", tiny):
         assert "weights_transductive" not in read(weights=str(weights)).account["train"]

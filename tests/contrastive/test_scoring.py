@@ -152,7 +152,7 @@ def test_a_premise_is_found_in_any_spelling_and_others_are_named() -> None:
         ("A boy pulls on a rope.", "A rope.", "No rope."),
         ("Dogs bark.", "It is loud.", "It is silent."),
     ]
-    made = triplets.checked([[Row(str(i), row) for i, row in enumerate([*FOUND, *more], 1)]])
+    made = triplets.checked([[Row(str(i), row, line=i) for i, row in enumerate([*FOUND, *more], 1)]])
     assert show.of_premise(made, PREMISE.upper().replace(" ", "  ")) == FOUND
     with pytest.raises(UserError) as caught:
         show.of_premise(made, "A boy pulled on a rope.")

@@ -96,6 +96,12 @@ def test_options_of_the_config_hold_and_survive_saving(
         assert (again.lowercase, again.size, again.cls) == (tokenizer.lowercase, len(PIECES), 2)
 
 
+@pytest.mark.parametrize("key", ["do_lower_case", "strip_accents", "tokenize_chinese_chars"])
+def test_an_option_that_is_no_truth_value_is_named_as_in_the_file(tmp_path: Path, key: str) -> None:
+    with pytest.raises(UserError, match=f"tokenizer_config.json: {key} must be true or false, not 'yes'"):
+        Tokenizer.load(folder_with(tmp_path, PIECES, {key: "yes"}))
+
+
 def test_a_piece_that_is_a_line_separator_of_unicode_moves_no_id(tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(folder_with(tmp_path, [*SPECIAL, "a", "\u2028", "\x85", "b"]))
     assert tokenizer.encode(["a b"]) == [[5, 8]]

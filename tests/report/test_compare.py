@@ -138,6 +138,15 @@ def test_seeds_that_start_from_stage_one_of_their_own_seed_are_one_group(multita
     assert [len(group) for group in page.grouped(runs).values()] == [2]
 
 
+def test_prediction_files_of_their_own_make_no_other_group(multitask: Made) -> None:
+    runs = []
+    for seed in (1, 2):
+        run = collect.read_run(multitask(f"r{seed}", seed=seed), f"arm/seed-{seed}")
+        places = {"sst_dev_out": f"{seed}.csv", "sst_train": f"/data-{seed}/train.csv", "log_every": seed}
+        runs.append(replace(run, manifest=run.manifest | {"all_settings": run.settings | places}))
+    assert [len(group) for group in page.grouped(runs).values()] == [2]
+
+
 def test_no_group_hides_another_and_other_data_are_another_group(multitask: Made) -> None:
     names = ["arm/seed-1", "arm/seed-2", "arm"]
     runs = [collect.read_run(multitask(f"r{seed}", seed=seed), name) for seed, name in enumerate(names)]

@@ -178,6 +178,7 @@ def test_a_flag_may_be_written_with_its_records_name() -> None:
 EFFECTS = [
     ("--tasks sst --para-train x", "--para_train has no effect: --tasks sst does not hold its task"),
     ("--tasks SST --sst-train x", ""),
+    ("--tasks Quora --para-train x", ""),
     ("--tasks sst,sts --sts-dev x", ""),
     ("--tasks sst --columns para:label=a", "--columns para:... has no effect: --tasks sst does not hold its task"),
     ("--tasks sts --sampling hybrid", "--sampling hybrid has no effect on a single task"),
