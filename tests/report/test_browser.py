@@ -124,6 +124,7 @@ def test_the_theme_follows_the_system_and_the_button(
         tab.page.reload()
         if tab.page.evaluate("localStorage.getItem('report-theme')"):
             break
+    tab.page.reload()
     assert (brightness() > 128) != (first > 128)
     tab.page.click("#theme")
     assert brightness() == first
