@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 
 from minbert.errors import UserError, one_of
+from minbert.training.settings import names_in
 from tasks.task import Factory, Task
 
 _PLACES = {
@@ -36,9 +37,14 @@ def shorts() -> dict[str, str]:
     return {factory().files.short: name for name, factory in TASKS.items()}
 
 
+def words() -> dict[str, str]:
+    """Short name or name of a task -> task name. Imports all tasks."""
+    return shorts() | {name: name for name in TASKS}
+
+
 def named(word: str, flag: str = "--task") -> str:
     """The task name for a task's short name or name, as given to `flag`; raises `UserError` if it is unknown."""
-    known = shorts() | {name: name for name in TASKS}
+    known = words()
     return known[one_of(word, known, flag)]
 
 
@@ -47,7 +53,7 @@ def build(names: str, pairs: str, flag: str = "tasks") -> list[Task]:
 
     Raises `UserError`, its message starting with `flag`, for an unknown or duplicate name or an empty list.
     """
-    chosen = [named(name.strip(), flag) for name in names.split(",") if name.strip()]
+    chosen = [named(name, flag) for name in names_in(names)]
     if not chosen or len(set(chosen)) < len(chosen):
         raise UserError(f"{flag}: {names!r} must name at least one task, each only once")
     return [TASKS[name](pairs) for name in chosen]

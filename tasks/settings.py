@@ -51,10 +51,10 @@ class DataSettings(settings.DataSettings):
     @classmethod
     def _by_their_names(cls, tasks: str) -> str:
         """The tasks by their names, where a short name or other capitals are given."""
-        from tasks.registry import TASKS, shorts  # here because it imports torch, which would delay `--help`
+        from tasks.registry import words  # here because it imports torch, which would delay `--help`
 
-        words = shorts() | {name: name for name in TASKS}
-        return ",".join(words.get(name.lower(), name) for name in names_in(tasks))
+        known = words()
+        return ",".join(known.get(name.lower(), name) for name in names_in(tasks))
 
     @property
     def chosen(self) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from minbert.errors import UserError, one_of
 from minbert.training.cli import Parser
+from minbert.training.settings import names_in
 
 RESAMPLES = 1000
 PROTOCOLS = {
@@ -62,7 +63,7 @@ def chosen(text: str, known: Iterable[str], flag: str) -> list[str]:
 
     Raises `UserError` for any other name, and for a list of none.
     """
-    words = [word.strip() for word in text.split(",") if word.strip()]
+    words = names_in(text)
     if not words:
         raise UserError(f"{flag}: names none of {', '.join(known)}")
     return list(dict.fromkeys(one_of(word, known, flag) for word in words))
