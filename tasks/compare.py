@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tasks import intervals
+from tasks import intervals, metrics
 from tasks.intervals import RESAMPLES, Difference, Interval, interval
 from tasks.record import Rows, TaskScores
 
@@ -32,7 +32,7 @@ def own_intervals(
 
 
 def _norm(tasks: Scored, drawn: Mapping[str, np.ndarray]) -> np.ndarray:
-    return np.mean([intervals.normalised(tasks[name].metric, values) for name, values in drawn.items()], axis=0)
+    return metrics.dev_norm((tasks[name].metric, values) for name, values in drawn.items())
 
 
 def common(systems: Sequence[Rows]) -> list[Rows]:
@@ -69,7 +69,7 @@ def differences(
         return [*found, Difference(DEV_NORM, "mean", *norms, None, why="not every task can be compared")]
     # Dev norms over the common rows, as for the scores in `found`; the reported norms may cover other rows.
     before, after = (
-        float(np.mean([0.0 if score is None else intervals.normalised(metric, score) for metric, score in side]))
+        metrics.dev_norm(side)
         for side in ([(each.metric, each.first) for each in found], [(each.metric, each.second) for each in found])
     )
     both = [_norm(one, {name: draws[side] for name, draws in drawn.items()}) for side in (0, 1)]

@@ -14,7 +14,7 @@ import numpy as np
 from minbert.errors import UserError
 from minbert.files import distinct_names, read_json, write_json
 from minbert.training import cli
-from tasks import predict, record
+from tasks import metrics, predict, record
 from tasks.record import Rows, TaskScores
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
@@ -97,8 +97,7 @@ def scored(member: Member) -> "Scored":
 
 def dev_norm(member: Member) -> float:
     """The mean of the tasks' normalised dev scores."""
-    found = scored(member)
-    return sum(task.normalised(found[name].score) for name, task in member.tasks.items()) / len(found)
+    return metrics.dev_norm((one.metric, one.score) for one in scored(member).values())
 
 
 def greedy(members: Sequence[Member]) -> list[Member]:

@@ -15,7 +15,7 @@ from minbert.precision import autocast
 from minbert.training import ranks
 from minbert.training.loop import LAST, LoopState
 from minbert.training.run import RunDir
-from tasks import record
+from tasks import metrics, record
 from tasks.examples import Pair, Single
 from tasks.model import MultitaskModel
 from tasks.record import Rows
@@ -66,7 +66,7 @@ def dev_scores(model: MultitaskModel, dev: Mapping[str, Single | Pair], precisio
         task = model.tasks[name]
         predicted = task.predict(outputs(model, task, examples, precision, divided=True))
         scores[name] = report(task, predicted, examples.labels)["score"]
-    norm = sum(model.tasks[name].normalised(score) for name, score in scores.items()) / len(scores)
+    norm = metrics.dev_norm((model.tasks[name].metric, score) for name, score in scores.items())
     return norm, scores | {"dev_norm": norm}
 
 

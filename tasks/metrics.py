@@ -1,12 +1,14 @@
 """Metrics: accuracy, Pearson, Spearman, per-class precision and recall. Undefined values are None, never NaN."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from scipy import stats
 
 S = TypeVar("S", float, np.ndarray)
+CORRELATIONS = ("Pearson's r", "Spearman's rho")
+"""The metrics in [-1, 1]."""
 
 
 def accuracy(predicted: np.ndarray, gold: np.ndarray) -> float | None:
@@ -44,11 +46,18 @@ def per_class(predicted: np.ndarray, gold: np.ndarray, names: Sequence[str]) -> 
     return [dict(zip(("label", "precision", "recall", "f1", "support"), row, strict=True)) for row in rows]
 
 
-def normalised(r: S) -> S:
-    """A correlation as it enters the dev norm: r in [-1, 1] mapped to [0, 1]."""
-    return (r + 1) / 2
+def dev_norm(scores: Iterable[tuple[str, S | None]]) -> S:
+    """The course leaderboard's overall score: the mean over tasks, from each one's metric and score.
+
+    A correlation r counts as (r + 1) / 2, another score as it is, and an undefined one as 0. Arrays of scores, of one
+    shape, give an array.
+    """
+    shares: list[Any] = [_share(metric, score) for metric, score in scores]
+    mean: S = sum(shares) / len(shares)
+    return mean
 
 
-def dev_norm(sst_accuracy: float, para_accuracy: float, sts_pearson: float) -> float:
-    """The course leaderboard's overall score: the mean of the three, Pearson's r mapped to [0, 1]."""
-    return (sst_accuracy + para_accuracy + normalised(sts_pearson)) / 3
+def _share(metric: str, score: S | None) -> S | float:
+    if score is None:
+        return 0.0
+    return (score + 1) / 2 if metric in CORRELATIONS else score

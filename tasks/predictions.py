@@ -20,7 +20,7 @@ from minbert.errors import UserError
 from minbert.files import distinct_names, write_atomic
 from minbert.token_cache import Row
 from minbert.training import cli
-from tasks import readers
+from tasks import metrics, readers
 from tasks.record import Rows, TaskScores, prediction_file
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
@@ -168,7 +168,7 @@ def norm(files: Sequence[Checked]) -> float | None:
     dev = [file for file in files if file.split == "dev"]
     if any(file.findings for file in dev):
         return None
-    return sum(file.task.normalised(file.score[0]) for file in dev) / len(dev)
+    return metrics.dev_norm((file.task.metric, file.score[0]) for file in dev)
 
 
 def scored(files: Sequence[Checked]) -> dict[str, TaskScores]:

@@ -142,12 +142,6 @@ class Task(ABC):
         """The task's metric over labelled rows, accuracy or Pearson's r; None if it is undefined."""
         return metrics.accuracy(predicted, gold) if self.classes else metrics.pearson(predicted, gold)
 
-    def normalised(self, score: float | None) -> float:
-        """The score as it enters the dev norm, in [0, 1]: r as (r + 1) / 2, and an undefined score as 0."""
-        if score is None:
-            return 0.0
-        return score if self.classes else metrics.normalised(score)
-
     def per_class(self, predicted: np.ndarray, gold: np.ndarray) -> list[dict[str, Any]]:
         """Precision, recall, F1 and support of each class; empty for a regression task."""
         return metrics.per_class(predicted, gold, self.classes) if self.classes else []

@@ -61,9 +61,10 @@ def test_what_is_undefined_is_none_without_a_warning(recwarn: pytest.WarningsRec
 
 def test_dev_norm_is_the_leaderboards() -> None:
     """CBCL's dev row: .501, .900, .853 on the dev sets."""
-    assert metrics.dev_norm(0.501, 0.900, 0.853) == pytest.approx((0.501 + 0.900 + 0.9265) / 3)
-    assert metrics.dev_norm(1, 1, 1) == 1
-    assert metrics.dev_norm(0, 0, -1) == 0
-    shares = [("sst", 0.5, 0.5), ("sst", None, 0), ("quora", 0.9, 0.9), ("sts", -1, 0), ("sts", 0.7, 0.85)]
-    for name, score, share in shares:
-        assert TASKS[name]("cross").normalised(score) == pytest.approx(share)
+    found = {"sst": 0.501, "quora": 0.900, "sts": 0.853}
+    assert metrics.dev_norm((TASKS[name]().metric, score) for name, score in found.items()) == pytest.approx(0.7758333)
+    shares = [("accuracy", 0.5, 0.5), ("accuracy", None, 0), ("Pearson's r", -1, 0), ("Spearman's rho", 0.7, 0.85)]
+    for metric, score, share in shares:
+        assert metrics.dev_norm([(metric, score)]) == pytest.approx(share)
+    several = [("accuracy", np.array([0.2, 0.4])), ("Pearson's r", np.array([1.0, 0.0]))]
+    assert metrics.dev_norm(several).tolist() == [0.6, 0.45]
