@@ -21,7 +21,6 @@ def main() -> None:
 def train(parsed: Parsed[MultitaskSettings]) -> None:
     """Read the tasks, build the model and the schedule, train, predict, evaluate, save, and write the report."""
     from minbert import weights
-    from minbert.config import BertConfig
     from minbert.optimizer import AdamW
     from minbert.training import loop, plan, ranks
     from minbert.training.start import Start
@@ -83,7 +82,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     evaluate.save(run, multitask.tasks, data, outputs, paths)
     evaluate.save_scores(run.path, found, state, training.keep)
     pooler = settings.model.pooler
-    weights.save(run.path / "encoder", encoder.state_dict(), BertConfig.read(started.folder), tokenizer, pooler)
+    weights.save(run.path / "encoder", encoder.state_dict(), started.config, tokenizer, pooler)
     cli.say(f"\n{evaluate.as_text(found, state, training.keep)}")
     cli.run_module("tasks.report", str(run.path), "--card")
     folders = sorted({str(path.parent) for path in paths.values()})

@@ -20,7 +20,6 @@ def main() -> None:
 def train(parsed: Parsed[ContrastiveSettings]) -> None:
     """Read the triplets, score, sort and pace them, train, evaluate, save, and write the report."""
     from minbert import weights
-    from minbert.config import BertConfig
     from minbert.encode import Encoder
     from minbert.optimizer import AdamW, decay_groups
     from minbert.training import loop, ranks
@@ -73,7 +72,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     after = dev.look()
     if ranks.rank():
         return
-    weights.save(run.path / "encoder", bert.state_dict(), BertConfig.read(started.folder), tokenizer, encoder.pooler)
+    weights.save(run.path / "encoder", bert.state_dict(), started.config, tokenizer, encoder.pooler)
     evaluation.write(run, settings, read, scored, [before, after], state)
     name = evaluation.graded(read.dev.pairs)
     record.write_rows(run.path, slug(name), evaluation.dev_rows(encoder, read.dev.pairs[name]))

@@ -85,8 +85,11 @@ def measure(arm: Arm, data: str) -> Rate:
     train, evaluation = (sum(row["seconds"] for row in part) for part in (rows, looks))
     examples = sum(row["seconds"] * row["examples_per_second"] for row in rows)
     each = train / sentences(arm, examples)
-    own = next((account[name] for name in ("triplets", "labelled", "texts") if name in account), 0)
-    sizes = {name: part["labelled"] for name, part in account.items()} if arm.script == FINETUNE else {"": own}
+    if arm.script == FINETUNE:
+        sizes = {name: part["labelled"] for name, part in account.items()}
+    else:
+        counts, texts = account.get("counts", account), "texts" if account.get("duplicates_kept") else "distinct"
+        sizes = {"": next(counts[name] for name in ("triplets", "labelled", texts) if name in counts)}
     return Rate(whole - train - evaluation, each, evaluation / len(looks), sizes)
 
 

@@ -62,8 +62,11 @@ class Tokenizer:
         """Token ids of each text, not truncated and without [CLS] and [SEP]."""
         return [row.ids for row in self._library.encode_batch_fast(list(texts), add_special_tokens=False)]
 
-    def save(self, folder: Path) -> None:
-        """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json` in transformers' format."""
+    def save(self, folder: Path, max_length: int) -> None:
+        """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json` in transformers' format.
+
+        transformers' tokenizer truncates to `max_length` tokens, the encoder's number of positions.
+        """
         pieces = sorted(self._library.get_vocab().items(), key=lambda item: item[1])
         write_atomic(folder / "vocab.txt", "".join(f"{piece}\n" for piece, _ in pieces))
         write_atomic(folder / "tokenizer.json", self._library.to_str(pretty=True))
@@ -71,7 +74,7 @@ class Tokenizer:
         config = {
             "tokenizer_class": "BertTokenizer",
             "do_lower_case": self.lowercase,
-            "model_max_length": 512,
+            "model_max_length": max_length,
             "strip_accents": rules.strip_accents,
             "tokenize_chinese_chars": rules.handle_chinese_chars,
             **{f"{name[1:-1].lower()}_token": name for name in _SPECIAL},

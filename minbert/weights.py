@@ -184,7 +184,7 @@ def save(folder: Path, tensors: Mapping[str, Tensor], config: BertConfig, tokeni
     }
     with new_folder(folder) as beside:
         write(beside / "model.safetensors", renamed)
-        tokenizer.save(beside)
+        tokenizer.save(beside, config.max_position_embeddings)
         for number, (kind, about, parameters) in enumerate(_modules(renamed, config, pooler), start=1):
             place = f"{number}_{kind}"
             (beside / place).mkdir()

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from minbert.errors import UserError
-from minbert.files import read_json, write_atomic
+from minbert.files import expanded, read_json, write_atomic
 
 if TYPE_CHECKING:
     from tasks.examples import Examples
@@ -94,8 +94,8 @@ def prediction_paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> 
     for task in tasks:
         for split in ("dev", "test"):
             given = getattr(settings.files, f"{task.files.short}_{split}_out", "")
-            usual = Path(settings.run.run_dir) / "predictions" / prediction_file(task, split)
-            path = found[task.name, split] = Path(given).absolute() if given else usual
+            usual = expanded(settings.run.run_dir) / "predictions" / prediction_file(task, split)
+            path = found[task.name, split] = expanded(given).absolute() if given else usual
             if given and (path.is_dir() or not os.access(path.parent, os.W_OK)):
                 raise UserError(f"--{task.files.short}-{split}-out {given}: no file can be written there")
             if path.resolve() in taken:

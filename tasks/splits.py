@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError
-from minbert.files import present
+from minbert.files import expanded, present
 from minbert.tokenizer import Tokenizer
 from minbert.training import plan, ranks, start
 from tasks import readers, schedule
@@ -29,7 +29,7 @@ def find(tasks: Sequence[Task], settings: MultitaskSettings, outputs: Paths) -> 
         for split in SPLITS:
             given = getattr(settings.files, f"{task.files.short}_{split}", "")
             usual = getattr(task.files, split)
-            path = Path(given) if given else readers.find(start.data_folder(settings.files.data), "course", [usual])
+            path = expanded(given) if given else readers.find(start.data_folder(settings.files.data), "course", [usual])
             readers.open_as(present(path), task.kind, split, columns, classes=task.class_count)
             if path.resolve() in written:
                 raise UserError(f"{path}: a --*_out flag names this data file, which the predictions would replace")

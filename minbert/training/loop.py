@@ -125,8 +125,8 @@ def fit(
     restored = _restore(model, optimizer, run) if run_settings.resume else None
     state = restored or LoopState(best=_of_first(baseline, device))
     pending: list[Scalars] = []
-    warmup = math.ceil(training.warmup * plan.total)
-    averaged_after = plan.total - math.ceil(training.average * plan.total)
+    warmup, averaged = (math.ceil(share * plan.total - 1e-9) for share in (training.warmup, training.average))
+    averaged_after = plan.total - averaged
     progress = Progress(plan, state.step, state.best, sentences, tasks)
     if restored is None and baseline is not None and training.keep == BEST:
         _save(model, optimizer, state, run, training)

@@ -37,6 +37,7 @@ class Start:
     precision: str
     source: str  # of the initial weights; a mistake in it is found before any data are read
     folder: Path = field(default_factory=Path)  # of the initial encoder
+    config: BertConfig = field(default_factory=BertConfig)  # as it is in that folder
     identity: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -49,7 +50,7 @@ class Start:
         precision = number_format(settings.training.precision, on)
         how = {"resume": settings.run.resume, "identity": settings.identity(), "tracked": settings.run.track}
         try:
-            run = RunDir.open(Path(settings.run.run_dir), **how)
+            run = RunDir.open(expanded(settings.run.run_dir), **how)
         except (UserError, OSError):
             ranks.highest(1, on)  # so that no other rank waits for this one
             raise
@@ -61,7 +62,8 @@ class Start:
         """The initial encoder, its tokenizer, and the longest input in tokens. Raises `UserError`."""
         asked = self.parsed.settings.encoder
         model, tokenizer, self.folder = encoder(self.source, asked.encoder_dropout)
-        config = {f"config {name}": value for name, value in asdict(BertConfig.read(self.folder)).items()}
+        self.config = BertConfig.read(self.folder)
+        config = {f"config {name}": value for name, value in asdict(self.config).items()}
         self.identity = {"vocabulary sha256": tokenizer.fingerprint, **config}
         return model.to(self.device), tokenizer, max_length(asked.max_length, model.config)
 

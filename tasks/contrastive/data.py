@@ -237,7 +237,7 @@ def _phrase_files(settings: ContrastiveSettings) -> list[Path]:
     given = settings.files.phrases
     if not given:
         return []
-    path = Path(given)
+    path = expanded(given)
     if given == "sst":
         (name,) = senteval.CLASSIFICATION["SST2"][1]["train"]
         path = senteval.root(start.data_folder(settings.files.data)) / name
@@ -248,12 +248,12 @@ def _phrase_files(settings: ContrastiveSettings) -> list[Path]:
 def _text_files(settings: ContrastiveSettings) -> sets.Corpus:
     """The files behind `--texts`; files of one's own do not need the data folder."""
     names = names_in(settings.data.texts)
-    own = all(Path(name).is_file() for name in names)
+    own = all(expanded(name).is_file() for name in names)
     return sets.find_texts(names, Path() if own else start.data_folder(settings.files.data))
 
 
 def _files(settings: ContrastiveSettings, given: str, folder: str, *names: str) -> list[Path]:
-    return [present(Path(name)) for name in names_in(given)] or [
+    return [present(expanded(name)) for name in names_in(given)] or [
         readers.find(start.data_folder(settings.files.data), folder, names)
     ]
 

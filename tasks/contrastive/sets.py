@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError, suggestion
-from minbert.files import present
+from minbert.files import expanded, present
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Facts, Row, Skipped
 from minbert.tokenizer import Tokenizer
@@ -113,10 +113,11 @@ def _source(name: str, data: Path) -> Corpus:
             )
         absent = [f"{one} train" for one in chinese.FOLDERS if (one, "train") not in found]
         return Corpus(train, [path for (_, split), path in found.items() if split == "test"], absent)
-    if not Path(name).is_file():
+    path = expanded(name)
+    if not path.is_file():
         near = suggestion(name, SOURCES)
         raise UserError(f"--texts: {name!r} is neither {', '.join(SOURCES)} nor a file{near}")
-    return Corpus([TextFile(Path(name), "text", "lines")])
+    return Corpus([TextFile(path, "text", "lines")])
 
 
 def _english(name: str, data: Path) -> Corpus:
@@ -231,11 +232,11 @@ def find_dev_sets(files: FileSettings) -> tuple[str, dict[str, Path]]:
         paths = _dev_files(name, folder)
         if not paths:
             raise UserError(_missing(name, folder))
-    elif not Path(given).exists():
+    elif not expanded(given).exists():
         near = suggestion(given, DEV_SETS)
         raise UserError(f"--sts-dev {given}: no such file, and none of the sets {', '.join(DEV_SETS)}{near}")
     else:
-        paths = {ONE: present(Path(given), "--sts-dev")}
+        paths = {ONE: present(expanded(given), "--sts-dev")}
     for path in paths.values():
         open_as(path, "pair-score", "dev")
     return name, paths

@@ -24,9 +24,9 @@ def main(arguments: list[str] | None = None) -> None:
 
     from tasks.report import card, page
 
+    print(f"report: {page.write_report(given.runs, given.out, texts=not given.no_texts)}")
     if given.card:
         card.write_missing(given.runs)
-    print(f"report: {page.write_report(given.runs, given.out, texts=not given.no_texts)}")
 
 
 if __name__ == "__main__":

@@ -74,7 +74,10 @@ def write_card(folder: Path, resamples: int = RESAMPLES) -> Path:
 
 def _base(manifest: dict[str, Any]) -> str | None:
     """The hub's name of the weights that a run started from; None for a folder."""
-    name = str(manifest["all_settings"]["weights"])
+    settings = manifest["all_settings"]
+    name = str(settings["weights"])
+    if settings.get("encoder"):
+        return None
     if name == "minilm":
         return _MINILM
     return None if expanded(name).is_dir() or name.startswith((".", "/", "~")) or name.count("/") > 1 else name

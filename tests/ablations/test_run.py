@@ -133,6 +133,29 @@ def test_an_estimate_counts_the_steps_of_the_plan(
     assert estimate.training_steps(Arm("arm", script, flags), rows) == steps
 
 
+@pytest.mark.parametrize(
+    ("script", "flags", "rows"),
+    [
+        ("multitask_train", {}, {"sst": 150, "quora": 150, "sts": 150}),
+        ("pretrain_cbcl", {}, {"": 120}),
+        ("pretrain_cbcl", {"objective": "simcse", "texts": "lines.txt"}, {"": 30}),
+        ("pretrain_cbcl", {"objective": "simcse", "texts": "lines.txt", "keep-duplicates": True}, {"": 40}),
+    ],
+)
+def test_a_short_run_tells_the_sizes_of_the_training_sets(
+    script: str,
+    flags: dict[str, Any],
+    rows: dict[str, int],
+    tiny: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "lines.txt").write_text("".join(f"a cat sat {number % 30}\n" for number in range(40)))
+    monkeypatch.chdir(tmp_path)
+    arm = Arm("arm", script, {"preset": "sample", "weights": str(tiny), "max-length": 24, **flags})
+    assert estimate.measure(arm, str(ROOT / "data" / "sample")).rows == rows
+
+
 def test_a_list_without_a_measured_speed_says_why_and_measures_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

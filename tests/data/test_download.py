@@ -126,6 +126,13 @@ def test_what_cannot_is_one_sentence(
     assert len(server.asked) == requests
 
 
+def test_an_empty_answer_is_refused(server: Any, downloads: Downloader, tmp_path: Path) -> None:
+    server.files["file"] = b""
+    with pytest.raises(UserError, match="file: the answer is empty"):
+        fetch(server, downloads, tmp_path / "file")
+    assert not (tmp_path / "file").exists()
+
+
 @pytest.mark.parametrize("trouble", ["", "no-length"])
 def test_more_than_the_largest_size_is_refused(server: Any, tmp_path: Path, trouble: str) -> None:
     server.files["file"], server.script["file"] = BODY, [trouble]

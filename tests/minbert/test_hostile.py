@@ -227,7 +227,7 @@ def test_a_full_disk_leaves_the_old_vocabulary(folder: Path, monkeypatch: pytest
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        tokenizer.save(folder)
+        tokenizer.save(folder, 512)
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
 

@@ -88,7 +88,7 @@ def test_options_of_the_config_hold_and_survive_saving(
     ids = [PIECES.index(piece) for piece in wanted]
     assert tokenizer.encode([text]) == [ids]
     (saved := tmp_path / "saved").mkdir()
-    tokenizer.save(saved)
+    tokenizer.save(saved, 512)
     for without in ("nothing", "vocab.txt"):
         (saved / without).unlink(missing_ok=True)
         again = Tokenizer.load(saved)

@@ -193,6 +193,7 @@ def test_saved_folder_opens_in_transformers_with_equal_outputs(saved: Callable[[
 
     folder = saved("pooler")
     tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.model_max_length == 64
     batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
     assert [
         row[1 : sum(m) - 1]

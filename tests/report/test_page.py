@@ -243,6 +243,19 @@ def test_a_report_leaves_the_encoders_folder_alone(multitask: Made, monkeypatch:
     assert carded == [folder]
 
 
+def test_a_card_that_cannot_be_written_costs_no_page(multitask: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = multitask()
+    (folder / "encoder").mkdir()
+
+    def broken(_: Path) -> None:
+        raise KeyError("pooler")
+
+    monkeypatch.setattr("tasks.report.card.write_card", broken)
+    with pytest.raises(KeyError):
+        command.main([str(folder), "--card"])
+    assert (folder / "report.html").is_file()
+
+
 def test_a_card_that_is_there_stays_as_it_is(multitask: Made, capsys: pytest.CaptureFixture[str]) -> None:
     folder = multitask()
     (folder / "encoder").mkdir()

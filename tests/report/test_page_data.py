@@ -120,7 +120,13 @@ def test_texts_that_stand_in_test_files_are_said(contrastive: Made, transductive
     (run.folder / "encoder").mkdir()
     (run.folder / "encoder" / "config.json").write_text('{"num_hidden_layers": 1, "hidden_size": 8}')
     (run.folder / "encoder" / "minbert.json").write_text('{"pooler": "mean"}')
-    assert f"- Training texts: {facts.in_tests(account)}." in card.write_card(run.folder, resamples=2).read_text()
+    said = card.write_card(run.folder, resamples=2).read_text()
+    assert (
+        f"- Training texts: {facts.in_tests(account)}." in said
+        and "base_model: sentence-transformers/all-MiniLM-L6-v2" in said
+    )
+    changed(run.folder, all_settings=run.settings | {"encoder": "elsewhere"})
+    assert "base_model" not in card.write_card(run.folder, resamples=2).read_text()
 
 
 def hashed(folder: Path, **accounts: dict[str, object]) -> Run:

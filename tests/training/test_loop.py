@@ -60,6 +60,13 @@ def test_the_learning_rate_follows_its_schedule(toy: Any, run: RunDir) -> None:
     assert logged == pytest.approx([rates[3], rates[7], rates[11]])
 
 
+def test_a_share_of_the_steps_is_rounded_up_only_where_it_is_no_whole_number(toy: Any, run: RunDir) -> None:
+    """0.07 * 100 is 7.000000000000001."""
+    toy.fit(run, epochs=25, warmup=0.07, log_every=1)
+    logged = [row["lr"] for row in run.metrics() if row["kind"] == "train"]
+    assert logged[:8] == pytest.approx([0.1 * (step + 1) / 7 for step in range(7)] + [0.1])
+
+
 def test_the_last_steps_weights_are_left_where_they_are_to_be_kept(toy: Any, run: RunDir) -> None:
     model, state, seen = toy.fit(run, scores=[0.3, 0.9, 0.5], keep="last", save_every=3)
     assert (state.best, state.best_step, state.kept_step, state.kept_score) == (0.9, 8, 12, 0.5)

@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/training/test_settings.py
 """
 
+import shutil
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,6 +11,8 @@ import pytest
 
 from minbert import UserError, pooling
 from minbert.training.settings import Parsed, Pooler, parse
+from tasks import record, splits
+from tasks.contrastive import data
 from tasks.contrastive import settings as contrastive
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.registry import build
@@ -231,6 +234,33 @@ def test_a_run_folder_stands_for_its_encoder(tmp_path: Path, monkeypatch: pytest
         ):
             assert Path(parsed.settings.encoder.source).expanduser() == tmp_path / "encoder"
     assert multitask("--weights", "minilm").settings.encoder.source == "minilm"
+
+
+def test_every_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell expands `~` neither after `=` nor in a TOML file."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    sample = Path(__file__).parent.parent.parent / "data" / "sample"
+    for name in ("nli/nli-triplets.csv", "course/sts-dev.csv", "course/ids-sst-dev.csv"):
+        shutil.copy(sample / name, tmp_path)
+    (tmp_path / "lines.txt").write_text("a text\n")
+    (tmp_path / "phrases.tsv").write_text("fine\t1\ndull\t0\n")
+    (tmp_path / "pairs.tsv").write_text("premise\thypothesis\tlabel\na\tb\tentailment\n")
+
+    files = {"triplets": "~/nli-triplets.csv", "sts_dev": "~/sts-dev.csv"}
+    data.check(ContrastiveSettings.of(**files))
+    data.check(ContrastiveSettings.of(sts_dev="~/sts-dev.csv", objective="simcse", texts="~/lines.txt"))
+    more = {"nli_pairs": "~/pairs.tsv", "phrases": "~/phrases.tsv", "sts_dev": "~/sts-dev.csv"}
+    data.check(ContrastiveSettings.of(objective="cross", keep="last", **more))
+
+    given = {"run_dir": "~/run", "sst_dev": "~/ids-sst-dev.csv", "sst_test_out": "~/out.csv", "data": str(sample)}
+    settings = MultitaskSettings.of(tasks="sst", **given)
+    tasks = build("sst", "cross", "--tasks")
+    written = record.prediction_paths(tasks, settings)
+    assert written == {
+        ("sst", "dev"): tmp_path / "run/predictions/sst-dev-output.csv",
+        ("sst", "test"): tmp_path / "out.csv",
+    }
+    assert splits.find(tasks, settings, written)["sst", "dev"] == tmp_path / "ids-sst-dev.csv"
 
 
 def test_the_poolers_to_choose_are_those_there_are() -> None:

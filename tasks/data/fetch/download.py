@@ -95,6 +95,8 @@ class Downloader:
                 file.flush()
                 if not _size(part):
                     _discard(part)
+            if not _size(part):
+                raise UserError(f"{url}: the answer is empty")
             sync(part)
             if why := check(part):
                 _discard(part)
