@@ -75,7 +75,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     weights.save(run.path / "encoder", bert.state_dict(), started.config, tokenizer, encoder.pooler)
     evaluation.write(run, settings, read, scored, [before, after], state)
     name = evaluation.graded(read.dev.pairs)
-    record.write_rows(run.path, slug(name), evaluation.dev_rows(encoder, read.dev.pairs[name]))
+    record.write_rows(run.path, slug(name), evaluation.dev_rows(read.dev.pairs[name], after.dev_cosines[name]))
     cli.run_module("tasks.report", str(run.path), "--card")
     cli.say(f"encoder in {run.path / 'encoder'}; next: {evaluation.next_command(settings, run.path / 'encoder')}")
 

@@ -31,7 +31,7 @@ def triplets(data: Path | None, given: str, length: int) -> Examples:
 
 def steps(rows: int, size: int, count: int) -> list[Step]:
     """`shuffled` batches as steps of a plan."""
-    return [Step("nli", np.array(some), 0, number, number) for number, some in enumerate(shuffled(rows, size, count))]
+    return [Step("nli", np.array(some), 0, number) for number, some in enumerate(shuffled(rows, size, count))]
 
 
 def model(given: str, settings: ContrastiveSettings) -> ContrastiveModel:

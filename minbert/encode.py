@@ -21,6 +21,13 @@ from minbert.ragged import Ragged, inverse
 from minbert.tokenizer import Tokenizer
 
 
+def pool(model: BertModel, states: Sequence[Tensor], ragged: Ragged, pooler: str) -> Tensor:
+    """One vector per sentence from hidden states: [B, D]. `pooler` is one of `minbert.pooling.NAMES`."""
+    if pooler == "pooler":
+        return model.pool(pooling.cls(states, ragged))
+    return pooling.POOLERS[pooler](states, ragged)
+
+
 def vectors(model: BertModel, ragged: Ragged, pooler: str) -> Tensor:
     """One vector per sentence: [B, D], in the order of `ragged`."""
     if pooler == "pooler":
@@ -28,7 +35,7 @@ def vectors(model: BertModel, ragged: Ragged, pooler: str) -> Tensor:
     if ragged.by_length is not None:
         ragged, _, order = ragged.by_length
         return vectors(model, ragged, pooler).index_select(0, inverse(order))
-    return pooling.POOLERS[pooler](model.encode(model.embed(ragged), ragged), ragged)
+    return pool(model, model.encode(model.embed(ragged), ragged), ragged, pooler)
 
 
 class Encoder:

@@ -51,21 +51,21 @@ class Ragged:
         return cls(joined, positions, torch.zeros_like(joined) if types is None else _joined(types), lengths)
 
     @classmethod
-    def from_padded(cls, ids: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> "Ragged":
-        """The tokens of a padded [B, L] batch where the mask is 1; a token's position is its column."""
+    def from_padded(cls, ids: Tensor, mask: Tensor | None = None) -> "Ragged":
+        """The tokens of a padded [B, L] batch where the mask is 1, of type 0; a token's position is its column."""
         if ids.dim() != 2:
             raise UserError(f"input_ids must have shape [B, L], not {list(ids.shape)}")
         mask = torch.ones_like(ids) if mask is None else mask
-        for name, given in (("attention_mask", mask), ("types", types)):
-            if given is not None and given.shape != ids.shape:
-                raise UserError(f"{name} must have the shape of input_ids {list(ids.shape)}, not {list(given.shape)}")
+        if mask.shape != ids.shape:
+            raise UserError(
+                f"attention_mask must have the shape of input_ids {list(ids.shape)}, not {list(mask.shape)}"
+            )
         real = mask.bool()
         lengths = tuple(int(count) for count in real.sum(1).tolist())  # the only device sync here
         if not lengths or min(lengths) == 0:
             raise UserError("attention_mask has a row without a single 1")
         columns = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-        types = torch.zeros_like(ids) if types is None else types
-        return cls(ids[real].long(), columns[real], types[real].long(), lengths)
+        return cls(ids[real].long(), columns[real], columns.new_zeros(sum(lengths)), lengths)
 
     def to_padded(self, x: Tensor, length: int | None = None) -> Tensor:
         """Token rows [T, ...] as a zero-padded [B, L, ...]; a token's column is its position."""

@@ -28,16 +28,12 @@ class EncoderSettings(settings.EncoderSettings):
 
     @property
     def source(self) -> str:
-        """Where the encoder's weights are loaded from: a folder or a name."""
-        if not self.encoder:
-            return super().source
-        if not expanded(self.encoder).is_dir():
+        """Where the encoder's weights are loaded from: a folder, a run, or a name."""
+        if self.encoder and not expanded(self.encoder).is_dir():
             raise UserError(
                 f"--encoder {self.encoder}: no such folder; pretrain_cbcl.py writes one into its run folder"
             )
-        from minbert.weights import of_run  # here because it imports torch
-
-        return of_run(self.encoder)
+        return self.encoder or super().source
 
 
 class DataSettings(settings.DataSettings):

@@ -19,7 +19,6 @@ class Step:
     task: str
     rows: np.ndarray
     epoch: int
-    index: int  # of the step in the epoch
     number: int = 0  # of the step in the run
     turn: int = 0  # index among the steps of the same task in the epoch
 
@@ -54,7 +53,7 @@ class Plan:
             self._turns = [next(counts[task]) for task, _ in self._steps]
         index = step - (self.ends[epoch] - self.lengths[epoch])
         task, rows = self._steps[index]
-        return Step(task, rows, epoch, index, step, self._turns[index])
+        return Step(task, rows, epoch, step, self._turns[index])
 
 
 def shuffled(size: int, seed: int, *counter: int | str) -> np.ndarray:

@@ -82,10 +82,8 @@ class EncoderSettings(Record):
 
     @property
     def source(self) -> str:
-        """The source of the initial weights: a folder, a run's `encoder/` folder, or a name."""
-        from minbert.weights import of_run  # imported here, as it imports torch
-
-        return of_run(self.weights)
+        """The source of the initial weights: a folder, a run, or a name."""
+        return self.weights
 
 
 class DataSettings(Record):

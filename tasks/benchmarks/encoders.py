@@ -7,6 +7,7 @@ import argparse
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from minbert import pooling, weights
 from minbert.bert import BertModel
 from minbert.cpu import packed_weights
-from minbert.encode import Encoder
+from minbert.encode import Encoder, pool
 from minbert.errors import UserError
 from minbert.precision import autocast
 from minbert.ragged import Ragged
@@ -86,21 +87,11 @@ def short_names(places: list[str]) -> list[str]:
     return [one if short.count(one) == 1 else place for one, place in zip(short, places, strict=True)]
 
 
-def pool_by_name(pooler: str) -> Pool:
-    """The pooler of that name as a function of a model and its hidden states."""
-    if pooler == "pooler":
-        return lambda model, states, ragged: model.pool(states[-1].index_select(0, ragged.starts))
-    return lambda model, states, ragged: pooling.POOLERS[pooler](states, ragged)
-
-
 @torch.inference_mode()
-def encode_by(
-    encoder: Encoder, texts: Sequence[str], pools: Mapping[K, Pool], *, name: str, batch_tokens: int | None = None
-) -> dict[K, np.ndarray]:
+def encode_by(encoder: Encoder, texts: Sequence[str], pools: Mapping[K, Pool], *, name: str) -> dict[K, np.ndarray]:
     """For each pooling function float32 [M, D], in the order of the texts. Each text is encoded once.
 
-    The number of truncated texts is printed to standard error under `name`; `batch_tokens` is that of
-    `Encoder.batches`.
+    The number of truncated texts is printed to standard error under `name`.
     """
     model = encoder.model
     rows, cut = encoder.rows(texts)
@@ -109,11 +100,11 @@ def encode_by(
         print(f"{name}: {note}", file=sys.stderr)
     found = {one: np.empty((len(rows), model.config.hidden_size), dtype=np.float32) for one in pools}
     with packed_weights(model, encoder.precision, sum(map(len, rows))):
-        for batch, ragged in encoder.batches(rows, batch_tokens):
+        for batch, ragged in encoder.batches(rows):
             with autocast(encoder.precision, model.device):
                 states = model.encode(model.embed(ragged), ragged)
-                for one, pool in pools.items():
-                    found[one][batch] = pool(model, states, ragged).float().cpu().numpy()
+                for one, pooled in pools.items():
+                    found[one][batch] = pooled(model, states, ragged).float().cpu().numpy()
     return found
 
 
@@ -126,7 +117,7 @@ class Bank:
 
     def add(self, loaded: Loaded, pools: Mapping[Hashable, Pool] | None = None) -> "Bank":
         """Encode every distinct text once, by each of `pools` (default: the encoder's systems); returns the bank."""
-        pools = pools or {system: pool_by_name(system.pooler) for system in loaded.systems}
+        pools = pools or {system: partial(pool, pooler=system.pooler) for system in loaded.systems}
         self.vectors |= encode_by(loaded.encoder, list(self.places), pools, name=loaded.name)
         return self
 

@@ -39,19 +39,21 @@ METRICS = {
     "uniformity": ("uniformity", -1),
 }
 """Metric that can select the best encoder -> the name of its number, and 1 to maximise it, -1 to minimise it."""
+_BLOCK = 1024  # rows of a matrix of distances at a time
 ALIKE = 4.0
 """Gold similarity, of 5, from which on a pair is positive for the alignment; SimCSE (section 3) takes those above."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """One evaluation: the score to maximise, its numbers, and the cosines of the triplets with hard negatives.
+    """One evaluation: the score to maximise, its numbers, and the cosines of every dev set and of the triplets.
 
     What is undefined is None.
     """
 
     score: float | None
     numbers: dict[str, float | None]
+    dev_cosines: dict[str, np.ndarray]
     cosines: Similarities | None = None
 
 
@@ -86,7 +88,8 @@ class Evaluation:
         """The encoder as it is now."""
         self.encoder.model.eval()
         vectors = unit(encoded(self.encoder, self.texts))
-        numbers, cosines = _sts_numbers(vectors, self.places[: self.scored], self.dev), None
+        numbers, dev_cosines = _sts_numbers(vectors, self.places[: self.scored], self.dev)
+        cosines = None
         if self.columns:
             anchor, positive, *hard = np.split(vectors[self.places[self.scored :]], self.columns)
             if hard:
@@ -95,7 +98,7 @@ class Evaluation:
             numbers["full_pass_loss"] = full_pass_loss([anchor, positive, *hard], *self.loss_of)
         name, sign = METRICS[self.metric]
         value = numbers[name]
-        return Look(None if value is None else sign * value, numbers, cosines)
+        return Look(None if value is None else sign * value, numbers, dev_cosines, cosines)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -109,16 +112,16 @@ def alignment(first: np.ndarray, second: np.ndarray) -> float | None:
     return _defined(np.square(first - second).sum(1).mean()) if len(first) else None
 
 
-def uniformity(vectors: np.ndarray, block: int = 1024) -> float | None:
+def uniformity(vectors: np.ndarray) -> float | None:
     """ln of the mean of exp(-2 ||x - y||^2) over all pairs of M unit vectors (Wang and Isola 2020, section 4).
 
-    None for fewer than two. Memory is that of `block` rows of the M x M distances.
+    None for fewer than two. Memory is that of `_BLOCK` rows of the M x M distances.
     """
     if len(vectors) < 2:
         return None
     squares, total = np.square(vectors).sum(1), 0.0
-    for begin in range(0, len(vectors), block):
-        rows, others = slice(begin, begin + block), slice(begin, None)
+    for begin in range(0, len(vectors), _BLOCK):
+        rows, others = slice(begin, begin + _BLOCK), slice(begin, None)
         squared = squares[rows, None] + squares[None, others] - 2 * vectors[rows] @ vectors[others].T
         total += np.triu(np.exp(-2 * np.maximum(squared, 0)), 1).sum()
     return _defined(np.log(total / (len(vectors) * (len(vectors) - 1) / 2)))
@@ -141,15 +144,12 @@ def full_pass_loss(sides: list[np.ndarray], batch_size: int, temperature: float)
     return _defined(total / len(sides[0])) if len(sides[0]) else None
 
 
-def dev_rows(encoder: Encoder, pairs: Examples) -> Rows:
+def dev_rows(pairs: Examples, cosines: np.ndarray) -> Rows:
     """The rows of a dev set, predicted by the cosine similarity of their sentence embeddings."""
-    encoder.model.eval()
     count, cache = len(pairs), pairs.cache
-    inputs = [pairs.sentence(row, column) for column in (0, 1) for row in range(count)]
-    first, second = np.split(unit(encoder.encode_ids(inputs)), 2)
     texts = [(cache.text(row, 0), cache.text(row, 1)) for row in range(count)]
     ids = [cache.row_id(row) for row in range(count)]
-    return Rows(ids, texts, np.asarray(pairs.labels), (first * second).sum(1), None)
+    return Rows(ids, texts, np.asarray(pairs.labels), cosines, None)
 
 
 def graded(dev: Mapping[str, Examples]) -> str:
@@ -157,25 +157,29 @@ def graded(dev: Mapping[str, Examples]) -> str:
     return next((name for name, one in dev.items() if len(np.unique(one.labels)) > 2), next(iter(dev)))
 
 
-def _sts_numbers(vectors: np.ndarray, places: np.ndarray, dev: Mapping[str, Examples]) -> dict[str, float | None]:
-    """`vectors` of the distinct texts, [M, D]; `places` of both sides of every pair among them, set after set."""
+def _sts_numbers(
+    vectors: np.ndarray, places: np.ndarray, dev: Mapping[str, Examples]
+) -> tuple[dict[str, float | None], dict[str, np.ndarray]]:
+    """The numbers of an evaluation that are over dev pairs, and the cosine of each pair, by set.
+
+    `vectors` are those of the distinct texts, [M, D], `places` both sides of every pair among them, set after set.
+    """
     ends = np.cumsum([2 * len(one) for one in dev.values()])
     sides = {name: np.split(part, 2) for name, part in zip(dev, np.split(places, ends[:-1]), strict=True)}
-    rho = {
-        name: metrics.spearman((vectors[first] * vectors[second]).sum(1), dev[name].labels)
-        for name, (first, second) in sides.items()
-    }
+    cosines = {name: (vectors[first] * vectors[second]).sum(1) for name, (first, second) in sides.items()}
+    rho = {name: metrics.spearman(found, dev[name].labels) for name, found in cosines.items()}
     known = [value for value in rho.values() if value is not None]
     own = {f"{slug(name)}_dev_spearman": value for name, value in rho.items()} if len(rho) > 1 else {}
     name = graded(dev)
     (first, second), gold = sides[name], dev[name].labels
     alike = gold >= (ALIKE if gold.max() > 1 else 1)
-    return {
+    numbers = {
         "sts_dev_spearman": sum(known) / len(known) if len(known) == len(rho) else None,
         **own,
         "alignment": alignment(vectors[first[alike]], vectors[second[alike]]),
         "uniformity": uniformity(vectors[np.concatenate([first, second])]),
     }
+    return numbers, cosines
 
 
 def _defined(value: float) -> float | None:

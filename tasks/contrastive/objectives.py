@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from minbert import pooling
 from minbert.bert import BertModel
+from minbert.encode import pool
 from minbert.encode import vectors as pooled_vectors
 from minbert.ragged import Ragged
 from minbert.seeds import torch_seed
@@ -82,9 +82,7 @@ class ContrastiveModel(nn.Module):
 
     def pool(self, states: list[Tensor], ragged: Ragged) -> Tensor:
         """The vectors that the loss sees, from hidden states: [B, D]."""
-        if self.pooler == "pooler":
-            return self.projected(self.encoder.pool(states[-1].index_select(0, ragged.starts)))
-        return self.projected(pooling.POOLERS[self.pooler](states, ragged))
+        return self.projected(pool(self.encoder, states, ragged, self.pooler))
 
     def projected(self, pooled: Tensor) -> Tensor:
         """tanh(W x + b) where there is a projection in training only: [B, D]."""

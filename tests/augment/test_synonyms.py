@@ -93,7 +93,7 @@ def settings(method: str, p: float = 1.0, **more: Any) -> ContrastiveSettings:
 
 def step(number: int, rows: list[int], epoch: int = 0, task: str = "nli") -> Step:
     """A task's step number `number` of an epoch, every second step being one of another task."""
-    return Step(task, np.array(rows), epoch, 2 * number, 2 * number, number)
+    return Step(task, np.array(rows), epoch, 2 * number, number)
 
 
 def plain(text: str) -> str:

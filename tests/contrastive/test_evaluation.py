@@ -134,6 +134,7 @@ def test_numbers_are_their_definitions_and_the_metric_is_maximised(
     expected = by_hand(encoder, count, batch_size, 0.1)
     assert found.numbers == pytest.approx(expected, abs=1e-5)
     assert found.score == sign * found.numbers[METRICS[metric][0]]
+    assert found.dev_cosines["sts"] == pytest.approx([cosine(*encoder.encode([a, b])) for a, b, _ in PAIRS], abs=1e-5)
     assert found.cosines is not None and (found.cosines.gap > 0).mean() == expected["triplet_accuracy"]
     warm = evaluate(encoder, {"sts": pairs}, triplets, evaluate_temperature=1.0, **given).look()
     assert warm.numbers["full_pass_loss"] == pytest.approx(
@@ -206,10 +207,11 @@ def test_numbers_without_rows_to_take_them_over_are_none() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 64])
-def test_uniformity_by_blocks_is_uniformity_by_pairs(block: int) -> None:
+def test_uniformity_by_blocks_is_uniformity_by_pairs(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "_BLOCK", block)
     x = unit(np.random.default_rng(3).normal(size=(7, 4)))
     expected = math.log(np.mean([math.exp(-2 * np.square(u - v).sum()) for u, v in combinations(x, 2)]))
-    assert evaluation.uniformity(x, block) == pytest.approx(expected, rel=1e-12)
+    assert evaluation.uniformity(x) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_tie_is_a_miss_and_a_zero_vector_stays_zero() -> None:

@@ -36,7 +36,7 @@ Written = Callable[..., tuple[dict[str, Any], dict[str, np.ndarray]]]
 
 
 def look(rho: float, cosines: Similarities | None = None) -> Look:
-    return Look(rho, {"sts_dev_spearman": rho, "full_pass_loss": -rho}, cosines)
+    return Look(rho, {"sts_dev_spearman": rho, "full_pass_loss": -rho}, {}, cosines)
 
 
 @pytest.fixture

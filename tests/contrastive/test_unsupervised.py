@@ -50,7 +50,7 @@ def backward(
     model = ContrastiveModel(bert, how.encoder.pooler, classes=3 * (how.loss.objective == "joint")).train(train)
     model.zero_grad()
     objective = OBJECTIVES[how.loss.objective](examples, how, *([augment] if augment else []))
-    numbers = objective.backward(model, Step("nli", ROWS, epoch, 0, 7), Context(9, 7, "fp32", torch.device("cpu")))
+    numbers = objective.backward(model, Step("nli", ROWS, epoch, 7), Context(9, 7, "fp32", torch.device("cpu")))
     return numbers, {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}, model
 
 
@@ -161,7 +161,7 @@ def test_an_adversarial_pass_has_dropout_of_its_own_counter(bert: BertModel, vie
         model = ContrastiveModel(bert, "mean", classes=3).train()
         torch.nn.init.ones_(model.classifier.weight)
         numbers = OBJECTIVES["joint"](examples, how).backward(
-            model, Step("nli", ROWS, 1, 0, 7), Context(9, 7, "fp32", torch.device("cpu"))
+            model, Step("nli", ROWS, 1, 7), Context(9, 7, "fp32", torch.device("cpu"))
         )
         losses.append(numbers["loss"])
     assert torch.equal(*losses)

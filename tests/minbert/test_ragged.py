@@ -27,10 +27,8 @@ def padded_batches(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
 @given(padded_batches())
 def test_padded_comes_back_under_any_mask(batch: tuple[Tensor, Tensor]) -> None:
     ids, mask = batch
-    types = ids % 2
-    ragged = Ragged.from_padded(ids, mask, types)
+    ragged = Ragged.from_padded(ids, mask)
     assert torch.equal(ragged.to_padded(ragged.ids, ids.shape[1]), ids * mask)
-    assert torch.equal(ragged.to_padded(ragged.types, ids.shape[1]), types * mask)
     assert torch.equal(
         ragged.to_padded(ragged.ids.float()[:, None] * torch.ones(3), ids.shape[1])[..., 2], (ids * mask).float()
     )
@@ -92,5 +90,3 @@ def test_wrong_shapes_are_named() -> None:
         Ragged.from_padded(torch.ones(2, 3, dtype=torch.long), torch.ones(2, 4))
     with pytest.raises(UserError, match="without a single 1"):
         Ragged.from_padded(torch.ones(2, 2, dtype=torch.long), torch.tensor([[1, 1], [0, 0]]))
-    with pytest.raises(UserError, match=r"types must have the shape of input_ids \[2, 2\], not \[2\]"):
-        Ragged.from_padded(torch.ones(2, 2, dtype=torch.long), types=torch.zeros(2, dtype=torch.long))

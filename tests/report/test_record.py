@@ -12,9 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from minbert.bert import BertModel
-from minbert.config import BertConfig
-from minbert.encode import Encoder
 from minbert.errors import UserError
 from minbert.tokenizer import Tokenizer
 from tasks import record
@@ -51,12 +48,8 @@ def test_stage_one_records_the_cosine_of_each_pair(tmp_path: Path) -> None:
     lines = ["\tid\tsentence1\tsentence2\tsimilarity", "0\tA1\tthe cat\ta dog\t1.5", "1\tB2\tbird\tbird\t5.0"]
     source.write_text("\n".join(lines) + "\n")
     tokenizer = Tokenizer.load(tmp_path)
-    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    encoder = Encoder(BertModel(BertConfig(vocab_size=len(vocabulary), **shape)), tokenizer, "mean", precision="fp32")
-    rows = evaluation.dev_rows(encoder, TASKS["sts"]("bi").open(source, "dev", tokenizer, 16))
-    one, other = encoder.encode(["the cat", "a dog"]).astype(np.float64)
-    assert rows.predicted[0] == pytest.approx(one @ other / np.sqrt((one @ one) * (other @ other)), abs=1e-6)
-    assert rows.predicted[1] == pytest.approx(1, abs=1e-6)
+    rows = evaluation.dev_rows(TASKS["sts"]("bi").open(source, "dev", tokenizer, 16), np.array([0.3, 1.0]))
+    np.testing.assert_array_equal(rows.predicted, [0.3, 1.0])
     assert (rows.ids, rows.texts) == (["a1", "b2"], [("the cat", "a dog"), ("bird", "bird")])
     np.testing.assert_array_equal(rows.gold, [1.5, 5.0])
     assert rows.probabilities is None

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 from scipy import stats
 
 from minbert import Encoder, UserError
+from minbert.encode import pool
 from minbert.pooling import NAMES
 from tasks.benchmarks import encoders, figures, options, results, sets, sts_suite
 from tasks.benchmarks.encoders import System
@@ -159,12 +161,11 @@ def test_the_interval_of_a_comparison_is_paired(
     assert "cannot be told apart" in capsys.readouterr().out
 
 
-def test_all_poolers_at_once_agree_with_one_at_a_time(tiny: Path) -> None:
+def test_all_poolers_at_once_agree_with_one_at_a_time(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = Encoder.load(tiny, precision="fp32")
+    monkeypatch.setattr(encoder, "batches", partial(encoder.batches, batch_tokens=12))
     texts = ["the cat sat on the mat", "a dog", "the dog sleeps under a tree!", "who?"]
-    found = encoders.encode_by(
-        encoder, texts, {name: encoders.pool_by_name(name) for name in NAMES}, name="x", batch_tokens=12
-    )
+    found = encoders.encode_by(encoder, texts, {name: partial(pool, pooler=name) for name in NAMES}, name="x")
     for name in NAMES:
         alone = Encoder.load(tiny, pooler=name, precision="fp32").encode(texts)
         assert np.allclose(found[name], alone, atol=2e-6), name
@@ -184,7 +185,7 @@ def test_a_text_is_encoded_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_long_texts_are_cut_and_counted(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     encoder = Encoder.load(tiny, precision="fp32")
-    encoders.encode_by(encoder, ["a cat " * 60, "a dog"], {"mean": encoders.pool_by_name("mean")}, name="tiny")
+    encoders.encode_by(encoder, ["a cat " * 60, "a dog"], {"mean": partial(pool, pooler="mean")}, name="tiny")
     assert "tiny: 1 of 2 texts are over 64 tokens and are truncated" in capsys.readouterr().err
 
 

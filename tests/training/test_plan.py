@@ -49,7 +49,7 @@ def assert_whole(one: list[list[int]], size: int, batch: int) -> None:
 
 def as_lists(made: Plan) -> list[tuple[str, list[int], int, int]]:
     found = [made.at(step) for step in range(made.total)]
-    return [(step.task, step.rows.tolist(), step.epoch, step.index) for step in found]
+    return [(step.task, step.rows.tolist(), step.epoch, step.number) for step in found]
 
 
 @given(st.integers(1, 50), st.integers(0, 60), seeds)
@@ -172,10 +172,11 @@ def test_a_plan_depends_on_sizes_seed_and_epoch_and_on_nothing_else(sampling: st
     assert as_lists(make(a=31)) != first
     made = make()
     backwards = [made.at(step) for step in reversed(range(made.total))][::-1]
-    assert [(step.task, step.rows.tolist(), step.epoch, step.index) for step in backwards] == first, "in any order"
-    assert [(epoch, index) for *_, epoch, index in first] == [
-        (epoch, index) for epoch, length in enumerate(made.lengths) for index in range(length)
+    assert [(step.task, step.rows.tolist(), step.epoch, step.number) for step in backwards] == first, "in any order"
+    assert [epoch for *_, epoch, _ in first] == [
+        epoch for epoch, length in enumerate(made.lengths) for _ in range(length)
     ]
+    assert [number for *_, number in first] == list(range(made.total))
     turns: Counter[tuple[str, int]] = Counter()
     for step in backwards:
         assert step.turn == turns[step.task, step.epoch], "a task's own count of its steps in an epoch"

