@@ -6,7 +6,6 @@ encoder. `stage = true` marks an arm that only others start from. `measured` nam
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from minbert.errors import UserError, one_of, suggestion
+from minbert.files import read_toml
 from minbert.training.settings import Parsed, Settings, flags_of, parse, spelled
 from tasks.contrastive import settings as contrastive
 from tasks.contrastive.settings import ContrastiveSettings
@@ -182,12 +182,7 @@ def read_study(name: str) -> Study:
     """Read and check a study by its name, or by the path of its file. Raises `UserError` with file and key."""
     own = name.endswith(".toml")
     path = Path(name) if own else Path(os.path.relpath(STUDIES / f"{one_of(name, known_studies(), 'STUDY')}.toml"))
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not a TOML file: {error}") from error
+    content = read_toml(path)
     try:
         file = _validated(content)
         study = Study(path.stem, file, {arm.name: arm for arm in _arms(file)})

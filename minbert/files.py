@@ -12,7 +12,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -46,6 +47,16 @@ def present(path: Path, flag: str = "") -> Path:
         why = "is a folder, not a file" if path.is_dir() else "no such file"
         raise UserError(f"{flag} {path}: {why}".lstrip())
     return path
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file. Raises `UserError` if it cannot be read."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a TOML file: {error}") from error
 
 
 def demand_text(path: Path, encoding: str = "utf-8") -> None:
@@ -148,7 +159,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     sync(path.parent)
 
 
-def distinct_names(folders: list[Path]) -> list[str]:
+def distinct_names(folders: Sequence[Path]) -> list[str]:
     """A short unique name for each folder: the fewest last parts of its path that tell all of them apart.
 
     Raises `UserError` if a folder is given twice.

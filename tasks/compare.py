@@ -17,15 +17,15 @@ Scored = Mapping[str, TaskScores]
 
 
 def own_intervals(
-    tasks: Scored, *, norm: bool, seed: int = 0, resamples: int = RESAMPLES
+    tasks: Scored, *, norm: bool, resamples: int = RESAMPLES
 ) -> tuple[dict[str, Interval | None], Interval | None]:
     """95% bootstrap intervals over dev rows: of each task's score, and of the dev norm if `norm` is true."""
     drawn: dict[str, np.ndarray] = {}
     for name, task in tasks.items():
         rows = task.rows.labelled() if task.rows is not None else None
         if rows is not None and len(rows) and task.metric in intervals.METRICS:
-            how = {"seed": seed, "resamples": resamples}
-            drawn[name] = intervals.bootstrap(task.metric, rows.predicted[None], rows.gold, name, **how)[0]
+            draws = intervals.bootstrap(task.metric, rows.predicted[None], rows.gold, name, resamples=resamples)
+            drawn[name] = draws[0]
     found = {name: interval(drawn[name]) if name in drawn else None for name in tasks}
     whole = norm and bool(drawn) and drawn.keys() == tasks.keys()
     return found, interval(_norm(tasks, drawn)) if whole else None
@@ -48,7 +48,6 @@ def differences(
     second: Sequence[Scored],
     norms: tuple[float | None, float | None] | None = None,
     *,
-    seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> list[Difference]:
     """The difference (second minus first) in each common task, and in the dev norm if both have the same tasks.
@@ -59,7 +58,7 @@ def differences(
     one, two = first[0], second[0]
     found, drawn = [], {}
     for name in (name for name in one if name in two):
-        difference, draws = _task([side[name] for side in first], [side[name] for side in second], seed, resamples)
+        difference, draws = _task([side[name] for side in first], [side[name] for side in second], resamples)
         found.append(difference)
         if draws is not None:
             drawn[name] = draws
@@ -78,15 +77,15 @@ def differences(
 
 
 def _task(
-    first: Sequence[TaskScores], second: Sequence[TaskScores], seed: int, resamples: int
+    first: Sequence[TaskScores], second: Sequence[TaskScores], resamples: int
 ) -> tuple[Difference, np.ndarray | None]:
     """The difference in one task, and each side's scores on the resamples: [2, R]."""
     systems, name, metric = [*first, *second], first[0].name, first[0].metric
-    metrics, why = {one.metric for one in systems}, ""
+    kinds, why = {one.metric for one in systems}, ""
     recorded = [one.rows for one in systems if one.rows is not None]
     rows = common(recorded) if len(recorded) == len(systems) else []
-    if len(metrics) > 1:
-        why = f"{metric} here, {second[0].metric} there"
+    if len(kinds) > 1:
+        why = f"different metrics: {metric} and {second[0].metric}"
     elif metric not in intervals.METRICS:
         why = f"no interval for {metric}"
     elif not rows:
@@ -101,7 +100,7 @@ def _task(
         return np.stack([of_each[: len(first)].mean(0), of_each[len(first) :].mean(0)])
 
     predicted, gold = np.stack([one.predicted for one in rows]), rows[0].gold
-    draws = averaged(intervals.bootstrap(metric, predicted, gold, name, seed=seed, resamples=resamples))
+    draws = averaged(intervals.bootstrap(metric, predicted, gold, name, resamples=resamples))
     values = averaged(intervals.scores(metric, predicted, gold)).tolist()
     before, after = (value if np.isfinite(value) else None for value in values)
     only: tuple[int | None, int | None] = (None, None)
@@ -123,7 +122,7 @@ def as_text(names: tuple[str, str], found: list[Difference], resamples: int = RE
 
 
 def _line(one: Difference) -> str:
-    values = [f"{value:.4f}" if value is not None else "undefined" for value in (one.first, one.second)]
+    values = [metrics.shown(value) for value in (one.first, one.second)]
     change = "" if one.value is None else f"{one.value:+.4f}"
     around = "" if one.around is None else f"[{one.around.low:+.4f}, {one.around.high:+.4f}]"
     metric = "" if one.name == DEV_NORM else one.metric

@@ -69,7 +69,7 @@ def load(run: Path, name: str, data: Path | None = None) -> Member:
     return Member(name, predictor.model.tasks, rows)
 
 
-def average(members: Sequence[Member], name: str = "ensemble") -> Member:
+def average(members: Sequence[Member]) -> Member:
     """The ensemble: mean probabilities and the class that they make most probable, or mean similarities."""
     rows = {}
     for key, first in members[0].rows.items():
@@ -79,7 +79,7 @@ def average(members: Sequence[Member], name: str = "ensemble") -> Member:
             continue
         shares = np.mean([one.probabilities for one in every if one.probabilities is not None], axis=0)
         rows[key] = replace(first, predicted=shares.argmax(1).astype(np.float64), probabilities=shares)
-    return Member(name, members[0].tasks, rows)
+    return Member("ensemble", members[0].tasks, rows)
 
 
 def scored(member: Member) -> "Scored":
@@ -118,21 +118,13 @@ def greedy(members: Sequence[Member]) -> list[Member]:
 
 def scores(member: Member) -> dict[str, Any]:
     """The dev norm and each task's scores, as in a run's `scores.json`, with 95% intervals as [low, high]."""
-    from tasks import compare
+    from tasks import compare, evaluate
 
-    found = scored(member)
-    around, whole = compare.own_intervals(found, norm=True)
-    tasks = {
-        name: {
-            "title": one.title,
-            "metric": one.metric,
-            "score": one.score,
-            "rows": one.count,
-            "per_class": list(one.per_class),
-            "interval": _limits(around[name]),
-        }
-        for name, one in found.items()
-    }
+    around, whole = compare.own_intervals(scored(member), norm=True)
+    tasks = {}
+    for name, task in member.tasks.items():
+        rows = member.rows[name, "dev"]
+        tasks[name] = evaluate.report(task, rows.predicted, rows.gold) | {"interval": _limits(around[name])}
     return {"dev_norm": dev_norm(member), "interval": _limits(whole), "tasks": tasks}
 
 
@@ -164,17 +156,13 @@ def as_text(content: Mapping[str, Any]) -> str:
 
     lines = []
     for name, one in [*content["members"].items(), ("ensemble", content)]:
-        values = [f"{task} {_number(found['score'])}" for task, found in one["tasks"].items()]
+        values = [f"{task} {metrics.shown(found['score'])}" for task, found in one["tasks"].items()]
         around = "[{:.4f}, {:.4f}]".format(*one["interval"]) if one["interval"] else ""
         left = "" if name == "ensemble" or name in content["used"] else "  (not used)"
         lines.append(f"{name}: {'  '.join(values)}  dev norm {one['dev_norm']:.4f} {around}{left}")
     if content["chosen_on_dev"]:
         lines.append("The members were chosen on these dev rows, so the ensemble's dev scores are too high.")
     return "\n".join([evaluate.tables(content["tasks"]), "", *lines])
-
-
-def _number(score: float | None) -> str:
-    return "undefined" if score is None else f"{score:.4f}"
 
 
 def main(arguments: list[str] | None = None) -> None:

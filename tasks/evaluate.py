@@ -135,8 +135,7 @@ def tables(scores: Mapping[str, Any]) -> str:
 
 
 def _table(one: Mapping[str, Any]) -> str:
-    score = "undefined" if one["score"] is None else f"{one['score']:.3f}"
-    lines = [f"{one['title']}: {one['metric']} {score} on {one['rows']:,} dev rows"]
+    lines = [f"{one['title']}: {one['metric']} {metrics.shown(one['score'], 3)} on {one['rows']:,} dev rows"]
     if one["per_class"]:
         lines.append(f"  {'class':<14} {'precision':>9} {'recall':>9} {'F1':>9} {'support':>9}")
     for row in one["per_class"]:

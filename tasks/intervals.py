@@ -41,7 +41,7 @@ def wilson(count: int, total: int) -> Interval:
 
 
 def resampled(
-    statistic: Callable[[np.ndarray], np.ndarray], count: int, *purpose: str, seed: int, resamples: int
+    statistic: Callable[[np.ndarray], np.ndarray], count: int, *purpose: str, seed: int = 0, resamples: int
 ) -> np.ndarray:
     """A statistic of R resamples of N = `count` rows, drawn with replacement.
 

@@ -57,6 +57,11 @@ def dev_norm(scores: Iterable[tuple[str, S | None]]) -> S:
     return mean
 
 
+def shown(score: float | None, digits: int = 4) -> str:
+    """A score for the terminal."""
+    return "undefined" if score is None else f"{score:.{digits}f}"
+
+
 def _share(metric: str, score: S | None) -> S | float:
     if score is None:
         return 0.0

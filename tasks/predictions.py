@@ -204,9 +204,9 @@ def scores_text(files: Sequence[Checked]) -> str:
             lines.append(f"{name} not scored: see its findings")
             continue
         value, rows = file.score
-        lines.append(f"{name} {'undefined' if value is None else f'{value:.4f}'} on {rows:,} labelled rows")
+        lines.append(f"{name} {metrics.shown(value)} on {rows:,} labelled rows")
     overall = norm(files)
-    return "\n".join([*lines, f"{'dev norm':<33} {'undefined' if overall is None else f'{overall:.4f}'}"])
+    return "\n".join([*lines, f"{'dev norm':<33} {metrics.shown(overall)}"])
 
 
 def pack(files: Sequence[Checked], out: Path) -> None:

@@ -198,7 +198,7 @@ class MultitaskSettings(Settings):
         if "option" in given and "fine_tune_mode" in given:
             raise UserError("--option and --fine-tune-mode exclude each other: the first is the older name")
         without = self.synonyms.without_effect(given, "finetune")
-        idle = [(name, why) for name, why in self._idle(given) if name in given]
+        idle = [(name, why) for name, why in self._idle() if name in given]
         return [
             *self._of_absent_tasks(given),
             *(f"{spelled(name, given[name])} has no effect with {why}" for name, why in without.items()),
@@ -206,12 +206,12 @@ class MultitaskSettings(Settings):
             *self.training.idle(),
         ]
 
-    def _idle(self, given: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    def _idle(self) -> Iterator[tuple[str, str]]:
         """Flags without effect under the other settings, and why."""
         tasks = self.data.tasks
         if len(self.data.chosen) == 1:
             yield "sampling", " on a single task"
-        if "pairs" in given and not self._has_pairs:
+        if not self._has_pairs:
             yield "pairs", f": no task of --tasks {tasks} has pairs"
         if self.schedule.sampling != "proportional":
             yield "power", f" with --sampling {self.schedule.sampling}"

@@ -5,7 +5,6 @@ This module does not import torch, so that `--help` is fast.
 
 import argparse
 import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic.fields import FieldInfo
 
 from minbert.errors import UserError, one_of, quoted, suggestion
-from minbert.files import expanded
+from minbert.files import expanded, present, read_toml
 from minbert.training.cli import Parser, say
 
 Presets = Mapping[str, tuple[str, Mapping[str, Any]]]
@@ -212,7 +211,7 @@ def parse(
         say(_listed(presets, default))
         raise SystemExit(0)
     file = typed.pop("config", "")
-    chosen = _read_toml(expanded(file), flags) if file else {}
+    chosen = _from_toml(present(expanded(file), "--config"), flags) if file else {}
     chosen |= {name: (value, spelled(name, None)) for name, value in typed.items()}
     named, where = chosen.pop("preset", (default, ""))
     preset = one_of(str(named), presets, where)
@@ -222,17 +221,12 @@ def parse(
     return Parsed(settings, preset, {name: kept[name] for name in chosen}, shlex.join([parser.prog, *arguments]))
 
 
-def _read_toml(path: Path, flags: Flags) -> dict[str, tuple[Any, str]]:
+def _from_toml(path: Path, flags: Flags) -> dict[str, tuple[Any, str]]:
     """Read a TOML file of settings: name -> (value, file and key). Tables are optional and have the records' names.
 
     Raises `UserError` if the file cannot be read, or if a key is unknown or a duplicate.
     """
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"--config {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not a TOML file: {error}") from error
+    content = read_toml(path)
     records = {record for record, _ in flags.values()}
     tables = {"": {key: value for key, value in content.items() if not isinstance(value, dict)}}
     tables |= {key: value for key, value in content.items() if isinstance(value, dict)}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minbert.errors import UserError
+from minbert.errors import UserError, quoted
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Row, Skipped
 from tasks.benchmarks.options import chosen
@@ -153,8 +153,7 @@ def _without_header(path: Path) -> Iterator[Row | Skipped]:
     header = len(head) > 1 and any(cell.lower() in _HEADERS for cell in head)
     other = first.lstrip().startswith("{") or "||" in first or _TABLE.fullmatch(first.strip())
     if header or other or len(head) > 2 or head[-1].replace(".", "", 1).isdigit():
-        shown = first if len(first) <= 60 else first[:60] + "..."
-        raise UserError(f"{path}:1: {shown!r}: neither sentence pairs nor one sentence a line")
+        raise UserError(f"{path}:1: {quoted(first)}: neither sentence pairs nor one sentence a line")
     with open_text(path) as file:
         for line, text in enumerate(file, 1):
             cells = tuple(cell.strip(f" \r\n{BOM}") for cell in text.split("\t"))

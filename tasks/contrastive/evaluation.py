@@ -236,7 +236,7 @@ def write(
     )
     told = "" if settings.loss.objective == "cross" else verdict(metric, before, after, state)
     said = [f"after training ({which}): {as_text(after.numbers)}", told]
-    ranks.say("\n".join([*filter(None, said), f"mean training loss over the last epoch: {number(loss)}\n"]))
+    ranks.say("\n".join([*filter(None, said), f"mean training loss over the last epoch: {metrics.shown(loss)}\n"]))
 
 
 def verdict(metric: str, before: Look, after: Look, state: LoopState) -> str:
@@ -250,7 +250,7 @@ def verdict(metric: str, before: Look, after: Look, state: LoopState) -> str:
         return f"{metric} is undefined, so it cannot say whether training helped"
     if after.score > before.score:
         return ""
-    now, then = (number(look.numbers[METRICS[metric][0]]) for look in (after, before))
+    now, then = (metrics.shown(look.numbers[METRICS[metric][0]]) for look in (after, before))
     there = f"--keep best would have kept step {state.best_step:,}" if state.best_step else "no evaluation was better"
     return (
         f"training did not help: by {metric} the last step is no better than before training "
@@ -277,12 +277,7 @@ def last_epoch_loss(rows: Iterable[Mapping[str, Any]]) -> float | None:
 def as_text(numbers: Mapping[str, float | None]) -> str:
     """The numbers of an evaluation, formatted for the terminal."""
     named = {name.replace("sts_dev", "STS dev").replace("_", " "): value for name, value in numbers.items()}
-    return ", ".join(f"{name} {number(value)}" for name, value in named.items())
-
-
-def number(value: float | None) -> str:
-    """A number, formatted for the terminal."""
-    return "undefined" if value is None else f"{value:.4f}"
+    return ", ".join(f"{name} {metrics.shown(value)}" for name, value in named.items())
 
 
 def next_command(settings: ContrastiveSettings, encoder: Path) -> str:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minbert.errors import UserError, listed
+from minbert.errors import UserError, listed, quoted
 from minbert.token_cache import Row, Skipped
 from tasks.readers.splitter import Head, Record, json_records, line_records, side_by_side, split_records
 
@@ -67,7 +67,7 @@ class Label:
         except ValueError:
             value = math.nan
         if not self.accepts(value):
-            raise UserError(f"{text if len(text) <= 80 else text[:80] + '...'!r} {self.complaint}")
+            raise UserError(f"{quoted(text)} {self.complaint}")
         return value
 
 
@@ -440,10 +440,9 @@ def open_as(path: Path, kind: str, split: str = "train", columns: str = "", *, c
 def _unknown(head: Head, kind: str, split: str) -> Layout:
     known = KINDS[kind]
     missing = next(target for target in known.required(split) if set(known.columns[target]).isdisjoint(head.keys))
-    shown = head.line if len(head.line) <= 60 else head.line[:60] + "..."
     raise UserError(
-        f"{head.path}:1: {shown!r} names no {missing} column and is no row of a file without a header; {kind} files "
-        f"may be: {'; '.join(one.form for one in LAYOUTS[kind])}; or say --columns {missing}=..."
+        f"{head.path}:1: {quoted(head.line)} names no {missing} column and is no row of a file without a header; "
+        f"{kind} files may be: {'; '.join(one.form for one in LAYOUTS[kind])}; or say --columns {missing}=..."
     )
 
 

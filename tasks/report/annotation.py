@@ -219,10 +219,10 @@ def kappa(first: Sequence[str] | np.ndarray, second: Sequence[str] | np.ndarray)
     return float(cohen_kappa_score(first, second)) if len({*first, *second}) > 1 else None
 
 
-def agreement(first: Annotation, second: Annotation, *, seed: int = 0, resamples: int = RESAMPLES) -> list[Agreement]:
+def agreement(first: Annotation, second: Annotation, *, resamples: int = RESAMPLES) -> list[Agreement]:
     """Agreement over all pairs of both, then over those of each group; `UserError` for different samples.
 
-    Resamples are drawn by the counter (seed, "kappa", group).
+    Resamples are drawn by the counter ("kappa", group).
     """
     if first.sample != second.sample:
         raise UserError(f"{second.path}: of another sample than {first.path}: the two sorted different pairs")
@@ -235,8 +235,8 @@ def agreement(first: Annotation, second: Annotation, *, seed: int = 0, resamples
         def of(rows: np.ndarray, one: np.ndarray = one, two: np.ndarray = two) -> np.ndarray:
             return np.array([kappa(one[chosen], two[chosen]) for chosen in rows], dtype=np.float64)  # None: NaN
 
-        value, how = kappa(one, two), {"seed": seed, "resamples": resamples}
-        around = None if value is None else interval(resampled(of, len(keys), "kappa", name, **how))
+        value = kappa(one, two)
+        around = None if value is None else interval(resampled(of, len(keys), "kappa", name, resamples=resamples))
         found.append(Agreement(name, len(keys), int((one == two).sum()), value, around))
     return found
 
@@ -281,8 +281,6 @@ def agreement_text(first: Annotation, second: Annotation, *, resamples: int = RE
 
 def draw_categories(base: Path, annotations: Sequence[Annotation]) -> list[Path]:
     """Write CBCL's Figure 1 as `base`.svg and `base`.png, a panel an annotation; equal counts give equal bytes."""
-    if not base.absolute().parent.is_dir():
-        raise UserError(f"--out {base}: {base.parent} is no folder")
     size, count = (8.4 if len(annotations) == 1 else 12.0, 7.2), len(annotations)
     look: Any = {"axes.grid.axis": "x", "axes.spines.left": False, "font.size": 11}
     with charts.panels(count, size, style=look, sharex=True, sharey=True) as panels:

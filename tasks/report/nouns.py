@@ -149,13 +149,13 @@ def matched(correct: Sequence[Pair], failed: Sequence[Pair], count: int) -> list
     return [(correct[one], failed[two], cosine) for two, (one, cosine) in found.items()]
 
 
-def difference(correct: Sequence[Pair], failed: Sequence[Pair], *, seed: int = 0) -> tuple[float, Interval | None]:
+def difference(correct: Sequence[Pair], failed: Sequence[Pair]) -> tuple[float, Interval | None]:
     """Failed minus correct in the mean of log10(1 + count of the rarest noun), with a bootstrap interval.
 
-    Each side is resampled by itself, by the counter (seed, "nouns", side).
+    Each side is resampled by itself, by the counter ("nouns", side).
     """
     one, two = (np.log10([1 + pair.rarest for pair in side]) for side in (correct, failed))
-    draws = [mean_draws(side, "nouns", name, seed=seed) for name, side in (("correct", one), ("failed", two))]
+    draws = [mean_draws(side, "nouns", name) for name, side in (("correct", one), ("failed", two))]
     return float(two.mean() - one.mean()), interval(draws[1] - draws[0])
 
 

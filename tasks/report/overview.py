@@ -86,8 +86,8 @@ def _difference(gaps: np.ndarray) -> dict[str, float]:
     return found | {"seeds_for": seeds_for(spread)}
 
 
-def seeds_for(deviation: float, difference: float = TOLD) -> float:
-    """The fewest seeds by which a two-sided paired t test at 5% finds a true difference with a power of 80%.
+def seeds_for(deviation: float) -> float:
+    """The fewest seeds by which a two-sided paired t test at 5% finds a true difference of `TOLD` with a power of 80%.
 
     `deviation` is that of the differences of single seeds. NaN if `MOST_SEEDS` are too few.
     """
@@ -95,7 +95,7 @@ def seeds_for(deviation: float, difference: float = TOLD) -> float:
         return 2
     seeds = np.arange(2, MOST_SEEDS + 1)
     limit = stats.t.ppf(0.975, seeds - 1)
-    power = stats.nct.sf(limit, seeds - 1, np.sqrt(seeds) * difference / deviation)
+    power = stats.nct.sf(limit, seeds - 1, np.sqrt(seeds) * TOLD / deviation)
     enough = seeds[power >= 0.8]
     return float(enough[0]) if len(enough) else np.nan
 

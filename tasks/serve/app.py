@@ -39,8 +39,7 @@ class Ranking(BaseModel):
 
 def build(folders: Sequence[Path]) -> FastAPI:
     """The application over some run folders. Raises `UserError` if one is not a finished run."""
-    names = distinct_names(list(folders)) if len(folders) > 1 else [folders[0].resolve().name]
-    runs = [Answers.load(folder, name) for folder, name in zip(folders, names, strict=True)]
+    runs = [Answers.load(folder, name) for folder, name in zip(folders, distinct_names(folders), strict=True)]
     app = FastAPI(openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])  # no page from elsewhere
 

@@ -94,7 +94,7 @@ def test_without_rows_there_is_no_interval_and_the_reason_is_said(multitask: Mad
     assert found[0].verdict == "no dev rows recorded"
     apart = replace(first.tasks["sst"], metric="Pearson's r")
     other = replace(first, tasks={**first.tasks, "sst": apart})
-    assert differences(first, other, resamples=5)[0].verdict == "accuracy here, Pearson's r there"
+    assert differences(first, other, resamples=5)[0].verdict == "different metrics: accuracy and Pearson's r"
     unknown = replace(first, tasks={"sst": replace(first.tasks["sst"], metric="macro F1")})
     assert differences(unknown, unknown, resamples=5)[0].verdict == "no interval for macro F1"
     assert compare.own_intervals(unknown.tasks, norm=True, resamples=5) == ({"sst": None}, None)

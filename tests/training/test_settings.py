@@ -166,7 +166,7 @@ def test_a_mistake_in_a_file_names_the_file_and_the_key(tmp_path: Path, text: st
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--config .*No such file"):
+    with pytest.raises(UserError, match=r"--config .*: no such file"):
         multitask("--config", str(tmp_path / "none.toml"))
 
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minbert.errors import UserError
-from minbert.token_cache import Row, Skipped
 from tasks.readers import chinese, open_as, senteval
+from tasks.readers.layouts import Rows
 
-Rows = Iterator[Row | Skipped]
 _SPLIT = re.compile(r"(?<![a-z])(train|dev|trial|valid(?:ation)?|test)(?![a-z])")
 _SPLITS = {"trial": "dev", "valid": "dev", "validation": "dev"}
 _SENTEVAL = ("senteval/downstream", "senteval", "downstream", "")
