@@ -50,7 +50,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     started.begin(data=read.account, **account, **paced.account())
     evaluation.introduce(settings, read, paced, bert, started.where(bert))
     dev = evaluation.Evaluation(settings, encoder, read)
-    before = dev.look()
+    before = dev.evaluate()
     ranks.say(f"before training: {evaluation.as_text(before.numbers)}")
     state = loop.fit(
         model,
@@ -69,7 +69,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     )
 
     # evaluate, save, write the report
-    after = dev.look()
+    after = dev.evaluate()
     if ranks.rank():
         return
     weights.save(run.path / "encoder", bert.state_dict(), started.config, tokenizer, encoder.pooler)

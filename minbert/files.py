@@ -41,6 +41,11 @@ def expanded(path: str | Path) -> Path:
         return Path(path)
 
 
+def data_path(given: str) -> Path:
+    """`--data`, else `$DATA_DIR`, else `data`, with `~` expanded; it need not exist."""
+    return expanded(given or os.environ.get("DATA_DIR") or "data")
+
+
 def present(path: Path, flag: str = "") -> Path:
     """Return `path` if it is a file. Raises `UserError` otherwise; the message begins with `flag`."""
     if not path.is_file():

@@ -297,7 +297,7 @@ def find(name: str, flag: str = "", files: Sequence[str] = (*DESCRIPTION, "model
     except Exception as error:
         cause = unreachable or error.__cause__ or error
         raise UserError(
-            f"{said}: cannot be had from the hub ({reason(cause)}), and no folder has this name; "
+            f"{said}: cannot be downloaded from the hub ({reason(cause)}), and no folder has this name; "
             f"for weights without a hub: `{MINILM}`, then `{f'{flag} minilm'.lstrip()}`"
         ) from cause
 

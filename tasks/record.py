@@ -5,7 +5,6 @@ label), `predicted`, and `probabilities` of the classes (null for a task without
 """
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from minbert.errors import UserError
 from minbert.files import expanded, read_json, write_atomic
+from minbert.training import cli
 
 if TYPE_CHECKING:
     from tasks.examples import Examples
@@ -96,8 +96,8 @@ def prediction_paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> 
             given = getattr(settings.files, f"{task.files.short}_{split}_out", "")
             usual = expanded(settings.run.run_dir) / "predictions" / prediction_file(task, split)
             path = found[task.name, split] = expanded(given).absolute() if given else usual
-            if given and (path.is_dir() or not os.access(path.parent, os.W_OK)):
-                raise UserError(f"--{task.files.short}-{split}-out {given}: no file can be written there")
+            if given:
+                cli.demand_writable(expanded(given), f"--{task.files.short}-{split}-out")
             if path.resolve() in taken:
                 raise UserError(f"{path}: two prediction files would be written there; see the --*_out flags")
             taken.add(path.resolve())

@@ -52,8 +52,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def demand_writable(out: Path | None, flag: str = "--out") -> None:
-    """Raises `UserError` if `out` is a folder, or if its parent folder does not exist."""
-    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
+    """Raises `UserError` if `out` is a folder, or if no file can be made in its parent folder."""
+    if out is not None and (out.is_dir() or not os.access(out.absolute().parent, os.W_OK)):
         raise UserError(f"{flag} {out}: no file can be written there")
 
 

@@ -264,7 +264,7 @@ def _save(model: nn.Module, optimizer: AdamW, state: LoopState, run: RunDir, tra
 
 
 def _restore(model: nn.Module, optimizer: AdamW, run: RunDir) -> LoopState | None:
-    """Load the newest checkpoint, if there is one; `RunDir.begin` has seen to it that it is sound."""
+    """Load the newest checkpoint, if there is one; `RunDir.begin` has verified it."""
     found = checkpoint.steps(run.checkpoints)
     run.forget_after(found[-1] if found else -1)
     if not found:

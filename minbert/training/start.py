@@ -14,7 +14,7 @@ from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.cpu import accelerate, keep_freed_memory
 from minbert.errors import UserError
-from minbert.files import expanded
+from minbert.files import data_path, expanded
 from minbert.precision import AMX_CRASHES, choose, default_device
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
@@ -148,11 +148,6 @@ def number_format(asked: str, on: torch.device) -> str:
             why = "a virtual machine that hides the shape of AMX's tiles"
             ranks.note(f"--precision auto: bf16 products by AMX crash on this machine ({why}), so the run is in fp32")
     return chosen
-
-
-def data_path(given: str) -> Path:
-    """`--data`, else `$DATA_DIR`, else `data`, with `~` expanded; it need not exist."""
-    return expanded(given or os.environ.get("DATA_DIR") or "data")
 
 
 def data_folder(given: str) -> Path:

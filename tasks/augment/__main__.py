@@ -120,11 +120,10 @@ def changes_by_row(
 
 def marks_by_row(rows: Sequence[Row], marks: str, most: int, seed: int) -> Iterator[list[list["Change"]]]:
     """The punctuation marks inserted into every text of every row, as for row n of a training set in its epoch 1."""
-    from tasks.augment.punctuation import Change, insertions
+    from tasks.augment.punctuation import insertions
 
     for key, row in enumerate(rows):
-        drawn = (insertions(text, seed=seed, epoch=0, key=key, most=most, marks=marks) for text in row.texts)
-        yield [[Change(offset, offset, mark) for offset, mark in found] for found in drawn]
+        yield [insertions(text, seed=seed, epoch=0, key=key, most=most, marks=marks) for text in row.texts]
 
 
 def _lines(row: Row, changes: Sequence[Sequence["Change"]], *, colour: bool) -> Iterator[str]:

@@ -8,6 +8,7 @@ only "randomly": here each mark and its place are drawn independently and unifor
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from minbert.errors import UserError, one_of
 from minbert.seeds import numpy_generator
@@ -55,10 +56,8 @@ def places(text: str) -> list[int]:
     return [match.end() for match in _WORD.finditer(text)] or [len(text)]
 
 
-def insertions(
-    text: str, *, seed: int, epoch: int, key: int, most: int = 3, marks: str = "english"
-) -> list[tuple[int, str]]:
-    """The 1 to `most` marks to insert, as (offset, mark), sorted by offset.
+def insertions(text: str, *, seed: int, epoch: int, key: int, most: int = 3, marks: str = "english") -> list[Change]:
+    """The 1 to `most` marks to insert, sorted by offset.
 
     A pure function of the text and (seed, epoch, key); `key` is the sentence's row. `marks` is a key of `MARKS`. Raises
     `UserError` for another name, or if `most` is below 1.
@@ -70,13 +69,13 @@ def insertions(
     free, kinds = places(text), MARKS[marks]
     count = int(generator.integers(1, most, endpoint=True))
     chosen = generator.integers(0, len(free), count), generator.integers(0, len(kinds), count)
-    return sorted(((free[place], kinds[mark]) for place, mark in zip(*chosen, strict=True)), key=lambda pair: pair[0])
+    found = [Change(free[place], free[place], kinds[mark]) for place, mark in zip(*chosen, strict=True)]
+    return sorted(found, key=lambda change: change.start)
 
 
 def insert(text: str, *, seed: int, epoch: int, key: int, most: int = 3, marks: str = "english") -> str:
     """`text` with its `insertions`."""
-    found = insertions(text, seed=seed, epoch=epoch, key=key, most=most, marks=marks)
-    return splice(text, [Change(offset, offset, mark) for offset, mark in found])
+    return splice(text, insertions(text, seed=seed, epoch=epoch, key=key, most=most, marks=marks))
 
 
 @dataclass(frozen=True)
@@ -91,11 +90,9 @@ class Punctuation:
 
     def __call__(self, examples: E, batch: Step) -> E:
         """The examples with the marks of the step's epoch inserted."""
+        how: dict[str, Any] = {"seed": self.seed, "epoch": batch.epoch, "most": self.most, "marks": self.marks}
         rows = batch.rows.tolist()
-        texts = [self.marked(examples.cache.text(row, self.source), batch.epoch, row) for row in rows]
+        plain = ((row, examples.cache.text(row, self.source)) for row in rows)
+        texts = [insert(text, key=row, **how) for row, text in plain]
         changed = ((row, 1) for row in rows)
         return examples.changed(dict(zip(changed, self.tokenizer.encode(texts), strict=True)))
-
-    def marked(self, text: str, epoch: int, row: int) -> str:
-        """The text of a row with the marks of an epoch inserted."""
-        return insert(text, seed=self.seed, epoch=epoch, key=row, most=self.most, marks=self.marks)

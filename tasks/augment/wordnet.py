@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from minbert.errors import UserError, one_of
-from minbert.files import cached_folder, expanded
+from minbert.files import cached_folder, data_path
 
 WORDNET = "corpora/wordnet"
 TAGGER = "taggers/averaged_perceptron_tagger_eng"
@@ -96,7 +96,7 @@ def find(data: str = "") -> Path:
     The data folder is the argument `data`, else `$DATA_DIR`, else `data/`. Raises `UserError` if none has WordNet.
     """
     own = [Path(name) for name in os.environ.get("NLTK_DATA", "").split(os.pathsep) if name]
-    folder = expanded(data or os.environ.get("DATA_DIR") or "data")
+    folder = data_path(data)
     for candidate in (*own, folder / "nltk_data"):
         if files(candidate, WORDNET):
             return candidate.resolve()

@@ -38,7 +38,7 @@ def difficulty(pos_sim: np.ndarray, neg_sim: np.ndarray, margin: float) -> np.nd
     """0 easy, 1 semi-hard, 2 hard for each triplet (CBCL, section 4.3; SelfCCL, section 4.3.1).
 
     With gap = cos(anchor, positive) - cos(anchor, negative): easy where gap > margin, semi-hard where
-    0 < gap <= margin, hard where gap <= 0. The papers leave the ties open. `UserError` for shapes that differ and for
+    0 < gap <= margin, hard where gap <= 0. The papers do not define ties. `UserError` for shapes that differ and for
     a cosine that is not finite.
     """
     positive, negative = (np.asarray(cosines, dtype=np.float64) for cosines in (pos_sim, neg_sim))

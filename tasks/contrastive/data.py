@@ -8,7 +8,7 @@ from typing import Any
 
 from minbert import token_cache, weights
 from minbert.errors import UserError, listed
-from minbert.files import expanded, present, sha256_of
+from minbert.files import data_path, expanded, present, sha256_of
 from minbert.token_cache import Facts, Reader, Row, Skipped, TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks, start
@@ -68,7 +68,7 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
     train = rows(cache, tokenizer.cls, tokenizer.sep, length)
     dev = sets.read_dev_sets(settings.files, tokenizer, length)
     if settings.chooses:
-        dev = replace(dev, also_in=sets.also_in(dev, start.data_path(settings.files.data)))
+        dev = replace(dev, also_in=sets.also_in(dev, data_path(settings.files.data)))
     if settings.data.limit > len(train):
         ranks.note(f"--limit {settings.data.limit:,}: there are only {len(train):,} {settings.loss.data_kind}")
     if _transductive(settings.encoder.source):

@@ -1,4 +1,4 @@
-"""How good an encoder is while it is trained, and what a run says of it before and after.
+"""Evaluation of an encoder during training, and the report of its scores before and after.
 
 The numbers: STS correlation, alignment, uniformity, triplet accuracy, a frozen NT-Xent loss.
 
@@ -45,7 +45,7 @@ ALIKE = 4.0
 
 
 @dataclass(frozen=True)
-class Look:
+class Scores:
     """One evaluation: the score to maximise, its numbers, and the cosines of every dev set and of the triplets.
 
     What is undefined is None.
@@ -81,10 +81,10 @@ class Evaluation:
 
     def score(self) -> tuple[float | None, dict[str, Any]]:
         """The score to maximise and the numbers, as the training loop takes them."""
-        found = self.look()
+        found = self.evaluate()
         return found.score, found.numbers
 
-    def look(self) -> Look:
+    def evaluate(self) -> Scores:
         """The encoder as it is now."""
         self.encoder.model.eval()
         vectors = unit(encoded(self.encoder, self.texts))
@@ -98,7 +98,7 @@ class Evaluation:
             numbers["full_pass_loss"] = full_pass_loss([anchor, positive, *hard], *self.loss_of)
         name, sign = METRICS[self.metric]
         value = numbers[name]
-        return Look(None if value is None else sign * value, numbers, dev_cosines, cosines)
+        return Scores(None if value is None else sign * value, numbers, dev_cosines, cosines)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -211,14 +211,19 @@ def introduce(settings: ContrastiveSettings, read: Data, paced: Paced, encoder: 
 
 
 def write(
-    run: RunDir, settings: ContrastiveSettings, read: Data, scored: Scored, looks: Sequence[Look], state: LoopState
+    run: RunDir,
+    settings: ContrastiveSettings,
+    read: Data,
+    scored: Scored,
+    evaluations: Sequence[Scores],
+    state: LoopState,
 ) -> None:
     """Write `scores.json` and `cosines.safetensors`, and print what training has changed.
 
-    `looks` are one before training, and one at the encoder that the loop has kept: with `--keep best` that of step 0
-    if no evaluation was better than before training.
+    `evaluations` are one before training, and one at the encoder that the loop has kept: with `--keep best` that of
+    step 0 if no evaluation was better than before training.
     """
-    before, after = looks
+    before, after = evaluations
     keep, metric = settings.training.keep, settings.evaluation.metric
     scores = {name: {"before": before.numbers[name], "after": value} for name, value in after.numbers.items()}
     kept = {"step": state.kept_step, "keep": keep, "metric": metric}
@@ -239,7 +244,7 @@ def write(
     ranks.say("\n".join([*filter(None, said), f"mean training loss over the last epoch: {metrics.shown(loss)}\n"]))
 
 
-def verdict(metric: str, before: Look, after: Look, state: LoopState) -> str:
+def verdict(metric: str, before: Scores, after: Scores, state: LoopState) -> str:
     """A sentence if training has not improved the encoder by the metric; else an empty string."""
     if not state.kept_step:
         return (
@@ -250,7 +255,7 @@ def verdict(metric: str, before: Look, after: Look, state: LoopState) -> str:
         return f"{metric} is undefined, so it cannot say whether training helped"
     if after.score > before.score:
         return ""
-    now, then = (metrics.shown(look.numbers[METRICS[metric][0]]) for look in (after, before))
+    now, then = (metrics.shown(one.numbers[METRICS[metric][0]]) for one in (after, before))
     there = f"--keep best would have kept step {state.best_step:,}" if state.best_step else "no evaluation was better"
     return (
         f"training did not help: by {metric} the last step is no better than before training "

@@ -139,13 +139,13 @@ def _english(name: str, data: Path) -> Corpus:
 def gather_texts(
     corpus: Corpus, seed: int, limit: int = 0, *, keep_duplicates: bool = False
 ) -> tuple[list[str], Facts]:
-    """The first appearance of each text, `limit` of them by seed (0: all), in file order, and what is said of them.
+    """The first appearance of each text, `limit` of them by seed (0: all), in file order, and facts about them.
 
     A smaller sample of the same seed is part of a larger one. `keep_duplicates` keeps every appearance, as ConSERT's
     89,192 texts do. The facts say for each file what was read and skipped, how many texts were duplicates, and
     `transductive`: whether a test file was read. `also_in_test` counts the kept texts that, up to case, blanks and
-    punctuation, are in a test file of the same source, by its folder and over all: a train file is no promise, as
-    STS-B's was drawn from STS12-16. Raises `UserError` where the files hold no text.
+    punctuation, are in a test file of the same source, by its folder and over all: a train file may
+    hold test sentences, as STS-B's was drawn from STS12-16. Raises `UserError` where the files hold no text.
     """
     read = [file.texts() for file in corpus.files]
     texts = [text for found, _ in read for text in found]

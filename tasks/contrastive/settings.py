@@ -78,7 +78,7 @@ class EncoderSettings(settings.EncoderSettings):
 
 
 class DataSettings(settings.DataSettings):
-    """What is read of the data."""
+    """Which data are read."""
 
     texts: str = flag(
         "",
@@ -130,7 +130,7 @@ class LossSettings(Record):
 
 
 class CurriculumSettings(Record):
-    """Which triplets come when."""
+    """The curriculum: order and pacing of the triplets."""
 
     order: Literal["curriculum", "anti", "random", "none"] = flag(
         "curriculum",
@@ -170,7 +170,7 @@ class AugmentationSettings(Record):
 
 
 class EvaluationSettings(Record):
-    """How the encoder is judged."""
+    """Evaluation during training."""
 
     metric: Literal["spearman", "accuracy", "loss", "alignment", "uniformity"] = flag(
         "spearman",
@@ -191,7 +191,7 @@ class EvaluationSettings(Record):
 
 
 class FileSettings(settings.FileSettings):
-    """Where the data are: their hashes, not their places, decide what is computed."""
+    """Paths of the data. A run is identified by the data's hashes, not by these paths."""
 
     triplets: str = flag(
         "",
@@ -328,9 +328,9 @@ class ContrastiveSettings(Settings):
         if how.objective not in ("nt-xent", "simcse") and views.marks_most:
             yield "--marks-most: punctuation is inserted with --objective nt-xent or simcse alone"
         if how.objective == "simcse" and bool(how.eda_weight) != bool(views.marks_most):
-            yield "--eda-weight and --marks-most belong together: one weighs the text that the other makes"
+            yield "--eda-weight and --marks-most require each other: a weight, and the punctuation that it weighs"
         if how.objective == "cross" and self.chooses:
-            yield f"{objective} trains no sentence embeddings, so their --sts-dev pairs can't choose: use --keep last"
+            yield f"{objective} trains no sentence embeddings, so --sts-dev cannot select a checkpoint: use --keep last"
         if self.files.phrases and how.objective != "cross":
             yield f"--phrases needs --objective cross: {objective} trains on no single texts"
         if views.marks_most and self.synonyms.used_in("pretrain"):

@@ -19,7 +19,7 @@ def command(manifest: dict[str, Any]) -> str:
     recorded = str(manifest.get("command", ""))
     try:
         words = shlex.split(recorded)
-    except ValueError:  # a quote is not closed: somebody has changed it
+    except ValueError:  # a quote is not closed: edited by hand
         words = recorded.split()
     words = [word for word in words if word != "--resume"]
     threads = manifest.get("environment", {}).get("threads")

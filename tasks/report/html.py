@@ -1,4 +1,4 @@
-"""Pages that need nothing but themselves: no network, and nothing of the data becomes markup or script."""
+"""Self-contained pages: no network, and nothing of the data becomes markup or script."""
 
 import hashlib
 import json

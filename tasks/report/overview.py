@@ -37,7 +37,7 @@ _OVER_SEEDS = {
     "difference": "difference",
     "95% over seeds": "over_seeds",
     **_NUMBERS,
-    "seeds to tell .01": "seeds_for",
+    "seeds to detect .01": "seeds_for",
 }
 """Columns of the table of all numbers, and the keys of a cell."""
 _BARS = {

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 from tokenizers.normalizers import BertNormalizer
 
 from minbert import UserError
-from tasks.augment.punctuation import MARKS, insert, insertions, places
+from tasks.augment.punctuation import MARKS, Change, insert, insertions, places
 
 ENGLISH = "the ferry leaves at noon"
 CHINESE = "渡船中午离开"
@@ -21,11 +21,11 @@ characters = st.characters(exclude_categories=["Cs"], max_codepoint=0x2B81F)
 texts = st.one_of(st.text(characters, max_size=30), st.text(alphabet="ab c，渡船中，.", max_size=30))
 
 
-def without(text: str, found: list[tuple[int, str]]) -> str:
+def without(text: str, found: list[Change]) -> str:
     """The text with the marks taken out again, from behind: each stands at its offset plus those before it."""
-    for number, (offset, mark) in reversed(list(enumerate(found))):
-        at = offset + number
-        assert text[at] == mark
+    for number, one in reversed(list(enumerate(found))):
+        at = one.start + number
+        assert text[at] == one.new
         text = text[:at] + text[at + 1 :]
     return text
 
@@ -35,7 +35,7 @@ def test_without_its_marks_it_is_the_original(text: str, most: int, marks: str, 
     counter = {"seed": 3, "epoch": epoch, "key": key, "most": most, "marks": marks}
     found, changed = insertions(text, **counter), insert(text, **counter)
     assert 1 <= len(found) <= most and len(changed) == len(text) + len(found)
-    assert all(mark in MARKS[marks] and offset in places(text) for offset, mark in found)
+    assert all(one.new in MARKS[marks] and one.start == one.end in places(text) for one in found)
     assert without(changed, found) == text
 
 
@@ -79,8 +79,8 @@ def test_the_number_of_marks_is_uniform(most: int) -> None:
     ],
 )
 def test_every_place_and_every_mark_is_equally_likely(text: str, marks: str) -> None:
-    found = [pair for key in range(2000) for pair in insertions(text, seed=4, epoch=1, key=key, most=3, marks=marks)]
-    pairs = Counter(found)
+    found = [one for key in range(2000) for one in insertions(text, seed=4, epoch=1, key=key, most=3, marks=marks)]
+    pairs = Counter((one.start, one.new) for one in found)
     assert set(pairs) == {(place, mark) for place in places(text) for mark in MARKS[marks]}
     assert chisquare(list(pairs.values())).pvalue > 1e-3
 

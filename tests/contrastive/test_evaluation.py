@@ -130,13 +130,13 @@ def test_numbers_are_their_definitions_and_the_metric_is_maximised(
     encoder: Counting, pairs: Pair, triplets: Examples, metric: str, sign: int, limit: int, count: int, batch_size: int
 ) -> None:
     given = {"temperature": 0.1, "batch_size": batch_size, "metric": metric, "evaluate_triplets": limit}
-    found = evaluate(encoder, {"sts": pairs}, triplets, **given).look()
+    found = evaluate(encoder, {"sts": pairs}, triplets, **given).evaluate()
     expected = by_hand(encoder, count, batch_size, 0.1)
     assert found.numbers == pytest.approx(expected, abs=1e-5)
     assert found.score == sign * found.numbers[METRICS[metric][0]]
     assert found.dev_cosines["sts"] == pytest.approx([cosine(*encoder.encode([a, b])) for a, b, _ in PAIRS], abs=1e-5)
     assert found.cosines is not None and (found.cosines.gap > 0).mean() == expected["triplet_accuracy"]
-    warm = evaluate(encoder, {"sts": pairs}, triplets, evaluate_temperature=1.0, **given).look()
+    warm = evaluate(encoder, {"sts": pairs}, triplets, evaluate_temperature=1.0, **given).evaluate()
     assert warm.numbers["full_pass_loss"] == pytest.approx(
         by_hand(encoder, count, batch_size, 1.0)["full_pass_loss"], abs=1e-5
     )
@@ -159,7 +159,7 @@ def test_each_text_is_encoded_once_an_evaluation_with_dropout_off(
 def test_of_several_dev_sets_the_mean_chooses_and_each_ones_own_is_told(
     encoder: Counting, pairs: Pair, classes: Pair
 ) -> None:
-    found = evaluate(encoder, {"PAWS-X": classes, "STS-B": pairs}).look()
+    found = evaluate(encoder, {"PAWS-X": classes, "STS-B": pairs}).evaluate()
     own = stats.spearmanr([cosine(*encoder.encode(list(row))) for row in OTHERS], CLASSES).statistic
     expected = by_hand(encoder, 0, 1, 1.0)
     numbers = found.numbers
@@ -169,21 +169,21 @@ def test_of_several_dev_sets_the_mean_chooses_and_each_ones_own_is_told(
     assert numbers["alignment"] == pytest.approx(expected["alignment"], abs=1e-5), "over the pairs with graded scores"
     assert numbers["uniformity"] == pytest.approx(expected["uniformity"], abs=1e-5)
 
-    alone = evaluate(encoder, {"sts": classes}).look().numbers
+    alone = evaluate(encoder, {"sts": classes}).evaluate().numbers
     alike = [2 - 2 * cosine(*encoder.encode(list(row))) for row, label in zip(OTHERS, CLASSES, strict=True) if label]
     assert alone["alignment"] == pytest.approx(np.mean(alike), abs=1e-5), "of two classes the second is alike"
     encoder.encode_ids = lambda rows, **_: np.ones((len(rows), 8), dtype=np.float32)  # type: ignore[method-assign]
-    found = evaluate(encoder, {"PAWS-X": classes, "STS-B": pairs}).look()
+    found = evaluate(encoder, {"PAWS-X": classes, "STS-B": pairs}).evaluate()
     assert found.numbers["sts_dev_spearman"] is None and found.score is None
 
 
 def test_rows_without_hard_negatives_have_a_loss_and_no_accuracy(encoder: Counting, pairs: Pair) -> None:
-    found = evaluate(encoder, {"sts": pairs}, pairs, batch_size=3, temperature=0.1, metric="loss").look()
+    found = evaluate(encoder, {"sts": pairs}, pairs, batch_size=3, temperature=0.1, metric="loss").evaluate()
     assert "triplet_accuracy" not in found.numbers and found.cosines is None
     rows = [tuple(encoder.encode([a, b])) for a, b, _ in PAIRS]
     expected = np.mean(loss_of(rows[:3], 0.1) + loss_of(rows[3:], 0.1))
     assert -found.score == found.numbers["full_pass_loss"] == pytest.approx(expected, abs=1e-5)
-    numbers = evaluate(encoder, {"sts": pairs}).look().numbers
+    numbers = evaluate(encoder, {"sts": pairs}).evaluate().numbers
     assert numbers.keys() == {"sts_dev_spearman", "alignment", "uniformity"}, "labelled pairs are no triplets"
 
 

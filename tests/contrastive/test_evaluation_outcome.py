@@ -18,7 +18,7 @@ from minbert.training.run import RunDir
 from tasks.contrastive import evaluation
 from tasks.contrastive.curriculum import Scored, Similarities
 from tasks.contrastive.data import Data
-from tasks.contrastive.evaluation import Look, last_epoch_loss, verdict
+from tasks.contrastive.evaluation import Scores, last_epoch_loss, verdict
 from tasks.contrastive.sets import DevSets
 from tasks.contrastive.settings import ContrastiveSettings
 
@@ -35,8 +35,8 @@ ROWS: list[dict[str, Any]] = [
 Written = Callable[..., tuple[dict[str, Any], dict[str, np.ndarray]]]
 
 
-def look(rho: float, cosines: Similarities | None = None) -> Look:
-    return Look(rho, {"sts_dev_spearman": rho, "full_pass_loss": -rho}, {}, cosines)
+def look(rho: float, cosines: Similarities | None = None) -> Scores:
+    return Scores(rho, {"sts_dev_spearman": rho, "full_pass_loss": -rho}, {}, cosines)
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ def written(tmp_path: Path, view: Callable[..., Any]) -> Written:
         for row in ROWS:
             run.log(row)
         read = Data(view(*[["the cat"]] * columns), DevSets("course", {}), {})
-        looks = [look(0.6, BEFORE), look(0.65, AFTER)] if cosines else [look(0.6), look(0.65)]
+        evaluations = [look(0.6, BEFORE), look(0.65, AFTER)] if cosines else [look(0.6), look(0.65)]
         how = ContrastiveSettings.of(**{"batch_size": 2, "keep": "last"} | given)
-        evaluation.write(run, how, read, Scored(np.arange(6), BEFORE if cosines else None), looks, STATE)
+        evaluation.write(run, how, read, Scored(np.arange(6), BEFORE if cosines else None), evaluations, STATE)
         path = run.path / "cosines.safetensors"
         return json.loads((run.path / "scores.json").read_text()), load_file(path) if path.is_file() else {}
 

