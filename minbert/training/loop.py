@@ -125,6 +125,7 @@ def fit(
     restored = _restore(model, optimizer, run) if run_settings.resume else None
     state = restored or LoopState(best=_of_first(baseline, device))
     pending: list[Scalars] = []
+    # 1e-9: 0.07 * 100 is 7.000000000000001
     warmup, averaged = (math.ceil(share * plan.total - 1e-9) for share in (training.warmup, training.average))
     averaged_after = plan.total - averaged
     progress = Progress(plan, state.step, state.best, sentences, tasks)
