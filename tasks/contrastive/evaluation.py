@@ -45,7 +45,7 @@ ALIKE = 4.0
 
 
 @dataclass(frozen=True)
-class Scores:
+class EvaluationResult:
     """One evaluation: the score to maximise, its numbers, and the cosines of every dev set and of the triplets.
 
     What is undefined is None.
@@ -84,7 +84,7 @@ class Evaluation:
         found = self.evaluate()
         return found.score, found.numbers
 
-    def evaluate(self) -> Scores:
+    def evaluate(self) -> EvaluationResult:
         """The encoder as it is now."""
         self.encoder.model.eval()
         vectors = unit(encoded(self.encoder, self.texts))
@@ -98,7 +98,7 @@ class Evaluation:
             numbers["full_pass_loss"] = full_pass_loss([anchor, positive, *hard], *self.loss_of)
         name, sign = METRICS[self.metric]
         value = numbers[name]
-        return Scores(None if value is None else sign * value, numbers, dev_cosines, cosines)
+        return EvaluationResult(None if value is None else sign * value, numbers, dev_cosines, cosines)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -215,7 +215,7 @@ def write(
     settings: ContrastiveSettings,
     read: Data,
     scored: Scored,
-    evaluations: Sequence[Scores],
+    evaluations: Sequence[EvaluationResult],
     state: LoopState,
 ) -> None:
     """Write `scores.json` and `cosines.safetensors`, and print what training has changed.
@@ -244,7 +244,7 @@ def write(
     ranks.say("\n".join([*filter(None, said), f"mean training loss over the last epoch: {metrics.shown(loss)}\n"]))
 
 
-def verdict(metric: str, before: Scores, after: Scores, state: LoopState) -> str:
+def verdict(metric: str, before: EvaluationResult, after: EvaluationResult, state: LoopState) -> str:
     """A sentence if training has not improved the encoder by the metric; else an empty string."""
     if not state.kept_step:
         return (

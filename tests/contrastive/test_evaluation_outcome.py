@@ -18,7 +18,7 @@ from minbert.training.run import RunDir
 from tasks.contrastive import evaluation
 from tasks.contrastive.curriculum import Scored, Similarities
 from tasks.contrastive.data import Data
-from tasks.contrastive.evaluation import Scores, last_epoch_loss, verdict
+from tasks.contrastive.evaluation import EvaluationResult, last_epoch_loss, verdict
 from tasks.contrastive.sets import DevSets
 from tasks.contrastive.settings import ContrastiveSettings
 
@@ -35,8 +35,8 @@ ROWS: list[dict[str, Any]] = [
 Written = Callable[..., tuple[dict[str, Any], dict[str, np.ndarray]]]
 
 
-def look(rho: float, cosines: Similarities | None = None) -> Scores:
-    return Scores(rho, {"sts_dev_spearman": rho, "full_pass_loss": -rho}, {}, cosines)
+def look(rho: float, cosines: Similarities | None = None) -> EvaluationResult:
+    return EvaluationResult(rho, {"sts_dev_spearman": rho, "full_pass_loss": -rho}, {}, cosines)
 
 
 @pytest.fixture
