@@ -3,8 +3,6 @@
 import argparse
 import math
 import shlex
-import shutil
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -170,7 +168,7 @@ class Suite:
         command = shlex.join(["python", "-m", f"tasks.benchmarks.{self.given.suite}", *self.given.words])
         self.out.mkdir(parents=True, exist_ok=True)
         for table in self.tables:
-            print(table.terminal(shutil.get_terminal_size().columns if sys.stdout.isatty() else None), end="\n\n")
+            print(table.terminal(), end="\n\n")
         about = {
             "suite": name,
             "command": command,

@@ -6,15 +6,12 @@ python -m tasks.contrastive show --premise "A man pulls on a rope ." --weights m
 import argparse
 import difflib
 import heapq
-import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
-from tabulate import tabulate
 
 from minbert.errors import UserError
 from minbert.files import present
@@ -24,6 +21,7 @@ from tasks.contrastive.curriculum import GROUPS, Similarities, difficulty
 
 if TYPE_CHECKING:  # at run time pandas and torch would delay `--help`
     from tasks.contrastive.triplets import Triplets
+    from tasks.tables import Table
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -75,23 +73,26 @@ def of_premise(found: "Triplets", premise: str) -> list[tuple[str, ...]]:
     )
 
 
-def table(texts: Sequence[Sequence[str]], scores: Similarities, margin: float, width: int = 110) -> str:
-    """A premise's triplets as lines of at most `width` columns, the largest gap first (SelfCCL, Table 2)."""
+def table(texts: Sequence[Sequence[str]], scores: Similarities, margin: float) -> "Table":
+    """A premise's triplets, the largest gap first (SelfCCL, Table 2)."""
+    import pandas as pd
+
+    from tasks.tables import Table, numbers
+
     groups = difficulty(scores.positive, scores.negative, margin)
-    numbers = zip(scores.positive, scores.negative, scores.gap, strict=True)
-    rows = [[*row[1:], *three, GROUPS[group]] for row, three, group in zip(texts, numbers, groups, strict=True)]
-    cell = max(20, (width - 42) // 2)
-    shown = tabulate(
-        [rows[place] for place in np.argsort(-scores.gap, kind="stable")],
-        ["entailment", "contradiction", "cos+", "cos-", "gap", "difficulty"],
-        tablefmt="simple",
-        floatfmt=".3f",
-        disable_numparse=[0, 1, 5],
-        maxcolwidths=[cell, cell, None, None, None, None],
+    rows = pd.DataFrame(
+        {
+            "entailment": [row[1] for row in texts],
+            "contradiction": [row[2] for row in texts],
+            "cos+": numbers(scores.positive, 3),
+            "cos-": numbers(scores.negative, 3),
+            "gap": numbers(scores.gap, 3),
+            "difficulty": [GROUPS[group] for group in groups],
+        }
     )
     counts = ", ".join(f"{(groups == group).sum()} {name}" for group, name in enumerate(GROUPS))
-    end = f"{len(texts)} triplet{'s'[: len(texts) != 1]}: {counts} (margin {margin:g})"
-    return "\n".join([*textwrap.wrap(texts[0][0], width), "", shown, "", end])
+    note = f"{len(texts)} triplet{'s'[: len(texts) != 1]}: {counts} (margin {margin:g})"
+    return Table(texts[0][0], rows.iloc[np.argsort(-scores.gap, kind="stable")], (note,), left=2)
 
 
 def main() -> None:
@@ -106,7 +107,7 @@ def main() -> None:
     encoder = Encoder.load(folder, pooler=arguments.pooler, precision=arguments.precision)
     different, places = scoring.distinct(text for row in texts for text in row)
     found = scoring.cosines(encoder.encode(different), places)
-    print(table(texts, found, arguments.margin, shutil.get_terminal_size((110, 24)).columns))
+    print(table(texts, found, arguments.margin).terminal())
     print(f"cosines by {arguments.weights}, {encoder.pooler} pooling, {encoder.precision}, dropout off")
 
 

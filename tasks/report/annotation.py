@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from sklearn.metrics import cohen_kappa_score
-from tabulate import tabulate
 
 from minbert.errors import UserError
 from minbert.files import present
@@ -30,6 +30,7 @@ from tasks.record import TaskScores
 from tasks.report import measures
 from tasks.report.collect import Run, read_run
 from tasks.report.html import rendered, write_page
+from tasks.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -250,15 +251,14 @@ def disagreements(first: Annotation, second: Annotation) -> list[tuple[str, str,
 
 def counts_text(annotation: Annotation, name: str) -> str:
     """Counts and Wilson intervals by category and group, for a terminal."""
-    columns: dict[str, list[str]] = {"": list(NAMES.values())}
+    columns: dict[str, list[str]] = {"category": list(NAMES.values())}
     for group, title in GROUPS.items():
         counts = annotation.counts(group)
         if total := sum(counts.values()):
             columns[f"{title} ({total})"] = [_cell(count, total) for count in counts.values()]
     done = len(annotation.categories)
     head = f"{name}: {done:,} of {len(annotation.items):,} pairs sorted (95% Wilson intervals)"
-    aligned = ["left", *["right"] * (len(columns) - 1)]
-    return head + "\n" + tabulate(columns, headers="keys", tablefmt="plain", colalign=aligned)
+    return Table(head, pd.DataFrame(columns)).terminal()
 
 
 def _cell(count: int, total: int) -> str:

@@ -131,18 +131,14 @@ FOUND = [
 
 def test_the_table_of_a_premise() -> None:
     scores = scoring.Similarities(np.float32([0.55, 0.9, 0.5]), np.float32([0.5, 0.1, 0.75]))
-    for width in (110, 90):
-        lines = show.table(FOUND, scores, 0.2, width).split("\n")
-        assert all(len(line) <= width for line in lines)
-        ends = [line.split()[-4:] for line in lines if line.endswith(("easy", "semi-hard", "hard"))]
-        assert ends == [
-            ["0.900", "0.100", "0.800", "easy"],
-            ["0.550", "0.500", "0.050", "semi-hard"],
-            ["0.500", "0.750", "-0.250", "hard"],
-        ]
-        assert lines[-1] == "3 triplets: 1 easy, 1 semi-hard, 1 hard (margin 0.2)"
-        joined = " ".join(" ".join(lines).split())
-        assert PREMISE in joined and "cos+ cos- gap difficulty" in joined
+    lines = show.table(FOUND, scores, 0.2).terminal().split("\n")
+    assert lines[0] == PREMISE and lines[1].split()[-4:] == ["cos+", "cos-", "gap", "difficulty"]
+    assert [line.split()[-4:] for line in lines[2:5]] == [
+        ["0.900", "0.100", "0.800", "easy"],
+        ["0.550", "0.500", "0.050", "semi-hard"],
+        ["0.500", "0.750", "−0.250", "hard"],
+    ]
+    assert lines[5] == "3 triplets: 1 easy, 1 semi-hard, 1 hard (margin 0.2)"
 
 
 def test_a_premise_is_found_in_any_spelling_and_others_are_named() -> None:
