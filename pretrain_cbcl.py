@@ -64,7 +64,6 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
         device=started.device,
         precision=started.precision,
         baseline=before.score,
-        sentences=len(objective.texts),
         floors=objectives.FLOORS,
     )
 

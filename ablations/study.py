@@ -29,7 +29,7 @@ SCRIPTS: dict[str, tuple[type[Settings], Any, str, str]] = {
     FINETUNE: (MultitaskSettings, PRESETS, "default", "encoder"),
 }
 """Script -> its settings, its presets, the default preset, and the flag that names another arm's encoder."""
-STAGE_ONE = ("sts_dev_spearman", "full_pass_loss", "triplet_accuracy", "alignment", "uniformity", "last_epoch_loss")
+STAGE_ONE = ("sts_dev_spearman", "frozen_loss", "triplet_accuracy", "alignment", "uniformity", "last_epoch_loss")
 """The scores of stage one. Stage two has `dev_norm`, a task's name, and `sst.f1.*`; a suite has `NAME/SET`."""
 PER_CLASS = ("precision", "recall", "f1")
 OURS = ("seed", "data", "run_dir", "resume", "encoder")

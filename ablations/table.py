@@ -25,7 +25,7 @@ from tasks.tables import MISSING, Table, number, records
 
 _TITLES = {
     "sts_dev_spearman": "STS dev, Spearman's rho",
-    "full_pass_loss": "Frozen NT-Xent loss over training triplets",
+    "frozen_loss": "Frozen NT-Xent loss over training triplets",
     "last_epoch_loss": "Mean training loss of the last epoch",
     "triplet_accuracy": "Training triplets told apart",
     "alignment": "Alignment",
@@ -36,7 +36,7 @@ _TITLES = {
     "sts": "STS, Pearson's r",
 }
 _HUNDRED = ("sts_dev_spearman", "triplet_accuracy")
-_LESS = ("full_pass_loss", "last_epoch_loss", "alignment", "uniformity")
+_LESS = ("frozen_loss", "last_epoch_loss", "alignment", "uniformity")
 _RESAMPLES = 1000
 _NOTE = (
     "Mean ± standard deviation over seeds. Difference: the mean of the seeds' differences to the baseline. Over seeds: "

@@ -104,17 +104,16 @@ def fit(
     device: torch.device,
     precision: str,
     baseline: float | None = None,
-    sentences: int = 1,
     tasks: int = 1,
     floors: Floors | None = None,
 ) -> LoopState:
     """Train until the end of the plan or early stopping, and leave the best or the last weights in `model`, by `keep`.
 
     `run_settings` say whether the run is resumed, and how often it is saved and logged. `precision`: "fp32" or "bf16".
-    `sentences` is the number of sentences per example, for the displayed speed. `tasks` is the number of tasks; with
-    several, losses are displayed with the task's name. `baseline` is the score of the model before training. If
-    `keep` is `best` and no evaluation is above the baseline, the weights before training are kept, as step 0. Without
-    a baseline, the first evaluation with a defined score is the best so far; without any, the last step is kept.
+    `tasks` is the number of tasks; with several, losses are displayed with the task's name. `baseline` is the score of
+    the model before training. If `keep` is `best` and no evaluation is above the baseline, the weights before training
+    are kept, as step 0. Without a baseline, the first evaluation with a defined score is the best so far; without any,
+    the last step is kept.
     With `average`, the weights of the last step are replaced by the mean over the last steps before they are evaluated
     (stochastic weight averaging; Izmailov et al., 2018, section 3, after every step and under the same schedule).
     The learning rate of a parameter group follows the schedule from its `peak_lr`, by default that of `training`.
@@ -128,7 +127,7 @@ def fit(
     # 1e-9: 0.07 * 100 is 7.000000000000001
     warmup, averaged = (math.ceil(share * plan.total - 1e-9) for share in (training.warmup, training.average))
     averaged_after = plan.total - averaged
-    progress = Progress(plan, state.step, state.best, sentences, tasks)
+    progress = Progress(plan, state.step, state.best, tasks)
     if restored is None and baseline is not None and training.keep == BEST:
         _save(model, optimizer, state, run, training)
     with stop_on_signal() as signals, progress:

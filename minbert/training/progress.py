@@ -24,13 +24,13 @@ class Progress:
 
     On a terminal they are shown in a display below all other output. Elsewhere (a file, a pipe, a cluster's log, a
     notebook) the loop prints them as a line of text with each row of the metrics, and in between when `due`.
-    Evaluations are lines in both. `done` is the step and `best` the best score that the run begins with; `sentences`
-    is their number per example. With several `tasks`, a loss is shown with its task's name.
+    Evaluations are lines in both. `done` is the step and `best` the best score that the run begins with.
+    With several `tasks`, a loss is shown with its task's name.
     """
 
-    def __init__(self, plan: Plan, done: int, best: float | None, sentences: int = 1, tasks: int = 1) -> None:
+    def __init__(self, plan: Plan, done: int, best: float | None, tasks: int = 1) -> None:
         self._ends, self._total, self._first, self._step = plan.ends, plan.total, done, done
-        self._score, self._best, self._sentences, self._tasks = None, best, sentences, tasks
+        self._score, self._best, self._tasks = None, best, tasks
         self._means: dict[str, float] = {}  # the latest of each task
         self._speed = 0.0  # examples per second
         self._live: Live | None = None
@@ -77,8 +77,6 @@ class Progress:
         """Seconds and speed since the last call or evaluation, for the metrics."""
         seconds = time.perf_counter() - self._started
         row = {"seconds": round(seconds, 3), "examples_per_second": round(self._examples / seconds, 1)}
-        if self._sentences > 1:
-            row["sentences_per_second"] = round(self._examples * self._sentences / seconds, 1)
         self._restart()
         return row
 
@@ -137,7 +135,7 @@ class Progress:
 
     @property
     def _shown_speed(self) -> str:
-        return f"{self._speed * self._sentences:.0f} {'sentences' if self._sentences > 1 else 'examples'}/s"
+        return f"{self._speed:.0f} examples/s"
 
     def _losses(self, means: Mapping[str, float]) -> dict[str, str]:
         """For example `{"loss": "quora 0.612 sst 1.203"}`, or `{"loss": "2.031", "accuracy": "0.400"}` for one task."""

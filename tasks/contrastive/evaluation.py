@@ -34,7 +34,7 @@ from tasks.record import Rows
 METRICS = {
     "spearman": ("sts_dev_spearman", 1),
     "accuracy": ("triplet_accuracy", 1),
-    "loss": ("full_pass_loss", -1),
+    "loss": ("frozen_loss", -1),
     "alignment": ("alignment", -1),
     "uniformity": ("uniformity", -1),
 }
@@ -63,7 +63,7 @@ class Evaluation:
     Each distinct text is encoded once, dropout off. `sts_dev_spearman` is Spearman's rho over the dev pairs (gold
     similarity 0 to 5, or 0 and 1); of several sets it is the mean, as in EdaCSE's tables, and each set's own is logged
     too. `alignment` and `uniformity` are over the first set with graded scores (else the first set),
-    `triplet_accuracy` and `full_pass_loss` over the triplets; rows of two texts have no hard negatives, and no
+    `triplet_accuracy` and `frozen_loss` over the triplets; rows of two texts have no hard negatives, and no
     accuracy. An undefined number is None and ranks below every other.
     """
 
@@ -95,7 +95,7 @@ class Evaluation:
             if hard:
                 cosines = Similarities(*((anchor * side).sum(1) for side in (positive, hard[0])))
                 numbers["triplet_accuracy"] = triplet_accuracy(cosines)
-            numbers["full_pass_loss"] = full_pass_loss([anchor, positive, *hard], *self.loss_of)
+            numbers["frozen_loss"] = frozen_loss([anchor, positive, *hard], *self.loss_of)
         name, sign = METRICS[self.metric]
         value = numbers[name]
         return EvaluationResult(None if value is None else sign * value, numbers, dev_cosines, cosines)
@@ -133,7 +133,7 @@ def triplet_accuracy(cosines: Similarities) -> float | None:
     return float((gap > 0).mean()) if len(gap) and np.isfinite(gap).all() else None
 
 
-def full_pass_loss(sides: list[np.ndarray], batch_size: int, temperature: float) -> float | None:
+def frozen_loss(sides: list[np.ndarray], batch_size: int, temperature: float) -> float | None:
     """NT-Xent of anchors, positives and, if there are any, hard negatives, in batches of file order: the mean, or None.
 
     The last batch may be smaller, and has fewer candidates then.

@@ -27,7 +27,7 @@ _NUMBERS = {
     "alignment": ("alignment", "mean squared distance (less is better)"),
     "uniformity": ("uniformity", "ln of a mean potential (less is better)"),
     "triplet_accuracy": ("triplet accuracy", "share of triplets told apart"),
-    "full_pass_loss": ("loss without dropout", "mean NT-Xent (nats)"),
+    "frozen_loss": ("frozen loss", "mean NT-Xent without dropout (nats)"),
 }
 METRICS = {"accuracy": "accuracy", "Pearson's r": "Pearson's\u00a0r", "Spearman's rho": "Spearman's\u00a0ρ"}
 """The names of metrics on the page."""

@@ -112,7 +112,7 @@ def by_hand(encoder: Encoder, count: int, batch_size: int, temperature: float) -
         "alignment": np.mean([2 - 2 * cosine(u, v) for u, v, gold in pairs if gold >= 4]),
         "uniformity": math.log(sum(kernel) / len(kernel)),
         "triplet_accuracy": np.mean([cosine(a, p) > cosine(a, n) for a, p, n in rows]),
-        "full_pass_loss": np.mean(losses),
+        "frozen_loss": np.mean(losses),
     }
 
 
@@ -137,8 +137,8 @@ def test_numbers_are_their_definitions_and_the_metric_is_maximised(
     assert found.dev_cosines["sts"] == pytest.approx([cosine(*encoder.encode([a, b])) for a, b, _ in PAIRS], abs=1e-5)
     assert found.cosines is not None and (found.cosines.gap > 0).mean() == expected["triplet_accuracy"]
     warm = evaluate(encoder, {"sts": pairs}, triplets, evaluate_temperature=1.0, **given).evaluate()
-    assert warm.numbers["full_pass_loss"] == pytest.approx(
-        by_hand(encoder, count, batch_size, 1.0)["full_pass_loss"], abs=1e-5
+    assert warm.numbers["frozen_loss"] == pytest.approx(
+        by_hand(encoder, count, batch_size, 1.0)["frozen_loss"], abs=1e-5
     )
 
 
@@ -182,7 +182,7 @@ def test_rows_without_hard_negatives_have_a_loss_and_no_accuracy(encoder: Counti
     assert "triplet_accuracy" not in found.numbers and found.cosines is None
     rows = [tuple(encoder.encode([a, b])) for a, b, _ in PAIRS]
     expected = np.mean(loss_of(rows[:3], 0.1) + loss_of(rows[3:], 0.1))
-    assert -found.score == found.numbers["full_pass_loss"] == pytest.approx(expected, abs=1e-5)
+    assert -found.score == found.numbers["frozen_loss"] == pytest.approx(expected, abs=1e-5)
     numbers = evaluate(encoder, {"sts": pairs}).evaluate().numbers
     assert numbers.keys() == {"sts_dev_spearman", "alignment", "uniformity"}, "labelled pairs are no triplets"
 
@@ -203,7 +203,7 @@ def test_numbers_without_rows_to_take_them_over_are_none() -> None:
     assert evaluation.alignment(none, none) is None
     assert evaluation.uniformity(none) is None and evaluation.uniformity(one) is None
     assert evaluation.triplet_accuracy(Similarities(none[:, 0], none[:, 0])) is None
-    assert evaluation.full_pass_loss([none, none], 4, 0.05) is None
+    assert evaluation.frozen_loss([none, none], 4, 0.05) is None
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 64])

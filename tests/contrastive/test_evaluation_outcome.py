@@ -36,7 +36,7 @@ Written = Callable[..., tuple[dict[str, Any], dict[str, np.ndarray]]]
 
 
 def look(rho: float, cosines: Similarities | None = None) -> EvaluationResult:
-    return EvaluationResult(rho, {"sts_dev_spearman": rho, "full_pass_loss": -rho}, {}, cosines)
+    return EvaluationResult(rho, {"sts_dev_spearman": rho, "frozen_loss": -rho}, {}, cosines)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_scores_and_cosines_of_a_run(written: Written, capsys: pytest.CaptureFix
     scores, cosines = written()
     assert scores == {
         "sts_dev_spearman": {"before": 0.6, "after": 0.65},
-        "full_pass_loss": {"before": -0.6, "after": -0.65},
+        "frozen_loss": {"before": -0.6, "after": -0.65},
         **{"step": 200, "keep": "last", "metric": "spearman", "best_step": 100, "last_step": 200},
         **{"dev_set": "course", "last_epoch_loss": pytest.approx(2.75), "chance_loss": pytest.approx(math.log(4))},
     }
@@ -70,7 +70,7 @@ def test_scores_and_cosines_of_a_run(written: Written, capsys: pytest.CaptureFix
     assert set(cosines) == {f"{when} {side}" for when in taken for side in ("positive", "negative")}
     assert all(np.array_equal(cosines[f"{when} negative"], one.negative) for when, one in taken.items())
     said = capsys.readouterr().out
-    assert "after training (step 200 of 200, the last): STS dev spearman 0.6500, full pass loss -0.6500\n" in said
+    assert "after training (step 200 of 200, the last): STS dev spearman 0.6500, frozen loss -0.6500\n" in said
     assert "mean training loss over the last epoch: 2.7500\n" in said and "did not help" not in said
 
 

@@ -47,7 +47,7 @@ class Run:
     def rows(self) -> list[dict[str, Any]]:
         """metrics.jsonl without its times."""
         lines = (self.folder / "metrics.jsonl").read_text().splitlines()
-        times = ("seconds", "time", "examples_per_second", "sentences_per_second")
+        times = ("seconds", "time", "examples_per_second")
         return [{key: value for key, value in json.loads(line).items() if key not in times} for line in lines]
 
     def manifest(self) -> dict[str, Any]:
