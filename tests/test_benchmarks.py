@@ -213,14 +213,14 @@ def test_the_single_task_peer_reads_the_labelled_rows_of_the_task(task: str) -> 
 
 @pytest.mark.parametrize(("task", "outputs"), single_task.OUTPUTS.items())
 def test_the_single_task_peer_is_scored_on_what_it_was_trained_to_give(still: Path, task: str, outputs: int) -> None:
-    model = transformers.BertForSequenceClassification.from_pretrained(still, num_labels=outputs).eval()
+    model = single_task.Classifier(still, outputs).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(still)
-    torch.nn.init.normal_(model.classifier.weight, std=20.0)  # far from where a sigmoid is a straight line
+    torch.nn.init.normal_(model.linear.weight, std=20.0)  # far from where a sigmoid is a straight line
     found = single_task.rows_of(task, "dev", SAMPLE)  # the tiny model has 64 positions
     rows = [replace(row, texts=tuple(text[:25] for text in row.texts)) for row in found]
     with torch.no_grad():
-        logits = torch.cat([model(**single_task.encoded(tokenizer, [row])).logits for row in rows])
-        model.classifier.bias -= logits.mean(0)
+        logits = torch.cat([model(single_task.encoded(tokenizer, [row])) for row in rows])
+        model.linear.bias -= logits.mean(0)
     logits = (logits - logits.mean(0)).double().numpy()
     labels = np.array([row.label for row in rows])
     if task == "sts":
