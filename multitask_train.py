@@ -6,6 +6,7 @@ python multitask_train.py --encoder runs/cbcl/encoder --run-dir runs/cbcl-multit
 
 import sys
 from functools import partial
+from typing import NoReturn
 
 from minbert.training import cli
 from minbert.training.settings import Parsed, parse
@@ -89,5 +90,10 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     cli.say(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {run.path}")
 
 
-if __name__ == "__main__":
+def command() -> NoReturn:
+    """The console command `minbert-train`: run `main`, and exit with its code."""
     cli.run(main)
+
+
+if __name__ == "__main__":
+    command()

@@ -5,6 +5,7 @@ python pretrain_cbcl.py --preset cbcl --run-dir runs/cbcl
 """
 
 import sys
+from typing import NoReturn
 
 from minbert.training import cli
 from minbert.training.settings import Parsed, parse
@@ -79,5 +80,10 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     cli.say(f"encoder in {run.path / 'encoder'}; next: {evaluation.next_command(settings, run.path / 'encoder')}")
 
 
-if __name__ == "__main__":
+def command() -> NoReturn:
+    """The console command `minbert-pretrain`: run `main`, and exit with its code."""
     cli.run(main)
+
+
+if __name__ == "__main__":
+    command()

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from minbert.errors import UserError
 from minbert.files import present, read_json_object
@@ -221,5 +221,10 @@ def _write(predictor: Predictor, task: "Task", inputs: Iterator[Texts], source: 
         print(f"note: {source}: {cut:,} of {count:,} inputs are {longer}", file=sys.stderr)
 
 
-if __name__ == "__main__":
+def command() -> NoReturn:
+    """The console command `minbert-predict`: run `main`, and exit with its code."""
     cli.run(main)
+
+
+if __name__ == "__main__":
+    command()

@@ -34,7 +34,7 @@ FLOORS = [
     "tasks.compare tasks.evaluate tasks.predictions tasks.predict",
     "tasks.data",
     "tasks.benchmarks tasks.report",
-    "tasks.commands tasks.ensemble tasks.serve",
+    "tasks.ensemble tasks.serve",
 ]
 FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in names.split()}
 DOORS = {"minbert", "tasks"}  # import what is asked of them, lazily, and are imported by name only
@@ -118,14 +118,6 @@ def test_pickles_are_opened_by_the_convert_command_alone() -> None:
     assert {path for path in paths if UNPICKLES.search(path.read_text(encoding="utf-8"))} == {FILES["minbert.convert"]}
     code = FILES["minbert.convert"].read_text(encoding="utf-8")
     assert code.count("weights_only=True") == len(re.findall(r"\btorch\.load\(", code)) == 1
-
-
-def test_a_test_file_says_what_it_guards_and_its_command() -> None:
-    for path in (ROOT / "tests").rglob("test_*.py"):
-        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        assert (
-            text.startswith("Guards") and f"python -m pytest --import-mode=importlib {path.relative_to(ROOT)}" in text
-        ), path
 
 
 def test_the_public_names_are_there() -> None:

@@ -19,14 +19,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-FOLDERS, FILES = ("ablations", "minbert", "tasks"), ("pretrain_cbcl.py", "multitask_train.py")
+FOLDERS, FILES = ("minbert", "tasks"), ("pretrain_cbcl.py", "multitask_train.py")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def source_files() -> set[str]:
-    found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if "results" not in path.parts)
-    kept = {str(path.relative_to(ROOT)) for path in found if path.is_file() and "__pycache__" not in path.parts}
-    return {*kept, *FILES}
+    paths = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))
+    files = {str(path.relative_to(ROOT)) for path in paths if path.is_file() and "__pycache__" not in path.parts}
+    return {*files, *FILES}
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +50,13 @@ def test_the_wheel_holds_every_file_and_nothing_else(wheel: Path) -> None:
 @pytest.fixture(scope="module")
 def commands(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The commands of an environment with the wheel, which borrows every other package from this one."""
-    place = tmp_path_factory.mktemp("environment")
-    venv.create(place)
-    (site,) = place.glob("lib/python*/site-packages")
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder)
+    (site,) = folder.glob("lib/python*/site-packages")
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     words = [
         "--python",
-        place / "bin" / "python",
+        folder / "bin" / "python",
         "install",
         "--quiet",
         "--no-deps",
@@ -65,7 +65,7 @@ def commands(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         wheel,
     ]
     subprocess.run([sys.executable, "-m", "pip", *map(str, words)], check=True, capture_output=True)
-    return place / "bin"
+    return folder / "bin"
 
 
 def ran(command: Path, *words: str | Path, folder: Path) -> tuple[str, set[str]]:
@@ -94,9 +94,10 @@ def test_every_command_knows_its_flags(command: str, commands: Path, tmp_path: P
     assert f"usage: {command} " in ran(commands / command, "--help", folder=tmp_path)[0]
 
 
-def test_a_suite_is_named_after_its_command(commands: Path, tmp_path: Path) -> None:
-    out, _ = ran(commands / "minbert-suite", "probes", "--help", folder=tmp_path)
-    assert "usage: minbert-suite probes [-h]" in out
+def test_a_users_mistake_ends_with_code_2(commands: Path, tmp_path: Path) -> None:
+    words, environment = [commands / "minbert-train", "--epochs", "many"], os.environ | {"PYTHONPATH": ""}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.startswith("error: ") and "--epochs" in done.stderr
 
 
 def test_the_lock_fits_every_requirement() -> None:

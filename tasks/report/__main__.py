@@ -5,6 +5,7 @@ python -m tasks.report runs/multitask runs/cbcl-multitask --no-texts
 """
 
 from pathlib import Path
+from typing import NoReturn
 
 from minbert.training import cli
 
@@ -29,5 +30,10 @@ def main(arguments: list[str] | None = None) -> None:
         card.write_missing(given.runs)
 
 
-if __name__ == "__main__":
+def command() -> NoReturn:
+    """The console command `minbert-report`: run `main`, and exit with its code."""
     cli.run(main)
+
+
+if __name__ == "__main__":
+    command()
