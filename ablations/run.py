@@ -27,7 +27,7 @@ from minbert.training.cli import Parser, run, say
 from tasks.tables import duration
 
 RESULTS = Path(__file__).parent / "results"
-PUBLISHED = ("table.md", "table.csv", "table.json", "figure.svg", "differences.svg")
+PUBLISHED = ("table.md", "table.json", "figure.svg")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -96,7 +96,7 @@ def test_only_a_whole_study_is_published(study: list[str], tmp_path: Path, monke
     assert not list(folder.glob("*/seed-2")), "no run was begun after the budget"
     assert run(*study, "--publish")[0] == 0
     names = {path.name for path in (tmp_path / "sample").iterdir()}
-    assert names == {"table.md", "table.csv", "table.json", "figure.svg", "differences.svg"}
+    assert names == {"table.md", "table.json", "figure.svg"}
     for name in names:
         assert (tmp_path / "sample" / name).read_bytes() == (folder / name).read_bytes()
 
