@@ -1,24 +1,26 @@
-"""Shared by the benchmarks: flags, shuffled batches, interleaved timing, tables of medians, memory of a process."""
+"""Shared by the benchmarks: flags, shuffled batches, interleaved timing, tables of medians."""
 
 import argparse
 import os
 import random
-import resource
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from minbert import weights
+from minbert.tokenizer import Tokenizer
+from tasks import readers
+from tasks.examples import Examples
+
 B = TypeVar("B")
 K = TypeVar("K", bound=Hashable)
-R = TypeVar("R")
 CPU = torch.device("cpu")
+BASES = ("minbert bf16", "minbert fp32")
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 
 
@@ -55,6 +57,16 @@ def print_machine(*libraries: str) -> None:
     """Print the versions of some libraries, the number of threads, and the load average."""
     print(", ".join(f"{library} {metadata.version(library)}" for library in libraries))
     print(f"{torch.get_num_threads()} threads; load average {os.getloadavg()[0]:.1f}")
+
+
+def triplets(data: Path | None, given: str, length: int) -> Examples:
+    """The NLI triplets of a folder (None: data/sample), tokenised with the vocabulary of the weights `given`."""
+    if not data:
+        print("DATA_DIR is not set: the small sample, whose rows are repeated again and again")
+    tokenizer = Tokenizer.load(weights.resolve(given))
+    path = readers.find(data or SAMPLE, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
+    cache = readers.tokenised(path, "triplet", tokenizer)
+    return Examples(cache, tokenizer.cls, tokenizer.sep, length)
 
 
 def shuffled(rows: int, size: int, count: int) -> list[list[int]]:
@@ -101,21 +113,3 @@ def markdown(seconds: Mapping[str, Tensor], unit: str, bases: Sequence[str]) -> 
         cells = [name, cell(1000 * values, 0), *(cell(values / seconds[base], 2) for base in bases)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def peak() -> float:
-    """Peak resident memory of this process in MiB.
-
-    Read from /proc where it exists: on Linux, `getrusage` includes the parent process's memory before exec.
-    """
-    status = Path("/proc/self/status")
-    if status.is_file():
-        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def in_own_process(function: Callable[..., R], *arguments: object) -> R:
-    """The result of a module's function, called in a new process."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(function, *arguments).result()

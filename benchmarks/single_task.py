@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import AutoTokenizer, BertModel, PreTrainedTokenizerBase, get_linear_schedule_with_warmup
+from transformers.utils import logging
 
 from benchmarks.harness import CPU, SAMPLE
 from minbert import weights
@@ -47,12 +48,12 @@ class Classifier(nn.Module):
         return self.linear(self.dropout((hidden * mask).sum(1) / mask.sum(1)))
 
 
-def rows_of(task: str, split: str, data: Path) -> list[Row]:
-    """The labelled rows of a split."""
+def rows_of(task: str, split: str, data: Path, limit: int = 0) -> list[Row]:
+    """The labelled rows of a split, the first `limit` of them unless it is 0."""
     kind = TASKS[task]()
     path = readers.find(data, "course", [getattr(kind.files, split)])
     rows = readers.open_as(path, kind.kind, split, classes=kind.class_count).rows
-    return [row for row in rows if isinstance(row, Row) and row.label == row.label]
+    return [row for row in rows if isinstance(row, Row) and row.label == row.label][: limit or None]
 
 
 def encoded(tokenizer: PreTrainedTokenizerBase, rows: list[Row]) -> dict[str, Tensor]:
@@ -91,13 +92,13 @@ def dev_score(
     return float("nan") if score is None else score
 
 
-def fine_tune(task: str, data: Path, *, epochs: int, lr: float, batch_size: int, seed: int) -> list[float]:
+def fine_tune(task: str, data: Path, *, epochs: int, lr: float, batch_size: int, limit: int, seed: int) -> list[float]:
     """The dev score after each epoch."""
     torch.manual_seed(seed)
     generator = np.random.default_rng(seed)
     folder, precision = weights.resolve("minilm"), choose("auto", CPU)
     tokenizer, model, kind = AutoTokenizer.from_pretrained(folder), Classifier(folder, OUTPUTS[task]), TASKS[task]()
-    train, dev = (rows_of(task, split, data) for split in ("train", "dev"))
+    train, dev = (rows_of(task, split, data, limit) for split in ("train", "dev"))
     total = -(-len(train) // batch_size) * epochs
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
     schedule = get_linear_schedule_with_warmup(optimizer, total // 10, total)
@@ -130,8 +131,11 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=5e-5, help="(default: %(default)s)")
     parser.add_argument("--batch-size", type=int, default=32, help="(default: %(default)s)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[11711], help="(default: %(default)s)")
+    parser.add_argument("--limit", type=int, default=0, help="first rows of each file (default: all)")
     options = parser.parse_args()
-    settings = {"epochs": options.epochs, "lr": options.lr, "batch_size": options.batch_size}
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()  # a report on weights that the encoder does not use
+    settings = {"epochs": options.epochs, "lr": options.lr, "batch_size": options.batch_size, "limit": options.limit}
     scores = np.array([fine_tune(options.task, options.data, seed=seed, **settings) for seed in options.seeds])
     for name, values in (("last epoch", scores[:, -1]), ("best epoch", scores.max(1))):
         spread = f" ± {values.std(ddof=1):.4f} over {len(values)} seeds" if len(values) > 1 else ""

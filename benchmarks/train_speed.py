@@ -18,7 +18,7 @@ import transformers
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from benchmarks.harness import CPU, SAMPLE, markdown, measure, parse, parser, print_machine, shuffled
+from benchmarks.harness import BASES, CPU, SAMPLE, markdown, measure, parse, parser, print_machine, shuffled
 from minbert import AdamW, BertConfig, BertModel, Ragged, weights
 from minbert.cpu import accelerate
 from minbert.precision import autocast
@@ -124,7 +124,7 @@ def main() -> None:
             f"\n{shape} shape, {count} batches of {BATCH} pairs, {100 - 100 * tokens / longest:.0f}% padding if padded"
         )
         seconds = measure(contestants(minilm if shape == "minilm" else None), batches, warmup)
-        print(f"\n{markdown(seconds, 'step', ('minbert bf16', 'minbert fp32'))}")
+        print(f"\n{markdown(seconds, 'step', BASES)}")
 
 
 if __name__ == "__main__":

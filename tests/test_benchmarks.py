@@ -4,7 +4,6 @@ python -m pytest --import-mode=importlib tests/test_benchmarks.py
 """
 
 import json
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,20 +16,9 @@ import transformers
 from scipy.special import expit
 from scipy.stats import pearsonr
 
-from benchmarks import (
-    chunk_memory,
-    contrastive_speed,
-    first_start,
-    harness,
-    results_figure,
-    single_task,
-    stage_one,
-    train_speed,
-)
+from benchmarks import contrastive_speed, encode_speed, harness, single_task, train_speed
 from minbert import BertModel
 from minbert.tokenizer import Tokenizer
-from minbert.training.plan import Step
-from tasks import readers
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples
 
@@ -55,9 +43,7 @@ def still(tiny_copy: Callable[..., Path]) -> Path:
 
 
 def sample(folder: Path, length: int = 32) -> Examples:
-    tokenizer = Tokenizer.load(folder)
-    cache = readers.tokenised(SAMPLE / "nli" / "nli-triplets.csv", "triplet", tokenizer)
-    return Examples(cache, tokenizer.cls, tokenizer.sep, length)
+    return harness.triplets(SAMPLE, str(folder), length)
 
 
 def settings(**more: object) -> ContrastiveSettings:
@@ -65,15 +51,12 @@ def settings(**more: object) -> ContrastiveSettings:
     return ContrastiveSettings.of(**(given | more))
 
 
-def own(folder: Path, examples: Examples, how: ContrastiveSettings) -> stage_one.Ours:
-    return stage_one.Ours(stage_one.model(str(folder), how), examples, how)
-
-
 def test_both_sides_make_the_same_updates(still: Path, tmp_path: Path) -> None:
     trainers()
     examples = sample(still)
-    ours, theirs = own(still, examples, settings()), contrastive_speed.Theirs(still, settings(), tmp_path)
-    made, seconds = contrastive_speed.collated(examples, stage_one.steps(len(examples), 8, 4), theirs)
+    ours = contrastive_speed.Ours(str(still), examples, settings())
+    theirs = contrastive_speed.Theirs(still, settings(), tmp_path)
+    made, seconds = contrastive_speed.collated(examples, contrastive_speed.steps(len(examples), 8, 4), theirs)
     assert len(seconds) == len(made) == 4
     lengths = [[len(ids) for ids in ours.objective.inputs(step)[0]] for step, _ in made]
     masks = [
@@ -94,12 +77,12 @@ def test_each_trainer_keeps_its_number_format(tiny: Path, tmp_path: Path) -> Non
     examples, seen = sample(tiny), []
     formats = [settings(precision=precision) for precision in ("bf16", "fp32")]
     theirs = [contrastive_speed.Theirs(tiny, how, tmp_path) for how in formats]
-    ours = [own(tiny, examples, how) for how in formats]
+    ours = [contrastive_speed.Ours(str(tiny), examples, how) for how in formats]
     for side in (*theirs, *ours):
         dense = [module for module in side.model.modules() if isinstance(module, torch.nn.Linear)]
         dense[5].register_forward_hook(lambda module, given, out: seen.append(out.dtype))
         assert {parameter.dtype for parameter in side.model.parameters()} == {torch.float32}
-    made, _ = contrastive_speed.collated(examples, stage_one.steps(len(examples), 8, 1), theirs[0])
+    made, _ = contrastive_speed.collated(examples, contrastive_speed.steps(len(examples), 8, 1), theirs[0])
     formats_of = []
     for side in (*theirs, *ours):
         seen.clear()
@@ -115,25 +98,28 @@ def test_both_sides_give_the_same_vectors(tiny: Path) -> None:
     texts = [examples.cache.text(row, 0) for row in range(9)]
     model = SentenceTransformer(str(tiny), device="cpu")
     model.max_seq_length = 16
-    first = contrastive_speed.our_encode(tiny, 16, "fp32")(texts)
-    np.testing.assert_allclose(first, contrastive_speed.their_encode(model, "fp32", 4)(texts), atol=1e-5)
-    assert np.abs(first - contrastive_speed.their_encode(model, "bf16", 4)(texts)).max() > 1e-4
+    first = encode_speed.our_encode(tiny, 16, "fp32")(texts)
+    np.testing.assert_allclose(first, encode_speed.their_encode(model, "fp32", 4)(texts), atol=1e-5)
+    assert np.abs(first - encode_speed.their_encode(model, "bf16", 4)(texts)).max() > 1e-4
 
 
-def test_the_command_prints_both_tables(
+def test_the_commands_print_a_row_for_each_contestant(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trainers()
-    command = f"x --weights {tiny} --data {SAMPLE} --batches 2 --warmup 1 --batch-size 4 --sentences 6 --length 16"
-    monkeypatch.setattr(sys, "argv", command.split())
-    contrastive_speed.main()
-    said = capsys.readouterr().out
-    rows = [line.strip("| ").split(" | ") for line in said.splitlines() if line.startswith("| ")]
-    assert sum(cells[0] == "minbert bf16" and cells[2] == "1.00 [1.00, 1.00]" for cells in rows) == 2
-    names = [cells[0] for cells in rows]
-    assert {"sentence-transformers bf16", "sentence-transformers fp32", "minbert fp32"} <= set(names)
-    assert sum("batches of 32 (default)" in name for name in names) == 2
-    assert re.search(r"sentence-transformers \d+\.\d+.*\n\d+ threads", said)
+    command = f"x --weights {tiny} --data {SAMPLE} --batches 2 --warmup 1 --length 16"
+    for module, more in ((contrastive_speed, "--batch-size 4"), (encode_speed, "--sentences 6")):
+        monkeypatch.setattr(sys, "argv", f"{command} {more}".split())
+        module.main()
+        lines = capsys.readouterr().out.splitlines()
+        rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+        assert sum(cells[0] == "minbert bf16" and cells[2] == "1.00 [1.00, 1.00]" for cells in rows) == 1
+        names = " ".join(cells[0] for cells in rows)
+        assert all(
+            f"{library} {kind}" in names
+            for library in ("minbert", "sentence-transformers")
+            for kind in ("bf16", "fp32")
+        )
 
 
 def test_batches_go_through_all_contestants_in_turn(capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,48 +148,6 @@ def test_both_encoders_of_a_training_step_give_the_same_pooled_vectors(still: Pa
     torch.testing.assert_close(first, second, atol=1e-5, rtol=1e-4)
 
 
-def test_memory_is_that_of_steps_which_are_taken(still: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[tuple[int, int]] = []
-    step = stage_one.Ours.__call__
-
-    def counted(ours: stage_one.Ours, batch: Step) -> object:
-        taken.append((ours.settings.flat()["chunk"], len(batch.rows)))
-        return step(ours, batch)
-
-    monkeypatch.setattr(stage_one.Ours, "__call__", counted)
-    for chunk in (0, 6):
-        chunk_memory.steps(SAMPLE, str(still), None, 16, 8, chunk)
-    assert taken == [(0, 8), (0, 8), (6, 8), (6, 8)]
-
-
-def test_a_first_start_reads_every_triplet(tmp_path: Path) -> None:
-    path = tmp_path / "triplets.csv"
-    first_start.generate(path, 20)
-    cache = first_start.read(path).train.cache
-    assert len({text for row in cache.rows() for text in row.texts}) == 3 * 20
-    for part in (*first_start.PLANS, "stage two"):
-        step = first_start.plan(part, 200)()
-        assert isinstance(step, Step) and (step.epoch, len(step.rows)) == (1, 8), "the rest of 200 rows"
-
-
-def test_the_figure_of_results_holds_the_numbers_of_their_page() -> None:
-    results = json.loads((results_figure.DOCS / "results.json").read_text())
-    page = (results_figure.DOCS / "results.md").read_text()
-    lines = page.splitlines()
-    for panel in results.values():
-        for _, value, error, begins in panel["rows"]:
-            found, spread = (f"{number:.{panel['digits']}f}" for number in (value, error))
-            if value < 1:
-                found, spread = found.lstrip("0"), spread.lstrip("0")
-            rows = [line for line in lines if line.startswith(f"| {begins}") and f"| {found} " in line]
-            assert len(rows) == 1, begins
-            assert f"{found} ± {spread}" in rows[0] or (error == 0.005 and f"{found} ±" not in rows[0])
-        assert f"{panel['line'][1]:g}".lstrip("0") in page
-    drawn = (results_figure.DOCS / "results.svg").read_text()
-    shown = [set(re.findall(">([^<>]+)</text>", svg)) for svg in (drawn, results_figure.draw(results))]
-    assert shown[0] == shown[1], "python -m benchmarks.results_figure draws it again"
-
-
 @pytest.mark.parametrize("task", ["sst", "quora", "sts"])
 def test_the_single_task_peer_reads_the_labelled_rows_of_the_task(task: str) -> None:
     for split in ("train", "dev"):
@@ -216,8 +160,8 @@ def test_the_single_task_peer_is_scored_on_what_it_was_trained_to_give(still: Pa
     model = single_task.Classifier(still, outputs).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(still)
     torch.nn.init.normal_(model.linear.weight, std=20.0)  # far from where a sigmoid is a straight line
-    found = single_task.rows_of(task, "dev", SAMPLE)  # the tiny model has 64 positions
-    rows = [replace(row, texts=tuple(text[:25] for text in row.texts)) for row in found]
+    rows = single_task.rows_of(task, "dev", SAMPLE)  # the tiny model has 64 positions
+    rows = [replace(row, texts=tuple(text[:25] for text in row.texts)) for row in rows]
     with torch.no_grad():
         logits = torch.cat([model(single_task.encoded(tokenizer, [row])) for row in rows])
         model.linear.bias -= logits.mean(0)
@@ -228,3 +172,26 @@ def test_the_single_task_peer_is_scored_on_what_it_was_trained_to_give(still: Pa
     else:
         expected = np.mean((logits.argmax(1) if task == "sst" else logits[:, 0] > 0) == labels)
     assert single_task.dev_score(model, tokenizer, task, rows, "fp32") == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_single_task_peer_takes_the_mean_of_real_tokens(still: Path) -> None:
+    """Its vectors are those of our mean pooling, whatever the padding."""
+    model = single_task.Classifier(still, 1).eval()
+    model.linear = torch.nn.Identity()
+    tokenizer, texts = transformers.AutoTokenizer.from_pretrained(still), ["a cat", "a dog sat on the mat"]
+    with torch.no_grad():
+        vectors = model(dict(tokenizer(texts, padding=True, return_tensors="pt")))
+    np.testing.assert_allclose(vectors, encode_speed.our_encode(still, 64, "fp32")(texts), atol=1e-5)
+
+
+def test_the_single_task_peer_prints_the_mean_over_seeds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = {1: [0.5, 0.4], 2: [0.6, 0.6]}
+    monkeypatch.setattr(single_task, "fine_tune", lambda task, data, seed, **settings: scores[seed])
+    monkeypatch.setattr(sys, "argv", ["x", "--task", "sst", "--seeds", "1", "2"])
+    single_task.main()
+    assert capsys.readouterr().out.splitlines() == [
+        "sst, last epoch: dev 0.5000 ± 0.1414 over 2 seeds",
+        "sst, best epoch: dev 0.5500 ± 0.0707 over 2 seeds",
+    ]
