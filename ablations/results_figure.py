@@ -2,7 +2,7 @@
 
 A row is its name in the figure, the value, the error, and how its row in a table of the page begins.
 
-python -m benchmarks.results_figure
+python -m ablations.results_figure
 """
 
 import io
