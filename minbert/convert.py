@@ -1,4 +1,4 @@
-"""The commands of `python -m minbert.weights`: convert weights of other forms to an encoder folder, or upload one.
+"""The command of `python -m minbert.weights`: convert weights of other forms to an encoder folder.
 
 This is the only file that opens pickles, by torch's restricted reader: tensors, and the few harmless types that a
 checkpoint of the course's code holds besides them.
@@ -6,7 +6,6 @@ checkpoint of the course's code holds besides them.
 python -m minbert.weights convert DIR                        pytorch_model.bin, or weights in several parts, in DIR
 python -m minbert.weights convert NAME --to DIR              the same, from the hub
 python -m minbert.weights convert FILE --like DIR --to DIR   a checkpoint of the course's code
-python -m minbert.weights push RUN --repo NAME               upload an encoder to the hub
 """
 
 import argparse
@@ -46,22 +45,15 @@ _HARMLESS: list[Any] = [
 
 
 def run(arguments: Sequence[str]) -> None:
-    """The commands `convert` and `push`. Raises `UserError`."""
+    """The command `convert`. Raises `UserError`."""
     parser = cli.Parser(prog="python -m minbert.weights", description=(__doc__ or "").splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True, metavar="convert|push")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="convert")
     convert = commands.add_parser("convert", help="pickled weights, or weights in several parts, to an encoder folder")
     convert.add_argument("source", help="a folder of weights, a hub name, or a checkpoint file of the course's code")
     like = "weights whose config and vocabulary a file takes (default: %(default)s)"
     convert.add_argument("--like", default="bert-base-uncased", help=like)
     convert.add_argument("--to", type=Path, help="folder to write (default: the folder itself, or beside the file)")
-    upload = commands.add_parser("push", help="upload an encoder and its card to the hub")
-    upload.add_argument("run", help="the folder of a run or of an encoder")
-    upload.add_argument("--repo", required=True, metavar="NAME", help="the repository, such as somebody/encoder")
-    upload.add_argument("--private", action="store_true", help="create the repository as a private one")
     given = parser.parse_args(arguments)
-    if given.command == "push":
-        print(push(given.run, given.repo, private=given.private))
-        return
     source = expanded(given.source)
     if source.is_file():
         written = convert_checkpoint(source, given.like, given.to or source.with_suffix(""))
@@ -75,27 +67,6 @@ def run(arguments: Sequence[str]) -> None:
 def main() -> None:
     """The command line of `python -m minbert.weights`."""
     cli.run(lambda: run(sys.argv[1:]))
-
-
-def push(place: str, repo: str, *, private: bool = False) -> str:
-    """Upload an encoder's folder, or that of a run, with its card to the hub; returns the repository's address.
-
-    The repository is created if it is missing. Raises `UserError` if there is no encoder or no login, and if the hub
-    refuses or cannot be reached.
-    """
-    from huggingface_hub import HfApi, get_token
-
-    folder = expanded(weights.of_run(place))
-    if not (folder / "model.safetensors").is_file():
-        raise UserError(f"{place}: neither an encoder's folder nor a finished run")
-    if get_token() is None:
-        raise UserError("push: this machine is not logged in to the hub; run `hf auth login` or set HF_TOKEN")
-    try:
-        made = HfApi().create_repo(repo, private=private, exist_ok=True)
-        HfApi().upload_folder(repo_id=made.repo_id, folder_path=folder, commit_message="Upload the encoder")
-    except Exception as error:  # the type depends on the HTTP library of the hub's client
-        raise UserError(f"--repo {repo}: not uploaded: {reason(error)}") from error
-    return str(made)
 
 
 def convert_weights(source: str, to: Path) -> Path:

@@ -61,19 +61,11 @@ class Encoder:
         self.precision = choose(precision, model.device)
         self.max_length = min(max_length or 10**9, model.config.max_position_embeddings)
 
-    def _facts(self) -> dict[str, str]:
-        config, count = self.model.config, sum(p.numel() for p in self.model.parameters())
-        size = {"layers": f"{config.num_hidden_layers}", "dimensions": f"{config.hidden_size}"}
-        how = {"pooler": self.pooler, "most tokens": f"{self.max_length}", "precision": self.precision}
-        return {**size, "parameters": f"{count:,}", **how, "device": str(self.model.device)}
-
     def __repr__(self) -> str:
-        return f"Encoder({', '.join(f'{name} {value}' for name, value in self._facts().items())})"
-
-    def _repr_html_(self) -> str:
-        """A table, for notebooks."""
-        cells = (f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in self._facts().items())
-        return f"<table>{''.join(cells)}</table>"
+        config, count = self.model.config, sum(parameter.numel() for parameter in self.model.parameters())
+        size = f"{config.num_hidden_layers} layers, {config.hidden_size} dimensions, {count:,} parameters"
+        use = f"pooler {self.pooler}, at most {self.max_length} tokens, {self.precision} on {self.model.device}"
+        return f"Encoder({size}; {use})"
 
     @classmethod
     def load(
@@ -95,7 +87,7 @@ class Encoder:
         model = BertModel.from_pretrained(folder).to(device or default_device())
         tokenizer = Tokenizer.load(folder)
         tokenizer.check_fits(model.config.vocab_size, str(folder))
-        return cls(model, tokenizer, pooler or weights.saved_pooler(folder), precision=precision)
+        return cls(model, tokenizer, pooler or weights.saved_pooler(folder) or "cls", precision=precision)
 
     def encode(
         self,

@@ -1,6 +1,6 @@
 """Finding, reading and writing an encoder's weights, and their names here and in transformers.
 
-`python -m minbert.weights convert` and `push` are in `minbert/convert.py`.
+`python -m minbert.weights convert` is in `minbert/convert.py`.
 """
 
 import importlib.util
@@ -228,8 +228,8 @@ def sha256(folder: Path) -> str:
     return sha256_of(folder / "model.safetensors")
 
 
-def saved_pooler(folder: Path) -> str:
-    """The pooler an encoder folder was saved with, or `cls` if none is recorded.
+def saved_pooler(folder: Path) -> str | None:
+    """The pooler that a folder of weights names in `minbert.json` or `1_Pooling/config.json`; None if it names none.
 
     Raises `UserError` for an unknown pooler, or a pooling mode of sentence-transformers other than cls, mean and max.
     """
@@ -237,7 +237,7 @@ def saved_pooler(folder: Path) -> str:
     if own.is_file():
         return one_of(str(read_json_object(own).get("pooler", "")), POOLERS, f"{own}: pooler")
     if not path.is_file():
-        return "cls"
+        return None
     content = read_json_object(path)
     for name, key in _POOLING_MODES.items():
         if content.get(f"pooling_mode_{key}") or content.get("pooling_mode") == name:

@@ -109,7 +109,7 @@ def load(run: Path) -> Predictor:
     device = default_device()
     config, tokenizer = BertConfig.read(run / "encoder"), Tokenizer.load(run / "encoder")
     tasks = registry.build(settings["tasks"], settings["pairs"])
-    pooler = weights.saved_pooler(run / "encoder")
+    pooler = weights.saved_pooler(run / "encoder") or "cls"
     model = MultitaskModel(accelerate(BertModel(config)), tasks, dropout=0.0, pooler=pooler)
     if not checkpoint.folder_of(run / "checkpoints", step).is_dir():
         raise UserError(f"{run / 'checkpoints'}: the checkpoint that was kept, of step {step}, is not there")

@@ -211,7 +211,7 @@ def test_saved_folder_opens_in_transformers_with_equal_outputs(saved: Callable[[
 
 def test_pooler_of_folders_by_others(tmp_path: Path, minilm: Path) -> None:
     assert weights.saved_pooler(minilm) == "mean"
-    assert weights.saved_pooler(tmp_path) == "cls"
+    assert weights.saved_pooler(tmp_path) is None
     (tmp_path / "1_Pooling").mkdir()
     for content, pooler in (({"pooling_mode_max_tokens": True}, "max"), ({"pooling_mode": "mean"}, "mean")):
         (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(content))
