@@ -98,6 +98,14 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it that are missing, so that a power loss does not take them back."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync(folder.parent)
+
+
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write `content` to `path` atomically: a reader sees the old file or the new one, never a partial one."""
     data = content.encode("utf-8") if isinstance(content, str) else content

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from minbert.errors import UserError
-from minbert.files import read_json, sync, write_atomic, write_json
+from minbert.files import make_folder, read_json, sync, write_atomic, write_json
 from minbert.training import checkpoint, cli, ranks
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Lock:
         while not self.held:
             left -= 1
             try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(self.path.parent)
                 descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             except FileNotFoundError:  # a process that ends may just have deleted the empty folder
                 if not left:
@@ -181,7 +181,7 @@ class RunDir:
         """
         if ranks.rank():
             return []
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        make_folder(self.checkpoints)
         ranks.note(*checkpoint.set_damaged_aside(self.checkpoints))
         before = read_json(self._manifest) if self._manifest.is_file() else {}
         now = manifest.get("environment", {})
