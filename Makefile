@@ -26,8 +26,9 @@ run: .venv/installed
 	@echo
 	@echo "The runs are in $(RUNS); open $(RUNS)/multitask/report.html. On real data (see README.md):"
 	@echo "  .venv/bin/python data/get_data.py all --data DIR"
-	@echo "  .venv/bin/python pretrain_cbcl.py --preset minilm --data DIR --run-dir runs/cbcl"
-	@echo "  .venv/bin/python multitask_train.py --preset best --encoder runs/cbcl/encoder --data DIR --run-dir runs/multitask"
+	@echo "  .venv/bin/python pretrain_cbcl.py --preset intermediate --data DIR --run-dir runs/intermediate"
+	@echo "  .venv/bin/python multitask_train.py --preset best --encoder runs/intermediate/encoder --sentence-encoder minilm" \
+		"--data DIR --run-dir runs/best"
 
 ablation-sample: .venv/installed
 	$(BIN)/python ablations/run.py sample --data data/sample --jobs 2

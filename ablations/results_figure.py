@@ -1,6 +1,7 @@
-"""Draw `docs/results.svg` from `docs/results.json`, which holds numbers of the tables in docs/results.md.
+"""Draw `docs/results.svg` from `docs/results.json`, which holds numbers of a table in docs/experiments.md.
 
-A row is its name in the figure, the value, the error, and how its row in a table of the page begins.
+A row is its name in the figure, the value, the error, what the error is ("seeds": standard deviation over seeds,
+"one": standard error over dev rows of one run or ensemble), and how its row in the page begins.
 
 python -m ablations.results_figure
 """
@@ -17,29 +18,34 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 DARK = {INK: "#e8edf3", QUIET: "#9aa7b6", GRID: "#333d49", GROUND: "#12161c", BLUE: "#6cb2ee", VERMILION: "#ff9a5c"}
 """The colour in a dark theme for each colour in a light one."""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
+KINDS = {"seeds": (BLUE, "o", "mean ± SD over seeds"), "one": (VERMILION, "s", "one result ± SE over dev rows")}
 
 
 def draw(results: dict[str, Any]) -> str:
-    """The SVG: a panel for each entry, a row for each setting with its value and its error, and a line to compare."""
-    style = {"svg.fonttype": "none", "font.size": 10, "axes.titlesize": 11, "axes.grid.axis": "x"}
-    counts = [len(panel["rows"]) for panel in results.values()]
-    size = (8.6, 1.6 + 0.32 * sum(counts))
-    with charts.panels(len(counts), size, columns=1, style=style, height_ratios=counts) as panels:
-        for axes, panel in zip(panels, results.values(), strict=True):
-            names, values, errors, _ = zip(*panel["rows"], strict=True)
-            places = range(len(names))[::-1]
-            axes.errorbar(values, places, xerr=errors, fmt="o", color=BLUE, markersize=6, capsize=3)
-            shown: Any = {"textcoords": "offset points", "ha": "center", "fontsize": 9}
-            for place, value in zip(places, values, strict=True):
-                axes.annotate(f"{value:.{panel['digits']}f}", (value, place), (0, 6), **shown)
-            label, at = panel["line"]
-            axes.axvline(at, color=VERMILION, linestyle=charts.DASHED)
-            axes.set_yticks(places, names)
-            axes.set_ylim(-0.6, len(names) - 0.3)
-            axes.set_title(panel["title"])
-            axes.set_xlabel(f"{panel['axis']}; dashed: {label}, {at:g}")
+    """The SVG: a row for each setting, its name above its value and error, so that it stays legible when narrow."""
+    rows = results["rows"]
+    style = {
+        "svg.fonttype": "none",
+        "font.size": 9,
+        "axes.titlesize": 10.5,
+        "axes.grid.axis": "x",
+        "axes.spines.left": False,
+    }
+    with charts.panels(1, (4.5, 1.3 + 0.44 * len(rows)), columns=1, style=style) as (axes,):
+        left = min(value - error for _, value, error, *_ in rows)
+        for height, (name, value, error, kind, _) in zip(range(len(rows))[::-1], rows, strict=True):
+            color, marker, _ = KINDS[kind]
+            axes.errorbar(value, height, xerr=error, fmt=marker, color=color, markersize=6, capsize=3)
+            axes.annotate(f"{name}: {value:.4f}", (left, height), (0, 8), textcoords="offset points")
+        for color, marker, label in KINDS.values():
+            axes.plot([], [], marker, color=color, label=label)
+        axes.set_yticks([])
+        axes.set_ylim(-0.5, len(rows) - 0.2)
+        axes.set_title(results["title"])
+        axes.set_xlabel(results["axis"])
+        figure: Any = axes.figure
+        figure.legend(loc="outside lower center", ncols=2, fontsize=8.5, handletextpad=0.1, columnspacing=1)
         out = io.StringIO()
-        figure: Any = panels[0].figure
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     return _themed(out.getvalue())
 
