@@ -1,14 +1,16 @@
-"""Predict your own sentences with the heads of a finished run: one per line, pairs separated by a TAB; writes TSV.
+"""Predict your own sentences with the heads of a finished run, and write a TSV table to standard output.
 
-python -m tasks.predict runs/multitask --task sst reviews.txt
+python -m tasks.predict runs/multitask --task sst reviews.csv > classes.tsv
 printf 'A man is eating.\\tSomeone eats.\\n' | python -m tasks.predict runs/multitask --task sts
+
+The input is a table (CSV, TSV, JSON lines) with the headers that training reads, whose labels are ignored; or one
+sentence a line, for pairs two with a TAB between them. From Python: `tasks.predict.load(RUN).predict("sst", [...])`.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,36 +21,74 @@ from minbert.training import cli
 if TYPE_CHECKING:  # at run time torch would delay `--help`
     import numpy as np
 
-    from minbert.token_cache import TokenCache
+    from minbert.token_cache import Row, TokenCache
     from minbert.tokenizer import Tokenizer
     from tasks.model import MultitaskModel
     from tasks.task import Task
 
-_CHUNK = 1024  # inputs predicted together
 Texts = tuple[str, ...]
+
+
+Inputs = Sequence[str] | Sequence[Sequence[str]]
+"""Sentences for a task over single sentences; pairs of sentences for a task over pairs."""
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """The model that a run has kept, with what is needed to encode its inputs."""
+    """The model that a run has kept. Tasks are named as in flags: sst, para, sts.
+
+    All methods raise `UserError` for a task that the run has no head for, and for inputs of another shape.
+    """
 
     model: "MultitaskModel"
     tokenizer: "Tokenizer"
     max_length: int
     precision: str
 
+    def predict(self, task: str, inputs: Inputs) -> "np.ndarray":
+        """The class of each input (sst 0 to 4, para 0 or 1), or its score (sts 0 to 5): float64 [inputs]."""
+        head = self.task(task)
+        return head.predict(self.outputs(head, self.examples(head, inputs)))
+
+    def predict_proba(self, task: str, inputs: Inputs) -> "np.ndarray":
+        """The probability of each class: float64 [inputs, classes]. Raises `UserError` for a task without classes."""
+        head = self.task(task)
+        probabilities = head.probabilities(self.outputs(head, self.examples(head, inputs)))
+        if probabilities is None:
+            raise UserError(f"{task}: predicts a score, and has no classes with probabilities")
+        return probabilities
+
+    def task(self, name: str, flag: str = "task") -> "Task":
+        """The task with this name or short name; messages begin with `flag`."""
+        from tasks.registry import named
+
+        known, trained = named(name, flag), self.model.tasks
+        if known not in trained:
+            raise UserError(f"{flag}: the run has no head for {known}: it was trained on {', '.join(trained)}")
+        return trained[known]
+
+    def outputs(self, task: "Task", examples: Any) -> "np.ndarray":
+        """The head's outputs: float32 [rows] or [rows, C]."""
+        from tasks import evaluate
+
+        return evaluate.outputs(self.model, task, examples, self.precision)
+
+    def examples(self, task: "Task", inputs: Inputs) -> Any:
+        """Inputs as examples of a task (`Single` or `Pair`), preprocessed as in the course."""
+        from tasks.readers import clean_pair, clean_sentence
+
+        rows = [(one,) if isinstance(one, str) else tuple(one) for one in inputs]
+        if not rows or isinstance(inputs, str) or any(len(row) != task.columns for row in rows):
+            wanted = "sentences" if task.columns == 1 else "pairs of sentences"
+            raise UserError(f"{task.files.short}: the inputs are not a list of one or more {wanted}")
+        clean = clean_sentence if task.kind == "single" else clean_pair
+        cache = _in_memory([tuple(map(clean, row)) for row in rows], task.columns, self.tokenizer)
+        return task.examples(cache, self.tokenizer.cls, self.tokenizer.sep, self.max_length)
+
     def recorded(self, run: Path, task: "Task", split: str, data: Path | None = None) -> Any:
         """The examples of a task in a file of the run's data, as `recorded_file` finds it. Raises `UserError`."""
         path, columns = recorded_file(run, task.name, split, data)
         return task.open(path, split, self.tokenizer, self.max_length, columns)
-
-    def examples(self, task: "Task", texts: Sequence[Texts]) -> Any:
-        """Sentences or pairs as examples of a task (`Single` or `Pair`), preprocessed as in the course."""
-        from tasks import readers
-
-        clean = readers.clean_sentence if task.kind == "single" else readers.clean_pair
-        cache = _in_memory([tuple(map(clean, row)) for row in texts], task.columns, self.tokenizer)
-        return task.examples(cache, self.tokenizer.cls, self.tokenizer.sep, self.max_length)
 
 
 def _in_memory(rows: Sequence[Texts], columns: int, tokenizer: "Tokenizer") -> "TokenCache":
@@ -65,36 +105,38 @@ def _in_memory(rows: Sequence[Texts], columns: int, tokenizer: "Tokenizer") -> "
     return TokenCache(Path("-"), "", columns, (), (), labels, flat, ends, none, text_ends)
 
 
-def table(task: "Task", outputs: "np.ndarray", texts: Sequence[Texts]) -> Iterator[Texts]:
-    """An output row for each input, in order; the input's texts are its last columns.
-
-    Before them: class, class name and probability of the class (sentiment); 0.0 or 1.0, and the probability of that
-    class (paraphrase); or the similarity from 0 to 5.
-    """
-    shares = task.probabilities(outputs)
-    for row, value in enumerate(task.predict(outputs).tolist()):
-        if shares is None:
-            yield (f"{value:.4f}", *texts[row])
-            continue
-        named = [task.classes[int(value)]] if len(task.classes) > 2 else []
-        yield (task.written(value), *named, f"{shares[row, int(value)]:.4f}", *texts[row])
-
-
 def header(task: "Task") -> Texts:
     """The names of the columns of `table`."""
     texts = ("sentence",) if task.columns == 1 else ("sentence1", "sentence2")
     if not task.classes:
-        return (task.title, *texts)
+        return ("id", task.title, *texts)
     if len(task.classes) == 2:
-        return (f"is_{task.classes[1].replace(' ', '_')}", "probability", *texts)
-    return ("class", "name", "probability", *texts)
+        return ("id", f"is_{task.classes[1].replace(' ', '_')}", "probability", *texts)
+    return ("id", "class", "name", "probability", *texts)
 
 
-def load(run: Path) -> Predictor:
+def table(task: "Task", outputs: "np.ndarray", rows: Sequence["Row"]) -> Iterator[Texts]:
+    """A line of cells for each row: its id, the prediction, and the row's texts.
+
+    The prediction is a class, its name and its probability (sentiment); 0.0 or 1.0 and the probability of that class
+    (paraphrase); or the similarity from 0 to 5.
+    """
+    shares = task.probabilities(outputs)
+    for number, (row, value) in enumerate(zip(rows, task.predict(outputs).tolist(), strict=True)):
+        texts = (" ".join(text.split()) for text in row.texts)
+        if shares is None:
+            yield (row.id, f"{value:.4f}", *texts)
+            continue
+        name = [task.classes[int(value)]] if len(task.classes) > 2 else []
+        yield (row.id, task.written(value), *name, f"{shares[number, int(value)]:.4f}", *texts)
+
+
+def load(run: Path | str) -> Predictor:
     """Load the model that a run has kept, to predict in the precision of the run.
 
-    Raises `UserError` if `run` is not a finished fine-tuning run.
+    Raises `UserError` if `run` is not a finished run of multitask_train.py.
     """
+    run = Path(run)
     settings, step = kept(run)
     from minbert import weights
     from minbert.bert import BertModel
@@ -159,66 +201,50 @@ def recorded_file(run: Path, task: str, split: str, data: Path | None = None) ->
     return path, MultitaskSettings.of(**settings).data.columns_of(task)
 
 
-def lines_of(lines: Iterable[bytes], source: str, columns: int) -> Iterator[Texts]:
-    """The inputs of a file: one sentence per line, or two separated by a TAB. Blank lines are skipped and counted.
-
-    Raises `UserError` with the line number if a line is not UTF-8, or does not hold `columns` texts.
-    """
-    blank = 0
-    for number, raw in enumerate(lines, start=1):
-        try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise UserError(f"{source}:{number}: not UTF-8") from error
-        if not line.strip():
-            blank += 1
-            continue
-        texts = tuple(" ".join(text.split()) for text in (line.split("\t") if columns > 1 else [line]))
-        if len(texts) != columns or not all(texts):
-            raise UserError(f"{source}:{number}: not two sentences with one TAB between them")
-        yield texts
-    if blank:
-        print(f"note: {source}: {blank:,} blank line{'s' * (blank > 1)} left out", file=sys.stderr)
-
-
 def main(arguments: list[str] | None = None) -> None:
-    """Command line: load the model and write predictions to standard output while input is read."""
+    """Command line: load the model, read the inputs, and write a TSV table to standard output."""
     about = (__doc__ or "").splitlines()[0]
     parser = cli.Parser(prog="python -m tasks.predict", description=about, allow_abbrev=False)
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run of multitask_train.py")
     parser.add_argument("--task", required=True, metavar="NAME", help="which head: sst, para, sts or one of your own")
-    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the sentences (default: standard input)")
+    help_ = "a table with a header, or one sentence a line (default: standard input)"
+    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help=help_)
     given = parser.parse_intermixed_args(arguments)
     from tasks.registry import named  # here because it imports torch
 
-    name = named(given.task)
-    source = "standard input" if given.file == "-" else given.file
-    with nullcontext(sys.stdin.buffer) if given.file == "-" else open(present(Path(given.file)), "rb") as lines:
-        predictor = load(given.run)
-        if name not in predictor.model.tasks:
-            trained = ", ".join(predictor.model.tasks)
-            raise UserError(f"{given.run}: has no head for {name}: it was trained on {trained}")
-        task = predictor.model.tasks[name]
-        _write(predictor, task, lines_of(lines, source, task.columns), source)
-
-
-def _write(predictor: Predictor, task: "Task", inputs: Iterator[Texts], source: str) -> None:
-    from tasks import evaluate
-
-    chunk = list(islice(inputs, _CHUNK))  # read before the header, so that an error in these lines leaves no output
-    print("\t".join(header(task)))
-    cut = count = 0
-    while chunk:
-        examples = predictor.examples(task, chunk)
-        outputs = evaluate.outputs(predictor.model, task, examples, predictor.precision)
-        for row in table(task, outputs, chunk):
-            print("\t".join(row))
-        sys.stdout.flush()
-        cut, count = (total + more for total, more in zip((cut, count), examples.truncated(task.pairs), strict=True))
-        chunk = list(islice(inputs, _CHUNK))
+    named(given.task)
+    path = present(Path(given.file)) if given.file != "-" else None
+    predictor = load(given.run)
+    task = predictor.task(given.task, "--task")
+    with tempfile.TemporaryDirectory() as folder:
+        if path is None:
+            path = Path(folder) / "standard-input"
+            path.write_bytes(sys.stdin.buffer.read())
+        rows = read_inputs(path, task)
+    examples = predictor.examples(task, [row.texts for row in rows])
+    cut, count = examples.truncated(task.pairs)
     if cut:
         longer = f"longer than {predictor.max_length} tokens and are truncated"
-        print(f"note: {source}: {cut:,} of {count:,} inputs are {longer}", file=sys.stderr)
+        print(f"note: {path}: {cut:,} of {count:,} inputs are {longer}", file=sys.stderr)
+    for cells in (header(task), *table(task, predictor.outputs(task, examples), rows)):
+        print("\t".join(cells))
+
+
+def read_inputs(path: Path, task: "Task") -> list["Row"]:
+    """The rows of a file without their labels; rows without a sentence are left out, with a note.
+
+    Raises `UserError` if the file has another form, or no row.
+    """
+    from minbert.token_cache import Row
+    from tasks.readers import open_as
+
+    every = list(open_as(path, task.kind, labelled=False).rows)
+    rows = [row for row in every if isinstance(row, Row) and all(row.texts)]
+    if not rows:
+        raise UserError(f"{path}: holds no {'sentence' if task.columns == 1 else 'pair of sentences'}")
+    if len(rows) < len(every):
+        print(f"note: {path}: {len(every) - len(rows):,} of {len(every):,} rows without a sentence", file=sys.stderr)
+    return rows
 
 
 def command() -> NoReturn:

@@ -104,6 +104,7 @@ def checked_rows(
     clean: Callable[[str], str] = str.strip,
     empty: str = "skip",
     predicted: bool = False,
+    lower_ids: bool = True,
 ) -> Rows:
     """Rows from records whose cells are the texts, then the label if `label` is given, then the id if `ids` is true.
 
@@ -136,7 +137,7 @@ def checked_rows(
                 continue
         name = str(line)
         if ids:
-            name = cells[-1].strip().lower()
+            name = cells[-1].strip().lower() if lower_ids else cells[-1].strip()
             if not name:
                 raise UserError(f"{path}:{line}: id: empty")
             lines.append(line)
@@ -245,9 +246,9 @@ class Layout:
         chosen = {target: [name for name in names if name in there] for target, names in self.columns.items()}
         return {target: names[0] for target, names in chosen.items() if names}
 
-    def rows(self, head: Head, split: str, label: Label | None) -> tuple[int, Rows]:
+    def rows(self, head: Head, split: str, label: Label | None, labelled: bool = True) -> tuple[int, Rows]:
         """Number of texts per row, and the rows."""
-        found = self.found(head)
+        found = {target: name for target, name in self.found(head).items() if labelled or target != "label"}
         texts = [name for target, name in found.items() if target not in _NOT_TEXTS]
         rule = self.label or label if "label" in found else None
         if rule is not None and self.gaps:
@@ -259,7 +260,8 @@ class Layout:
             rule,
             column=found.get("label", ""),
             ids="id" in found,
-            clean=self.clean,
+            clean=self.clean if labelled else str.strip,
+            lower_ids=labelled,
             empty="keep" if self.gaps and split == "test" else self.empty,
             predicted=self.gaps and split != "train",
         )
@@ -411,6 +413,20 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
     ),
     "triplet": (Layout("table", KINDS["triplet"].columns, optional=("negative", "id")),),
 }
+_HEADER = re.compile(r"\w+([,\t]\w+)+")
+_NAMES = {
+    name for kind in ("single", "pair-class", "pair-score") for names in KINDS[kind].columns.values() for name in names
+}
+_SENTENCES = replace(_LINES, recognised=lambda head: "\t" not in head.line and not _HEADER.fullmatch(head.line.strip()))
+_TWO_TEXTS = Layout(
+    "two texts",
+    _columns(sentence1="s1", sentence2="s2"),
+    quotes="none",
+    names=("s1", "s2"),
+    recognised=lambda head: head.line.count("\t") == 1 and _NAMES.isdisjoint(head.keys),
+    shown="<TAB> between two sentences",
+)
+_UNLABELLED = {"single": (_SENTENCES,), "pair-class": (_TWO_TEXTS,), "pair-score": (_TWO_TEXTS,)}
 
 
 class Opened(NamedTuple):
@@ -421,9 +437,19 @@ class Opened(NamedTuple):
     rows: Rows
 
 
-def open_as(path: Path, kind: str, split: str = "train", columns: str = "", *, classes: int | None = None) -> Opened:
+def open_as(
+    path: Path,
+    kind: str,
+    split: str = "train",
+    columns: str = "",
+    *,
+    classes: int | None = None,
+    labelled: bool = True,
+) -> Opened:
     """Recognise the layout of a file and open it as one of `KINDS`.
 
+    Unless `labelled`, labels are not read, texts and ids stay as written, and the file may also have one sentence a
+    line (`single`) or two separated by a tab (pairs).
     `columns` is the value of `--columns`. `classes` is the number of classes; by default any for `single` and 2 for
     `pair-class`. Labels are classes from 0, scores from 0 to 5, or the index in `NLI_CLASSES`; `lines` and `triplet`
     have none. Raises `UserError` with the possible layouts if none fits, and during iteration for an invalid row.
@@ -433,8 +459,10 @@ def open_as(path: Path, kind: str, split: str = "train", columns: str = "", *, c
     if columns:
         layout = Layout("columns", _named_columns(head, kind, split, columns))
     else:
-        layout = next((one for one in LAYOUTS[kind] if one.fits(head, split)), None) or _unknown(head, kind, split)
-    return Opened(layout.name, *layout.rows(head, split, label))
+        layouts = LAYOUTS[kind] if labelled else (*LAYOUTS[kind], *_UNLABELLED[kind])
+        split = split if labelled else "test"
+        layout = next((one for one in layouts if one.fits(head, split)), None) or _unknown(head, kind, split)
+    return Opened(layout.name, *layout.rows(head, split, label, labelled))
 
 
 def _unknown(head: Head, kind: str, split: str) -> Layout:

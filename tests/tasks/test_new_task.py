@@ -69,10 +69,10 @@ def test_its_head_predicts_a_users_own_sentences(
     (tmp_path / "own.txt").write_text("The cat sat.\nA sad dog!\n")
     predict.main([str(run), "--task", reviews.files.short, str(tmp_path / "own.txt")])
     header, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert header == ["is_positive", "probability", "sentence"]
+    assert header == ["id", "is_positive", "probability", "sentence"]
     assert [row[-1] for row in rows] == ["The cat sat.", "A sad dog!"]
-    assert {row[0] for row in rows} <= {"0", "1"}
-    assert all(len(row) == 3 and float(row[1]) >= 0.5 for row in rows)
+    assert {row[1] for row in rows} <= {"0", "1"}
+    assert all(len(row) == 4 and float(row[2]) >= 0.5 for row in rows)
     with pytest.raises(UserError, match="'x' is not one of sst, para, sts, cfimdb"):
         predict.main([str(run), "--task", "x"])
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.special import expit, softmax
 
 from minbert import weights
 from minbert.bert import BertModel
@@ -21,7 +20,7 @@ from minbert.errors import UserError
 from minbert.optimizer import AdamW
 from minbert.tokenizer import Tokenizer
 from minbert.training import checkpoint
-from tasks import TASKS, evaluate, predict, registry
+from tasks import evaluate, predict, registry
 from tasks.model import MultitaskModel
 
 SENTENCES = ["The cat sat on a mat.", "is a dog happy?", "Not very , SAD bird!", "who", "a bird's tree " * 40]
@@ -64,125 +63,136 @@ def course_file(path: Path, name: str) -> list[tuple[str, ...]]:
     return rows
 
 
-def outputs_of(predictor: predict.Predictor, name: str, rows: list[tuple[str, ...]]) -> np.ndarray:
-    task = predictor.model.tasks[name]
-    return evaluate.outputs(predictor.model, task, predictor.examples(task, rows), predictor.precision)
-
-
 @pytest.mark.parametrize(
     ("pairs", "pooler"), [("cross", "mean"), ("paper", "pooler"), ("bi", "max"), ("joint", "mean")]
 )
-def test_outputs_are_those_of_the_runs_own_evaluation(
+def test_predictions_are_those_of_the_runs_own_evaluation(
     pairs: str, pooler: str, made: Callable[..., Path], tmp_path: Path
 ) -> None:
     run, tasks = made(pairs, pooler=pooler), registry.build("sst,quora,sts", pairs)
     best = MultitaskModel(BertModel(BertConfig.read(run / "encoder")), tasks, 0.3, pooler=pooler)
     checkpoint.load(run / "checkpoints", 4, best)
-    for name in TASKS:
+    predictor = predict.load(run)
+    for name, task in best.tasks.items():
         rows = course_file(tmp_path / f"{name}.csv", name)
-        task = best.tasks[name]
         examples = task.open(tmp_path / f"{name}.csv", "dev", Tokenizer.load(run / "encoder"), 24)
         outputs = evaluate.outputs(best, task, examples, "fp32")
-        np.testing.assert_array_equal(outputs_of(predict.load(run), name, rows), outputs)
-        table = list(predict.table(task, outputs, rows))
-        assert [float(row[0]) for row in table] == pytest.approx(task.predict(outputs).tolist(), abs=5e-5)
-        assert [row[-task.columns :] for row in table] == rows
+        inputs = [row[0] for row in rows] if task.columns == 1 else rows
+        np.testing.assert_array_equal(predictor.predict(task.files.short, inputs), task.predict(outputs))
+        if task.classes:
+            np.testing.assert_array_equal(predictor.predict_proba(name, inputs), task.probabilities(outputs))
 
 
-def test_probabilities_are_those_of_the_predicted_class(made: Callable[..., Path]) -> None:
-    run = made()
-    for name in ("sst", "quora"):
-        predictor, task = predict.load(run), TASKS[name]()
-        rows = [(one,) if name == "sst" else (one, "a cat") for one in SENTENCES]
-        outputs = outputs_of(predictor, name, rows).astype(np.float64)
-        for row, output in zip(predict.table(task, outputs, rows), outputs, strict=True):
-            if name == "sst":
-                label = int(output.argmax())
-                assert row[:2] == (str(label), task.classes[label])
-                assert float(row[2]) == pytest.approx(softmax(output)[label], abs=5e-5)
-            else:
-                assert row[0] == ("1.0" if output > 0 else "0.0")
-                assert float(row[1]) == pytest.approx(max(expit(output), expit(-output)), abs=5e-5)
+def test_inputs_of_another_shape_are_refused(made: Callable[..., Path]) -> None:
+    predictor = predict.load(made(tasks="sst,sts"))
+    for name, inputs in (
+        ("sst", "A film."),
+        ("sst", []),
+        ("sst", [("a", "b")]),
+        ("sts", ["A film."]),
+        ("sts", [("a",)]),
+    ):
+        with pytest.raises(UserError, match=f"^{name}: the inputs are not a list of one or more"):
+            predictor.predict(name, inputs)
+    with pytest.raises(UserError, match="sts: predicts a score"):
+        predictor.predict_proba("sts", [("a", "b")])
+    with pytest.raises(UserError, match="the run has no head for quora: it was trained on sst, sts"):
+        predictor.predict("para", [("a", "b")])
 
 
-def test_lines_become_inputs() -> None:
-    lines = b"\xef\xbb\xbfone  two\tthree\r\n\n \xc3\xa9t\xc3\xa9\t b \n".splitlines(keepends=True)
-    assert list(predict.lines_of(lines, "f", 2)) == [("one two", "three"), ("été", "b")]
-    assert list(predict.lines_of([b"a\tb c\n"], "f", 1)) == [("a b c",)]
-    separators = "a\u2028b\x0bc\n".encode()
-    assert list(predict.lines_of(io.BytesIO(separators), "f", 1)) == [("a b c",)]
-    with pytest.raises(UserError, match=r"^f:2: not UTF-8$"):
-        list(predict.lines_of([b"a\n", b"\xe9\n"], "f", 1))
+TABLES = {
+    "sst": (
+        "\tid\tsentence\tsentiment\n0\tX1\t The cat!\t4\n1\tX2\t who\t\n",
+        'text,label,id\nThe cat!,positive,X1\n"who",9,X2\n',
+        '{"id": "X1", "review": "The cat!", "class": "?"}\n{"id": "X2", "review": "who", "class": null}\n',
+    ),
+    "para": (
+        "\tid\tsentence1\tsentence2\tis_duplicate\n0\tX1\tThe cat!\tA dog.\t\n1\tX2\twho\tA dog.\t1.0\n",
+        "id,question1,question2\nX1,The cat!,A dog.\nX2,who,A dog.\n",
+    ),
+    "sts": ("id\tsentence1\tsentence2\tscore\nX1\tThe cat!\tA dog.\t99\nX2\twho\tA dog.\t-\n",),
+}
 
 
-@pytest.mark.parametrize("line", [b"one sentence\n", b"a\tb\tc\n", b"a\t \n", b"\tb\n"])
-def test_a_line_that_is_no_pair_is_said_with_its_number(line: bytes) -> None:
-    with pytest.raises(UserError, match=r"^f:3: not two sentences with one TAB"):
-        list(predict.lines_of([b"a\tb\n", b"\n", line], "f", 2))
-
-
-@pytest.mark.parametrize("name", ["sst", "para", "sts"])
-def test_the_command_prints_a_table(name: str, made: Callable[..., Path], tmp_path: Path, capsys: Capture) -> None:
-    run, source = made(), tmp_path / "own.txt"
-    lines = SENTENCES if name == "sst" else [f"{one}\tA dog." for one in SENTENCES]
-    source.write_text("\n\n".join(lines) + "\n")
+@pytest.mark.parametrize(("name", "content"), [(name, one) for name, some in TABLES.items() for one in some])
+def test_a_table_is_read_by_its_header_with_its_ids_and_without_its_labels(
+    name: str, content: str, made: Callable[..., Path], tmp_path: Path, capsys: Capture
+) -> None:
+    run, source = made(), tmp_path / "own"
+    source.write_text(content)
     predict.main([str(run), "--task", name, str(source)])
-    printed = capsys.readouterr()
-    header, *rows = [line.split("\t") for line in printed.out.splitlines()]
-    assert len(rows) == len(SENTENCES) and all(len(row) == len(header) for row in rows)
-    assert header[0] == {"sst": "class", "para": "is_paraphrase", "sts": "similarity"}[name]
-    assert "note: " in printed.err and "4 blank lines left out" in printed.err
+    header, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    inputs: list[Any] = ["The cat!", "who"] if name == "sst" else [("The cat!", "A dog."), ("who", "A dog.")]
+    texts = [[one] if name == "sst" else list(one) for one in inputs]
+    assert [[row[0], *row[-len(texts[0]) :]] for row in rows] == [["X1", *texts[0]], ["X2", *texts[1]]]
+    values = predict.load(run).predict(name, inputs)
+    assert [float(row[1]) for row in rows] == pytest.approx(values.tolist(), abs=5e-5)
+    assert header[:2] == ["id", {"sst": "class", "para": "is_paraphrase", "sts": "similarity"}[name]]
 
 
-def test_what_is_cut_is_counted_over_all_chunks_and_said_once(
+def test_lines_are_sentences_and_blank_ones_are_counted(
     made: Callable[..., Path], tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(predict, "_CHUNK", 4)
-    run = made("bi")
-    (tmp_path / "own.txt").write_text("the cat\ta dog\n" * 3 + f"{SENTENCES[-1]}\tthe cat\n" * 7)
-    predict.main([str(run), "--task", "sts", str(tmp_path / "own.txt")])
-    said = f"note: {tmp_path / 'own.txt'}: 7 of 20 inputs are longer than 24 tokens and are truncated\n"
-    assert capsys.readouterr().err == said
-
-
-def test_mistakes_are_said_in_a_sentence(made: Callable[..., Path], tmp_path: Path, capsys: Capture) -> None:
-    run = made(tasks="sst,sts")
-    (tmp_path / "own.txt").write_text("a\n")
-
-    def said(*arguments: str) -> str:
-        with pytest.raises(UserError) as raised:
-            predict.main([*arguments])
-        return str(raised.value)
-
-    own = str(tmp_path / "own.txt")
-    assert "has no head for quora: it was trained on sst, sts" in said(str(run), "--task", "para", own)
-    assert "no such file" in said(str(run), "--task", "sst", "nowhere.txt")
-    assert said(str(run), "--task", "sst", str(tmp_path)) == f"{tmp_path}: is a folder, not a file"
-    assert "not two sentences" in said(str(run), "--task", "sts", own)
-    assert capsys.readouterr().out == "", "no header without a row"
-    assert "not a run folder" in said(str(tmp_path), "--task", "sst", own)
-    assert said(str(run), "--task", "nli", own) == "--task: 'nli' is not one of sst, para, sts, quora"
-    (run / "scores.json").write_text(json.dumps({"step": 6}))
-    assert "the checkpoint that was kept, of step 6, is not there" in said(str(run), "--task", "sst", own)
-    (run / "scores.json").unlink()
-    assert "let the run finish first" in said(str(run), "--task", "sst", own)
-    (run / "manifest.json").write_text(json.dumps({"all_settings": {"order": "curriculum"}}))
-    assert "holds no heads" in said(str(run), "--task", "sst", own)
+    run = made()
+    content = "\ufeffA \u00e9t\u00e9 cat, or not.\r\n\nwho\n"
+    (tmp_path / "own.txt").write_text(content, newline="")
+    predict.main([str(run), "--task", "sst", str(tmp_path / "own.txt")])
+    printed = capsys.readouterr()
+    rows = [line.split("\t") for line in printed.out.splitlines()[1:]]
+    assert [(row[0], row[-1]) for row in rows] == [("1", "A \u00e9t\u00e9 cat, or not."), ("3", "who")]
+    assert "own.txt: 1 of 3 rows without a sentence" in printed.err
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a cat\ta dog\nwho\ta dog\n")))
+    predict.main([str(run), "--task", "sts"])
+    assert [line.split("\t")[2:] for line in capsys.readouterr().out.splitlines()[1:]] == [
+        ["a cat", "a dog"],
+        ["who", "a dog"],
+    ]
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("task", "content", "words"),
     [
-        ("manifest.json", "[]", "not an object"),
-        ("manifest.json", '{"all_settings": null}', "holds no heads"),
-        ("scores.json", "[]", "not an object"),
-        ("scores.json", "{}", "names no step"),
+        ("sst", "id,body,label\n1,good,2\n", "own:1: .*names no sentence column"),
+        ("sst", "A film\tThe end\n", "own:1: .*names no sentence column"),
+        ("sts", "only one sentence\n", "own:1: .*names no sentence1 column"),
+        ("sts", "a\tb\nc\n", "own:2: "),
+        ("sst", "", "the file is empty"),
+        ("sst", "a\n\xe9\n", "own:2: not UTF-8"),
     ],
 )
-def test_a_damaged_run_is_a_users_mistake(name: str, content: str, said: str, tmp_path: Path) -> None:
-    settings = {"tasks": "sst", "pairs": "cross", "max_length": 24}
-    (tmp_path / "manifest.json").write_text(json.dumps({"all_settings": settings}))
-    (tmp_path / "scores.json").write_text(json.dumps({"step": 4}))
-    (tmp_path / name).write_text(content)
-    with pytest.raises(UserError, match=said):
-        predict.kept(tmp_path)
+def test_another_file_is_refused_and_nothing_is_printed(
+    task: str, content: str, words: str, made: Callable[..., Path], tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "own").write_bytes(content.encode("latin-1"))
+    with pytest.raises(UserError, match=words):
+        predict.main([str(made()), "--task", task, str(tmp_path / "own")])
+    assert capsys.readouterr().out == ""
+
+
+def test_truncated_inputs_are_counted(made: Callable[..., Path], tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "own.txt").write_text("the cat\ta dog\n" * 3 + f"{SENTENCES[-1]}\tthe cat\n" * 7)
+    predict.main([str(made("bi")), "--task", "sts", str(tmp_path / "own.txt")])
+    note = f"note: {tmp_path / 'own.txt'}: 7 of 20 inputs are longer than 24 tokens and are truncated\n"
+    assert capsys.readouterr().err == note
+
+
+def test_a_folder_that_is_no_finished_run_is_one_sentence(made: Callable[..., Path], tmp_path: Path) -> None:
+    run = made(tasks="sst,sts")
+
+    def message(folder: Path, task: str = "sst", file: str = "-") -> str:
+        with pytest.raises(UserError) as raised:
+            predict.main([str(folder), "--task", task, file])
+        return str(raised.value)
+
+    assert "no such file" in message(run, file="nowhere.txt")
+    assert message(run, "nli") == "--task: 'nli' is not one of sst, para, sts, quora"
+    assert "not a run folder" in message(tmp_path)
+    (run / "scores.json").write_text(json.dumps({"step": 6}))
+    assert "the checkpoint that was kept, of step 6, is not there" in message(run)
+    (run / "scores.json").write_text("{}")
+    assert "names no step" in message(run)
+    (run / "scores.json").unlink()
+    assert "let the run finish first" in message(run)
+    for content, words in (("[]", "not an object"), ('{"all_settings": {"order": "cbcl"}}', "holds no heads")):
+        (run / "manifest.json").write_text(content)
+        assert words in message(run)

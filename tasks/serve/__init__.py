@@ -1,1 +1,0 @@
-"""A page on this machine on which finished runs are tried: `python -m tasks.serve RUN`."""
