@@ -23,14 +23,15 @@ NEEDS_TWO = "needs two sentences"
 def answers(encoder: "Encoder", predictor: "Predictor | None", texts: list[str]) -> list[Any]:
     """Of one or two sentences: every head's class probabilities or score, then the cosine of the two vectors."""
     results: list[Any] = []
-    for name, task in predictor.model.tasks.items() if predictor else ():
-        inputs = [tuple(texts) if task.columns == 2 else texts[0]]
-        if task.columns > len(texts):
-            results.append(NEEDS_TWO)
-        elif task.classes:
-            results.append(dict(zip(task.classes, predictor.predict_proba(name, inputs)[0].tolist(), strict=True)))
-        else:
-            results.append(f"{predictor.predict(name, inputs)[0]:.2f}")
+    if predictor:
+        for name, task in predictor.model.tasks.items():
+            inputs: Any = [texts] if task.columns == 2 else texts[:1]
+            if task.columns > len(texts):
+                results.append(NEEDS_TWO)
+            elif task.classes:
+                results.append(dict(zip(task.classes, predictor.predict_proba(name, inputs)[0].tolist(), strict=True)))
+            else:
+                results.append(f"{predictor.predict(name, inputs)[0]:.2f}")
     first, *second = encoder.encode(list(texts), normalize=True)
     return [*results, f"{float(first @ second[0]):.4f}" if second else NEEDS_TWO]
 
@@ -44,10 +45,9 @@ def build(run: Path) -> "Blocks":
         raise UserError("Gradio is not installed; run `pip install gradio`") from error
     from minbert.encode import Encoder
     from tasks import predict
-
     if not (run / "scores.json").is_file() or not (run / "encoder").is_dir():
         raise UserError(f"{run}: not the folder of a finished run")
-    heads = "tasks" in (read_json_object(run / "manifest.json").get("all_settings") or {})
+    heads = (read_json_object(run / "manifest.json").get("all_settings") or {}).get("tasks")
     predictor, encoder = predict.load(run) if heads else None, Encoder.load(run / "encoder")
 
     def submit(first: str, second: str) -> list[Any]:
@@ -60,11 +60,11 @@ def build(run: Path) -> "Blocks":
         gradio.Markdown(f"# Try {run.name}\nNothing that you type leaves this machine.")
         first = gradio.Textbox(label="Sentence", value="A warm, funny and engaging film.")
         second = gradio.Textbox(label="Second sentence, for pairs", value="The film is charming.")
-        button = gradio.Button("Predict", variant="primary")
+        click = gradio.Button("Predict", variant="primary").click
         titles = [task.title for task in predictor.model.tasks.values()] if predictor else []
         with gradio.Row():
             outputs = [gradio.Label(label=title.capitalize()) for title in (*titles, "cosine")]
-        gradio.on([button.click, first.submit, second.submit], submit, [first, second], outputs, concurrency_limit=1)
+        gradio.on([click, first.submit, second.submit], submit, [first, second], outputs, concurrency_limit=1)
     return page
 
 
