@@ -45,6 +45,7 @@ def build(run: Path) -> "Blocks":
         raise UserError("Gradio is not installed; run `pip install gradio`") from error
     from minbert.encode import Encoder
     from tasks import predict
+
     if not (run / "scores.json").is_file() or not (run / "encoder").is_dir():
         raise UserError(f"{run}: not the folder of a finished run")
     heads = (read_json_object(run / "manifest.json").get("all_settings") or {}).get("tasks")
