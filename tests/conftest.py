@@ -127,7 +127,7 @@ def minilm() -> Path:
 
 @pytest.fixture(scope="session")
 def write_wordnet() -> Callable[..., Path]:
-    """A function that writes a WordNet of a few synsets, in its own file format, into an NLTK data folder."""
+    """A function that writes a WordNet of a few synsets, and a tagger for their words, into an NLTK data folder."""
     return _write_wordnet
 
 
@@ -163,4 +163,10 @@ def _write_wordnet(folder: Path, *synsets: tuple[str, dict[str, int]], rude: tup
         (place / f"{name}.exc").write_text("", encoding="utf-8")
     (place / "cntlist.rev").write_text("".join(counts), encoding="utf-8")
     (place / "index.sense").write_text("", encoding="utf-8")
+    tags = {"n": "NN", "v": "VB", "a": "JJ", "r": "RB"}
+    tagged = {form: tags[part] for part, lemmas in synsets for word in lemmas for form in (word, word.capitalize())}
+    tagger = folder / "taggers" / "averaged_perceptron_tagger_eng"
+    tagger.mkdir(parents=True, exist_ok=True)
+    for name, content in (("weights", {}), ("tagdict", tagged), ("classes", ["CD"])):  # any other word is a CD
+        (tagger / f"{tagger.name}.{name}.json").write_text(json.dumps(content), encoding="utf-8")
     return folder.resolve()

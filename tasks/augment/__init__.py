@@ -53,7 +53,7 @@ class SynonymSettings(Record):
 def resource_hashes(settings: SynonymSettings, stage: str, data: str) -> dict[str, str]:
     """Hashes of WordNet and the tagger if a stage, `pretrain` or `finetune`, uses them; else empty.
 
-    Raises `UserError` if WordNet is missing.
+    Raises `UserError` if one is missing.
     """
     if not settings.used_in(stage):
         return {}
@@ -76,8 +76,8 @@ def synonym_augmentation(
 ) -> "tuple[Augmentation[Any], dict[str, Any]]":
     """The augmentation that `settings` ask for in a stage, `pretrain` or `finetune`, and its entry for the manifest.
 
-    The entry holds the tagging method, and for each set the share of words that have a synonym. Raises `UserError` if
-    WordNet is missing.
+    The entry holds, for each set, the share of words that have a synonym, and the shares of texts and words that an
+    epoch changes; they are printed. Raises `UserError` if WordNet or the tagger is missing.
     """
     if not settings.used_in(stage):
         from tasks.examples import unchanged

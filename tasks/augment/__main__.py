@@ -1,13 +1,12 @@
-"""Preview synonyms or punctuation on a file: each text before and after, with what changes marked.
+"""Preview synonyms or punctuation on a file: each text before and after, in the form `[old -> new]`.
 
-python -m tasks.augment preview FILE [--method 1|2|3] [--synonyms-senses first|all] [--p P] [--seed N] [--data DIR]
+python -m tasks.augment preview FILE [--method 1|2|3] [--p P] [--seed N] [--data DIR]
 python -m tasks.augment preview FILE --marks english [--marks-most 3] [--seed N]
 """
 
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,14 +16,10 @@ from minbert.token_cache import Row
 from minbert.training.cli import Parser, run
 from tasks.augment import wordnet
 from tasks.augment.wordnet import KINDS, SENSES, Tagged, WordNet, tag
-from tasks.readers import open_as
+from tasks.readers import read_any
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
     from tasks.augment.punctuation import Change
-
-FORMS = ("triplet", "nli", "pair-class", "pair-score", "single", "lines")
-"""The kinds of rows that are tried, in this order; every text file can be read as lines."""
-_MEANT = {1: "words (method 1)", 2: "nouns and adjectives (2)", 3: "adjectives (3)"}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -32,19 +27,12 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="preview")
     preview = commands.add_parser("preview", help="show texts before and after", allow_abbrev=False)
     preview.add_argument("file", type=Path, metavar="FILE", help="one sentence a line, or any of the data formats")
-    preview.add_argument("--form", choices=FORMS, help="what kind of file it is (default: recognised)")
     preview.add_argument("--method", type=int, choices=tuple(KINDS), default=3, help="(default: 3)")
-    preview.add_argument(
-        "--p",
-        type=float,
-        help="probability that a word is replaced (methods 1 and 2; default: 0.25), or that a batch is (method 3; "
-        "default here: 1; every row is shown as a batch of its own)",
-    )
+    p = "probability of a word (methods 1 and 2; default: 0.25), or of a batch, here a row (method 3; default: 1)"
+    preview.add_argument("--p", type=float, help=p)
     preview.add_argument("--seed", type=int, default=11711, metavar="N", help="(default: 11711)")
     preview.add_argument("--limit", type=int, default=20, metavar="N", help="number of rows to show (default: 20)")
-    preview.add_argument(
-        "--synonyms-senses", choices=SENSES, default="first", help="as in training (default: first, the usual senses)"
-    )
+    preview.add_argument("--synonyms-senses", choices=SENSES, default="first", help="as in training (default: first)")
     marks = "insert punctuation instead (EdaCSE, Table 2): english, chinese or another kind, as in training"
     preview.add_argument("--marks", default="", metavar="KIND", help=marks)
     preview.add_argument("--marks-most", type=int, default=3, metavar="K", help="1 to K marks (default: 3)")
@@ -60,45 +48,25 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError(f"--p: {p} is not between 0 and 1")
     if given.limit < 1:
         raise UserError(f"--limit: {given.limit} is less than 1")
-    ignored = ("method", "p", "synonyms_senses", "data") if given.marks else ("marks_most",)
-    for name in ignored:
-        if f"--{name.replace('_', '-')}" in {word.partition("=")[0] for word in arguments}:
-            said = f"note: --{name.replace('_', '-')} has no effect {'with' if given.marks else 'without'} --marks"
-            print(said, file=sys.stderr)
-    form, rows = _rows(given.file, given.form, given.limit)
-    texts = [text for row in rows for text in row.texts]
-    colour = sys.stdout.isatty()
+    kind, every = read_any(present(given.file))
+    rows = [row for row in every if isinstance(row, Row)][: given.limit]
+    if not rows:
+        raise UserError(f"{given.file}: no row to show")
     if given.marks:
-        for row, changes in zip(rows, marks_by_row(rows, given.marks, given.marks_most, given.seed), strict=True):
-            print("\n".join(_lines(row, changes, colour=colour)))
-        print(f"\n1 to {given.marks_most} {given.marks} marks in each text · seed {given.seed} · read as {form}")
-        return
-    tagged = tag(texts, WordNet(wordnet.find(given.data), given.synonyms_senses))
-    changed = 0
-    for row, changes in zip(rows, changes_by_row(rows, tagged, given.method, p, given.seed), strict=True):
-        changed += sum(map(bool, changes))
-        print("\n".join(_lines(row, changes, colour=colour)))
-    print(
-        f"\n{changed:,} of {len(texts):,} texts changed · method {given.method}, p = {p:g}, seed {given.seed} · "
-        f"read as {form} · parts of speech by {tagged.tagging}"
-    )
-    shares = ", ".join(f"{tagged.coverage(method):.0%} of the {meant}" for method, meant in _MEANT.items())
-    print(f"of these texts have a synonym (--synonyms-senses {given.synonyms_senses}): {shares}")
+        changes = marks_by_row(rows, given.marks, given.marks_most, given.seed)
+        summary = f"1 to {given.marks_most} {given.marks} marks in each text"
+    else:
+        from tasks.augment.synonyms import summary_of
 
-
-def _rows(path: Path, form: str | None, limit: int) -> tuple[str, list[Row]]:
-    """The kind of rows of a file, `form` or the first kind that it can be read as; and its first `limit` rows."""
-    present(path)
-    for kind in [form] if form else FORMS:
-        try:
-            rows = list(islice((row for row in open_as(path, kind).rows if isinstance(row, Row)), limit))
-        except UserError:
-            if form or kind == FORMS[-1]:
-                raise
-            continue
-        if rows:
-            return kind, rows
-    raise UserError(f"{path}: no row to show")
+        words = WordNet(wordnet.find(given.data), given.synonyms_senses)
+        tagged = tag([text for row in rows for text in row.texts], words)
+        changes = changes_by_row(rows, tagged, given.method, p, given.seed)
+        summary = summary_of(tagged, given.method, p, "these texts")
+    for row, of_row in zip(rows, changes, strict=True):
+        for column, (text, of_text) in enumerate(zip(row.texts, of_row, strict=True), 1):
+            name = row.id if len(row.texts) == 1 else f"{row.id}.{column}"
+            print(f"{name}  {marked(text, of_text)}")
+    print(f"\n{summary}\nread as {kind} · seed {given.seed}")
 
 
 def changes_by_row(
@@ -126,29 +94,13 @@ def marks_by_row(rows: Sequence[Row], marks: str, most: int, seed: int) -> Itera
         yield [insertions(text, seed=seed, epoch=0, key=key, most=most, marks=marks) for text in row.texts]
 
 
-def _lines(row: Row, changes: Sequence[Sequence["Change"]], *, colour: bool) -> Iterator[str]:
-    for column, (text, of) in enumerate(zip(row.texts, changes, strict=True)):
-        name = row.id if len(row.texts) == 1 else f"{row.id}.{column + 1}"
-        if not of:
-            yield f"{name}  = {text}"
-            continue
-        old, new = marked(text, of, colour=colour)
-        yield f"{name}  - {old}"
-        yield f"{' ' * len(name)}  + {new}"
-
-
-def marked(text: str, changes: Sequence["Change"], *, colour: bool) -> tuple[str, str]:
-    """A text before and after its changes, with changes in red and green, or in the form `[old -> new]`."""
-
+def marked(text: str, changes: Sequence["Change"]) -> str:
+    """A text with each change in the form `[old -> new]`, or `[+new]` for an insertion."""
     from tasks.augment.punctuation import Change, splice
 
-    def changed(form: str) -> str:
-        spans = [(one.start, one.end, form.format(old=text[one.start : one.end], new=one.new)) for one in changes]
-        return splice(text, [Change(*span) for span in spans])
-
-    if colour:
-        return changed("\033[31m{old}\033[0m"), changed("\033[32m{new}\033[0m")
-    return text, changed("[{old} -> {new}]")
+    old = [text[one.start : one.end] for one in changes]
+    forms = [f"[{word} -> {one.new}]" if word else f"[+{one.new}]" for word, one in zip(old, changes, strict=True)]
+    return splice(text, [Change(one.start, one.end, form) for one, form in zip(changes, forms, strict=True)])
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ _WORD = re.compile(rf"[{_CHINESE}]|[^\s{_CHINESE}]+")
 
 @dataclass(frozen=True)
 class Change:
-    """One replaced span of a text: a word, with the article before it if that changes too."""
+    """One replaced span of a text."""
 
     start: int
     end: int

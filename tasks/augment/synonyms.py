@@ -5,17 +5,18 @@ words have no synonyms. Method 2 does the same for nouns and adjectives only. Bo
 paper's best, draws at every step: with probability p a batch is augmented, and then ONE adjective of each sentence is
 replaced, alternately the first or the last one that has a synonym.
 
-Letter case is kept, and `a` or `an` before a replaced word is adapted. The rest of the text is unchanged, and so are
-labels and row ids. Every replacement is a pure function of (seed, row or step).
+Letter case is kept. The rest of the text is unchanged ("a" before the word too), and so are labels and row ids. Every
+replacement is a pure function of (seed, row or step).
 """
 
 import csv
 import io
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from minbert.files import write_atomic
 from minbert.seeds import digest, numpy_generator
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 MOST_ADJECTIVES = 3
 """Adjectives per sentence that method 3 replaces in the last epoch with `--synonyms-grow`."""
 
+TARGETS = {1: "words", 2: "nouns and adjectives", 3: "adjectives"}
+"""What each method is meant to replace."""
 Ids = dict[tuple[int, int], list[int]]
 """(row, column) of a changed text -> its new token ids."""
 
@@ -77,18 +80,13 @@ def _change(tagged: Tagged, text: str, place: Sequence[int], pick: float) -> Cha
 
     Raises `ValueError` if the text is not the one that was tagged.
     """
-    before, start, end, group = place
+    start, end, group = place
     old, options = text[start:end], tagged.candidates[group]
     if old.lower() != tagged.words[group]:
         raise ValueError(
             f"{text!r} is not the text that was tagged: {tagged.words[group]!r} should be at {start}, not {old!r}"
         )
-    new = in_case(options[int(pick * len(options))], old)
-    if before < 0:
-        return Change(start, end, new)
-    given = text[before:start].rstrip()
-    space, right = text[before + len(given) : start], article(given, new)
-    return Change(start, end, new) if right == given else Change(before, end, right + space + new)
+    return Change(start, end, in_case(options[int(pick * len(options))], old))
 
 
 def in_case(word: str, like: str) -> str:
@@ -96,36 +94,6 @@ def in_case(word: str, like: str) -> str:
     if like.isupper() and len(like) > 1:
         return word.upper()
     return word[0].upper() + word[1:] if like[0].isupper() else word
-
-
-# Not from the package inflect, which takes longer to import than everything else here.
-_SILENT_H = re.compile(r"hour|heir|honest|honou?r")
-# Written with a vowel, pronounced with y or w: university, European, one, use, utility. Not: unimportant, utter, urge.
-_GLIDE = re.compile(
-    r"eu|ewe|one(?![a-z])|once|ouija|ubi|ufo|uk[eru]|unanim|uni(?!n|m|d|gn|ron|rr|ss|sol|llum|tali)|"
-    r"us[aeu]|usu|ut[aio]|uten|uter|ur[aeio](?!g)|uv"
-)
-_SAID_LETTERS = "AEFHILMNORSX"
-
-
-def takes_an(word: str) -> bool:
-    """Whether a word takes `an`: depends on its sound, inferred from its spelling and well-known exceptions."""
-    if len(word) > 1 and re.fullmatch(r"[A-Z][B-DF-HJ-NP-TV-XZ]+", word):
-        return word[0] in _SAID_LETTERS  # without a vowel it is spelled out: an FM station, a USB stick
-    lower = word.lower()
-    if lower[0] == "h":
-        return _SILENT_H.match(lower) is not None
-    return lower[0] in "aeiou" and _GLIDE.match(lower) is None
-
-
-def article(given: str, word: str) -> str:
-    """`a` or `an`, whichever is right before `word`, in the letter case of the old article `given`."""
-    right = "an" if takes_an(word) else "a"
-    if given.lower() == right:
-        return given
-    if given[0].islower():
-        return right
-    return right.upper() if len(word) > 1 and word.isupper() else right.capitalize()
 
 
 def growing(epoch: int, epochs: int, most: float) -> float:
@@ -137,6 +105,34 @@ def growing(epoch: int, epochs: int, most: float) -> float:
     if not 1 <= epoch <= epochs:
         raise ValueError(f"epoch {epoch} is not between 1 and {epochs}")
     return most * (epoch / epochs)
+
+
+def coverage(tagged: Tagged, method: int, p: float) -> dict[str, Any]:
+    """How much of a set a method reaches: the share of its target words, and the expected shares of changed text.
+
+    Methods 1 and 2 change each replaceable word with probability p, method 3 one word of each text that has one in a
+    share p of the batches.
+    """
+    replaceable = np.diff(tagged.only(KINDS[method]).ends)  # words of each text
+    texts = p * (replaceable > 0) if method == 3 else 1 - (1 - p) ** replaceable
+    words = texts if method == 3 else p * replaceable
+    return {
+        "texts": len(tagged),
+        "replaceable words": int(replaceable.sum()),
+        "coverage": round(tagged.coverage(method), 4),
+        "texts changed": round(float(texts.mean()), 4),
+        "words changed": round(float(words.sum() / max(tagged.seen.sum(), 1)), 4),
+    }
+
+
+def summary_of(tagged: Tagged, method: int, p: float, name: str) -> str:
+    """The `coverage` of a set as a sentence."""
+    shares = coverage(tagged, method, p)
+    have, texts, words = (shares[key] for key in ("coverage", "texts changed", "words changed"))
+    return (
+        f"synonyms, method {method}: {have:.0%} of the {TARGETS[method]} of {name} have a synonym; with p {p:g}, "
+        f"an epoch changes {texts:.1%} of the texts and {words:.1%} of the words"
+    )
 
 
 @dataclass
@@ -167,19 +163,12 @@ class Synonyms:
     ) -> tuple["Synonyms", dict[str, Any]]:
         """The augmentation of some sets, and its entry for the manifest; see `synonym_augmentation`."""
         words, method = WordNet(wordnet.find(data), settings.synonyms_senses), int(settings.synonyms)
-        tagged = {name: tag(list(_texts(one.cache)), words).only(KINDS[method]) for name, one in sets.items()}
-        account = {
-            "tagging": sorted({one.tagging for one in tagged.values()}),
-            "sets": {
-                name: {
-                    "texts": len(one),
-                    "replaceable words": len(one.places),
-                    "coverage": round(one.coverage(method), 4),
-                }
-                for name, one in tagged.items()
-            },
-        }
-        return cls(settings, training, tokenizer, tagged, folder), {"synonyms": account}
+        tagged = {name: tag(list(_texts(one.cache)), words) for name, one in sets.items()}
+        entry = {name: coverage(one, method, settings.synonyms_p) for name, one in tagged.items()}
+        for name, one in tagged.items():
+            ranks.say(summary_of(one, method, settings.synonyms_p, name))
+        tagged = {name: one.only(KINDS[method]) for name, one in tagged.items()}
+        return cls(settings, training, tokenizer, tagged, folder), {"synonyms": {"sets": entry}}
 
     def __call__(self, examples: E, batch: Step) -> E:
         """The examples with the texts changed for this step."""

@@ -1,4 +1,4 @@
-"""Synonyms from WordNet for the words of texts, by NLTK's tagger, both read through NLTK; inflection by lemminflect.
+"""Synonyms from WordNet for the tagged words of texts, both by NLTK; inflection by lemminflect.
 
 A word's synonyms are the other lemmas of the synsets that contain the word in the same spelling: "turkey" is not the
 republic, "john" not a toilet. Excluded are lemmas that WordNet marks as slurs, obscenities or disparaging, closed-class
@@ -40,20 +40,18 @@ PARTS = {
 """Penn tags whose words can be replaced -> WordNet's part of speech."""
 _ARRAYS = ("ends", "places", "kinds", "seen")  # of `Tagged`
 _BASE = {"NN", "NNP", "JJ", "RB", "VB", "VBP"}  # tags of uninflected forms
-_GUESSES = ("NN", "JJ", "VB", "RB", "NNS", "VBG", "VBD", "VBZ", "JJR", "JJS")
 _UNIVERSAL = {"n": "NOUN", "a": "ADJ", "v": "VERB"}
 _REPLACEABLE = re.compile(r"[A-Za-z]{2,}(?:-[A-Za-z]+)*")
 _RUDE = {"ethnic_slur", "obscenity", "disparagement"}
 _INSIDE_A_PHRASE = {"of", "in", "at", "on", "to", "for", "by", "and"}
 KINDS = {1: "navr", 2: "na", 3: "a"}
 """Method of replacement (CBCL, section 4.4) -> the parts of speech it replaces."""
-_VERSION = 3  # of what `tag` finds in a text, part of its cache key
+_VERSION = 4  # of what `tag` finds in a text, part of its cache key
 _ORDER = "navr"
 _OTHER = len(_ORDER)
 # Penn Treebank tokens, as far as a tagger needs them: clitics split off, hyphenated words whole, each sign one token.
 _TOKEN = re.compile(r"[^\W\d_]+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|t|ll|re|ve)\b|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)*")
-_ARTICLE = re.compile(r"(?<![\w'’.-])an?\s+$", re.IGNORECASE)
 
 # WordNet has only nouns, verbs, adjectives and adverbs. In it, "a" is an angstrom, "in" is indium, "I" is iodine, "be"
 # is beryllium, "as" is arsenic, "it" is information technology and "one" is a digit. Auxiliaries, number words,
@@ -91,18 +89,18 @@ Tagger = Callable[[Sequence[str]], list[tuple[str, str]]]
 
 
 def find(data: str = "") -> Path:
-    """The NLTK data folder that has WordNet: the first of `$NLTK_DATA`, else `nltk_data` in the data folder.
+    """The NLTK data folder that has WordNet and the tagger: of `$NLTK_DATA`, or `nltk_data` in the data folder.
 
-    The data folder is the argument `data`, else `$DATA_DIR`, else `data/`. Raises `UserError` if none has WordNet.
+    The data folder is the argument `data`, else `$DATA_DIR`, else `data/`. Raises `UserError` if none has both.
     """
-    own = [Path(name) for name in os.environ.get("NLTK_DATA", "").split(os.pathsep) if name]
-    folder = data_path(data)
-    for candidate in (*own, folder / "nltk_data"):
-        if files(candidate, WORDNET):
-            return candidate.resolve()
+    usual = data_path(data) / "nltk_data"
+    folders = [*(Path(name) for name in os.environ.get("NLTK_DATA", "").split(os.pathsep) if name), usual]
+    for folder in folders:
+        if files(folder, WORDNET) and files(folder, TAGGER):
+            return folder.resolve()
     raise UserError(
-        f"WordNet is in none of its usual places ({', '.join(map(str, (*own, folder / 'nltk_data')))}); "
-        f"python data/get_data.py wordnet --data {folder} fetches it for --synonyms"
+        f"WordNet and NLTK's tagger are not in {' or '.join(map(str, folders))}; python data/get_data.py wordnet "
+        f"--data {usual.parent} fetches both for --synonyms"
     )
 
 
@@ -134,10 +132,8 @@ def readable(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def tagger(folder: Path) -> Tagger | None:
-    """NLTK's English perceptron tagger, or None if its files are not in the folder. `UserError` if it is damaged."""
-    if not files(folder, TAGGER):
-        return None
+def tagger(folder: Path) -> Tagger:
+    """NLTK's English perceptron tagger. Raises `UserError` if its files are damaged."""
     from nltk.tag.perceptron import PerceptronTagger
 
     with readable(folder):
@@ -214,14 +210,6 @@ class WordNet:
         else:
             found = [form for one in synonyms if (form := inflected(one, tag))]
         return tuple(dict.fromkeys(one for one in found if one.lower() != lower))
-
-    def guess(self, word: str) -> str:
-        """A Penn tag without a tagger: the one whose lemma and part of speech have the highest count in WordNet."""
-        lower = word.lower()
-        if lower in CLOSED or not _REPLACEABLE.fullmatch(word):
-            return "-"
-        lemmas = {tag: lemma for tag in _GUESSES if (lemma := self.lemma(lower, tag))}
-        return max(lemmas, key=lambda tag: self._uses(lemmas[tag], PARTS[tag]), default="-")
 
     def _read_senses(self, lemma: str, part: str) -> list[tuple[int, list[str]]]:
         """(count of the lemma in this sense, synonyms) for each sense, in WordNet's order."""
@@ -303,13 +291,11 @@ def _nltk_data(folder: Path) -> Any:
 class Tagged:
     """The replaceable words of N texts. The places of text i are `ends[i]` to `ends[i + 1]`.
 
-    A place is (start of an article right before the word, or -1; start; end; group); the first three are character
-    offsets in the text.
+    A place is (start, end, group); the first two are character offsets in the text.
     """
 
-    tagging: str  # "perceptron" or "wordnet counts"
     ends: np.ndarray = field(repr=False)  # int64 [N + 1]
-    places: np.ndarray = field(repr=False)  # int32 [M, 4]
+    places: np.ndarray = field(repr=False)  # int32 [M, 3]
     kinds: np.ndarray = field(repr=False)  # uint8 [M]: 0 noun, 1 adjective, 2 verb, 3 adverb
     seen: np.ndarray = field(repr=False)  # int64 [5]: number of nouns, adjectives, verbs, adverbs, other words
     words: tuple[str, ...] = field(repr=False)  # [G], lower case
@@ -334,66 +320,59 @@ class Tagged:
         Target words are all words (method 1: the paper's "each word"), nouns and adjectives (2), or adjectives (3).
         """
         kinds = [_ORDER.index(kind) for kind in KINDS[method]]
-        meant = int(self.seen.sum() if method == 1 else self.seen[kinds].sum())
-        return float(np.isin(self.kinds, kinds).sum() / max(meant, 1))
+        targets = int(self.seen.sum() if method == 1 else self.seen[kinds].sum())
+        return float(np.isin(self.kinds, kinds).sum() / max(targets, 1))
 
 
 def tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:
     """The replaceable words of each text, from the cache if possible; otherwise computed and cached.
 
-    Uses the tagger in WordNet's data folder; if it is missing, WordNet's sense counts decide the part of speech. The
-    cache key covers the texts, WordNet and the tagger. Raises `UserError` if NLTK cannot read its files, or if the
+    The cache key covers the texts, WordNet and the tagger. Raises `UserError` if NLTK cannot read its files, or if the
     cache cannot be written.
     """
     digest = hashlib.sha256()
     for text in texts:
         digest.update(text.encode("utf-8") + b"\0")
     key = (_VERSION, wordnet.fingerprint, fingerprint(wordnet.folder, TAGGER), len(texts), digest.hexdigest())
-    folder, said = cached_folder("synonyms", key, lambda folder: _save(folder, _find(texts, wordnet)))
-    words, candidates = tuple(said["words"]), tuple(map(tuple, said["candidates"]))
-    arrays = {name: np.load(folder / f"{name}.npy") for name in _ARRAYS}
-    return Tagged(said["tagging"], words=words, candidates=candidates, **arrays)
+    folder, groups = cached_folder("synonyms", key, lambda folder: _save(folder, _tag(texts, wordnet)))
+    words, candidates = tuple(groups["words"]), tuple(map(tuple, groups["candidates"]))
+    return Tagged(words=words, candidates=candidates, **{name: np.load(folder / f"{name}.npy") for name in _ARRAYS})
 
 
 def _save(folder: Path, tagged: Tagged) -> dict[str, Any]:
     for name in _ARRAYS:
         np.save(folder / f"{name}.npy", getattr(tagged, name))
-    return {"tagging": tagged.tagging, "words": tagged.words, "candidates": tagged.candidates}
+    return {"words": tagged.words, "candidates": tagged.candidates}
 
 
-def _find(texts: Sequence[str], wordnet: WordNet) -> Tagged:
+def _tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:
     tags_of = tagger(wordnet.folder)
     groups: dict[tuple[str, tuple[str, ...]], int] = {}
 
-    def places(text: str) -> tuple[list[tuple[int, int, int, int, int]], np.ndarray]:
-        """(article, start, end, group, kind) of each replaceable word, and the number of words of each kind: [5]."""
-        found, kinds = [], []
-        for article, start, end, name in _words(text, wordnet, tags_of):
+    def places(text: str) -> tuple[list[tuple[int, int, int, int]], np.ndarray]:
+        """(start, end, group, kind) of each replaceable word, and the number of words of each kind: [5]."""
+        replaceable, kinds = [], []
+        for start, end, name in _words(text, tags_of):
             word, kind = text[start:end], _ORDER.index(PARTS[name]) if name in PARTS else _OTHER
             kinds.append(kind)
             if candidates := wordnet.candidates(word, name):
                 group = groups.setdefault((word.lower(), candidates), len(groups))
-                found.append((article, start, end, group, kind))
-        return found, np.bincount(np.array(kinds, dtype=np.int64), minlength=_OTHER + 1)
+                replaceable.append((start, end, group, kind))
+        return replaceable, np.bincount(np.array(kinds, dtype=np.int64), minlength=_OTHER + 1)
 
-    known = {text: places(text) for text in dict.fromkeys(texts)}  # NLI premises are repeated
-    every = np.array([place for text in texts for place in known[text][0]], dtype=np.int32).reshape(-1, 5)
-    ends = np.cumsum([0, *(len(known[text][0]) for text in texts)])
-    seen = sum((known[text][1] for text in texts), np.zeros(_OTHER + 1, dtype=np.int64))
-    how = "perceptron" if tags_of else "wordnet counts"
-    words, candidates = tuple(word for word, _ in groups), tuple(found for _, found in groups)
-    return Tagged(how, ends, every[:, :4], every[:, 4].astype(np.uint8), seen, words, candidates)
+    by_text = {text: places(text) for text in dict.fromkeys(texts)}  # NLI premises are repeated
+    every = np.array([place for text in texts for place in by_text[text][0]], dtype=np.int32).reshape(-1, 4)
+    ends = np.cumsum([0, *(len(by_text[text][0]) for text in texts)])
+    seen = sum((by_text[text][1] for text in texts), np.zeros(_OTHER + 1, dtype=np.int64))
+    words, candidates = tuple(word for word, _ in groups), tuple(synonyms for _, synonyms in groups)
+    return Tagged(ends, every[:, :3], every[:, 3].astype(np.uint8), seen, words, candidates)
 
 
-def _words(text: str, wordnet: WordNet, tags_of: Tagger | None) -> Iterator[tuple[int, int, int, str]]:
-    """(start of an article right before it, or -1; start; end; Penn tag) of each word."""
-    tokens = list(_TOKEN.finditer(text))
-    lower = text.lower()
+def _words(text: str, tags_of: Tagger) -> Iterator[tuple[int, int, str]]:
+    """(start, end, Penn tag) of each word."""
+    tokens, lower = list(_TOKEN.finditer(text)), text.lower()
     spoken = lower if text.isupper() and len(lower) == len(text) else text  # tagged as names otherwise
     heard = [spoken[token.start() : token.end()] for token in tokens]
-    tags = [name for _, name in tags_of(heard)] if tags_of else [wordnet.guess(word) for word in heard]
-    for token, word, name in zip(tokens, heard, tags, strict=True):
+    for token, (word, name) in zip(tokens, tags_of(heard), strict=True):
         if _WORD.fullmatch(word):
-            article = _ARTICLE.search(text, max(0, token.start() - 8), token.start())
-            tag = "NN" if name == "NNP" and word.islower() else name
-            yield article.start() if article else -1, token.start(), token.end(), tag
+            yield token.start(), token.end(), "NN" if name == "NNP" and word.islower() else name

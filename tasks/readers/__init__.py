@@ -12,11 +12,22 @@ from pathlib import Path
 from minbert import token_cache
 from minbert.errors import UserError
 from minbert.files import present
-from minbert.token_cache import TokenCache
+from minbert.token_cache import Row, Skipped, TokenCache
 from minbert.tokenizer import Tokenizer
 from tasks.readers.layouts import clean_pair, clean_sentence, companions, open_as
 
-__all__ = ["clean_pair", "clean_sentence", "companions", "digest", "find", "key", "open_as", "tokenised", "words"]
+__all__ = [
+    "clean_pair",
+    "clean_sentence",
+    "companions",
+    "digest",
+    "find",
+    "key",
+    "open_as",
+    "read_any",
+    "tokenised",
+    "words",
+]
 _SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
 _ALONE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(f"[{_ALONE}]|[^\\W_{_ALONE}]+")
@@ -34,6 +45,19 @@ def tokenised(
     opened = open_as(present(path), kind, split, columns, classes=classes)
     how = f"{kind} {classes} {split} {columns}"
     return token_cache.load(path, lambda _: opened.rows, how, opened.texts, tokenizer, sha256=digest(path))
+
+
+def read_any(path: Path) -> tuple[str, list[Row | Skipped]]:
+    """The kind of a data file whose use is not known, and its rows: of the first kind that all of them are valid for.
+
+    Triplets before pairs before single texts; any text can be read as lines. Raises `UserError` if it is no text.
+    """
+    for kind in ("triplet", "nli", "pair-class", "pair-score", "single"):
+        try:
+            return kind, list(open_as(path, kind).rows)
+        except UserError:
+            continue
+    return "lines", list(open_as(path, "lines").rows)
 
 
 def find(data: Path, folder: str, names: Sequence[str]) -> Path:

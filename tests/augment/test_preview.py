@@ -29,27 +29,23 @@ def test_lines_and_triplets_with_marks(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "plain.txt").write_text("A big car stops.\n\nNothing here.\n", encoding="utf-8")
     synonym_preview.main(["preview", str(tmp_path / "plain.txt")])
     shown = capsys.readouterr().out.splitlines()
-    assert shown[:3] == ["1  - A big car stops.", "   + [A big -> An enormous] car stops.", "3  = Nothing here."]
-    assert shown[-2].startswith("1 of 2 texts changed · method 3, p = 1, seed 11711 · read as lines")
-    assert shown[-2].endswith("parts of speech by wordnet counts")
+    assert shown[:2] == ["1  A [big -> enormous] car stops.", "3  Nothing here."]
+    assert shown[-2].startswith("synonyms, method 3: 100% of the adjectives of these texts have a synonym; with p 1,")
+    assert shown[-1] == "read as lines · seed 11711"
     (tmp_path / "triplets.csv").write_text("sent0,sent1,hard_neg\nA car.,The big car.,No.\n", encoding="utf-8")
     synonym_preview.main(["preview", str(tmp_path / "triplets.csv"), "--method", "2", "--p", "1"])
-    shown = capsys.readouterr().out
-    assert "+ An automobile." not in shown  # the article is part of the mark
-    assert "+ [A car -> An automobile]." in shown
-    assert "+ The [big -> enormous] [car -> automobile]." in shown
-    assert "3 texts changed · method 2" in shown
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[:2] == ["2.1  A [car -> automobile].", "2.2  The [big -> enormous] [car -> automobile]."]
+    assert shown[-1].startswith("read as triplet")
 
 
 def test_punctuation_is_shown_as_training_inserts_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = ["Failure to meet borrowing requirements", "How is the singing"]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
-    synonym_preview.main(["preview", str(tmp_path / "texts.txt"), "--marks", "english", "--seed", "1", "--p=1"])
-    printed = capsys.readouterr()
-    assert printed.err == "note: --p has no effect with --marks\n"
-    shown = re.sub(r"\[ -> (.)\]", r"\1", printed.out)
+    synonym_preview.main(["preview", str(tmp_path / "texts.txt"), "--marks", "english", "--seed", "1"])
+    shown = re.sub(r"\[\+(.)\]", r"\1", capsys.readouterr().out)
     for key, text in enumerate(texts):
-        assert f"+ {insert(text, seed=1, epoch=0, key=key)}\n" in shown
+        assert f"{key + 1}  {insert(text, seed=1, epoch=0, key=key)}\n" in shown
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from scipy import stats
 from minbert import UserError
 from tasks.augment import wordnet
 from tasks.augment.punctuation import splice
-from tasks.augment.synonyms import article, chosen, drawn, live, takes_an
+from tasks.augment.synonyms import chosen, drawn, live
 from tasks.augment.wordnet import KINDS, Tagged, WordNet, tag
 
 SYNSETS = (
@@ -43,9 +43,8 @@ def tagged(words: WordNet) -> Tagged:
 
 
 def changed_words(before: str, after: str) -> list[tuple[str, str]]:
-    """Changed words of texts that differ in single words; articles count as unchanged."""
-    pairs = zip(before.split(), after.split(), strict=True)
-    return [(old, new) for old, new in pairs if old != new and old.lower() not in ("a", "an")]
+    """Changed words of texts that differ in single words."""
+    return [(old, new) for old, new in zip(before.split(), after.split(), strict=True) if old != new]
 
 
 def rewritten(tagged: Tagged, method: int, p: float, seed: int = 0) -> list[str]:
@@ -131,40 +130,19 @@ def test_a_text_that_was_not_tagged_is_refused(words: WordNet) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("an old car", "a former car"),
-        ("An old car", "A former car"),
-        ("AN OLD CAR", "A FORMER CAR"),
+        ("an old car", "an former car"),
+        ("An old car", "An former car"),
+        ("AN OLD CAR", "AN FORMER CAR"),
         ("Old cars", "Former cars"),
-        ("the old car", "the former car"),
-        ("an  old\tcar!", "a  former\tcar!"),
-        ("such an old, old-fashioned 'car'...", "such a former, old-fashioned 'car'..."),
-        ("plan old", "plan former"),
-        ("(an old one)", "(a former one)"),
-        ("a big car", "an enormous car"),
-        ("A BIG CAR", "AN ENORMOUS CAR"),
-        ("A big", "An enormous"),
+        ("an  old\tcar!", "an  former\tcar!"),
+        ("such an old, old-fashioned 'car'...", "such an former, old-fashioned 'car'..."),
     ],
 )
-def test_case_article_punctuation_and_spacing(
+def test_case_punctuation_spacing_and_articles_are_kept(
     write_wordnet: Callable[..., Path], tmp_path: Path, before: str, after: str
 ) -> None:
-    synsets = [("a", {"old": 1, "former": 1}), ("a", {"big": 1, "enormous": 1})]
-    assert lively(tag([before], WordNet(write_wordnet(tmp_path, *synsets))), 0, before, 0) == after
-
-
-AN = "hour honest heir honour apple old enormous unimportant uninteresting utter urge urban ugly upper under only"
-AN += " onerous open unusual ultimate umbrella unidentified"
-A = "university European one one-time once unique united uniform useful usual utility unanimous ukulele ewe house"
-A += " historic big year UFO user urinal union eulogy"
-
-
-def test_an_stands_before_a_vowel_sound_and_a_before_a_consonant_sound() -> None:
-    for word in AN.split():
-        assert takes_an(word)
-        assert (article("a", word), article("A", word), article("A", word.upper())) == ("an", "An", "AN")
-    for word in A.split():
-        assert not takes_an(word)
-        assert (article("an", word), article("AN", word), article("a", word)) == ("a", "A", "a")
+    words = WordNet(write_wordnet(tmp_path, ("a", {"old": 1, "former": 1})))
+    assert lively(tag([before], words), 0, before, 0) == after
 
 
 def test_words_that_must_stay(write_wordnet: Callable[..., Path], tmp_path: Path) -> None:
@@ -185,9 +163,8 @@ def test_coverage_counts_the_words_that_a_method_is_meant_for(words: WordNet) ->
 def test_tags_come_from_the_cache_and_are_the_same(words: WordNet, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["A big car seen once .", TEXT, "A big car seen once .", ""]
     first = tag(texts, words)
-    monkeypatch.setattr(wordnet, "_find", None)
+    monkeypatch.setattr(wordnet, "_tag", None)
     again = tag(texts, words)
-    assert first.tagging == again.tagging == "wordnet counts"
     assert len(again) == 4
     for name in ("ends", "places", "kinds", "seen"):
         np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
@@ -197,27 +174,14 @@ def test_tags_come_from_the_cache_and_are_the_same(words: WordNet, monkeypatch: 
 
 
 @pytest.mark.realdata
-def test_tagging_by_nltks_tagger_and_speed_of_method_3() -> None:
-    import time
-
+def test_tags_are_those_of_nltks_tagger() -> None:
     try:
         words = WordNet(wordnet.find())
     except UserError:
         pytest.skip("WordNet is neither in $NLTK_DATA nor in $DATA_DIR/nltk_data")
-    if not wordnet.files(words.folder, wordnet.TAGGER):
-        pytest.skip("the tagger is not there")
     sentence = "An old woman walks her small dog along a narrow path near the quiet river ."
-    tagged = tag([sentence], words)
-    assert tagged.tagging == "perceptron"
     from nltk.tag import pos_tag
 
     expected = [word for word, name in pos_tag(sentence.split()) if name == "JJ" and words.candidates(word, "JJ")]
-    assert [sentence[start:end] for _, start, end, _ in tagged.only("a").of(0)] == expected
+    assert [sentence[start:end] for start, end, _ in tag([sentence], words).only("a").of(0)] == expected
     assert "small" in expected
-    texts = [f"{sentence} {number}" for number in range(2000)]
-    adjectives = tag(texts, words).only("a")
-    began = time.process_time()
-    for batch in range(10):
-        for number, text in enumerate(texts):
-            splice(text, live(adjectives, number, text, batch=batch, turn=batch, seed=3))
-    assert 20_000 / (time.process_time() - began) > 20_000

@@ -5,6 +5,7 @@ DATA_DIR=... python -m pytest --import-mode=importlib tests/augment/test_wordnet
 
 import os
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ Make = Callable[..., WordNet]
 
 def fake(folder: Path) -> Path:
     (folder / wordnet.WORDNET).mkdir(parents=True)
-    (folder / wordnet.WORDNET / "index.noun").write_text("", encoding="utf-8")
+    (folder / wordnet.TAGGER).mkdir(parents=True)
+    for name in (f"{wordnet.WORDNET}/index.noun", f"{wordnet.TAGGER}/x.json"):
+        (folder / name).write_text("", encoding="utf-8")
     return folder.resolve()
 
 
@@ -29,7 +32,7 @@ def test_wordnet_is_looked_for_in_nltk_data_then_in_the_data_folder(
 ) -> None:
     monkeypatch.delenv("NLTK_DATA", raising=False)
     monkeypatch.setenv("DATA_DIR", str(tmp_path / "elsewhere"))
-    with pytest.raises(UserError, match=r"usual places \(.*data\); .*\.py wordnet --data .*elsewhere .*--synonyms$"):
+    with pytest.raises(UserError, match=r"tagger are not in .*data; .*\.py wordnet --data .*elsewhere .*--synonyms$"):
         wordnet.find()
     by_variable = fake(tmp_path / "elsewhere" / "nltk_data")
     assert wordnet.find() == by_variable
@@ -38,6 +41,8 @@ def test_wordnet_is_looked_for_in_nltk_data_then_in_the_data_folder(
     own = fake(tmp_path / "own")
     monkeypatch.setenv("NLTK_DATA", os.pathsep.join([str(tmp_path / "nothing"), str(own)]))
     assert wordnet.find(str(tmp_path / "given")) == own
+    shutil.rmtree(own / wordnet.TAGGER)
+    assert wordnet.find(str(tmp_path / "given")) == by_flag, "WordNet alone does not serve"
 
 
 def test_a_zip_counts_and_the_fingerprint_follows_the_bytes(tmp_path: Path) -> None:
@@ -48,7 +53,6 @@ def test_a_zip_counts_and_the_fingerprint_follows_the_bytes(tmp_path: Path) -> N
     first = wordnet.fingerprint(tmp_path, wordnet.WORDNET)
     packed.write_bytes(b"two")
     assert wordnet.fingerprint(tmp_path, wordnet.WORDNET) != first
-    assert wordnet.tagger(tmp_path) is None
 
 
 def test_a_broken_wordnet_is_one_sentence(tmp_path: Path) -> None:
@@ -176,18 +180,6 @@ def test_closed_classes_have_no_candidates_under_any_tag(made: Make) -> None:
     words = made(*(sense(part, word, "wrong") for part in "nvar" for word in closed))
     assert all(not words.candidates(word, tag) for word in closed for tag in ("NN", "NNP", "JJ", "VB", "RB"))
     assert all(one == one.lower() for one in CLOSED)
-
-
-def test_without_a_tagger_the_most_counted_part_of_speech_is_taken(made: Make) -> None:
-    words = made(
-        sense("n", "red", "crimson", counts=[3, 0]),
-        sense("a", "red", "ruddy", counts=[40, 0]),
-        sense("n", "walk", "stroll", counts=[9, 0]),
-        sense("v", "walk", "stroll", counts=[70, 0]),
-        sense("n", "child", "kid", counts=[30, 0]),
-    )
-    guessed = [words.guess(word) for word in ("red", "Walk", "walking", "children", "the", "unheard")]
-    assert guessed == ["JJ", "VB", "VBG", "NNS", "-", "-"]
 
 
 def test_what_is_made_with_a_wordnet_is_keyed_by_its_bytes_and_senses(made: Make) -> None:
