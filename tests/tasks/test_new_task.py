@@ -1,4 +1,4 @@
-"""Guards: the README's example of a new task works as it stands there.
+"""Guards: the new task of docs/exercises.md works as its solution stands there.
 
 python -m pytest --import-mode=importlib tests/tasks/test_new_task.py
 """
@@ -26,13 +26,14 @@ from tasks import evaluate, predict, predictions, registry
 from tasks.model import MultitaskModel
 from tests.tasks.test_predictions import SAMPLE, made
 
-README = Path(__file__).parent.parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent.parent
+PAGE = ROOT / "docs" / "exercises.md"
 
 
 @pytest.fixture
 def reviews(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The task of the README, registered."""
-    text = README.read_text(encoding="utf-8")
+    """The task of the page, registered."""
+    text = PAGE.read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(\"\"\"Film reviews.*?)```", text, re.DOTALL)
     (name, module, attribute) = re.search(r'`"(\w+)": \("([\w.]+)", "(\w+)"\)`', text).groups()
     made = types.ModuleType(module)
@@ -87,7 +88,7 @@ def test_help_waits_for_no_torch(module: str) -> None:
         except SystemExit as stop:
             print("CODE", stop.code, "torch" in sys.modules)
     """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=README.parent, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert ended.stdout.splitlines()[-1] == "CODE 0 False", ended.stderr
 
 
