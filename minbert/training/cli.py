@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, NoReturn
@@ -23,6 +23,9 @@ from minbert.errors import UserError, one_of
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 """With these a user or a cluster announces the end of a run."""
 _ONE_NOTICE = 1.0  # seconds in which signals count as one: clusters and launchers send the same one twice
+
+resumable = False
+"""Whether the command has a run folder, so that `--resume` goes on with it."""
 
 at_end = ExitStack()
 """What is undone when the command ends, for whatever reason but a kill."""
@@ -59,8 +62,8 @@ def demand_writable(out: Path | None, flag: str = "--out") -> None:
 
 def say(text: str, stream: IO[str] | None = None) -> None:
     """Print a line and flush, to standard output unless `stream` is given; see `discard_if_closed`."""
-    stream = stream or sys.stdout
-    with discard_if_closed(stream):
+    stream, tqdm = stream or sys.stdout, sys.modules.get("tqdm")
+    with discard_if_closed(stream), tqdm.tqdm.external_write_mode(stream) if tqdm else nullcontext():  # below no bar
         print(text, file=stream, flush=True)
 
 
@@ -102,40 +105,72 @@ def run_module(name: str, *arguments: str) -> None:
         say(done.stdout.strip())
 
 
-class Interrupted(Exception):
-    """The run was stopped by a signal after writing a checkpoint; the message says after which step."""
+class Interrupted(BaseException):
+    """A signal ended the command; the message says when. Not an `Exception`, so that no library swallows it."""
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)
         self.number = number  # of the signal
 
 
+class _Signals:
+    """What the handler of `SIGNALS` does: raise `Interrupted`, or only note the signal while a step is under way."""
+
+    def __init__(self) -> None:
+        self.noted: list[int] | None = None  # None: signals are not deferred
+        self.first = 0.0  # when the first one was noted
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        if self.noted is None:
+            raise Interrupted("stopped", number)
+        if self.noted:
+            if time.monotonic() - self.first > _ONE_NOTICE:
+                raise SystemExit(128 + number)
+            return
+        self.noted.append(number)
+        self.first = time.monotonic()
+        if os.environ.get("RANK", "0") == "0":
+            say("stopping after this step; a second signal stops at once, without a checkpoint", sys.stderr)
+
+
+_signals = _Signals()
+
+
+@contextmanager
+def catch_signals() -> Iterator[None]:
+    """Answer each of `SIGNALS` by `Interrupted`. One that is ignored, such as SIGHUP under nohup, stays ignored."""
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    heeded = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+    for number in heeded:
+        signal.signal(number, _signals.handle)
+    try:
+        yield
+    finally:
+        for number, handler in heeded.items():
+            signal.signal(number, handler)
+
+
 @contextmanager
 def stop_on_signal() -> Iterator[list[int]]:
-    """Yield a list, to which the number of the first of `SIGNALS` is added. A second signal ends the process at once.
+    """Defer signals: yield a list, to which the number of the first is added. A second one ends the process at once."""
+    with catch_signals():
+        _signals.noted = received = []
+        try:
+            yield received
+        finally:
+            _signals.noted = None
 
-    A signal that is ignored, such as SIGHUP under nohup, stays ignored.
-    """
-    received: list[int] = []
-    first = 0.0
 
-    def note(number: int, frame: FrameType | None) -> None:
-        nonlocal first
-        if received and time.monotonic() - first > _ONE_NOTICE:
-            raise SystemExit(128 + number)
-        if not received:
-            received.append(number)
-            first = time.monotonic()
-
-    handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    before = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
-    for number in before:
-        signal.signal(number, note)
+@contextmanager
+def signals_at_once() -> Iterator[None]:
+    """Inside `stop_on_signal`: a signal raises `Interrupted` again, as does one that has been noted before."""
+    noted, _signals.noted = _signals.noted, None
     try:
-        yield received
+        if noted:
+            raise Interrupted("stopped", noted[0])
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        _signals.noted = noted
 
 
 def to_resume() -> str:
@@ -157,7 +192,7 @@ def run(main: Callable[[], None]) -> NoReturn:
     # then takes many times as long. A shorter spin costs nothing on an idle machine. It is read when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     try:
-        with at_end:
+        with catch_signals(), at_end:
             code = _outcome(main)
     finally:
         with discard_if_closed(sys.stdout):
@@ -165,16 +200,8 @@ def run(main: Callable[[], None]) -> NoReturn:
     raise SystemExit(code)
 
 
-def _demand_utf8() -> None:
-    """Raises `UserError` for a word of the command, or a variable, that is not UTF-8: no manifest can hold it."""
-    for word in (*sys.argv, *(os.environ.get(name, "") for name in _VARIABLES)):
-        if any("\ud800" <= character <= "\udfff" for character in word):  # so Python holds such bytes
-            raise UserError(f"{word!r}: not UTF-8")
-
-
 def _outcome(main: Callable[[], None]) -> int:
     try:
-        _demand_utf8()
         main()
     except UserError as error:
         say(f"error: {error}", sys.stderr)
@@ -188,9 +215,6 @@ def _outcome(main: Callable[[], None]) -> int:
         return 2
     except Interrupted as stop:
         if os.environ.get("RANK", "0") == "0":  # every process of torchrun gets here
-            say(f"{stop}; resume with: {to_resume()}", sys.stderr)
+            say(f"{stop}; resume with: {to_resume()}" if resumable else str(stop), sys.stderr)
         return 128 + stop.number
-    except KeyboardInterrupt:
-        say("stopped", sys.stderr)
-        return 130
     return 0

@@ -8,7 +8,7 @@ bits as an uninterrupted one.
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from minbert.optimizer import AdamW, learning_rate
 from minbert.precision import autocast
 from minbert.seeds import torch_seed
 from minbert.training import checkpoint, ranks
-from minbert.training.cli import Interrupted, stop_on_signal
+from minbert.training.cli import Interrupted, signals_at_once, stop_on_signal
 from minbert.training.plan import Plan, Step
 from minbert.training.progress import Progress
 from minbert.training.run import RunDir
@@ -78,6 +78,7 @@ class LoopState:
     kept_step: int = 0  # step of the weights that `fit` leaves in the model, by `--keep`
     stale: int = 0  # evaluations since the best one, for early stopping
     finished: bool = False
+    unevaluated: bool = False  # a signal stopped the run in the evaluation of its last step
     sums: dict[str, float] = field(default_factory=dict)  # of each logged scalar, since the last row of the metrics
     counts: dict[str, int] = field(default_factory=dict)  # of the values in `sums`
 
@@ -127,10 +128,32 @@ def fit(
     # 1e-9: 0.07 * 100 is 7.000000000000001
     warmup, averaged = (math.ceil(share * plan.total - 1e-9) for share in (training.warmup, training.average))
     averaged_after = plan.total - averaged
-    progress = Progress(plan, state.step, state.best, tasks)
+    progress = Progress(plan, state.step, tasks, keeps_best=training.keep == BEST)
     if restored is None and baseline is not None and training.keep == BEST:
+        if name := checkpoint.not_finite(model, optimizer):
+            raise UserError(f"{name} is not finite before training: the starting weights are damaged")
         _save(model, optimizer, state, run, training)
+
+    def evaluate_and_save() -> None:
+        """Evaluate the weights of this step; a signal meanwhile stops the run, which later begins with the same."""
+        model.eval()
+        try:
+            with signals_at_once() if ranks.world() == 1 else nullcontext():
+                row = _evaluate(state, evaluate, plan.total, training.patience, device)
+        except Interrupted as stop:
+            state.unevaluated = True
+            _save(model, optimizer, state, run, training)
+            run.reached(state.step, ended=True)
+            where = f"after step {state.step:,} of {plan.total:,}, before its evaluation"
+            raise Interrupted(f"stopped {where}", stop.number) from None
+        state.unevaluated = False
+        run.log({"kind": "evaluation", "step": state.step, "epoch": plan.at(state.step - 1).epoch + 1, **row})
+        progress.evaluated(row)
+        _save(model, optimizer, state, run, training)
+
     with stop_on_signal() as signals, progress:
+        if state.unevaluated:
+            evaluate_and_save()
         while not state.finished:
             batch = plan.at(state.step)
             model.train()
@@ -173,11 +196,8 @@ def fit(
             if averaged_after < state.step == plan.total:
                 optimizer.use_average()
             if evaluating:
-                model.eval()
-                row = _evaluate(state, evaluate, plan.total, training.patience, device)
-                run.log({"kind": "evaluation", "step": state.step, "epoch": batch.epoch + 1, **row})
-                progress.evaluated(row)
-            if saving:
+                evaluate_and_save()
+            elif saving:
                 _save(model, optimizer, state, run, training)
             if stopping and not state.finished:
                 run.reached(state.step, ended=True)

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, count
 from typing import Any
 
@@ -33,7 +34,7 @@ class Plan:
     _steps: list[tuple[str, np.ndarray]] = field(default_factory=list, repr=False)
     _turns: list[int] = field(default_factory=list, repr=False)
 
-    @property
+    @cached_property
     def ends(self) -> list[int]:
         """Total number of steps at the end of each epoch."""
         return list(accumulate(self.lengths))

@@ -1,76 +1,97 @@
-"""Progress of a run: a display that is redrawn in place on a terminal, plain lines elsewhere."""
+"""Progress of a run: tqdm's bar on a terminal, plain lines elsewhere (a file, a pipe, a cluster's log, a notebook)."""
 
 import os
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from tqdm import tqdm
 
 from minbert.training import ranks
 from minbert.training.cli import discard_if_closed, say
 from minbert.training.plan import Plan
 
-if TYPE_CHECKING:
-    from rich.live import Live
-    from rich.table import Table
+_SILENCE = 60.0  # seconds; without a bar, at least one line is printed in this time
 
-_SILENCE = 60.0  # seconds; without a display, at least one line is printed in this time
-_REDRAW = 0.5  # seconds; one drawing takes some milliseconds
+T = TypeVar("T")
+
+
+class _Bar(tqdm):  # type: ignore[misc]
+    monitor_interval = 0  # no thread of its own
+
+
+def bar(items: Sequence[T], what: str) -> Iterator[T]:
+    """The items one by one, with a bar named `what` on a terminal, else a line a minute; on the first rank only."""
+    if ranks.rank():
+        yield from items
+    elif _redraws():
+        yield from _Bar(items, desc=what, file=sys.stdout, leave=False, dynamic_ncols=True)
+    else:
+        said = time.perf_counter()
+        for number, item in enumerate(items):
+            if time.perf_counter() - said >= _SILENCE:
+                say(f"{what}: {number:,} of {len(items):,} batches")
+                said = time.perf_counter()
+            yield item
 
 
 class Progress:
     """Epoch, step, mean losses, score, speed and time left of one run.
 
-    On a terminal they are shown in a display below all other output. Elsewhere (a file, a pipe, a cluster's log, a
-    notebook) the loop prints them as a line of text with each row of the metrics, and in between when `due`.
-    Evaluations are lines in both. `done` is the step and `best` the best score that the run begins with.
-    With several `tasks`, a loss is shown with its task's name.
+    On a terminal a bar shows them, below all other output. Elsewhere the loop prints them as a line of text with each
+    row of the metrics, and in between when `due`. Evaluations are lines in both. `done` is the step that the run
+    begins with. With several `tasks`, a loss is shown with its task's name. `best` is the best score so far, None for
+    a run that keeps its last step.
     """
 
-    def __init__(self, plan: Plan, done: int, best: float | None, tasks: int = 1) -> None:
+    def __init__(self, plan: Plan, done: int, tasks: int = 1, *, keeps_best: bool = True) -> None:
         self._ends, self._total, self._first, self._step = plan.ends, plan.total, done, done
-        self._score, self._best, self._tasks = None, best, tasks
+        self._tasks, self._keeps_best = tasks, keeps_best
         self._means: dict[str, float] = {}  # the latest of each task
-        self._speed = 0.0  # examples per second
-        self._live: Live | None = None
+        self._score = ""
+        self._bar: _Bar | None = None
         self._printing = ranks.rank() == 0 and not _redraws()  # lines
-        self._examples = 0
-        self._begun = self._started = self._said = self._drawn = time.perf_counter()
+        self._examples, self._speed = 0, 0.0  # examples a second
+        self._begun = self._started = self._said = time.perf_counter()
 
     def __enter__(self) -> "Progress":
         if ranks.rank() == 0 and not self._printing:
-            from rich.live import Live  # imported here and in `_display`, as only a terminal needs it
-
-            self._live = Live(get_renderable=self._display, auto_refresh=False, redirect_stderr=sys.stderr.isatty())
-            self._live.start(refresh=True)
+            look = {"file": sys.stdout, "dynamic_ncols": True, "leave": False, "unit": "step"}
+            self._bar = _Bar(total=self._total, initial=self._step, desc=self._epoch, **look)
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._live:
+        if self._bar is not None:
             with discard_if_closed(sys.stdout):
-                self._live.stop()
+                self._bar.close()
 
     def advance(self, examples: int) -> None:
         """Count one step of `examples` examples."""
         self._step += 1
         self._examples += examples
         self._speed = self._examples / (time.perf_counter() - self._started)
-        if time.perf_counter() - self._drawn >= _REDRAW:
-            self._draw()
+        if self._bar is not None:
+            with discard_if_closed(sys.stdout):
+                self._bar.set_description_str(self._epoch, refresh=False)
+                self._bar.update()
 
     @property
     def due(self) -> bool:
-        """Whether a line is to be printed because none was for a minute; False with a display."""
+        """Whether a line is to be printed because none was for a minute; False with a bar."""
         return self._printing and time.perf_counter() - self._said >= _SILENCE
 
     def show(self, rate: float, means: Mapping[str, float], *, line: bool) -> None:
-        """Show the mean losses since the last row of the metrics; without a display, if asked for a `line` or `due`."""
+        """Show the mean losses since the last row of the metrics; without a bar, if asked for a `line` or `due`."""
         self._means |= means
-        if self._printing and (line or self.due):
-            losses = "  ".join(f"{kind} {values}" for kind, values in self._losses(means).items())
-            step, rest = f"{self._step:,}/{self._total:,}", f"{self._shown_speed}  {self._left} left"
-            say(f"epoch {self._epoch}  step {step}  {losses}  lr {rate:.3g}  {rest}")
+        if self._bar is not None:
+            with discard_if_closed(sys.stdout):
+                self._bar.set_postfix_str("  ".join(filter(None, [self._losses(self._means), self._score])))
+        elif self._printing and (line or self.due):
+            step, speed = f"{self._step:,}/{self._total:,}", f"{self._speed:.0f} examples/s"
+            losses = self._losses(means)
+            say(f"epoch {self._epoch}  step {step}  {losses}  lr {rate:.3g}  {speed}  {self._left} left")
             self._said = time.perf_counter()
 
     def times(self) -> dict[str, float]:
@@ -82,41 +103,16 @@ class Progress:
 
     def evaluated(self, row: Mapping[str, Any]) -> None:
         """Print one line for an evaluation, from its row of the metrics."""
-        self._score = row["score"]
-        self._best = self._score if row["best"] else self._best
+        self._score = f"score {_number(row['score'])}"
         numbers = {name: value for name, value in row.items() if name not in ("score", "best", "seconds")}
         shown = "  ".join(f"{name.replace('_', ' ')} {_number(value)}" for name, value in numbers.items())
-        better = "  (best so far)" * row["best"]
+        better = "  (best so far)" * (row["best"] and self._keeps_best)
         ranks.say(f"epoch {self._epoch}  step {self._step:,}  evaluation: {shown}{better}")
         self._restart()
-        self._draw()
 
     def _restart(self) -> None:
         """Restart the measurement of speed, so that it excludes the time of an evaluation."""
         self._examples, self._started = 0, time.perf_counter()
-
-    def _draw(self) -> None:
-        if self._live:
-            with discard_if_closed(sys.stdout):
-                self._live.refresh()
-        self._drawn = time.perf_counter()
-
-    def _display(self) -> "Table":
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-
-        bar = Table.grid(padding=(0, 2), expand=True)
-        bar.add_column(ratio=1)
-        bar.add_row(ProgressBar(self._total, self._step), f"step {self._step:,}/{self._total:,}", f"{self._left} left")
-        best = "" if self._best is None else f"best {_number(self._best)}"
-        latest = "" if self._score is None else f"{_number(self._score)}  "
-        table = Table.grid(padding=(0, 2), expand=True)
-        table.add_column(no_wrap=True, style="bold")
-        table.add_column(ratio=1)
-        table.add_row(f"epoch {self._epoch}", bar)
-        for kind, values in (self._losses(self._means) | {"score": latest + best, "speed": self._shown_speed}).items():
-            table.add_row(kind, values)
-        return table
 
     @property
     def _epoch(self) -> str:
@@ -129,25 +125,18 @@ class Progress:
         done = self._step - self._first
         if not done:
             return "-"
-        minutes, seconds = divmod(int((time.perf_counter() - self._begun) / done * (self._total - self._step)), 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
+        return tqdm.format_interval((time.perf_counter() - self._begun) / done * (self._total - self._step))
 
-    @property
-    def _shown_speed(self) -> str:
-        return f"{self._speed:.0f} examples/s"
-
-    def _losses(self, means: Mapping[str, float]) -> dict[str, str]:
-        """For example `{"loss": "quora 0.612 sst 1.203"}`, or `{"loss": "2.031", "accuracy": "0.400"}` for one task."""
-        shown: dict[str, str] = {}
+    def _losses(self, means: Mapping[str, float]) -> str:
+        """For example `loss quora 0.612 sst 1.203`, or `loss 2.031  accuracy 0.400` for one task."""
+        shown = []
         for kind in ("loss", "accuracy"):
-            found = {key.partition("/")[0]: value for key, value in means.items() if key.endswith(f"/{kind}")}
-            if found:
-                named = (
-                    f"{task} {_number(value)}" if self._tasks > 1 else _number(value) for task, value in found.items()
-                )
-                shown[kind] = " ".join(named)
-        return shown
+            values = {key.partition("/")[0]: value for key, value in means.items() if key.endswith(f"/{kind}")}
+            if values:
+                named = self._tasks > 1
+                each = (f"{task} {_number(value)}" if named else _number(value) for task, value in values.items())
+                shown.append(f"{kind} {' '.join(each)}")
+        return "  ".join(shown)
 
 
 def _redraws() -> bool:

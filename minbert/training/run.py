@@ -128,6 +128,7 @@ class RunDir:
         nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
             raise UserError(f"--run-dir {path}: {nearest} is not a folder that can be written to")
+        cli.resumable = True
         if ranks.rank() == 0:
             cli.at_end.callback(run._lock.release)
             run._lock.hold()

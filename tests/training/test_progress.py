@@ -1,4 +1,4 @@
-"""Guards: what a terminal shows fits it, and a run goes on when its terminal is closed.
+"""Guards: a terminal shows a bar, and a run goes on when its terminal is closed.
 
 python -m pytest --import-mode=importlib tests/training/test_progress.py
 """
@@ -6,12 +6,12 @@ python -m pytest --import-mode=importlib tests/training/test_progress.py
 import os
 import re
 import sys
+import termios
 import threading
 from typing import Any
 
 import pytest
 
-from minbert.training import progress
 from minbert.training.run import RunDir
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -22,12 +22,12 @@ class Terminal:
 
     def __init__(self, columns: int, patch: pytest.MonkeyPatch) -> None:
         self._reader, writer = os.openpty()
+        termios.tcsetwinsize(writer, (40, columns))
         self._content = b""
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
         self._file = os.fdopen(writer, "w")
         patch.setattr(sys, "stdout", self._file)
-        patch.setattr(progress, "_REDRAW", 0)
         patch.delenv("JPY_PARENT_PID", raising=False)
         for name, value in (("TERM", "xterm"), ("COLUMNS", str(columns)), ("LINES", "40")):
             patch.setenv(name, value)
@@ -48,26 +48,27 @@ class Terminal:
         return [line.rstrip() for line in lines if line]
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120])
-def test_a_terminal_shows_a_display_below_the_evaluations(
-    toy: Any, run: RunDir, columns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_shows_a_bar_below_the_evaluations(toy: Any, run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        terminal = Terminal(columns, patch)
+        terminal = Terminal(80, patch)
         toy.fit(run, scores=[0.25, 0.75, 0.5])
         lines = terminal.lines()
-    assert max(map(len, lines)) <= columns
     assert [line for line in lines if "evaluation" in line] == [
         "epoch 1/3  step 4  evaluation: toy 0.500  (best so far)",
         "epoch 2/3  step 8  evaluation: toy 0.500  (best so far)",
         "epoch 3/3  step 12  evaluation: toy 0.500",
     ]
-    steps = [line.partition(" step ")[2].split()[0] for line in lines if "epoch" in line and " left" in line]
-    assert list(dict.fromkeys(steps)) == [f"{step}/12" for step in range(13)]
-    epoch, loss, score, speed = (line.split() for line in lines[-4:])
-    assert epoch[:2] == ["epoch", "3/3"] and epoch[-1] == "left" and score == ["score", "0.500", "best", "0.750"]
-    assert loss[0] == "loss" and float(loss[1]) > 0 and speed[0] == "speed" and int(speed[1]) > 0
-    assert not any("lr " in line for line in lines), "no lines beside the display"
+    bars = [line for line in lines if "/12 [" in line]
+    assert bars[0].startswith("1/3:") and any("loss " in line and "score 0.750" in line for line in bars)
+    assert not any("lr " in line for line in lines), "no lines beside the bar"
+
+
+def test_a_run_that_keeps_its_last_step_has_no_best_so_far(
+    toy: Any, run: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toy.fit(run, keep="last")
+    shown = capsys.readouterr().out
+    assert "evaluation" in shown and "best" not in shown
 
 
 def test_a_run_whose_terminal_is_closed_trains_to_its_end(

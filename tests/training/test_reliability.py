@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from minbert import UserError
-from minbert.training import checkpoint, cli
+from minbert.training import checkpoint, cli, loop
 from minbert.training.run import RunDir, environment
 
 
@@ -95,6 +95,47 @@ def test_a_signal_ends_a_run_after_its_step_with_a_checkpoint(toy: Any, run: Run
     assert checkpoint.steps(run.checkpoints) == [4, 6]
     resumed, *_ = toy.fit(run, resume=True)
     assert torch.equal(resumed.weight, whole.weight)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_in_an_evaluation_stops_it_and_the_run_later_begins_with_it(
+    toy: Any, run: RunDir, number: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = loop._evaluate
+
+    def stopped_at_8(state: loop.LoopState, *rest: Any) -> dict[str, Any]:
+        if state.step == 8:
+            os.kill(os.getpid(), number)
+            pytest.fail("the evaluation goes on")
+        return evaluate(state, *rest)
+
+    whole, state, _ = toy.fit(toy.begin(run.path.parent / "whole"), scores=[0.1, 0.3, 0.2])
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as stop:
+        patch.setattr(loop, "_evaluate", stopped_at_8)
+        cli.run(lambda: toy.fit(run, scores=[0.1, 0.3, 0.2]))
+    assert stop.value.code == 128 + number
+    assert "stopped after step 8 of 12, before its evaluation" in capsys.readouterr().err
+    assert checkpoint.steps(run.checkpoints) == [4, 8]
+    resumed, later, _ = toy.fit(run, resume=True, scores=[0.3, 0.2])
+    assert torch.equal(resumed.weight, whole.weight) and later == state
+    assert [row["step"] for row in run.metrics() if row["kind"] == "evaluation"] == [4, 8, 12]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_outside_the_loop_ends_the_command_with_the_one_that_goes_on(
+    number: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def main() -> None:
+        RunDir.open(tmp_path / "run", resume=False, identity={})
+        os.kill(os.getpid(), number)
+        pytest.fail("the command goes on")
+
+    monkeypatch.setattr(sys, "argv", ["multitask_train.py", "--preset", "best"])
+    with pytest.raises(SystemExit) as stop:
+        cli.run(main)
+    shown = capsys.readouterr().err
+    assert stop.value.code == 128 + number
+    assert shown.startswith("stopped; resume with: ") and shown.endswith("multitask_train.py --preset best --resume\n")
 
 
 def test_a_second_signal_ends_at_once_and_an_ignored_one_is_ignored(
