@@ -1,26 +1,31 @@
 """Files: atomic writes, JSON, and a cache of results computed from files.
 
-A file or folder is written under a temporary name, synced, then renamed. The cache has one folder per key. A folder's
-`meta.json` is written last, with the size and the SHA-256 of every file and a SHA-256 of its own content; a folder that
-fails the verification is rebuilt.
+A file or folder is written under a temporary name, synced, then renamed. The cache has one safetensors file per key:
+arrays, the key itself and a JSON record.
 """
 
 import codecs
-import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from minbert.errors import UserError, quoted
 
-_RECORD = "meta.json"
+if TYPE_CHECKING:
+    import numpy as np
+
+TEMPORARY = re.compile(r"\..+\.minbert-\d+\.(tmp|old)")
+"""The names of unfinished files and folders, which a killed process leaves."""
+
+
 _NO_TEXT = {  # first bytes of a file -> what it is; UTF-32 comes first, as its mark begins with that of UTF-16
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
@@ -106,18 +111,29 @@ def make_folder(path: Path) -> None:
         sync(folder.parent)
 
 
+def _temporary(path: Path, ending: str = "tmp") -> Path:
+    return path.with_name(f".{path.name}.minbert-{os.getpid()}.{ending}")
+
+
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write `content` to `path` atomically: a reader sees the old file or the new one, never a partial one."""
+    """Write `content` to `path` atomically: a reader sees the old file or the new one, never a partial one.
+
+    A link is followed. What is no regular file, such as `/dev/null` or a pipe, is written to directly.
+    """
     data = content.encode("utf-8") if isinstance(content, str) else content
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    path = path.resolve()
+    temporary = _temporary(path)
     try:
-        with open(beside, "wb") as file:
+        with open(temporary, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)
 
@@ -147,27 +163,26 @@ def read_json_object(path: Path) -> dict[str, Any]:
 def new_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder to fill; it replaces `path` if the block raises nothing, and is deleted otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir()
+    temporary, retired = _temporary(path), _temporary(path, "old")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
     try:
-        yield beside
-        for inner in beside.rglob("*"):
+        yield temporary
+        for inner in temporary.rglob("*"):
             sync(inner)
-        sync(beside)
+        sync(temporary)
         if path.exists():
-            retired = path.with_name(f".{path.name}.{os.getpid()}.old")
             os.rename(path, retired)
             try:
-                os.rename(beside, path)
+                os.rename(temporary, path)
             except BaseException:
                 os.rename(retired, path)
                 raise
             shutil.rmtree(retired)
         else:
-            os.rename(beside, path)
+            os.rename(temporary, path)
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
     sync(path.parent)
 
@@ -186,14 +201,15 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
     raise UserError("the same folder is named twice")
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """`$MINBERT_CACHE`, else `minbert` in the user's cache folder."""
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
     return Path(os.environ.get("MINBERT_CACHE") or user)
 
 
 def scratch_file() -> IO[bytes]:
     """A file to write and to read, without a name, on the disk of the cache; it is gone when it is closed or killed."""
-    cache = _cache()
+    cache = cache_folder()
     try:
         cache.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryFile(dir=cache)
@@ -201,60 +217,63 @@ def scratch_file() -> IO[bytes]:
         raise UserError(f"{cache}: the cache cannot be written: {error.strerror or error}") from error
 
 
-def cached_folder(
-    room: str, key: Iterable[object], build: Callable[[Path], dict[str, Any]]
-) -> tuple[Path, dict[str, Any]]:
-    """The cached folder of a key, and the dict that `build` returned for it, with the record of its `files`.
-
-    On a cache miss, or if the folder is damaged, `build` fills a new folder. Of several processes that need the same
-    key one builds it, and the others wait. `room` is a subfolder of the cache, which is `$MINBERT_CACHE`, else
-    `minbert` in the user's cache folder. Raises `UserError` if the cache cannot be written.
-    """
-    name = hashlib.sha256("\x1f".join(map(str, key)).encode()).hexdigest()[:32]
-    folder = _cache() / room / name
-    record = _sound_record(folder)
-    if record is None:
-        try:
-            with _locked(folder.with_name(f".{name}.lock")):
-                for left in folder.parent.glob(f".{name}.*.*"):  # by a process that was killed
-                    shutil.rmtree(left)
-                record = _sound_record(folder) or _filled(folder, build)
-        except OSError as error:
-            raise UserError(f"{folder}: the cache cannot be written: {error.strerror or error}") from error
-    return folder, {**record["said"], "files": record["files"]}
+def key_hash(key: Iterable[object]) -> str:
+    """Hex SHA-256 of the parts of a key."""
+    return hashlib.sha256("\x1f".join(map(str, key)).encode()).hexdigest()
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a file by flock, after waiting for a process that holds it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def cache_entry(path: Path) -> Iterator[None]:
+    """Hold the lock of a file or folder of the cache while it is built; other processes wait.
 
+    Raises `UserError` if the cache cannot be written.
+    """
+    from filelock import FileLock
 
-def _filled(folder: Path, build: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
-    """Build a folder of the cache; returns the content of its `meta.json`."""
-    with new_folder(folder) as beside:
-        said = build(beside)
-        files = {path.name: [path.stat().st_size, sha256_of(path)] for path in sorted(beside.iterdir())}
-        write_json(beside / _RECORD, {"said": said, "files": files, "sha256": _digest(said, files)})
-    record: dict[str, Any] = read_json(folder / _RECORD)
-    return record
-
-
-def _digest(*values: Any) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
-def _sound_record(folder: Path) -> dict[str, Any] | None:
-    """The content of a folder's `meta.json`, or None if it or any file is missing or damaged."""
     try:
-        record: dict[str, Any] = read_json(folder / _RECORD)
-        sound = record["sha256"] == _digest(record["said"], record["files"]) and all(
-            (folder / name).stat().st_size == size and sha256_of(folder / name) == sha256
-            for name, (size, sha256) in record["files"].items()
-        )
-    except (OSError, UserError, KeyError, TypeError, RecursionError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_name(f".{path.name}.lock")):
+            yield
+    except OSError as error:
+        raise UserError(f"{path}: the cache cannot be written: {error.strerror or error}") from error
+
+
+def cached(
+    room: str, key: Iterable[object], build: Callable[[], tuple[dict[str, "np.ndarray"], dict[str, Any]]]
+) -> tuple[dict[str, "np.ndarray"], dict[str, Any]]:
+    """The arrays and the JSON record that `build` returns for a key, from the cache if they are there.
+
+    The arrays are maps of the entry's file. An entry that is missing, damaged or of another key is built
+    anew, by one process, while others wait. `room` is a subfolder of the cache. Raises `UserError` if the cache cannot
+    be written.
+    """
+    import numpy as np
+    from safetensors.numpy import save
+
+    name = key_hash(key)
+    path = cache_folder() / room / f"{name}.safetensors"
+    entry = _read_entry(path, name)
+    if entry is None:
+        with cache_entry(path):
+            entry = _read_entry(path, name)
+            if entry is None:
+                arrays, record = build()
+                contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+                write_atomic(path, save(contiguous, {"key": name, "record": json.dumps(record)}))
+                entry = _read_entry(path, name)
+    assert entry is not None, "another process damaged the entry"
+    return entry
+
+
+def _read_entry(path: Path, name: str) -> tuple[dict[str, "np.ndarray"], dict[str, Any]] | None:
+    """The arrays and the record of an entry; None if it is missing, cut short or of another key."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:  # of the frameworks, this one maps the file
+            about = file.metadata() or {}
+            if about.get("key") != name:
+                return None
+            return {key: file.get_tensor(key).numpy() for key in file.keys()}, json.loads(about["record"])  # noqa: SIM118
+    except (OSError, SafetensorError, KeyError, ValueError):
         return None
-    return record if sound else None

@@ -1,13 +1,12 @@
-"""Data files, tokenised once: token ids, labels and texts in memory-mapped files.
+"""Data files, tokenised once: token ids, labels and texts in one file of the cache.
 
 On a cache hit, no data file is parsed or tokenised again. The key is made of the hashes of the data files, the
-reader's name and the tokenizer. Rows are processed in chunks, so the data may be larger than memory.
+reader's name and the tokenizer.
 """
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -15,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from minbert.files import cached_folder, present, sha256_of
+from minbert.files import cached, key_hash, present, sha256_of
 from minbert.tokenizer import Tokenizer
 
-_CHUNK = 4096
-_VERSION = 3
-_ARRAYS = {"labels": np.float64, "ids": np.int32, "ends": np.int64, "text": np.uint8, "text_ends": np.int64}
+_CHUNK = 4096  # rows that the tokenizer takes at once
+_VERSION = 4
+_ARRAYS = ("labels", "ids", "ends", "text", "text_ends")
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class TokenCache:
     _text: np.ndarray = field(repr=False)
     _text_ends: np.ndarray = field(repr=False)
     facts: Facts = field(default_factory=dict)
-    hashes: dict[str, str] = field(default_factory=dict, repr=False)  # hex SHA-256 of each array
+    key: str = ""  # differs where any row, text or token id may differ
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -105,9 +104,6 @@ class TokenCache:
         }
 
 
-Reader = Callable[[Path], Iterable[Row | Skipped | Facts]]
-
-
 def digest(source: Path, also: Sequence[Path] = ()) -> str:
     """Hex SHA-256 of a data file; with further files in `also`, the SHA-256 of all their hashes.
 
@@ -119,68 +115,64 @@ def digest(source: Path, also: Sequence[Path] = ()) -> str:
 
 def load(
     source: Path,
-    reader: Reader,
+    rows: Iterable[Row | Skipped | Facts],
     reader_name: str,
     columns: int,
     tokenizer: Tokenizer,
     *,
     sha256: str = "",
 ) -> TokenCache:
-    """The token cache of a data file, built on a cache miss. Raises `UserError` if the reader finds an invalid row.
+    """The token cache of a data file, built on a cache miss; on a hit nothing is taken from `rows`, a lazy reader.
 
     `sha256` is the `digest` of all files that the reader opens, such as one with the labels, if there are others.
+    Raises `UserError` if the reader finds an invalid row.
     """
     content = sha256 or digest(source)
-    folder, record = cached_folder(
-        "tokens",
-        (_VERSION, content, reader_name, columns, tokenizer.fingerprint),
-        lambda folder: _build(folder, reader(source), columns, tokenizer),
-    )
+    key = (_VERSION, content, reader_name, columns, tokenizer.fingerprint)
+    arrays, record = cached("tokens", key, lambda: _tokenised(rows, columns, tokenizer))
     skipped, noted = (tuple(Skipped(*row) for row in record[name]) for name in ("skipped", "noted"))
-    hashes = {name: record["files"][f"{name}.bin"][1] for name in _ARRAYS}
-    labels, ids, ends, text, text_ends = (_map(folder / f"{name}.bin", kind) for name, kind in _ARRAYS.items())
-    return TokenCache(
-        source, content, columns, skipped, noted, labels, ids, ends, text, text_ends, record["facts"], hashes
-    )
+    labels, ids, ends, text, text_ends = (arrays[name] for name in _ARRAYS)
+    facts, name = record["facts"], key_hash(key)
+    return TokenCache(source, content, columns, skipped, noted, labels, ids, ends, text, text_ends, facts, name)
 
 
 def retokenised(cache: TokenCache, tokenizer: Tokenizer) -> TokenCache:
     """The same rows, tokenised with another tokenizer."""
-    rule = " ".join(["rows of", cache.hashes["text"], cache.hashes["text_ends"], cache.hashes["labels"]])
-    return load(cache.source, lambda _: cache.rows(), rule, cache.columns, tokenizer, sha256=cache.sha256)
+    return load(cache.source, cache.rows(), f"rows of {cache.key}", cache.columns, tokenizer, sha256=cache.sha256)
 
 
-def _build(folder: Path, rows: Iterable[Row | Skipped | Facts], columns: int, tokenizer: Tokenizer) -> dict[str, Any]:
+def _tokenised(
+    rows: Iterable[Row | Skipped | Facts], columns: int, tokenizer: Tokenizer
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays of a `TokenCache`, and what the reader reports besides the rows."""
     skipped: list[tuple[int, str]] = []
     noted: list[tuple[int, str]] = []
     facts: Facts = {}
-    with ExitStack() as stack:
-        files = {name: stack.enter_context(open(folder / f"{name}.bin", "wb")) for name in _ARRAYS}
-        offsets = {"ends": 0, "text_ends": 0}
-        for name in offsets:
-            files[name].write(np.zeros(1, dtype=np.int64).tobytes())
-        stream = iter(rows)
-        while chunk := list(islice(stream, _CHUNK)):
-            kept = [row for row in chunk if isinstance(row, Row)]
-            assert all(len(row.texts) == columns for row in kept), f"a row without {columns} texts"
-            skipped += [(row.line, row.why) for row in chunk if isinstance(row, Skipped)]
-            noted += [(row.line, row.note) for row in kept if row.note]
-            for said in (row for row in chunk if isinstance(row, dict)):
-                facts |= said
-            ids = tokenizer.encode([text for row in kept for text in row.texts])
-            strings = [text.encode("utf-8") for row in kept for text in (row.id, *row.texts)]
-            if ids:
-                files["ids"].write(np.concatenate([np.asarray(row, dtype=np.int32) for row in ids]).tobytes())
-            files["text"].write(b"".join(strings))
-            files["labels"].write(np.array([row.label for row in kept], dtype=np.float64).tobytes())
-            for name, pieces in (("ends", ids), ("text_ends", strings)):
-                ends = offsets[name] + np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
-                files[name].write(ends.tobytes())
-                offsets[name] = int(ends[-1]) if len(ends) else offsets[name]
-    return {"skipped": skipped, "noted": noted, "facts": facts}
+    labels: list[float] = []
+    ids: list[np.ndarray] = []
+    texts: list[bytes] = []
+    stream = iter(rows)
+    while chunk := list(islice(stream, _CHUNK)):
+        kept = [row for row in chunk if isinstance(row, Row)]
+        assert all(len(row.texts) == columns for row in kept), f"a row without {columns} texts"
+        skipped += [(row.line, row.why) for row in chunk if isinstance(row, Skipped)]
+        noted += [(row.line, row.note) for row in kept if row.note]
+        for report in (row for row in chunk if isinstance(row, dict)):
+            facts |= report
+        labels += [row.label for row in kept]
+        encoded = tokenizer.encode([text for row in kept for text in row.texts])
+        ids += [np.asarray(row, dtype=np.int32) for row in encoded]
+        texts += [text.encode("utf-8") for row in kept for text in (row.id, *row.texts)]
+    arrays = {
+        "labels": np.array(labels, dtype=np.float64),
+        "ids": np.concatenate([np.zeros(0, dtype=np.int32), *ids]),
+        "ends": _ends(ids),
+        "text": np.frombuffer(b"".join(texts), dtype=np.uint8),
+        "text_ends": _ends(texts),
+    }
+    return arrays, {"skipped": skipped, "noted": noted, "facts": facts}
 
 
-def _map(path: Path, kind: type) -> np.ndarray:
-    if path.stat().st_size == 0:
-        return np.zeros(0, dtype=kind)
-    return np.memmap(path, dtype=kind, mode="r")
+def _ends(pieces: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
+    """0, then the end of each piece in their concatenation."""
+    return np.cumsum([0, *map(len, pieces)], dtype=np.int64)

@@ -10,7 +10,7 @@ from tokenizers import BertWordPieceTokenizer
 from tokenizers.models import WordPiece
 
 from minbert.errors import UserError, quoted, reason
-from minbert.files import demand_text, read_json_object, write_atomic, write_json
+from minbert.files import read_json_object, write_atomic, write_json
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _RULES: dict[str, tuple[str, bool | None]] = {
@@ -84,12 +84,12 @@ class Tokenizer:
 
 def _from_vocabulary(path: Path) -> tokenizers.Tokenizer:
     """The tokenizer of a `vocab.txt`, one piece per line, and the `tokenizer_config.json` in the same folder."""
-    demand_text(path)
+    content = path.read_bytes()
     try:
         # split at line feeds only: a vocabulary may contain Unicode's other line separators as pieces
-        pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        pieces = content.decode("utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8: {reason(error)}") from error
+        raise UserError(f"{path}:{content.count(10, 0, error.start) + 1}: not UTF-8 text") from error
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     if len(vocabulary) != len(pieces):
         raise UserError(f"{path}: {len(pieces) - len(vocabulary)} of {len(pieces)} lines are duplicates")

@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import platform
-import re
 import shutil
 import subprocess
 import time
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from minbert.errors import UserError
-from minbert.files import make_folder, read_json, sync, write_atomic, write_json
+from minbert.files import TEMPORARY, make_folder, read_json, sync, write_atomic, write_json
 from minbert.training import checkpoint, cli, ranks
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from minbert.training.track import Tracker
 
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk", "lemminflect")
-_TEMPORARY = re.compile(r"\..+\.\d+\.(tmp|old)")  # names by minbert.files: half-written files and folders
 _ROOT = Path(__file__).parent.parent.parent
 _ATTEMPTS = 100  # to lock a folder that other processes delete
 
@@ -138,7 +136,7 @@ class RunDir:
     def _sweep(self) -> None:
         """Delete what `minbert.files` was writing when a process was killed."""
         for path in list(self.path.rglob(".*")):
-            if _TEMPORARY.fullmatch(path.name):
+            if TEMPORARY.fullmatch(path.name):
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
     def demand_present(self) -> None:

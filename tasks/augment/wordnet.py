@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from minbert.errors import UserError, one_of
-from minbert.files import cached_folder, data_path
+from minbert.files import cached, data_path
 
 WORDNET = "corpora/wordnet"
 TAGGER = "taggers/averaged_perceptron_tagger_eng"
@@ -334,15 +334,14 @@ def tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:
     for text in texts:
         digest.update(text.encode("utf-8") + b"\0")
     key = (_VERSION, wordnet.fingerprint, fingerprint(wordnet.folder, TAGGER), len(texts), digest.hexdigest())
-    folder, groups = cached_folder("synonyms", key, lambda folder: _save(folder, _tag(texts, wordnet)))
+    arrays, groups = cached("synonyms", key, lambda: _cache_entry(_tag(texts, wordnet)))
     words, candidates = tuple(groups["words"]), tuple(map(tuple, groups["candidates"]))
-    return Tagged(words=words, candidates=candidates, **{name: np.load(folder / f"{name}.npy") for name in _ARRAYS})
+    return Tagged(words=words, candidates=candidates, **arrays)
 
 
-def _save(folder: Path, tagged: Tagged) -> dict[str, Any]:
-    for name in _ARRAYS:
-        np.save(folder / f"{name}.npy", getattr(tagged, name))
-    return {"words": tagged.words, "candidates": tagged.candidates}
+def _cache_entry(tagged: Tagged) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    groups = {"words": tagged.words, "candidates": tagged.candidates}
+    return {name: getattr(tagged, name) for name in _ARRAYS}, groups
 
 
 def _tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:

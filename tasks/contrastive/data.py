@@ -1,7 +1,7 @@
 """What stage one reads: triplets, labelled pairs or texts to train on, and scored pairs to evaluate on."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from minbert import token_cache, weights
 from minbert.errors import UserError, listed
 from minbert.files import data_path, expanded, present, sha256_of
-from minbert.token_cache import Facts, Reader, Row, Skipped, TokenCache
+from minbert.token_cache import Facts, Row, Skipped, TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks, start
 from minbert.training.settings import names_in
@@ -86,7 +86,7 @@ def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
     names = [path.name for path in paths] if len(paths) > 1 else []
     per_premise = settings.data.per_premise if kind == "nli" else ""
 
-    def merged(_: Path) -> Iterator[Row | Skipped | Facts]:
+    def merged() -> Iterator[Row | Skipped | Facts]:
         from tasks.contrastive.triplets import checked, from_pairs  # late: pandas is needed without a cache only
 
         sources = [readers.open_as(path, kind, columns=settings.data.columns).rows for path in paths]
@@ -96,7 +96,7 @@ def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
         yield from made.rows()
 
     rule = ["triplets", kind, settings.data.columns, per_premise, *names]
-    cache, files = _cached(paths, merged, rule, columns, tokenizer)
+    cache, files = _cached(paths, merged(), rule, columns, tokenizer)
     skipped = cache.account()["skipped"]
     return cache, {"files": files, "per_premise": per_premise, **cache.facts, "skipped": skipped}
 
@@ -106,7 +106,7 @@ def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
     paths = [*pairs, *phrases]
     names = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]  # where there are several, ids begin with it
 
-    def labelled(_: Path) -> Iterator[Row | Skipped]:
+    def labelled() -> Iterator[Row | Skipped]:
         opened = [readers.open_as(path, "nli", columns=settings.data.columns).rows for path in pairs]
         opened += [_as_pairs(readers.open_as(path, "single", classes=len(POLARITIES)).rows) for path in phrases]
         for rows, name in zip(opened, names, strict=True):
@@ -117,7 +117,7 @@ def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
                     yield replace(row, id=f"{name}{row.id}")
 
     rule = ["nli", settings.data.columns, *names, *(["phrases"] if phrases else [])]
-    cache, files = _cached(paths, labelled, rule, 2, tokenizer)
+    cache, files = _cached(paths, labelled(), rule, 2, tokenizer)
     account = {name: value for name, value in cache.account().items() if name not in ("file", "sha256")}
     return cache, account | {"files": files}
 
@@ -135,7 +135,7 @@ def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
     how, every_seed = settings.data, settings.training.seed
     sources, found = names_in(how.texts), _text_files(settings)
 
-    def drawn(_: Path) -> Iterator[Row | Facts]:
+    def drawn() -> Iterator[Row | Facts]:
         kept, said = sets.gather_texts(found, every_seed, how.limit, keep_duplicates=how.keep_duplicates)
         yield from (Row(str(number), (text,)) for number, text in enumerate(kept, 1))
         yield said
@@ -143,7 +143,7 @@ def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
     seed, tests = every_seed if how.limit else "", [path.name for path in found.tests]
     rule = ["texts", *sources, seed, how.limit, how.keep_duplicates, *found.absent, *tests]
     paths = [file.path for file in found.files]
-    cache, hashes = _cached(paths, drawn, rule, 1, tokenizer, also=found.tests, digest=token_cache.digest)
+    cache, hashes = _cached(paths, drawn(), rule, 1, tokenizer, also=found.tests, digest=token_cache.digest)
     files = [here | one for here, one in zip(hashes, cache.facts["files"], strict=True)]
     account = {"sources": sources, **cache.facts, "files": files, "absent": found.absent}
     account["skipped"] = [{"file": Path(file["file"]).name, **row} for file in files for row in file["skipped"]]
@@ -156,7 +156,7 @@ def _texts(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
 
 def _cached(
     paths: Sequence[Path],
-    reader: Reader,
+    rows: Iterable[Row | Skipped | Facts],
     rule: Sequence[object],
     columns: int,
     tokenizer: Tokenizer,
@@ -168,7 +168,7 @@ def _cached(
     files = [{"file": str(path), "sha256": digest(path)} for path in paths]
     content = [*(file["sha256"] for file in files), *map(sha256_of, also), *map(str, rule)]
     sha256 = hashlib.sha256("\x1f".join(content).encode()).hexdigest()
-    return token_cache.load(paths[0], reader, str(rule[0]), columns, tokenizer, sha256=sha256), files
+    return token_cache.load(paths[0], rows, str(rule[0]), columns, tokenizer, sha256=sha256), files
 
 
 def _triplet_files(settings: ContrastiveSettings) -> tuple[list[Path], str, int]:

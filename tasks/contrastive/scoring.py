@@ -6,7 +6,6 @@ Axes: N triplets, M texts, D hidden.
 import hashlib
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,14 +13,13 @@ import torch
 
 from minbert import token_cache, weights
 from minbert.encode import Encoder
-from minbert.files import cached_folder
+from minbert.files import cached
 from minbert.training import ranks
 from minbert.training.plan import drawn
 from tasks.contrastive.curriculum import Scored, Similarities, rarity
 from tasks.contrastive.settings import TEXTS, TRIPLETS, ContrastiveSettings
 from tasks.examples import Examples
 
-_FILE = "cosines.npy"
 _BLOCK = 1 << 16  # triplets scored at a time
 K = TypeVar("K", bound=Hashable)
 
@@ -67,12 +65,11 @@ def similarities(
 
     A block of triplets is scored at a time, so that memory does not grow with their number; each distinct text of a
     block is encoded once. A second call reads the cosines from the cache. Of several ranks the first one scores. The
-    cache is keyed by the hashes of the tokens, of weights and vocabulary, by rows, pooler, length, number format,
-    device and torch's version.
+    cache is keyed by the tokens, the weights' hash, rows, pooler, length, number format, device and torch's version.
     """
     chosen = np.arange(len(triplets)) if rows is None else rows.astype(np.int64)
 
-    def build(folder: Path) -> dict[str, Any]:
+    def build() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         encoder.model.eval()
         found = np.empty((2, len(chosen)), dtype=np.float32)
         for begin in range(0, len(chosen), _BLOCK):
@@ -80,16 +77,14 @@ def similarities(
             texts, places = distinct(tuple(triplets.sentence(row, column)) for row in block for column in range(3))
             part = cosines(encoder.encode_ids(texts, progress=True), places)
             found[:, begin : begin + len(block)] = part.positive, part.negative
-        np.save(folder / _FILE, found)
-        return {}
+        return {"cosines": found}, {}
 
     config = replace(encoder.model.config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    tokens = [triplets.cache.hashes["ids"], triplets.cache.hashes["ends"], encoder.tokenizer.fingerprint]
     how = (encoder.pooler, encoder.precision, triplets.max_length, config, encoder.model.device, torch.__version__)
-    key = (*tokens, hashlib.sha256(chosen.tobytes()).hexdigest(), weights_sha256, *how)
+    key = (triplets.cache.key, hashlib.sha256(chosen.tobytes()).hexdigest(), weights_sha256, *how)
     found = torch.zeros(2, len(chosen), device=encoder.model.device)
     if ranks.rank() == 0:
-        found.copy_(torch.from_numpy(np.load(cached_folder("scores", key, build)[0] / _FILE)))
+        found.copy_(torch.from_numpy(cached("scores", key, build)[0]["cosines"]))
     positive, negative = ranks.of_first(found).cpu().numpy()
     return Similarities(positive, negative)
 

@@ -44,7 +44,7 @@ def tokenised(
     """The rows of a file as read by `open_as`, tokenised once and cached. Raises `UserError` as `open_as` does."""
     opened = open_as(present(path), kind, split, columns, classes=classes)
     how = f"{kind} {classes} {split} {columns}"
-    return token_cache.load(path, lambda _: opened.rows, how, opened.texts, tokenizer, sha256=digest(path))
+    return token_cache.load(path, opened.rows, how, opened.texts, tokenizer, sha256=digest(path))
 
 
 def read_any(path: Path) -> tuple[str, list[Row | Skipped]]:

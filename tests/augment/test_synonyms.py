@@ -43,7 +43,7 @@ def opened(tokenizer: Tokenizer, tmp_path: Path) -> Make:
     def make(columns: int, times: int = 1) -> Any:
         rows = [Row(f"id-{n}", row[:columns], float(n)) for n, row in enumerate(ROWS * times)]
         (tmp_path / "rows.txt").write_text(repr(rows))
-        cache = token_cache.load(tmp_path / "rows.txt", lambda _: iter(rows), "test", columns, tokenizer)
+        cache = token_cache.load(tmp_path / "rows.txt", rows, "test", columns, tokenizer)
         return Examples(cache, tokenizer.cls, tokenizer.sep, 64)
 
     return make

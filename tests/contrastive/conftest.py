@@ -61,7 +61,7 @@ def view(tiny: Path, tmp_path: Path) -> Callable[..., Any]:
         source = tmp_path / f"rows-{len(list(tmp_path.iterdir()))}.txt"
         source.write_text(repr(rows))
         tokenizer = Tokenizer.load(tiny)
-        cache = token_cache.load(source, lambda _: iter(rows), "rows of a test", len(columns), tokenizer)
+        cache = token_cache.load(source, rows, "rows of a test", len(columns), tokenizer)
         return Examples(cache, tokenizer.cls, tokenizer.sep, 64)
 
     return make

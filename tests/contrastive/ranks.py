@@ -56,7 +56,7 @@ def main(folder: str, rows: int, out: Path) -> None:
         lines = [Row(str(i), texts, float(i % 3)) for i, texts in enumerate(zip(*sides[:columns], strict=True))]
         source = out.with_name(f"{out.name}-{columns}-{ranks.rank()}")
         source.write_text(str(columns))
-        cache = token_cache.load(source, lambda _, lines=lines: iter(lines), "rows", columns, tokenizer)
+        cache = token_cache.load(source, lines, "rows", columns, tokenizer)
         examples = (Pair if columns == 2 else Examples)(cache, tokenizer.cls, tokenizer.sep, 32)
         model = ContrastiveModel.of(settings, BertModel.from_pretrained(folder)).eval()
         augment = [Punctuation(tokenizer, 0, seed=5, most=2)] if settings.augmentation.marks_most else []

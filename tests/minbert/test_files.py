@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from minbert import BertConfig, UserError
-from minbert.files import cached_folder, new_folder, read_json, write_atomic, write_json
+from minbert.files import cached, new_folder, read_json, write_atomic, write_json
 
 
 def names(folder: Path) -> list[str]:
@@ -86,35 +87,53 @@ def test_new_folder_keeps_the_old_one_where_the_rename_fails(tmp_path: Path, mon
     assert names(tmp_path) == ["folder"] and names(path) == ["old"]
 
 
-@pytest.mark.parametrize("damaged", [False, True])
-def test_of_two_that_miss_a_cache_one_builds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bool) -> None:
-    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path))
-    built: list[Path] = []
+def test_a_device_a_pipe_and_a_link_are_written_to_and_never_replaced(tmp_path: Path) -> None:
+    write_atomic(Path("/dev/null"), "new")
+    assert Path("/dev/null").is_char_device()
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as reader:
+        received = reader.submit(pipe.read_text)
+        write_atomic(pipe, "new")
+        assert received.result() == "new" and pipe.is_fifo()
+    target.write_text("old")
+    link.symlink_to(target)
+    write_atomic(link, "new")
+    assert link.is_symlink() and target.read_text() == "new"
 
-    def build(folder: Path) -> dict[str, Any]:
-        built.append(folder)
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_of_two_that_miss_an_entry_one_builds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bool
+) -> None:
+    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path))
+    calls: list[str] = []
+
+    def build() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        calls.append("built")
         time.sleep(0.1)
-        (folder / "rows").write_text("x")
-        return {"count": 1}
+        return {"x": np.arange(5), "none": np.zeros((0, 3), dtype=np.float32)}, {"count": 1}
 
     if damaged:
-        folder, _ = cached_folder("room", ["key"], build)
-        (folder / "rows").write_text("y")
+        cached("room", ["key"], build)
+        (entry,) = (tmp_path / "room").glob("[!.]*")
+        entry.write_bytes(entry.read_bytes()[:-1])
     with ThreadPoolExecutor(2) as both:
-        first, second = both.map(lambda _: cached_folder("room", ["key"], build), range(2))
-    assert first == second and (first[0] / "rows").read_text() == "x"
-    assert len(built) == 1 + damaged
+        results = list(both.map(lambda _: cached("room", ["key"], build), range(2)))
+    for arrays, record in results:
+        assert record == {"count": 1} and arrays["x"].tolist() == [0, 1, 2, 3, 4] and arrays["none"].shape == (0, 3)
+    assert len(calls) == 1 + damaged
+    assert [path.suffix for path in (tmp_path / "room").glob("[!.]*")] == [".safetensors"]
 
 
-def test_what_a_kill_has_left_of_a_cache_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_of_another_key_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINBERT_CACHE", str(tmp_path))
-    for key in ("killed", "other"):
-        if not (child := os.fork()):
-            cached_folder("room", [key], lambda folder: os._exit(0))
-        os.waitpid(child, 0)
-    folder, _ = cached_folder("room", ["killed"], lambda folder: {})
-    left = [path.name for path in folder.parent.iterdir() if path.is_dir() and path != folder]
-    assert len(left) == 1 and folder.name not in left[0], "another process may be at work there"
+    cached("room", ["a"], lambda: ({"x": np.zeros(1)}, {}))
+    (entry,) = (tmp_path / "room").glob("[!.]*")
+    cached("room", ["b"], lambda: ({"x": np.ones(1)}, {}))
+    (other,) = set((tmp_path / "room").glob("[!.]*")) - {entry}
+    os.replace(entry, other)
+    assert cached("room", ["b"], lambda: ({"x": np.full(1, 2.0)}, {}))[0]["x"] == 2
 
 
 @pytest.mark.parametrize(

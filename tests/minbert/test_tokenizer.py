@@ -121,7 +121,7 @@ BROKEN = [
     ("vocab.txt", "[PAD]\n[CLS]\n[SEP]\na\n", r"vocab\.txt: the vocabulary lacks \[UNK\], \[MASK\]"),
     ("vocab.txt", "\n".join([*PIECES, "a", "cafe"]), r"vocab\.txt: .*2 of 15 lines"),
     ("vocab.txt", b"\xff{", r"vocab\.txt"),
-    ("vocab.txt", "\n".join(PIECES).encode("utf-16"), r"vocab\.txt: UTF-16, not UTF-8 text"),
+    ("vocab.txt", "\n".join(PIECES).encode("utf-16"), r"vocab\.txt:1: not UTF-8 text"),
     ("tokenizer_config.json", b"\xff{", r"neither vocab\.txt nor tokenizer\.json|tokenizer_config\.json"),
     *(("tokenizer.json", text, r"tokenizer\.json: (not|holds) ") for text in (BPE, '{"model": {}}', "[]", "{", "")),
 ]

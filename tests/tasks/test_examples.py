@@ -48,7 +48,7 @@ def view(tmp_path: Path, tokenizer: Tokenizer) -> Callable[..., Any]:
         path.write_text(repr((rows, labels)))
         labels = labels or [0.0] * len(rows)
         made = [Row(f"id{i}", row, label) for i, (row, label) in enumerate(zip(rows, labels, strict=True))]
-        cache = token_cache.load(path, lambda _: iter(made), "test", len(rows[0]), tokenizer)
+        cache = token_cache.load(path, made, "test", len(rows[0]), tokenizer)
         return kind(cache, tokenizer.cls, tokenizer.sep, max_length)
 
     return make
@@ -123,7 +123,7 @@ def test_truncation_fills_the_room_and_cuts_the_longer_side(
     first, second = len(a.split()), len(b.split())
     path = tmp_path_factory.getbasetemp() / "law.txt"
     path.write_text(f"{first} {second}")
-    cache = token_cache.load(path, lambda _: iter([Row("x", (a, b))]), "law", 2, tokenizer)
+    cache = token_cache.load(path, [Row("x", (a, b))], "law", 2, tokenizer)
     examples = Pair(cache, tokenizer.cls, tokenizer.sep, longest)
     ((ids, _),) = lists(examples.ragged(np.array([0]), form))
     special = 3 if form == "cross" else 4

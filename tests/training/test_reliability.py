@@ -242,14 +242,15 @@ def test_a_finished_run_whose_kept_model_is_damaged_trains_again(
 def test_what_a_kill_has_left_is_swept(saved: Callable[[], RunDir], toy: Any) -> None:
     run = saved()
     shutil.copytree(run.checkpoints / "step-00000009", run.checkpoints / "step-00000007")
-    for name in (".encoder.77.tmp/1_Pooling", ".encoder.77.old", "checkpoints/.step-00000009.77.tmp", "predictions"):
+    killed = (".encoder.minbert-77.tmp/1_Pooling", ".encoder.minbert-77.old")
+    for name in (*killed, "checkpoints/.step-00000009.minbert-77.tmp", "predictions"):
         (run.path / name).mkdir(parents=True)
-    strays = [run.path / "predictions" / ".sst-dev-output.csv.77.tmp", run.path / ".scores.json.77.tmp"]
-    for path in (*strays, run.path / ".notes"):
+    strays = [run.path / "predictions" / ".sst-dev-output.csv.minbert-77.tmp", run.path / ".scores.json.minbert-77.tmp"]
+    for path in (*strays, run.path / ".notes.2024.old"):
         path.write_text("")
     run.begin({"settings": {}})
     toy.fit(run, scores=[0.1], resume=True)
-    assert {str(path.relative_to(run.path)) for path in run.path.rglob(".*")} == {".notes"}
+    assert {str(path.relative_to(run.path)) for path in run.path.rglob(".*")} == {".notes.2024.old"}
     assert checkpoint.steps(run.checkpoints) == [4, 12]
 
 
