@@ -1,10 +1,13 @@
-"""Guards: no dead link in any page, and the figure's numbers stand in the tables.
+"""Guards: no dead link in any page, every command of the scripts is understood, the figure's numbers are the tables'.
 
 python -m pytest --import-mode=importlib tests/test_docs.py
 """
 
 import json
 import re
+import shlex
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -41,3 +44,28 @@ def test_the_figure_shows_the_numbers_of_the_tables() -> None:
     for name, value, _, _, start in json.loads((ROOT / "docs" / "results.json").read_text())["rows"]:
         (row,) = [line for line in lines if line.startswith(start) and f"| {value:.4f}".replace("0.", ".") in line]
         assert row and f"{name}: {value:.4f}" in figure
+
+
+def commands() -> list[str]:
+    """The command lines of both scripts, in the pages' blocks of code and in their lines."""
+    texts = [page.read_text(encoding="utf-8") for page in PAGES]
+    blocks = [block for text in texts for block in re.findall(r"^```\n(.*?)^```", text, re.M | re.S)]
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    lines += [
+        code for text in texts for code in re.findall(r"`([^`]*)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+    ]
+    found = (re.search(r"\b(pretrain_cbcl|multitask_train)\.py .*", line.partition(" #")[0], re.S) for line in lines)
+    return list(dict.fromkeys(" ".join(one[0].split()) for one in found if one and "--" in one[0]))
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_of_a_page_is_understood(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"$seed": "1", "--seed N": "--seed 1", "ORDER": "none"}.items():
+        command = command.replace(name, value)
+    name, *words = shlex.split(command)
+    script = import_module(name.removesuffix(".py"))
+    parsed: list[object] = []
+    monkeypatch.setattr(script, "train", parsed.append)
+    monkeypatch.setattr(sys, "argv", [name, *words])
+    script.main()
+    assert len(parsed) == 1
