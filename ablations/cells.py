@@ -4,15 +4,13 @@ A cell is finished if its run folder has scores, dev rows and an encoder, which 
 manifest names the settings that the arm asks for. A suite is, if its JSON file names the command.
 """
 
-import fcntl
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ablations.study import Arm, Study
 from minbert.errors import UserError
@@ -20,8 +18,9 @@ from minbert.files import read_json, sha256_of
 from minbert.training.run import RunDir
 
 ROOT = Path(__file__).parent.parent
-RUNS = Path("runs/ablations")
 SUITE_FILES = {"sts_suite": "sts.json", "transfer": "transfer.json", "probes": "probes.json"}
+Command = tuple[str, list[str]]
+"""The suite's name, or "" for the training script, and the arguments of Python."""
 
 
 @dataclass(frozen=True)
@@ -45,50 +44,50 @@ class Cell:
         """The file of everything that the cell's commands print."""
         return self.folder.with_name(f"{self.folder.name}.log")
 
+    @property
+    def encoder(self) -> str:
+        """The folder or name of the cell's encoder."""
+        return self.arm.measured or str(self.folder / "encoder")
+
     def words(self) -> list[str]:
         """The flags of the training script."""
         own = self.arm.words(str(self.upstream / "encoder") if self.upstream else "")
         data = ["--data", self.data] if self.data else []
         return [*own, "--seed", str(self.seed), *data, "--run-dir", str(self.folder), "--resume"]
 
-    def commands(self) -> Iterator[tuple[str, list[str]]]:
-        """The commands still to be run, in order: the suite's name or "", and the arguments of Python.
-
-        Raises `UserError` if the folder holds a run with other settings.
-        """
+    def commands(self) -> Iterator[Command]:
+        """The commands still to be run, in order. Raises `UserError` if the folder holds a run with other settings."""
         if not self.arm.measured and not self.trained():
             yield "", [os.path.relpath(ROOT / f"{self.arm.script}.py"), *self.words()]
         for name, command in self.suites:
-            module, *flags = shlex.split(command)
-            encoder = self.arm.measured or str(self.folder / "encoder")
-            data = ["--data", self.data] if self.data and "--data" not in flags else []
-            words = ["--encoder", encoder, *flags, *data, "--out", str(self.folder / "suites" / name)]
-            found = self.suite(name)
-            if found.get("command") != shlex.join(["python", "-m", f"tasks.benchmarks.{module}", *words]):
-                yield name, ["-m", f"tasks.benchmarks.{module}", *words]
+            words = suite_words(command, [self.encoder], self.data, self.folder / "suites" / name)
+            if self.suite(name).get("command") != shlex.join(["python", *words]):
+                yield name, words
 
     def suite(self, name: str) -> dict[str, Any]:
         """The JSON of one suite, empty if it has not been run."""
-        module = dict(self.suites)[name].split()[0]
-        path = self.folder / "suites" / name / SUITE_FILES[module]
-        return read_json(path) if path.is_file() else {}
+        return _json(self.folder / "suites" / name / SUITE_FILES[dict(self.suites)[name].split()[0]])
 
     @property
     def manifest(self) -> dict[str, Any]:
         """The manifest of the run, empty if it has none yet."""
-        path = self.folder / "manifest.json"
-        return read_json(path) if path.is_file() else {}
+        return _json(self.folder / "manifest.json")
+
+    @property
+    def scores(self) -> dict[str, Any]:
+        """The scores of the run, empty if it has none."""
+        return _json(self.folder / "scores.json")
 
     def trained(self) -> bool:
         """Whether the run is finished. Raises `UserError` if the folder holds a run with other settings or data."""
         manifest = self.manifest
         if not manifest:
             return False
-        asked, made = self.arm.parsed(self.words()).settings.flat("run"), manifest["all_settings"]
-        changed = [name for name, value in asked.items() if made.get(name) != value]
+        asked, recorded = self.arm.parsed(self.words()).settings.flat("run"), manifest["all_settings"]
+        changed = [name for name, value in asked.items() if recorded.get(name) != value]
         if changed:
-            said = ", ".join(f"{name} {made.get(name)!r}, now {asked[name]!r}" for name in changed)
-            raise UserError(f"{self.folder}: made with other settings ({said}): move it away, or name other --runs")
+            what = ", ".join(f"{name} {recorded.get(name)!r}, now {asked[name]!r}" for name in changed)
+            raise UserError(f"{self.folder}: a run with other settings ({what}): move it away, or name other --runs")
         parts = "scores.json", "dev/*.jsonl", "encoder/model.safetensors"
         done = all(any(self.folder.glob(part)) for part in parts)
         if done and self.upstream:
@@ -98,32 +97,32 @@ class Cell:
         return done
 
     @property
-    def metrics(self) -> list[dict[str, Any]]:
-        """The rows of the run's metrics; the last one may be cut off."""
-        return RunDir(self.folder).metrics()
+    def progress(self) -> str:
+        """The last logged step of the run and the steps of its plan, for display."""
+        total = int(self.manifest.get("plan", {}).get("steps", 0))
+        step = max((row["step"] for row in RunDir(self.folder).metrics()), default=0)
+        return f"step {step:,} of {total:,}" if total else "starting"
 
     @property
-    def reached(self) -> tuple[int, int]:
-        """The last logged step of the run, and the steps of its plan; 0, 0 before it has a manifest."""
-        total = int(self.manifest.get("plan", {}).get("steps", 0))
-        return max((row["step"] for row in self.metrics), default=0), total
+    def seconds(self) -> float:
+        """Seconds of a finished run; 0 if it is not finished."""
+        return sum(part["seconds"] for part in self.manifest["parts"]) if self.scores and self.manifest else 0.0
 
     @property
     def finished(self) -> bool:
         """Whether nothing is left to be run."""
         return next(self.commands(), None) is None
 
-    @contextmanager
-    def lock(self) -> Iterator[IO[str] | None]:
-        """Hold the cell's lock file, which is yielded, or None if another runner holds it."""
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.folder.with_name(f"{self.folder.name}.lock"), "w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield None
-            else:
-                yield file
+
+def suite_words(command: str, encoders: Sequence[str], data: str, out: Path) -> list[str]:
+    """The arguments of Python for a suite of a study's file on some encoders."""
+    module, *flags = shlex.split(command)
+    folder = ["--data", data] if data and "--data" not in flags else []
+    return ["-m", f"tasks.benchmarks.{module}", "--encoder", *encoders, *flags, *folder, "--out", str(out)]
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
 
 
 @lru_cache
@@ -132,7 +131,7 @@ def _sha256(path: Path, changed: int) -> str:
     return sha256_of(path)
 
 
-def cells_of(study: Study, seeds: Sequence[int], data: str, runs: Path = RUNS) -> list[Cell]:
+def cells_of(study: Study, seeds: Sequence[int], data: str, runs: Path) -> list[Cell]:
     """Every cell of a study, seed by seed, and after those that it starts from. A measured arm has one cell."""
     order: dict[str, Arm] = {}
 
@@ -143,7 +142,7 @@ def cells_of(study: Study, seeds: Sequence[int], data: str, runs: Path = RUNS) -
 
     for arm in study.arms.values():
         put(arm)
-    found = []
+    cells = []
     for seed in seeds:
         for arm in order.values():
             if arm.measured and seed != seeds[0]:
@@ -151,8 +150,8 @@ def cells_of(study: Study, seeds: Sequence[int], data: str, runs: Path = RUNS) -
             folder = runs / study.name / arm.name / f"seed-{seed}"
             upstream = runs / study.name / arm.upstream / f"seed-{seed}" if arm.upstream else None
             suites = () if arm.stage else tuple(study.file.suites.items())
-            found.append(Cell(arm, seed, folder, upstream, data, suites))
-    return found
+            cells.append(Cell(arm, seed, folder, upstream, data, suites))
+    return cells
 
 
 def shown(arguments: Sequence[str], threads: int) -> str:

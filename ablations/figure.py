@@ -1,4 +1,4 @@
-"""The figure of a study's first score: a heat map of a grid, or a line over one setting."""
+"""The figure of a study's first score: a heat map of a grid, a line over one setting, or the arms' differences."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -8,22 +8,25 @@ import pandas as pd
 
 from ablations.study import Arm, Study
 from tasks import charts
-from tasks.report.html import Figure
+from tasks.report import overview
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def draw(study: Study, found: pd.DataFrame, score: Any) -> Figure | None:
-    """The figure of one score, multiplied by `score.times`; None for a study without a line or a grid."""
-    arms = [study.arms[name] for name in found["group"]]
-    means, spread = (score.times * found[name].to_numpy(dtype=float) for name in ("mean", "deviation"))
+def draw(study: Study, summary: pd.DataFrame, score: Any) -> bytes | None:
+    """The SVG of the first score of a summary, multiplied by `score.times`; None where there is nothing to show."""
+    first = summary[summary["metric"] == score.name]
+    arms = [study.arms[name] for name in first["group"]]
+    means, spread = (score.times * first[name].to_numpy(dtype=float) for name in ("mean", "deviation"))
     if all(len(arm.labels) == 2 for arm in arms):
         return _heat_map(study, arms, means, score)
-    return _line(study, arms, means, spread, score) if study.file.x else None
+    if study.file.x:
+        return _line(study, arms, means, spread, score)
+    return overview.forest(first.assign(metric=score.plain)) if first["difference"].notna().any() else None
 
 
-def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, score: Any) -> Figure | None:
+def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, score: Any) -> bytes | None:
     """Mean and standard deviation by the value of the setting `x`; measured arms are left out."""
     key = study.file.x.replace("-", "_")
     flats = [{} if arm.measured else arm.flat for arm in arms]
@@ -38,10 +41,10 @@ def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, 
         axes.set(xlabel=f"--{study.file.x}", ylabel=score.title)
         if x[0] > 0 and x[-1] / x[0] > 20:
             axes.set_xscale("log")
-    return Figure("line", score.title, out.getvalue(), "Mean and standard deviation over seeds.")
+    return out.getvalue()
 
 
-def _heat_map(study: Study, arms: list[Arm], means: np.ndarray, score: Any) -> Figure:
+def _heat_map(study: Study, arms: list[Arm], means: np.ndarray, score: Any) -> bytes:
     """The means over the two axes of a grid."""
     rows, columns = (list(dict.fromkeys(arm.labels[side] for arm in study.arms.values())) for side in (0, 1))
     values = np.full((len(rows), len(columns)), np.nan)
@@ -55,7 +58,7 @@ def _heat_map(study: Study, arms: list[Arm], means: np.ndarray, score: Any) -> F
         axes.set(ylabel=first, xlabel=second, title=score.title)
         axes.grid(visible=False)
         _write_values(axes, values, score.digits)
-    return Figure("grid", score.title, out.getvalue())
+    return out.getvalue()
 
 
 def _write_values(axes: "Axes", values: np.ndarray, digits: int) -> None:

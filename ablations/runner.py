@@ -4,188 +4,120 @@ A stopped run is resumed; a failed one is listed, and the others continue. Ctrl-
 its step, writes a checkpoint and ends.
 """
 
-import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from ablations.cells import ROOT, Cell, shown
-from ablations.estimate import Estimates
+from ablations.cells import ROOT, Cell, Command, shown
 from minbert.errors import UserError
 from minbert.training.cli import say
 from tasks.tables import duration
 
-_TICK, _SAY_EVERY = 0.2, 60.0  # seconds
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
-@dataclass
-class _Running:
-    """A running command of a cell, and the cell's lock, which the command holds too."""
-
-    cell: Cell
-    suite: str
-    process: "subprocess.Popen[bytes]"
-    held: ExitStack
-    lock: int
-    begun: float = field(default_factory=time.monotonic)
+_SAY_EVERY = 60.0  # seconds
 
 
 @dataclass
 class Runner:
-    """Runs cells until all are finished or failed, the deadline (of `time.monotonic`) has come, or Ctrl-C."""
+    """Runs cells, `jobs` at once, until all are finished or failed, or Ctrl-C."""
 
     cells: Sequence[Cell]
-    estimates: Estimates
     jobs: int = 1
-    deadline: float = math.inf
     failed: dict[str, str] = field(default_factory=dict)  # name of a cell -> why
-    stopped: bool = False  # by the budget or a signal
-    signals: list[int] = field(default_factory=list)
-    watch: Callable[[Cell], bool] = lambda cell: False  # whether a running cell is to be pruned
-    pruned: set[Path] = field(default_factory=set)
-    _running: list[_Running] = field(default_factory=list)
-    _open: dict[Path, Cell] = field(default_factory=dict)  # what is not finished, by folder
+    stopped: bool = False  # by a signal
+    _running: dict[Path, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
         """Each run's share of the cores."""
-        return max(1, cores() // self.jobs)
+        return max(1, len(os.sched_getaffinity(0)) // self.jobs)
 
     def run(self) -> None:
         """Run the cells. Raises `KeyboardInterrupt` after a signal, when every run has ended."""
-        waiting = [cell for cell in self.cells if not cell.finished]
-        self._open = {cell.folder: cell for cell in waiting}
-        say(f"{len(self.cells) - len(waiting)} of {len(self.cells)} runs are finished; {self.left(waiting)}")
-        said = time.monotonic()
-        with self.forwarded():
-            while waiting or self._running:
-                waiting = [] if self.stopped else [cell for cell in waiting if not self.started(cell)]
-                self.look()
-                now = time.monotonic()
-                if now > self.deadline and not self.stopped:
-                    say("the budget is spent: the runs are stopped after their step")
-                    self.stop(signal.SIGINT)
-                if now - said > _SAY_EVERY:
-                    said = now
-                    self.say_progress(waiting)
-                time.sleep(_TICK)
-        if self.signals:
+        say(self.summary())
+        done: dict[Path, Future[bool]] = {}
+        with ThreadPoolExecutor(self.jobs) as pool, self._forwarded():
+            for cell in self.cells:  # what another starts from comes before it, so waiting for it always ends
+                done[cell.folder] = pool.submit(self._finish, cell, done.get(cell.upstream or Path()))
+            while (left := wait(done.values(), timeout=_SAY_EVERY)).not_done:
+                for cell in [cell for cell in self.cells if cell.folder in self._running]:
+                    say(f"{cell.name}: {cell.progress}")
+                say(f"{len(left.done)} of {len(done)} runs are finished; {self._time_left(len(left.not_done))}")
+        for future in done.values():
+            future.result()  # an error that is none of the cell's
+        if self.stopped:
             raise KeyboardInterrupt
 
-    def left(self, waiting: Sequence[Cell]) -> str:
-        """The estimated time left, as text."""
-        each = [self.estimates.left(cell) for cell in [*waiting, *(one.cell for one in self._running)]]
-        return f"{_about(sum(each) / self.jobs if all(each) else 0)} left" if each else "nothing is left"
+    def summary(self) -> str:
+        """How many runs are finished, and the time left."""
+        count = sum(cell.finished for cell in self.cells)
+        return f"{count} of {len(self.cells)} runs are finished; {self._time_left(len(self.cells) - count)}"
 
-    def started(self, cell: Cell) -> bool:
-        """Start a waiting cell if possible. True if it no longer waits: it runs, is finished, or cannot be run."""
-        before = self._open.get(cell.upstream) if cell.upstream else None
-        if before is not None and before.name in self.failed:
-            self.fail(cell, f"{before.name} failed")
-            return True
-        if before is not None or len(self._running) >= self.jobs:
-            return False
-        held = ExitStack()
-        lock = held.enter_context(cell.lock())
-        if lock is None:  # another runner has it
-            held.close()
-            return False
-        command = self.todo(cell)
-        if command is not None:
-            self.start(cell, command, held, lock.fileno())
-            return True
-        held.close()
-        if cell.name not in self.failed:
-            del self._open[cell.folder]
-            say(f"{cell.name}: finished by another runner")
-        return True
+    def _time_left(self, count: int) -> str:
+        """The time that `count` runs take, by the mean of the finished ones."""
+        seconds = [cell.seconds for cell in self.cells if cell.seconds]
+        if not count or not seconds:
+            return "a time not known yet is left" if count else "nothing is left"
+        return f"about {duration(count * sum(seconds) / len(seconds) / self.jobs)} left"
 
-    def todo(self, cell: Cell) -> tuple[str, list[str]] | None:
-        """The next command of a cell; None if it is finished, or has failed because its folder holds another run."""
+    def _finish(self, cell: Cell, before: "Future[bool] | None") -> bool:
+        """Run the commands of a cell after the cell that it starts from; whether it is finished."""
+        if before is not None and not before.result():
+            return self.stopped or self._fail(cell, f"{cell.arm.upstream} seed {cell.seed} failed")
         try:
-            return next(cell.commands(), None)
+            while not self.stopped and (command := next(cell.commands(), None)):
+                code = self._call(cell, command)
+                if code and self.stopped:
+                    say(f"{cell.name}: stopped; the same command resumes it")
+                elif code or next(cell.commands(), None) == command:
+                    return self._fail(cell, f"exit code {code}: {_last_line(cell)} ({cell.log})")
         except UserError as error:
-            self.fail(cell, str(error))
-            return None
+            return self._fail(cell, str(error))
+        return not self.stopped
 
-    def start(self, cell: Cell, command: tuple[str, list[str]], held: ExitStack, lock: int) -> None:
-        """Start one command of a cell in a process group of its own, so that it gets no second Ctrl-C."""
+    def _call(self, cell: Cell, command: Command) -> int:
+        """The exit code of one command, which gets a process group of its own, so that it gets no second Ctrl-C."""
         suite, words = command
         say(f"{cell.name}{' ' * bool(suite)}{suite}: {shown(words, self.threads)}")
-        paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        environment = os.environ | {"OMP_NUM_THREADS": str(self.threads), "PYTHONPATH": paths}
-        how: Any = {"stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL, "start_new_session": True}
-        with open(cell.log, "a", encoding="utf-8") as log:
-            process = subprocess.Popen([sys.executable, *words], stdout=log, env=environment, pass_fds=[lock], **how)
-        self._running.append(_Running(cell, suite, process, held, lock))
+        begun = time.monotonic()
+        cell.folder.parent.mkdir(parents=True, exist_ok=True)
+        with open(cell.log, "ab") as log:
+            options = {"stdout": log, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
+            process = subprocess.Popen(  # type: ignore[call-overload]
+                [sys.executable, *words], env=environment(self.threads), start_new_session=True, **options
+            )
+            self._running[cell.folder] = process
+            if self.stopped:
+                os.killpg(process.pid, signal.SIGINT)
+            code = int(process.wait())
+        del self._running[cell.folder]
+        if not code:
+            say(f"{cell.name}{' ' * bool(suite)}{suite}: finished in {duration(time.monotonic() - begun)}")
+        return code
 
-    def look(self) -> None:
-        """Stop pruned runs, and start the next command of each cell whose command has ended."""
-        for one in self._running:
-            if one.cell.folder not in self.pruned and self.watch(one.cell):
-                self.pruned.add(one.cell.folder)
-                os.killpg(one.process.pid, signal.SIGINT)
-        for one in [one for one in self._running if one.process.poll() is not None]:
-            self._running.remove(one)
-            code, cell = one.process.returncode, one.cell
-            command = self.todo(cell)
-            what = f"{cell.name}{' ' * bool(one.suite)}{one.suite}"
-            if cell.folder in self.pruned:
-                say(f"{what}: pruned")
-            elif code and self.stopped:
-                say(f"{what}: stopped; the same command resumes it")
-            elif code or (command and command[0] == one.suite):
-                self.fail(cell, f"exit code {code}: {_last_line(cell)} ({cell.log})")
-            else:
-                say(f"{what}: finished in {duration(time.monotonic() - one.begun)}")
-                if command and not self.stopped:
-                    self.start(cell, command, one.held, one.lock)
-                    continue
-                if not command and cell.name not in self.failed:
-                    del self._open[cell.folder]
-            one.held.close()
-
-    def fail(self, cell: Cell, why: str) -> None:
+    def _fail(self, cell: Cell, why: str) -> bool:
         """Note a failed cell."""
         self.failed[cell.name] = why
         say(f"{cell.name}: failed: {why}")
-
-    def say_progress(self, waiting: Sequence[Cell]) -> None:
-        """A line for each run, and the time left of the study."""
-        for one in self._running:
-            step, total = one.cell.reached
-            where = one.suite or (f"step {step:,} of {total:,}" if total else "starting")
-            say(f"{one.cell.name}: {where}, {_about(self.estimates.left(one.cell))} left")
-        say(f"{len(waiting)} runs wait; {self.left(waiting)}")
-
-    def stop(self, number: int) -> None:
-        """Start no more commands, and pass a signal on to the running ones."""
-        self.stopped = True
-        for one in self._running:
-            if one.process.poll() is None:
-                os.killpg(one.process.pid, number)
+        return False
 
     @contextmanager
-    def forwarded(self) -> Iterator[None]:
+    def _forwarded(self) -> Iterator[None]:
         """Pass SIGINT and SIGTERM on to the runs; a second one ends them at once, without a checkpoint."""
 
-        def note(number: int, frame: object) -> None:
-            self.signals.append(number)
-            self.stop(signal.SIGINT)
+        def stop(number: int, frame: object) -> None:
+            self.stopped = True
+            for process in list(self._running.values()):
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGINT)
 
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
@@ -193,8 +125,10 @@ class Runner:
                 signal.signal(number, handler)
 
 
-def _about(seconds: float) -> str:
-    return f"about {duration(seconds)}" if seconds else "a time not known yet"
+def environment(threads: int) -> dict[str, str]:
+    """The environment of a command: its threads, and this project's modules."""
+    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return os.environ | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": paths}
 
 
 def _last_line(cell: Cell) -> str:

@@ -1,4 +1,4 @@
-"""The results of a study: `table.md`, `.csv` and `.json`, a figure (a line or a heat map), and a page.
+"""The results of a study: `table.md` and `table.json`, and a figure of its first score.
 
 Differences are paired by seed (`tasks.report.overview`). The interval over rows holds the seeds fixed
 (`tasks.compare`).
@@ -6,7 +6,7 @@ Differences are paired by seed (`tasks.report.overview`). The interval over rows
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pandas as pd
 from ablations import figure
 from ablations.cells import Cell
 from ablations.study import STAGE_ONE, Study, matches
-from minbert.files import read_json, write_atomic, write_json
+from minbert.files import write_atomic, write_json
 from tasks import compare, intervals
 from tasks.report import overview
 from tasks.report.collect import read_run
@@ -41,10 +41,10 @@ _RESAMPLES = 1000
 _NOTE = (
     "Mean ± standard deviation over seeds. Difference: the mean of the seeds' differences to the baseline. Over seeds: "
     "its 95% interval by Student's t with n − 1 degrees of freedom. Over rows: its 95% bootstrap interval over the dev "
-    "rows, the seeds held fixed. Seeds for .01: the fewest n by which a two-sided paired t test at 5% finds a true "
-    "difference of .01 (1.00 where a score is × 100) with a power of 80%, by the noncentral t distribution with n − 1 "
-    "degrees of freedom and noncentrality .01 √n / s; s is the standard deviation of the paired differences, itself "
-    "uncertain with few seeds."
+    "rows, the seeds held fixed. Rank: tied where the interval over seeds of the difference to the best contains 0. "
+    "Seeds for .01: the fewest n by which a two-sided paired t test at 5% finds a true difference of .01 (1.00 where a "
+    "score is × 100) with a power of 80%; it comes from the standard deviation of the paired differences, itself "
+    "uncertain with few seeds. Step: that of the weights which are scored, of the steps of the run."
 )
 
 
@@ -83,61 +83,46 @@ class Score:
         return MISSING if math.isnan(row[low]) else f"[{self.shown(row[low], True)}, {self.shown(row[high], True)}]"
 
 
-def write_outcome(
+def write_results(
     study: Study, cells: Sequence[Cell], seeds: Sequence[int], folder: Path, command: str, failed: dict[str, str]
 ) -> bool:
-    """Write tables, figure and page of the finished cells; False if there are none."""
+    """Write the tables and the figure of the finished cells; False if there are none."""
     done = [cell for cell in cells if not cell.arm.stage and cell.finished]
     frame = long_frame(study, done)
     if frame.empty:
         return False
     folder.mkdir(parents=True, exist_ok=True)
-    more = beside(study, frame, over_rows(study, done))
-    found = overview.summary(frame, study.file.baseline, more)
-    missing = [cell.name for cell in cells if cell not in done and not cell.arm.stage]
-    about = {"study": study.name, "command": command, "seeds": list(seeds), **account(done)}
-    about |= {"before_training": _before(done), "missing": missing, "failed": failed}
-    titles = {name: Score.of(name, study) for name in found["metric"].unique()}
-    main = [name for name in titles if name in study.file.scores]
-    chosen = frame["metric"].isin(main or list(titles))
-    first = found[found["metric"] == next(iter(titles))]
-    drawn = figure.draw(study, first, titles[next(iter(titles))])
-    plain = {name: score.plain for name, score in titles.items()}
-    shown = [one.assign(metric=one["metric"].map(plain)) for one in (frame, more)]
-    settings = pd.DataFrame({name: arm.settings for name, arm in study.scored.items()}).T.fillna("")
-    lead = f"{study.file.question} {study.file.paper.table}: {study.file.paper.claim}"
-    page: dict[str, Any] = {"baseline": study.file.baseline, "more": shown[1], "figures": [drawn] if drawn else []}
-    compared = overview.write_overview(
-        folder / "report.html", study.name, shown[0][chosen], settings, lead=lead, **page
-    )
-    figures = {"figure": drawn.svg} if drawn else {}
-    figures |= {"differences": overview.forest(compared)} if compared["difference"].notna().any() else {}
-    for name, svg in figures.items():
-        write_atomic(folder / f"{name}.svg", svg)
-    write_atomic(folder / "table.md", markdown(study, found, about, main, list(figures)))
-    write_atomic(folder / "table.csv", found.to_csv(index=False))
-    content = {"paper": study.file.paper.model_dump(), "summary": records(found), "values": records(frame)}
+    summary = overview.summary(frame, study.file.baseline, beside(study, frame, over_rows(study, done)))
+    summary = summary.assign(rank=ranks(frame), step=summary["group"].map(steps(done)).fillna(MISSING))
+    about: dict[str, Any] = {"study": study.name, "command": command, "seeds": list(seeds), **provenance(done)}
+    about["missing"] = [cell.name for cell in cells if cell not in done and not cell.arm.stage]
+    about |= {"before_training": _before(done), "failed": failed}
+    svg = figure.draw(study, summary, Score.of(str(summary["metric"].iloc[0]), study))
+    if svg:
+        write_atomic(folder / "figure.svg", svg)
+    write_atomic(folder / "table.md", markdown(study, summary, about, svg is not None))
+    content = {"paper": study.file.paper.model_dump(), "summary": records(summary), "values": records(frame)}
     write_json(folder / "table.json", about | content)
     return True
 
 
 def values_of(cell: Cell) -> dict[str, float]:
     """Every score of a finished cell by its name; NaN where it is undefined."""
-    found: dict[str, Any] = {}
-    scores = {} if cell.arm.measured else read_json(cell.folder / "scores.json")
+    scores = {} if cell.arm.measured else cell.scores
+    values: dict[str, Any] = {}
     if "tasks" in scores:
-        found["dev_norm"] = scores["dev_norm"]
+        values["dev_norm"] = scores["dev_norm"]
         for task, one in scores["tasks"].items():
-            found[task] = one["score"]
+            values[task] = one["score"]
             for key in ("precision", "recall", "f1"):
-                found |= {f"{task}.{key}.{row['label']}": row[key] for row in one["per_class"]}
+                values |= {f"{task}.{key}.{row['label']}": row[key] for row in one["per_class"]}
     for name in STAGE_ONE:
         one = scores.get(name)
-        found |= {name: one["after"] if isinstance(one, dict) else one} if name in scores else {}
+        values |= {name: one["after"] if isinstance(one, dict) else one} if name in scores else {}
     for name, command in cell.suites:
         sets = not command.startswith("probes")
-        found |= {f"{name}/{key}": value for key, value in _suite_values(cell.suite(name), sets=sets)}
-    return {name: math.nan if value is None else float(value) for name, value in found.items()}
+        values |= {f"{name}/{key}": value for key, value in _suite_values(cell.suite(name), sets=sets)}
+    return {name: math.nan if value is None else float(value) for name, value in values.items()}
 
 
 def _suite_values(content: dict[str, Any], *, sets: bool) -> Iterator[tuple[str, float | None]]:
@@ -160,31 +145,57 @@ def long_frame(study: Study, cells: Sequence[Cell]) -> pd.DataFrame:
     """A row (group, seed, metric, value) for each of the study's scores of each cell; measured arms have no seed."""
     rows = []
     for cell in cells:
-        for name, value in values_of(cell).items():
-            seed = None if cell.arm.measured else cell.seed
-            rows.append({"group": cell.arm.name, "seed": seed, "metric": name, "value": value})
-    frame = pd.DataFrame(rows, columns=["group", "seed", "metric", "value"]).astype({"seed": "Int64"})
-    order = {
-        name: place
-        for place, wanted in enumerate(study.file.scores)
-        for name in frame["metric"].unique()
-        if matches(name, wanted)
-    }
-    arms = {name: place for place, name in enumerate(study.arms)}
-    keys = [frame["metric"].map(order), frame["group"].map(arms)]
-    frame = frame.assign(score=keys[0], arm=keys[1]).dropna(subset="score")
-    return frame.sort_values(["score", "arm"], kind="stable").drop(columns=["score", "arm"]).reset_index(drop=True)
+        values = values_of(cell)
+        for order, wanted in enumerate(study.file.scores):
+            for name in (name for name in values if matches(name, wanted)):
+                seed = None if cell.arm.measured else cell.seed
+                key = order, list(study.arms).index(cell.arm.name)
+                rows.append({"group": cell.arm.name, "seed": seed, "metric": name, "value": values[name], "key": key})
+    columns = ["group", "seed", "metric", "value", "key"]
+    frame = pd.DataFrame(rows, columns=columns).drop_duplicates(["group", "seed", "metric"])
+    frame = frame.sort_values("key", kind="stable").drop(columns="key").reset_index(drop=True)
+    return frame.astype({"seed": "Int64"})
 
 
-def beside(study: Study, frame: pd.DataFrame, rows: dict[tuple[str, str], intervals.Interval]) -> pd.DataFrame:
+def ranks(frame: pd.DataFrame) -> list[str]:
+    """`best`, `tied` or nothing for each group and metric in the order of `overview.summary`.
+
+    An arm is tied with the best one if the 95% interval over seeds of its difference to it contains 0.
+    """
+    found = []
+    for (group, metric), _ in frame.groupby(["group", "metric"], sort=False):
+        rows = frame[frame["metric"] == metric]
+        means = rows.groupby("group", sort=False)["value"].mean() * (-1 if metric in _LESS else 1)
+        best = "" if means.isna().all() else means.idxmax()
+        one = overview.summary(rows[rows["group"].isin([best, group])], best).set_index("group").loc[group]
+        tied = group != best and one["low"] <= 0 <= one["high"]
+        found.append("best" if group == best else "tied" if tied else "")
+    return found
+
+
+def steps(cells: Sequence[Cell]) -> dict[str, str]:
+    """By arm, the steps of the scored weights and of the runs, over seeds; an arm that kept step 0 is not trained."""
+    found: dict[str, str] = {}
+    for arm in dict.fromkeys(cell.arm.name for cell in cells if cell.arm.script):
+        scores = [cell.scores for cell in cells if cell.arm.name == arm]
+        kept, last = ([one.get(key, 0) for one in scores] for key in ("step", "last_step"))
+        found[arm] = f"{_span(kept)} of {_span(last)}" + ", not trained" * (0 in kept)
+    return found
+
+
+def _span(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def beside(study: Study, frame: pd.DataFrame, rows: Mapping[tuple[str, str], intervals.Interval]) -> pd.DataFrame:
     """The paper's value and the interval over rows, by arm and score, in the units of the runs."""
     found = []
     for group, metric in frame[["group", "metric"]].drop_duplicates().itertuples(index=False):
-        around, score = rows.get((metric, group)), Score.of(metric, study)
-        paper = study.file.paper.values.get(group, {}).get(metric, math.nan) / score.times
-        low, high = (around.low, around.high) if around else (math.nan, math.nan)
+        interval = rows.get((metric, group))
+        paper = study.file.paper.values.get(group, {}).get(metric, math.nan) / Score.of(metric, study).times
+        low, high = (interval.low, interval.high) if interval else (math.nan, math.nan)
         found.append({"group": group, "metric": metric, "paper": paper, "row_low": low, "row_high": high})
-        found[-1]["less_is_better"] = metric in _LESS
     return pd.DataFrame(found)
 
 
@@ -206,13 +217,13 @@ def over_rows(study: Study, cells: Sequence[Cell]) -> dict[tuple[str, str], inte
     return found
 
 
-def account(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Provenance of the runs: hashes of the data, machines and versions."""
+def provenance(cells: Sequence[Cell]) -> dict[str, Any]:
+    """Hashes of the runs' data, their machines and versions."""
     manifests = [cell.manifest for cell in cells if not cell.arm.measured]
     data: dict[str, list[str]] = {}
     for name, value in (pair for one in manifests for pair in one["settings"].items() if pair[0].startswith("data ")):
-        known = data.setdefault(name.removeprefix("data "), [])
-        known += [value] if value not in known else []
+        hashes = data.setdefault(name.removeprefix("data "), [])
+        hashes += [value] if value not in hashes else []
     kept = ("processor", "threads", "device", "python", "torch", "commit")
     machines = [
         {key: one["environment"].get(key) for key in kept} | {"precision": one["precision"]} for one in manifests
@@ -223,49 +234,55 @@ def account(cells: Sequence[Cell]) -> dict[str, Any]:
 
 def _before(cells: Sequence[Cell]) -> dict[str, float]:
     """Stage one's scores before training that are the same for every run."""
-    scores = [read_json(cell.folder / "scores.json") for cell in cells if not cell.arm.measured]
+    scores = [cell.scores for cell in cells if not cell.arm.measured]
     found = {name: {one[name]["before"] for one in scores if isinstance(one.get(name), dict)} for name in STAGE_ONE}
     return {name: values.pop() for name, values in found.items() if len(values) == 1 and None not in values}
 
 
-def markdown(
-    study: Study, found: pd.DataFrame, about: dict[str, Any], main: Sequence[str], figures: Sequence[str]
-) -> str:
+def markdown(study: Study, summary: pd.DataFrame, about: Mapping[str, Any], figure: bool) -> str:
     """The tables with their context: the question, the paper's claim, the command, the notes."""
     file = study.file
     parts = [f"# {study.name}", file.question, f"{file.paper.table}: {file.paper.claim}", f"`{about['command']}`"]
     parts += [f"Limits: {file.limits}."] if file.limits else []
     parts += [f"Not in the tables: {', '.join(about['missing'])}."] if about["missing"] else []
     parts += [f"{name} failed: {why}" for name, why in about["failed"].items()]
-    for name in main:
-        parts.append(_table(study, found[found["metric"] == name], Score.of(name, study), about["before_training"]))
-    for wanted in (wanted for wanted in file.scores if wanted.endswith("*")):
-        rows = found[[matches(name, wanted) for name in found["metric"]]]
-        parts += [_wide(study, rows, wanted)] if len(rows) else []
+    for wanted in file.scores:
+        rows = summary[[matches(name, wanted) for name in summary["metric"]]]
+        if len(rows) and wanted.endswith("*"):
+            parts.append(_wide(study, rows, wanted))
+        elif len(rows):
+            parts.append(_table(study, rows, Score.of(wanted, study), about["before_training"]))
+    slips = [(name, score, text) for name, texts in file.paper.slips.items() for score, text in texts.items()]
+    slips += [(row.system, score, text) for row in file.paper.quoted for score, text in row.slips.items()]
+    parts += [f"\\* A slip of the paper. {name}, {score}: {text}." for name, score, text in slips]
     machines = "; ".join(", ".join(f"{key} {value}" for key, value in one.items()) for one in about["machines"])
     hashes = "\n".join(f"- {name}: `{', '.join(values)}`" for name, values in about["data_sha256"].items())
-    parts += [f"![{name}]({name}.svg)" for name in figures]
+    parts += ["![figure](figure.svg)"] if figure else []
     parts += [_NOTE, f"Seeds {', '.join(map(str, about['seeds']))}. Made with: {machines}."]
     return "\n\n".join(part.strip() for part in [*parts, "SHA-256 of the data:", hashes]) + "\n"
 
 
-def _table(study: Study, rows: pd.DataFrame, score: Score, before: dict[str, float]) -> str:
+def _table(study: Study, rows: pd.DataFrame, score: Score, before: Mapping[str, float]) -> str:
     """The table of one score: a row for each arm, then the rows that the paper quotes."""
+    paper = study.file.paper
     shown = [
         {
             "arm": row["group"] + " (baseline)" * (row["group"] == study.file.baseline),
+            "step": row["step"],
             "seeds": str(row["seeds"]),
             "mean": score.spread(row),
+            "rank": row["rank"] or MISSING,
             "difference": score.shown(row["difference"], True),
             "95%, over seeds": score.between(row, "low", "high"),
             "95%, over rows": score.between(row, "row_low", "row_high"),
             "seeds for .01": MISSING if math.isnan(row["seeds_for"]) else f"{row['seeds_for']:.0f}",
-            "paper": _printed(row["paper"] * score.times),
+            "paper": _printed(row["paper"] * score.times, score.name in paper.slips.get(row["group"], {})),
         }
         for row in rows.to_dict("records")
     ]
-    for quoted in (one for one in study.file.paper.quoted if score.name in one.values):
-        own = {"arm": f"{quoted.system}: quoted from {quoted.source}", "paper": _printed(quoted.values[score.name])}
+    for quoted in (one for one in paper.quoted if score.name in one.values):
+        value = _printed(quoted.values[score.name], score.name in quoted.slips)
+        own = {"arm": f"{quoted.system}: quoted from {quoted.source}", "paper": value}
         shown.append(dict.fromkeys(shown[0], MISSING) | own)
     table = pd.DataFrame(shown)
     kept = [name for name in table if name == "mean" or set(table[name]) != {MISSING}]
@@ -278,22 +295,25 @@ def _wide(study: Study, rows: pd.DataFrame, wanted: str) -> str:
     stem, shown, score = wanted[:-1], [], Score.of(str(rows["metric"].iloc[0]), study)
     for arm, own in rows.groupby("group", sort=False):
         cells = own.set_index(own["metric"].str.removeprefix(stem)).to_dict("index")
-        shown.append({"arm": arm} | {name: score.spread(row) for name, row in cells.items()})
+        step = next(iter(cells.values()))["step"]
+        shown.append({"arm": arm, "step": step} | {name: score.spread(row) for name, row in cells.items()})
         if own["paper"].notna().any():
-            paper = {name: _printed(row["paper"] * score.times) for name, row in cells.items()}
+            slips = study.file.paper.slips.get(str(arm), {})
+            paper = {name: _printed(row["paper"] * score.times, stem + name in slips) for name, row in cells.items()}
             shown.append({"arm": f"{arm}, paper"} | paper)
     for quoted in study.file.paper.quoted:
         values = {
-            name.removeprefix(stem): _printed(value) for name, value in quoted.values.items() if matches(name, wanted)
+            name.removeprefix(stem): _printed(value, name in quoted.slips)
+            for name, value in quoted.values.items()
+            if matches(name, wanted)
         }
         shown += [{"arm": f"{quoted.system}: quoted from {quoted.source}"} | values] if values else []
     task, _, measure = stem.rstrip("/.").partition(".")
-    return Table(
-        f"{task}: {measure} of each class" if measure else task, pd.DataFrame(shown).fillna(MISSING)
-    ).markdown()
+    title = f"{task}: {measure} of each class" if measure else task
+    return Table(title, pd.DataFrame(shown).fillna(MISSING)).markdown()
 
 
-def _printed(value: float) -> str:
-    """A number of the paper, with at least two decimals."""
+def _printed(value: float, slip: bool = False) -> str:
+    """A number of the paper, with at least two decimals, and a star for a slip."""
     decimals = len(f"{value:.6g}".partition(".")[2])
-    return MISSING if math.isnan(value) else f"{value:.{max(2, decimals)}f}"
+    return MISSING if math.isnan(value) else f"{value:.{max(2, decimals)}f}{'*' * slip}"

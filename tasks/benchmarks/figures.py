@@ -49,20 +49,22 @@ def scatter(
     relations: np.ndarray | None = None,
     *,
     scale: tuple[float, float],
+    divisor: float = 1.0,
 ) -> None:
     """Human score across, cosine up, a panel for each system (ConSERT, Figure 1; SelfCCL, Figure 4).
 
     Points are coloured by their score, or by `relations`, an index into `NLI_CLASSES` for each pair. `scale` is the
-    lowest and the highest score that the set allows; SelfCCL shows the score over 5. The line joins the median cosine
-    of pairs whose score rounds to the same half point. Points are moved sideways by up to 0.04, so that equal scores
-    do not hide each other.
+    lowest and the highest score that the set allows; `divisor` divides the scores on the axis. The line joins the
+    median cosine of pairs whose score rounds to the same half point. Points are moved sideways by up to 0.04, so that
+    equal scores do not hide each other.
     """
     across = gold + numpy_generator(0, "jitter", len(gold)).uniform(-0.04, 0.04, len(gold))
     low = min(float(values.min()) for values in cosines.values())
     look: Any = {"s": 9, "linewidths": 0, "rasterized": True}
     groups = [] if relations is None else [np.flatnonzero(relations == place) for place in range(len(NLI_CLASSES))]
     order = sorted((place for place, rows in enumerate(groups) if len(rows)), key=lambda place: -len(groups[place]))
-    with _panels(path, title, len(cosines), f"human score ({scale[0]:g} to {scale[1]:g})", "cosine") as panels:
+    label = f"human score ({scale[0]:g} to {scale[1]:g})" if divisor == 1 else f"human score / {divisor:g}"
+    with _panels(path, title, len(cosines), label, "cosine") as panels:
         for panel, (name, values) in zip(panels, cosines.items(), strict=True):
             if relations is None:
                 panel.scatter(across, values, c=gold, cmap="viridis", vmin=scale[0], vmax=scale[1], alpha=0.5, **look)
@@ -73,6 +75,7 @@ def scatter(
             value = metrics.spearman(values, gold)
             panel.set_title(f"{name}: ρ × 100 = {'undefined' if value is None else f'{100 * value:.1f}'}")
             panel.set_xlim(float(gold.min()) - 0.1, float(gold.max()) + 0.1)
+            panel.xaxis.set_major_formatter(lambda value, _: f"{value / divisor:g}")
             panel.set_ylim(min(low - 0.03, 0.0), 1.03)
         drawn = charts.legend(panels[0], len(order) + 1, markerscale=1.8)
         for mark in drawn.legend_handles:

@@ -141,12 +141,14 @@ def _draw_scatters(suite: Suite, scored: Sequence[ScoredSet], cosines: Cosines, 
             continue
         shown = {system.name: np.concatenate(parts[one.name]) for system, parts in cosines.items()}
         title, scale = f"{one.shown} test, {len(one.gold):,} pairs", (1.0 if one.name == "SICK" else 0.0, 5.0)
+        divisor = 5.0 if one.name == "SICK" else 1.0  # as SelfCCL, Figure 4
         suite.figures.append(suite.out / f"sts-{one.name.lower()}-scatter")
-        figures.scatter(suite.figures[-1], title, one.gold, shown, scale=scale)
+        figures.scatter(suite.figures[-1], title, one.gold, shown, scale=scale, divisor=divisor)
         if one.name == "SICK":
             relations = sick_relations(data, one.subsets[0])
             suite.figures.append(suite.out / "sts-sick-relations")
-            figures.scatter(suite.figures[-1], f"{title}, by relation", one.gold, shown, relations, scale=scale)
+            heading = f"{title}, by relation"
+            figures.scatter(suite.figures[-1], heading, one.gold, shown, relations, scale=scale, divisor=divisor)
             suite.content["sick"] = summary = sick_summary(one.subsets[0], relations, shown)
             suite.tables += _sick_tables(summary)
 

@@ -3,26 +3,19 @@
 python -m pytest --import-mode=importlib tests/ablations/test_run.py
 """
 
-import fcntl
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
 from contextlib import redirect_stdout
-from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
-from ablations import estimate
 from ablations import run as script
-from ablations.runner import Runner
-from ablations.study import Arm
 from minbert.errors import UserError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -35,15 +28,15 @@ def command(*words: str) -> list[str]:
 
 def run(*words: str) -> tuple[int, str]:
     """The exit code and the output of the command, in this process; its runs have processes of their own."""
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as said:
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as out:
         patch.setattr(sys, "argv", command(*words)[1:])
         try:
             script.main()
         except UserError as error:
             return 2, str(error)
         except SystemExit as end:
-            return int(end.code or 0), said.getvalue()
-    return 0, said.getvalue()
+            return int(end.code or 0), out.getvalue()
+    return 0, out.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -53,117 +46,85 @@ def study(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     text = (ROOT / "ablations" / "studies" / "sample.toml").read_text()
     (runs / "sample.toml").write_text(text.replace("[0.02, 0.05, 0.1]", "[0.05, 0.1]"))
     words = [str(runs / "sample.toml"), "--weights", str(tiny), "--data", SAMPLE, "--runs", str(runs)]
-    words += ["--seeds", "1", "--max-steps", "2", "--jobs", "2"]
-    code, said = run(*words)
-    assert not code, said
+    words += ["--seeds", "1", "--set", "max-steps=2", "--jobs", "2"]
+    code, out = run(*words)
+    assert not code, out
     return words
 
 
+def folder_of(study: list[str]) -> Path:
+    return Path(study[study.index("--runs") + 1]) / "sample"
+
+
 def test_the_tables_hold_the_scores_of_the_runs(study: list[str]) -> None:
-    folder = Path(study[study.index("--runs") + 1]) / "sample"
+    folder = folder_of(study)
     content = json.loads((folder / "table.json").read_text())
     scores = json.loads((folder / "0.1" / "seed-1" / "scores.json").read_text())
     values = pd.DataFrame(content["values"]).set_index(["group", "metric"])["value"]
     assert values["0.1", "sts_dev_spearman"] == scores["sts_dev_spearman"]["after"]
-    assert "--data DIR" in content["command"]
+    assert "--data DIR" in content["command"] and "--set max-steps=2" in content["command"]
     text = (folder / "table.md").read_text()
-    assert str(ROOT) not in text and "Limits: --max-steps 2, in place of: 150 triplets" in text
-    assert {"table.md", "table.csv", "figure.svg", "report.html"} <= {path.name for path in folder.iterdir()}
-    assert (folder / "0.1" / "seed-1.log").read_text()
+    assert str(ROOT) not in text and "Limits: --set max-steps=2, in place of: 150 triplets" in text
+    assert "| 0.1 | 2 of 2 | 1 |" in text
+    assert (folder / "figure.svg").is_file() and (folder / "0.1" / "seed-1.log").read_text()
 
 
 def test_what_is_finished_is_not_run_again(study: list[str]) -> None:
-    folder = Path(study[study.index("--runs") + 1]) / "sample"
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("manifest.json")}
-    assert "2 of 2 runs are finished" in run(*study)[1]
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("manifest.json")} == before
+    before = {path: path.stat().st_mtime_ns for path in folder_of(study).rglob("manifest.json")}
+    assert "2 of 2 runs are finished; nothing is left" in run(*study)[1]
+    assert {path: path.stat().st_mtime_ns for path in folder_of(study).rglob("manifest.json")} == before
 
 
 def test_other_settings_are_not_taken_for_the_same_run(study: list[str]) -> None:
-    code, said = run(*study, "--limit", "40")
-    assert code == 2 and "made with other settings (limit 150, now 40)" in said
-    code, said = run(*study, "--data", "elsewhere")
-    assert code == 2 and "now 'elsewhere'" in said
+    code, out = run(*study, "--set", "limit=40")
+    assert code == 2 and "a run with other settings (limit 150, now 40)" in out
+    code, out = run(*study, "--data", "elsewhere")
+    assert code == 2 and "now 'elsewhere'" in out
 
 
 def test_only_a_whole_study_is_published(study: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script, "RESULTS", tmp_path)
-    place = study.index("--seeds") + 1
-    more = [*study[:place], "2", *study[place + 1 :]]
-    code, said = run(*more, "--budget", "0.0001", "--publish")
-    assert code == 2 and "runs that are not finished" in said and not list(tmp_path.iterdir())
-    folder = Path(study[study.index("--runs") + 1]) / "sample"
-    assert not list(folder.glob("*/seed-2")), "no run was begun after the budget"
+    code, out = run(*study, "--quick", "--publish")
+    assert code == 2 and "a quick study is no result" in out
     assert run(*study, "--publish")[0] == 0
     names = {path.name for path in (tmp_path / "sample").iterdir()}
     assert names == {"table.md", "table.json", "figure.svg"}
     for name in names:
-        assert (tmp_path / "sample" / name).read_bytes() == (folder / name).read_bytes()
+        assert (tmp_path / "sample" / name).read_bytes() == (folder_of(study) / name).read_bytes()
 
 
-def test_a_dry_run_prints_what_would_be_run(study: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "measure", lambda arm, data: estimate.Rate(1, 1, 1))
-    place, folder = study.index("--seeds") + 1, Path(study[study.index("--runs") + 1])
-    code, said = run(*study[:place], "2", *study[place + 1 :], "--dry-run")
-    commands = [line for line in said.splitlines() if "pretrain_cbcl.py" in line]
-    assert code == 0 and "2 of 4 runs are finished" in said
+def test_a_dry_run_prints_what_would_be_run(study: list[str]) -> None:
+    place = study.index("--seeds") + 1
+    code, out = run(*study[:place], "2", *study[place + 1 :], "--dry-run")
+    commands = [line for line in out.splitlines() if "pretrain_cbcl.py" in line]
+    assert code == 0 and "2 of 4 runs are finished; about " in out
     assert len(commands) == 2 and all("--seed 2" in line and "--max-steps 2" in line for line in commands)
-    assert not list(folder.rglob("seed-2"))
+    assert not list(folder_of(study).rglob("seed-2"))
 
 
-COURSE = {"sst": 8544, "quora": 41654, "sts": 6040}
+@pytest.mark.parametrize("words", [["--set", "limit"], ["--set", "=3"], ["--seeds", "-1"], ["--model", "roberta-base"]])
+def test_a_mistake_of_the_command_is_one_sentence(study: list[str], words: list[str]) -> None:
+    code, out = run(*study, *words)
+    assert code == 2 and out.startswith(words[0] if words[0] != "--model" else study[0]) and "\n" not in out
 
 
-@pytest.mark.parametrize(
-    ("script", "flags", "rows", "steps"),
-    [
-        ("multitask_train", {"preset": "best"}, COURSE, 3 * (267 + 1302 + 189)),
-        ("multitask_train", {"preset": "best", "sampling": "round-robin"}, COURSE, 3 * 3 * 1302),
-        ("multitask_train", {"preset": "best", "max-steps": 9}, COURSE, 9),
-        ("multitask_train", {"preset": "best", "limit": 320}, {}, 3 * 3 * 10),
-        ("multitask_train", {"preset": "best"}, {}, 0),
-        ("pretrain_cbcl", {"preset": "intermediate"}, {"": 154971}, 4843),
-        ("pretrain_cbcl", {"preset": "minilm", "order": "none"}, {"": 10970}, 3 * 172),
-        ("pretrain_cbcl", {"preset": "minilm", "power": 1.0, "epochs": 2}, {"": 6400}, 50 + 100),
-    ],
-)
-def test_an_estimate_counts_the_steps_of_the_plan(
-    script: str, flags: dict[str, Any], rows: dict[str, int], steps: int
-) -> None:
-    assert estimate.training_steps(Arm("arm", script, flags), rows) == steps
+def test_a_list_imports_no_torch() -> None:
+    code = "import sys; sys.argv = ['x', 'list']; from ablations.run import main; main(); print('torch' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    assert out.endswith("False\n")
+    assert "\nnumber-of-marks: " in out and "    --model roberta-base: EdaCSE, Table 10" in out
 
 
-@pytest.mark.parametrize(
-    ("script", "flags", "rows"),
-    [
-        ("multitask_train", {}, {"sst": 150, "quora": 150, "sts": 150}),
-        ("pretrain_cbcl", {}, {"": 120}),
-        ("pretrain_cbcl", {"objective": "simcse", "texts": "lines.txt"}, {"": 30}),
-        ("pretrain_cbcl", {"objective": "simcse", "texts": "lines.txt", "keep-duplicates": True}, {"": 40}),
-    ],
-)
-def test_a_short_run_tells_the_sizes_of_the_training_sets(
-    script: str,
-    flags: dict[str, Any],
-    rows: dict[str, int],
-    tiny: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    (tmp_path / "lines.txt").write_text("".join(f"a cat sat {number % 30}\n" for number in range(40)))
-    monkeypatch.chdir(tmp_path)
-    arm = Arm("arm", script, {"preset": "sample", "weights": str(tiny), "max-length": 24, **flags})
-    assert estimate.measure(arm, str(ROOT / "data" / "sample")).rows == rows
-
-
-def test_a_list_without_a_measured_speed_says_why_and_measures_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(estimate, "ROOT", tmp_path)  # where there are no scripts
-    for _ in range(2):
-        script.list_studies(tmp_path)
-        assert "time not known: no estimate, as a short run of" in capsys.readouterr().out
-        assert not (tmp_path / "rates.json").exists()
+@pytest.mark.parametrize("name", ["pacing", "pair-input"])
+def test_a_study_of_ours_runs_to_its_end(name: str, tiny: Path, tmp_path: Path) -> None:
+    """With `sample` in the fixture, three of them: one of each stage on the sample, with a tiny encoder."""
+    words = ["--quick", "--weights", str(tiny), "--data", SAMPLE, "--runs", str(tmp_path), "--jobs", "2"]
+    code, out = run(name, *words, "--set", "max-steps=1", "--set", "max-length=32")
+    assert not code, out
+    content = json.loads((tmp_path / "quick" / name / "table.json").read_text())
+    groups = {row["group"] for row in content["summary"]}
+    assert len(groups) == (3 if name == "pacing" else 4) and not content["missing"]
+    assert {row["step"] for row in content["summary"]} == {"1 of 1"}
 
 
 @pytest.mark.slow
@@ -183,11 +144,12 @@ next = {{ from = "gone" }}
 untrained = {{ measured = "{tiny}" }}
 """
     (tmp_path / "broken.toml").write_text(text)
-    runs = ["--data", SAMPLE, "--runs", str(tmp_path), "--jobs", "3", "--seeds", "1", "--max-steps", "1"]
-    code, said = run(str(tmp_path / "broken.toml"), *runs)
+    runs = ["--data", SAMPLE, "--runs", str(tmp_path), "--jobs", "3", "--seeds", "1", "--set", "max-steps=1"]
+    code, out = run(str(tmp_path / "broken.toml"), *runs)
     assert code == 1
-    assert "failed: gone seed 1: exit code 2" in said and "failed: next seed 1: gone seed 1 failed" in said
-    values = pd.read_csv(tmp_path / "broken" / "table.csv").set_index(["group", "metric"])["mean"]
+    assert "failed: gone seed 1: exit code 2" in out and "failed: next seed 1: gone seed 1 failed" in out
+    content = json.loads((tmp_path / "broken" / "table.json").read_text())
+    values = pd.DataFrame(content["summary"]).set_index(["group", "metric"])["mean"]
     assert values.index.get_level_values("group").unique().tolist() == ["whole", "untrained"]
     probes = json.loads((tmp_path / "broken" / "whole" / "seed-1" / "suites" / "length" / "probes.json").read_text())
     changes = {row["measure"]: row["value"] for row in probes["length"]["results"]}
@@ -206,27 +168,7 @@ def test_ctrl_c_leaves_runs_that_are_resumed(tmp_path: Path, study: list[str]) -
     process.send_signal(signal.SIGINT)
     process.communicate()
     assert process.returncode == 130
-    code, said = run(*words)
-    assert not code, said
-    whole = Path(study[study.index("--runs") + 1]) / "sample" / "0.1" / "seed-1"
+    code, out = run(*words)
+    assert not code, out
+    whole = folder_of(study) / "0.1" / "seed-1"
     assert (folder / "scores.json").read_text() == (whole / "scores.json").read_text()
-
-
-def test_a_run_of_another_runner_is_waited_for(study: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its lock is held by a command that finishes the run in the meantime."""
-    folder = Path(study[study.index("--runs") + 1]) / "sample" / "0.05" / "seed-1"
-    scores, later, look, turns = folder / "scores.json", folder / "later", Runner.look, count()
-    lock = open(folder.with_name("seed-1.lock"), "w")  # noqa: SIM115
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    os.rename(scores, later)
-
-    def looked(runner: Runner) -> None:
-        if next(turns) == 3:
-            os.rename(later, scores)
-            lock.close()
-        look(runner)
-
-    monkeypatch.setattr(Runner, "look", looked)
-    code, said = run(*study)
-    assert not code and "1 of 2 runs are finished" in said
-    assert "0.05 seed 1: finished by another runner" in said and next(turns) > 4

@@ -3,13 +3,16 @@
 python -m pytest --import-mode=importlib tests/ablations/test_study.py
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ablations.cells import cells_of
-from ablations.study import known_studies, read_study
+from ablations.files import read_file, study_names
+from ablations.study import read_study
 from minbert.errors import UserError
 
 WRITE = Callable[[str], Path]
@@ -39,12 +42,6 @@ preset = "sample"
 script = "multitask_train"
 from = "wide"
 """
-SEARCH = """\
-[search]
-arm = "wide"
-trials = 3
-[search.settings]
-"""
 
 
 @pytest.fixture
@@ -57,10 +54,14 @@ def write(tmp_path: Path) -> WRITE:
     return written
 
 
-@pytest.mark.parametrize("name", known_studies())
-def test_a_study_of_ours_is_sound(name: str) -> None:
-    study = read_study(name)
-    cells = cells_of(study, study.file.seeds, "data")
+OURS = [(name, model) for name in study_names() for model in ["", *read_file(name).models]]
+
+
+@pytest.mark.parametrize(("name", "model"), OURS)
+def test_a_study_of_ours_is_sound(name: str, model: str, tmp_path: Path) -> None:
+    study = read_study(name, model)
+    assert study.changed(study.file.quick) != study, "it has quick settings"
+    cells = cells_of(study, study.file.seeds, "data", tmp_path)
     assert len({cell.folder for cell in cells}) == len(cells)
     for cell in cells:
         if not cell.arm.measured:
@@ -74,7 +75,7 @@ def test_a_study_of_ours_is_sound(name: str) -> None:
         ("margin = 0.3", "margin = -1", "arms.wide: --margin: input should be"),
         ("margin = 0.3", 'script = "pretrain"', "arms.wide.script: 'pretrain' is not one of pretrain_cbcl"),
         ("[settings.pretrain_cbcl]", "[settings.pretrain]", "settings.pretrain.[key]: input should be 'pretrain_cbcl'"),
-        ("margin = 0.3", "seed = 3", "arms.wide.seed: is given by the runner; see seeds"),
+        ("margin = 0.3", "seed = 3", "arms.wide.seed: is given by the runner (see seeds)"),
         ('baseline = "narrow"', 'baseline = "narow"', "baseline: no arm narow; did you mean 'narrow'"),
         ('"sts_dev_spearman"', '"dev_norm"', "scores: no arm has a score dev_norm"),
         ("question", "querstion", "querstion: no such key; did you mean 'question'"),
@@ -84,16 +85,9 @@ def test_a_study_of_ours_is_sound(name: str) -> None:
         (STUDY, f'x = "order"\n{STUDY}order = "anti"', "x: order is not a number in every arm: 'curriculum'"),
         ("margin = 0.3", 'margin = 0.3\nmeasured = "minilm"', "only measured has no settings"),
         ("[arms.wide]", '[arms."wi/de"]', "an arm's name"),
+        ("margin = 0.3", 'margin = 0.3\nkeep = "best"', "keep: arms are compared after the same rule: wide has best"),
         ("[paper]", "[paper", "not a TOML file"),
         ("[paper]", '[suites]\nmine = "stsuite"\n[paper]', "suites.mine: string should match pattern"),
-        ("[paper]", SEARCH + "margn = [0.1]\n[paper]", "margn: no such setting; did you mean 'margin'"),
-        ("[paper]", SEARCH + "margin = []\n[paper]", "search.settings.margin"),
-        ("[paper]", SEARCH + "margin = { low = 0.3, high = 0.1 }\n[paper]", "low 0.3 is not below high 0.1"),
-        ("[paper]", SEARCH + "power = { low = 0, high = 1, log = true }\n[paper]", "begins above 0"),
-        ("[paper]", SEARCH + "order = { low = 1, high = 2 }\n[paper]", "search.settings.order: --order"),
-        ("[paper]", SEARCH + "epochs = { low = -1, high = 2 }\n[paper]", "search.settings.epochs: --epochs"),
-        ("[paper]", SEARCH + "seed = [1, 2]\n[paper]", "seed: no such setting"),
-        ("[paper]", SEARCH.replace("wide", "wise") + "margin = [0.1]\n[paper]", "search.arm: no arm wise is trained"),
     ],
 )
 def test_a_mistake_is_named_with_its_file_and_key(write: WRITE, old: str, new: str, said: str) -> None:
@@ -114,12 +108,35 @@ def test_an_arm_starts_at_the_encoder_of_another_with_the_same_seed(write: WRITE
     assert list(cells).index("wide seed 2") < list(cells).index("fine seed 2")
 
 
-def test_limits_of_the_command_are_in_the_place_of_the_studys(write: WRITE) -> None:
+def test_a_setting_of_the_command_is_in_every_arm_and_in_the_tables(write: WRITE) -> None:
+    study = read_study(str(write(STUDY))).changed({"limit": "5000", "max-steps": 2}, weights="elsewhere")
+    for arm, margin in zip(study.arms.values(), (0.1, 0.3), strict=True):
+        assert arm.flat.items() >= {"limit": 5000, "max_steps": 2, "weights": "elsewhere", "margin": margin}.items()
+    assert study.file.limits == "--set limit=5000, --set max-steps=2"
+    order = read_study("order")
+    assert order.changed({"limit": 50}).file.limits == f"--set limit=50, in place of: {order.file.limits}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"margin": 0.2}, "--set margin=0.2: narrow and wide would be the same arm"),
+        ({"margn": 0.2}, "--set margn: no such setting; did you mean 'margin'"),
+        ({"limit": "many"}, "--set, in arm narrow: argument --limit: invalid int value: 'many'"),
+        ({"seed": 3}, "--set seed: is given by the runner (see seeds)"),
+    ],
+)
+def test_a_setting_that_no_study_can_have_is_an_error(write: WRITE, settings: dict[str, Any], message: str) -> None:
     study = read_study(str(write(STUDY)))
-    assert study.with_settings("minilm").file.limits == "" and study.with_settings(limit=None).file.limits == ""
-    assert study.with_settings(limit=5000, max_steps=2).file.limits == "--limit 5,000, --max-steps 2"
-    known = read_study("order")
-    assert known.with_settings(limit=50).file.limits == f"--limit 50, in place of: {known.file.limits}"
+    with pytest.raises(UserError, match=re.escape(message)):
+        study.changed(settings)
+
+
+def test_a_model_has_the_papers_settings_and_values() -> None:
+    study = read_study("number-of-marks", "roberta-base")
+    assert study.name == "number-of-marks-roberta-base"
+    assert study.arms["2"].flat.items() >= {"weights": "hfl/chinese-roberta-wwm-ext", "marks_most": 2}.items()
+    assert study.file.paper.values["2"] == {"sts_dev_spearman": 38.73}
 
 
 def test_a_grid_is_every_combination(write: WRITE) -> None:
@@ -134,3 +151,12 @@ def test_a_grid_is_every_combination(write: WRITE) -> None:
         "mixed+cut": "shuffle,token-cutoff:0.1",
         "mixed+none": "shuffle,none",
     }
+
+
+@pytest.mark.parametrize("text", ["{lr.x}", "{0}", "{", "{margin!r}", "}", "{margin"])
+def test_braces_of_a_grid_hold_the_name_of_an_axis(write: WRITE, text: str) -> None:
+    head = STUDY[: STUDY.index("[arms.narrow]")].replace('"narrow"', '"0.1"')
+    path = write(f'{head}[axes]\nmargin = [0.1, 0.3]\n[grid]\nmargin = "{text}"\n')
+    with pytest.raises(UserError) as raised:
+        read_study(str(path))
+    assert str(raised.value) == f"{path}: grid.margin: {text!r}: braces hold the name of an axis: margin"

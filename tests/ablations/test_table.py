@@ -7,6 +7,7 @@ import json
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -60,39 +61,66 @@ def grid() -> tuple[Study, pd.DataFrame]:
     return study, pd.DataFrame(rows)
 
 
+def summary_of(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
+    found = overview.summary(frame, study.file.baseline, table.beside(study, frame, {}))
+    return found.assign(rank=table.ranks(frame), step="18 of 18")
+
+
+ABOUT: dict[str, Any] = {"command": "python ablations/run.py view-grid", "seeds": [1], "missing": [], "failed": {}}
+ABOUT |= {"before_training": {}, "machines": [], "data_sha256": {}}
+
+
 def test_a_table_shows_ours_beside_the_papers(grid: tuple[Study, pd.DataFrame]) -> None:
     study, frame = grid
-    found = overview.summary(frame, study.file.baseline, table.beside(study, frame, {}))
-    about = {"command": "python ablations/run.py view-grid", "seeds": [1], "missing": ["dropout+dropout seed 1"]}
-    about |= {"before_training": {}, "failed": {}, "machines": [], "data_sha256": {}}
-    text = table.markdown(study, found, about, ["sts_dev_spearman"], ["figure"])
+    text = table.markdown(study, summary_of(study, frame), ABOUT | {"missing": ["dropout+dropout seed 1"]}, True)
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert "| none+none (baseline) | 1 | 60.00 | – | 63.84 |" in lines
-    assert "| none+shuffle | 1 | 61.00 | +1.00 | – |" in lines
+    assert "| none+none (baseline) | 18 of 18 | 1 | 60.00 | – | – | 63.84 |" in lines
+    assert "| none+shuffle | 18 of 18 | 1 | 61.00 | – | +1.00 | – |" in lines
     assert "Not in the tables: dropout+dropout seed 1." in text
     assert "nan" not in text
+
+
+def test_arms_are_tied_with_the_best_if_seeds_cannot_tell_them_apart() -> None:
+    values = {"a": [0.80, 0.82, 0.81], "b": [0.79, 0.83, 0.80], "c": [0.70, 0.72, 0.71]}
+    rows = [(group, seed, one) for group, of in values.items() for seed, one in enumerate(of)]
+    for metric, expected in (("sts_dev_spearman", ["best", "tied", ""]), ("alignment", ["", "", "best"])):
+        frame = pd.DataFrame([(group, seed, metric, value) for group, seed, value in rows])
+        frame.columns = pd.Index(["group", "seed", "metric", "value"])
+        assert table.ranks(frame) == expected
+
+
+def test_an_arm_that_kept_step_0_is_not_trained(tmp_path: Path) -> None:
+    study = read_study("selfccl")
+    cells = [cell for cell in cells_of(study, [1, 2], "", tmp_path) if cell.arm.name in ("selfccl-bert", "simcse-sup")]
+    for cell, (kept, last) in zip(cells, [(16, 16), (125, 160), (0, 16), (160, 160)], strict=True):
+        cell.folder.mkdir(parents=True)
+        (cell.folder / "scores.json").write_text(json.dumps({"step": kept, "last_step": last}))
+    names = [cell.arm.name for cell in cells[:2]]
+    steps = table.steps(cells)
+    assert steps == {names[0]: "0 to 16 of 16, not trained", names[1]: "125 to 160 of 160"}
 
 
 def test_a_grid_with_a_hole_is_drawn(grid: tuple[Study, pd.DataFrame]) -> None:
     study, frame = grid
     found = overview.summary(frame, study.file.baseline)
-    drawn = figure.draw(study, found, table.Score.of("sts_dev_spearman", study))
-    assert drawn is not None
-    shown = [float(value) for value in re.findall(rb">(\d\d\.\d\d)<", drawn.svg)]  # row by row, as the arms are
+    svg = figure.draw(study, found, table.Score.of("sts_dev_spearman", study))
+    assert svg is not None
+    shown = [float(value) for value in re.findall(rb">(\d\d\.\d\d)<", svg)]  # row by row, as the arms are
     assert shown == pytest.approx(100 * frame["value"])
-    assert b"nan" not in drawn.svg
+    assert b"nan" not in svg
 
 
-def test_quoted_rows_name_their_source() -> None:
+def test_quoted_rows_name_their_source_and_slips_of_the_paper_are_marked() -> None:
     study = read_study("selfccl")
-    frame = pd.DataFrame([{"group": "sbert-nli-v2", "seed": 1, "metric": "sts/avg.", "value": 0.8}])
-    found = overview.summary(frame, "sbert-nli-v2", table.beside(study, frame, {}))
-    about = {"command": "", "seeds": [1], "missing": [], "before_training": {}, "failed": {}, "machines": []}
-    text = table.markdown(study, found, about | {"data_sha256": {}}, ["sts/avg."], [])
-    assert text.count("| GloVe, mean: quoted from SelfCCL, Tables 4 and 5 ") == 2, (
-        "in the mean's table and in the sets'"
-    )
+    rows = [("sbert-nli-v2", 1, "sts/avg.", 0.8), ("simcse-sup", 1, "transfer/SUBJ", 0.9)]
+    frame = pd.DataFrame(rows, columns=["group", "seed", "metric", "value"])
+    found = summary_of(study, frame)
+    text = table.markdown(study, found, ABOUT, False)
+    sets = "in the mean's table and in the sets'"
+    assert text.count("| GloVe, mean: quoted from SelfCCL, Tables 4 and 5 ") == 3, sets
     assert math.isclose(found["paper"].iloc[0], 0.8160)
+    assert "84.81\\*" in text and "simcse-sup, transfer/SUBJ: SimCSE's own table has 94.81." in text
+    assert "59.76\\*" in text and "fastText, mean, sts/avg.: the mean of the seven is 65.66." in text
 
 
 def test_one_set_of_several_has_no_interval_over_rows(tmp_path: Path) -> None:
