@@ -5,7 +5,6 @@ python multitask_train.py --encoder runs/cbcl/encoder --run-dir runs/cbcl-multit
 """
 
 import sys
-from functools import partial
 from typing import NoReturn
 
 from minbert.training import cli
@@ -60,7 +59,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
 
     # train
     objective = model.MultitaskObjective(data.train, settings.schedule.accumulate, augment, training.r_drop)
-    scores = partial(evaluate.dev_scores, multitask, data.dev, precision)
+    evaluation = evaluate.DevEvaluation(multitask, data.dev, precision)
     state = loop.fit(
         multitask,
         optimizer,
@@ -69,7 +68,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
         run,
         training,
         settings.run,
-        scores,
+        evaluation,
         device=device,
         precision=precision,
         tasks=len(tasks),
@@ -78,7 +77,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
         return
 
     # predict, evaluate, save, write the report
-    outputs = evaluate.predict(multitask, data, paths, precision)
+    outputs = evaluate.predict(multitask, data, paths, precision, evaluation.outputs_of_kept(state))
     found = evaluate.score(multitask.tasks, data, outputs)
     evaluate.save(run, multitask.tasks, data, outputs, paths)
     evaluate.save_scores(run.path, found, state, training.keep)

@@ -7,7 +7,7 @@ reader's name and the tokenizer.
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ class TokenCache:
     _text_ends: np.ndarray = field(repr=False)
     facts: Facts = field(default_factory=dict)
     key: str = ""  # differs where any row, text or token id may differ
+    left_out: int = 0  # rows after the first ones
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -88,6 +89,19 @@ class TokenCache:
             texts = tuple(self.text(number, column) for column in range(self.columns))
             yield Row(self.row_id(number), texts, float(label))
 
+    def first(self, count: int) -> "TokenCache":
+        """The first `count` rows, or all if there are no more."""
+        if count >= len(self):
+            return self
+        return replace(
+            self,
+            labels=self.labels[:count],
+            _ends=self._ends[: count * self.columns + 1],
+            _text_ends=self._text_ends[: count * (self.columns + 1) + 1],
+            key=f"{self.key}, first {count}",
+            left_out=len(self) - count,
+        )
+
     def _string(self, number: int) -> str:
         return bytes(self._text[self._text_ends[number] : self._text_ends[number + 1]]).decode("utf-8")
 
@@ -96,8 +110,9 @@ class TokenCache:
         return {
             "file": str(self.source),
             "sha256": self.sha256,
-            "read": len(self) + len(self.skipped),
+            "read": len(self) + len(self.skipped) + self.left_out,
             "kept": len(self),
+            **({"left_out": self.left_out} if self.left_out else {}),
             "labelled": int(np.isfinite(self.labels).sum()),
             "skipped": [{"line": row.line, "why": row.why} for row in self.skipped],
             "noted": [{"line": row.line, "why": row.why} for row in self.noted],

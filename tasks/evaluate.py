@@ -1,6 +1,7 @@
 """Predict with a model, score it on the development sets, and write what a finished run leaves."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from minbert.files import write_json
 from minbert.precision import autocast
 from minbert.training import ranks
 from minbert.training.loop import LAST, LoopState
+from minbert.training.progress import bar
 from minbert.training.run import RunDir
 from tasks import metrics, record
 from tasks.examples import Pair, Single
@@ -44,7 +46,9 @@ def outputs(
     own = order[ranks.rank() :: ranks.world()] if divided else order
     model.eval()
     with packed_weights(model, precision, int(lengths.sum())):
-        for rows in own or order[:1]:  # for the shape, where there are more ranks than batches
+        for rows in bar(
+            own or order[:1], f"predicting {task.title}"
+        ):  # one for the shape, where ranks outnumber batches
             ragged = task.encode(examples, rows).to(device)
             with autocast(precision, device):
                 results.append(model(task.name, ragged).float().cpu().numpy())
@@ -55,19 +59,33 @@ def outputs(
     return ranks.sum_over_ranks(torch.from_numpy(in_order).to(device)).cpu().numpy() if divided else in_order
 
 
-def dev_scores(model: MultitaskModel, dev: Mapping[str, Single | Pair], precision: str) -> tuple[float, dict[str, Any]]:
-    """The dev norm (the metric to maximise), and the metrics to log: each task's score and `dev_norm`.
+@dataclass
+class DevEvaluation:
+    """The evaluation of a multitask model on its dev sets; it keeps the outputs of the latest one.
 
-    The dev norm is the mean over tasks of the accuracy, or of (r + 1) / 2 for similarity. An undefined r counts as
-    -1 and is reported as None.
+    The dev norm, the metric to maximise, is the mean over tasks of the accuracy, or of (r + 1) / 2 for similarity. An
+    undefined r counts as -1 and is reported as None.
     """
-    scores: dict[str, Any] = {}
-    for name, examples in dev.items():
-        task = model.tasks[name]
-        predicted = task.predict(outputs(model, task, examples, precision, divided=True))
-        scores[name] = report(task, predicted, examples.labels)["score"]
-    norm = metrics.dev_norm((model.tasks[name].metric, score) for name, score in scores.items())
-    return norm, scores | {"dev_norm": norm}
+
+    model: MultitaskModel
+    dev: Mapping[str, Single | Pair]
+    precision: str
+    outputs: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
+
+    def __call__(self) -> tuple[float, dict[str, Any]]:
+        """The dev norm, and the metrics to log: each task's score and `dev_norm`."""
+        scores: dict[str, Any] = {}
+        for name, examples in self.dev.items():
+            task = self.model.tasks[name]
+            self.outputs[name, "dev"] = outputs(self.model, task, examples, self.precision, divided=True)
+            predicted = task.predict(self.outputs[name, "dev"])
+            scores[name] = report(task, predicted, examples.labels)["score"]
+        norm = metrics.dev_norm((self.model.tasks[name].metric, score) for name, score in scores.items())
+        return norm, scores | {"dev_norm": norm}
+
+    def outputs_of_kept(self, state: LoopState) -> Outputs:
+        """The outputs of the kept weights, if the latest evaluation was theirs, else none."""
+        return self.outputs if state.kept_step == state.step else {}
 
 
 def report(task: Task, predicted: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
@@ -82,9 +100,14 @@ def report(task: Task, predicted: np.ndarray, gold: np.ndarray) -> dict[str, Any
     }
 
 
-def predict(model: MultitaskModel, data: Splits, paths: Paths, precision: str) -> Outputs:
-    """The outputs of a model for every row of the splits that prediction files are written for."""
-    return {(name, split): outputs(model, model.tasks[name], data.of(split)[name], precision) for name, split in paths}
+def predict(model: MultitaskModel, data: Splits, paths: Paths, precision: str, known: Outputs) -> Outputs:
+    """The outputs of a model for every row of the splits that prediction files are written for, where not `known`."""
+    return {
+        (name, split): known[name, split]
+        if (name, split) in known
+        else outputs(model, model.tasks[name], data.of(split)[name], precision)
+        for name, split in paths
+    }
 
 
 def score(tasks: Mapping[str, Task], data: Splits, outputs: Outputs) -> dict[str, Any]:

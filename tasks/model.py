@@ -180,7 +180,8 @@ class MultitaskObjective:
     """The mean loss of one task's batch, with gradients accumulated over `accumulate` parts of it.
 
     With `r_drop`, each row passes the model twice, and the loss is the mean of both passes' losses plus `r_drop` times
-    the divergence of their outputs (R-Drop; Liang et al., 2021, section 2.1).
+    the divergence of their outputs (R-Drop; Liang et al., 2021, section 2.1, whose loss is the sum over both passes:
+    `r_drop` is half of its alpha).
     """
 
     examples: Mapping[str, Single | Pair]

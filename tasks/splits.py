@@ -1,7 +1,7 @@
 """Data of multitask fine-tuning: train, dev and test examples of every task, and the training plan over them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,8 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
         for split in SPLITS:
             path = files[task.name, split]
             examples = task.open(path, split, tokenizer, length, settings.data.columns_of(task.name))
+            if split != "train" and settings.data.limit_eval:
+                examples = replace(examples, cache=examples.cache.first(settings.data.limit_eval))
             found[split][task.name] = examples
             (cut, inputs), skipped = examples.truncated(task.pairs), len(examples.cache.skipped)
             if cut:

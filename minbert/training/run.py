@@ -106,8 +106,8 @@ class RunDir:
         self._manifest, self._metrics = path / "manifest.json", path / "metrics.jsonl"
         self._resume = resume
         self._lock = Lock(path / ".minbert.lock")
-        self._kinds: list[type[Tracker]] = []
-        self._trackers: list[Tracker] = []
+        self._tracked: list[str] = []
+        self._tracker: Tracker | None = None
         self._content: dict[str, Any] = {}
         self._begun = time.perf_counter()
 
@@ -122,7 +122,7 @@ class RunDir:
         if tracked != "none":
             from minbert.training import track  # for this alone
 
-            run._kinds = track.chosen(tracked)
+            run._tracked = track.chosen(tracked)
         nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
             raise UserError(f"--run-dir {path}: {nearest} is not a folder that can be written to")
@@ -193,7 +193,10 @@ class RunDir:
         self._begun = time.perf_counter()
         write_json(self._manifest, self._content)
         self._sweep()
-        self._trackers = [kind(self.path, self._content, step, self.metrics()) for kind in self._kinds]
+        if self._tracked:
+            from minbert.training.track import Tracker
+
+            self._tracker = Tracker(self.path, self._content, step, self._tracked)
         last = parts[-1].get("environment", {}) if parts else {}
         kinds = [name for name in last if name != "started" and last[name] != now.get(name)]
         return [f"{name} {now.get(name)} (was {last[name]})" for name in kinds]
@@ -207,18 +210,18 @@ class RunDir:
         write_json(self._manifest, self._content)
 
     def log(self, row: dict[str, Any]) -> None:
-        """Append one row to `metrics.jsonl`, and record its numbers in the trackers."""
+        """Append one row to `metrics.jsonl`, and record its numbers in the tracker."""
         if ranks.rank() == 0:
             self.demand_present()
             with open(self._metrics, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row, allow_nan=False) + "\n")
-        for tracker in self._trackers:
-            tracker.log(row)
+        if self._tracker:
+            self._tracker.log(row)
 
     def figure(self, name: str, draw: Callable[[], "Figure"]) -> None:
-        """Record a figure in the trackers; without any, it is not drawn."""
-        for tracker in self._trackers:
-            tracker.figure(name, draw())
+        """Record a figure in the tracker; without one, it is not drawn."""
+        if self._tracker:
+            self._tracker.figure(name, draw())
 
     def sync_metrics(self) -> None:
         """Flush `metrics.jsonl` to disk, so that no checkpoint is newer than its rows."""

@@ -94,12 +94,13 @@ class DataSettings(Record):
         "tasks 'sst:sentence=text;para:sentence1=a,sentence2=b'",
     )
     limit: int = flag(0, "train on N rows of each training set, drawn by seed (0: all)", ge=0)
+    limit_eval: int = flag(0, "for trials: evaluate and predict only the first N rows of each other set (0: all)", ge=0)
 
 
 class TrainingSettings(Record):
     """Training, evaluation and the selection of the final weights."""
 
-    epochs: int = flag(10, "passes over the largest training set", ge=1)
+    epochs: int = flag(10, "passes over the largest training set", ge=1, le=10_000)
     batch_size: int = flag(32, "examples in one update", ge=1)
     max_steps: int = flag(
         0,

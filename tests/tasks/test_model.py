@@ -22,7 +22,7 @@ from transformers import BertModel as Theirs
 from minbert import AdamW, BertModel, Ragged
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
-from minbert.training.loop import Context
+from minbert.training.loop import Context, LoopState
 from minbert.training.plan import Step
 from minbert.weights import their_name
 from tasks import TASKS, evaluate
@@ -270,7 +270,8 @@ def test_a_heads_masks_do_not_depend_on_what_the_encoder_draws(make: Callable, e
 
 def test_dev_norm_is_the_mean_of_the_tasks(make: Callable, examples: dict) -> None:
     model = make()
-    norm, scores = evaluate.dev_scores(model, examples, "fp32")
+    evaluation = evaluate.DevEvaluation(model, examples, "fp32")
+    norm, scores = evaluation()
     hand = {}
     for name, rows in examples.items():
         with torch.no_grad():
@@ -284,3 +285,7 @@ def test_dev_norm_is_the_mean_of_the_tasks(make: Callable, examples: dict) -> No
     assert scores.pop("dev_norm") == norm
     assert scores == pytest.approx(hand, abs=1e-4)
     assert norm == pytest.approx((hand["sst"] + hand["quora"] + (hand["sts"] + 1) / 2) / 3, abs=1e-4)
+    again = {(name, "dev"): evaluate.outputs(model, model.tasks[name], rows, "fp32") for name, rows in examples.items()}
+    kept = evaluation.outputs_of_kept(LoopState(step=9, kept_step=9))
+    assert kept.keys() == again.keys() and all(np.array_equal(kept[key], again[key]) for key in again)
+    assert not evaluation.outputs_of_kept(LoopState(step=9, kept_step=4)), "the latest outputs are of other weights"

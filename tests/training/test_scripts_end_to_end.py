@@ -247,12 +247,23 @@ def test_a_limit_and_a_last_step_make_a_short_whole_run(script: Script, tmp_path
     assert run.rows()[-1]["kind"] == "evaluation" and run.rows()[-1]["step"] == 7
     rows = run.manifest()["training_rows"]
     assert rows == ({"nli": 20} if name == PRETRAIN else dict.fromkeys(("sst", "quora", "sts"), 20))
-    files = {path: path.stat().st_mtime_ns for path in cache.rglob("*.*")}
-    assert len({path.parent for path in files}) >= (2 if name == PRETRAIN else 9)
+    files = {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")}
+    assert len(files) >= (2 if name == PRETRAIN else 9)
     unread = script(name, *flags, run_dir="unread", unread=True, MINBERT_CACHE=str(cache))
     assert (unread.code, unread.errors, unread.out) == (0, run.errors, "")
     assert unread.bits() == run.bits() and len(run.out.splitlines()) > 5
-    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.*")} == files
+    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")} == files
+
+
+def test_a_limit_of_the_evaluation_takes_the_first_rows_of_the_other_sets(script: Script) -> None:
+    run = script(MULTITASK, "--limit", 8, "--limit-eval", 5, "--epochs", 1)
+    assert run.code == 0, run.err
+    for short, (dev, test, _) in SOURCES.items():
+        for split, source in (("dev", dev), ("test", test)):
+            lines = (run.folder / "predictions" / f"{short}-{split}-output.csv").read_text().splitlines()[1:]
+            assert [line.split(" , ")[0] for line in lines] == [row["id"] for row in records(source)[:5]]
+    entry = run.manifest()["data"]["dev"]["sst"]
+    assert entry["kept"] == 5 and entry["read"] == 5 + len(entry["skipped"]) + entry["left_out"]
 
 
 def test_the_heads_may_have_a_learning_rate_of_their_own(script: Script, tiny: Path) -> None:
