@@ -154,7 +154,8 @@ def catch_signals() -> Iterator[None]:
 def stop_on_signal() -> Iterator[list[int]]:
     """Defer signals: yield a list, to which the number of the first is added. A second one ends the process at once."""
     with catch_signals():
-        _signals.noted = received = []
+        received: list[int] = []
+        _signals.noted = received
         try:
             yield received
         finally:
