@@ -16,9 +16,12 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "ablations").rglob("*.md"))]
 
 
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
 def prose(page: Path) -> str:
     """The text of a page without its blocks of code."""
-    return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return BLOCK.sub("", page.read_text(encoding="utf-8"))
 
 
 def anchors(page: Path) -> set[str]:
@@ -46,21 +49,22 @@ def test_the_figure_shows_the_numbers_of_the_tables() -> None:
         assert row and f"{name}: {value:.4f}" in figure
 
 
+# Placeholders of the pages, and what their reader is to write.
+VALUES = {"$seed": "1", "--seed N": "--seed 1", "ORDER": "none", "uniform ": "nt-xent ", "sst,cfimdb": "sst"}
+
+
 def commands() -> list[str]:
     """The command lines of both scripts, in the pages' blocks of code and in their lines."""
-    texts = [page.read_text(encoding="utf-8") for page in PAGES]
-    blocks = [block for text in texts for block in re.findall(r"^```\n(.*?)^```", text, re.M | re.S)]
+    blocks = [code for page in PAGES for language, code in BLOCK.findall(page.read_text("utf-8")) if not language]
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    lines += [
-        code for text in texts for code in re.findall(r"`([^`]*)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
-    ]
-    found = (re.search(r"\b(pretrain_cbcl|multitask_train)\.py .*", line.partition(" #")[0], re.S) for line in lines)
-    return list(dict.fromkeys(" ".join(one[0].split()) for one in found if one and "--" in one[0]))
+    lines += [code for page in PAGES for code in re.findall(r"`([^`]*)`", prose(page))]
+    scripts = (re.search(r"\b(pretrain_cbcl|multitask_train)\.py .*", line.partition(" #")[0], re.S) for line in lines)
+    return list(dict.fromkeys(" ".join(one[0].split()) for one in scripts if one and "--" in one[0]))
 
 
 @pytest.mark.parametrize("command", commands())
 def test_a_command_of_a_page_is_understood(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"$seed": "1", "--seed N": "--seed 1", "ORDER": "none"}.items():
+    for name, value in VALUES.items():
         command = command.replace(name, value)
     name, *words = shlex.split(command)
     script = import_module(name.removesuffix(".py"))
