@@ -20,7 +20,7 @@ from ablations.study import STAGE_ONE, Study, matches
 from minbert.files import write_atomic, write_json
 from tasks import compare, intervals
 from tasks.report import overview
-from tasks.report.collect import read_run
+from tasks.runs import read_run
 from tasks.tables import MISSING, Table, number, records
 
 _TITLES = {
@@ -213,7 +213,7 @@ def over_rows(study: Study, cells: Sequence[Cell]) -> dict[tuple[str, str], inte
                 if one.metric == "Spearman's rho" and one.name != "sts":
                     continue  # one of several sets; the score is their mean
                 name = "sts_dev_spearman" if one.metric == "Spearman's rho" else one.name.replace(" ", "_")
-                found |= {(name, arm): one.around} if one.around else {}
+                found |= {(name, arm): one.interval} if one.interval else {}
     return found
 
 

@@ -1,14 +1,16 @@
 """One matplotlib style for the figures of the report page, the benchmark suites and run folders.
 
-`save` writes SVG and PNG, `page_svg` gives the SVG of a page; the same numbers give the same bytes. Importing this
-module does not import matplotlib.
+`save` writes SVG and PNG; `page_svg` gives the SVG of a page, whose colours follow the reader's light or dark theme.
+The same numbers give the same bytes. Importing this module does not import matplotlib.
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from minbert.files import write_atomic
 
@@ -21,6 +23,10 @@ BLUE, ORANGE, GREEN, VERMILION, PURPLE, GREY = "#0072b2", "#e69f00", "#009e73", 
 INK, QUIET, GRID, GROUND = "#222222", "#5a5f67", "#e6e6e6", "#ffffff"
 SLOTS = (BLUE, VERMILION, GREEN, PURPLE, GREY, ORANGE)
 """Colour cycle of curves and bar segments."""
+_DARK = {BLUE: "#6cb2ee", ORANGE: "#f0b94d", GREEN: "#4fcfa5", VERMILION: "#ff9a5c", PURPLE: "#e3a0c8", GREY: "#a9b0b8"}
+_DARK |= {INK: "#e8edf3", QUIET: "#a4aab3", GRID: "#33373d", GROUND: "#1b1d21"}
+"""The colour in a dark theme for each colour in a light one."""
+_FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 DASHED = (0, (4, 3))
 STYLE: Any = {
     "figure.dpi": 100,
@@ -140,10 +146,44 @@ def save(figure: "Figure | Any", path: Path) -> list[Path]:
 def page_svg(width: float, height: float, count: int = 1, **how: Any) -> Iterator[tuple[list["Axes"], io.BytesIO]]:
     """`count` stacked axes of a figure of `width` x `height` pixels; after the block the buffer holds its SVG."""
     with panels(count, (width / 72, height / 72), columns=1, style=_PAGE, **how) as axes:
-        out = io.BytesIO()
+        out, svg = io.BytesIO(), io.StringIO()
         yield axes, out
         figure: Any = axes[0].figure
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+        out.write(themed(svg.getvalue()).encode())
+
+
+def themed(svg: str) -> str:
+    """An SVG in this palette, with its colours as CSS variables that follow the reader's theme, and the page's font."""
+    names = {colour: f"--c{number}" for number, colour in enumerate(_DARK)}
+    for colour, name in names.items():
+        svg = svg.replace(colour, f"var({name})")
+    light = " ".join(f"{name}: {colour};" for colour, name in names.items())
+    dark = " ".join(f"{name}: {_DARK[colour]};" for colour, name in names.items())
+    style = f"<style>svg {{ {light} }} @media (prefers-color-scheme: dark) {{ svg {{ {dark} }} }}</style>"
+    return svg.replace("<defs>", f"{style}\n <defs>", 1).replace("'DejaVu Sans'", _FONT)
+
+
+def confusion(axes: "Axes", table: np.ndarray, classes: Sequence[str]) -> None:
+    """Draw `metrics.confusion`: each cell's number of rows, and its share of the gold class as shade and percentage."""
+    from matplotlib.colors import to_rgba
+
+    size, names = len(classes), [" \n".join(name.rsplit(" ", 1)) if len(name) > 8 else name for name in classes]
+    parts = table / np.maximum(table.sum(1, keepdims=True), 1)
+    cells = np.where(np.eye(size, dtype=bool)[..., None], to_rgba(BLUE), to_rgba(VERMILION))
+    cells[..., 3] = 0.55 * parts + 0.03  # a full cell is so light that its numbers are readable
+    axes.pcolormesh(cells, edgecolors=GROUND, linewidth=2)
+    for (row, column), part in np.ndenumerate(parts):
+        look: Any = {"ha": "center", "color": INK}
+        axes.text(column + 0.5, row + 0.5, f"{int(table[row, column]):,}", va="bottom", fontsize=12, **look)
+        axes.text(column + 0.5, row + 0.54, f"{part:.0%}", va="top", fontsize=9.5, **look)
+    axes.set(xlim=(0, size), ylim=(size, 0), ylabel="gold", xlabel="predicted")
+    axes.set_xticks(np.arange(size) + 0.5, names)
+    axes.set_yticks(np.arange(size) + 0.5, names)
+    axes.xaxis.set_label_position("top")
+    axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+    axes.spines[:].set_visible(False)
+    axes.grid(visible=False)
 
 
 def clipped(text: str, most: int = 30) -> str:

@@ -1,17 +1,25 @@
 """Is the difference between two systems significant? Paired bootstrap over their common dev rows.
 
 A system is one run or submission, or several that differ by their seed, whose scores are averaged.
+
+python -m tasks.compare runs/a runs/b
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
+from minbert.errors import UserError
+from minbert.files import distinct_names
+from minbert.training import cli
 from tasks import intervals, metrics
 from tasks.intervals import RESAMPLES, Difference, Interval, interval
+from tasks.metrics import DEV_NORM
 from tasks.record import Rows, TaskScores
+from tasks.tables import MISSING, Table, number
 
-DEV_NORM = "dev norm"
 Scored = Mapping[str, TaskScores]
 """Task name -> dev scores, in the order of the tasks."""
 
@@ -20,27 +28,27 @@ def own_intervals(
     tasks: Scored, *, norm: bool, resamples: int = RESAMPLES
 ) -> tuple[dict[str, Interval | None], Interval | None]:
     """95% bootstrap intervals over dev rows: of each task's score, and of the dev norm if `norm` is true."""
-    drawn: dict[str, np.ndarray] = {}
+    scores: dict[str, np.ndarray] = {}
     for name, task in tasks.items():
         rows = task.rows.labelled() if task.rows is not None else None
         if rows is not None and len(rows) and task.metric in intervals.METRICS:
-            draws = intervals.bootstrap(task.metric, rows.predicted[None], rows.gold, name, resamples=resamples)
-            drawn[name] = draws[0]
-    found = {name: interval(drawn[name]) if name in drawn else None for name in tasks}
-    whole = norm and bool(drawn) and drawn.keys() == tasks.keys()
-    return found, interval(_norm(tasks, drawn)) if whole else None
+            samples = intervals.bootstrap(task.metric, rows.predicted[None], rows.gold, name, resamples=resamples)
+            scores[name] = samples[0]
+    of_tasks = {name: interval(scores[name]) if name in scores else None for name in tasks}
+    whole = norm and bool(scores) and scores.keys() == tasks.keys()
+    return of_tasks, interval(_norm(tasks, scores)) if whole else None
 
 
-def _norm(tasks: Scored, drawn: Mapping[str, np.ndarray]) -> np.ndarray:
-    return metrics.dev_norm((tasks[name].metric, values) for name, values in drawn.items())
+def _norm(tasks: Scored, scores: Mapping[str, np.ndarray]) -> np.ndarray:
+    return metrics.dev_norm((tasks[name].metric, values) for name, values in scores.items())
 
 
 def common(systems: Sequence[Rows]) -> list[Rows]:
     """The labelled rows whose id and gold label are in all systems, in the order of the first."""
-    known = [rows.labelled() for rows in systems]
-    places = [{pair: place for place, pair in enumerate(zip(rows.ids, rows.gold.tolist()))} for rows in known]
-    kept = [pair for pair in places[0] if all(pair in other for other in places[1:])]
-    return [rows.at(np.array([at[pair] for pair in kept], dtype=np.int64)) for rows, at in zip(known, places)]
+    labelled = [rows.labelled() for rows in systems]
+    indices = [{pair: row for row, pair in enumerate(zip(rows.ids, rows.gold.tolist()))} for rows in labelled]
+    kept = [pair for pair in indices[0] if all(pair in other for other in indices[1:])]
+    return [rows.at(np.array([own[pair] for pair in kept], dtype=np.int64)) for rows, own in zip(labelled, indices)]
 
 
 def differences(
@@ -56,24 +64,23 @@ def differences(
     is None, the dev norm is left out.
     """
     one, two = first[0], second[0]
-    found, drawn = [], {}
+    of_tasks: list[Difference] = []
+    samples: dict[str, np.ndarray] = {}
     for name in (name for name in one if name in two):
-        difference, draws = _task([side[name] for side in first], [side[name] for side in second], resamples)
-        found.append(difference)
-        if draws is not None:
-            drawn[name] = draws
+        difference, scores = _task([side[name] for side in first], [side[name] for side in second], resamples)
+        of_tasks.append(difference)
+        if scores is not None:
+            samples[name] = scores
     if norms is None or one.keys() != two.keys():
-        return found
-    if drawn.keys() != one.keys():
-        return [*found, Difference(DEV_NORM, "mean", *norms, None, why="not every task can be compared")]
-    # Dev norms over the common rows, as for the scores in `found`; the reported norms may cover other rows.
-    before, after = (
-        metrics.dev_norm(side)
-        for side in ([(each.metric, each.first) for each in found], [(each.metric, each.second) for each in found])
-    )
-    both = [_norm(one, {name: draws[side] for name, draws in drawn.items()}) for side in (0, 1)]
-    rows = sum(each.rows for each in found)
-    return [*found, Difference(DEV_NORM, "mean", before, after, interval(both[1] - both[0]), rows)]
+        return of_tasks
+    if samples.keys() != one.keys():
+        return [*of_tasks, Difference(DEV_NORM, "mean", *norms, None, why="not every task can be compared")]
+    # Dev norms over the common rows, as for the scores of the tasks; the reported norms may cover other rows.
+    before = metrics.dev_norm((each.metric, each.first) for each in of_tasks)
+    after = metrics.dev_norm((each.metric, each.second) for each in of_tasks)
+    both = [_norm(one, {name: scores[side] for name, scores in samples.items()}) for side in (0, 1)]
+    rows = sum(each.rows for each in of_tasks)
+    return [*of_tasks, Difference(DEV_NORM, "mean", before, after, interval(both[1] - both[0]), rows)]
 
 
 def _task(
@@ -100,30 +107,54 @@ def _task(
         return np.stack([of_each[: len(first)].mean(0), of_each[len(first) :].mean(0)])
 
     predicted, gold = np.stack([one.predicted for one in rows]), rows[0].gold
-    draws = averaged(intervals.bootstrap(metric, predicted, gold, name, resamples=resamples))
+    samples = averaged(intervals.bootstrap(metric, predicted, gold, name, resamples=resamples))
     values = averaged(intervals.scores(metric, predicted, gold)).tolist()
     before, after = (value if np.isfinite(value) else None for value in values)
     only: tuple[int | None, int | None] = (None, None)
     if first[0].classes and len(systems) == 2:
         right = predicted == gold
         only = int((right[0] & ~right[1]).sum()), int((right[1] & ~right[0]).sum())
-    return Difference(name, metric, before, after, interval(draws[1] - draws[0]), len(gold), *only), draws
+    return Difference(name, metric, before, after, interval(samples[1] - samples[0]), len(gold), *only), samples
 
 
 def _mean(scores: Sequence[float | None]) -> float | None:
-    known = [score for score in scores if score is not None]
-    return float(np.mean(known)) if len(known) == len(scores) else None
+    return None if None in scores else float(np.mean([score for score in scores if score is not None]))
 
 
-def as_text(names: tuple[str, str], found: list[Difference], resamples: int = RESAMPLES) -> str:
-    """The differences as terminal output; `names` are those of the first and the second system."""
-    head = f"{names[1]} minus {names[0]} (95% intervals of {resamples:,} paired bootstrap resamples of the dev rows)"
-    return "\n".join([head, *map(_line, found)])
+def table(first: str, second: str, differences: Sequence[Difference], resamples: int = RESAMPLES) -> Table:
+    """The differences of two systems with these names."""
+    rows = [
+        {
+            "task": one.name,
+            "metric": "" if one.name == DEV_NORM else one.metric,
+            "rows": f"{one.rows:,}" if one.rows else MISSING,
+            "first": number(one.first, 4),
+            "second": number(one.second, 4),
+            "difference": number(one.value, 4, sign=True),
+            "95% interval": MISSING if one.interval is None else one.interval.text(4, sign=True),
+            "the second is": one.verdict,
+        }
+        for one in differences
+    ]
+    note = f"Intervals hold the middle 95% of {resamples:,} paired bootstrap resamples of the dev rows."
+    return Table(f"{second} (second) minus {first} (first)", pd.DataFrame(rows), (note,), left=2)
 
 
-def _line(one: Difference) -> str:
-    values = [metrics.shown(value) for value in (one.first, one.second)]
-    change = "" if one.value is None else f"{one.value:+.4f}"
-    around = "" if one.around is None else f"[{one.around.low:+.4f}, {one.around.high:+.4f}]"
-    metric = "" if one.name == DEV_NORM else one.metric
-    return f"{one.name:<9} {metric:<12} {values[0]} -> {values[1]}  {change} {around}  {one.verdict}"
+def main(arguments: list[str] | None = None) -> None:
+    """Command line: compare two finished runs."""
+    from tasks.runs import read_run
+
+    about = (__doc__ or "").splitlines()[0]
+    parser = cli.Parser(prog="python -m tasks.compare", description=about, allow_abbrev=False)
+    parser.add_argument("runs", metavar="RUN", type=Path, nargs=2, help="the folders of two runs of one stage")
+    folders = parser.parse_args(arguments).runs
+    first, second = distinct_names(folders)
+    one, two = map(read_run, folders)
+    if not one.tasks.keys() & two.tasks.keys():
+        raise UserError(f"{folders[0]} and {folders[1]}: no task in common, so there is nothing to compare")
+    norms = (one.dev_norm, two.dev_norm) if one.multitask and two.multitask else None
+    print(table(first, second, differences([one.tasks], [two.tasks], norms)).terminal())
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from minbert.errors import UserError
 from minbert.files import distinct_names, read_json, write_json
 from minbert.training import cli
 from tasks import metrics, predict, record
+from tasks.intervals import Interval
 from tasks.record import Rows, TaskScores
+from tasks.tables import MISSING, Table
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
     from tasks.compare import Scored
-    from tasks.intervals import Interval
     from tasks.task import Task
 
 Predicted = Mapping[tuple[str, str], Rows]
@@ -86,13 +88,13 @@ def scored(member: Member) -> "Scored":
     """A member's dev scores by task, with its rows."""
     from tasks import evaluate
 
-    found = {}
+    tasks = {}
     for name, task in member.tasks.items():
         rows = member.rows[name, "dev"]
         one = evaluate.report(task, rows.predicted, rows.gold)
         about = (name, task.title, task.metric, one["score"], one["rows"], task.classes)
-        found[name] = TaskScores(*about, tuple(one["per_class"]), rows=rows)
-    return found
+        tasks[name] = TaskScores(*about, tuple(one["per_class"]), rows=rows)
+    return tasks
 
 
 def dev_norm(member: Member) -> float:
@@ -120,16 +122,16 @@ def scores(member: Member) -> dict[str, Any]:
     """The dev norm and each task's scores, as in a run's `scores.json`, with 95% intervals as [low, high]."""
     from tasks import compare, evaluate
 
-    around, whole = compare.own_intervals(scored(member), norm=True)
+    own, whole = compare.own_intervals(scored(member), norm=True)
     tasks = {}
     for name, task in member.tasks.items():
         rows = member.rows[name, "dev"]
-        tasks[name] = evaluate.report(task, rows.predicted, rows.gold) | {"interval": _limits(around[name])}
+        tasks[name] = evaluate.report(task, rows.predicted, rows.gold) | {"interval": _limits(own[name])}
     return {"dev_norm": dev_norm(member), "interval": _limits(whole), "tasks": tasks}
 
 
-def _limits(found: "Interval | None") -> list[float] | None:
-    return [found.low, found.high] if found else None
+def _limits(interval: Interval | None) -> list[float] | None:
+    return [interval.low, interval.high] if interval else None
 
 
 def save(
@@ -150,19 +152,18 @@ def save(
     write_ensemble(out / "report.html", scored(ensemble), by_name, content, texts=texts)
 
 
-def as_text(content: Mapping[str, Any]) -> str:
-    """The ensemble's scores and classes, and a line for each member, as terminal output."""
-    from tasks import evaluate
-
-    lines = []
+def table(content: Mapping[str, Any]) -> Table:
+    """A row for each member, and one for the ensemble."""
+    rows = []
     for name, one in [*content["members"].items(), ("ensemble", content)]:
-        values = [f"{task} {metrics.shown(found['score'])}" for task, found in one["tasks"].items()]
-        around = "[{:.4f}, {:.4f}]".format(*one["interval"]) if one["interval"] else ""
-        left = "" if name == "ensemble" or name in content["used"] else "  (not used)"
-        lines.append(f"{name}: {'  '.join(values)}  dev norm {one['dev_norm']:.4f} {around}{left}")
-    if content["chosen_on_dev"]:
-        lines.append("The members were chosen on these dev rows, so the ensemble's dev scores are too high.")
-    return "\n".join([evaluate.tables(content["tasks"]), "", *lines])
+        interval = Interval(*one["interval"]).text(4) if one["interval"] else MISSING
+        scores = {task: metrics.shown(score["score"]) for task, score in one["tasks"].items()}
+        used = "" if name == "ensemble" else "yes" if name in content["used"] else "no"
+        norm = {metrics.DEV_NORM: metrics.shown(one["dev_norm"]), "95% interval": interval}
+        rows.append({"run": name, "used": used, **scores, **norm})
+    warning = "The members were chosen on these dev rows, so the ensemble's dev scores are too high."
+    notes = (warning,) if content["chosen_on_dev"] else ()
+    return Table("Dev scores", pd.DataFrame(rows), notes, left=2)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -174,25 +175,27 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--greedy", action="store_true", help="use the members that raise the dev norm, best first")
     parser.add_argument("--data", metavar="DIR", type=Path, help="where the data are now (default: as in the runs)")
     parser.add_argument("--no-texts", action="store_true", help="leave the sentences of the data out")
-    given = parser.parse_args(arguments)
-    names = distinct_names(given.runs)
+    options = parser.parse_args(arguments)
+    from tasks import evaluate
+
+    names = distinct_names(options.runs)
     if len(names) < 2:
-        raise UserError(f"{given.runs[0]}: an ensemble needs at least two runs")
-    if given.out.exists() and (not given.out.is_dir() or any(given.out.iterdir())):
-        raise UserError(f"--out {given.out}: exists, and is not an empty folder")
-    check_alike(given.runs)
-    members = [load(run, name, given.data) for run, name in zip(given.runs, names, strict=True)]
-    chosen = greedy(members) if given.greedy else members
+        raise UserError(f"{options.runs[0]}: an ensemble needs at least two runs")
+    if options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
+        raise UserError(f"--out {options.out}: exists, and is not an empty folder")
+    check_alike(options.runs)
+    members = [load(run, name, options.data) for run, name in zip(options.runs, names, strict=True)]
+    chosen = greedy(members) if options.greedy else members
     ensemble = average(chosen)
-    account = {
+    content = {
+        **scores(ensemble),
         "members": {member.name: scores(member) for member in members},
         "used": [member.name for member in chosen],
-        "chosen_on_dev": given.greedy,
+        "chosen_on_dev": options.greedy,
     }
-    content = scores(ensemble) | account
-    save(given.out, ensemble, members, content, texts=not given.no_texts)
-    cli.say(as_text(content))
-    cli.say(f"predictions in {given.out / 'predictions'}; report: {given.out / 'report.html'}")
+    save(options.out, ensemble, members, content, texts=not options.no_texts)
+    cli.say(f"{evaluate.tables(content['tasks'])}\n\n{table(content).terminal()}")
+    cli.say(f"predictions in {options.out / 'predictions'}; report: {options.out / 'report.html'}")
 
 
 if __name__ == "__main__":

@@ -130,12 +130,11 @@ def save(run: RunDir, tasks: Mapping[str, Task], data: Splits, outputs: Outputs,
 
 def _confusion(rows: Rows, classes: Sequence[str]) -> "Figure":
     from matplotlib.figure import Figure
-    from sklearn.metrics import ConfusionMatrixDisplay
+
+    from tasks import charts
 
     figure = Figure(layout="tight")
-    look: dict[str, Any] = {"cmap": "Blues", "colorbar": False, "xticks_rotation": 45, "ax": figure.subplots()}
-    names = {"labels": range(len(classes)), "display_labels": classes}
-    ConfusionMatrixDisplay.from_predictions(rows.gold, rows.predicted, **names, **look)
+    charts.confusion(figure.subplots(), metrics.confusion(rows.predicted, rows.gold, len(classes)), classes)
     return figure
 
 
@@ -154,14 +153,10 @@ def as_text(scores: Mapping[str, Any], state: LoopState, rule: str) -> str:
 
 def tables(scores: Mapping[str, Any]) -> str:
     """Each task's score and table of classes as terminal output."""
-    return "\n\n".join(map(_table, scores.values()))
+    from tasks.tables import class_table  # here, as pandas would delay a run's start
 
-
-def _table(one: Mapping[str, Any]) -> str:
-    lines = [f"{one['title']}: {one['metric']} {metrics.shown(one['score'], 3)} on {one['rows']:,} dev rows"]
-    if one["per_class"]:
-        lines.append(f"  {'class':<14} {'precision':>9} {'recall':>9} {'F1':>9} {'support':>9}")
-    for row in one["per_class"]:
-        cells = ["-" if row[key] is None else f"{row[key]:.3f}" for key in ("precision", "recall", "f1")]
-        lines.append(f"  {row['label']:<14} {cells[0]:>9} {cells[1]:>9} {cells[2]:>9} {row['support']:>9,}")
-    return "\n".join(lines)
+    texts = []
+    for one in scores.values():
+        title = f"{one['title']}: {one['metric']} {metrics.shown(one['score'], 3)} on {one['rows']:,} dev rows"
+        texts.append(class_table(title, one["per_class"]).terminal())
+    return "\n\n".join(texts)

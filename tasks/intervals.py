@@ -11,6 +11,7 @@ from scipy import stats
 
 from minbert.seeds import numpy_generator
 from tasks.metrics import CORRELATIONS
+from tasks.tables import number
 
 RESAMPLES = 2000
 METRICS = ("accuracy", *CORRELATIONS)
@@ -25,6 +26,10 @@ class Interval:
     low: float
     high: float
 
+    def text(self, digits: int = 3, *, sign: bool = False) -> str:
+        """Both ends, [low, high]."""
+        return f"[{number(self.low, digits, sign=sign)}, {number(self.high, digits, sign=sign)}]"
+
 
 def interval(draws: np.ndarray) -> Interval | None:
     """The 2.5th and 97.5th percentiles of `draws` [R]; None if there are none or any is not finite."""
@@ -36,8 +41,8 @@ def interval(draws: np.ndarray) -> Interval | None:
 
 def wilson(count: int, total: int) -> Interval:
     """Wilson's 95% score interval of the proportion `count` / `total`, where `total` is at least 1."""
-    found = stats.binomtest(count, total).proportion_ci(0.95, method="wilson")
-    return Interval(float(found.low), float(found.high))
+    ends = stats.binomtest(count, total).proportion_ci(0.95, method="wilson")
+    return Interval(float(ends.low), float(ends.high))
 
 
 def resampled(
@@ -98,13 +103,13 @@ def verdict(low: float, high: float) -> str:
 
 @dataclass(frozen=True)
 class Difference:
-    """Second system minus first in one metric. `around` is its interval; if it is None, `why` gives the reason."""
+    """Second system minus first in one metric. `interval` is None where there is none; `why` gives the reason."""
 
     name: str
     metric: str
     first: float | None
     second: float | None
-    around: Interval | None
+    interval: Interval | None
     rows: int = 0
     only_first: int | None = None  # rows that only the first system predicts correctly
     only_second: int | None = None
@@ -118,4 +123,4 @@ class Difference:
     @property
     def verdict(self) -> str:
         """The conclusion from the interval, or the reason where there is none."""
-        return self.why or "undefined" if self.around is None else verdict(self.around.low, self.around.high)
+        return self.why or "undefined" if self.interval is None else verdict(self.interval.low, self.interval.high)

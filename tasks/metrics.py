@@ -9,6 +9,7 @@ from scipy import stats
 S = TypeVar("S", float, np.ndarray)
 CORRELATIONS = ("Pearson's r", "Spearman's rho")
 """The metrics in [-1, 1]."""
+DEV_NORM = "dev norm"
 
 
 def accuracy(predicted: np.ndarray, gold: np.ndarray) -> float | None:
@@ -44,6 +45,12 @@ def per_class(predicted: np.ndarray, gold: np.ndarray, names: Sequence[str]) -> 
     defined = [[None if np.isnan(value) else float(value) for value in column] for column in shares]
     rows = zip(names, *defined, support.tolist(), strict=True)
     return [dict(zip(("label", "precision", "recall", "f1", "support"), row, strict=True)) for row in rows]
+
+
+def confusion(predicted: np.ndarray, gold: np.ndarray, classes: int) -> np.ndarray:
+    """The number of rows by gold class (row) and predicted class (column): int64 [classes, classes]."""
+    cells = gold.astype(np.int64) * classes + predicted.astype(np.int64)
+    return np.bincount(cells, minlength=classes**2).reshape(classes, classes)
 
 
 def dev_norm(scores: Iterable[tuple[str, S | None]]) -> S:

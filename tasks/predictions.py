@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from minbert.errors import UserError
 from minbert.files import distinct_names, write_atomic
@@ -22,6 +23,7 @@ from minbert.token_cache import Row
 from minbert.training import cli
 from tasks import metrics, readers
 from tasks.record import Rows, TaskScores, prediction_file
+from tasks.tables import Table
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
     from tasks.task import Task
@@ -70,12 +72,12 @@ def check(folder: Path, data: Path) -> list[Checked]:
     from tasks.settings import LEADERBOARD
 
     inner = folder / "predictions"
-    place = inner if inner.is_dir() else folder
-    if not place.is_dir():
+    inner = inner if inner.is_dir() else folder
+    if not inner.is_dir():
         raise UserError(f"{folder}: no such folder")
     tasks = [TASKS[name]() for name in LEADERBOARD]
     return [
-        _check(place / prediction_file(task, split), task, split, data) for split in ("dev", "test") for task in tasks
+        _check(inner / prediction_file(task, split), task, split, data) for split in ("dev", "test") for task in tasks
     ]
 
 
@@ -91,35 +93,35 @@ def _check(path: Path, task: "Task", split: str, data: Path) -> Checked:
     source, ids, gold = expected(task, split, data)
     if not path.is_file():
         return Checked(path, task, split, ids, gold, {}, [(0, "no such file")])
-    rows, found = _read(path, task)
-    known, lines, values = set(ids), dict[str, int](), dict[str, float]()
+    rows, findings = _read(path, task)
+    expected_ids, lines, values = set(ids), dict[str, int](), dict[str, float]()
     for line, id_, value in rows:
-        if id_ not in known:
-            near = f"; it has {id_.lower()!r}" if id_.lower() in known else ""
-            found.append((line, f"id {id_!r} is not in {source.name}{near}"))
+        if id_ not in expected_ids:
+            near = f"; it has {id_.lower()!r}" if id_.lower() in expected_ids else ""
+            findings.append((line, f"id {id_!r} is not in {source.name}{near}"))
         elif lines.setdefault(id_, line) != line:
-            found.append((line, f"duplicate id {id_!r}, first seen on line {lines[id_]}"))
+            findings.append((line, f"duplicate id {id_!r}, first seen on line {lines[id_]}"))
         elif not np.isnan(value):
             values[id_] = value
     missing = [id_ for id_ in ids if id_ not in lines]
     if missing:
         more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
         shown = f"{len(missing):,} id{'s' * (len(missing) > 1)} ({', '.join(missing[:_SHOWN])}{more})"
-        found.append((0, f"without a prediction: {shown} of {source.name}"))
-    if not found and [*lines] != ids:
-        moved = next(lines[id_] for at, id_ in enumerate(ids, 2) if lines[id_] != at)
-        found.append((moved, f"out of order: the rows follow {source.name}"))
-    return Checked(path, task, split, ids, gold, values, sorted(found, key=lambda finding: finding[0]))
+        findings.append((0, f"without a prediction: {shown} of {source.name}"))
+    if not findings and [*lines] != ids:
+        moved = next(lines[id_] for line, id_ in enumerate(ids, 2) if lines[id_] != line)
+        findings.append((moved, f"out of order: the rows follow {source.name}"))
+    return Checked(path, task, split, ids, gold, values, sorted(findings, key=lambda finding: finding[0]))
 
 
 def _read(path: Path, task: "Task") -> tuple[list[tuple[int, str, float]], list[Finding]]:
     """(line, id, value) of every row with an id, and the errors found; an invalid value is NaN."""
     header, *lines = path.read_bytes().split(b"\n")
-    rows, found = [], []
+    rows, findings = [], []
     if header + b"\n" != task.files.header.encode() or not lines:
-        found.append((1, f"the header is {_shown(header)}, not {task.files.header.rstrip(chr(10))!r}"))
+        findings.append((1, f"the header is {_shown(header)}, not {task.files.header.rstrip(chr(10))!r}"))
     if lines and lines[-1]:
-        found.append((len(lines) + 1, "the last line has no line feed at its end"))
+        findings.append((len(lines) + 1, "the last line has no line feed at its end"))
     else:
         del lines[-1:]
     for line, raw in enumerate(lines, start=2):
@@ -127,13 +129,13 @@ def _read(path: Path, task: "Task") -> tuple[list[tuple[int, str, float]], list[
         match = _ROW.fullmatch(text)
         if match is None or "\ufffd" in text:
             ending = "; it ends in a carriage return" if raw.endswith(b"\r") else ""
-            found.append((line, f"not '{{id}} , {{value}} ' but {_shown(raw)}{ending}"))
+            findings.append((line, f"not '{{id}} , {{value}} ' but {_shown(raw)}{ending}"))
             continue
         value, why = _value(task, match[2])
         if why:
-            found.append((line, f"value {match[2]!r} is {why}"))
+            findings.append((line, f"value {match[2]!r} is {why}"))
         rows.append((line, match[1], value))
-    return rows, found
+    return rows, findings
 
 
 def _shown(raw: bytes) -> str:
@@ -157,9 +159,9 @@ def demand_clean(folder: Path, files: Sequence[Checked]) -> None:
     wrong = [file for file in files if file.findings]
     if wrong:
         line, why = wrong[0].findings[0]
-        place = f"{wrong[0].path}{f':{line}' if line else ''}"
+        first = f"{wrong[0].path}{f':{line}' if line else ''}"
         raise UserError(
-            f"{folder}: {len(wrong)} of {len(files)} prediction files have errors, the first at {place}: {why}"
+            f"{folder}: {len(wrong)} of {len(files)} prediction files have errors, the first at {first}: {why}"
         )
 
 
@@ -173,40 +175,37 @@ def norm(files: Sequence[Checked]) -> float | None:
 
 def scored(files: Sequence[Checked]) -> dict[str, TaskScores]:
     """Scores and rows of the dev files by task, as `tasks.compare` takes them."""
-    found = {}
+    scores = {}
     for file in files:
         if file.split == "dev":
             task, rows = file.task, Rows(file.ids, [()] * len(file.ids), file.gold, file.predicted, None)
-            found[task.name] = TaskScores(task.name, task.title, task.metric, *file.score, task.classes, rows=rows)
-    return found
+            scores[task.name] = TaskScores(task.name, task.title, task.metric, *file.score, task.classes, rows=rows)
+    return scores
 
 
-def as_text(files: Sequence[Checked]) -> str:
-    """One line per file, followed by its first findings as `file:line: message`."""
-    lines = []
+def table(files: Sequence[Checked]) -> Table:
+    """A row for each file, and the first findings of each as `file:line: message`."""
+    rows, notes = [], []
     for file in files:
         count = len(file.findings)
         state = f"{count:,} finding{'s' * (count > 1)}" if count else "ok"
-        lines.append(f"{file.path.name:<20} {len(file.values):>7,} of {len(file.ids):,} rows  {state}")
-        lines += [f"  {file.path}{f':{line}' if line else ''}: {why}" for line, why in file.findings[:_SHOWN]]
-        lines += [f"  and {count - _SHOWN:,} more in this file"] * (count > _SHOWN)
-    return "\n".join(lines)
+        predicted = f"{len(file.values):,} of {len(file.ids):,}"
+        rows.append({"file": file.path.name, "state": state, "rows with a prediction": predicted})
+        notes += [f"{file.path}{f':{line}' if line else ''}: {why}" for line, why in file.findings[:_SHOWN]]
+        notes += [f"and {count - _SHOWN:,} more in {file.path.name}"] * (count > _SHOWN)
+    return Table(f"{files[0].path.parent}", pd.DataFrame(rows), tuple(notes), left=2)
 
 
-def scores_text(files: Sequence[Checked]) -> str:
-    """Scores of all files with gold labels (not scored if there are findings), and the dev norm."""
-    lines = []
+def scores_table(files: Sequence[Checked]) -> Table:
+    """The scores of all files with gold labels (none if there are findings), and the dev norm."""
+    rows = []
     for file in files:
-        if np.isnan(file.gold).all():
-            continue
-        name = f"{file.path.name:<20} {file.task.metric:<12}"
-        if file.findings:
-            lines.append(f"{name} not scored: see its findings")
-            continue
-        value, rows = file.score
-        lines.append(f"{name} {metrics.shown(value)} on {rows:,} labelled rows")
-    overall = norm(files)
-    return "\n".join([*lines, f"{'dev norm':<33} {metrics.shown(overall)}"])
+        if not np.isnan(file.gold).all():
+            value, count = (None, 0) if file.findings else file.score
+            shown = "not scored: see its findings" if file.findings else metrics.shown(value)
+            rows.append((file.path.name, file.task.metric, f"{count:,}", shown))
+    rows.append((metrics.DEV_NORM, "mean", "", metrics.shown(norm(files))))
+    return Table("Scores", pd.DataFrame(rows, columns=["file", "metric", "labelled rows", "score"]), left=2)
 
 
 def pack(files: Sequence[Checked], out: Path) -> None:
@@ -217,6 +216,7 @@ def pack(files: Sequence[Checked], out: Path) -> None:
             entry = zipfile.ZipInfo(f"predictions/{file.path.name}", date_time=(1980, 1, 1, 0, 0, 0))
             entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
             archive.writestr(entry, file.path.read_bytes())
+    out.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(out, buffer.getvalue())
 
 
@@ -237,30 +237,30 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line: check, then score, compare or pack; raises `UserError` if a check fails."""
-    given = _parser().parse_args(arguments)
-    if given.command == "submit":
-        cli.demand_writable(given.out)
-    elif given.compare is not None and not given.compare.is_dir():
-        raise UserError(f"--compare {given.compare}: no such folder")
+    options = _parser().parse_args(arguments)
+    if options.command == "submit":
+        cli.demand_writable(options.out)
+    elif options.compare is not None and not options.compare.is_dir():
+        raise UserError(f"--compare {options.compare}: no such folder")
 
     from minbert.training.start import data_folder
     from tasks import compare
 
-    data = data_folder(given.data)
-    files = check(given.folder, data)
-    print(as_text(files))
-    if given.command == "check" and given.gold:
-        print("\n" + scores_text(files))
-    demand_clean(given.folder, files)
-    if given.command == "submit":
-        pack(files, given.out)
-        print(f"\n{given.out}: {given.out.stat().st_size:,} bytes, {len(files)} files under predictions/")
-    elif given.compare is not None:
-        other = check(given.compare, data)
-        demand_clean(given.compare, other)
-        found = compare.differences([scored(files)], [scored(other)], (norm(files), norm(other)))
-        first, second = distinct_names([given.folder, given.compare])
-        print("\n" + compare.as_text((first, second), found))
+    data = data_folder(options.data)
+    files = check(options.folder, data)
+    print(table(files).terminal())
+    if options.command == "check" and options.gold:
+        print("\n" + scores_table(files).terminal())
+    demand_clean(options.folder, files)
+    if options.command == "submit":
+        pack(files, options.out)
+        print(f"\n{options.out}: {options.out.stat().st_size:,} bytes, {len(files)} files under predictions/")
+    elif options.compare is not None:
+        other = check(options.compare, data)
+        demand_clean(options.compare, other)
+        differences = compare.differences([scored(files)], [scored(other)], (norm(files), norm(other)))
+        first, second = distinct_names([options.folder, options.compare])
+        print("\n" + compare.table(first, second, differences).terminal())
 
 
 if __name__ == "__main__":

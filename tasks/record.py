@@ -1,21 +1,22 @@
-"""What a finished run leaves for others to read: prediction files, its predictions row by row, and its manifest.
+"""What a finished run leaves for others to read: prediction files, and its predictions row by row.
 
 `RUN/dev/{task}.jsonl` holds one JSON object per line, in file order: `id`, `texts`, `gold` (null for a row without a
 label), `predicted`, and `probabilities` of the classes (null for a task without classes).
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from minbert.errors import UserError
-from minbert.files import expanded, read_json, write_atomic
+from minbert.files import expanded, write_atomic
 from minbert.training import cli
+from tasks.manifests import Checked, parsed
 
 if TYPE_CHECKING:
     from tasks.examples import Examples
@@ -90,18 +91,18 @@ def prediction_paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> 
 
     Raises `UserError` if a given path cannot be written, or is that of another prediction file.
     """
-    found, taken = {}, set()
+    paths: dict[tuple[str, str], Path] = {}
     for task in tasks:
         for split in ("dev", "test"):
-            given = getattr(settings.files, f"{task.files.short}_{split}_out", "")
-            usual = expanded(settings.run.run_dir) / "predictions" / prediction_file(task, split)
-            path = found[task.name, split] = expanded(given).absolute() if given else usual
-            if given:
-                cli.demand_writable(expanded(given), f"--{task.files.short}-{split}-out")
-            if path.resolve() in taken:
+            flag = getattr(settings.files, f"{task.files.short}_{split}_out", "")
+            path = expanded(settings.run.run_dir) / "predictions" / prediction_file(task, split)
+            if flag:
+                path = expanded(flag).absolute()
+                cli.demand_writable(path, f"--{task.files.short}-{split}-out")
+            if path.resolve() in [other.resolve() for other in paths.values()]:
                 raise UserError(f"{path}: two prediction files would be written there; see the --*_out flags")
-            taken.add(path.resolve())
-    return found
+            paths[task.name, split] = path
+    return paths
 
 
 def prediction_file(task: "Task", split: str) -> str:
@@ -116,10 +117,9 @@ def write_predictions(path: Path, task: "Task", ids: Sequence[str], predicted: n
     write_atomic(path, task.files.header + "".join(rows))
 
 
-class _Line(BaseModel):
+class _Line(Checked):
     """A line of a file of dev rows."""
 
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
     id: str
     texts: tuple[str, ...]
     gold: float | None
@@ -147,55 +147,15 @@ def write_rows(run: Path, name: str, rows: Rows) -> Path:
 
 def read_rows(path: Path) -> Rows:
     """Read a file written by `write_rows`; raises `UserError` with file, line and field if it is not one."""
-    found = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        try:
-            found.append(_Line.model_validate_json(line))
-        except ValidationError as error:
-            one = error.errors()[0]
-            raise UserError(f"{path}:{number}: {'.'.join(map(str, one['loc'])) or 'the line'}: {one['msg']}") from error
-    widths = {len(row.probabilities or ()) for row in found}
+    lines = enumerate(path.read_bytes().splitlines(), start=1)
+    rows = [parsed(_Line, f"{path}:{number}", line) for number, line in lines]
+    widths = {len(row.probabilities or ()) for row in rows}
     if len(widths) > 1:
         raise UserError(f"{path}: some rows have more probabilities than others")
     return Rows(
-        [row.id for row in found],
-        [row.texts for row in found],
-        np.array([np.nan if row.gold is None else row.gold for row in found], dtype=np.float64),
-        np.array([row.predicted for row in found], dtype=np.float64),
-        np.array([row.probabilities for row in found], dtype=np.float64) if widths - {0} else None,
+        [row.id for row in rows],
+        [row.texts for row in rows],
+        np.array([np.nan if row.gold is None else row.gold for row in rows], dtype=np.float64),
+        np.array([row.predicted for row in rows], dtype=np.float64),
+        np.array([row.probabilities for row in rows], dtype=np.float64) if widths - {0} else None,
     )
-
-
-def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The manifest of the run that an encoder's folder comes from, as (its path, its content), or None.
-
-    It is searched for in `folder` and its parent. Another program's `manifest.json` is ignored.
-    """
-    path = next((up / "manifest.json" for up in (folder, folder.parent) if (up / "manifest.json").is_file()), None)
-    content = read_json(path) if path else None
-    return (path, content) if path and isinstance(content, dict) and {"data", "settings"} <= content.keys() else None
-
-
-def manifests_behind(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """The manifests behind an encoder, as `manifest_behind`: that of its run, then those of the encoders before it."""
-    found: list[tuple[Path, dict[str, Any]]] = []
-    while (behind := manifest_behind(folder)) and behind[0].resolve() not in [path.resolve() for path, _ in found]:
-        found.append(behind)
-        before = (behind[1].get("weights") or {}).get("folder")
-        if not before:
-            break
-        folder = Path(before)
-    return found
-
-
-def data_files(data: Any, use: str = "") -> Iterator[tuple[str, str, str]]:
-    """(file, SHA-256, `train` or `dev`) of the files under a manifest's `data`, without those for testing."""
-    if isinstance(data, list):
-        for inner in data:
-            yield from data_files(inner, use)
-    elif isinstance(data, dict) and {"file", "sha256"} <= data.keys():
-        if use != "test":
-            yield str(data["file"]), str(data["sha256"]), use or "train"
-    elif isinstance(data, dict):
-        for name, inner in data.items():
-            yield from data_files(inner, use or next((kind for kind in ("train", "dev", "test") if kind in name), ""))

@@ -11,7 +11,7 @@ Results are kept as a long frame, with a row for each number. `wide` makes a row
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from unicodedata import east_asian_width
@@ -93,11 +93,28 @@ class Table:
 
     def markdown(self) -> str:
         """A pipe table under its title as a heading."""
-        rules = [":---" if place < self.left else "---:" for place in range(len(self.rows.columns))]
+        rows = [] if self.rows.empty else [self.pipes(), ""]
+        return "\n".join([f"## {self.title}", "", *rows, *(f"{_escaped(note)}\n" for note in self.notes)])
+
+    def pipes(self) -> str:
+        """The rows alone as a pipe table of Markdown."""
+        rules = [":---" if column < self.left else "---:" for column in range(len(self.rows.columns))]
         rows = [map(_escaped, map(str, row)) for row in (self.rows.columns, *self.rows.itertuples(index=False))]
-        lines = [f"| {' | '.join(row)} |" for row in rows]
-        lines = [] if self.rows.empty else [lines[0], f"| {' | '.join(rules)} |", *lines[1:], ""]
-        return "\n".join([f"## {self.title}", "", *lines, *(f"{_escaped(note)}\n" for note in self.notes)])
+        head, *lines = [f"| {' | '.join(row)} |" for row in rows]
+        return "\n".join([head, f"| {' | '.join(rules)} |", *lines])
+
+
+def class_table(title: str, per_class: Iterable[Mapping[str, Any]]) -> Table:
+    """Precision, recall, F1 and support of each class; without rows for a task without classes."""
+    rows = [
+        {
+            "class": row["label"],
+            **{name: number(row[name.lower()], 3) for name in ("precision", "recall", "F1")},
+            "support": f"{row['support']:,}",
+        }
+        for row in per_class
+    ]
+    return Table(title, pd.DataFrame(rows))
 
 
 def _padded(column: Sequence[str]) -> list[str]:

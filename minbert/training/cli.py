@@ -55,8 +55,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def demand_writable(out: Path | None, flag: str = "--out") -> None:
-    """Raises `UserError` if `out` is a folder, or if no file can be made in its parent folder."""
-    if out is not None and (out.is_dir() or not os.access(out.absolute().parent, os.W_OK)):
+    """Raises `UserError` if `out` is a folder, or if no file can be made there; missing folders can be made."""
+    if out is None:
+        return
+    folder = next(folder for folder in out.absolute().parents if folder.exists())
+    if out.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise UserError(f"{flag} {out}: no file can be written there")
 
 

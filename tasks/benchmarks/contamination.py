@@ -17,10 +17,10 @@ import pandas as pd
 from minbert.files import sha256_of
 from tasks import readers
 from tasks.benchmarks.sets import ScoredSet
+from tasks.manifests import data_files, manifest_behind, manifests_behind
 from tasks.readers import key
 from tasks.readers.layouts import sides_of
 from tasks.readers.splitter import BOM
-from tasks.record import data_files, manifest_behind, manifests_behind
 from tasks.tables import Table
 
 Run = tuple[Path, dict[str, Any]]

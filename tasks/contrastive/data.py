@@ -19,10 +19,10 @@ from tasks.contrastive import sets
 from tasks.contrastive.sets import DevSets
 from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettings
 from tasks.examples import Examples, Pair
+from tasks.manifests import manifests_behind
 from tasks.readers import key, senteval
 from tasks.readers.layouts import KINDS, LAYOUTS, NLI_CLASSES, POLARITIES, Rows
 from tasks.readers.splitter import Head
-from tasks.record import manifests_behind
 
 _ORIGINALS = ("snli_1.0/snli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.jsonl")
 Read = tuple[TokenCache, dict[str, Any]]

@@ -1,7 +1,7 @@
-"""Write the report page of a run, or of several with a comparison.
+"""Write the report page of a run, or the comparison of several.
 
 python -m tasks.report runs/multitask
-python -m tasks.report runs/multitask runs/cbcl-multitask --no-texts
+python -m tasks.report runs/multitask runs/cbcl-multitask
 """
 
 from pathlib import Path
@@ -13,21 +13,23 @@ from minbert.training import cli
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line and write the page."""
     parser = cli.Parser(prog="python -m tasks.report", description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
-    known = "a run folder; several are compared with the first"
-    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help=known)
-    place = "the page (default: RUN/report.html, or runs/comparison.html for several)"
-    parser.add_argument("--out", metavar="FILE", type=Path, help=place)
+    runs = "a run folder; several are compared with the first"
+    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help=runs)
+    out = "the page (default: RUN/report.html, or runs/comparison.html for several)"
+    parser.add_argument("--out", metavar="FILE", type=Path, help=out)
     parser.add_argument("--no-texts", action="store_true", help="leave the sentences of the data out")
-    card_too = "also write RUN/encoder/README.md, the model card, where there is none"
-    parser.add_argument("--card", action="store_true", help=card_too)
-    given = parser.parse_args(arguments)
-    cli.demand_writable(given.out)
+    card = "also write RUN/encoder/README.md, the model card, where there is none"
+    parser.add_argument("--card", action="store_true", help=card)
+    options = parser.parse_args(arguments)
+    cli.demand_writable(options.out)
 
-    from tasks.report import card, page
+    from tasks.report import page
 
-    print(f"report: {page.write_report(given.runs, given.out, texts=not given.no_texts)}")
-    if given.card:
-        card.write_missing(given.runs)
+    print(f"report: {page.write_report(options.runs, options.out, texts=not options.no_texts)}")
+    if options.card:
+        from tasks.report.card import write_missing
+
+        write_missing(options.runs)
 
 
 def command() -> NoReturn:

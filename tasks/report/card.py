@@ -7,23 +7,24 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from minbert.files import expanded, read_json, write_atomic
 from minbert.training import cli
 from tasks import compare
-from tasks.compare import DEV_NORM
-from tasks.data import FOLDER
-from tasks.data.fetch import sources
 from tasks.intervals import RESAMPLES
-from tasks.record import data_files, manifests_behind
+from tasks.manifests import DataSet, Manifest, data_files, data_sets, manifests_behind
+from tasks.metrics import DEV_NORM
 from tasks.report import facts
-from tasks.report.collect import Run, read_run
-from tasks.report.html import bounds
-from tasks.tables import MISSING, number
+from tasks.runs import Run, read_run
+from tasks.tables import MISSING, Table, number
 
 _MINILM = "sentence-transformers/all-MiniLM-L6-v2"
-_NOTES = {_MINILM: f"{_MINILM} was trained on Quora duplicates, among others: scores on Quora are not clean."}
+_NOTES = {
+    _MINILM: f"{_MINILM} was trained on Quora duplicates and on the captions of Flickr30k and COCO, among others: "
+    "scores on Quora are not clean, nor are those on STS, some of whose pairs are such captions."
+}
 _METRICS = {"accuracy": "accuracy", "Pearson's r": "pearson", "Spearman's rho": "spearman"}
 
 
@@ -50,7 +51,7 @@ def write_card(folder: Path, resamples: int = RESAMPLES) -> Path:
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=["sentence-transformers", "feature-extraction", "bert"],
-        eval_results=list(_results(run)),
+        eval_results=list(_results(run)) or None,
     )
     card = ModelCard.from_template(
         about,
@@ -60,11 +61,11 @@ def write_card(folder: Path, resamples: int = RESAMPLES) -> Path:
         pooler=read_json(encoder / "minbert.json")["pooler"],
         kind="fine-tuned on several tasks" if run.multitask else "trained by contrastive learning",
         base=f"`{base}`" if base else "weights of a local folder",
-        scores=_scores(run, resamples),
+        scores=_scores(run, resamples).pipes(),
         resamples=f"{resamples:,}",
-        files=_files(manifests),
+        files=_files(manifests).pipes(),
         notes=list(_notes(manifests, base)),
-        commands=[facts.command(one) for one in reversed(manifests)],
+        commands=[facts.command(Manifest.model_validate(one)) for one in reversed(manifests)],
         settings=json.dumps(run.settings, indent=2, ensure_ascii=False),
     )
     path = encoder / "README.md"
@@ -84,43 +85,39 @@ def _base(manifest: dict[str, Any]) -> str | None:
 
 
 def _results(run: Run) -> Iterator[EvalResult]:
-    for task in run.tasks.values():
+    """Stage one's scores, for the metadata; those of stage two are of heads that are not in the folder."""
+    for task in run.tasks.values() if not run.multitask else ():
         if task.score is not None:
-            kind = "text-classification" if task.classes else "sentence-similarity"
             metric, score = _METRICS.get(task.metric, task.metric), round(task.score, 4)
-            yield EvalResult(kind, task.name, task.title, metric, score, dataset_split="development")
+            yield EvalResult("sentence-similarity", task.name, task.title, metric, score, dataset_split="development")
 
 
-def _scores(run: Run, resamples: int) -> list[Sequence[str]]:
-    """The rows of the table of scores: every task, and the dev norm of stage two."""
+def _scores(run: Run, resamples: int) -> Table:
+    """Every task, and the dev norm of stage two."""
     own, norm = compare.own_intervals(run.tasks, norm=run.multitask, resamples=resamples)
     rows = [(one.title, one.metric, str(one.count), one.before, one.score, own[one.name]) for one in run.tasks.values()]
     rows += [(DEV_NORM, "mean", "", None, run.dev_norm, norm)] if run.multitask else []
-    return [(*row[:3], number(row[3], 3), number(row[4], 3), bounds(row[5]) or MISSING) for row in rows]
+    cells = [(*row[:3], number(row[3], 3), number(row[4], 3), row[5].text() if row[5] else MISSING) for row in rows]
+    columns = ["task", "metric", "rows", "before training", "score", "95% interval"]
+    return Table("Scores", pd.DataFrame(cells, columns=columns), left=2)
 
 
-def _files(manifests: Sequence[dict[str, Any]]) -> list[Sequence[str]]:
-    """Name, use, SHA-256 and licence of every file that the encoder was trained or chosen on."""
-    sample = (FOLDER / "sample").resolve()
-    found = dict.fromkeys(entry for manifest in manifests for entry in data_files(manifest["data"]))
-    rows: list[Sequence[str]] = []
-    for file, sha256, use in found:
-        own = Path(file).resolve().is_relative_to(sample)
-        licence = "MIT (written for this project)" if own else sources.licence_of(Path(file)) or "not known"
-        rows.append((Path(file).name, "training" if use == "train" else "development", sha256[:12], licence))
-    return rows
+def _files(manifests: Sequence[dict[str, Any]]) -> Table:
+    """Name, use and SHA-256 of every file that the encoder was trained or chosen on."""
+    entries = dict.fromkeys(entry for manifest in manifests for entry in data_files(manifest["data"]))
+    uses = {"train": "training", "dev": "development"}
+    rows = [(Path(file).name, uses[use], sha256[:12]) for file, sha256, use in entries]
+    return Table("Data", pd.DataFrame(rows, columns=["file", "used for", "SHA-256"]), left=3)
 
 
 def _notes(manifests: Sequence[dict[str, Any]], base: str | None) -> Iterator[str]:
     chosen = any((one.get("selection") or {}).get("by_dev_pairs", True) for one in manifests)
-    how = "helped to choose" if chosen else "did not choose"
-    yield f"The development rows {how} the checkpoint or the end of training."
-    for data in (one["data"] for one in manifests):
-        if texts := facts.in_tests(data.get("train", {})):
+    verb = "helped to choose" if chosen else "did not choose"
+    yield f"The development rows {verb} the checkpoint or the end of training."
+    for data in (dict(data_sets(one["data"])) for one in manifests):
+        if texts := facts.in_tests(data.get("train", DataSet())):
             yield f"Training texts: {texts}."
-        shared = {name: count for name, count in (data.get("sts_dev", {}).get("also_in") or {}).items() if count}
-        if shared:
-            counts = ", ".join(f"{count:,} in {name}" for name, count in shared.items())
+        if counts := facts.shared(data.get("sts_dev", DataSet())):
             yield f"Pairs of a development set that are also in other scored sets: {counts}."
     yield _NOTES.get(base or "", "What the first weights were trained on is not recorded here.")
     yield "`python -m tasks.benchmarks.sts_suite` counts the scored pairs that are in the training files."

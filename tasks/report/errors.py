@@ -1,7 +1,7 @@
-"""Error analysis after CBCL, section 6.1: draw pairs to annotate, draw its Figure 1, and count proper nouns (Table 2).
+"""Error analysis after CBCL, section 6.1: sample pairs to label, draw its Figure 1, and count proper nouns (Table 2).
 
-python -m tasks.report.errors sample runs/multitask --out annotation.html
-python -m tasks.report.errors figure first.json second.json --out figure-1
+python -m tasks.report.errors sample runs/multitask --out pairs.tsv
+python -m tasks.report.errors figure first.tsv second.tsv --out figure-1
 python -m tasks.report.errors nouns runs/multitask --data data
 """
 
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from minbert.errors import UserError
-from minbert.files import write_atomic
+from minbert.files import distinct_names, write_atomic
 from minbert.training import cli
 
 
@@ -24,68 +24,77 @@ def _parser() -> argparse.ArgumentParser:
     about = (__doc__ or "").splitlines()[0]
     parser = cli.Parser(prog="python -m tasks.report.errors", description=about, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="{sample,figure,nouns}")
-    sample = commands.add_parser("sample", help="write a page on which pairs are sorted into categories")
+    sample = commands.add_parser("sample", help="write a sheet of pairs to label with categories")
     figure = commands.add_parser("figure", help="draw the categories, and measure how far two people agree")
     nouns = commands.add_parser("nouns", help="proper nouns of correct and failed pairs, as Markdown")
-    known = "sst, para, sts or one of your own (default: para)"
+    tasks = "sst, para, sts or one of your own (default: para)"
     for one in (sample, nouns):
         one.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run of multitask_train.py")
-        one.add_argument("--task", default="para", metavar="NAME", help=known)
-        one.add_argument("--seed", type=_whole, default=0, metavar="N", help="which pairs are drawn (default: 0)")
+        one.add_argument("--task", default="para", metavar="NAME", help=tasks)
+        one.add_argument("--seed", type=_whole, default=0, metavar="N", help="which pairs are sampled (default: 0)")
         one.add_argument("--data", type=Path, metavar="DIR", help="the run's data files, if they have been moved")
-    sample.add_argument("--out", type=Path, metavar="FILE", help="the page (default: RUN/annotation.html)")
-    figure.add_argument("files", nargs="+", type=Path, metavar="a.json", help="one or two exported annotations")
-    base = "without suffix (default: error-categories in the folder of a.json)"
+    sample.add_argument("--out", type=Path, metavar="FILE", help="the sheet (default: RUN/pairs.tsv)")
+    figure.add_argument("files", nargs="+", type=Path, metavar="FILE", help="one or two labelled sheets")
+    base = "without suffix (default: error-categories in the folder of the first sheet)"
     figure.add_argument("--out", type=Path, metavar="BASE", help=base)
     nouns.add_argument("--rows", type=_whole, default=1300, metavar="N", help="dev pairs (default: 1300; 0: all)")
-    nouns.add_argument("--pairs", type=_whole, default=3, metavar="N", help="examples in the table (default: 3)")
+    nouns.add_argument("--pairs", type=_whole, default=3, metavar="N", help="examples of each side (default: 3)")
     nouns.add_argument("--out", type=Path, metavar="FILE", help="also write it to this file")
     return parser
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line and run its command."""
-    given = _parser().parse_args(arguments)
-    cli.demand_writable(given.out)
-    {"sample": _sample, "figure": _figure, "nouns": _nouns}[given.command](given)
+    options = _parser().parse_args(arguments)
+    cli.demand_writable(options.out)
+    {"sample": _sample, "figure": _figure, "nouns": _nouns}[options.command](options)
 
 
-def _sample(given: argparse.Namespace) -> None:
+def _sample(options: argparse.Namespace) -> None:
     from tasks import registry
     from tasks.report import annotation
+    from tasks.runs import read_run
 
-    out = given.out or given.run / "annotation.html"
-    counts = annotation.write_annotation(given.run, out, registry.named(given.task), seed=given.seed, data=given.data)
-    shown = {group: f"{count} {annotation.GROUPS[group]}" for group, count in counts.items()}
-    for group, count in counts.items():
-        if count < annotation.DRAWN:
-            print(f"note: only {shown[group]}: all of them are drawn", file=sys.stderr)
-    print(f"{out}: {', '.join(shown.values())}")
+    out = options.out or options.run / "pairs.tsv"
+    if out.exists():
+        raise UserError(f"{out}: exists, and may hold categories: choose another --out")
+    task = registry.named(options.task)
+    sheet = annotation.sample(read_run(options.run), task, seed=options.seed, data=options.data)
+    sizes = sheet["group"].value_counts()
+    for group, title in annotation.GROUPS.items():
+        if sizes.get(group, 0) < annotation.COUNT:
+            print(f"note: only {sizes.get(group, 0)} {title}: all of them are in the sheet", file=sys.stderr)
+    write_atomic(out, annotation.as_tsv(sheet))
+    print(f"{out}: {len(sheet)} pairs. Open it in a spreadsheet, hide the column `group`, fill in `category` as if a")
+    print("model had failed on every pair, and save it as tab-separated text in UTF-8. The categories:\n")
+    for one in annotation.CATEGORIES:
+        print(f"{one['key']:<12} {one['name']}: {one['meaning']}{' ' * ('tie' in one)}{one.get('tie', '')}")
 
 
-def _figure(given: argparse.Namespace) -> None:
+def _figure(options: argparse.Namespace) -> None:
     from tasks.report import annotation
 
-    if len(given.files) > 2:
-        raise UserError("figure takes one annotation, or two of the same sample")
-    found = [annotation.read_annotation(path) for path in given.files]
-    names = annotation.annotators(found)
-    texts = [annotation.counts_text(one, name) for one, name in zip(found, names, strict=True)]
-    if len(found) == 2:
-        texts.append(annotation.agreement_text(*found))
-    written = annotation.draw_categories(given.out or given.files[0].with_name("error-categories"), found)
-    print("\n\n".join([*texts, "figure: " + ", ".join(map(str, written))]))
+    if len(options.files) > 2:
+        raise UserError("figure takes one sheet, or two of the same sample")
+    names, sheets = distinct_names(options.files), [annotation.read_sheet(path) for path in options.files]
+    tables = [annotation.counts_table(sheet, name) for sheet, name in zip(sheets, names, strict=True)]
+    if len(sheets) == 2:
+        tables.append(annotation.agreement_table(*sheets))
+    base = options.out or options.files[0].with_name("error-categories")
+    paths = annotation.draw_categories(base, sheets, names)
+    print("\n\n".join([*(table.terminal() for table in tables), "figure: " + ", ".join(map(str, paths))]))
 
 
-def _nouns(given: argparse.Namespace) -> None:
+def _nouns(options: argparse.Namespace) -> None:
     from tasks import registry
     from tasks.report import nouns
-    from tasks.report.collect import read_run
+    from tasks.runs import read_run
 
-    how = {"seed": given.seed, "data": given.data, "most": given.rows}
-    text = nouns.as_markdown(nouns.noun_table(read_run(given.run), registry.named(given.task), **how), given.pairs)
-    if given.out is not None:
-        write_atomic(given.out, text.encode("utf-8", "replace"))
+    task = registry.named(options.task)
+    pairs = nouns.pairs_of(read_run(options.run), task, seed=options.seed, data=options.data, most=options.rows)
+    text = "\n".join(table.markdown() for table in nouns.tables(pairs, options.pairs)).rstrip() + "\n"
+    if options.out is not None:
+        write_atomic(options.out, text.encode("utf-8", "replace"))
     print(text, end="")
 
 

@@ -1,23 +1,23 @@
 """The figures of a report page, each as the bytes of an SVG."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from minbert.seeds import numpy_generator
 from tasks import charts
 from tasks.charts import BLUE, DASHED, GREEN, GREY, GROUND, INK, ORANGE, QUIET, SLOTS, VERMILION, page_svg
 from tasks.contrastive.curriculum import GROUPS, difficulty
-from tasks.intervals import Interval, wilson
-from tasks.report.measures import Calibration
+from tasks.intervals import wilson
 
 Points = Sequence[tuple[float, float]]
 _LONGEST = 400  # points of a curve; longer ones are averaged over neighbours
-_MOST_DOTS = 2000
+_MOST_DOTS = 1500
 _MOST_MARKS = 60  # points of a curve that are marked
-_DEEPEST = 0.55  # shade of a full cell: the numbers on it stay readable
 _FEW = 10  # bins with fewer rows are drawn grey
 _HOLLOW: Any = {"markerfacecolor": GROUND, "markeredgewidth": 2}
 _SIDES = {"positive": "positive", "negative": "hard negative"}
@@ -40,10 +40,10 @@ class Curve:
     last: float = 0.0
     level: tuple[float, str] | None = None
 
-    def data(self) -> dict[str, Any]:
-        """The curve as the page's script plots it."""
-        lines = [{"name": name, "points": thinned(points), "slot": slot} for name, points, slot in self.lines]
-        return {**vars(self), "lines": lines, "marks": list(self.marks)}
+    @property
+    def points(self) -> list[Points]:
+        """The points of each line."""
+        return [points for _, points, _ in self.lines]
 
 
 def thinned(points: Points, longest: int = _LONGEST) -> list[tuple[float, float]]:
@@ -55,18 +55,19 @@ def thinned(points: Points, longest: int = _LONGEST) -> list[tuple[float, float]
 
 def curves(curve: Curve) -> bytes:
     """Lines over steps. The y axis fits the values, so that a change is seen; the x axis begins at 0."""
-    with page_svg(340, 220 + 18 * len(curve.lines) * (len(curve.lines) > 1)) as ((axes,), out):
-        for name, points, slot in curve.lines:
+    with page_svg(340, 210 + 11 * len(curve.lines) * (len(curve.lines) > 1)) as ((axes,), out):
+        drawn = Counter[int]()
+        for name, points, slot in (line for line in curve.lines if line[1]):
             x, y = zip(*thinned(points), strict=True)
             marked = curve.dotted or len(x) == 1
             look: Any = {"marker": "o" if marked else "", "markevery": -(-len(x) // _MOST_MARKS), "markersize": 4.5}
-            axes.plot(x, y, color=SLOTS[slot % len(SLOTS)], label=charts.clipped(name), **look)
+            dash = ("-", "--", ":")[drawn[slot] % 3]  # lines of one colour differ by their dashes
+            drawn[slot] += 1
+            axes.plot(x, y, dash, color=SLOTS[slot % len(SLOTS)], label=charts.clipped(name), **look)
         if curve.level is not None:
             value, name = curve.level
             axes.axhline(value, color=GREY, linewidth=1.2, linestyle=DASHED)
-            axes.annotate(
-                name, (1, value), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points", ha="right"
-            )
+            axes.annotate(name, (0, value), (3, 3), xycoords=("axes fraction", "data"), textcoords="offset points")
         foot, few = axes.get_xaxis_transform(), curve.marks[:: -(-len(curve.marks) // _MOST_MARKS) or 1]
         axes.plot(few, [0] * len(few), marker=2, linestyle="none", color=QUIET, transform=foot, clip_on=False)
         if curve.kept is not None:
@@ -74,7 +75,7 @@ def curves(curve: Curve) -> bytes:
             axes.annotate(
                 "kept", (curve.kept, 1), (0, 3), xycoords=foot, textcoords="offset points", ha="center", color=INK
             )
-        axes.set(xlabel="step", xlim=(0, max(curve.last, *(x for _, points, _ in curve.lines for x, _ in points), 1)))
+        axes.set(xlabel="step", xlim=(0, max(curve.last, *(x for points in curve.points for x, _ in points), 1)))
         axes.set_title(curve.unit, pad=8 if curve.kept is None else 16)
         charts.thousands(axes.xaxis)
         if len(curve.lines) > 1:
@@ -82,9 +83,7 @@ def curves(curve: Curve) -> bytes:
     return out.getvalue()
 
 
-def shares(
-    parts: Mapping[str, Sequence[float]], edges: Sequence[float], x_label: str, colours: Sequence[str] = SLOTS
-) -> bytes:
+def shares(parts: Mapping[str, Sequence[float]], edges: Sequence[float], x_label: str, colours: Sequence[str]) -> bytes:
     """Counts of each part in windows between `edges`, as shares of the window."""
     counts = np.array(list(parts.values()), dtype=np.float64)
     tall = counts / np.maximum(counts.sum(0), 1)
@@ -101,38 +100,21 @@ def shares(
 
 
 def confusion(table: np.ndarray, classes: Sequence[str]) -> bytes:
-    """Gold by row, predicted by column; a cell's shade is its share of the row, its number the count of dev rows."""
-    from matplotlib.colors import to_rgba
-
-    size, names = len(classes), [" \n".join(name.rsplit(" ", 1)) if len(name) > 8 else name for name in classes]
-    parts = table / np.maximum(table.sum(1, keepdims=True), 1)
-    cells = np.where(np.eye(size, dtype=bool)[..., None], to_rgba(BLUE), to_rgba(VERMILION))
-    cells[..., 3] = _DEEPEST * parts + 0.03
+    """Gold by row, predicted by column; see `charts.confusion`."""
     with page_svg(350, 320) as ((axes,), out):
-        axes.pcolormesh(cells, edgecolors=GROUND, linewidth=2)
-        for (row, column), part in np.ndenumerate(parts):
-            look: Any = {"ha": "center", "color": INK}
-            axes.text(column + 0.5, row + 0.5, f"{int(table[row, column]):,}", va="bottom", fontsize=12, **look)
-            axes.text(column + 0.5, row + 0.54, f"{part:.0%}", va="top", fontsize=9.5, **look)
-        axes.set(xlim=(0, size), ylim=(size, 0), ylabel="gold", xlabel="predicted")
-        axes.set_xticks(np.arange(size) + 0.5, names)
-        axes.set_yticks(np.arange(size) + 0.5, names)
-        axes.xaxis.set_label_position("top")
-        axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
-        axes.spines[:].set_visible(False)
-        axes.grid(visible=False)
+        charts.confusion(axes, table, classes)
     return out.getvalue()
 
 
-def reliability(found: Calibration, least: float) -> bytes:
-    """Accuracy of the rows of each bin of confidence, with its 95% interval, above the number of rows in it."""
-    bins = found.bins[found.bins["high"] > least + 1e-9]
+def reliability(bins: pd.DataFrame, least: float) -> bytes:
+    """Accuracy in each bin of confidence (see `details.calibration`), with its 95% interval, and the bin's rows."""
+    bins = bins[bins["high"] > least + 1e-9]
     with page_svg(340, 320, 2, sharex=True, height_ratios=(4, 1)) as ((axes, rows), out):
         axes.plot([least, 1], [least, 1], color=QUIET, linewidth=1.2, linestyle=DASHED)
         for one in bins[bins["rows"] > 0].itertuples():
-            around = wilson(int(one.right), int(one.rows))
+            interval = wilson(int(one.right), int(one.rows))
             look: Any = {"color": BLUE} if one.rows >= _FEW else {"color": GREY, "alpha": 0.55}
-            axes.plot([one.confidence] * 2, [around.low, around.high], linewidth=1.6, **look)
+            axes.plot([one.confidence] * 2, [interval.low, interval.high], linewidth=1.6, **look)
             axes.plot([one.confidence], [one.accuracy], "o", markersize=7, **_HOLLOW, **look)
         widths = 0.96 * (bins["high"] - bins["low"])
         bars = rows.bar(bins["low"], bins["rows"], widths, align="edge", color=GREY, alpha=0.45, linewidth=0)
@@ -147,39 +129,18 @@ def reliability(found: Calibration, least: float) -> bytes:
 
 
 def scatter(gold: np.ndarray, predicted: np.ndarray, *, y_label: str, same_scale: bool) -> bytes:
-    """Predicted over gold, a dot a row; at most 2,000 rows, drawn by counter. `same_scale` adds the diagonal."""
+    """Predicted over gold, a dot a row; at most 1,500 rows, sampled by counter. `same_scale` adds the diagonal."""
     if len(gold) > _MOST_DOTS:
-        chosen = np.sort(numpy_generator(0, "scatter").permutation(len(gold))[:_MOST_DOTS])
-        gold, predicted = gold[chosen], predicted[chosen]
+        sample = np.sort(numpy_generator(0, "scatter").permutation(len(gold))[:_MOST_DOTS])
+        gold, predicted = gold[sample], predicted[sample]
     end = max(5.0, float(gold.max()))
     with page_svg(340, 320) as ((axes,), out):
-        axes.scatter(gold, predicted, s=22, color=BLUE, alpha=0.6, linewidths=0, rasterized=True)
+        axes.plot(gold, predicted, "o", markersize=4.5, color=BLUE, alpha=0.6, markeredgewidth=0)
         axes.set(xlabel="gold similarity (points)", xlim=(-0.03 * end, 1.03 * end), xticks=range(int(end) + 1))
         axes.set_title(y_label)
         if same_scale:
             axes.plot([0, end], [0, end], color=QUIET, linewidth=1.2, linestyle=DASHED)
             axes.set(ylim=(-0.03 * end, 1.03 * end), yticks=range(int(end) + 1))
-    return out.getvalue()
-
-
-def strip(score: float | None, around: Interval | None, reported: Sequence[float]) -> bytes:
-    """A score with its interval on one line, and the paper's systems as ticks on it."""
-    known = [*reported, *([] if score is None else [score]), *([around.low, around.high] if around else [])]
-    air = 0.12 * (max(known) - min(known)) or 0.05
-    low, high = min(known) - air, min(max(known) + air, 1.0)
-    with page_svg(300, 56) as ((axes,), out):
-        axes.axhline(0, color=QUIET, linewidth=1)
-        axes.plot(reported, [0] * len(reported), "|", color=VERMILION, markersize=15, markeredgewidth=2)
-        look: Any = {"textcoords": "offset points", "ha": "center", "fontsize": 9.5, "color": VERMILION}
-        axes.annotate("paper", (float(np.mean(reported)), 0), (0, 10), **look)
-        if around:
-            axes.plot([around.low, around.high], [0, 0], color=BLUE, alpha=0.35, linewidth=4, solid_capstyle="round")
-        if score is not None:
-            axes.plot([score], [0], "o", color=BLUE, markersize=10, **_HOLLOW)
-        axes.set(xlim=(low, high), ylim=(-1, 1.4), yticks=[])
-        axes.set_xticks([low, high], [f"{low:.2f}", f"{high:.2f}"], fontsize=9.5)
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
     return out.getvalue()
 
 
@@ -194,10 +155,10 @@ def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
             part = gap[groups == group]
             label = f"{name}: {len(part):,} ({len(part) / len(gap):.0%})"
             axes.hist(part, bins=edges.tolist(), color=_GROUP_COLOURS[name], label=label)
-        for place, name in ((0.0, "0"), (margin, f"margin {margin:g}")):
-            axes.axvline(place, color=INK, linewidth=1, linestyle=DASHED)
-            at: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top"}
-            axes.annotate(name, (place, 1), (4, -2), color=INK, **at)
+        for x, name in ((0.0, "0"), (margin, f"margin {margin:g}")):
+            axes.axvline(x, color=INK, linewidth=1, linestyle=DASHED)
+            look: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top"}
+            axes.annotate(name, (x, 1), (4, -2), color=INK, **look)
         axes.set(xlabel="cos(anchor, positive) − cos(anchor, hard negative)")
         axes.set_title("triplets")
         charts.thousands(axes.yaxis)
@@ -205,11 +166,11 @@ def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
     return out.getvalue()
 
 
-def cosines(taken: Mapping[tuple[str, str], np.ndarray]) -> bytes:
+def cosines(by_side: Mapping[tuple[str, str], np.ndarray]) -> bytes:
     """Histograms of cos(anchor, positive) and cos(anchor, hard negative), by (before or after, side)."""
-    edges = np.linspace(min(-0.1, *(float(values.min()) for values in taken.values())), 1.0, 56)
+    edges = np.linspace(min(-0.1, *(float(values.min()) for values in by_side.values())), 1.0, 56)
     with page_svg(340, 292) as ((axes,), out):
-        for (when, side), values in taken.items():
+        for (when, side), values in by_side.items():
             look: Any = (
                 {"histtype": "stepfilled", "alpha": 0.45} if when == "after" else {"histtype": "step", "linewidth": 1.8}
             )

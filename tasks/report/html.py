@@ -1,11 +1,10 @@
 """Self-contained pages: no network, and nothing of the data becomes markup or script."""
 
 import hashlib
-import json
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,16 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from minbert.files import write_atomic
-from tasks.intervals import Interval
-from tasks.tables import number
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: the stem of its file, its title, its SVG, a note, and the data of a curve that is plotted on screen."""
+    """A figure: the stem of its file, its title, its SVG, and a note."""
 
     name: str
     title: str
     svg: bytes
     note: str = ""
-    curve: dict[str, Any] | None = None
 
     @property
     def source(self) -> str:
@@ -35,46 +31,31 @@ class Figure:
 
 
 def write_page(path: Path, html: str, figures: Sequence[Figure] = ()) -> None:
-    """Write a page, and its figures as SVG into a folder beside it (`report.html`: `report-figures`).
+    """Write a page, and its figures as SVG into a folder next to it (`report.html`: `report-figures`).
 
-    A lone surrogate in a text, which UTF-8 cannot encode, becomes a `?`.
+    Folders are created if missing. A lone surrogate in a text, which UTF-8 cannot encode, becomes a `?`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.stem}-figures")
+    folder = path.with_name(f"{path.stem}-figures")
     for figure in figures:
-        beside.mkdir(exist_ok=True)
-        write_atomic(beside / f"{figure.name}.svg", figure.svg)
+        folder.mkdir(exist_ok=True)
+        write_atomic(folder / f"{figure.name}.svg", figure.svg)
     write_atomic(path, html.encode("utf-8", "replace"))
 
 
-def rendered(template: str, styles: Sequence[str], scripts: Sequence[str], data: Any, **values: Any) -> str:
-    """A template with its styles, scripts and data. The policy allows these alone, and forbids to fetch or send."""
-    style, code = "".join(map(_part, styles)), [_part(name) for name in scripts]
-    allowed = f"style-src {_hash(style)}; script-src {' '.join(map(_hash, code))}; img-src data:"
+def rendered(template: str, **values: Any) -> str:
+    """A template with the style and the script. The policy allows these alone, and forbids to fetch or send."""
+    style, script = _part("style.css"), _part("base.js")
+    allowed = f"style-src {_hash(style)}; script-src {_hash(script)}; img-src data:"
     policy = Markup(f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'")
-    page = {"policy": policy, "style": Markup(style), "scripts": list(map(Markup, code)), "data": embedded(data)}
+    page = {"policy": policy, "style": Markup(style), "script": Markup(script)}
     return _environment().get_template(template).render(**page, **values)
 
 
 @cache
 def _environment() -> Environment:
-    how: dict[str, Any] = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=FunctionLoader(_part), **how)
-    score = partial(number, missing="undefined")
-    environment.filters |= {"number": score, "signed": partial(score, digits=4, sign=True), "bounds": bounds}
-    environment.filters["count"] = lambda value: "–" if value is None else f"{value:,}"
-    return environment
-
-
-def embedded(data: Any) -> Markup:
-    """Data for a script element of type application/json: nothing in it can end the element or begin another."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
-
-
-def bounds(around: Interval | None) -> str:
-    """An interval in words, empty without one."""
-    return "" if around is None else f"{number(around.low, 3)} to {number(around.high, 3)}"
+    options: dict[str, Any] = {"autoescape": True, "undefined": StrictUndefined}
+    return Environment(loader=FunctionLoader(_part), trim_blocks=True, lstrip_blocks=True, **options)
 
 
 def _part(name: str) -> str:

@@ -2,36 +2,30 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
-from sklearn.neighbors import NearestNeighbors
 
 from minbert.errors import UserError
 from minbert.seeds import numpy_generator
+from tasks.augment import wordnet
 from tasks.intervals import Interval, interval, mean_draws
 from tasks.report.annotation import original_rows
-from tasks.report.collect import Run
+from tasks.runs import Run
 from tasks.tables import MISSING, Table
 
 EXAMINED = 1300  # dev pairs, as in CBCL, section 6.1
 _WORD = re.compile(r"[^\W\d_]+(?:[-’'][^\W\d_]+)*")
 _TOKEN = re.compile(rf"{_WORD.pattern}|\d+(?:[.,]\d+)*|[^\w\s]")
-_ENDS = frozenset('.?!:"“(')  # a capital letter after these does not mark a name
-Finder = Callable[[str], list[str]]
-"""A sentence -> its proper nouns, in order."""
 
 
 @dataclass(frozen=True)
 class Pair:
     """A dev pair as published, whether its prediction is right, and its proper nouns with their counts in training."""
 
-    id: str
     texts: tuple[str, ...]
     right: bool
     nouns: dict[str, int]
@@ -40,19 +34,6 @@ class Pair:
     def rarest(self) -> int:
         """The count of the rarest noun."""
         return min(self.nouns.values())
-
-
-@dataclass(frozen=True)
-class NounTable:
-    """The examined pairs, how their nouns were found, and in how many sentences they were counted."""
-
-    pairs: list[Pair]
-    how: str
-    sentences: int
-
-    def of(self, *, right: bool) -> list[Pair]:
-        """The correct or the failed pairs that hold a proper noun."""
-        return [pair for pair in self.pairs if pair.nouns and pair.right == right]
 
 
 def words(text: str) -> list[str]:
@@ -64,89 +45,34 @@ def _bare(word: str) -> str:
     return re.sub(r"[’']s$", "", word)
 
 
-def capitalised(text: str) -> list[str]:
-    """Words inside a sentence that begin with a capital letter, except "I" and its forms."""
-    return [
-        _bare(token)
-        for before, token in pairwise(_TOKEN.findall(text))
-        if token[0].isupper() and before not in _ENDS and not re.fullmatch(r"I([’'].*)?", token)
-    ]
+def proper_nouns(text: str, tag: wordnet.Tagger) -> list[str]:
+    """The words of a text with the tag NNP or NNPS, in order, each once."""
+    tagged = tag(_TOKEN.findall(text))
+    return list(dict.fromkeys(_bare(token) for token, name in tagged if name in ("NNP", "NNPS") and _WORD.match(token)))
 
 
-def finder(data: str = "") -> tuple[Finder, str]:
-    """NLTK's perceptron tagger (tags NNP and NNPS) if it is installed, else `capitalised`; and a name for it."""
-    from tasks.augment import wordnet
+def pairs_of(run: Run, task: str, *, seed: int, data: Path | None = None, most: int = EXAMINED) -> list[Pair]:
+    """`most` labelled dev pairs (0: all) with their proper nouns, counted over the sentences of all fine-tuning files.
 
-    try:
-        folder = wordnet.find(data)
-    except UserError:
-        folder = None  # neither WordNet nor the tagger; the table names the method
-    tag = wordnet.tagger(folder) if folder else None
-    if tag is None:
-        return capitalised, "capitalised words inside a sentence (NLTK's tagger is not installed)"
-
-    def tagged(text: str) -> list[str]:
-        found, before = [], "."
-        for token, name in tag(_TOKEN.findall(text)):
-            opens = before in _ENDS and token.lower() in ENGLISH_STOP_WORDS  # it takes "Are" for a name there
-            if name in ("NNP", "NNPS") and _WORD.fullmatch(token) and not opens:
-                found.append(_bare(token))
-            before = token
-        return found
-
-    return tagged, "NLTK's perceptron tagger (NNP, NNPS)"
-
-
-def noun_table(run: Run, task: str, *, seed: int, data: Path | None = None, most: int = EXAMINED) -> NounTable:
-    """The proper nouns of `most` labelled dev pairs (0: all), counted over the sentences of all fine-tuning files.
-
-    A noun is counted as a word whatever its case. Pairs are drawn by the counter (seed, "nouns", task). `UserError`
-    if the run has no dev rows of `task`, or its data files are missing.
+    A noun is counted as a word whatever its case. Pairs are sampled by the counter (seed, "nouns", task). `UserError`
+    if the run has no dev rows of `task`, its data files are missing, or NLTK's tagger is not installed.
     """
-    scored = run.tasks.get(task)
-    if not run.multitask or scored is None or scored.rows is None or not scored.classes:
+    scores = run.tasks.get(task)
+    if not run.multitask or scores is None or scores.rows is None or not scores.classes:
         raise UserError(f"{run.folder}: has no dev rows of a task {task} with classes")
-    rows = scored.rows.labelled()
-    chosen = numpy_generator(seed, "nouns", task).permutation(len(rows))[: most or None]
-    rows = rows.at(np.sort(chosen))
+    tag = wordnet.tagger(wordnet.find(str(data or "")))
+    if tag is None:
+        raise UserError("NLTK's tagger is not installed, which finds the proper nouns: see docs/data.md")
+    rows = scores.rows.labelled()
+    rows = rows.at(np.sort(numpy_generator(seed, "nouns", task).permutation(len(rows))[: most or None]))
     texts = {row.id: row.texts for row in original_rows(run, task, "dev", data)}
-    train = [text for name in run.tasks for row in original_rows(run, name, "train", data) for text in row.texts]
-    counts = word_counts(train)
-    find, how = finder(str(data or ""))
+    train = (text for name in run.tasks for row in original_rows(run, name, "train", data) for text in row.texts)
+    counts = Counter(word for text in train for word in words(text))
     pairs = []
-    for place, id_ in enumerate(rows.ids):
-        found = dict.fromkeys(noun for text in texts[id_] for noun in find(text))
-        unique = {noun.lower(): noun for noun in reversed(found)}
-        nouns = {noun: counts[noun.lower()] for noun in found if unique[noun.lower()] == noun}
-        pairs.append(Pair(id_, texts[id_], bool(rows.predicted[place] == rows.gold[place]), nouns))
-    return NounTable(pairs, how, len(train))
-
-
-def word_counts(sentences: Iterable[str]) -> Counter[str]:
-    """The number of occurrences of each word in the sentences."""
-    return Counter(word for text in sentences for word in words(text))
-
-
-def matched(correct: Sequence[Pair], failed: Sequence[Pair], count: int) -> list[tuple[Pair, Pair, float]]:
-    """`count` (correct, failed) pairs of similar topics, each pair used once, and how similar they are.
-
-    Similarity is the cosine of TF-IDF vectors over words without stop words; the most similar pairs come first.
-    """
-    if not correct or not failed or not count:
-        return []
-    stop_words = sorted({word for one in ENGLISH_STOP_WORDS for word in words(one)})  # cut as the texts are
-    how = TfidfVectorizer(tokenizer=words, token_pattern=None, lowercase=False, stop_words=stop_words)
-    vectors = how.fit_transform([" ".join(pair.texts) for pair in (*correct, *failed)])
-    # Others take at most count - 1 of them, so the best free partner is among the `count` nearest.
-    search = NearestNeighbors(n_neighbors=min(count, len(correct)), metric="cosine").fit(vectors[: len(correct)])
-    away, near = search.kneighbors(vectors[len(correct) :])
-    found: dict[int, tuple[int, float]] = {}
-    for place in np.argsort(away, axis=None, kind="stable").tolist():
-        two, rank = divmod(place, away.shape[1])
-        one = int(near[two, rank])
-        if two not in found and one not in [taken for taken, _ in found.values()] and len(found) < count:
-            found[two] = (one, 1 - float(away[two, rank]))
-    return [(correct[one], failed[two], cosine) for two, (one, cosine) in found.items()]
+    for id_, right in zip(rows.ids, rows.predicted == rows.gold, strict=True):
+        nouns = [noun for text in texts[id_] for noun in proper_nouns(text, tag)]
+        pairs.append(Pair(texts[id_], bool(right), {noun: counts[noun.lower()] for noun in nouns}))
+    return pairs
 
 
 def difference(correct: Sequence[Pair], failed: Sequence[Pair]) -> tuple[float, Interval | None]:
@@ -155,38 +81,33 @@ def difference(correct: Sequence[Pair], failed: Sequence[Pair]) -> tuple[float, 
     Each side is resampled by itself, by the counter ("nouns", side).
     """
     one, two = (np.log10([1 + pair.rarest for pair in side]) for side in (correct, failed))
-    draws = [mean_draws(side, "nouns", name) for name, side in (("correct", one), ("failed", two))]
-    return float(two.mean() - one.mean()), interval(draws[1] - draws[0])
+    samples = [mean_draws(side, "nouns", name) for name, side in (("correct", one), ("failed", two))]
+    return float(two.mean() - one.mean()), interval(samples[1] - samples[0])
 
 
-def as_markdown(found: NounTable, shown: int) -> str:
-    """The summary over all examined pairs, and Table 2: `shown` correct and failed pairs of similar topics."""
-    correct, failed = found.of(right=True), found.of(right=False)
-    notes = [f"Proper nouns by {found.how}, counted in {found.sentences:,} fine-tuning sentences, whatever their case."]
+def tables(pairs: Sequence[Pair], shown: int) -> list[Table]:
+    """The summary over all pairs, and `shown` correct and failed pairs of those with the rarest nouns."""
+    correct, failed = ([pair for pair in pairs if pair.nouns and pair.right == right] for right in (True, False))
+    notes = []
     if correct and failed:
         value, around = difference(correct, failed)
-        spread = "" if around is None else f" (95% bootstrap interval {around.low:+.2f} to {around.high:+.2f})"
-        notes.append(f"Incorrect less correct, mean of log10(1 + count of the rarest noun): {value:+.2f}{spread}.")
-    rows = [_summary("predicted correctly", found, right=True), _summary("predicted incorrectly", found, right=False)]
+        ends = f" (95% bootstrap interval {around.text(2, sign=True)})" if around else ""
+        notes.append(f"Incorrect minus correct, mean of log10(1 + count of the rarest noun): {value:+.2f}{ends}.")
+    rows, examples = [], []
+    for name, side, right in (("predicted correctly", correct, True), ("predicted incorrectly", failed, False)):
+        rarest = [pair.rarest for pair in side]
+        unseen = rarest.count(0)
+        rows.append(
+            {
+                "dev pairs": name,
+                "examined": f"{sum(pair.right == right for pair in pairs):,}",
+                "with a proper noun": f"{len(side):,}",
+                "a noun unseen in training": f"{unseen:,} ({unseen / len(side):.0%})" if side else MISSING,
+                "rarest noun: median count": f"{np.median(rarest):g}" if side else MISSING,
+            }
+        )
+        for pair in sorted(side, key=lambda pair: pair.rarest)[:shown]:
+            nouns = ", ".join(f"{noun}: {count:,}" for noun, count in pair.nouns.items())
+            examples.append({"pair": " / ".join(pair.texts), "noun frequency": nouns, "dev pairs": name})
     tables = [Table("Proper nouns and failed pairs", pd.DataFrame(rows), tuple(notes))]
-    if chosen := matched(correct, failed, shown):
-        heads = ["predicted correctly", "noun frequency", "predicted incorrectly", "noun frequency"]
-        cells = pd.DataFrame([[*_cells(one), *_cells(two)] for one, two, _ in chosen], columns=heads)
-        tables.append(Table("Pairs of similar topics", cells, left=len(heads)))
-    return "\n".join(table.markdown() for table in tables).rstrip() + "\n"
-
-
-def _summary(name: str, found: NounTable, *, right: bool) -> dict[str, str]:
-    rarest, examined = [pair.rarest for pair in found.of(right=right)], sum(pair.right == right for pair in found.pairs)
-    unseen = rarest.count(0)
-    return {
-        "dev pairs": name,
-        "examined": f"{examined:,}",
-        "with a proper noun": f"{len(rarest):,}",
-        "a noun unseen in training": f"{unseen:,} ({unseen / len(rarest):.0%})" if rarest else MISSING,
-        "rarest noun: median count": f"{np.median(rarest):g}" if rarest else MISSING,
-    }
-
-
-def _cells(pair: Pair) -> list[str]:
-    return [" / ".join(pair.texts), ", ".join(f"{noun}: {count:,}" for noun, count in pair.nouns.items())]
+    return [*tables, Table("Pairs with the rarest nouns", pd.DataFrame(examples), left=3)] if examples else tables

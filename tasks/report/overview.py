@@ -1,4 +1,4 @@
-"""Groups of runs beside each other: mean and deviation over seeds, differences to a baseline with intervals.
+"""Groups of runs compared: mean and deviation over seeds, differences to a baseline with intervals.
 
 A group is a setting, or an arm of a study. Its runs are the rows of a plain frame with the columns group, seed, metric
 and value, in the order in which groups and metrics are shown. A group that has no seeds has a missing seed.
@@ -15,37 +15,15 @@ from scipy import stats
 from tasks import charts, compare, intervals
 from tasks.charts import BLUE, DASHED, GROUND, INK
 from tasks.compare import Scored
+from tasks.report.details import Details
 from tasks.report.html import Figure, rendered, write_page
-from tasks.tables import number
+from tasks.tables import MISSING, Table, between, number, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TOLD = 0.01  # a difference that `seeds_for` is about
+TARGET = 0.01  # the true difference of `seeds_for`
 MOST_SEEDS = 1000
-_NUMBERS = {
-    "mean": "mean",
-    "difference": "difference",
-    "95% over dev rows": "over_rows",
-    "dev rows": "rows",
-    "right in one only": "only",
-}
-_OVER_SEEDS = {
-    "seeds": "seeds",
-    "mean": "mean",
-    "deviation": "deviation",
-    "difference": "difference",
-    "95% over seeds": "over_seeds",
-    **_NUMBERS,
-    "seeds to detect .01": "seeds_for",
-}
-"""Columns of the table of all numbers, and the keys of a cell."""
-_BARS = {
-    True: "Thin bars are 95% intervals over seeds, thick ones over dev rows.",
-    False: "Bars are 95% intervals over dev rows.",
-}
-
-
 OVER_ROWS = ["group", "metric", "row_low", "row_high", "rows", "only", "why"]
 """The columns of `over_rows`."""
 
@@ -68,8 +46,8 @@ def summary(frame: pd.DataFrame, baseline: str | None = None, more: pd.DataFrame
         row |= {"deviation": one["value"].std(ddof=1)}
         rows.append(row if group == baseline else row | _difference(gaps))
     names = ["difference", "pairs", "low", "high", "seeds_for"]
-    found = pd.DataFrame(rows, columns=[*rows[0], *(name for name in names if name not in rows[0])])
-    return found if more is None else found.merge(more, on=["group", "metric"], how="left")
+    table = pd.DataFrame(rows, columns=[*rows[0], *(name for name in names if name not in rows[0])])
+    return table if more is None else table.merge(more, on=["group", "metric"], how="left")
 
 
 def _by_seed(rows: pd.DataFrame) -> Any:
@@ -82,12 +60,12 @@ def _difference(gaps: np.ndarray) -> dict[str, float]:
         return {"difference": gaps.mean() if len(gaps) else np.nan, "pairs": len(gaps)}
     middle, spread = gaps.mean(), gaps.std(ddof=1)
     half = stats.t.ppf(0.975, len(gaps) - 1) * spread / np.sqrt(len(gaps))
-    found = {"difference": middle, "pairs": len(gaps), "low": middle - half, "high": middle + half}
-    return found | {"seeds_for": seeds_for(spread)}
+    interval = {"low": middle - half, "high": middle + half}
+    return {"difference": middle, "pairs": len(gaps), **interval, "seeds_for": seeds_for(spread)}
 
 
 def seeds_for(deviation: float) -> float:
-    """The fewest seeds by which a two-sided paired t test at 5% finds a true difference of `TOLD` with a power of 80%.
+    """The fewest seeds by which a two-sided paired t test at 5% finds a difference of `TARGET` with a power of 80%.
 
     `deviation` is that of the differences of single seeds. NaN if `MOST_SEEDS` are too few.
     """
@@ -95,7 +73,7 @@ def seeds_for(deviation: float) -> float:
         return 2
     seeds = np.arange(2, MOST_SEEDS + 1)
     limit = stats.t.ppf(0.975, seeds - 1)
-    power = stats.nct.sf(limit, seeds - 1, np.sqrt(seeds) * TOLD / deviation)
+    power = stats.nct.sf(limit, seeds - 1, np.sqrt(seeds) * TARGET / deviation)
     enough = seeds[power >= 0.8]
     return float(enough[0]) if len(enough) else np.nan
 
@@ -123,101 +101,118 @@ def over_rows(
     right in one only, and `why` the reason where there is no interval.
     """
     for one in compare.differences(first, other, norms, resamples=resamples):
-        low, high = (np.nan, np.nan) if one.around is None else (one.around.low, one.around.high)
+        low, high = (np.nan, np.nan) if one.interval is None else (one.interval.low, one.interval.high)
         only = "" if one.only_first is None else f"{one.only_first:,} / {one.only_second:,}"
         metric = first[0][one.name].shown if one.name in first[0] else one.name
         yield group, metric, low, high, one.rows or np.nan, only, one.why
 
 
-def forest(found: pd.DataFrame) -> bytes:
-    """A panel for each metric of a `summary`: each group's difference to the baseline, as SVG.
+def forest(summary: pd.DataFrame) -> bytes:
+    """Each group's difference to the baseline, as SVG, with a panel for each metric of a `summary`.
 
     The thick bar is the 95% interval over dev rows, the thin one that over seeds.
     """
-    found = found[found["difference"].notna()]
-    metrics = list(dict.fromkeys(found["metric"]))
-    counts = [int((found["metric"] == metric).sum()) for metric in metrics]
-    height = sum(52 + 26 * count for count in counts)
-    with charts.page_svg(400, height + 20, len(metrics), height_ratios=[1.4 + count for count in counts]) as (
-        panels,
-        out,
-    ):
+    rows = summary[summary["difference"].notna()]
+    metrics = list(dict.fromkeys(rows["metric"]))
+    counts = [int((rows["metric"] == metric).sum()) for metric in metrics]
+    height = 20 + sum(52 + 26 * count for count in counts)
+    ratios = [1.4 + count for count in counts]
+    with charts.page_svg(340, height, len(metrics), height_ratios=ratios) as (panels, out):
         for axes, metric in zip(panels, metrics, strict=True):
-            _panel(axes, found[found["metric"] == metric].reset_index(drop=True), metric)
+            _panel(axes, rows[rows["metric"] == metric].reset_index(drop=True))
+            if len(metrics) > 1:
+                axes.set_title(metric)
     return out.getvalue()
 
 
-def _panel(axes: "Axes", found: pd.DataFrame, metric: str) -> None:
-    for place, row in found.iterrows():
+def _panel(axes: "Axes", rows: pd.DataFrame) -> None:
+    for y, row in rows.iterrows():
         if not np.isnan(row.get("row_low", np.nan)):
-            axes.plot([row["row_low"], row["row_high"]], [place] * 2, color=BLUE, linewidth=7, alpha=0.3)
+            axes.plot([row["row_low"], row["row_high"]], [y] * 2, color=BLUE, linewidth=7, alpha=0.3)
         if not np.isnan(row["low"]):
-            axes.plot([row["low"], row["high"]], [place] * 2, color=BLUE, linewidth=1.6)
+            axes.plot([row["low"], row["high"]], [y] * 2, color=BLUE, linewidth=1.6)
     look: Any = {"markersize": 8, "markerfacecolor": GROUND, "markeredgewidth": 2}
-    axes.plot(found["difference"], found.index, "o", color=BLUE, **look)
+    axes.plot(rows["difference"], rows.index, "o", color=BLUE, **look)
     axes.axvline(0, color=INK, linewidth=1, linestyle=DASHED)
     widest = max(map(abs, axes.get_xlim()))
-    axes.set(xlim=(-widest, widest), ylim=(len(found) - 0.5, -0.5))
-    axes.set_yticks(range(len(found)), [charts.clipped(name) for name in found["group"]])
-    axes.locator_params(axis="x", nbins=5)
-    axes.set_title(metric)
+    axes.set(xlim=(-widest, widest), ylim=(len(rows) - 0.5, -0.5))
+    axes.set_yticks(range(len(rows)), [charts.clipped(name, 20) for name in rows["group"]])
+    axes.locator_params(axis="x", nbins=3)
     axes.grid(visible=False)
 
 
-def section(found: pd.DataFrame, settings: pd.DataFrame | None = None) -> dict[str, Any]:
-    """What the template `overview.html` shows of a `summary`. `settings` is indexed by group.
+def section(summary: pd.DataFrame, settings: pd.DataFrame | None = None) -> dict[str, Any]:
+    """What the template `overview.html` shows of a `summary`: tables of scores, settings and numbers, and figures.
 
-    Settings that are the same in all groups are left out.
+    `settings` is indexed by group; those that are the same in all groups are left out.
     """
-    settings = pd.DataFrame(index=found["group"].unique()) if settings is None else settings.astype(str)
-    differing = settings.loc[:, settings.nunique() > 1]
-    groups = []
-    for group, rows in found.groupby("group", sort=False):
-        cells = {row["metric"]: _cell(row) for _, row in rows.iterrows()}
-        known = differing.loc[group].to_dict() if group in differing.index else {}
-        groups.append({"name": group, "seeds": int(rows["seeds"].max()), "settings": known, "cells": cells})
-    seeded = bool((found["seeds"] > 1).any())
-    note = f"{_BARS[seeded]} To the right of the line the run scores higher."
-    drawn = forest(found) if found["difference"].notna().any() else None
+    seeded = bool((summary["seeds"] > 1).any())
+    rest = summary[summary["difference"].notna()]
+    figures = [
+        Figure(f"difference-{index}", f"{metric}: difference", forest(rows))
+        for index, (metric, rows) in enumerate(rest.groupby("metric", sort=False))
+    ]
     return {
-        "groups": groups,
-        "seeded": seeded,
-        "columns": _OVER_SEEDS if seeded else _NUMBERS,
-        "own": "own_low" in found,
-        "settings": list(differing.columns),
-        "metrics": list(dict.fromkeys(found["metric"])),
-        "forest": drawn and Figure("differences", "Difference to the baseline", drawn, note),
-        "numbers": [_cell(row) | {"group": row["group"], "metric": row["metric"]} for _, row in found.iterrows()],
+        "scores": _scores(summary, seeded),
+        "settings": _settings(settings),
+        "numbers": _numbers(summary, seeded),
+        "figures": figures,
     }
 
 
-def _cell(row: Any) -> dict[str, Any]:
-    """The numbers of a group in a metric as the table shows them; empty texts where they are undefined."""
+def _scores(summary: pd.DataFrame, seeded: bool) -> Table:
+    """A row for each group, and a column for each metric."""
+    rows: dict[str, dict[str, str]] = {}
+    for _, row in summary.iterrows():
+        cells = rows.setdefault(row["group"], {"run": row["group"]})
+        if seeded:
+            cells["seeds"] = max(cells.get("seeds", ""), str(row["seeds"]))
+        deviation = number(row["deviation"], 4, missing="")
+        mark = {"better": " ▲", "worse": " ▼"}.get(verdict(row), "")
+        score = number(row["mean"], 4, missing="undefined")
+        cells[row["metric"]] = score + (f" ± {deviation}" if deviation else "") + mark
+    notes = [
+        f"▲ and ▼: the 95% interval of the difference to the baseline, {next(iter(rows))}, is above or below 0.",
+        "± is the standard deviation over seeds." if seeded else "",
+        "The bars of a difference are 95% intervals, thick over dev rows"
+        + (" and thin over seeds." if seeded else "."),
+    ]
+    return Table("", pd.DataFrame(rows.values()).fillna(MISSING), (" ".join(filter(None, notes)),))
 
-    def of(name: str, digits: int = 4, *, sign: bool = False) -> str:
-        return number(row.get(name), digits, sign=sign, missing="")
 
-    def between(low: str, high: str, *, sign: bool = True) -> str:
-        ends = of(low, sign=sign), of(high, sign=sign)
-        return " to ".join(ends) if all(ends) else ""
+def _settings(settings: pd.DataFrame | None) -> Table:
+    """A row for each setting in which the groups differ, and a column for each group."""
+    if settings is None:
+        return Table("", pd.DataFrame())
+    text = settings.astype(str)
+    differing = text.loc[:, text.nunique() > 1].T
+    rows = differing.rename_axis("setting").reset_index()
+    return Table("Settings that differ", rows, left=len(rows.columns))
 
-    paper, rows = row.get("paper", np.nan), row.get("rows", np.nan)
-    return {
-        "sort": None if np.isnan(row["mean"]) else float(row["mean"]),
-        "seeds": int(row["seeds"]),
-        "mean": of("mean"),
-        "deviation": of("deviation"),
-        "own": between("own_low", "own_high", sign=False),
-        "difference": of("difference", sign=True),
-        "over_seeds": between("low", "high"),
-        "over_rows": between("row_low", "row_high"),
-        "seeds_for": of("seeds_for", 0),
-        "paper": "" if np.isnan(paper) else f"{paper:.4g}",
-        "rows": "" if np.isnan(rows) else f"{rows:,.0f}",
-        "only": row.get("only") if isinstance(row.get("only"), str) else "",
-        "why": row.get("why") if isinstance(row.get("why"), str) else "",
-        "verdict": verdict(row),
-    }
+
+def _numbers(summary: pd.DataFrame, seeded: bool) -> Table:
+    """A row for each group and metric with all its numbers; columns without any are left out."""
+    rows = pd.DataFrame({"run": summary["group"], "metric": summary["metric"]})
+    if seeded:
+        rows["seeds"] = summary["seeds"].astype(str)
+    columns = (("mean", "mean"), ("deviation", "deviation"), ("paper", "paper"), ("difference", "difference"))
+    for title, name in columns:
+        if name in summary:
+            rows[title] = numbers(summary[name], 4, sign=name == "difference")
+    intervals = (("95% of the score", "own_"), ("95% over seeds", ""), ("95% over dev rows", "row_"))
+    for title, side in intervals:
+        if f"{side}low" in summary:
+            ends = summary[[f"{side}low", f"{side}high"]].set_axis(["low", "high"], axis=1)
+            rows[title] = between(ends, 4, sign=side != "own_")
+    for title, name in (("dev rows", "rows"), ("seeds to detect .01", "seeds_for")):
+        if name in summary:
+            rows[title] = numbers(summary[name], 0)
+    for title, name in (("right in one only", "only"), ("no interval, as", "why")):
+        if name in summary:
+            rows[title] = summary[name].fillna("").replace("", MISSING)
+    rows["difference is"] = [verdict(row) or MISSING for _, row in summary.iterrows()]
+    shown = [name for name in rows if name in ("run", "metric", "mean") or set(rows[name]) != {MISSING}]
+    return Table("", rows[shown], left=2)
 
 
 def write_overview(
@@ -228,14 +223,22 @@ def write_overview(
     *,
     baseline: str | None = None,
     more: pd.DataFrame | None = None,
-    lead: str = "",
+    lead: str | Sequence[str] = (),
     figures: Iterable[Figure] = (),
+    details: Sequence[Details] = (),
 ) -> pd.DataFrame:
-    """Write a page of the overview alone, with further figures below it, and return its `summary`."""
-    found = summary(frame, baseline, more)
-    shown, figures = section(found, settings), list(figures)
+    """Write a page that compares the groups of a frame, with figures and tasks below, and return its `summary`."""
+    table = summary(frame, baseline, more)
+    shown, figures = section(table, settings), list(figures)
+    sections = [("overview", "Overview"), *([("curves", "Figures")] if figures else [])]
     html = rendered(
-        "study.html", ["style.css"], ["base.js"], {}, title=title, lead=lead, overview=shown, figures=figures
+        "overview.html",
+        title=title,
+        sections=[*sections, *((one.anchor, one.title) for one in details)],
+        lead=[lead] if isinstance(lead, str) and lead else lead,
+        overview=shown,
+        figures=figures,
+        details=details,
     )
-    write_page(path, html, [*filter(None, [shown["forest"]]), *figures])
-    return found
+    write_page(path, html, [*shown["figures"], *figures, *(figure for one in details for figure in one.figures)])
+    return table

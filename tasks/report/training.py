@@ -1,67 +1,75 @@
-"""How a run was trained, in figures: losses, scores at evaluations, rates, what it was trained on, and how fast."""
+"""How a run was trained, in figures: losses, scores at evaluations, rates, difficulty of the triplets, and speed."""
 
-from collections import Counter
-from statistics import median
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from safetensors.numpy import load_file
 
-from minbert.errors import UserError
-from minbert.training.plan import first
-from tasks import schedule
-from tasks.charts import GREEN, ORANGE, SLOTS, VERMILION
+from tasks.charts import GREEN, ORANGE, VERMILION
 from tasks.contrastive.curriculum import GROUPS
 from tasks.report import figures
-from tasks.report.collect import Run
 from tasks.report.figures import Curve
 from tasks.report.html import Figure
-from tasks.tables import duration
+from tasks.runs import Run
 
-_SLOTS = {"sst": 0, "quora": 1, "sts": 2}
-_WINDOWS = 40  # of the task mix
-_FEWEST = 3  # windows without an evaluation that make a curve
 _NUMBERS = {
     "dev_norm": ("dev norm", "mean of the parts"),
-    "sts_dev_spearman": ("STS dev", "Spearman's ρ"),
+    "sts_dev_spearman": ("STS dev", "Spearman's rho"),
     "alignment": ("alignment", "mean squared distance (less is better)"),
     "uniformity": ("uniformity", "ln of a mean potential (less is better)"),
     "triplet_accuracy": ("triplet accuracy", "share of triplets told apart"),
     "frozen_loss": ("frozen loss", "mean NT-Xent without dropout (nats)"),
 }
-METRICS = {"accuracy": "accuracy", "Pearson's r": "Pearson's\u00a0r", "Spearman's rho": "Spearman's\u00a0ρ"}
-"""The names of metrics on the page."""
+_NOT_SCORES = {"kind", "step", "epoch", "score", "best", "seconds"}
 
 
-def training_figures(run: Run, prefix: str) -> list[Figure]:
-    """Losses, evaluations, learning rate, gradient norm, mix, throughput, and stage one's cosines."""
-    last = run.manifest.get("plan", {}).get("steps", 0)
-    how: dict[str, Any] = {"marks": [row["step"] for row in run.evaluations], "kept": run.kept_step, "last": last}
-    found = []
+def training_figures(run: Run) -> list[Figure]:
+    """Losses, evaluations, learning rate, gradient norm, speed, and stage one's curriculum and cosines."""
+    steps = run.manifest.plan.steps or 0
+    look: dict[str, Any] = {"marks": [row["step"] for row in run.evaluations], "kept": run.kept_step, "last": steps}
+    drawn = []
     for name in parts(run, "loss"):
         title, unit = loss_meaning(run, name)
         chance = run.scores.get("chance_loss")
         level = None if chance is None else (chance, f"chance: {chance:.2f}")
-        lines = [(title, points(run.train, f"{name}/loss"), _SLOTS.get(name, 0))]
-        found.append(_curve(prefix, title, f"loss-{name}", Curve(unit, lines, level=level, **how)))
+        lines = [(title, points(run.train, f"{name}/loss"), _slot(run, name))]
+        drawn.append((f"loss-{name}", title, Curve(unit, lines, level=level, **look)))
     for key in evaluated(run):
         title, unit = meaning(run, key)
-        line = (title, at_evaluations(run, key), _SLOTS.get(key, 3))
-        found.append(_curve(prefix, title, f"dev-{key}", Curve(unit, [line], dotted=True, **how)))
-    line = ("learning rate", points(run.train, "lr"), 4)
-    found.append(_curve(prefix, "learning rate", "learning-rate", Curve("learning rate", [line], **how)))
+        line = (title, at_evaluations(run, key), _slot(run, key))
+        drawn.append((f"dev-{key}", title, Curve(unit, [line], dotted=True, **look)))
     names = parts(run, "gradient_norm")
-    norms = [(run.task_title(name), points(run.train, f"{name}/gradient_norm"), _SLOTS.get(name, 0)) for name in names]
-    found.append(_curve(prefix, "gradient norm", "gradient-norm", Curve("L2 norm of the gradient", norms, **how)))
-    return [one for one in [*found, throughput(run, prefix), *_mixes(run, prefix), *_cosines(run, prefix)] if one]
+    norms = [(run.task_title(name), points(run.train, f"{name}/gradient_norm"), _slot(run, name)) for name in names]
+    drawn.append(("gradient-norm", "gradient norm", Curve("L2 norm of the gradient", norms, **look)))
+    for title, key, unit in (("learning rate", "lr", ""), ("speed", "examples_per_second", "examples a second")):
+        line = (title, points(run.train, key), 4)
+        drawn.append((title.replace(" ", "-"), title, Curve(unit, [line], **look)))
+    curves = [Figure(name, title, figures.curves(curve)) for name, title, curve in drawn if any(curve.points)]
+    return [*curves, *_triplets(run)]
 
 
-def _curve(prefix: str, title: str, name: str, curve: Curve, note: str = "") -> Figure | None:
-    lines = [line for line in curve.lines if line[1]]
-    if not lines:
-        return None
-    curve = Curve(**{**vars(curve), "lines": lines})
-    return Figure(prefix + name, title, figures.curves(curve), note, curve.data())
+def _slot(run: Run, name: str) -> int:
+    """The number of a task's colour."""
+    return list(run.tasks).index(name) if name in run.tasks else 0
+
+
+def common_curves(runs: Sequence[tuple[Run, int]]) -> list[Figure]:
+    """What at least two runs have logged, a line for each run; the number of a run is that of its colour."""
+    lines: dict[tuple[str, str, str, bool], list[tuple[str, figures.Points, int]]] = {}
+    for run, slot in runs:
+        for key in evaluated(run):
+            figure = (f"dev-{key}", *meaning(run, key), True)
+            lines.setdefault(figure, []).append((run.name, at_evaluations(run, key), slot))
+        for key in parts(run, "loss"):
+            figure = (f"loss-{key}", *loss_meaning(run, key), False)
+            lines.setdefault(figure, []).append((run.name, points(run.train, f"{key}/loss"), slot))
+    last = max(run.step for run, _ in runs)
+    drawn = []
+    for (name, title, unit, dotted), each in lines.items():
+        curve = Curve(unit, each, dotted=dotted, last=last)
+        if len(each) > 1 and all(curve.points):
+            drawn.append(Figure(f"all-{name}", title, figures.curves(curve)))
+    return drawn
 
 
 def parts(run: Run, number: str) -> list[str]:
@@ -80,97 +88,43 @@ def loss_meaning(run: Run, name: str) -> tuple[str, str]:
 
 def evaluated(run: Run) -> list[str]:
     """The names of the numbers that a run's evaluations give, in their order."""
-    skip = {"kind", "step", "epoch", "score", "best", "seconds"}
-    return list(dict.fromkeys(name for row in run.evaluations for name in row if name not in skip))
+    return list(dict.fromkeys(name for row in run.evaluations for name in row if name not in _NOT_SCORES))
 
 
 def meaning(run: Run, key: str) -> tuple[str, str]:
     """Title and unit of a number of evaluations."""
     if key in run.tasks and run.multitask:
-        return f"{run.tasks[key].title}: dev", METRICS.get(run.tasks[key].metric, "score")
+        return f"{run.tasks[key].title}: dev", run.tasks[key].metric
     return _NUMBERS.get(key, (key.replace("_", " "), "value"))
 
 
 def points(rows: list[dict[str, Any]], key: str) -> list[tuple[float, float]]:
     """(step, value) of the rows in which `key` is a number."""
-    return [(row["step"], row[key]) for row in rows if isinstance(row.get(key), int | float)]
+    return [(row["step"], row[key]) for row in rows if row.get(key) is not None]
 
 
 def at_evaluations(run: Run, key: str) -> list[tuple[float, float]]:
     """(step, value) of a number of the evaluations, with stage one's value before training at step 0."""
-    before = run.changes.get(key, {}).get("before")
+    before = run.changes[key].before if key in run.changes else None
     return [*([] if before is None else [(0, before)]), *points(run.evaluations, key)]
 
 
-def _mixes(run: Run, prefix: str) -> list[Figure]:
-    mix = task_mix(run) if run.multitask else curriculum_mix(run)
-    if not mix:
-        return []
-    counts, ends = mix
-    if run.multitask:
-        named, colours = {run.task_title(name): values for name, values in counts.items()}, SLOTS
-        return [Figure(f"{prefix}mix", "share of the updates", figures.shares(named, [0, *ends], "step", colours))]
-    svg = figures.shares(counts, [0.5, *(end + 0.5 for end in ends)], "epoch", (GREEN, ORANGE, VERMILION))
-    return [Figure(f"{prefix}mix", "share of the epoch's triplets", svg)]
-
-
-def task_mix(run: Run) -> tuple[dict[str, list[int]], list[int]] | None:
-    """Steps of each task in windows of the plan, and where they end; None if this version would not make this plan."""
-    settings, data = run.settings, run.data.get("train", {})
-    try:
-        names = list(data)  # in the schedule's order
-        sizes = run.manifest.get("training_rows") or {name: data[name]["kept"] for name in names}
-        pace = {name: settings[name] for name in ("epochs", "batch_size", "seed", "power")}
-        plan = first(schedule.plan(settings["sampling"], sizes, **pace), settings.get("max_steps", 0))
-    except (KeyError, UserError):
-        return None
-    if list(plan.lengths) != run.manifest.get("plan", {}).get("steps_per_epoch"):
-        return None
-    order = [task for epoch in range(len(plan.lengths)) for task, _ in plan.build(epoch)]
-    size = -(-len(order) // (_WINDOWS * len(names))) * len(names)  # a window holds whole rounds of the tasks
-    ends = [*range(size, len(order), size), len(order)]
-    windows = [Counter(order[start:end]) for start, end in zip([0, *ends], ends)]
-    return {name: [window[name] for window in windows] for name in names}, ends
-
-
-def curriculum_mix(run: Run) -> tuple[dict[str, list[int]], list[int]] | None:
-    """Triplets of each difficulty in every epoch (CBCL, equation 2), and the epochs; None without a curriculum."""
-    shares = run.manifest.get("curriculum", {}).get("mix_per_epoch")
-    steps, size = run.manifest.get("plan", {}).get("steps_per_epoch"), run.settings.get("batch_size")
-    if not shares or not steps or len(shares) != len(steps) or not size:
-        return None
-    counts = np.rint(np.array(shares) * size * np.array(steps)[:, None]).astype(int)
-    return dict(zip(GROUPS, counts.T.tolist(), strict=True)), list(range(1, len(steps) + 1))
-
-
-def throughput(run: Run, prefix: str) -> Figure | None:
-    """Examples a second in the windows that do not begin with an evaluation, if there are enough of them."""
-    evaluations = {row["step"] for row in run.evaluations}
-    starts = [0, *(row["step"] for row in run.train[:-1])]
-    clean = [row for row, start in zip(run.train, starts) if start not in evaluations]
-    clean = clean if len(clean) >= _FEWEST else run.train
-    speeds = points(clean, "examples_per_second")
-    if not speeds:
-        return None
-    evaluating = sum(row.get("seconds", 0) for row in run.evaluations)
-    note = f"Median {median(speed for _, speed in speeds):.0f} examples a second; {duration(run.seconds)} in all, "
-    note += f"evaluations {duration(evaluating)}."
-    if len(clean) < len(run.train):
-        note += " Windows that begin with an evaluation are left out of the curve."
-    return _curve(prefix, "throughput", "throughput", Curve("examples a second", [("examples", speeds, 4)]), note)
-
-
-def _cosines(run: Run, prefix: str) -> list[Figure]:
-    """Stage one's triplets: their difficulty at the start, and their cosines before and after training."""
+def _triplets(run: Run) -> list[Figure]:
+    """Stage one's triplets: each epoch's mix (CBCL, equation 2), their difficulty at the start, and their cosines."""
+    drawn, mixes = [], run.manifest.curriculum.mix_per_epoch
+    if mixes:
+        shares = dict(zip(GROUPS, zip(*mixes), strict=True))
+        edges = [epoch + 0.5 for epoch in range(len(mixes) + 1)]
+        svg = figures.shares(shares, edges, "epoch", (GREEN, ORANGE, VERMILION))
+        drawn.append(Figure("mix", "share of the epoch's triplets", svg))
     path = run.folder / "cosines.safetensors"
-    taken = load_file(path) if path.is_file() else {}
-    found = []
-    if "start positive" in taken:
-        margin = run.settings.get("margin", 0.0)
-        svg = figures.gaps(taken["start positive"], taken["start negative"], margin)
-        found.append(Figure(f"{prefix}groups", "difficulty of the triplets", svg))
-    times, sides = ("after", "before"), ("positive", "negative")
-    looks = {(when, side): taken[f"{when} {side}"] for side in sides for when in times if f"{when} {side}" in taken}
-    if looks:
-        found.append(Figure(f"{prefix}cosines", "cosine to the anchor", figures.cosines(looks)))
-    return found
+    cosines = load_file(path) if path.is_file() else {}
+    if "start positive" in cosines:
+        margin = float(run.settings.get("margin") or 0)
+        svg = figures.gaps(cosines["start positive"], cosines["start negative"], margin)
+        drawn.append(Figure("groups", "difficulty of the triplets", svg))
+    keys = [(when, side) for side in ("positive", "negative") for when in ("after", "before")]
+    by_side = {(when, side): cosines[f"{when} {side}"] for when, side in keys if f"{when} {side}" in cosines}
+    if by_side:
+        drawn.append(Figure("cosines", "cosine to the anchor", figures.cosines(by_side)))
+    return drawn

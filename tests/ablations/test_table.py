@@ -45,7 +45,7 @@ def test_an_interval_over_rows_is_that_of_the_paired_comparison(tmp_path: Path) 
     found = table.over_rows(study, cells)
     first, second = ([scores[name, seed] for seed in (1, 2)] for name in noise)
     expected, _ = compare.differences(first, second, (None, None), resamples=1000)
-    assert found["sts", "paper"] == expected.around
+    assert found["sts", "paper"] == expected.interval
     assert found["sts", "paper"].high < 0 and found["dev_norm", "paper"].high < 0
 
 

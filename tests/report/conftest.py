@@ -11,6 +11,7 @@ import pytest
 from minbert.training.plan import describe
 from tasks import TASKS, evaluate, record, schedule
 from tasks.record import Rows
+from tasks.runs import Run, read_run
 from tests.report.browsing import started
 
 HOSTILE = (
@@ -190,10 +191,17 @@ def contrastive(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
+def changed(folder: Path, **more: object) -> Run:
+    """A run whose manifest holds more."""
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | more))
+    return read_run(folder)
+
+
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are made and not drawn, which takes most of the time of a page."""
-    drawing = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"/>'
+    drawing = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"/>'
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, out, **how: out.write(drawing))
 
 

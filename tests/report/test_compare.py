@@ -3,9 +3,11 @@
 python -m pytest --import-mode=importlib tests/report/test_compare.py
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +15,11 @@ import pytest
 from minbert.errors import UserError
 from minbert.files import distinct_names
 from tasks import compare
-from tasks.compare import DEV_NORM
 from tasks.intervals import Difference
+from tasks.metrics import DEV_NORM
 from tasks.record import Rows
-from tasks.report import collect, page
-from tasks.report.collect import Run
+from tasks.report import page
+from tasks.runs import Run, read_run
 
 Made = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -31,6 +33,11 @@ def differences(first: Run, second: Run, resamples: int) -> list[Difference]:
     return compare.differences([first.tasks], [second.tasks], (first.dev_norm, second.dev_norm), resamples=resamples)
 
 
+def with_settings(run: Run, **more: Any) -> Run:
+    manifest = run.manifest.model_copy(update={"all_settings": run.settings | more})
+    return replace(run, manifest=manifest)
+
+
 def test_rows_pair_by_id_where_gold_agrees() -> None:
     nan = float("nan")
     first = rows("abcd", [1, 2, 3, nan], [1, 1, 1, 1])
@@ -41,16 +48,16 @@ def test_rows_pair_by_id_where_gold_agrees() -> None:
 
 
 def test_a_run_held_against_itself_differs_by_nothing(multitask: Made) -> None:
-    run = collect.read_run(multitask())
+    run = read_run(multitask())
     for one in differences(run, run, resamples=20):
         assert one.value == 0
-        assert one.around is not None
-        assert (one.around.low, one.around.high) == (0, 0)
+        assert one.interval is not None
+        assert (one.interval.low, one.interval.high) == (0, 0)
         assert one.verdict == "cannot be told apart"
 
 
 def test_a_far_better_run_is_called_better_and_the_other_way_worse(multitask: Made) -> None:
-    weak, strong = (collect.read_run(multitask(name, skill=skill)) for name, skill in (("weak", 0.3), ("strong", 0.95)))
+    weak, strong = (read_run(multitask(name, skill=skill)) for name, skill in (("weak", 0.3), ("strong", 0.95)))
     forth, back = (differences(*pair, resamples=200) for pair in ((weak, strong), (strong, weak)))
     assert [one.name for one in forth] == ["sst", "quora", "sts", DEV_NORM]
     assert {one.verdict for one in forth} == {"better"}
@@ -67,18 +74,18 @@ def test_a_far_better_run_is_called_better_and_the_other_way_worse(multitask: Ma
 
 
 def test_the_dev_norm_is_compared_over_the_rows_in_common_as_well(multitask: Made) -> None:
-    first, second = collect.read_run(multitask("long", rows=60)), collect.read_run(multitask("short", rows=21, seed=2))
+    first, second = read_run(multitask("long", rows=60)), read_run(multitask("short", rows=21, seed=2))
     *tasks, norm = differences(first, second, resamples=200)
     assert [one.rows for one in (*tasks, norm)] == [20, 20, 20, 60]
     for side, run in (("first", first), ("second", second)):
         sst, quora, sts = (getattr(one, side) for one in tasks)
         assert getattr(norm, side) == pytest.approx((sst + quora + (sts + 1) / 2) / 3)
         assert (getattr(norm, side) == pytest.approx(run.dev_norm)) == (run is second)
-    assert norm.around is not None and norm.around.low < norm.value < norm.around.high
+    assert norm.interval is not None and norm.interval.low < norm.value < norm.interval.high
 
 
 def test_an_undefined_correlation_counts_as_nothing_in_the_dev_norm(multitask: Made) -> None:
-    run = collect.read_run(multitask())
+    run = read_run(multitask())
     sts = run.tasks["sts"]
     assert sts.rows is not None
     flat = replace(sts, score=None, rows=replace(sts.rows, predicted=np.full(len(sts.rows), 2.5)))
@@ -88,9 +95,9 @@ def test_an_undefined_correlation_counts_as_nothing_in_the_dev_norm(multitask: M
 
 
 def test_without_rows_there_is_no_interval_and_the_reason_is_said(multitask: Made) -> None:
-    first, second = collect.read_run(multitask("a")), collect.read_run(multitask("b", recorded=False))
+    first, second = read_run(multitask("a")), read_run(multitask("b", recorded=False))
     found = differences(first, second, resamples=5)
-    assert all(one.around is None for one in found)
+    assert all(one.interval is None for one in found)
     assert found[0].verdict == "no dev rows recorded"
     apart = replace(first.tasks["sst"], metric="Pearson's r")
     other = replace(first, tasks={**first.tasks, "sst": apart})
@@ -101,7 +108,7 @@ def test_without_rows_there_is_no_interval_and_the_reason_is_said(multitask: Mad
 
 
 def test_the_runs_of_a_setting_are_averaged_on_the_same_resamples(multitask: Made) -> None:
-    first, *others = (collect.read_run(multitask(f"r{seed}", seed=seed, skill=0.6)) for seed in (1, 2, 3))
+    first, *others = (read_run(multitask(f"r{seed}", seed=seed, skill=0.6)) for seed in (1, 2, 3))
     found = compare.differences([first.tasks], [one.tasks for one in others], resamples=50)
     for one in found:
         scores = [run.tasks[one.name].score for run in others]
@@ -109,7 +116,7 @@ def test_the_runs_of_a_setting_are_averaged_on_the_same_resamples(multitask: Mad
         alone = [compare.differences([first.tasks], [run.tasks], resamples=50) for run in others]
         middles = [next(each for each in each_run if each.name == one.name).value for each_run in alone]
         assert one.value == pytest.approx(np.mean(middles))
-        assert one.around is not None and one.around.low <= one.value <= one.around.high
+        assert one.interval is not None and one.interval.low <= one.value <= one.interval.high
 
 
 def test_seeds_of_one_setting_are_one_group(multitask: Made, contrastive: Made) -> None:
@@ -117,47 +124,49 @@ def test_seeds_of_one_setting_are_one_group(multitask: Made, contrastive: Made) 
     folders = [*(multitask(name, seed=seed) for name, seed in seeds.items()), contrastive()]
     path = folders[2] / "manifest.json"
     path.write_text(path.read_text().replace('"power": 0.5', '"power": 0.9'))
-    runs = [
-        collect.read_run(folder, name) for folder, name in zip(folders, ("arm/seed-1", "arm/seed-2", "other", "cbcl"))
-    ]
+    runs = [read_run(folder, name) for folder, name in zip(folders, ("arm/seed-1", "arm/seed-2", "other", "cbcl"))]
     groups = page.grouped(runs)
     assert {name: len(group) for name, group in groups.items()} == {"arm": 2, "other": 1, "cbcl": 1}
     frame = page.as_frame(groups)
     assert set(frame[frame["group"] == "arm"]["seed"]) == {1, 2}
     assert set(frame[frame["group"] == "cbcl"]["metric"]) == {"similarity, Spearman's rho"}
-    html, _ = page.build(runs[:3], folders[0] / "x.html", resamples=5)
+    page.write_comparison(folders[0] / "x.html", runs[:3], resamples=5)
+    html = (folders[0] / "x.html").read_text()
     assert ">power</th>" in html and ">seed</th>" not in html and ">run_dir</th>" not in html
+    shown = re.findall(r'<section id="overview">.*?</section>', html, re.DOTALL)
+    assert "0.5" in shown[0] and "0.9" in shown[0] and html.count("<article") == 0, "each run has a page of its own"
 
 
 def test_seeds_that_start_from_stage_one_of_their_own_seed_are_one_group(multitask: Made) -> None:
     runs = []
     for seed in (1, 2):
-        run = collect.read_run(multitask(f"r{seed}", seed=seed), f"arm/seed-{seed}")
+        run = read_run(multitask(f"r{seed}", seed=seed), f"arm/seed-{seed}")
         encoders = {"encoder": f"nli/seed-{seed}", "sentence_encoder": f"cbcl/seed-{seed}"}
-        runs.append(replace(run, manifest=run.manifest | {"all_settings": run.settings | encoders}))
+        runs.append(with_settings(run, **encoders))
     assert [len(group) for group in page.grouped(runs).values()] == [2]
 
 
 def test_prediction_files_of_their_own_make_no_other_group(multitask: Made) -> None:
     runs = []
     for seed in (1, 2):
-        run = collect.read_run(multitask(f"r{seed}", seed=seed), f"arm/seed-{seed}")
+        run = read_run(multitask(f"r{seed}", seed=seed), f"arm/seed-{seed}")
         places = {"sst_dev_out": f"{seed}.csv", "sst_train": f"/data-{seed}/train.csv", "log_every": seed}
-        runs.append(replace(run, manifest=run.manifest | {"all_settings": run.settings | places}))
+        runs.append(with_settings(run, **places))
     assert [len(group) for group in page.grouped(runs).values()] == [2]
 
 
 def test_no_group_hides_another_and_other_data_are_another_group(multitask: Made) -> None:
     names = ["arm/seed-1", "arm/seed-2", "arm"]
-    runs = [collect.read_run(multitask(f"r{seed}", seed=seed), name) for seed, name in enumerate(names)]
-    runs[2] = replace(runs[2], manifest=runs[2].manifest | {"settings": {"data train sst": "another hash"}})
+    runs = [read_run(multitask(f"r{seed}", seed=seed), name) for seed, name in enumerate(names)]
+    other = runs[2].manifest.model_copy(update={"settings": {"data train sst": "another hash"}})
+    runs[2] = replace(runs[2], manifest=other)
     found = page.grouped(runs)
     assert [[run.name for run in group] for group in found.values()] == [names[:2], names[2:]]
 
 
 def test_an_interval_over_rows_is_of_the_seeds_that_are_compared(multitask: Made) -> None:
     names = {"a1": (1, 0.5), "a2": (2, 0.5), "b1": (1, 0.9), "b2": (2, 0.9), "b3": (3, 0.1)}
-    runs = {name: collect.read_run(multitask(name, seed=seed, skill=skill)) for name, (seed, skill) in names.items()}
+    runs = {name: read_run(multitask(name, seed=seed, skill=skill)) for name, (seed, skill) in names.items()}
     sides = [runs[name] for name in ("a1", "a2")], [runs[name] for name in ("b1", "b2", "b3")]
     every = list(page._over_rows("b", *sides, 20))
     assert every == list(page._over_rows("b", sides[0], sides[1][:2], 20))
@@ -167,3 +176,18 @@ def test_runs_of_one_name_are_told_apart_by_their_folders() -> None:
     assert distinct_names([Path("x/a/run"), Path("x/b/run")]) == ["a/run", "b/run"]
     with pytest.raises(UserError, match="named twice"):
         distinct_names([Path("x/a"), Path("x/b/../a")])
+
+
+def test_the_command_prints_a_table(multitask: Made, contrastive: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = multitask("a", skill=0.3), multitask("b", skill=0.95)
+    compare.main([str(first), str(second)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "b (second) minus a (first)" and lines[1].split()[0] == "task"
+    names = [line.split()[0] for line in lines[2:6]]
+    assert names == ["sst", "quora", "sts", "dev"] and all(line.endswith("better") for line in lines[2:6])
+    with pytest.raises(UserError, match="required"):
+        compare.main([str(first)])
+    lonely = multitask("c")
+    (lonely / "scores.json").write_text('{"tasks": {}, "dev_norm": null}')
+    with pytest.raises(UserError, match="no task in common"):
+        compare.main([str(first), str(lonely)])

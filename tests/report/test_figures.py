@@ -3,9 +3,8 @@
 python -m pytest --import-mode=importlib tests/report/test_figures.py
 """
 
-from collections import Counter
+import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -15,14 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from tasks import schedule
-from tasks.contrastive.curriculum import GROUPS, difficulty
-from tasks.intervals import Interval
-from tasks.report import collect, figures, measures, training
+from tasks.charts import SLOTS
+from tasks.contrastive.curriculum import difficulty
+from tasks.report import details, figures
 from tasks.report.figures import Curve
 from tests.report.conftest import HOSTILE, made_rows
 
-Made = Callable[..., Path]
 DRAWS = np.random.default_rng(3)
 POSITIVE, NEGATIVE = DRAWS.uniform(0.2, 1.0, 300), DRAWS.uniform(-0.2, 0.9, 300)
 
@@ -44,12 +41,10 @@ def drawings() -> dict[str, Callable[[], bytes]]:
     taken = {(when, side): POSITIVE for when in ("after", "before") for side in ("positive", "negative")}
     return {
         "curves": lambda: figures.curves(Curve(bad, lines, marks=[1], kept=2, level=(1.0, bad))),
-        "shares": lambda: figures.shares({bad: [3, 0], "b": [4, 7]}, [0, 1, 2], "x"),
+        "shares": lambda: figures.shares({bad: [3, 0], "b": [4, 7]}, [0, 1, 2], "x", SLOTS),
         "confusion": lambda: figures.confusion(np.eye(5, dtype=int), [bad] * 5),
-        "reliability": lambda: figures.reliability(measures.calibration(sst, 10), 0.0),
+        "reliability": lambda: figures.reliability(details.calibration(sst, 10)[0], 0.0),
         "scatter": lambda: figures.scatter(sts.gold, sts.predicted, y_label=bad, same_scale=True),
-        "strip": lambda: figures.strip(None, None, [0.5]),
-        "strip with a score": lambda: figures.strip(0.4, Interval(0.3, 0.5), [0.5, 0.6]),
         "gaps": lambda: figures.gaps(POSITIVE, NEGATIVE, 0.2),
         "one gap": lambda: figures.gaps(np.array([0.5]), np.array([0.5]), 0.0),
         "cosines": lambda: figures.cosines(taken),
@@ -76,6 +71,7 @@ def test_a_figure_is_xml_with_the_same_bytes_twice(name: str) -> None:
     assert first == second
     assert ET.fromstring(first).tag.endswith("svg")
     assert b"<script" not in first and b"dc:date" not in first
+    assert b"prefers-color-scheme: dark" in first and not re.search(rb"(?:fill|stroke): #0072b2", first)
 
 
 @pytest.fixture
@@ -111,24 +107,6 @@ def test_the_histogram_of_gaps_counts_every_triplet_in_its_group(axes_of: Callab
 
 
 def test_a_mix_is_stacked_to_one(axes_of: Callable[..., list[Any]]) -> None:
-    (axes,) = axes_of(lambda: figures.shares({"a": [3, 1], "b": [1, 0]}, [0, 2, 3], "step"))
+    (axes,) = axes_of(lambda: figures.shares({"a": [3, 1], "b": [1, 0]}, [0, 2, 3], "step", SLOTS))
     tops = [bar.get_y() + bar.get_height() for bar in axes.patches]
     assert tops == [0.75, 1, 1, 1] and [bar.get_width() for bar in axes.patches] == [2, 1, 2, 1]
-
-
-def test_the_task_mix_is_that_of_the_plan(multitask: Made) -> None:
-    run = collect.read_run(multitask())
-    found = training.task_mix(run)
-    assert found is not None
-    counts, ends = found
-    plan = schedule.plan("round-robin", {"sst": 48, "quora": 160, "sts": 64}, epochs=2, batch_size=16, seed=1)
-    expected = Counter(plan.at(step).task for step in range(plan.total))
-    assert ends[-1] == plan.total and {name: sum(each) for name, each in counts.items()} == dict(expected)
-    run.manifest["plan"]["steps_per_epoch"][0] += 1
-    assert training.task_mix(run) is None
-
-
-def test_the_mix_of_a_curriculum_is_the_manifests(contrastive: Made) -> None:
-    counts = {"easy": [64, 58, 64], "semi-hard": [16, 38, 43], "hard": [0, 0, 21]}
-    assert training.curriculum_mix(collect.read_run(contrastive())) == (counts, [1, 2, 3])
-    assert tuple(counts) == GROUPS

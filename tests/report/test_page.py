@@ -1,10 +1,12 @@
-"""Guards: the page escapes what comes from data, says what is undefined, fetches nothing, and reads what runs leave.
+"""Guards: the page escapes what comes from data, says what is undefined, fetches nothing, and shows what runs leave.
 
 python -m pytest --import-mode=importlib tests/report/test_page.py
 """
 
 import json
+import os
 import re
+import shlex
 import subprocess
 import sys
 from base64 import b64encode
@@ -14,20 +16,19 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from scipy import stats
 
 from minbert.errors import UserError
 from tasks.report import __main__ as command
-from tasks.report import collect, html, measures, page
-from tasks.report.collect import Run
-from tests.report.conftest import HOSTILE
+from tasks.report import card, facts, page
+from tasks.runs import Run, read_run
+from tests.report.conftest import HOSTILE, changed
 
 Made = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
-def build(*runs: Run, texts: bool = True) -> str:
-    return page.build(runs, Path("report.html"), texts=texts, resamples=20)[0]
+def build(run: Run, *, texts: bool = True) -> str:
+    return page.build(run, Path("report.html"), texts=texts, resamples=20)[0]
 
 
 class Elements(HTMLParser):
@@ -56,9 +57,8 @@ def spoiled(folder: Path) -> Path:
     manifest["command"] = f"multitask_train.py --data '{HOSTILE[2].replace(chr(39), '')}'"
     manifest["preset"] = manifest["precision"] = manifest["all_settings"]["weights"] = HOSTILE[0]
     manifest["environment"]["started"] = HOSTILE[1]
-    for account in manifest["data"]["dev"].values():
-        account["file"], account["skipped"] = HOSTILE[1], [{"line": 1, "why": HOSTILE[2]}]
-    manifest["more"] = list(HOSTILE)
+    for data in manifest["data"]["dev"].values():
+        data["file"], data["skipped"] = HOSTILE[1], [{"line": 1, "why": HOSTILE[2]}]
     path.write_text(json.dumps(manifest))
     scores = json.loads((folder / "scores.json").read_text())
     scores["tasks"]["sst"]["title"] = HOSTILE[2]
@@ -71,65 +71,39 @@ def spoiled(folder: Path) -> Path:
     return folder
 
 
-def test_nothing_of_the_data_becomes_markup(multitask: Made) -> None:
-    tame = Elements(build(collect.read_run(multitask("tame"))))
+def test_nothing_of_the_data_becomes_markup_and_nothing_is_fetched(multitask: Made) -> None:
+    tame = Elements(build(read_run(multitask("tame", skill=0.4))))
     folder = spoiled(multitask("<img src=x onerror=window.owned=6>", texts=HOSTILE, skill=0.4))
-    wild = Elements(build(collect.read_run(folder)))
-    assert sum(tag == "script" for tag, _ in wild.found) == 5
-    images = [attributes["src"] or "" for tag, attributes in wild.found if tag == "img"]
-    assert images and all(source.startswith("data:image/svg+xml;base64,") for source in images)
+    wild = Elements(build(read_run(folder)))
+    assert sum(tag == "script" for tag, _ in wild.found) == 1
     assert {tag for tag, _ in wild.found} <= {tag for tag, _ in tame.found} | {"details", "summary", "li", "ul"}
-    assert not [name for _, attributes in wild.found for name in attributes if name.startswith("on")]
-    assert not [value for _, attributes in wild.found for name, value in attributes.items() if name == "style"]
-
-
-def test_embedded_data_is_itself_again_and_holds_no_sign_of_markup() -> None:
-    data = {"texts": [*HOSTILE, "\ud800", "\0"]}
-    text = str(html.embedded(data))
-    assert not re.search("[<>&\u2028\u2029]", text)
-    assert json.loads(text) == data
-    with pytest.raises(ValueError):
-        html.embedded({"x": float("nan")})
-
-
-def test_the_policy_allows_this_style_and_script_alone(multitask: Made) -> None:
-    elements = Elements(build(collect.read_run(multitask())))
-    policy = next(a["content"] for tag, a in elements.found if tag == "meta" and "http-equiv" in a)
+    assert not [name for _, attributes in wild.found for name in attributes if name.startswith("on") or name == "style"]
+    for tag, attributes in wild.found:
+        for name in ("src", "href", "srcset", "action", "xlink:href"):
+            value = attributes.get(name)
+            assert value is None or value.startswith(("#", "data:")), (tag, name, value)
+    policy = next(a["content"] for tag, a in wild.found if tag == "meta" and "http-equiv" in a)
     assert policy is not None
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
-    assert rules["img-src"] == "data:"
-    for tag, text in elements.raw:
-        if text.startswith("{"):  # the rows, which are no code
-            continue
-        assert f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" in rules[f"{tag}-src"].split()
-    assert len(elements.raw) == 6 and len(rules["script-src"].split()) == 4
-
-
-def test_nothing_refers_to_another_place(multitask: Made, contrastive: Made) -> None:
-    for folder in (multitask(), contrastive()):
-        for tag, attributes in Elements(build(collect.read_run(folder))).found:
-            for name in ("src", "href", "srcset", "action", "xlink:href"):
-                value = attributes.get(name)
-                assert value is None or value.startswith(("#", "data:")), (tag, name, value)
+    for tag, text in wild.raw:
+        assert rules[f"{tag}-src"] == f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
 def test_without_texts_no_sentence_is_in_the_page(multitask: Made) -> None:
-    run = collect.read_run(multitask(skill=0.4))
-    assert "sentence number" in build(run)
-    assert "sentence number" not in build(run, texts=False)
-    assert "the other side" not in build(run, texts=False)
+    run = read_run(multitask(skill=0.4))
+    assert "sentence number" in build(run) and "the other side" in build(run)
+    assert "sentence number" not in build(run, texts=False) and "the other side" not in build(run, texts=False)
 
 
 def test_numbers_of_the_page_are_those_of_the_run(multitask: Made) -> None:
     folder = multitask()
     scores = json.loads((folder / "scores.json").read_text())
-    text = re.sub(r"<style>.*?</style>|<script.*?</script>", "", build(collect.read_run(folder)), flags=re.DOTALL)
-    assert f"{scores['dev_norm']:.4f}" in text
-    for task in scores["tasks"].values():
-        assert f'<p class="big">{task["score"]:.3f}</p>' in text
-        for row in task["per_class"]:
-            assert f"<b>{row['f1']:.3f}</b>" in text
+    text = re.sub(r"<style>.*?</style>|<script.*?</script>", "", build(read_run(folder)), flags=re.DOTALL)
+    for score in (scores["dev_norm"], *(task["score"] for task in scores["tasks"].values())):
+        assert f'<p class="big">{score:.4f}</p>' in text
+    for row in (row for task in scores["tasks"].values() for row in task["per_class"]):
+        assert f'<td class="n">{row["f1"]:.3f}</td>' in text
     assert "nan" not in text.lower().replace("finan", "")
 
 
@@ -141,135 +115,176 @@ def test_what_is_undefined_is_said(multitask: Made, contrastive: Made) -> None:
     (folder / "scores.json").write_text(json.dumps(scores))
     rows = [json.loads(line) | {"predicted": 2.5} for line in (folder / "dev" / "sts.jsonl").read_text().splitlines()]
     (folder / "dev" / "sts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    text = build(collect.read_run(folder))
-    assert '<p class="big">undefined</p>' in text
-    assert "NaN" not in text.replace("isNaN", "")
-    assert '<p class="big">undefined</p>' in build(collect.read_run(contrastive(after=None)))
+    text = build(read_run(folder))
+    assert '<p class="big">undefined</p>' in text and "Pearson&#39;s r undefined" in text
+    assert '<p class="big">undefined</p>' in build(read_run(contrastive(after=None)))
 
 
-def test_several_runs_make_a_comparison(multitask: Made, contrastive: Made, tmp_path: Path) -> None:
-    folders = [multitask("a/run", skill=0.3), multitask("b/run", skill=0.95), contrastive()]
-    path = page.write_report(folders, tmp_path / "out.html")
-    text = path.read_text()
-    assert "3 runs compared" in text
-    assert "The baseline is <b>a/run</b>" in text
-    assert ">better<" in text
-    anchors = [attributes["id"] for _, attributes in Elements(text).found if "id" in attributes]
-    assert len(anchors) == len(set(anchors))
+def test_the_page_of_stage_one_is_of_its_cosines(contrastive: Made) -> None:
+    text = build(read_run(contrastive(recorded=1)))
+    assert text.count("95% interval") == 1 and "mean cosine" in text and "on 49 rows" in text
+    assert '<td class="n">1,300</td>' in text and '<td class="n">1,200</td>' in text
+    assert "<li>train: duplicates: 7</li>" in text and "<dt>training rows</dt><dd>1,200</dd>" in text
 
 
-def test_a_comparison_is_written_under_runs_by_default(
-    multitask: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_several_runs_make_a_comparison(
+    multitask: Made, contrastive: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert page.write_report([multitask("a"), multitask("b")]) == Path("runs/comparison.html")
-    assert (tmp_path / "runs" / "comparison.html").is_file()
-
-
-def test_runs_of_stage_one_are_compared_by_their_cosines(contrastive: Made) -> None:
-    runs = [collect.read_run(contrastive(name, recorded=seed)) for name, seed in (("one", 1), ("two", 2))]
-    text = build(*runs)
-    assert text.count("<br>95% interval") == 2, "of each run's own rho"
-    assert text.count("similarity, Spearman&#39;s rho") >= 1
-    alone = build(runs[0])
-    assert "mean cosine" in alone
-    for cell in ("1,300", "1,200", "4"):
-        assert f">{cell}</td>" in alone
-    assert "<li>duplicates: 7</li>" in alone
-    listed = measures.listed_errors({runs[0].name: runs[0].tasks}, texts=True)
-    assert len(listed["rows"]) == 49
-    gold, predicted = (stats.rankdata([row[side] for row in listed["rows"]]) for side in (4, 5))
-    found = [row[7] for row in listed["rows"]]
-    assert found == pytest.approx((abs(gold - predicted) / 49).tolist(), abs=1e-6)
-    assert found == sorted(found, reverse=True)
-
-
-def damaged(folder: Path, name: str, text: str) -> Path:
-    (folder / name).write_text(text)
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("manifest.json", "[]", "not the manifest of a run"),
-        ("metrics.jsonl", "{}\n", "metrics.jsonl:1"),
-        ("scores.json", '{"tasks": {"sst": {}}}', "sst: not a task's scores"),
-        ("metrics.jsonl", '{"step": 1}\nnonsense\n', "metrics.jsonl:2"),
-        (
-            "dev/sst.jsonl",
-            '{"id": "a", "texts": [], "gold": 9, "predicted": 0, "probabilities": [0,0,0,0,1]}\n',
-            "not a class",
-        ),
-        (
-            "dev/sts.jsonl",
-            '{"id": "a", "texts": [], "gold": 1, "predicted": 0, "probabilities": [0, 1]}\n',
-            "names 0 classes",
-        ),
-    ],
-)
-def test_a_damaged_run_folder_is_a_users_mistake(multitask: Made, name: str, text: str, said: str) -> None:
-    with pytest.raises(UserError, match=re.escape(said)):
-        collect.read_run(damaged(multitask(), name, text))
+    folders = [multitask("a/run", skill=0.3), multitask("b/run", skill=0.95), contrastive()]
+    assert page.write_report(folders) == Path("runs/comparison.html")
+    text = Path("runs/comparison.html").read_text()
+    assert "3 runs compared" in text and "The baseline is a/run." in text and " ▲</td>" in text
+    anchors = [attributes["id"] for _, attributes in Elements(text).found if "id" in attributes]
+    assert len(anchors) == len(set(anchors)) and "sentence number" not in text
 
 
 def test_the_command_line_writes_where_it_is_told(
-    multitask: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    multitask: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = multitask()
     command.main([str(folder)])
     assert capsys.readouterr().out.strip() == f"report: {folder / 'report.html'}"
-    command.main([str(folder), "--out", str(tmp_path / "x.html"), "--no-texts"])
-    assert "sentence number" not in (tmp_path / "x.html").read_text()
-    for arguments, said in (
+    command.main([str(folder), "--out", str(tmp_path / "new" / "folder" / "x.html"), "--no-texts"])
+    assert "sentence number" not in (tmp_path / "new" / "folder" / "x.html").read_text()
+    for arguments, message in (
         ([str(tmp_path / "no")], "no manifest.json"),
         (["--wrong"], "required"),
         ([str(folder), "--out", str(tmp_path)], f"--out {tmp_path}: no file can be written there"),
-        (["no run", "--out", str(tmp_path / "no" / "x.html")], "--out .*: no file can be written there"),
+        (["no run", "--out", str(folder / "manifest.json" / "x.html")], "--out .*: no file can be written there"),
     ):
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             command.main(arguments)
 
 
-def test_a_report_leaves_the_encoders_folder_alone(multitask: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model card is written on demand."""
+def test_the_command_names_the_data_folder_that_the_environment_named(multitask: Made) -> None:
+    folder = multitask()
+    assert facts.command(read_run(folder).manifest).startswith("OMP_NUM_THREADS=2 python multitask_train.py ")
+    run = changed(folder, variables={"DATA_DIR": "it's; mine"}, command="multitask_train.py --resume --seed 3")
+    words = shlex.split(facts.command(run.manifest))
+    assert words == ["DATA_DIR=it's; mine", "OMP_NUM_THREADS=2", "python", "multitask_train.py", "--seed", "3"]
+    assert "DATA_DIR=" in build(run)
+    installed = changed(folder, variables={}, command="minbert-train --resume --seed 3")
+    assert facts.command(installed.manifest) == "OMP_NUM_THREADS=2 minbert-train --seed 3"
+    unclosed = changed(folder, variables={}, command="""x.py --data 'a b""")
+    assert shlex.split(facts.command(unclosed.manifest)) == ["OMP_NUM_THREADS=2", "python", "x.py", "--data", "'a", "b"]
+
+
+TEXTS = {
+    "files": [{"file": "sts-train.csv", "sha256": "ef" * 32, "read": 2000, "kept": 1999}],
+    "kept": 3900,
+    "also_in_test": {"STS12": 1000, "any": 1234},
+    "dev_pairs_seen": 583,
+    "skipped": [{"line": 7, "why": "sentence1: empty", "file": "somewhere/sts-train.csv"}],
+    "absent": ["STS12 train"],
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "leaks"),
+    [
+        ({"transductive": True}, "hold test sentences (transductive); 583 dev pairs are made of them"),
+        ({}, "1,234 of 3,900 are in a test file too; 583 dev pairs are made of them"),
+        ({"transductive": True, "weights_transductive": True}, "the weights come from a run on test sentences"),
+    ],
+)
+def test_texts_that_stand_in_test_files_are_said(contrastive: Made, more: dict[str, bool], leaks: str) -> None:
+    run = changed(contrastive(), data={"train": TEXTS | more}, weights={"folder": "elsewhere"})
+    text = build(run)
+    assert leaks in text
+    for line in ("train: not in the data folder: STS12 train", "train: sts-train.csv: line 7: sentence1: empty"):
+        assert f"<li>{line}</li>" in text
+    assert leaks in with_encoder(run)
+
+
+def with_encoder(run: Run) -> str:
+    """The model card of a run, which gets an encoder."""
+    (run.folder / "encoder").mkdir(exist_ok=True)
+    (run.folder / "encoder" / "config.json").write_text('{"num_hidden_layers": 1, "hidden_size": 8}')
+    (run.folder / "encoder" / "minbert.json").write_text('{"pooler": "mean"}')
+    return card.write_card(run.folder, resamples=2).read_text()
+
+
+def test_a_card_names_its_weights_and_what_they_have_seen(contrastive: Made) -> None:
+    run = changed(contrastive(), weights={"folder": "elsewhere"})
+    text = with_encoder(run)
+    assert "base_model: sentence-transformers/all-MiniLM-L6-v2" in text and "value: 0.85" in text
+    for name in ("Quora", "Flickr30k", "COCO", "STS"):
+        assert name in text.partition("## Contamination")[2]
+    own = with_encoder(changed(run.folder, all_settings=run.settings | {"encoder": "elsewhere"}))
+    assert "base_model" not in own and "not recorded here" in own
+
+
+def test_the_metadata_of_stage_two_publishes_no_score_of_a_head_that_is_not_there(multitask: Made) -> None:
+    run = changed(multitask(), weights={"folder": "elsewhere"})
+    _, metadata, body = with_encoder(run).split("---\n", 2)
+    assert "accuracy" not in metadata and "metrics" not in metadata and "model-index" not in metadata
+    assert f"{run.tasks['sst'].score:.3f}" in body and "not in this folder" in body
+
+
+def test_the_time_is_that_of_all_parts_of_a_resumed_run(multitask: Made) -> None:
+    folder = multitask()
+    rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    assert read_run(folder).seconds == sum(row["seconds"] for row in rows)
+    parts = [
+        {"started": "2026-01-01T08:30:00+0000", "from_step": 0, "to_step": 7, "seconds": 4000.0},
+        {"started": "2026-01-02T03:04:05+0000", "from_step": 7, "to_step": 60, "seconds": 200.0},
+    ]
+    text = build(changed(folder, parts=parts))
+    assert "<dt>wall time</dt><dd>1 h 10 min</dd>" in text
+    assert "<dt>started</dt><dd>2026-01-01 08:30, resumed once</dd>" in text
+
+
+def test_an_unfinished_run_is_said_to_run_or_to_have_stopped(multitask: Made) -> None:
+    folder = multitask(finished=False)
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write('{"kind": "train", "st')  # a line in writing
+    run = read_run(folder)
+    assert run.state(run.written + 30) == "running" and run.state(run.written + 3600) == "stopped"
+    assert "Running, last logged at" in build(run)
+    os.utime(folder / "metrics.jsonl", (1e9, 1e9))
+    assert "Stopped, last logged at 2001" in build(read_run(folder))
+    ended = changed(folder, parts=[{"from_step": 0, "to_step": 40, "seconds": 1.0}])
+    assert ended.state(ended.written) == "stopped"
+    (folder / "metrics.jsonl").write_text("")
+    text = build(read_run(folder))
+    assert "<dt>steps</dt><dd>40 of" in text and "not evaluated yet" in text and ">undefined<" not in text
+
+
+def test_rows_that_are_trained_on_and_those_that_are_scored_are_counted(multitask: Made) -> None:
+    folder = multitask(finished=False)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["data"]["dev"]["sst"] |= {"kept": 60, "labelled": 51}
+    run = changed(folder, data=manifest["data"], all_settings=manifest["all_settings"] | {"limit": 2000})
+    text = build(run)
+    assert "<dt>training rows</dt><dd>48 sentiment, 160 paraphrase, 64 similarity</dd>" in text
+    assert "<dt>limit of rows, drawn by seed</dt><dd>2000</dd>" in text
+    assert run.tasks["sst"].count == 51 and "on 51 rows" in text and '<td class="n">51</td>' in text
+
+
+def test_a_card_is_written_on_demand_and_kept(
+    multitask: Made, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = multitask()
     (folder / "encoder").mkdir()
-    carded: list[Path] = []
-    monkeypatch.setattr("tasks.report.card.write_card", carded.append)
+    cards: list[Path] = []
+    monkeypatch.setattr("tasks.report.card.write_card", cards.append)
     command.main([str(folder)])
-    assert carded == []
+    assert cards == []
     command.main([str(folder), "--card"])
-    assert carded == [folder]
-
-
-def test_a_card_that_cannot_be_written_costs_no_page(multitask: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = multitask()
-    (folder / "encoder").mkdir()
-
-    def broken(_: Path) -> None:
-        raise KeyError("pooler")
-
-    monkeypatch.setattr("tasks.report.card.write_card", broken)
-    with pytest.raises(KeyError):
-        command.main([str(folder), "--card"])
-    assert (folder / "report.html").is_file()
-
-
-def test_a_card_that_is_there_stays_as_it_is(multitask: Made, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = multitask()
-    (folder / "encoder").mkdir()
+    assert cards == [folder]
     (folder / "encoder" / "README.md").write_text("mine\n")
     command.main([str(folder), "--card"])
-    assert (folder / "encoder" / "README.md").read_text() == "mine\n"
+    assert cards == [folder] and (folder / "encoder" / "README.md").read_text() == "mine\n"
     assert "README.md is kept as it is" in capsys.readouterr().err
 
 
 def test_the_page_and_the_card_wait_for_neither_torch_nor_scikit_learn(multitask: Made) -> None:
     code = f"""if True:
         import sys, pathlib
-        from tasks.report import card, collect, page
-        page.build([collect.read_run(pathlib.Path({str(multitask())!r}))], pathlib.Path('x.html'), resamples=2)
+        from tasks.report import card, page
+        from tasks.runs import read_run
+        page.build(read_run(pathlib.Path({str(multitask())!r})), pathlib.Path('x.html'), resamples=2)
         assert not {{"torch", "sklearn"}} & sys.modules.keys()
     """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -168,7 +168,7 @@ def test_scores_are_scikit_learns_and_scipys(tmp_path: Path) -> None:
         assert files[name, "dev"].score == (pytest.approx(expected[name]), 50)
     norm = (expected["sst"] + expected["quora"] + (expected["sts"] + 1) / 2) / 3
     assert predictions.norm(list(files.values())) == pytest.approx(norm)
-    text = predictions.scores_text(list(files.values()))
+    text = predictions.scores_table(list(files.values())).terminal()
     assert f"{norm:.4f}" in text and "test" not in text  # the sample's test files have no labels
 
 
@@ -191,7 +191,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     folder, other, data = made(tmp_path / "p"), made(tmp_path / "q", 3), str(SAMPLE)
     predictions.main(["check", str(folder), "--data", data, "--gold", "--compare", str(other)])
     printed = capsys.readouterr().out
-    assert printed.count("  ok") == 6 and "dev norm" in printed and "q minus p" in printed
+    assert printed.count("  ok ") == 6 and "dev norm" in printed and "q (second) minus p (first)" in printed
     predictions.main(["submit", str(folder), "--data", data, "--out", str(tmp_path / "s.zip")])
     assert "6 files under predictions/" in capsys.readouterr().out
     (folder / "sst-dev-output.csv").unlink()
@@ -202,7 +202,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         assert "no such file" in capsys.readouterr().out
     assert not (tmp_path / "t.zip").exists()
     with pytest.raises(UserError, match="no file can be written there"):
-        predictions.main(["submit", str(other), "--data", data, "--out", str(tmp_path / "no" / "s.zip")])
+        predictions.main(["submit", str(other), "--data", data, "--out", str(tmp_path)])
     with pytest.raises(UserError, match=r"^--compare .*none: no such folder"):
         predictions.main(["check", str(other), "--data", data, "--compare", str(tmp_path / "none")])
     assert capsys.readouterr().out == ""
@@ -218,5 +218,5 @@ def test_two_submissions_are_compared_pair_by_pair(tmp_path: Path) -> None:
     tasks = [[predictions.scored(files)] for files in (first, second)]
     found = {one.name: one for one in compare.differences(*tasks, norms, resamples=300)}
     assert found.keys() == {*TASKS, "dev norm"}
-    assert all(one.around is not None and one.around.low < one.value < one.around.high for one in found.values())
+    assert all(one.interval is not None and one.interval.low < one.value < one.interval.high for one in found.values())
     assert found["sst"].verdict == found["dev norm"].verdict == "better"

@@ -1,6 +1,6 @@
 """Guards: calibration and bootstrap against scipy and plain loops; undefined is None.
 
-python -m pytest --import-mode=importlib tests/report/test_measures.py
+python -m pytest --import-mode=importlib tests/report/test_details.py
 """
 
 import math
@@ -11,8 +11,9 @@ from scipy import stats
 from sklearn import metrics
 
 from tasks import intervals
-from tasks.record import Rows
-from tasks.report import measures
+from tasks import metrics as ours
+from tasks.record import Rows, TaskScores
+from tasks.report import details
 
 DRAWS = np.random.default_rng(3)
 
@@ -28,11 +29,11 @@ def test_calibration_is_that_of_a_plain_loop(classes: int, bins: int) -> None:
     rows = classified(300, classes)
     assert rows.probabilities is not None
     rows.probabilities[0], rows.gold[0], rows.predicted[0] = np.eye(classes)[0], 0, 0  # a confidence of exactly 1
-    found, total = measures.calibration(rows, bins), 0.0
+    (table, error), total = details.calibration(rows, bins), 0.0
     for number in range(bins):
         low, high = number / bins, (number + 1) / bins
         inside = [row for row in range(300) if low < max(rows.probabilities[row]) <= high]
-        one = found.bins.iloc[number]
+        one = table.iloc[number]
         assert one["rows"] == len(inside)
         if not inside:
             assert math.isnan(one["accuracy"]) and math.isnan(one["confidence"])
@@ -42,8 +43,8 @@ def test_calibration_is_that_of_a_plain_loop(classes: int, bins: int) -> None:
         assert one["accuracy"] == pytest.approx(right)
         assert one["confidence"] == pytest.approx(sure)
         total += len(inside) / 300 * abs(right - sure)
-    assert found.bins["rows"].sum() == 300
-    assert found.ece == pytest.approx(total)
+    assert table["rows"].sum() == 300
+    assert error == pytest.approx(total)
 
 
 def plain(metric: str, predicted: np.ndarray, gold: np.ndarray) -> float:
@@ -102,6 +103,23 @@ def test_the_error_of_a_row_is_highest_where_the_gold_class_is_least_probable() 
     rows = classified(50, 5)
     assert rows.probabilities is not None
     expected = [1 - rows.probabilities[row][int(rows.gold[row])] for row in range(50)]
-    np.testing.assert_allclose(measures.row_errors(rows, cosines=False), expected)
+    np.testing.assert_allclose(details.row_errors(rows, cosines=False), expected)
     similar = Rows(["a", "b"], [("",)] * 2, np.array([0.0, 4.0]), np.array([5.0, 3.5]), None)
-    np.testing.assert_allclose(measures.row_errors(similar, cosines=False), [1.0, 0.1])
+    np.testing.assert_allclose(details.row_errors(similar, cosines=False), [1.0, 0.1])
+
+
+def test_a_confusion_matrix_is_scikit_learns() -> None:
+    gold, predicted = DRAWS.integers(4, size=(2, 60)).astype(float)
+    expected = metrics.confusion_matrix(gold, predicted, labels=range(5))
+    np.testing.assert_array_equal(ours.confusion(predicted, gold, 5), expected)
+
+
+def test_the_worst_errors_of_cosines_are_those_of_the_rank() -> None:
+    gold, cosines = DRAWS.uniform(0, 5, 40), DRAWS.uniform(0, 1, 40)
+    rows = Rows([str(row) for row in range(40)], [("a", "b")] * 40, gold, cosines, None)
+    task = TaskScores("sts", "similarity", "Spearman's rho", 0.0, 40, rows=rows, cosines=True)
+    listed = details.worst_errors(task, rows, texts=True).rows
+    gaps = np.abs(stats.rankdata(gold) - stats.rankdata(cosines)) / 40
+    assert listed["rank off by"].tolist() == [f"{gap:.3f}" for gap in np.sort(gaps)[::-1][:25]]
+    assert listed["id"].iloc[0] == str(gaps.argmax()) and listed["text"].iloc[0] == "a / b"
+    assert "text" not in details.worst_errors(task, rows, texts=False).rows
