@@ -84,6 +84,7 @@ def train(parsed: Parsed[MultitaskSettings]) -> None:
     pooler = settings.model.pooler
     weights.save(run.path / "encoder", encoder.state_dict(), started.config, tokenizer, pooler)
     cli.say(f"\n{evaluate.as_text(found, state, training.keep)}")
+    run.reached(state.step, ended=True)
     cli.run_module("tasks.report", str(run.path), "--card")
     folders = sorted({str(path.parent) for path in paths.values()})
     cli.say(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {run.path}")

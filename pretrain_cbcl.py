@@ -76,6 +76,7 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
     evaluation.write(run, settings, read, scored, [before, after], state)
     name = evaluation.graded(read.dev.pairs)
     record.write_rows(run.path, slug(name), evaluation.dev_rows(read.dev.pairs[name], after.dev_cosines[name]))
+    run.reached(state.step, ended=True)
     cli.run_module("tasks.report", str(run.path), "--card")
     cli.say(f"encoder in {run.path / 'encoder'}; next: {evaluation.next_command(settings, run.path / 'encoder')}")
 

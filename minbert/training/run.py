@@ -172,9 +172,9 @@ class RunDir:
         """Write the manifest, or add a part to that of a resumed run, whose damaged checkpoints are set aside.
 
         A part is one invocation of the script: when it `started`, its `command` and `environment`, its first and last
-        checkpointed step (`from_step`, `to_step`), and the `seconds` from its beginning to its newest checkpoint.
-        `to_step` is null while the part is running and, after a kill, until the run is resumed. The rest of the
-        manifest is from the first invocation.
+        checkpointed step (`from_step`, `to_step`), and its wall time in `seconds`, until its newest checkpoint
+        or its end. `to_step` is null while the part is running and, after a kill, until the run is resumed. The rest of
+        the manifest is from the first invocation.
 
         Returns the differences from the previous part's environment: the run's bits may then differ as well.
         """
@@ -190,7 +190,6 @@ class RunDir:
         if parts and parts[-1]["to_step"] is None:  # it was killed: its steps after the last checkpoint are lost
             parts[-1]["to_step"] = step
         self._content = {**manifest, **before, "parts": [*parts, part | {"seconds": 0.0, "environment": now}]}
-        self._begun = time.perf_counter()
         write_json(self._manifest, self._content)
         self._sweep()
         if self._tracked:

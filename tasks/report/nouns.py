@@ -61,8 +61,6 @@ def pairs_of(run: Run, task: str, *, seed: int, data: Path | None = None, most: 
     if not run.multitask or scores is None or scores.rows is None or not scores.classes:
         raise UserError(f"{run.folder}: has no dev rows of a task {task} with classes")
     tag = wordnet.tagger(wordnet.find(str(data or "")))
-    if tag is None:
-        raise UserError("NLTK's tagger is not installed, which finds the proper nouns: see docs/data.md")
     rows = scores.rows.labelled()
     rows = rows.at(np.sort(numpy_generator(seed, "nouns", task).permutation(len(rows))[: most or None]))
     texts = {row.id: row.texts for row in original_rows(run, task, "dev", data)}
