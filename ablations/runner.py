@@ -31,7 +31,7 @@ class Runner:
     jobs: int = 1
     failed: dict[str, str] = field(default_factory=dict)  # name of a cell -> why
     stopped: bool = False  # by a signal
-    _running: dict[Path, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+    _running: dict[Path, tuple[str, "subprocess.Popen[bytes]"]] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -46,8 +46,9 @@ class Runner:
             for cell in self.cells:  # what another starts from comes before it, so waiting for it always ends
                 done[cell.folder] = pool.submit(self._finish, cell, done.get(cell.upstream or Path()))
             while (left := wait(done.values(), timeout=_SAY_EVERY)).not_done:
-                for cell in [cell for cell in self.cells if cell.folder in self._running]:
-                    say(f"{cell.name}: {cell.progress}")
+                for cell in self.cells:
+                    if running := self._running.get(cell.folder):
+                        say(f"{cell.name}: {running[0] or cell.progress}")
                 say(f"{len(left.done)} of {len(done)} runs are finished; {self._time_left(len(left.not_done))}")
         for future in done.values():
             future.result()  # an error that is none of the cell's
@@ -92,7 +93,7 @@ class Runner:
             process = subprocess.Popen(  # type: ignore[call-overload]
                 [sys.executable, *words], env=environment(self.threads), start_new_session=True, **options
             )
-            self._running[cell.folder] = process
+            self._running[cell.folder] = suite, process
             if self.stopped:
                 os.killpg(process.pid, signal.SIGINT)
             code = int(process.wait())
@@ -113,7 +114,7 @@ class Runner:
 
         def stop(number: int, frame: object) -> None:
             self.stopped = True
-            for process in list(self._running.values()):
+            for _, process in list(self._running.values()):
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGINT)
 

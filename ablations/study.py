@@ -9,7 +9,7 @@ from typing import Any
 
 from ablations.files import StudyFile, Value, read_file, study_path, underscored
 from minbert.errors import UserError, one_of, suggestion
-from minbert.training.settings import Parsed, Settings, flags_of, parse, spelled
+from minbert.training.settings import Parsed, Settings, parse, spelled
 from tasks.contrastive import settings as contrastive
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.settings import PRESETS, MultitaskSettings
@@ -58,8 +58,8 @@ class Arm:
         return flat
 
     def knows(self, name: str) -> bool:
-        """Whether the arm's script has a flag; an arm that starts from another one takes no other weights."""
-        known = [*flags_of(SCRIPTS[self.script][0]), "preset"] if self.script else []
+        """Whether the arm has a setting; one that starts from another arm takes no other weights."""
+        known = [*self.flat, "preset"] if self.script else []
         return name in known and not (name == "weights" and self.upstream)
 
 
@@ -86,7 +86,7 @@ class Study:
             if name in FROM_RUNNER:
                 raise UserError(f"--set {name}: is given by the runner ({FROM_RUNNER[name]})")
             if not any(arm.knows(name) for arm in self.arms.values()):
-                known = {flag for arm in self.arms.values() if arm.script for flag in flags_of(SCRIPTS[arm.script][0])}
+                known = {flag for arm in self.arms.values() if arm.script for flag in arm.flat}
                 raise UserError(f"--set {name}: no such setting{suggestion(name, sorted(known))}")
 
         def of(arm: Arm) -> Arm:
@@ -104,9 +104,14 @@ class Study:
             _check_words(arm, f"--set, in arm {name}")
         if not settings:
             return replace(self, arms=arms)
-        said = ", ".join(f"--set {name.replace('_', '-')}={value}" for name, value in underscored(settings).items())
+        said = ", ".join(f"--set {name}={value}{self._lacking(name)}" for name, value in settings.items())
         limits = said + (f", in place of: {self.file.limits}" if self.file.limits else "")
         return replace(self, file=self.file.model_copy(update={"limits": limits}), arms=arms)
+
+    def _lacking(self, name: str) -> str:
+        """Which trained arms a setting does not change, for the tables."""
+        lacking = [arm.name for arm in self.arms.values() if arm.script and not arm.knows(name.replace("-", "_"))]
+        return f" (not in {', '.join(lacking)})" if lacking else ""
 
 
 def _content(arm: Arm) -> tuple[Any, ...]:
@@ -174,10 +179,7 @@ def _check_arm(study: Study, arm: Arm) -> None:
     """Raise `UserError` for settings that the arm's script does not accept, and for a cycle of `from`."""
     if arm.measured:
         return
-    known = [*flags_of(SCRIPTS[arm.script][0]), "preset"]
     for name in arm.settings:
-        if name not in known:
-            raise UserError(f"arms.{arm.name}.{name}: no such setting{suggestion(name, known)}")
         if name in FROM_RUNNER:
             raise UserError(f"arms.{arm.name}.{name}: is given by the runner ({FROM_RUNNER[name]})")
     chain = [arm.name]

@@ -71,7 +71,7 @@ def test_a_study_of_ours_is_sound(name: str, model: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("margin = 0.3", "margn = 0.3", "arms.wide.margn: no such setting; did you mean 'margin'"),
+        ("margin = 0.3", "margn = 0.3", "arms.wide: --margn: no such flag; did you mean '--margin'"),
         ("margin = 0.3", "margin = -1", "arms.wide: --margin: input should be"),
         ("margin = 0.3", 'script = "pretrain"', "arms.wide.script: 'pretrain' is not one of pretrain_cbcl"),
         ("[settings.pretrain_cbcl]", "[settings.pretrain]", "settings.pretrain.[key]: input should be 'pretrain_cbcl'"),
@@ -113,6 +113,9 @@ def test_a_setting_of_the_command_is_in_every_arm_and_in_the_tables(write: WRITE
     for arm, margin in zip(study.arms.values(), (0.1, 0.3), strict=True):
         assert arm.flat.items() >= {"limit": 5000, "max_steps": 2, "weights": "elsewhere", "margin": margin}.items()
     assert study.file.limits == "--set limit=5000, --set max-steps=2"
+    chain = STUDY.replace('["sts', '["dev_norm", "sts').replace("[arms.narrow]", f"{CHAIN}\n[arms.narrow]")
+    chained = read_study(str(write(chain.replace("[arms.fine]", '[arms.fine]\nkeep = "last"'))))
+    assert chained.changed({"r-drop": 1.0}).file.limits == "--set r-drop=1.0 (not in narrow, wide)"
     order = read_study("order")
     assert order.changed({"limit": 50}).file.limits == f"--set limit=50, in place of: {order.file.limits}"
 
@@ -160,3 +163,8 @@ def test_braces_of_a_grid_hold_the_name_of_an_axis(write: WRITE, text: str) -> N
     with pytest.raises(UserError) as raised:
         read_study(str(path))
     assert str(raised.value) == f"{path}: grid.margin: {text!r}: braces hold the name of an axis: margin"
+
+
+def test_the_page_of_the_papers_names_every_study() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`run\.py ([\w-]+)", page)) == set(study_names()) - {"sample"}
