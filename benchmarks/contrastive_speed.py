@@ -152,9 +152,9 @@ def compare(folder: Path, examples: Examples, options: argparse.Namespace) -> No
             contestants[f"sentence-transformers {precision}"] = lambda batch, step=theirs: step(batch[1])  # type: ignore[misc]
         batches, collating = collated(examples, plan, theirs)
         what = f"{options.batches} batches of {options.batch_size} triplets of at most {examples.max_length} tokens"
-        print(f"\n{what}, {100 * padding(batches):.0f}% padding in its tensors")
         seconds = harness.measure(contestants, batches, options.warmup)
-    print(f"\n{harness.markdown(seconds, 'step', harness.BASES)}")
+    title = f"{what}, {100 * padding(batches):.0f}% padding in its tensors"
+    print(harness.table(title, seconds, "step"))
     print(f"\nNot counted: its collator, {harness.cell(1000 * collating, 1)} ms a batch")
 
 

@@ -73,9 +73,9 @@ def main() -> None:
         texts = list(dict.fromkeys(text for row in cache.rows() for text in row.texts))
         batches = harness.shuffled(len(texts), options.sentences, options.warmup + options.batches)
         calls = [[texts[index] for index in batch] for batch in batches]
-        print(f"\n{options.batches} calls with {options.sentences} sentences of at most {length} tokens")
         seconds = harness.measure(contestants(folder, length, calls[0]), calls, options.warmup)
-        print(f"\n{harness.markdown(seconds, 'call', harness.BASES)}")
+        title = f"{options.batches} calls with {options.sentences} sentences of at most {length} tokens"
+        print(harness.table(title, seconds, "call"))
 
 
 if __name__ == "__main__":

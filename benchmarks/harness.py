@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from minbert import weights
 from minbert.tokenizer import Tokenizer
 from tasks import readers
 from tasks.examples import Examples
+from tasks.tables import Table
 
 B = TypeVar("B")
 K = TypeVar("K", bound=Hashable)
@@ -105,11 +107,11 @@ def cell(values: Tensor, digits: int) -> str:
     return f"{middle} [{low}, {high}]"
 
 
-def markdown(seconds: Mapping[str, Tensor], unit: str, bases: Sequence[str]) -> str:
-    """A Markdown table: milliseconds per `unit`, and the ratios, batch by batch, to the times of each of `bases`."""
-    heads = ["", f"ms a {unit}", *(f"times {base}" for base in bases)]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for name, values in seconds.items():
-        cells = [name, cell(1000 * values, 0), *(cell(values / seconds[base], 2) for base in bases)]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+def table(title: str, seconds: Mapping[str, Tensor], unit: str) -> str:
+    """A table for the terminal: milliseconds per `unit`, and the ratios, batch by batch, to the times of each base."""
+    rows = [
+        {"": name, f"ms a {unit}": cell(1000 * values, 0)}
+        | {f"times {base}": cell(values / seconds[base], 2) for base in BASES}
+        for name, values in seconds.items()
+    ]
+    return Table(f"\n{title}", pd.DataFrame(rows)).terminal()

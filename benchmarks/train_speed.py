@@ -18,7 +18,7 @@ import transformers
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from benchmarks.harness import BASES, CPU, SAMPLE, markdown, measure, parse, parser, print_machine, shuffled
+from benchmarks.harness import CPU, SAMPLE, measure, parse, parser, print_machine, shuffled, table
 from minbert import AdamW, BertConfig, BertModel, Ragged, weights
 from minbert.cpu import accelerate
 from minbert.precision import autocast
@@ -120,11 +120,11 @@ def main() -> None:
         batches = [[pairs[i] for i in rows] for rows in shuffled(len(pairs), BATCH, warmup + count)]
         longest = sum(max(len(ids) for ids, _, _ in batch) for batch in batches) * BATCH
         tokens = sum(len(ids) for batch in batches for ids, _, _ in batch)
-        print(
-            f"\n{shape} shape, {count} batches of {BATCH} pairs, {100 - 100 * tokens / longest:.0f}% padding if padded"
-        )
+        padding = 100 - 100 * tokens / longest
         seconds = measure(contestants(minilm if shape == "minilm" else None), batches, warmup)
-        print(f"\n{markdown(seconds, 'step', BASES)}")
+        print(
+            table(f"{shape} shape, {count} batches of {BATCH} pairs, {padding:.0f}% padding if padded", seconds, "step")
+        )
 
 
 if __name__ == "__main__":
