@@ -38,20 +38,20 @@ class Member:
 
 
 def check_alike(runs: Sequence[Path]) -> None:
-    """Raise `UserError` unless all runs are finished and have the same tasks, columns and data, by their hashes."""
+    """Raise `UserError` unless all runs are finished and have the same tasks and data, by their hashes."""
     known = {}
     for run in runs:
         settings, _ = predict.kept(run)
         data = read_json(run / "manifest.json")["data"]
         files = {f"{split} file of {task}": one for split, tasks in data.items() for task, one in tasks.items()}
-        known[run] = settings["tasks"], files, settings["columns"]
-    tasks, files, columns = known[runs[0]]
-    for run, (own_tasks, own_files, own_columns) in known.items():
+        known[run] = settings["tasks"], files
+    tasks, files = known[runs[0]]
+    for run, (own_tasks, own_files) in known.items():
         if own_files.keys() != files.keys():
             raise UserError(f"{run}: was trained on {own_tasks}, but {runs[0]} on {tasks}")
         differing = [what for what, one in files.items() if one["sha256"] != own_files[what]["sha256"]]
-        if differing or own_columns != columns:
-            raise UserError(f"{run}: the {(*differing, 'value of --columns')[0]} is not that of {runs[0]}")
+        if differing:
+            raise UserError(f"{run}: the {differing[0]} is not that of {runs[0]}")
 
 
 def load(run: Path, name: str, data: Path | None = None) -> Member:

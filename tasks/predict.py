@@ -87,8 +87,8 @@ class Predictor:
 
     def recorded(self, run: Path, task: "Task", split: str, data: Path | None = None) -> Any:
         """The examples of a task in a file of the run's data, as `recorded_file` finds it. Raises `UserError`."""
-        path, columns = recorded_file(run, task.name, split, data)
-        return task.open(path, split, self.tokenizer, self.max_length, columns)
+        path = recorded_file(run, task.name, split, data)
+        return task.open(path, split, self.tokenizer, self.max_length)
 
 
 def _in_memory(rows: Sequence[Texts], columns: int, tokenizer: "Tokenizer") -> "TokenCache":
@@ -176,14 +176,13 @@ def kept(run: Path) -> tuple[dict[str, Any], int]:
     return settings, step
 
 
-def recorded_file(run: Path, task: str, split: str, data: Path | None = None) -> tuple[Path, str]:
-    """The file that a run read for a task and a split, and the columns that `--columns` named in it.
+def recorded_file(run: Path, task: str, split: str, data: Path | None = None) -> Path:
+    """The file that a run read for a task and a split.
 
     It is the file of the recorded name in `data/course` or `data`, or else the recorded one. Raises `UserError` if
     there is none, or if its hash is not the recorded one.
     """
     from tasks import readers
-    from tasks.settings import MultitaskSettings
 
     manifest = read_json_object(run / "manifest.json")
     account = ((manifest.get("data") or {}).get(split) or {}).get(task)
@@ -196,9 +195,7 @@ def recorded_file(run: Path, task: str, split: str, data: Path | None = None) ->
         raise UserError(f"{recorded}: no such file; give the folder that holds {recorded.name} with --data DIR")
     if readers.digest(path) != account["sha256"]:
         raise UserError(f"{path}: not the file that {run} was made with (its hash is not the recorded one)")
-    known = manifest["all_settings"]
-    settings = {name: known[name] for name in ("tasks", "columns") if name in known}
-    return path, MultitaskSettings.of(**settings).data.columns_of(task)
+    return path
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import field_validator, model_validator
 
-from minbert.errors import UserError, one_of
+from minbert.errors import UserError
 from minbert.files import expanded
 from minbert.training import settings
 from minbert.training.settings import Pooler, Presets, Record, Settings, flag, names_in, spelled
@@ -56,29 +56,6 @@ class DataSettings(settings.DataSettings):
     def chosen(self) -> list[str]:
         """The names in `--tasks`."""
         return names_in(self.tasks)
-
-    def columns_of(self, task: str) -> str:
-        """The part of `--columns` for a task's files: what follows `sst:`, `para:` or `sts:`, or all without prefixes.
-
-        Raises `UserError` for an unknown or repeated prefix, for a part without prefix if others have one, or if no
-        part has one and there are several tasks.
-        """
-        from tasks.registry import shorts
-
-        if ":" not in self.columns:
-            if self.columns and len(self.chosen) > 1:
-                raise UserError(f"--columns {self.columns}: say of which task, such as sst:{self.columns}")
-            return self.columns
-        found, known = {}, shorts()
-        for part in self.columns.split(";"):
-            short, colon, columns = part.strip().partition(":")
-            if not colon:
-                raise UserError(f"--columns: {part.strip()!r} does not say of which task it is, such as sst:...")
-            name = known[one_of(short, known, "--columns")]
-            if name in found:
-                raise UserError(f"--columns: {short}: given twice; name its columns together, divided by commas")
-            found[name] = columns
-        return found.get(task, "")
 
 
 class ModelSettings(Record):
@@ -226,17 +203,13 @@ class MultitaskSettings(Settings):
             yield "encoder_dropout", " with --fine-tune-mode last-linear-layer"
 
     def _of_absent_tasks(self, given: dict[str, Any]) -> Iterator[str]:
-        """A warning for each given file, and for the columns, of a task that is not trained."""
+        """A warning for each given file of a task that is not trained."""
         from tasks.registry import shorts
 
         absent = [short for short, name in shorts().items() if name not in self.data.chosen]
         for name in given:
             if name in FileSettings.model_fields and name.split("_")[0] in absent:
                 yield f"--{name} has no effect: --tasks {self.data.tasks} does not hold its task"
-        for part in self.data.columns.split(";"):
-            short, colon, _ = part.strip().partition(":")
-            if colon and short in absent:
-                yield f"--columns {short}:... has no effect: --tasks {self.data.tasks} does not hold its task"
 
     @property
     def _has_pairs(self) -> bool:

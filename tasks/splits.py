@@ -25,12 +25,11 @@ def find(tasks: Sequence[Task], settings: MultitaskSettings, outputs: Paths) -> 
     """
     found, written = {}, [path.resolve() for path in outputs.values()]
     for task in tasks:
-        columns = settings.data.columns_of(task.name)
         for split in SPLITS:
             given = getattr(settings.files, f"{task.files.short}_{split}", "")
             usual = getattr(task.files, split)
             path = expanded(given) if given else readers.find(start.data_folder(settings.files.data), "course", [usual])
-            readers.open_as(present(path), task.kind, split, columns, classes=task.class_count)
+            readers.open_as(present(path), task.kind, split, classes=task.class_count)
             if path.resolve() in written:
                 raise UserError(f"{path}: a --*_out flag names this data file, which the predictions would replace")
             found[task.name, split] = path
@@ -66,7 +65,7 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
     for task in tasks:
         for split in SPLITS:
             path = files[task.name, split]
-            examples = task.open(path, split, tokenizer, length, settings.data.columns_of(task.name))
+            examples = task.open(path, split, tokenizer, length)
             if split != "train" and settings.data.limit_eval:
                 examples = replace(examples, cache=examples.cache.first(settings.data.limit_eval))
             found[split][task.name] = examples

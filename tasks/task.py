@@ -72,13 +72,12 @@ class Task(ABC):
     def __init__(self, pairs: str = "cross") -> None:
         self.pairs = pairs
 
-    def open(self, path: Path, split: str, tokenizer: Tokenizer, max_length: int, columns: str = "") -> Any:
+    def open(self, path: Path, split: str, tokenizer: Tokenizer, max_length: int) -> Any:
         """The examples of a file (`Single` or `Pair`), tokenised once and cached.
 
-        Any layout of the task's kind can be read (see `tasks.readers.layouts`); `columns` is the value of `--columns`
-        for other tables. Raises `UserError` if there is no usable row.
+        Any layout of the task's kind can be read (see `tasks.readers.layouts`). Raises `UserError` if no row is usable.
         """
-        cache = readers.tokenised(path, self.kind, tokenizer, split, columns, classes=self.class_count)
+        cache = readers.tokenised(path, self.kind, tokenizer, split, classes=self.class_count)
         if not len(cache):
             raise UserError(f"{path}: no usable row")
         return self.examples(cache, tokenizer.cls, tokenizer.sep, max_length)

@@ -86,13 +86,8 @@ class EncoderSettings(Record):
 
 
 class DataSettings(Record):
-    """Which columns and how many rows of the data are read."""
+    """How many rows of the data are read."""
 
-    columns: str = flag(
-        "",
-        "column names of your own data file, such as sentence1=premise,sentence2=hypothesis,label=gold; of several "
-        "tasks 'sst:sentence=text;para:sentence1=a,sentence2=b'",
-    )
     limit: int = flag(0, "train on N rows of each training set, drawn by seed (0: all)", ge=0)
     limit_eval: int = flag(0, "for trials: evaluate and predict only the first N rows of each other set (0: all)", ge=0)
 

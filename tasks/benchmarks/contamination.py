@@ -4,9 +4,7 @@ Texts are compared by `tasks.readers.key`: the course's files are lower-cased an
 original sets.
 """
 
-import csv
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -15,12 +13,12 @@ from typing import Any
 import pandas as pd
 
 from minbert.files import sha256_of
+from minbert.token_cache import Row
 from tasks import readers
 from tasks.benchmarks.sets import ScoredSet
 from tasks.manifests import data_files, manifest_behind, manifests_behind
 from tasks.readers import key
 from tasks.readers.layouts import sides_of
-from tasks.readers.splitter import BOM
 from tasks.tables import Table
 
 Run = tuple[Path, dict[str, Any]]
@@ -129,8 +127,9 @@ def _counts(files: Sequence[TrainingFile], sets: Sequence[ScoredSet]) -> dict[st
     scored = {name: set(found) for name, found in keyed.items()}
     texts, trained, choosing = set[int](), set[frozenset[int]](), dict.fromkeys(keyed, 0)
     for file in (one for one in files if one.state == "read"):
-        for cells in _cells(Path(file.file)):
-            here = [numbers[found] for cell in cells if (found := key(cell)) in numbers]
+        for row in readers.read_any(Path(file.file))[1]:
+            texts_of = row.texts if isinstance(row, Row) else ()
+            here = [numbers[found] for text in texts_of if (found := key(text)) in numbers]
             pairs = {frozenset(pair) for pair in combinations(here, 2)}
             if file.purpose == "train":
                 trained |= pairs
@@ -146,45 +145,6 @@ def _counts(files: Sequence[TrainingFile], sets: Sequence[ScoredSet]) -> dict[st
         )
         for name, found in keyed.items()
     }
-
-
-def _cells(path: Path) -> Iterator[list[str]]:
-    """The cells of every line of a data file: separated by tabs, commas or two bars, in JSON lines, or a sentence.
-
-    Of SentEval's `s1.X`, `s2.X`, `labels.X`, any one of which is named, the two sentences of a line.
-    """
-    if sides := sides_of(path):
-        yield from map(list, zip(_lines(sides[0]), _lines(sides[1]), strict=False))
-        return
-    head = next(_lines(path), "")
-    if head.startswith("{") and _is_object(head):
-        found = (json.loads(line) for line in _lines(path) if line.strip())
-        yield from ([cell for cell in row.values() if isinstance(cell, str)] for row in found)
-    elif "||" in head:
-        yield from (line.rstrip("\r\n").split("||") for line in _lines(path))
-    elif "\t" in head or "," not in head:
-        for line in _lines(path):
-            yield [cell.strip().strip('"').replace('""', '"') for cell in line.rstrip("\r\n").split("\t")]
-    else:
-        yield from csv.reader(_lines(path))
-        yield from ([line.strip()] for line in _lines(path))  # the commas may be those of a sentence a line
-
-
-def _is_object(line: str) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except json.JSONDecodeError:
-        return False
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """The lines of a file without byte order marks, decoded as UTF-8, or as latin-1 where that fails."""
-    with path.open("rb") as file:
-        for line in file:
-            try:
-                yield line.decode().lstrip(BOM)
-            except UnicodeDecodeError:
-                yield line.decode("latin-1")
 
 
 def as_json(found: Contamination) -> dict[str, Any]:

@@ -1,20 +1,18 @@
 """Sentence pairs to measure with: seven English sets of scored pairs, five Chinese ones, and a user's own file."""
 
-import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from minbert.errors import UserError, quoted
+from minbert.errors import UserError
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Row, Skipped
+from tasks import readers
 from tasks.benchmarks.options import chosen
-from tasks.readers import chinese, open_as, senteval
-from tasks.readers.layouts import KINDS
-from tasks.readers.splitter import BOM, first_line, open_text
+from tasks.readers import chinese, senteval
 
 CHINESE = {"zh-STS-B" if name == "STS-B" else name: name for name in chinese.FOLDERS}
 ENGLISH = senteval.SCORED
@@ -102,14 +100,8 @@ def _chinese(folder: Path, name: str) -> ScoredSet:
     path = chinese.files(base).get((own, "test"))
     if path is None:
         raise UserError(f"{base}: no test file of {name} (in {' or '.join(chinese.FOLDERS[own])})")
-    rows = open_as(path, "pair-score").rows
+    rows = readers.open_as(path, "pair-score").rows
     return ScoredSet(name, (subset(name, rows),), path.relative_to(base).as_posix())
-
-
-_HEADERS = {
-    name for kind in ("single", "pair-class", "pair-score") for names in KINDS[kind].columns.values() for name in names
-}
-_TABLE = re.compile(r"\w+(,\w+)+")  # a header: names separated by commas without spaces
 
 
 def own_pairs(path: Path, *, seed: int) -> Subset:
@@ -118,7 +110,10 @@ def own_pairs(path: Path, *, seed: int) -> Subset:
     Single sentences are paired at random by the seed. The number of rows that are left out is printed to standard
     error. Raises `UserError` if the file has another form, or fewer than two sentences.
     """
-    found = list(_by_layout(path) or _without_header(path))
+    kind = readers.kind_of(path, ("pair-score", "pair-class", "single", "pair", "lines"))
+    if kind == "single":
+        raise UserError(f"{path}: neither sentence pairs nor sentences without labels, one a line")
+    found = list(readers.open_as(path, kind).rows)
     kept = [row for row in found if isinstance(row, Row) and all(row.texts)]
     if len(kept) < len(found):
         why = next((f", such as line {row.line}: {row.why}" for row in found if isinstance(row, Skipped)), "")
@@ -133,33 +128,3 @@ def own_pairs(path: Path, *, seed: int) -> Subset:
     gold = np.array([row.label for row in kept], dtype=np.float64)
     scored = gold if np.isfinite(gold).all() else np.full(len(gold), np.nan)
     return Subset(path.name, [row.id for row in kept], pairs, scored, len(found) - len(kept))
-
-
-def _by_layout(path: Path) -> Iterator[Row | Skipped] | None:
-    """The rows by the first layout that fits: scored, of two classes, or without a label; None if none does."""
-    first_line(path)  # raises for a missing or empty file
-    for kind, split in (("pair-score", "train"), ("pair-class", "train"), ("pair-class", "test")):
-        try:
-            return open_as(path, kind, split).rows
-        except UserError:
-            continue
-    return None
-
-
-def _without_header(path: Path) -> Iterator[Row | Skipped]:
-    """Two columns divided by a tab, or sentences; `UserError` for any other structure."""
-    first = first_line(path)
-    head = [cell.strip() for cell in first.split("\t")]
-    header = len(head) > 1 and any(cell.lower() in _HEADERS for cell in head)
-    other = first.lstrip().startswith("{") or "||" in first or _TABLE.fullmatch(first.strip())
-    if header or other or len(head) > 2 or head[-1].replace(".", "", 1).isdigit():
-        raise UserError(f"{path}:1: {quoted(first)}: neither sentence pairs nor one sentence a line")
-    with open_text(path) as file:
-        for line, text in enumerate(file, 1):
-            cells = tuple(cell.strip(f" \r\n{BOM}") for cell in text.split("\t"))
-            if not any(cells):
-                yield Skipped(line, "blank line")
-            elif len(cells) != len(head):
-                raise UserError(f"{path}:{line}: {len(cells)} columns, the first line has {len(head)}")
-            else:
-                yield Row(str(line), cells, line=line) if all(cells) else Skipped(line, "a sentence is empty")

@@ -42,9 +42,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 def every_triplet(path: Path) -> "Triplets":
     """The triplets of a file of triplets, or every one that a file of labelled pairs gives."""
     from tasks import readers
-    from tasks.contrastive import data, triplets
+    from tasks.contrastive import triplets
 
-    if not data.holds_triplets(present(path)):
+    if readers.kind_of(present(path), ("triplet", "nli")) == "nli":
         return triplets.from_pairs([readers.open_as(path, "nli").rows], "cross")
     opened = readers.open_as(path, "triplet")
     if opened.texts < 3:

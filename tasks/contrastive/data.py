@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert import token_cache, weights
-from minbert.errors import UserError, listed
+from minbert.errors import UserError
 from minbert.files import data_path, expanded, present, sha256_of
 from minbert.token_cache import Facts, Row, Skipped, TokenCache
 from minbert.tokenizer import Tokenizer
@@ -21,8 +21,7 @@ from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettin
 from tasks.examples import Examples, Pair
 from tasks.manifests import manifests_behind
 from tasks.readers import key, senteval
-from tasks.readers.layouts import KINDS, LAYOUTS, NLI_CLASSES, POLARITIES, Rows
-from tasks.readers.splitter import Head
+from tasks.readers.layouts import NLI_CLASSES, POLARITIES, Rows
 
 _ORIGINALS = ("snli_1.0/snli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.jsonl")
 Read = tuple[TokenCache, dict[str, Any]]
@@ -89,13 +88,13 @@ def _triplets(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
     def merged() -> Iterator[Row | Skipped | Facts]:
         from tasks.contrastive.triplets import checked, from_pairs  # late: pandas is needed without a cache only
 
-        sources = [readers.open_as(path, kind, columns=settings.data.columns).rows for path in paths]
+        sources = [readers.open_as(path, kind).rows for path in paths]
         made = from_pairs(sources, per_premise, names=names) if per_premise else checked(sources, columns, names=names)
         if not len(made):
             raise UserError(f"{', '.join(map(str, paths))}: no triplet can be made of the rows")
         yield from made.rows()
 
-    rule = ["triplets", kind, settings.data.columns, per_premise, *names]
+    rule = ["triplets", kind, per_premise, *names]
     cache, files = _cached(paths, merged(), rule, columns, tokenizer)
     skipped = cache.account()["skipped"]
     return cache, {"files": files, "per_premise": per_premise, **cache.facts, "skipped": skipped}
@@ -107,7 +106,7 @@ def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
     names = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]  # where there are several, ids begin with it
 
     def labelled() -> Iterator[Row | Skipped]:
-        opened = [readers.open_as(path, "nli", columns=settings.data.columns).rows for path in pairs]
+        opened = [readers.open_as(path, "nli").rows for path in pairs]
         opened += [_as_pairs(readers.open_as(path, "single", classes=len(POLARITIES)).rows) for path in phrases]
         for rows, name in zip(opened, names, strict=True):
             for row in rows:
@@ -116,7 +115,7 @@ def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
                 else:
                     yield replace(row, id=f"{name}{row.id}")
 
-    rule = ["nli", settings.data.columns, *names, *(["phrases"] if phrases else [])]
+    rule = ["nli", *names, *(["phrases"] if phrases else [])]
     cache, files = _cached(paths, labelled(), rule, 2, tokenizer)
     account = {name: value for name, value in cache.account().items() if name not in ("file", "sha256")}
     return cache, account | {"files": files}
@@ -174,7 +173,7 @@ def _cached(
 def _triplet_files(settings: ContrastiveSettings) -> tuple[list[Path], str, int]:
     """The files of triplets or of pairs, `triplet` or `nli` by what they hold, and how many texts a triplet has."""
     paths = _files(settings, settings.files.triplets, "nli", "nli_for_simcse.csv", "nli-triplets.csv")
-    kinds = [_kind_and_texts(path, settings.data.columns) for path in paths]
+    kinds = [_kind_and_texts(path) for path in paths]
     shown = {("nli", 2): "labelled pairs", ("triplet", 2): "pairs without hard negatives"}
     held = [f"{path} holds {shown.get(found, 'triplets')}" for path, found in zip(paths, kinds, strict=True)]
     if other := next((place for place, found in enumerate(kinds) if found != kinds[0]), 0):
@@ -202,24 +201,10 @@ def _needs_hard_negatives(settings: ContrastiveSettings) -> str:
     return ""
 
 
-def holds_triplets(path: Path, columns: str = "") -> bool:
-    """Whether a file holds triplets, by its header or by what `--columns` calls its columns; else it holds pairs."""
-    if columns:
-        return any(part.partition("=")[0].strip() in KINDS["triplet"].texts for part in columns.split(","))
-    return path.is_file() and any(layout.fits(Head.of(path), "train") for layout in LAYOUTS["triplet"])
-
-
-def _kind_and_texts(path: Path, columns: str) -> tuple[str, int]:
+def _kind_and_texts(path: Path) -> tuple[str, int]:
     """What a file for `--triplets` holds, and how many texts a row has; `UserError` where it is neither kind."""
-    kind, head = "triplet" if holds_triplets(path, columns) else "nli", Head.of(path)
-    named = columns or kind == "triplet" or any(layout.fits(head, "test") for layout in LAYOUTS["nli"])
-    if not named:  # a file of pairs that lacks its label alone is refused by its reader
-        raise UserError(
-            f"{path}:1: the columns {listed(head.keys)} are neither triplets (sent0, sent1, hard_neg, or "
-            f"anchor, positive, negative) nor labelled pairs (premise, hypothesis, label); say which column is what "
-            f"with --columns anchor=...,positive=..."
-        )
-    return kind, readers.open_as(path, kind, columns=columns).texts
+    kind = readers.kind_of(path, ("triplet", "nli"))
+    return kind, readers.open_as(path, kind).texts
 
 
 def _pair_files(settings: ContrastiveSettings) -> list[Path]:
@@ -228,7 +213,7 @@ def _pair_files(settings: ContrastiveSettings) -> list[Path]:
         there = (paths[0].parent.parent / name for name in _ORIGINALS)
         paths = [path for path in there if path.is_file()]
     for path in paths:
-        readers.open_as(path, "nli", columns=settings.data.columns)
+        readers.open_as(path, "nli")
     return paths
 
 

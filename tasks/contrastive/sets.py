@@ -31,8 +31,6 @@ from minbert.training import ranks, start
 from tasks.contrastive.settings import FileSettings
 from tasks.examples import Examples
 from tasks.readers import chinese, key, open_as, senteval, tokenised
-from tasks.readers.layouts import checked_rows
-from tasks.readers.splitter import side_by_side
 
 SOURCES = ("sts", "sts-train", "chinese")
 """The names of texts that need no path."""
@@ -63,10 +61,8 @@ class TextFile:
 
         Of STS12 to 16 rows without a gold score are read too: STS15 and 16 have more of them.
         """
-        if self.path.name.startswith("STS.input."):
-            rows = checked_rows(self.path, side_by_side((self.path, 2)), ("sentence1", "sentence2"))
-        else:
-            rows = open_as(self.path, self.kind).rows
+        unscored = self.path.name.startswith("STS.input.")
+        rows = open_as(self.path, "pair" if unscored else self.kind).rows
         texts, skipped, kept = [], [], 0
         for row in rows:
             if isinstance(row, Skipped):

@@ -43,7 +43,6 @@ _USED_BY: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_OF_TRIPLETS, _ON[TRIPLETS]),
     "nli_pairs": _ON[PAIRS],
     **dict.fromkeys(("texts", "keep_duplicates"), _ON[TEXTS]),
-    "columns": (*_ON[TRIPLETS], *_ON[PAIRS]),
 }
 """Flag -> the objectives on which it has an effect; a flag that is not here has one on all."""
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from minbert import token_cache
 from minbert.errors import UserError
 from minbert.files import present
-from minbert.token_cache import Row, Skipped, TokenCache
+from minbert.token_cache import TokenCache
 from minbert.tokenizer import Tokenizer
-from tasks.readers.layouts import clean_pair, clean_sentence, companions, open_as
+from tasks.readers.layouts import clean_pair, clean_sentence, companions, kind_of, open_as, read_any
 
 __all__ = [
     "clean_pair",
@@ -23,6 +23,7 @@ __all__ = [
     "digest",
     "find",
     "key",
+    "kind_of",
     "open_as",
     "read_any",
     "tokenised",
@@ -39,25 +40,12 @@ def digest(path: Path) -> str:
 
 
 def tokenised(
-    path: Path, kind: str, tokenizer: Tokenizer, split: str = "train", columns: str = "", *, classes: int | None = None
+    path: Path, kind: str, tokenizer: Tokenizer, split: str = "train", *, classes: int | None = None
 ) -> TokenCache:
     """The rows of a file as read by `open_as`, tokenised once and cached. Raises `UserError` as `open_as` does."""
-    opened = open_as(present(path), kind, split, columns, classes=classes)
-    how = f"{kind} {classes} {split} {columns}"
+    opened = open_as(present(path), kind, split, classes=classes)
+    how = f"{kind} {classes} {split}"
     return token_cache.load(path, opened.rows, how, opened.texts, tokenizer, sha256=digest(path))
-
-
-def read_any(path: Path) -> tuple[str, list[Row | Skipped]]:
-    """The kind of a data file whose use is not known, and its rows: of the first kind that all of them are valid for.
-
-    Triplets before pairs before single texts; any text can be read as lines. Raises `UserError` if it is no text.
-    """
-    for kind in ("triplet", "nli", "pair-class", "pair-score", "single"):
-        try:
-            return kind, list(open_as(path, kind).rows)
-        except UserError:
-            continue
-    return "lines", list(open_as(path, "lines").rows)
 
 
 def find(data: Path, folder: str, names: Sequence[str]) -> Path:

@@ -6,7 +6,7 @@ from minbert.errors import UserError
 from minbert.files import present
 from minbert.token_cache import Row
 from tasks.readers.layouts import Rows, open_as
-from tasks.readers.splitter import line_records
+from tasks.readers.records import line_records
 
 # Folder and subsets (STS-B: folders, the first that exists is read). SMT of STS13 is not free; SentEval omits it too.
 STS = {

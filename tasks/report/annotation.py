@@ -84,19 +84,12 @@ def original_rows(run: Run, task: str, split: str, data: Path | None = None) -> 
     The course's preprocessing lower-cases what a run records. `UserError` as of `predict.recorded_file`.
     """
     from tasks import readers  # torch
-    from tasks.readers.layouts import KINDS
-    from tasks.readers.splitter import split_records
     from tasks.registry import TASKS
 
-    path, columns = predict.recorded_file(run.folder, task, split, data)
-    kind = TASKS[task]()
-    opened = readers.open_as(path, kind.kind, split, columns, classes=kind.class_count)
-    kept = [row for row in opened.rows if isinstance(row, Row)]
-    if opened.layout != "course":  # the only layout whose reader changes the letters
-        return kept
-    cells: Any = split_records(path, ("id", *KINDS[kind.kind].texts))
-    texts = {row[0].strip().lower(): tuple(" ".join(text.split()) for text in row[1:]) for _, row in cells}
-    return [Row(row.id, texts[row.id], row.label) for row in kept]
+    path, kind = predict.recorded_file(run.folder, task, split, data), TASKS[task]()
+    opened = readers.open_as(path, kind.kind, split, classes=kind.class_count, clean=False)
+    rows = [row for row in opened.rows if isinstance(row, Row)]
+    return [Row(row.id, tuple(" ".join(text.split()) for text in row.texts), row.label) for row in rows]
 
 
 def read_sheet(path: Path) -> pd.DataFrame:

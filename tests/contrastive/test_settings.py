@@ -136,7 +136,6 @@ NO_EFFECT = [
         )
     ),
     (["--synonyms-stage", "finetune"], ["--synonyms-p", "0.5", "--synonyms", "3"]),
-    (["--objective", "simcse"], ["--columns", "a=b", "--texts", "sts"]),
     *((["--objective", how], ["--nli-pairs", "a.tsv"]) for how in ("nt-xent", "triplet", "margin")),
     *(
         (["--synonyms", "none"], given)

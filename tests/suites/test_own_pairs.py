@@ -43,8 +43,8 @@ def test_forms_of_pairs(tmp_path: Path, content: str, pairs: list, gold: list | 
 def test_rows_that_are_left_out_are_counted(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "two.tsv").write_text("a cat\ta dog\nb\t\n\nc\td\n")
     found = own_pairs(tmp_path / "two.tsv", seed=0)
-    assert (found.pairs, found.skipped) == ([("a cat", "a dog"), ("c", "d")], 2)
-    said = f"note: {tmp_path / 'two.tsv'}: 2 of 4 rows left out, such as line 2: a sentence is empty\n"
+    assert (found.pairs, found.skipped) == ([("a cat", "a dog"), ("c", "d")], 1)
+    said = f"note: {tmp_path / 'two.tsv'}: 1 of 3 rows left out, such as line 2: sentence2: empty\n"
     assert capsys.readouterr().err == said
     (tmp_path / "quora.csv").write_text("\tid\tsentence1\tsentence2\n0\tx\tA cat\t\n1\ty\tA cat\tA dog\n")
     assert own_pairs(tmp_path / "quora.csv", seed=0).skipped == 1
@@ -66,13 +66,12 @@ def test_single_sentences_get_partners_by_the_seed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("sent0,sent1,hard_neg\na,b,c\n", "neither sentence pairs nor one sentence a line"),
-        ("a\tb\tc\td\n", "neither sentence pairs nor one sentence a line"),
-        ("sentence\tlabel\na\t1\n", "neither sentence pairs nor one sentence a line"),
-        ("A fine film.\t1\nA poor film.\t0\n", "neither sentence pairs nor one sentence a line"),
-        ('{"text": "a"}\n{"text": "b"}\n', "neither sentence pairs nor one sentence a line"),
-        ("a\tb\nc\n", "x:2: 1 columns, the first line has 2"),
-        ("a\nb\tc\n", "x:2: 2 columns, the first line has 1"),
+        ("sent0,sent1,hard_neg\na,b,c\n", "x:1: no column 'sentence1' "),
+        ("a\tb\tc\td\n", "x:1: no column 'sentence1' "),
+        ("sentence\tlabel\na\t1\n", "neither sentence pairs nor sentences without labels"),
+        ("A fine film.\t1\nA poor film.\t0\n", "neither sentence pairs nor sentences without labels"),
+        ('{"text": "a"}\n{"text": "b"}\n', "x:1: no column 'sentence1' "),
+        ("a\tb\nc\n", "x:2: 1 column, sentence1, sentence2 are 2"),
         ("sentence1\tsentence2\tscore\na\tb\t7\n", "x:2: score: '7' is not between 0 and 5"),
         ("", "the file is empty"),
         ("\t\n \n", "the file is empty"),
@@ -85,5 +84,5 @@ def test_other_files_are_refused(tmp_path: Path, content: str, words: str) -> No
 
 
 def test_triplets_are_no_sentences() -> None:
-    with pytest.raises(UserError, match=r"nli-triplets\.csv:1: .*: neither sentence pairs nor one sentence a line"):
+    with pytest.raises(UserError, match=r"nli-triplets\.csv:1: no column 'sentence1' .*'hard_neg'"):
         own_pairs(SAMPLE / "nli/nli-triplets.csv", seed=0)

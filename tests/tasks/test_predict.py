@@ -32,7 +32,7 @@ def finished_run(
 ) -> Path:
     """The folder of a finished run: the kept checkpoint, of step 4, and a later one; `more` goes into its manifest."""
     model = MultitaskModel(BertModel.from_pretrained(tiny), registry.build(tasks, pairs), 0.3)
-    settings = {"tasks": tasks, "pairs": pairs, "max_length": 24, "precision": "auto", "columns": ""}
+    settings = {"tasks": tasks, "pairs": pairs, "max_length": 24, "precision": "auto"}
     config, tokenizer = BertConfig.read(tiny), Tokenizer.load(tiny)
     for step, shift in ((4, 0.0), (8, 0.5)):
         with torch.no_grad():
@@ -152,9 +152,9 @@ def test_lines_are_sentences_and_blank_ones_are_counted(
 @pytest.mark.parametrize(
     ("task", "content", "words"),
     [
-        ("sst", "id,body,label\n1,good,2\n", "own:1: .*names no sentence column"),
-        ("sst", "A film\tThe end\n", "own:1: .*names no sentence column"),
-        ("sts", "only one sentence\n", "own:1: .*names no sentence1 column"),
+        ("sst", "id,body,label\n1,good,2\n", "own:1: .*no column 'sentence' "),
+        ("sst", "A film\tThe end\n", "own:1: .*no column 'sentence' "),
+        ("sts", "only one sentence\n", "own:1: .*no column 'sentence1' "),
         ("sts", "a\tb\nc\n", "own:2: "),
         ("sst", "", "the file is empty"),
         ("sst", "a\n\xe9\n", "own:2: not UTF-8"),

@@ -38,7 +38,6 @@ BAD = [
     (MULTITASK, "--data no/such/folder", "--data no/such/folder"),
     (MULTITASK, "--sst_train no-such-file.csv", "no-such-file.csv"),
     (MULTITASK, "--sts_dev {headless}", "{headless}:1 cat"),
-    (MULTITASK, "--columns sst:label=stars", "ids-sst-train.csv:1 stars"),
     (MULTITASK, "--para_test_out no/such/folder.csv", "--para-test-out no/such"),
     (MULTITASK, "--sts_test_out {taken}", "--sts-test-out {taken}"),
     (MULTITASK, "--sst_dev {dev} --sst_dev_out {dev}", "{dev} --*_out"),

@@ -116,7 +116,6 @@ BAD = [
     (multitask, "--encoder x --weights y", "--encoder --weights"),
     (multitask, "--option finetune --fine-tune-mode full-model", "--option --fine-tune-mode"),
     (multitask, "--encoder runs/nowhere/encoder", "--encoder runs/nowhere/encoder"),
-    (multitask, "--columns sst:sentence=a;sst:label=b", "--columns sst"),
     (pretrain, "--batch_size 1", "--batch-size 1"),
     (pretrain, "--temperature 0", "--temperature 0"),
     (pretrain, "--pooler sum", "--pooler sum mean"),
@@ -131,7 +130,6 @@ def test_a_mistake_is_one_sentence_that_names_the_flag(parse: Any, arguments: st
         parsed = parse(*arguments.split())
         parsed.settings.ignored(parsed.overrides)
         build(parsed.settings.data.tasks, "cross", "--tasks")
-        parsed.settings.data.columns_of("sst")
         parsed.settings.encoder.source  # noqa: B018
     assert "\n" not in str(caught.value)
     assert all(word in str(caught.value) for word in words.split()), caught.value
@@ -183,7 +181,6 @@ EFFECTS = [
     ("--tasks SST --sst-train x", ""),
     ("--tasks Quora --para-train x", ""),
     ("--tasks sst,sts --sts-dev x", ""),
-    ("--tasks sst --columns para:label=a", "--columns para:... has no effect: --tasks sst does not hold its task"),
     ("--tasks sts --sampling hybrid", "--sampling hybrid has no effect on a single task"),
     ("--tasks sst --pairs bi", "--pairs bi has no effect: no task of --tasks sst has pairs"),
     ("--tasks quora --pairs bi", ""),

@@ -204,11 +204,11 @@ def test_both_copies_of_the_chinese_sts_b_say_the_same(real: Path) -> None:
 OPENED = [
     ("single", "course/ids-cfimdb-dev.csv", 2, "course", 245),
     ("single", "senteval/downstream/SST/binary/sentiment-dev", 2, "text and class", 872),
-    ("pair-class", "senteval/downstream/MRPC/msr_paraphrase_train.txt", 2, "MRPC", 4076),
+    ("pair-class", "senteval/downstream/MRPC/msr_paraphrase_train.txt", 2, "table", 4076),
     ("pair-class", "zh/LCQMC/dev.txt", 2, "pairs", 8802),
     ("pair-class", "zh/PAWS-X/test_2k.tsv", 2, "table", 2000),
     ("pair-score", "senteval/downstream/stsbenchmark/sts-test.csv", None, "STS-B", 1379),
-    ("pair-score", "senteval/downstream/SICK/SICK_train.txt", None, "SICK", 4500),
+    ("pair-score", "senteval/downstream/SICK/SICK_train.txt", None, "table", 4500),
     ("nli", "nli/nli-pairs.tsv", None, "table", 87622),
     ("triplet", "nli/nli-triplets.csv", None, "table", 10983),
     ("lines", "senteval/downstream/CR/custrev.pos", None, "lines", 2405),

@@ -154,20 +154,3 @@ def test_what_is_not_there(layout: Path, refusal: Callable) -> None:
     (layout / "downstream/TREC/TREC_10.label").write_text("NUM:x one ?\nwhat ?\n")
     message = refusal(lambda: senteval.classification(layout, "TREC")["test"])
     assert message.startswith("downstream/TREC/TREC_10.label:2: label: ")
-
-
-@pytest.mark.parametrize(("mark", "what"), [(b"\xef\xbb\xbf", "UTF-8 with a byte-order mark"), (b"\xff\xfe", "UTF-16")])
-def test_sets_in_latin_1_refuse_another_encoding(tmp_path: Path, mark: bytes, what: str) -> None:
-    folder = tmp_path / "downstream" / "MR"
-    folder.mkdir(parents=True)
-    (folder / "rt-polarity.pos").write_bytes(mark + "schön\n".encode("utf-16-le" if len(mark) == 2 else "utf-8"))
-    (folder / "rt-polarity.neg").write_bytes("schlecht\n".encode("latin-1"))
-    with pytest.raises(UserError, match=rf"rt-polarity\.pos: {what}, not Latin-1 text"):
-        list(senteval.classification(tmp_path, "MR")["all"])
-
-
-@pytest.mark.parametrize("kind", ["single", "pair-score", "triplet"])
-def test_a_table_in_utf_16_is_refused_by_that_name(tmp_path: Path, kind: str) -> None:
-    (tmp_path / "file.csv").write_text("id\tsentence\tsentiment\n1\tgood\t3\n", encoding="utf-16")
-    with pytest.raises(UserError, match=r"file\.csv: UTF-16, not UTF-8 text"):
-        list(open_as(tmp_path / "file.csv", kind).rows)

@@ -1,0 +1,106 @@
+"""Guards: files are cut into records by their quoting, encoding and byte order marks, and lines are counted right.
+
+python -m pytest --import-mode=importlib tests/tasks/readers/test_records.py
+"""
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from minbert.token_cache import Row, Skipped
+from tasks.readers import open_as, records
+from tasks.readers.records import Record
+
+AB = ("a", "b")
+
+
+def table(path: Path, quotes: str = "csv", names: tuple[str, ...] = (), *, wider: bool = False) -> Iterator[Record]:
+    return records.table_records(path, AB, names or AB, "\t", quotes, header=not names, wider=wider)
+
+
+def test_the_three_ways_to_read_a_quote(write: Callable) -> None:
+    path = write('a\tb\n"say ""yes"""\t"no" he said\n"x\t"y"\n')
+    assert next(table(path, "none")) == (2, ('"say ""yes"""', '"no" he said'))
+    assert list(table(path, "cell")) == [(2, ('say "yes"', '"no" he said')), (3, ('"x', '"y"'))]
+    whole = write('a\tb\n"one\ttwo\nthree"\tend\nnext\tx\n')
+    assert list(table(whole)) == [(2, ("one\ttwo\nthree", "end")), (4, ("next", "x"))]
+
+
+cell = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\ufeff\r"), min_size=1, max_size=9)
+
+
+@given(st.lists(st.tuples(cell, cell), min_size=1, max_size=6))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80)
+def test_what_csv_writes_is_read_back(tmp_path: Path, pairs: list[tuple[str, str]]) -> None:
+    with open(tmp_path / "law.tsv", "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter="\t", quoting=csv.QUOTE_ALL).writerows([AB, *pairs])
+    assert [cells for _, cells in table(tmp_path / "law.tsv")] == pairs
+
+
+def test_byte_order_marks_before_the_header_and_before_the_first_cell(write: Callable) -> None:
+    path = write("\ufeff\ufeffa\tb\r\n\ufeff1\t\ufeffone\r\n2\ttwo\ufeffs\r\n")
+    assert list(table(path, "none")) == [(2, ("1", "one")), (3, ("2", "two\ufeffs"))]
+    assert list(table(write("\ufeffone\t\ufeff1\n"), names=AB)) == [(1, ("one", "1"))]
+
+
+def test_other_separators_of_lines_end_none(write: Callable) -> None:
+    path = write("a\tb\none\u2028line\tx\x85y\x0bz\nlast\tw\n")
+    assert list(table(path, "none")) == [(2, ("one\u2028line", "x\x85y\x0bz")), (3, ("last", "w"))]
+
+
+@pytest.mark.parametrize("quotes", ["csv", "cell", "none"])
+def test_blank_lines_are_no_rows_but_count_as_lines(write: Callable, refusal: Callable, quotes: str) -> None:
+    path = write("a\tb\n\n1\t2\n\n\n3\t4\n5\n")
+    assert refusal(table, path, quotes) == "file.csv:7: 1 column, the header has 2"
+    rows = table(path, quotes)
+    assert [next(rows), next(rows)] == [(3, ("1", "2")), (6, ("3", "4"))]
+
+
+def test_wider_rows(write: Callable, refusal: Callable) -> None:
+    path = write("1\t2\n1\tx\ty\t3\n")
+    assert [cells for _, cells in table(path, names=AB, wider=True)] == [("1", "2"), ("1", "x")]
+    assert refusal(table, path, "csv", AB) == "file.csv:2: 4 columns, a, b are 2"
+
+
+def test_the_line_that_is_not_utf_8(write: Callable, refusal: Callable) -> None:
+    path = write("a\tb\n" + "1\t2\n" * 5000 + "caf\xe9\tx\n", encoding="latin-1")
+    assert list(records.line_records(path, "latin-1"))[-1] == (5002, ("caf\xe9\tx",))
+    assert refusal(table, path) == "file.csv:5002: not UTF-8 text"
+    assert refusal(records.line_records, write("a\nb", encoding="utf-16")) == "file.csv:1: not UTF-8 text"
+    for encoding in ("utf-16-le", "utf-16-be"):
+        assert refusal(records.line_records, write("ab\n", encoding=encoding)) == "file.csv:1: not text: a NUL byte"
+
+
+def test_json_lines(write: Callable, refusal: Callable) -> None:
+    path = write('\ufeff{"a": "x\\ny", "b": 2.5, "c": [1]}\n\n{"b": "z", "a": 3}\n')
+    assert list(records.json_records(path, AB)) == [(1, ("x\ny", "2.5")), (3, ("3", "z"))]
+    assert refusal(records.json_records, path, ("a", "c")).startswith("file.csv:1: c: neither text nor a number")
+    message = refusal(records.json_records, path, ("a", "d"))
+    assert message == "file.csv:1: d: missing; the line has 'a', 'b', 'c'"
+    for bad, words in {'{"a": 1\n': "file.csv:1: not JSON", "[1]\n": "file.csv:1: not a JSON object"}.items():
+        assert refusal(records.json_records, write(bad), AB).startswith(words)
+    for hostile in ('{"a": ' + "[" * 99_999 + "\n", '{"a": ' + "1" * 5_000 + "}\n", '{"a": "\\ud800", "b": ""}\n'):
+        assert len(refusal(records.json_records, write(hostile), AB)) < 200
+
+
+@given(st.lists(st.fixed_dictionaries({"a": st.text(max_size=9), "b": st.text(max_size=9)}), min_size=1, max_size=5))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+def test_json_lines_are_read_back(tmp_path: Path, objects: list[dict[str, str]]) -> None:
+    path = tmp_path / "law.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in objects), encoding="utf-8", newline="")
+    assert [dict(zip(AB, cells, strict=True)) for _, cells in records.json_records(path, AB)] == objects
+
+
+def test_plain_lines(write: Callable) -> None:
+    path = write('\ufeffOne sentence. \r\n\r\n  \nTwo "quoted, with a\ttab\u2028and more\n')
+    assert list(open_as(path, "lines").rows) == [
+        Row("1", ("One sentence.",)),
+        Skipped(2, "sentence: empty"),
+        Skipped(3, "sentence: empty"),
+        Row("4", ('Two "quoted, with a\ttab\u2028and more',)),
+    ]
