@@ -24,7 +24,6 @@ from minbert.training.cli import Parser, run, say
 
 if TYPE_CHECKING:
     from ablations.cells import Cell
-    from ablations.runner import Runner
     from ablations.study import Study
 
 RUNS = Path("runs/ablations")
@@ -59,7 +58,8 @@ def main() -> None:
     if given.study == "list":
         list_studies()
         return
-    from ablations.cells import cells_of, shown  # imports torch, which `list` does not wait for
+    from ablations import table  # these import torch, which `list` does not wait for
+    from ablations.cells import cells_of, shown
     from ablations.runner import Runner
     from ablations.study import read_study
 
@@ -88,7 +88,13 @@ def main() -> None:
         run_together(study, cells, runs / study.name, runner.threads)
     except KeyboardInterrupt:
         interrupted = True
-    write(study, cells, seeds, runs / study.name, runner, given.publish)
+    folder = runs / study.name
+    written = table.write_results(study, cells, seeds, folder, command(), runner.failed)
+    for name, why in runner.failed.items():
+        say(f"failed: {name}: {why}")
+    say(f"tables: {folder / 'table.md'}" if written else "no run is finished, so there is no table yet")
+    if given.publish and written:
+        publish(cells, folder)
     if interrupted:
         raise KeyboardInterrupt
     if runner.failed:
@@ -116,29 +122,21 @@ def run_together(study: "Study", cells: "list[Cell]", folder: Path, threads: int
         for name, command in study.file.together.items():
             words = suite_words(command, [cell.encoder for cell in first], first[0].data, folder / "together" / name)
             say(f"{name}, all arms: {shown(words, threads)}")
-            subprocess.run([sys.executable, *words], check=True, env=environment(threads), stdout=subprocess.DEVNULL)
+            ended = subprocess.run([sys.executable, *words], env=environment(threads), stdout=subprocess.DEVNULL)
+            if ended.returncode:
+                say(f"{name}: failed with exit code {ended.returncode}")
 
 
-def write(study: "Study", cells: "list[Cell]", seeds: list[int], folder: Path, runner: "Runner", publish: bool) -> None:
-    """Write the tables of the finished runs, and print which runs failed."""
-    from ablations import table
-
-    written = table.write_results(study, cells, seeds, folder, command(), runner.failed)
-    for name, why in runner.failed.items():
-        say(f"failed: {name}: {why}")
-    if not written:
-        say("no run is finished, so there is no table yet")
-        return
-    say(f"tables: {folder / 'table.md'}")
-    if publish:
-        if not all(cell.finished for cell in cells):
-            raise UserError("--publish: the study has runs that are not finished")
-        target = RESULTS / study.name
-        target.mkdir(parents=True, exist_ok=True)
-        for name in PUBLISHED:
-            if (folder / name).is_file():
-                shutil.copyfile(folder / name, target / name)
-        say(f"published in {target}")
+def publish(cells: "list[Cell]", folder: Path) -> None:
+    """Copy the tables of a whole study. Raises `UserError` if it is not whole."""
+    if not all(cell.finished for cell in cells):
+        raise UserError("--publish: the study has runs that are not finished")
+    target = RESULTS / folder.name
+    target.mkdir(parents=True, exist_ok=True)
+    for name in PUBLISHED:
+        if (folder / name).is_file():
+            shutil.copyfile(folder / name, target / name)
+    say(f"published in {target}")
 
 
 def command() -> str:
