@@ -105,9 +105,13 @@ def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
     paths = [*pairs, *phrases]
     names = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]  # where there are several, ids begin with it
 
+    judging = _sst_files(settings) if settings.files.phrases == "sst" else []
+
     def labelled() -> Iterator[Row | Skipped]:
         opened = [readers.open_as(path, "nli").rows for path in pairs]
-        opened += [_as_pairs(readers.open_as(path, "single", classes=len(POLARITIES)).rows) for path in phrases]
+        opened += [
+            _as_pairs(readers.open_as(path, "single", classes=len(POLARITIES)).rows, judging) for path in phrases
+        ]
         for rows, name in zip(opened, names, strict=True):
             for row in rows:
                 if isinstance(row, Skipped):
@@ -116,16 +120,35 @@ def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
                     yield replace(row, id=f"{name}{row.id}")
 
     rule = ["nli", *names, *(["phrases"] if phrases else [])]
-    cache, files = _cached(paths, labelled(), rule, 2, tokenizer)
+    cache, files = _cached(paths, labelled(), rule, 2, tokenizer, also=judging)
     account = {name: value for name, value in cache.account().items() if name not in ("file", "sha256")}
     return cache, account | {"files": files}
 
 
-def _as_pairs(rows: Rows) -> Rows:
-    """Single texts as pairs without a second text, their classes after those of NLI."""
+def _sst_files(settings: ContrastiveSettings) -> list[Path]:
+    """The course's dev and test file of SST, those that are there: a phrase that equals a sentence is no training row."""
+    folder, names = start.data_folder(settings.files.data), ("ids-sst-dev.csv", "ids-sst-test-student.csv")
+    paths = [
+    paths = [next(filter(Path.is_file, (folder / "course" / name, folder / name)), None) for name in names]
+    return [path for path in paths if path]
+
+
+def _as_pairs(rows: Rows, judging: Sequence[Path]) -> Rows:
+    """Single texts as pairs without a second text, their classes after those of NLI.
+
+    Those that equal, by `readers.key`, a sentence of the files in `judging` are skipped.
+    """
+    judged = {
+        key(row.texts[0]): path.name
+        for path in judging
+        for row in readers.open_as(path, "single", "test").rows
+        if isinstance(row, Row)
+    }
     for row in rows:
         if isinstance(row, Skipped):
             yield row
+        elif judged and (name := judged.get(key(row.texts[0]))):
+            yield Skipped(row.line, f"equals a sentence of {name}")
         else:
             yield replace(row, texts=(*row.texts, ""), label=len(NLI_CLASSES) + row.label)
 

@@ -165,6 +165,27 @@ def test_phrases_follow_the_pairs_as_two_further_classes(read: Read, tmp_path: P
         read(**how, phrases=str(phrases))
 
 
+def test_phrases_that_equal_a_dev_or_test_sentence_are_skipped(read: Read, tmp_path: Path) -> None:
+    """Letters and digits alone decide: the course's files are spaced and cased differently from SentEval's."""
+    pairs = str(table(tmp_path / "pairs.csv", ["premise", "hypothesis", "label"], PAIRS))
+    phrases = tmp_path / "SST" / "binary" / "sentiment-train"
+    phrases.parent.mkdir(parents=True)
+    phrases.write_text("a fine film \t1\nDull , and long .\t0\nthe end\t0\n", encoding="utf-8")
+    (tmp_path / "course").mkdir()
+    (tmp_path / "course" / "ids-sst-dev.csv").write_text("\tid\tsentence\tsentiment\n0\ta\t Dull and long\t1\n")
+    (tmp_path / "ids-sst-test-student.csv").write_text("0\t\tid\tsentence\n1\t0\tb\t The end .\n")
+    how = {"objective": "cross", "keep": "last", "nli_pairs": pairs, "data": str(tmp_path)}
+    dev = str(SAMPLE / "course" / "sts-dev.csv")
+    found = read(**how, phrases="sst", sts_dev=dev)
+    assert texts(found.train)[-1] == ("a fine film", "")
+    assert found.account["train"]["skipped"][-2:] == [
+        {"line": 2, "why": "sentiment-train: equals a sentence of ids-sst-dev.csv"},
+        {"line": 3, "why": "sentiment-train: equals a sentence of ids-sst-test-student.csv"},
+    ]
+    (tmp_path / "ids-sst-test-student.csv").unlink()
+    assert texts(read(**how, phrases="sst", sts_dev=dev).train)[-1] == ("the end", ""), "read anew"
+
+
 def test_several_files_are_merged_on_the_premise(read: Read, tmp_path: Path) -> None:
     """An entailment in one file and a contradiction in another make a triplet; its id and every drop name the file."""
     paths = snli(tmp_path / "one.jsonl", PAIRS[:4]), multinli(tmp_path / "two.txt", PAIRS[4:])
