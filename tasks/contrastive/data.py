@@ -126,9 +126,8 @@ def _pairs(settings: ContrastiveSettings, tokenizer: Tokenizer) -> Read:
 
 
 def _sst_files(settings: ContrastiveSettings) -> list[Path]:
-    """The course's dev and test file of SST, those that are there: a phrase that equals a sentence is no training row."""
+    """The course's dev and test file of SST, where they are there: phrases that equal their sentences are skipped."""
     folder, names = start.data_folder(settings.files.data), ("ids-sst-dev.csv", "ids-sst-test-student.csv")
-    paths = [
     paths = [next(filter(Path.is_file, (folder / "course" / name, folder / name)), None) for name in names]
     return [path for path in paths if path]
 
