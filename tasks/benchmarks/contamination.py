@@ -1,10 +1,10 @@
-"""How many scored pairs an encoder has been trained on: a run's manifest names its training files and their hashes.
+"""How many scored rows an encoder has been trained on: a run's manifest names its training files and their hashes.
 
 Texts are compared by `tasks.readers.key`: the course's files are lower-cased and spaced differently from the
 original sets.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -15,14 +15,14 @@ import pandas as pd
 from minbert.files import sha256_of
 from minbert.token_cache import Row
 from tasks import readers
-from tasks.benchmarks.sets import ScoredSet
 from tasks.manifests import data_files, manifest_behind, manifests_behind
 from tasks.readers import key
-from tasks.readers.layouts import sides_of
 from tasks.tables import Table
 
 Run = tuple[Path, dict[str, Any]]
 """The path and the content of a run's manifest."""
+Texts = Mapping[str, Sequence[tuple[str, ...]]]
+"""The scored rows of each set: single texts or pairs."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class TrainingFile:
 
 @dataclass(frozen=True)
 class Count:
-    """A set's scored pairs: all, those that are a pair of a training file, and those with a sentence in one.
+    """A set's scored rows: all, those that are a text or pair of a training file, and those with any text in one.
 
-    `chosen_on` counts pairs of the dev sets that selected a checkpoint: those that are in this set.
+    `chosen_on` counts rows of the dev sets that selected a checkpoint: those that are in this set.
     """
 
-    pairs: int
+    rows: int
     trained: int
     sentence: int
     chosen_on: int
@@ -65,8 +65,8 @@ class Contamination:
         return not self.why and all(file.state == "read" for file in self.files)
 
 
-def check(name: str, folder: Path, sets: Sequence[ScoredSet]) -> Contamination:
-    """Look for the scored pairs in the training files of the encoder in `folder` and of its ancestors."""
+def check(name: str, folder: Path, sets: Texts) -> Contamination:
+    """Look for the scored rows in the training files of the encoder in `folder` and of its ancestors."""
     runs = manifests_behind(folder)
     if not runs:
         return Contamination(name, [], [], why="not in a run folder with a manifest.json: its training data is unknown")
@@ -94,87 +94,80 @@ def _by_dev_pairs(manifest: dict[str, Any]) -> bool:
 def _choice(run: Run) -> str:
     """The checkpoint that a run has kept, and the pairs that selected it."""
     path, content = run
-    how, dev = content.get("selection") or {}, content["data"].get("sts_dev") or {}
-    last = how.get("keep") == "last"
+    selection, dev = content.get("selection") or {}, content["data"].get("sts_dev") or {}
+    last = selection.get("keep") == "last"
     if not _by_dev_pairs(content):
         kept = "its last step" if last else "the best checkpoint by its training triplets"
         return f"{path.parent} keeps {kept}; not selected on dev pairs"
     pairs = f"{dev['kept']:,} pairs of " if isinstance(dev.get("kept"), int) else ""
-    named = dev.get("name") or dev.get("file") or "the tasks' dev sets"
-    kept = (
-        "its last step, after early stopping"
-        if last
-        else f"the best checkpoint by {how.get('metric', 'the dev score')}"
-    )
-    return f"{path.parent} keeps {kept} on {pairs}{named}"
+    source = dev.get("name") or dev.get("file") or "the tasks' dev sets"
+    best = f"the best checkpoint by {selection.get('metric', 'the dev score')}"
+    return f"{path.parent} keeps {'its last step, after early stopping' if last else best} on {pairs}{source}"
 
 
 def _state(path: Path, recorded: str) -> str:
     """A manifest records the hash of the file alone, or together with its companions if their labels were read too."""
-    if not all(one.is_file() for one in (path, *sides_of(path))):
+    if not all(one.is_file() for one in (path, *readers.companions(path))):
         return "gone"
-    along = readers.companions(path)
-    whole = bool(along) and all(map(Path.is_file, along)) and readers.digest(path) == recorded
-    return "read" if whole or sha256_of(path) == recorded else "changed"
+    return "read" if recorded in (readers.digest(path), sha256_of(path)) else "changed"
 
 
-def _counts(files: Sequence[TrainingFile], sets: Sequence[ScoredSet]) -> dict[str, Count]:
+def _counts(files: Sequence[TrainingFile], sets: Texts) -> dict[str, Count]:
     numbers: dict[str, int] = {}  # text -> its number among all scored texts
     keyed = {
-        one.shown: [frozenset(numbers.setdefault(key(text), len(numbers)) for text in pair) for pair in one.pairs]
-        for one in sets
+        name: [tuple(sorted(numbers.setdefault(key(text), len(numbers)) for text in row)) for row in rows]
+        for name, rows in sets.items()
     }
-    scored = {name: set(found) for name, found in keyed.items()}
-    texts, trained, choosing = set[int](), set[frozenset[int]](), dict.fromkeys(keyed, 0)
+    scored = {name: set(rows) for name, rows in keyed.items()}
+    trained, choosing = set[tuple[int, ...]](), dict.fromkeys(keyed, 0)
     for file in (one for one in files if one.state == "read"):
         for row in readers.read_any(Path(file.file))[1]:
-            texts_of = row.texts if isinstance(row, Row) else ()
-            here = [numbers[found] for text in texts_of if (found := key(text)) in numbers]
-            pairs = {frozenset(pair) for pair in combinations(here, 2)}
+            if not isinstance(row, Row):
+                continue
+            here = sorted(numbers[text] for text in map(key, row.texts) if text in numbers)
+            pairs = set(combinations(here, 2))
             if file.purpose == "train":
-                trained |= pairs
-                texts |= set(here)
+                trained |= pairs | {(number,) for number in here}
             else:
                 choosing = {name: count + (not pairs.isdisjoint(scored[name])) for name, count in choosing.items()}
     return {
         name: Count(
-            len(found),
-            sum(pair in trained for pair in found),
-            sum(not texts.isdisjoint(pair) for pair in found),
+            len(rows),
+            sum(row in trained for row in rows),
+            sum(any((number,) in trained for number in row) for row in rows),
             choosing[name],
         )
-        for name, found in keyed.items()
+        for name, rows in keyed.items()
     }
 
 
-def as_json(found: Contamination) -> dict[str, Any]:
-    """What the check of one encoder found, for JSON."""
-    made = {**asdict(found), "complete": found.complete}
-    made["sets"] = made.pop("counts")
-    return made
+def as_json(result: Contamination) -> dict[str, Any]:
+    """The result of one encoder, for JSON."""
+    entry = {**asdict(result), "complete": result.complete}
+    return entry | {"sets": entry.pop("counts")}
 
 
-def table(found: Contamination) -> Table:
+def table(result: Contamination) -> Table:
     """The counts of one encoder, and notes on the files and on how checkpoints were selected."""
-    read = [f"{file.file} ({file.purpose})" for file in found.files if file.state == "read"]
+    read = [f"{file.file} ({file.purpose})" for file in result.files if file.state == "read"]
     rows = [
         {
             "set": name,
-            "scored pairs": f"{one.pairs:,}",
+            "scored rows": f"{one.rows:,}",
             "trained on": f"{one.trained:,}",
-            "share": f"{one.trained / one.pairs:.1%}",
+            "share": f"{one.trained / one.rows:.1%}",
             "with a sentence trained on": f"{one.sentence:,}",
             "selection pairs in the set": f"{one.chosen_on:,}",
         }
-        for name, one in found.counts.items()
+        for name, one in result.counts.items()
         if read
     ]
-    notes = [*([found.why] if found.why else []), *found.choices]
+    notes = [*([result.why] if result.why else []), *result.choices]
     for state, words in (("gone", "missing, not searched"), ("changed", "changed since, not searched")):
-        some = [file.file for file in found.files if file.state == state]
-        notes += [f"{len(some)} of {len(found.files)} files {words}: {', '.join(some)}"] if some else []
+        some = [file.file for file in result.files if file.state == state]
+        notes += [f"{len(some)} of {len(result.files)} files {words}: {', '.join(some)}"] if some else []
     notes += [f"Searched: {', '.join(read)}"] if read else []
-    if found.manifests and not found.files:
+    if result.manifests and not result.files:
         notes.append("the manifest names no files")
     notes.append("The training data of weights from elsewhere is not recorded.")
-    return Table(f"Contamination of {found.encoder}", pd.DataFrame(rows), tuple(notes))
+    return Table(f"Contamination of {result.encoder}", pd.DataFrame(rows), tuple(notes))

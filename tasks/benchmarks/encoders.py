@@ -112,18 +112,18 @@ class Bank:
     """The vectors of distinct texts, float32 [M, D], by system or by whatever else `add` encodes them for."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self.places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        self.index = {text: row for row, text in enumerate(dict.fromkeys(texts))}
         self.vectors: dict[Hashable, np.ndarray] = {}
 
     def add(self, loaded: Loaded, pools: Mapping[Hashable, Pool] | None = None) -> "Bank":
         """Encode every distinct text once, by each of `pools` (default: the encoder's systems); returns the bank."""
         pools = pools or {system: partial(pool, pooler=system.pooler) for system in loaded.systems}
-        self.vectors |= encode_by(loaded.encoder, list(self.places), pools, name=loaded.name)
+        self.vectors |= encode_by(loaded.encoder, list(self.index), pools, name=loaded.name)
         return self
 
     def raw(self, key: Hashable, texts: Iterable[str]) -> np.ndarray:
         """Vectors of some texts: float32 [texts, D]."""
-        return self.vectors[key][[self.places[text] for text in texts]]
+        return self.vectors[key][[self.index[text] for text in texts]]
 
     def unit(self, key: Hashable, texts: Iterable[str]) -> np.ndarray:
         """Vectors of some texts, scaled to length 1, in float64: [texts, D]; zero vectors stay zero."""

@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from minbert.files import write_atomic, write_json
+from tasks.benchmarks import contamination
 from tasks.benchmarks.encoders import Bank, Loaded, System, load
 from tasks.intervals import Interval, interval, verdict
-from tasks.tables import MISSING, Table, between, numbers, records
+from tasks.tables import Table, between, numbers, records
 
 AVERAGE = "avg."
 SYSTEM = ["encoder", "pooler"]
@@ -45,25 +46,24 @@ class Results:
 
     def frame(self, measure: str = "", system: System | None = None) -> pd.DataFrame:
         """All rows, or those of one measure, one system, or both."""
-        found = pd.DataFrame(self._rows)
+        frame = pd.DataFrame(self._rows)
         if measure:
-            found = found[found["measure"] == measure]
+            frame = frame[frame["measure"] == measure]
         if system is not None:
-            found = found[(found["encoder"] == system.encoder) & (found["pooler"] == system.pooler)]
-        return found
+            frame = frame[(frame["encoder"] == system.encoder) & (frame["pooler"] == system.pooler)]
+        return frame
 
     def differences(self, pairs: Sequence[Pairing], measure: str) -> pd.DataFrame:
         """For each (first, other) and each set of both: the other's value minus the first's, and its interval."""
-        found = []
+        rows = []
         for first, other in pairs:
             sides = [self.frame(measure, system)[["set", "value", "draws"]] for system in (first, other)]
             for row in sides[0].merge(sides[1], on="set").to_dict("records"):
-                one, two, around = row["value_x"], row["value_y"], interval(row["draws_y"] - row["draws_x"])
-                named = {"first": first.name, "second": other.name, "measure": measure, "set": row["set"]}
-                values = {"first_value": one, "second_value": two, "difference": two - one, **_bounds(around)}
-                said = verdict(around.low, around.high) if around else "no interval"
-                found.append({**named, **values, "verdict": said})
-        return pd.DataFrame(found)
+                one, two, ends = row["value_x"], row["value_y"], interval(row["draws_y"] - row["draws_x"])
+                names = {"first": first.name, "second": other.name, "measure": measure, "set": row["set"]}
+                values = {"first_value": one, "second_value": two, "difference": two - one, **_bounds(ends)}
+                rows.append({**names, **values, "verdict": verdict(ends.low, ends.high) if ends else "no interval"})
+        return pd.DataFrame(rows)
 
 
 def defined(value: float | None) -> float:
@@ -71,8 +71,8 @@ def defined(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _bounds(around: Interval | None) -> dict[str, float]:
-    return {"low": math.nan, "high": math.nan} if around is None else asdict(around)
+def _bounds(ends: Interval | None) -> dict[str, float]:
+    return {"low": math.nan, "high": math.nan} if ends is None else asdict(ends)
 
 
 def as_json(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -82,36 +82,28 @@ def as_json(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{key: cell for key, cell in row.items() if cell is not None or key in kept} for row in rows]
 
 
-def content(found: Results, differences: pd.DataFrame | None = None) -> dict[str, Any]:
+def content(results: Results, differences: pd.DataFrame | None = None) -> dict[str, Any]:
     """Results and their differences for JSON."""
-    apart = {} if differences is None else {"differences": as_json(differences)}
-    return {"results": as_json(found.frame()), **apart}
-
-
-def wide(frame: pd.DataFrame, columns: str, digits: int = 2, *, times: float = 1.0) -> pd.DataFrame:
-    """A row of strings for each system, and a column for each value of `columns`, in their order of appearance."""
-    shown = frame.assign(shown=numbers(frame["value"], digits, times=times))
-    order = shown[columns].unique().tolist()
-    made = shown.pivot_table(index=SYSTEM, columns=columns, values="shown", aggfunc="first", sort=False)
-    return made[order].rename(columns=str).fillna(MISSING).reset_index()
+    compared = {} if differences is None else {"differences": as_json(differences)}
+    return {"results": as_json(results.frame()), **compared}
 
 
 def difference_tables(
     title: str, frame: pd.DataFrame, *, digits: int = 2, times: float = 1.0, verdict: bool = True, column: str = "set"
 ) -> list[Table]:
     """A table for each two systems of `Results.differences`; `verdict` adds a conclusion (higher is better)."""
-    made = []
+    tables = []
     for (first, second), rows in frame.groupby(["first", "second"], sort=False) if len(frame) else ():
-        shown = {
+        columns = {
             column: rows["set"],
             "first": numbers(rows["first_value"], digits, times=times),
             "second": numbers(rows["second_value"], digits, times=times),
             "difference": numbers(rows["difference"], digits, times=times, sign=True),
             "95% interval, paired": between(rows, digits, times=times, sign=True),
         }
-        shown |= {"the second is": rows["verdict"]} if verdict else {}
-        made.append(Table(f"{title}: {second} (second) minus {first} (first)", pd.DataFrame(shown)))
-    return made
+        columns |= {"the second is": rows["verdict"]} if verdict else {}
+        tables.append(Table(f"{title}: {second} (second) minus {first} (first)", pd.DataFrame(columns)))
+    return tables
 
 
 @dataclass
@@ -162,6 +154,12 @@ class Suite:
             bank.add(one)
         return bank
 
+    def check_contamination(self, texts: contamination.Texts) -> None:
+        """Count the scored rows that each encoder has been trained on, as tables and in the JSON."""
+        counts = [contamination.check(one.name, one.folder, texts) for one in self.loaded]
+        self.content["contamination"] = [contamination.as_json(one) for one in counts]
+        self.tables += [contamination.table(one) for one in counts]
+
     def write(self, title: str) -> None:
         """Print the tables, and write `OUT/SUITE.json` and `OUT/SUITE.md`, each whole or not at all."""
         name = self.given.suite.removesuffix("_suite")
@@ -169,7 +167,7 @@ class Suite:
         self.out.mkdir(parents=True, exist_ok=True)
         for table in self.tables:
             print(table.terminal(), end="\n\n")
-        about = {
+        head = {
             "suite": name,
             "command": command,
             "data": None if self.data is None else str(self.data),
@@ -177,9 +175,9 @@ class Suite:
             **self.draw,
             "encoders": {one.name: str(one.folder) for one in self.loaded},
         }
-        write_json(self.out / f"{name}.json", about | self.content)
+        write_json(self.out / f"{name}.json", head | self.content)
         pictures = [f"![{path.name}]({path.name}.svg)\n" for path in self.figures]
         parts = [f"# {title}\n", f"`{command}`\n", *(table.markdown() for table in self.tables), *pictures]
         write_atomic(self.out / f"{name}.md", "\n".join(parts).rstrip() + "\n")
-        kinds = [f"{name}.json", f"{name}.md", *(f"{path.name}.svg, .png" for path in self.figures)]
-        print(f"{self.out}: {', '.join(kinds)}")
+        files = [f"{name}.json", f"{name}.md", *(f"{path.name}.svg, .png" for path in self.figures)]
+        print(f"{self.out}: {', '.join(files)}")

@@ -6,11 +6,9 @@ Axes: N sentences or pairs, T tokens of a batch, D hidden.
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -18,17 +16,14 @@ from minbert import pooling
 from minbert.bert import BertModel
 from minbert.encode import Encoder
 from minbert.ragged import Ragged
-from minbert.seeds import numpy_generator
 from minbert.training import start
 from tasks import intervals, metrics
 from tasks.benchmarks import figures, results, sets, weat
 from tasks.benchmarks.encoders import Bank, Loaded, Pool, System
-from tasks.benchmarks.results import Results, Suite, defined
+from tasks.benchmarks.results import SYSTEM, Results, Suite, defined
 from tasks.benchmarks.sets import Subset
 from tasks.contrastive.evaluation import ALIKE, uniformity
-from tasks.tables import Table, between, numbers
-
-UNLIKE = 2.0  # gold similarity, of 5, below which a pair counts as dissimilar in the histogram
+from tasks.tables import Table, wide
 
 LAYERS: dict[str, tuple[int, ...]] = {"mean": (-1,), **pooling.AVERAGES}
 """The layers whose token vectors are averaged, for the poolers that are means of tokens."""
@@ -37,17 +32,21 @@ _SHOWN = (0, 2, 8, 16, 24, 34, 50, 100)  # columns of the table
 
 ADDED = (" Okay, okay, okay.", " ? ? ? ? ?", " . . .", " What are the", " And so on, and so on, and so on.")
 """What the length probe appends: words and marks of the kinds that EdaCSE's Table 1 shows."""
+_LENGTH_NOTES = (
+    "The text is appended to each second sentence. Nearer, apart: mean change of the cosine where the lengths in "
+    "tokens come closer, or move apart. With length bias, the first rises and the second falls.",
+)
 
 
 def run_probes(given: argparse.Namespace, chosen: Sequence[str]) -> None:
-    """Run the probes with every encoder, and write `probes.json`, `probes.md` and the figures."""
-    needs = "geometry" in chosen or "frequency" in chosen or ("length" in chosen and given.pairs is None)
-    folder = start.data_folder(given.data) if needs else None
+    """Run the probes with every encoder, and write `probes.json`, `probes.md` and the figure."""
+    needs_data = "geometry" in chosen or "frequency" in chosen or ("length" in chosen and given.pairs is None)
+    folder = start.data_folder(given.data) if needs_data else None
     stsb = sets.read(folder, ["STS-B"])[0].subsets[0] if folder is not None else None
     suite = Suite.open(given, folder)
-    known: Any = {"geometry": geometry, "frequency": frequency, "length": length, "weat": weat.weat}
+    probes: Any = {"geometry": geometry, "frequency": frequency, "length": length, "weat": weat.weat}
     for name in chosen:
-        suite.content[name] = known[name](suite, stsb)
+        suite.content[name] = probes[name](suite, stsb)
     suite.write("Probes of the space of sentences")
 
 
@@ -68,47 +67,32 @@ def top_singular_share(vectors: np.ndarray) -> float:
     return float(values[-1] / values.sum()) if values.sum() > 0 else float("nan")
 
 
-def cosine_groups(pairs: Subset, first: np.ndarray, second: np.ndarray, *, seed: int) -> dict[str, np.ndarray]:
-    """Cosines of three kinds of pairs of unit vectors: random partners, pairs with a low and with a high score."""
-    cosine = (first * second).sum(1)
-    shuffled = numpy_generator(seed, "random pairs", pairs.name).permutation(len(first))
-    random = (first * second[shuffled]).sum(1)[shuffled != np.arange(len(first))]
-    return {
-        "random pairs": random,
-        f"human score below {UNLIKE:g}": cosine[pairs.gold < UNLIKE],
-        f"human score {ALIKE:g} or more": cosine[pairs.gold >= ALIKE],
-    }
-
-
 def geometry(suite: Suite, pairs: Subset) -> dict[str, Any]:
     """Alignment over pairs with a score of 4 or more, uniformity over the sentences of all pairs, and isotropy.
 
     SimCSE, section 2. The alignment has an interval, and paired differences to the first encoder.
     """
     bank = suite.bank(text for pair in pairs.pairs for text in pair)
-    found, groups, alike = Results(), {}, pairs.gold >= ALIKE
+    scores, alike = Results(), pairs.gold >= ALIKE
     for system in suite.systems:
         first, second = (bank.unit(system, [pair[side] for pair in pairs.pairs]) for side in (0, 1))
-        distances, distinct = np.square(first[alike] - second[alike]).sum(1), bank.unit(system, bank.places)
+        distances, distinct = np.square(first[alike] - second[alike]).sum(1), bank.unit(system, bank.index)
         draws = intervals.mean_draws(distances, "alignment", pairs.name, **suite.draw)
-        found.add(system, "alignment", pairs.name, _mean(distances), draws, rows=len(distances))
+        scores.add(system, "alignment", pairs.name, _mean(distances), draws, rows=len(distances))
         both = np.concatenate([first, second])
-        found.add(system, "uniformity", pairs.name, uniformity(both), rows=len(both))
-        found.add(system, "mean cosine", pairs.name, mean_cosine(distinct), rows=len(distinct))
-        found.add(system, "top singular share", pairs.name, top_singular_share(distinct), rows=len(distinct))
-        groups[system.name] = cosine_groups(pairs, first, second, seed=suite.given.seed)
+        scores.add(system, "uniformity", pairs.name, uniformity(both), rows=len(both))
+        scores.add(system, "mean cosine", pairs.name, mean_cosine(distinct), rows=len(distinct))
+        scores.add(system, "top singular share", pairs.name, top_singular_share(distinct), rows=len(distinct))
     notes = (
         "Alignment: mean squared distance of pairs scored 4 or more, less is better. Uniformity: ln of the mean of "
         "exp(−2 distance²), less is more even.",
         "Isotropy: the mean cosine of any two sentences, and the largest squared singular value's share of all.",
     )
-    suite.figures.append(suite.out / "probes-cosines")
-    figures.histogram(suite.figures[-1], groups)
-    apart = found.differences(suite.pairings, "alignment")
-    rows = results.wide(found.frame(), "measure", 3)
+    differences = scores.differences(suite.pairings, "alignment")
+    rows = wide(scores.frame(), SYSTEM, "measure", 3)
     suite.tables.append(Table(f"Geometry, {pairs.name} test", rows, notes, left=2))
-    suite.tables += results.difference_tables("Alignment", apart, digits=3, verdict=False)
-    return results.content(found, apart)
+    suite.tables += results.difference_tables("Alignment", differences, digits=3, verdict=False)
+    return results.content(scores, differences)
 
 
 def frequency_ranks(encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
@@ -161,14 +145,14 @@ def frequency(suite: Suite, pairs: Subset) -> dict[str, Any]:
     """The curve of every encoder; poolers that do not average tokens are probed as `mean`."""
     folder = start.data_folder(suite.given.data)
     scored = sets.read(folder, sets.named(suite.given.sets or "STS-B", folder))
-    found, curves = Results(), {}
+    scores, curves = Results(), {}
     spread = f"mean of {len(scored)} sets" if len(scored) > 1 else scored[0].shown
     for one in suite.loaded:
         for pooler in dict.fromkeys(name if name in LAYERS else "mean" for name in one.poolers):
             system = System(one.name, pooler)
             values = frequency_curve(one, pooler, scored, (text for pair in pairs.pairs for text in pair))
             for removed, value in zip(STEPS, values, strict=True):
-                found.add(system, "spearman", spread, value, removed=removed)
+                scores.add(system, "spearman", spread, value, removed=removed)
             if np.isfinite(values).all():
                 curves[system.name] = values
     notes = (
@@ -178,10 +162,10 @@ def frequency(suite: Suite, pairs: Subset) -> dict[str, Any]:
     if curves:
         suite.figures.append(suite.out / "probes-frequent-tokens")
         figures.removed_tokens(suite.figures[-1], STEPS, curves, spread)
-    frame = found.frame()
-    rows = results.wide(frame[frame["removed"].isin(_SHOWN)], "removed", times=100)
+    frame = scores.frame()
+    rows = wide(frame[frame["removed"].isin(_SHOWN)], SYSTEM, "removed", times=100)
     suite.tables.append(Table("Spearman without the most frequent tokens, by their number", rows, notes, left=2))
-    return {"sets": [some.shown for some in scored]} | results.content(found)
+    return {"sets": [some.shown for some in scored]} | results.content(scores)
 
 
 def length_shift(
@@ -193,30 +177,30 @@ def length_shift(
     together, `lengths apart` where it moves them apart. The measures of rho are NaN without human scores. `bank`
     holds the texts with and without the addition. EdaCSE, Table 1.
     """
+    sizes = {"seed": seed, "resamples": resamples}
     changed = [(first, second + added) for first, second in pairs.pairs]
     both = np.stack([bank.cosines(system, pairs.pairs), bank.cosines(system, changed)])
     change = both[1] - both[0]
     gap = _length_gaps(encoder, changed) - _length_gaps(encoder, pairs.pairs)
-    rho, draws = [np.nan, np.nan], np.empty(0)
+    rho, rho_draws = [np.nan, np.nan], np.empty(0)
     if np.isfinite(pairs.gold).all():
         rho = [defined(metrics.spearman(side, pairs.gold)) for side in both]
-        how = {"seed": seed, "resamples": resamples}
-        drawn = intervals.bootstrap("Spearman's rho", both, pairs.gold, f"length bias {added}", **how)
-        draws = drawn[1] - drawn[0]
+        draws = intervals.bootstrap("Spearman's rho", both, pairs.gold, f"length bias {added}", **sizes)
+        rho_draws = draws[1] - draws[0]
     return {
         "cosine": (float(both[0].mean()), ()),
         "cosine then": (float(both[1].mean()), ()),
-        "change": (_mean(change), intervals.mean_draws(change, "length bias", added, seed=seed, resamples=resamples)),
+        "change": (_mean(change), intervals.mean_draws(change, "length bias", added, **sizes)),
         "lengths nearer": (_mean(change[gap < 0]), ()),
         "lengths apart": (_mean(change[gap > 0]), ()),
         "spearman": (rho[0], ()),
         "spearman then": (rho[1], ()),
-        "spearman change": (rho[1] - rho[0], draws),
+        "spearman change": (rho[1] - rho[0], rho_draws),
     }
 
 
 def _length_gaps(encoder: Encoder, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-    """How far the lengths of a pair's sentences in tokens are apart: [pairs]."""
+    """The difference of a pair's lengths in tokens: [pairs]."""
     first, second = (encoder.tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1))
     return np.abs([len(one) - len(two) for one, two in zip(first, second, strict=True)])
 
@@ -228,43 +212,21 @@ def _mean(values: np.ndarray) -> float:
 def length(suite: Suite, stsb: Subset | None) -> dict[str, Any]:
     """Length shifts of every system on the user's own pairs, or else on STS-B, and the differences of the change."""
     given = suite.given
-    if given.pairs is not None:
-        pairs = sets.own_pairs(given.pairs, seed=given.seed)
-    else:
-        assert stsb is not None
-        pairs = replace(stsb, name=f"{stsb.name} test")
-    found, added = Results(), tuple(given.append or ADDED)
+    pairs = sets.own_pairs(given.pairs, seed=given.seed) if given.pairs is not None else stsb
+    assert pairs is not None
+    scores, added = Results(), tuple(given.append or ADDED)
     bank = suite.bank(text for one, two in pairs.pairs for text in (one, two, *(two + more for more in added)))
-    note = (
-        "The text is appended to each second sentence. Closer, apart: mean change of the cosine where the lengths in "
-        "tokens come closer, or move apart. With length bias, the first rises and the second falls."
-    )
     for one in suite.loaded:
         for system in one.systems:
             for more in added:
                 shift = length_shift(bank, system, one.encoder, pairs, more, **suite.draw)
                 for measure, (value, draws) in shift.items():
-                    found.add(system, measure, repr(more), value, draws, rows=len(pairs.pairs))
+                    scores.add(system, measure, repr(more), value, draws, rows=len(pairs.pairs))
             title = f"Length bias of {system.name}: {pairs.name}, {len(pairs.pairs):,} pairs"
-            suite.tables.append(Table(title, _length_rows(found, system), (note,)))
-    apart = found.differences(suite.pairings, "change")
+            rows = wide(scores.frame(system=system), ["set"], "measure", 4).rename(columns={"set": "appended"})
+            suite.tables.append(Table(title, rows, _LENGTH_NOTES))
+    differences = scores.differences(suite.pairings, "change")
     title = f"Change of the cosine, {pairs.name}"
-    suite.tables += results.difference_tables(title, apart, digits=3, verdict=False, column="appended")
-    about = {"pairs": pairs.name, "count": len(pairs.pairs), "skipped": pairs.skipped}
-    return about | results.content(found, apart)
-
-
-def _length_rows(found: Results, system: System) -> pd.DataFrame:
-    frame = {str(measure): rows for measure, rows in found.frame(system=system).groupby("measure")}
-    shown = {
-        "appended": frame["cosine"]["set"].tolist(),
-        "cosine": numbers(frame["cosine"]["value"], 3),
-        "cosine, appended": numbers(frame["cosine then"]["value"], 3),
-        "change, 95%": between(frame["change"], 3, sign=True),
-        "change, lengths closer": numbers(frame["lengths nearer"]["value"], 3, sign=True),
-        "change, lengths apart": numbers(frame["lengths apart"]["value"], 3, sign=True),
-        "ρ × 100": numbers(frame["spearman"]["value"], times=100),
-        "ρ × 100, appended": numbers(frame["spearman then"]["value"], times=100),
-        "change of ρ, 95%": between(frame["spearman change"], times=100, sign=True),
-    }
-    return pd.DataFrame(shown)
+    suite.tables += results.difference_tables(title, differences, digits=3, verdict=False, column="appended")
+    head = {"pairs": pairs.name, "count": len(pairs.pairs), "skipped": pairs.skipped}
+    return head | results.content(scores, differences)

@@ -5,6 +5,7 @@ python -m tasks.benchmarks.sts_suite --encoder minilm --pooler mean,cls --protoc
 python -m tasks.benchmarks.sts_suite --encoder minilm --compare runs/cbcl --sets STS-B,SICK --data DIR
 """
 
+from minbert.errors import UserError
 from minbert.training import cli
 from tasks.benchmarks import options
 from tasks.benchmarks.options import PROTOCOLS
@@ -17,7 +18,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sets", default="", metavar="NAMES", help=f"{NAMES_HELP} (default: en, else zh)")
     known = f"{', '.join(PROTOCOLS)}, several with commas (default: all)"
     parser.add_argument("--protocol", default="all", metavar="NAMES", help=known)
+    whiten = "also score BERT-whitening with this many dimensions, fitted on each set's own sentences"
+    parser.add_argument("--whiten", type=int, default=0, metavar="DIM", help=whiten)
     given = options.parse(parser, arguments)
+    if given.whiten < 0:
+        raise UserError(f"--whiten: {given.whiten} is less than 0")
     protocols = options.chosen(given.protocol, PROTOCOLS, "--protocol")
 
     from tasks.benchmarks import similarity  # imports torch and pandas

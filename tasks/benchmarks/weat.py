@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from minbert.seeds import numpy_generator
-from tasks.benchmarks import figures, results
+from tasks.benchmarks import results
 from tasks.benchmarks.results import Results, Suite, defined
 from tasks.tables import Table, number, numbers
 
@@ -72,8 +72,8 @@ def _p(s: np.ndarray, half: int, seed: int, name: str) -> float:
 
 
 def weat(suite: Suite, _: object) -> dict[str, Any]:
-    """Effect sizes and p values of every system, in a table and a figure."""
-    tests, found, sizes = word_sets(), Results(), {}
+    """Effect sizes and p values of every system."""
+    tests, found = word_sets(), Results()
     bank = suite.bank(word for parts in tests.values() for words in parts for word in words)
     shown: dict[str, list[str]] = {"test": list(tests)}
     for system in suite.systems:
@@ -83,9 +83,6 @@ def weat(suite: Suite, _: object) -> dict[str, Any]:
         rows = found.frame("effect", system)
         shown[f"d ({system.name})"] = numbers(rows["value"], sign=True)
         shown[f"p ({system.name})"] = ["< 0.0001" if p < 1e-4 else number(p, 4) for p in rows["p"]]
-        sizes[system.name] = rows["value"].tolist()
-    suite.figures.append(suite.out / "probes-weat")
-    figures.associations(suite.figures[-1], list(tests), sizes)
     title = "Word embedding association tests (Caliskan et al. 2017)"
     suite.tables.append(Table(title, pd.DataFrame(shown), (_NOTE,)))
     return results.content(found)

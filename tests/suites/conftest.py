@@ -74,7 +74,9 @@ def _stsb(seed: int) -> str:
 
 def _sick(seed: int) -> str:
     scores = np.random.default_rng(seed).uniform(1, 5, 24)
-    rows = [f"{i}\t{a}\t{b}\t{scores[i]:.1f}\t{RELATIONS[i % 3]}" for i, (a, b) in enumerate(_two(seed, 24))]
+    ids = {2: "8850", 5: "4489"}  # two of the paper's examples
+    pairs = enumerate(_two(seed, 24))
+    rows = [f"{ids.get(i, i)}\t{a}\t{b}\t{scores[i]:.1f}\t{RELATIONS[i % 3]}" for i, (a, b) in pairs]
     return "\n".join([SICK_HEAD, *rows]) + "\n"
 
 

@@ -8,15 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from minbert.files import sha256_of
 from minbert.tokenizer import Tokenizer
 from tasks import TASKS, readers
-from tasks.benchmarks import contamination, sets
+from tasks.benchmarks import classifiers, contamination, sets
 from tasks.benchmarks.contamination import Count
-from tasks.benchmarks.sets import ScoredSet, Subset
 from tasks.readers import senteval
 
 PAIRS = [
@@ -25,7 +23,7 @@ PAIRS = [
     ("Two birds sing .", "No bird sings ."),
     ("What is it?", "Who are they?"),
 ]
-SET = ScoredSet("STS-B", (Subset("STS-B", list("abcd"), PAIRS, np.arange(4.0)),))
+SET = {"STS-B": PAIRS}
 
 
 def write(path: Path, content: str) -> dict[str, str]:
@@ -46,7 +44,7 @@ def test_pairs_are_found_in_either_order_whatever_case_and_spaces(tmp_path: Path
         "\tid\tsentence1\tsentence2\tsimilarity\n"
         "0\tx\tsomebody eats .\ta man is eating food .\t3\n1\ty\tthe dog 's asleep\ta bus\t1\n",
     )
-    found = contamination.check("e", run(tmp_path / "run", {"train": {"sts": train}}), [SET])
+    found = contamination.check("e", run(tmp_path / "run", {"train": {"sts": train}}), SET)
     assert found.counts == {"STS-B": Count(4, 1, 2, 0)} and found.complete
     assert "1" in found_table(found) and "25.0%" in found_table(found)
 
@@ -61,26 +59,36 @@ def found_table(found: contamination.Contamination) -> str:
         ("triplets.csv", 'sent0,sent1,hard_neg\n"A cat runs, fast!",The dog\'s asleep,No.\n'),
         ("snli.jsonl", '{"sentence1": "The dog\'s asleep", "sentence2": "a cat runs fast", "gold_label": "neutral"}\n'),
         ("cnsd.txt", "1||the dog's asleep||a cat runs fast||3\n"),
-        ("pairs.tsv", '"The dog\'s asleep"\tA cat runs, fast!\n'),
+        ("pairs.tsv", "The dog's asleep\tA cat runs, fast!\t1\n"),
+        ("nli.tsv", "premise\thypothesis\tlabel\nThe dog's asleep\tA cat runs, fast!\tneutral\n"),
     ],
 )
 def test_every_form_of_file(tmp_path: Path, name: str, content: str) -> None:
     record = write(tmp_path / name, content)
     encoder = run(tmp_path / "run", {"train": {"files": [record], "counts": {"read": 1}}})
-    assert contamination.check("e", encoder, [SET]).counts == {"STS-B": Count(4, 1, 1, 0)}
+    assert contamination.check("e", encoder, SET).counts == {"STS-B": Count(4, 1, 1, 0)}
 
 
 def test_a_pair_of_equal_sentences_needs_both(tmp_path: Path) -> None:
-    twice = ScoredSet("X", (Subset("X", ["a"], [("A bus.", "a bus")], np.zeros(1)),))
-    for content, trained in (("a bus\n", 0), ("a bus\ta bus !\n", 1)):
+    twice = {"X": [("A bus.", "a bus")]}
+    for content, trained in (("a bus\n", 0), ("a bus\ta bus !\t1\n", 1)):
         record = write(tmp_path / "lines.txt", content)
         encoder = run(tmp_path / f"run{trained}", {"train": record})
-        assert contamination.check("e", encoder, [twice]).counts == {"X": Count(1, trained, 1, 0)}
+        assert contamination.check("e", encoder, twice).counts == {"X": Count(1, trained, 1, 0)}
+
+
+def test_rows_of_single_texts_are_counted_in_files_of_any_form(tmp_path: Path) -> None:
+    """As after training on phrases: a sentence of a transfer set that is a row of the training file."""
+    texts = {"MR": [("a fine film .",), ("a poor film .",)], "SUBJ": [("what is it ?",)]}
+    for name, content in (("phrases", "A fine film\t1\nfilm\t0\n"), ("pairs", "a film\tA fine film\t1\n")):
+        encoder = run(tmp_path / f"run-{name}", {"train": {"files": [write(tmp_path / name, content)]}})
+        counts = contamination.check("e", encoder, texts).counts
+        assert counts == {"MR": Count(2, 1, 1, 0), "SUBJ": Count(1, 0, 0, 0)}
 
 
 def test_sentences_of_one_column_make_no_pair(tmp_path: Path) -> None:
     record = write(tmp_path / "lines.txt", "What is it?\nWho are they?\n")
-    assert contamination.check("e", run(tmp_path / "run", {"train": record}), [SET]).counts == {
+    assert contamination.check("e", run(tmp_path / "run", {"train": record}), SET).counts == {
         "STS-B": Count(4, 0, 1, 0)
     }
 
@@ -88,30 +96,30 @@ def test_sentences_of_one_column_make_no_pair(tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", ["Well, what else?", "{{Infobox film}}", '"Who', '"Who, then?'])
 def test_sentences_that_look_like_another_form_are_found(tmp_path: Path, first: str) -> None:
     record = write(tmp_path / "corpus.txt", f"{first}\nA cat runs, fast!\n")
-    assert contamination.check("e", run(tmp_path / "run", {"train": record}), [SET]).counts["STS-B"].sentence == 1
+    assert contamination.check("e", run(tmp_path / "run", {"train": record}), SET).counts["STS-B"].sentence == 1
 
 
 def test_files_that_are_gone_or_changed_are_said_and_not_looked_into(tmp_path: Path) -> None:
-    gone, changed = (write(tmp_path / name, "What is it?\tWho are they?\n") for name in ("gone.tsv", "changed.tsv"))
+    gone, changed = (write(tmp_path / name, "What is it?\tWho are they?\t1\n") for name in ("gone.tsv", "changed.tsv"))
     (tmp_path / "gone.tsv").unlink()
     (tmp_path / "changed.tsv").write_text("What is it?\tWho are they?\nmore\tmore\n")
-    found = contamination.check("e", run(tmp_path / "run", {"train": [gone, changed]}), [SET])
+    found = contamination.check("e", run(tmp_path / "run", {"train": [gone, changed]}), SET)
     assert not found.complete and found.counts["STS-B"].trained == 0
     said = found_table(found)
     assert f"1 of 2 files missing, not searched: {tmp_path / 'gone.tsv'}" in said and "1 of 2 files changed" in said
-    assert "scored pairs" not in said, "no counts where nothing could be read"
+    assert "scored rows" not in said, "no counts where nothing could be read"
 
 
 def test_the_encoder_that_a_run_began_with_counts_too(tmp_path: Path) -> None:
-    first = run(tmp_path / "cbcl", {"train": write(tmp_path / "a.tsv", "Two birds sing.\tno bird sings\n")})
+    first = run(tmp_path / "cbcl", {"train": write(tmp_path / "a.tsv", "Two birds sing.\tno bird sings\t1\n")})
     texts = {
-        "train": "what is it\twho are they\n",
-        "dev": "who are they\twhat is it\nA cat runs, fast\tThe dog is asleep\n",
-        "test": "a\tc\n",
+        "train": "what is it\twho are they\t1\n",
+        "dev": "who are they\twhat is it\t1\nA cat runs, fast\tThe dog is asleep\t0\n",
+        "test": "a\tc\t1\n",
     }
     data = {split: {"sts": write(tmp_path / f"{split}.tsv", text)} for split, text in texts.items()}
     second = run(tmp_path / "multitask", data, str(first))
-    found = contamination.check("e", second, [SET])
+    found = contamination.check("e", second, SET)
     assert found.complete and found.counts == {"STS-B": Count(4, 2, 2, 1)}
     assert found.manifests == [str(tmp_path / "multitask/manifest.json"), str(tmp_path / "cbcl/manifest.json")]
     purposes = {Path(file.file).name: file.purpose for file in found.files}
@@ -130,7 +138,7 @@ def test_the_pairs_that_chose_a_checkpoint_are_counted_and_named(tmp_path: Path)
     dev = write(tmp_path / "dev.tsv", rows) | {"name": "course", "kept": 3}
     train = write(tmp_path / "train.tsv", "x\ty\n")
     how = {"keep": "best", "metric": "spearman", "patience": 0, "by_dev_pairs": True}
-    best = contamination.check("e", chosen(tmp_path / "best", {"train": train, "sts_dev": dev}, how), [SET])
+    best = contamination.check("e", chosen(tmp_path / "best", {"train": train, "sts_dev": dev}, how), SET)
     assert best.counts == {"STS-B": Count(4, 0, 0, 2)}, (
         "two of the three choosing pairs, though they are one pair of it"
     )
@@ -138,7 +146,7 @@ def test_the_pairs_that_chose_a_checkpoint_are_counted_and_named(tmp_path: Path)
     assert best.choices[0] in found_table(best)
 
     how = {"keep": "last", "metric": "spearman", "patience": 0, "by_dev_pairs": False}
-    last = contamination.check("e", chosen(tmp_path / "last", {"train": train, "sts_dev": dev}, how), [SET])
+    last = contamination.check("e", chosen(tmp_path / "last", {"train": train, "sts_dev": dev}, how), SET)
     assert last.counts == {"STS-B": Count(4, 0, 0, 0)} and [file.purpose for file in last.files] == ["train"]
     assert last.choices == [f"{tmp_path / 'last'} keeps its last step; not selected on dev pairs"]
 
@@ -147,30 +155,42 @@ def test_each_of_several_dev_sets_is_looked_into(tmp_path: Path) -> None:
     one = write(tmp_path / "one.txt", "two birds sing\tno bird sings\t1\n")
     two = write(tmp_path / "two.txt", "who are they\twhat is it\t0\n")
     dev = {"name": "zh", "kept": 2, "absent": ["BQ"], "also_in": {"ATEC": 0}, "ATEC": one, "LCQMC": two}
-    found = contamination.check("e", run(tmp_path / "run", {"sts_dev": dev}), [SET])
+    found = contamination.check("e", run(tmp_path / "run", {"sts_dev": dev}), SET)
     assert found.complete and found.counts == {"STS-B": Count(4, 0, 0, 2)}
+
+
+@pytest.mark.realdata
+def test_the_phrases_hold_sentences_of_mr_and_subj(real_data: Path, tmp_path: Path) -> None:
+    path = real_data / "senteval/downstream/SST/binary/sentiment-train"
+    record = {"file": str(path), "sha256": sha256_of(path)}
+    rows = {name: classifiers.read_set(real_data, name, 2).texts for name in ("MR", "SUBJ")}
+    counts = contamination.check("e", run(tmp_path / "run", {"train": {"files": [record]}}), rows).counts
+    assert {name: (one.rows, one.trained) for name, one in counts.items()} == {
+        "MR": (10_662, 5_542),
+        "SUBJ": (10_000, 2_107),
+    }
 
 
 @pytest.mark.realdata
 def test_the_course_dev_set_stands_in_sets_that_judge(real_data: Path, tmp_path: Path) -> None:
     path = real_data / "course" / "sts-dev.csv"
     record = {"file": str(path), "sha256": sha256_of(path), "name": "course", "kept": 863}
-    judging = sets.read(real_data, sets.ENGLISH)
+    judging = {one.shown: one.pairs for one in sets.read(real_data, sets.ENGLISH)}
     dev = senteval.root(real_data) / senteval.STSB[0] / "sts-dev.csv"
-    judging.append(ScoredSet("STS-B dev", (sets.subset("STS-B dev", readers.open_as(dev, "pair-score").rows),)))
+    judging["STS-B dev"] = sets.subset("STS-B dev", readers.open_as(dev, "pair-score").rows).pairs
     found = contamination.check("e", run(tmp_path / "run", {"sts_dev": record}), judging)
     expected = {"STS12": 153, "STS13": 66, "STS14": 232, "STS15": 186, "STS16": 57, "STS-B": 148, "STS-B dev": 149}
     assert {name: found.counts[name].chosen_on for name in expected} == expected
 
 
 def test_an_encoder_that_a_run_began_with_and_that_is_gone_is_said(tmp_path: Path) -> None:
-    train = {"train": write(tmp_path / "a.tsv", "Two birds sing.\tno bird sings\n")}
+    train = {"train": write(tmp_path / "a.tsv", "Two birds sing.\tno bird sings\t1\n")}
     missing = tmp_path / "cbcl/encoder"
-    found = contamination.check("e", run(tmp_path / "multitask", train, str(missing)), [SET])
+    found = contamination.check("e", run(tmp_path / "multitask", train, str(missing)), SET)
     assert not found.complete and found.counts == {"STS-B": Count(4, 1, 1, 0)}
     assert f"the encoder that this run started from, {missing}, is missing" in found_table(found)
     missing.mkdir(parents=True)
-    assert contamination.check("e", tmp_path / "multitask/encoder", [SET]).complete, "weights without a manifest"
+    assert contamination.check("e", tmp_path / "multitask/encoder", SET).complete, "weights without a manifest"
 
 
 def aligned(folder: Path) -> list[Path]:
@@ -190,10 +210,10 @@ def test_all_sides_of_aligned_files(tmp_path: Path, named: int, alone: bool) -> 
     path = sides[named]
     record = {"file": str(path), "sha256": sha256_of(path) if alone else readers.digest(path)}
     encoder = run(tmp_path / "run", {"train": record})
-    found = contamination.check("e", encoder, [SET])
+    found = contamination.check("e", encoder, SET)
     assert found.complete and found.counts == {"STS-B": Count(4, 2, 2, 0)}
     sides[2 if named != 2 else 0].unlink()
-    assert [file.state for file in contamination.check("e", encoder, [SET]).files] == ["gone"]
+    assert [file.state for file in contamination.check("e", encoder, SET).files] == ["gone"]
 
 
 def test_a_manifests_hash_of_several_files_is_known(tmp_path: Path, tiny: Path, monkeypatch: Any) -> None:
@@ -204,18 +224,18 @@ def test_a_manifests_hash_of_several_files_is_known(tmp_path: Path, tiny: Path, 
     account = TASKS["sts"]("cross").open(path, "train", Tokenizer.load(tiny), 32).cache.account()
     assert account["sha256"] != sha256_of(path)
     encoder = run(tmp_path / "run", {"train": {"sts": account}})
-    found = contamination.check("e", encoder, [SET])
+    found = contamination.check("e", encoder, SET)
     assert found.complete and found.counts == {"STS-B": Count(4, 1, 1, 0)}
     path.with_name("STS.gs.own.txt").write_text("3\n2\n")
-    assert [file.state for file in contamination.check("e", encoder, [SET]).files] == ["changed"]
+    assert [file.state for file in contamination.check("e", encoder, SET).files] == ["changed"]
 
 
 def test_without_a_manifest_nothing_is_known(tiny: Path) -> None:
-    found = contamination.check("tiny", tiny, [SET])
+    found = contamination.check("tiny", tiny, SET)
     assert not found.complete and "its training data is unknown" in found_table(found)
 
 
 def test_a_manifest_of_something_else_is_none(tiny_copy: Callable[..., Path]) -> None:
     folder = tiny_copy()
     (folder / "manifest.json").write_text('{"files": []}')
-    assert contamination.check("e", folder, [SET]).manifests == []
+    assert contamination.check("e", folder, SET).manifests == []

@@ -1,4 +1,4 @@
-"""Guards: the known numbers of all-MiniLM-L6-v2 in fp32, and SICK's contradictions as SelfCCL counts them.
+"""Guards: the known numbers of all-MiniLM-L6-v2 in fp32, and SICK's contradictions as SelfCCL counts and shows them.
 
 DATA_DIR=... python -m pytest --import-mode=importlib tests/suites/test_real.py -m realdata
 """
@@ -27,3 +27,6 @@ def test_minilm_with_mean_pooling(tmp_path: Path) -> None:
         assert 100 * row["value"] == pytest.approx(value, abs=0.05)
     contradictions = found["sick"]["relations"]["contradiction"]
     assert contradictions["pairs"] == 720 and contradictions["human"] == pytest.approx(3.58, abs=0.005)
+    texts = [set(one["texts"]) for one in found["sick"]["examples"]]
+    assert texts[0] == {"A girl is brushing her hair", "There is no girl brushing her hair"}
+    assert [one["human"] for one in found["sick"]["examples"]] == [4.5, 3.9, 3.55, 3.5, 4.0], "SelfCCL, Table 6"

@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/suites/test_transfer.py
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFold, cross_val_score
 
 from minbert import UserError
+from minbert.files import sha256_of
 from tasks.benchmarks import classifiers, transfer
-from tasks.benchmarks.classifiers import Split
 
 RNG = np.random.default_rng(4)
 GRID = (0.25, 0.5, 1, 2, 4, 8)
@@ -40,7 +41,7 @@ def search(grid: tuple[float, ...], cv: Any) -> GridSearchCV:
 def test_nested_cross_validation() -> None:
     x, y = made(90)
     x = x / 8  # so that C matters
-    found = classifiers.nested(Split(x, y), folds=3)
+    found = classifiers.nested((x, y), folds=3)
     chosen, right = [], []
     for train, test in folds(3).split(x, y):
         inner = [cross_val_score(model(c), x[train], y[train], cv=folds(3)).mean() for c in GRID]
@@ -55,7 +56,7 @@ def test_nested_cross_validation() -> None:
 def test_a_fixed_test_set() -> None:
     (x, y), (x_test, y_test) = made(80, 3, 0.3), made(30, 3, 0.3)
     x, x_test = x / 60, x_test / 60  # so that the largest C is best
-    found = classifiers.fixed_test(Split(x, y), Split(x_test, y_test), folds=4)
+    found = classifiers.tested((x, y), (x_test, y_test), folds(4), classifiers.FIXED_TEST)
     plain = search((0.5, 1, 2, 4, 8, 16, 32), folds(4)).fit(x, y)
     assert (
         found.chosen == (plain.best_params_["C"],)
@@ -69,7 +70,7 @@ def test_a_fixed_test_set() -> None:
 def test_a_development_set() -> None:
     parts = [made(60), made(40), made(30)]
     (x, y), (x_dev, y_dev), (x_test, _) = parts
-    found = classifiers.with_dev(*(Split(*part) for part in parts))
+    found = classifiers.with_dev(*parts)
     scores = [model(c).fit(x, y).score(x_dev, y_dev) for c in GRID]
     split = PredefinedSplit([-1] * 60 + [0] * 40)
     plain = search(GRID, split).fit(np.vstack([x, x_dev]), np.hstack([y, y_dev]))
@@ -99,8 +100,27 @@ def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.Ca
     assert [len(one["folds"]) for one in rows[:3]] == [3, 1, 1] and "folds" not in rows[-1]
     for one in rows:
         assert one["low"] <= one["value"] + 1e-9 and one["value"] <= one["high"] + 1e-9
-    assert "Transfer, accuracy × 100" in capsys.readouterr().out
+    assert found["contamination"][0]["why"].startswith("not in a run folder")
+    printed = capsys.readouterr().out
+    assert "Transfer, accuracy × 100" in printed and f"Contamination of {tiny.name}" in printed
     assert "MR, CR, SUBJ, MPQA: 3-fold" in (tmp_path / "transfer.md").read_text()
+
+
+def test_sentences_that_the_encoder_was_trained_on_are_counted(
+    tiny_copy: Callable[..., Path], folder: Path, tmp_path: Path
+) -> None:
+    """As after stage one on phrases: the run's manifest names a file that holds sentences of MR."""
+    lines = (folder / "downstream/MR/rt-polarity.pos").read_text().splitlines()
+    (tmp_path / "phrases").write_text("".join(f"{line}\t1\n" for line in lines))
+    record = {"file": str(tmp_path / "phrases"), "sha256": sha256_of(tmp_path / "phrases")}
+    encoder = tiny_copy(name="run/encoder")
+    manifest = {"data": {"train": {"files": [record]}}, "settings": {}, "weights": {}}
+    (encoder.parent / "manifest.json").write_text(json.dumps(manifest))
+    out = f"--sets MR,SST2 --folds 3 --resamples 5 --out {tmp_path}".split()
+    transfer.main(["--encoder", str(encoder), "--data", str(folder), *out])
+    sets = json.loads((tmp_path / "transfer.json").read_text())["contamination"][0]["sets"]
+    assert sets["MR"]["rows"] == 48 and 24 <= sets["MR"]["trained"] < 48 and sets["SST2"]["rows"] == 16
+    assert "trained on" in (tmp_path / "transfer.md").read_text()
 
 
 @pytest.mark.parametrize(
