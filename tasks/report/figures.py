@@ -69,7 +69,8 @@ def curves(curve: Curve) -> bytes:
             axes.axhline(value, color=GREY, linewidth=1.2, linestyle=DASHED)
             axes.annotate(name, (0, value), (3, 3), xycoords=("axes fraction", "data"), textcoords="offset points")
         foot, few = axes.get_xaxis_transform(), curve.marks[:: -(-len(curve.marks) // _MOST_MARKS) or 1]
-        axes.plot(few, [0] * len(few), marker=2, linestyle="none", color=QUIET, transform=foot, clip_on=False)
+        if few:  # an empty line outside of the axes would leave a gap below them
+            axes.plot(few, [0] * len(few), marker=2, linestyle="none", color=QUIET, transform=foot, clip_on=False)
         if curve.kept is not None:
             axes.axvline(curve.kept, color=INK, linewidth=1, linestyle=(0, (2, 3)))
             axes.annotate(

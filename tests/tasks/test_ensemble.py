@@ -83,7 +83,7 @@ def test_members_have_the_scores_of_their_own_evaluation(runs: list[Path]) -> No
         name: task.open(COURSE / task.files.dev, "dev", predictor.tokenizer, 24)
         for name, task in predictor.model.tasks.items()
     }
-    norm, by_task = evaluate.dev_scores(predictor.model, dev, "fp32")
+    norm, by_task = evaluate.DevEvaluation(predictor.model, dev, "fp32")()
     found = ensemble.scores(member)
     assert found["dev_norm"] == ensemble.dev_norm(member) == norm
     assert {name: one["score"] for name, one in found["tasks"].items()} | {"dev_norm": norm} == by_task
