@@ -111,3 +111,10 @@ def test_an_archive_with_random_bytes_changed_is_unpacked_or_refused(
     except UserError as error:
         assert "fuzzed: " in str(error)
     assert {found.name for found in tmp_path.iterdir()} <= {"fuzzed", "out"}
+
+
+def test_a_link_after_a_file_of_the_same_name_does_not_pass_the_size_limit(tmp_path: Path) -> None:
+    path = tarred(tmp_path / "a.tar", {"big.txt": b"x" * 1000, "small.txt": b"y"}, {"small.txt": "big.txt"})
+    with pytest.raises(UserError, match=r"no file small\.txt"):
+        archives.unpack(path, {"small.txt": tmp_path / "out.txt"}, largest=10)
+    assert not (tmp_path / "out.txt").exists()

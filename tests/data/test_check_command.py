@@ -67,7 +67,6 @@ def test_the_report_of_a_small_folder(folder: Path) -> None:
         "rows": 2,
         "same": 0,
         "same_order": 0,
-        "near": 1,
         "sharing_a_sentence": 1,
     }
     other = find(found["overlaps"], left="course STS train", right="STS12 test")
@@ -98,7 +97,7 @@ def test_the_command_prints_tables_and_writes_json(
     assert max(map(len, screen.splitlines())) <= 110
     assert "1: sentence2: empty (line 3)" in screen
     line = next(line for line in screen.splitlines() if line.split()[:2] == ["STS12", "test"])
-    assert " ".join(line.split()) == "STS12 test 1 1 100.0% 0 1 100.0% | 1 25.0% 1 1 25.0%"
+    assert " ".join(line.split()) == "STS12 test 1 1 100.0% 1 100.0% | 1 25.0% 1 1 25.0%"
 
 
 def test_a_broken_file_is_named_and_the_others_are_checked(

@@ -1,4 +1,4 @@
-"""Guards: same, near and sharing rows are those of a plain loop over all rows; duplicates, labels and lengths.
+"""Guards: same and sharing rows are those of a plain loop over all rows; duplicates, labels and lengths.
 
 Near texts are found by the index exactly as by comparing all with all.
 
@@ -7,17 +7,13 @@ python -m pytest --import-mode=importlib tests/data/test_check_overlaps.py
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tasks.data.check import overlaps
 from tasks.data.check.corpus import Corpus, duplicates, labels, lengths
-from tasks.data.check.overlaps import WordSets, add_near, overlap
+from tasks.data.check.overlaps import overlap
 
 Rows = list[tuple[str, ...]]
 WORDS = ["the", "a", "small", "old", "brown", "dog", "cat", "girl", "man", "runs", "sleeps", "sits", "in", "near"]
@@ -26,11 +22,6 @@ WORDS += ["under", "park", "house", "tree", "rain", "today"]
 
 def plain(text: str) -> str:
     return "".join(letter for letter in text.lower() if letter.isalnum()) or text
-
-
-def close(one: str, other: str) -> bool:
-    a, b = ({"".join(filter(str.isalnum, word)) for word in text.lower().split()} - {""} for text in (one, other))
-    return bool(a and b) and 5 * len(a & b) >= 4 * len(a | b)
 
 
 def ways(row: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -47,14 +38,12 @@ def equal(one: str, other: str) -> bool:
 
 def by_hand(rows: Rows, others: Rows) -> dict[str, int]:
     same = [any(alike(row, other, equal) for other in others) for row in rows]
-    near = [any(alike(row, other, close) for other in others) for row in rows]
     ordered = [any(all(map(equal, row, other)) for other in others) for row in rows]
     known = {plain(text) for other in others for text in other} - {""}
     return {
         "rows": len(rows),
         "same": sum(same),
         "same_order": sum(ordered),
-        "near": sum(found and not exact for found, exact in zip(near, same, strict=True)),
         "sharing_a_sentence": sum(any(plain(text) in known for text in row) for row in rows),
     }
 
@@ -84,7 +73,6 @@ def test_overlaps_are_those_of_a_plain_loop(columns: int, seed: int) -> None:
     corpus = Corpus()
     one, other = frame(corpus, "l", left), frame(corpus, "r", right)
     found = overlap(one, other)
-    add_near(found, one, other, WordSets(list(corpus.bags), len(corpus.words)))
     assert found["of_left"] == by_hand(left, right)
     assert found["of_right"] == by_hand(right, left)
     for first, second in found["examples"]:
@@ -97,8 +85,7 @@ def test_rows_of_different_width_only_share_sentences() -> None:
     one = frame(corpus, "l", [("A dog runs .", "A cat sits ."), ("Rain today", "Rain tomorrow")])
     other = frame(corpus, "r", [("a dog runs",), ("?",), ("snow",)])
     found = overlap(one, other)
-    add_near(found, one, other, WordSets(list(corpus.bags), len(corpus.words)))
-    assert found["of_left"] == {"rows": 2, "same": None, "same_order": None, "near": None, "sharing_a_sentence": 1}
+    assert found["of_left"] == {"rows": 2, "same": None, "same_order": None, "sharing_a_sentence": 1}
     assert found["of_right"]["sharing_a_sentence"] == 1
 
 
@@ -133,46 +120,3 @@ def test_lengths_are_those_of_all_texts_in_words() -> None:
     assert (found["p50"], found["p95"], found["max"]) == (2, 600, 600)
     assert found["mean"] == pytest.approx((1 + 2 + 3 + 600 + 8) / 8)
     assert found["long"] == ["x3"]
-
-
-def near_by_hand(bags: list[tuple[int, ...]], left: list[int], right: list[int]) -> set[tuple[int, int]]:
-    """All with all, in exact fractions."""
-    found = set()
-    for one in left:
-        for other in right:
-            a, b = set(bags[one]), set(bags[other])
-            if a and b and Fraction(len(a & b), len(a | b)) >= Fraction(4, 5):
-                found.add((one, other))
-    return found
-
-
-# Few words and sets of up to 12 of them: near ones abound, and so do those that just fail.
-SETS = st.lists(st.frozensets(st.integers(0, 13), max_size=12), min_size=1, max_size=40, unique=True)
-
-
-@settings(max_examples=100, deadline=None)
-@given(sets=SETS, data=st.data())
-def test_the_index_finds_what_comparing_all_with_all_finds(sets: list[frozenset[int]], data: st.DataObject) -> None:
-    bags = [tuple(sorted(one)) for one in sets]
-    numbers = st.lists(st.integers(0, len(bags) - 1), unique=True, max_size=len(bags))
-    left, right = data.draw(numbers), data.draw(numbers)
-    found = WordSets(bags, 14).near(np.array(left, dtype=np.int64), np.array(right, dtype=np.int64))
-    assert sorted(zip(*map(np.ndarray.tolist, found), strict=True)) == sorted(near_by_hand(bags, left, right))
-
-
-@pytest.mark.parametrize("candidates", [1, 7, 1 << 21])
-def test_larger_sets_in_batches_of_any_size(candidates: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overlaps, "_CANDIDATES", candidates)
-    draws = np.random.default_rng(5)
-    seeds = [draws.choice(300, size=draws.integers(1, 40), replace=False) for _ in range(40)]
-    found = {()}
-    for seed in seeds:  # each with a few words left out and a few others put in
-        for _ in range(4):
-            kept = seed[draws.random(len(seed)) > 0.08]
-            found.add(tuple(sorted({*kept.tolist(), *draws.integers(0, 300, size=draws.integers(0, 3)).tolist()})))
-    bags = sorted(found)
-    every = np.arange(len(bags))
-    found_pairs = WordSets(bags, 300).near(every[::2], every[1::2])
-    expected = near_by_hand(bags, every[::2].tolist(), every[1::2].tolist())
-    assert len(expected) > 20
-    assert set(zip(*map(np.ndarray.tolist, found_pairs), strict=True)) == expected

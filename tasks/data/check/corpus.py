@@ -2,7 +2,7 @@
 
 A frame has the columns `place` (the row's id or line, for display), `label` (NaN: none), `ordered` and `row` (numbers
 that are equal for equal rows; `row` is also equal for a pair in the other order), and for each text column `text0`
-(equal for equal texts), `bag0` (equal for equal sets of words) and `words0` (number of words).
+(equal for equal texts) and `words0` (number of words).
 """
 
 from array import array
@@ -28,10 +28,10 @@ def _numbering() -> defaultdict[Any, int]:
 
 
 class Corpus:
-    """Numbers texts, words, sets of words and rows consistently across files. Text 0 is the empty text."""
+    """Numbers texts and rows consistently across files. Text 0 is the empty text."""
 
     def __init__(self) -> None:
-        self.texts, self.words, self.bags, self.rows = (_numbering() for _ in range(4))
+        self.texts, self.rows = _numbering(), _numbering()
         self.texts[""]
 
     def frame(self, rows: Iterable[tuple[str, tuple[str, ...], float]]) -> pd.DataFrame:
@@ -43,9 +43,8 @@ class Corpus:
             columns = len(row)
             for text in row:
                 words = readers.words(text)
-                bag = tuple(sorted({self.words[word] for word in words}))
-                numbers.extend((self.texts[readers.key(text, words)], self.bags[bag], len(words)))
-        names = [f"{what}{column}" for column in range(columns) for what in ("text", "bag", "words")]
+                numbers.extend((self.texts[readers.key(text, words)], len(words)))
+        names = [f"{what}{column}" for column in range(columns) for what in ("text", "words")]
         frame = pd.DataFrame(np.array(numbers, dtype=np.int32).reshape(-1, len(names)), columns=names)
         ordered = values(frame, "text")
         frame["ordered"] = self._rows(ordered)
@@ -57,7 +56,7 @@ class Corpus:
 
 
 def values(frame: pd.DataFrame, what: str) -> np.ndarray:
-    """The columns `text0`, `text1`, ... (or `bag`, or `words`) as an array [rows, columns]."""
+    """The columns `text0`, `text1`, ... (or `words0`, ...) as an array [rows, columns]."""
     return frame.filter(regex=rf"^{what}\d").to_numpy()
 
 

@@ -18,7 +18,7 @@ from minbert.files import sha256_of
 from minbert.token_cache import Skipped
 from tasks.data.check import corpus
 from tasks.data.check.found import Source, sources
-from tasks.data.check.overlaps import DEFINITIONS, WordSets, add_near, overlap
+from tasks.data.check.overlaps import DEFINITIONS, overlap
 from tasks.data.fetch.sources import read_manifest
 
 T = TypeVar("T")
@@ -118,7 +118,7 @@ def _bar(items: Sequence[T], doing: str) -> Iterable[T]:
 
 def _overlaps(splits: list[_Split], numbers: corpus.Corpus) -> list[dict[str, Any]]:
     """All comparisons between splits of the same set, and those between sets that have a text in common."""
-    sets, meeting = WordSets(list(numbers.bags), len(numbers.words)), _sharing_a_text(splits, len(numbers.texts))
+    meeting = _sharing_a_text(splits, len(numbers.texts))
     pairs = [(i, j) for i, j in combinations(range(len(splits)), 2) if meeting[i, j] or splits[i].set == splits[j].set]
     found = []
     for pair in _bar(pairs, "comparing"):
@@ -126,8 +126,6 @@ def _overlaps(splits: list[_Split], numbers: corpus.Corpus) -> list[dict[str, An
         own = left.set == right.set
         watched = _RANKS[left.split] < _RANKS[right.split] and (own or left.split == "train")
         result = overlap(left.rows, right.rows)
-        if watched:
-            add_near(result, left.rows, right.rows, sets)
         found.append({"watched": watched, "same_set": own, "left": left.name, "right": right.name, **result})
     return found
 

@@ -22,7 +22,6 @@ _FILES = {
 _OVERLAPS = {
     "same": DEFINITIONS["same"],
     "in order": DEFINITIONS["same_order"],
-    "near": DEFINITIONS["near"],
     "sharing": DEFINITIONS["sharing_a_sentence"],
     "": "A score on rows that the model was trained on says little. A dev split counts as training data for what was "
     "chosen by it.",
@@ -89,14 +88,14 @@ def _splits(report: dict[str, Any]) -> list[str]:
 def _overlaps(report: dict[str, Any]) -> list[str]:
     shown = [one for one in report["overlaps"] if one["watched"] and _matters(one)]
     order = [split["name"] for split in report["splits"]]
-    rows = [["", "rows", "same", "", "near", "", "sharing", "", "|", "same", "", "in order", "sharing", ""]]
+    rows = [["", "rows", "same", "", "sharing", "", "|", "same", "", "in order", "sharing", ""]]
     left = None
     for one in sorted(shown, key=lambda one: order.index(one["left"])):
         of_left, of_right = one["of_left"], one["of_right"]
         rows += [] if one["left"] == left else [[f"trained on {one['left']}, {of_left['rows']:,} rows"]]
         left = one["left"]
         cells = [f"  {one['right']}", _number(of_right["rows"])]
-        for side, what in ((of_right, "same"), (of_right, "near"), (of_right, "sharing_a_sentence")):
+        for side, what in ((of_right, "same"), (of_right, "sharing_a_sentence")):
             cells += [_number(side[what]), _percent(side[what], side["rows"])]
         cells += ["|", _number(of_left["same"]), _percent(of_left["same"], of_left["rows"])]
         cells += [_number(of_left["same_order"]), _number(of_left["sharing_a_sentence"])]
@@ -112,7 +111,7 @@ def _overlaps(report: dict[str, Any]) -> list[str]:
 
 def _matters(one: dict[str, Any]) -> bool:
     right = one["of_right"]
-    most = max(right["same"] or 0, right["near"] or 0)
+    most = right["same"] or 0
     enough = most >= _SAME * right["rows"] or right["sharing_a_sentence"] >= _SHARING * right["rows"]
     return bool((most or right["sharing_a_sentence"]) and (one["same_set"] or enough))
 

@@ -39,9 +39,10 @@ def unpack(archive: Path, wanted: Mapping[str, Path], largest: int = LARGEST) ->
                         _write(source, target)
         else:
             with tarfile.open(archive) as bundle:
-                sizes = {info.name: info.size for info in bundle if info.isreg()}
+                members = {info.name: info for info in bundle}  # of two with one name the last counts, as in tar
+                sizes = {name: info.size for name, info in members.items() if info.isreg()}
                 for name, target in _chosen(archive, bundle.getnames(), sizes, wanted, largest):
-                    member = bundle.extractfile(name)
+                    member = bundle.extractfile(members[name])
                     assert member is not None  # `sizes` has only regular files
                     _write(member, target)
     except UserError:
