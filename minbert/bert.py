@@ -15,6 +15,15 @@ from minbert.cpu import accelerate
 from minbert.ragged import Ragged, inverse
 
 
+class Outputs(dict[str, Tensor]):
+    """A dict whose values are attributes too, as in transformers."""
+
+    def __getattr__(self, name: str) -> Tensor:
+        if name not in self:
+            raise AttributeError(f"no output {name!r}; there are {', '.join(self)}")
+        return self[name]
+
+
 class BertModel(nn.Module):
     """The encoder: token ids to hidden states, or to one pooled vector per sentence."""
 
@@ -98,14 +107,14 @@ class BertModel(nn.Module):
         """The pooling layer of next-sentence prediction: [CLS] hidden states [B, D] to [B, D]."""
         return torch.tanh(self.pooler_dense(first))
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> dict[str, Tensor]:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Outputs:
         """The course's interface: a padded batch [B, L] and its mask [B, L], 1 for tokens and 0 for padding.
 
         Returns `last_hidden_state` [B, L, D], zero where the mask is 0, and `pooler_output` [B, D].
         """
         ragged = Ragged.from_padded(input_ids, attention_mask)
         last = self.encode(self.embed(ragged), ragged)[-1]
-        return {
-            "last_hidden_state": ragged.to_padded(last, input_ids.shape[1]),
-            "pooler_output": self.pool(last.index_select(0, ragged.starts)),
-        }
+        return Outputs(
+            last_hidden_state=ragged.to_padded(last, input_ids.shape[1]),
+            pooler_output=self.pool(last.index_select(0, ragged.starts)),
+        )

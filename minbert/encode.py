@@ -3,19 +3,21 @@
 vectors = minbert.Encoder.load("runs/cbcl/encoder").encode(["A sentence.", "Another one."])
 """
 
-import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal, overload
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from tqdm import tqdm
 
 from minbert import pooling, weights
 from minbert.bert import BertModel
 from minbert.cpu import packed_weights
-from minbert.errors import UserError
+from minbert.errors import UserError, quoted, reason
 from minbert.precision import autocast, choose, default_device
 from minbert.ragged import Ragged, inverse
 from minbert.tokenizer import Tokenizer
@@ -61,6 +63,16 @@ class Encoder:
         self.precision = choose(precision, model.device)
         self.max_length = min(max_length or 10**9, model.config.max_position_embeddings)
 
+    @property
+    def device(self) -> torch.device:
+        """The device of the model."""
+        return self.model.device
+
+    def to(self, device: str | torch.device) -> "Encoder":
+        """Move the model to a device; returns the encoder. Raises `UserError` if the device is not there."""
+        _move(self.model, device)
+        return self
+
     def __repr__(self) -> str:
         config, count = self.model.config, sum(parameter.numel() for parameter in self.model.parameters())
         size = f"{config.num_hidden_layers} layers, {config.hidden_size} dimensions, {count:,} parameters"
@@ -84,44 +96,74 @@ class Encoder:
         if pooler is not None:
             pooling.check(pooler)
         folder = weights.resolve(str(dir_or_name))
-        model = BertModel.from_pretrained(folder).to(device or default_device())
-        tokenizer = Tokenizer.load(folder)
+        model, tokenizer = BertModel.from_pretrained(folder), Tokenizer.load(folder)
         tokenizer.check_fits(model.config.vocab_size, str(folder))
+        _move(model, device or default_device())
         return cls(model, tokenizer, pooler or weights.saved_pooler(folder) or "cls", precision=precision)
 
+    def save(self, folder: str | Path) -> None:
+        """Write a folder that `load`, transformers and sentence-transformers open; replaces `folder`."""
+        weights.save(Path(folder), self.model.state_dict(), self.model.config, self.tokenizer, self.pooler)
+
+    @overload
     def encode(
         self,
-        sentences: str | Sequence[str],
+        sentences: str | Iterable[str],
         *,
-        normalize: bool = False,
-        batch_tokens: int | None = None,
-        progress: bool = False,
-    ) -> np.ndarray:
-        """Vectors of N sentences: float32 [N, D], or [D] for a single string. `normalize` scales them to length 1.
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
+        convert_to_tensor: Literal[False] = False,
+        normalize_embeddings: bool = False,
+    ) -> np.ndarray: ...
+    @overload
+    def encode(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
+        convert_to_tensor: Literal[True],
+        normalize_embeddings: bool = False,
+    ) -> Tensor: ...
+    def encode(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
+        convert_to_tensor: bool = False,
+        normalize_embeddings: bool = False,
+    ) -> np.ndarray | Tensor:
+        """Vectors of N sentences: float32 [N, D], or [D] for a single string. The names are sentence-transformers'.
 
-        Sentences longer than `max_length` are truncated, with a warning. Raises `TypeError` for an input that is not
-        a string.
+        `batch_size` is the largest number of sentences in a batch; without it, batches have equal numbers of tokens.
+        `convert_to_tensor` returns a tensor on the model's device, `normalize_embeddings` scales vectors to length 1.
+        Sentences longer than `max_length` are truncated, with a warning. Raises `TypeError` if `sentences` is neither a
+        string nor strings, such as a list or one column of a table.
         """
-        listed = [sentences] if isinstance(sentences, str) else list(sentences)
-        for place, one in enumerate(listed):
-            if not isinstance(one, str):
-                raise TypeError(f"sentences: number {place}, counted from 0, is a {type(one).__name__}, not a string")
-        rows, cut = self.rows(listed)
-        if cut:
-            note = f"{cut} of {len(rows)} sentences are longer than {self.max_length} tokens and are truncated"
+        texts = [sentences] if isinstance(sentences, str) else _strings(sentences)
+        rows, truncated = self.rows(texts)
+        if truncated:
+            note = f"{truncated} of {len(rows)} sentences are longer than {self.max_length} tokens and are truncated"
             warnings.warn(note, stacklevel=2)
-        result = self.encode_ids(rows, batch_tokens=batch_tokens, progress=progress)
-        if normalize:
+        result = self.encode_ids(rows, batch_size=batch_size, show_progress_bar=show_progress_bar)
+        if normalize_embeddings:
             result /= np.maximum(np.linalg.norm(result, axis=1, keepdims=True), 1e-12)
-        return result[0] if isinstance(sentences, str) else result
+        result = result[0] if isinstance(sentences, str) else result
+        return torch.from_numpy(result).to(self.device) if convert_to_tensor else result
 
-    def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> np.ndarray | float:
-        """Cosine similarity of every sentence of `a` to every sentence of `b`: float32 [N, M].
+    @staticmethod
+    def similarity(a: np.ndarray | Tensor, b: np.ndarray | Tensor) -> Tensor:
+        """Cosine similarity of every vector of `a` [N, D] to every vector of `b` [M, D]: [N, M]; [D] counts as [1, D].
 
-        If `a` or `b` is a single string, its axis is dropped: [M], [N], or a float for two strings.
+        Raises `TypeError` for what is no array.
         """
-        cosines = self.encode(a, normalize=True) @ self.encode(b, normalize=True).T
-        return float(cosines) if cosines.ndim == 0 else cosines
+        for vectors_of in (a, b):
+            if not isinstance(vectors_of, np.ndarray | Tensor):
+                kind = type(vectors_of).__name__
+                raise TypeError(f"similarity takes vectors, which `encode` returns, not a {kind}")
+        unit = [F.normalize(torch.atleast_2d(torch.as_tensor(x)).float(), dim=1) for x in (a, b)]
+        return unit[0] @ unit[1].T
 
     def rows(self, sentences: Sequence[str]) -> tuple[list[list[int]], int]:
         """Token ids of [CLS] sentence [SEP], truncated to `max_length`, and the number of truncated sentences."""
@@ -131,59 +173,68 @@ class Encoder:
 
     @torch.inference_mode()
     def encode_ids(
-        self, rows: Sequence[Sequence[int]], *, batch_tokens: int | None = None, progress: bool = False
+        self, rows: Sequence[Sequence[int]], *, batch_size: int | None = None, show_progress_bar: bool = False
     ) -> np.ndarray:
-        """Vectors of N lists of token ids that include the special tokens: float32 [N, D].
-
-        `batch_tokens` is the batch size in tokens, as in `batches`.
-        """
+        """Vectors of N lists of token ids that include the special tokens: float32 [N, D]."""
         result = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
-        batches = self.batches(rows, batch_tokens)
-        with packed_weights(self.model, self.precision, sum(map(len, rows))):
-            for batch, ragged in _with_bar(batches, len(rows)) if progress and sys.stderr.isatty() else batches:
+        bar = tqdm(total=len(rows), desc="encoding", unit="sentence", disable=not show_progress_bar)
+        with bar, packed_weights(self.model, self.precision, sum(map(len, rows))):
+            for batch, ragged in self.batches(rows, batch_size=batch_size):
                 with autocast(self.precision, self.model.device):
                     out = vectors(self.model, ragged, self.pooler)
                 result[batch] = out.float().cpu().numpy()
+                bar.update(len(batch))
         return result
 
     def batches(
-        self, rows: Sequence[Sequence[int]], batch_tokens: int | None = None
+        self, rows: Sequence[Sequence[int]], *, batch_tokens: int | None = None, batch_size: int | None = None
     ) -> Iterator[tuple[np.ndarray, Ragged]]:
         """Batches by `batches_by_length`: the indices of the rows, and the rows as a `Ragged`.
 
         `batch_tokens` defaults to 2,048 on the CPU and 32,768 elsewhere. On the CPU, the activations of 2,048 tokens
         stay in the processor's cache, and a token takes a quarter less time than with 8,192.
         """
-        size = batch_tokens or (2048 if self.model.device.type == "cpu" else 32_768)
-        for batch in batches_by_length([len(row) for row in rows], size):
+        tokens = batch_tokens or (2048 if self.model.device.type == "cpu" else 32_768)
+        for batch in batches_by_length([len(row) for row in rows], tokens, batch_size):
             yield batch, Ragged.from_lists([rows[i] for i in batch]).to(self.model.device)
 
 
-def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> list[np.ndarray]:
-    """Indices of rows in batches of at most `batch_tokens` tokens. A longer row is a batch of its own.
+def _move(model: BertModel, device: str | torch.device) -> None:
+    """Move a model. Raises `UserError` if the device is not there."""
+    try:
+        model.to(device)
+    except (AssertionError, RuntimeError) as error:  # the type depends on how torch was built
+        raise UserError(f"device {quoted(str(device))}: {reason(error)}") from error
+
+
+def _strings(sentences: Iterable[str]) -> list[str]:
+    """The sentences as a list. Raises `TypeError` if they are no strings."""
+    kind = type(sentences).__name__
+    if hasattr(sentences, "columns"):
+        raise TypeError(f"sentences: a {kind}; give one of its columns, such as frame['text']")
+    if not isinstance(sentences, Iterable) or isinstance(sentences, Mapping):
+        raise TypeError(f"sentences: a {kind}; give a string or a list of strings")
+    texts = list(sentences)
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"sentences: number {index}, counted from 0, is a {type(text).__name__}, not a string")
+    return texts
+
+
+def batches_by_length(lengths: Sequence[int], batch_tokens: int, batch_size: int | None = None) -> list[np.ndarray]:
+    """Indices of rows in batches of at most `batch_tokens` tokens and `batch_size` rows. A longer row is a batch.
 
     The longest rows are in the first batch. Inside a batch the shortest row comes first, the order that the encoder
     sorts into.
     """
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
+    most = batch_size or len(order)
     batches, start, total = [], 0, 0
-    for place, index in enumerate(order):
-        if place > start and total + lengths[index] > batch_tokens:
-            batches.append(order[start:place][::-1])
-            start, total = place, 0
-        total += lengths[index]
+    for end, row in enumerate(order):
+        if end > start and (total + lengths[row] > batch_tokens or end - start == most):
+            batches.append(order[start:end][::-1])
+            start, total = end, 0
+        total += lengths[row]
     if len(order) > start:
         batches.append(order[start:][::-1])
     return batches
-
-
-def _with_bar(batches: Iterator[tuple[np.ndarray, Ragged]], total: int) -> Iterator[tuple[np.ndarray, Ragged]]:
-    """The same batches; a bar on standard error counts their sentences."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True, refresh_per_second=2) as bar:
-        task = bar.add_task("encoding", total=total)
-        for batch in batches:
-            yield batch
-            bar.advance(task, len(batch[0]))

@@ -316,23 +316,24 @@ def _save_from_transformers(source: str, label: str, folder: Path) -> None:
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    local, unreachable = Path(source).is_dir(), None
+    local = Path(source).is_dir()
+    why: Exception | None = None
     if not local:
         try:  # a request with a timeout, which those of transformers have not
             HfApi().model_info(source, timeout=constants.HF_HUB_ETAG_TIMEOUT)
         except Exception as error:  # the type depends on the HTTP library of the hub's client
-            unreachable = error
-    offline = {"local_files_only": unreachable is not None}
+            why = error
+    offline = why is not None
     try:
-        config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False, **offline)
+        options: dict[str, Any] = {"local_files_only": offline, "trust_remote_code": False}
+        config = transformers.AutoConfig.from_pretrained(source, **options)
         if config.model_type != "bert":
             raise UserError(f"{label}: model_type is {quoted(config.model_type)}; this encoder is 'bert'")
-        model, report = transformers.BertModel.from_pretrained(source, output_loading_info=True, **offline)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False, **offline)
-        tokenizer.save_pretrained(folder)
+        loaded: Any = transformers.BertModel.from_pretrained(source, output_loading_info=True, **options)
+        transformers.AutoTokenizer.from_pretrained(source, **options).save_pretrained(folder)
         for name in ("minbert.json", "1_Pooling/config.json"):
             try:
-                path = Path(source, name) if local else Path(hf_hub_download(source, name, **offline))
+                path = Path(source, name) if local else Path(hf_hub_download(source, name, local_files_only=offline))
                 (folder / name).parent.mkdir(exist_ok=True)
                 (folder / name).write_bytes(path.read_bytes())
             except (EntryNotFoundError, FileNotFoundError):
@@ -343,9 +344,10 @@ def _save_from_transformers(source: str, label: str, folder: Path) -> None:
         if local:
             raise UserError(f"{label}: transformers cannot open it: {reason(error)}") from error
         raise UserError(
-            f"{label}: cannot be had from the hub ({reason(unreachable or error)}), and no folder has this name; "
+            f"{label}: cannot be had from the hub ({reason(why or error)}), and no folder has this name; "
             f"for weights without a hub: `{MINILM}`, then `--weights minilm`"
         ) from error
+    model, report = loaded
     if lacking := sorted(report["missing_keys"]):
         raise UserError(f"{label}: the weights lack {', '.join(lacking[:_MOST_PROBLEMS])}")
     model.save_pretrained(folder)

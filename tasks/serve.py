@@ -32,7 +32,7 @@ def answers(encoder: "Encoder", predictor: "Predictor | None", texts: list[str])
                 results.append(dict(zip(task.classes, predictor.predict_proba(name, inputs)[0].tolist(), strict=True)))
             else:
                 results.append(f"{predictor.predict(name, inputs)[0]:.2f}")
-    first, *second = encoder.encode(list(texts), normalize=True)
+    first, *second = encoder.encode(list(texts), normalize_embeddings=True)
     return [*results, f"{float(first @ second[0]):.4f}" if second else NEEDS_TWO]
 
 

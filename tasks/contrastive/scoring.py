@@ -4,6 +4,7 @@ Axes: N triplets, M texts, D hidden.
 """
 
 import hashlib
+import sys
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -75,7 +76,7 @@ def similarities(
         for begin in range(0, len(chosen), _BLOCK):
             block = chosen[begin : begin + _BLOCK].tolist()
             texts, places = distinct(tuple(triplets.sentence(row, column)) for row in block for column in range(3))
-            part = cosines(encoder.encode_ids(texts, progress=True), places)
+            part = cosines(encoder.encode_ids(texts, show_progress_bar=sys.stderr.isatty()), places)
             found[:, begin : begin + len(block)] = part.positive, part.negative
         return {"cosines": found}, {}
 

@@ -4,15 +4,17 @@ python -m pytest --import-mode=importlib tests/minbert/test_encode.py
 """
 
 import shutil
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sentence_transformers import SentenceTransformer
 
 from minbert import BertModel, Encoder, Ragged, UserError, pooling
 from minbert.encode import batches_by_length, vectors
@@ -60,37 +62,45 @@ def test_poolers_take_bf16_states_in_fp32(name: str) -> None:
     torch.testing.assert_close(out, torch.full((1, 2), 1.0078125))
 
 
-def test_equals_sentence_transformers_on_minilm(encoder: Encoder, minilm: Path) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    theirs = SentenceTransformer(str(minilm), device="cpu").encode(SENTENCES, normalize_embeddings=True)
-    mine = encoder.encode(SENTENCES)
-    assert encoder.pooler == "mean" and mine.dtype == np.float32
-    assert np.abs(mine / np.linalg.norm(mine, axis=1, keepdims=True) - theirs).max() <= 1e-5
+@pytest.fixture(scope="module")
+def theirs(minilm: Path) -> SentenceTransformer:
+    return SentenceTransformer(str(minilm), device="cpu")
 
 
-def test_similarities_are_those_of_sentence_transformers(encoder: Encoder, minilm: Path) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    theirs = SentenceTransformer(str(minilm), device="cpu")
-    wanted = theirs.similarity(theirs.encode(SENTENCES), theirs.encode(SENTENCES[:2])).numpy()
-    np.testing.assert_allclose(encoder.similarity(SENTENCES, SENTENCES[:2]), wanted, atol=1e-5)
-    np.testing.assert_allclose(encoder.similarity(SENTENCES[0], SENTENCES[:2]), wanted[0], atol=1e-5)
-    np.testing.assert_allclose(encoder.similarity(SENTENCES, SENTENCES[1]), wanted[:, 1], atol=1e-5)
-    between = encoder.similarity(SENTENCES[0], SENTENCES[1])
-    assert isinstance(between, float) and between == pytest.approx(wanted[0, 1], abs=1e-5)
-    assert np.shape(encoder.similarity([], SENTENCES)) == (0, len(SENTENCES))
-
-
-@pytest.mark.parametrize("batch_tokens", [1, 20, 8192])
-def test_order_batch_size_and_a_bar_change_nothing(
-    encoder: Encoder, batch_tokens: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "options", [{}, {"normalize_embeddings": True}, {"convert_to_tensor": True}, {"batch_size": 2}]
+)
+def test_equals_sentence_transformers_on_minilm(
+    encoder: Encoder, theirs: SentenceTransformer, options: dict[str, Any]
 ) -> None:
-    wanted = encoder.encode(SENTENCES)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    order = [3, 1, 5, 0, 4, 2, 1]
-    shuffled = encoder.encode([SENTENCES[i] for i in order], batch_tokens=batch_tokens, progress=True)
-    np.testing.assert_allclose(shuffled, wanted[order], atol=3e-6)
+    """Unit vectors in fp32 agree to 1e-6, with the same call."""
+    expected, actual = theirs.encode(SENTENCES, **options), encoder.encode(SENTENCES, **options)
+    assert encoder.pooler == "mean" and type(actual) is type(expected) and actual.dtype == expected.dtype
+    one = theirs.encode(SENTENCES[0], **options)
+    assert encoder.encode(SENTENCES[0], **options).shape == one.shape
+    unit = [np.asarray(x) / np.linalg.norm(np.asarray(x), axis=1, keepdims=True) for x in (actual, expected)]
+    assert np.abs(unit[0] - unit[1]).max() <= 1e-6
+
+
+def test_similarities_are_those_of_sentence_transformers(encoder: Encoder, theirs: SentenceTransformer) -> None:
+    vectors = encoder.encode(SENTENCES)
+    for a, b in ((vectors, vectors[:2]), (vectors[0], vectors), (torch.from_numpy(vectors), vectors[1])):
+        actual, expected = encoder.similarity(a, b), theirs.similarity(a, b)
+        assert actual.shape == expected.shape
+        torch.testing.assert_close(actual, expected, atol=1e-6, rtol=0)
+    with pytest.raises(TypeError, match=r"similarity takes vectors, .* not a list"):
+        encoder.similarity(SENTENCES, vectors)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("batch_size", [None, 1, 3])
+def test_order_batch_size_and_a_bar_change_nothing(
+    encoder: Encoder, batch_size: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected, order = encoder.encode(SENTENCES), [3, 1, 5, 0, 4, 2, 1]
+    assert not capsys.readouterr().err
+    shuffled = encoder.encode([SENTENCES[i] for i in order], batch_size=batch_size, show_progress_bar=True)
+    np.testing.assert_allclose(shuffled, expected[order], atol=3e-6)
+    assert "7/7" in capsys.readouterr().err
 
 
 def test_truncation_keeps_the_first_tokens_and_both_marks(tiny: Path) -> None:
@@ -118,9 +128,12 @@ def test_batches_cover_all_within_the_budget_longest_first(lengths: list[int], b
 
 def test_shapes_unit_length_and_evaluation_mode(encoder: Encoder, tiny: Path) -> None:
     one, plain = encoder.encode(SENTENCES[0]), encoder.encode(SENTENCES).astype(np.float64)
-    assert one.shape == (384,) and encoder.encode([], normalize=True).shape == encoder.encode([]).shape == (0, 384)
+    assert one.shape == (384,) and encoder.encode([], normalize_embeddings=True).shape == encoder.encode([]).shape == (
+        0,
+        384,
+    )
     np.testing.assert_array_equal(one, encoder.encode(SENTENCES[:1])[0])
-    unit = encoder.encode(SENTENCES, normalize=True)
+    unit = encoder.encode(SENTENCES, normalize_embeddings=True)
     np.testing.assert_allclose(unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6)
     training = Encoder(BertModel.from_pretrained(tiny).train(), Tokenizer.load(tiny), "mean", precision="fp32")
     np.testing.assert_array_equal(training.encode(["the cat"]), training.encode(["the cat"]))
@@ -143,10 +156,41 @@ def test_a_runs_folder_stands_for_its_encoder(tiny: Path, tmp_path: Path) -> Non
     assert BertModel.from_pretrained(tmp_path / "run").config == BertModel.from_pretrained(tiny).config
 
 
-@pytest.mark.parametrize(("given", "why"), [(["the cat", None], "number 1, .* is a NoneType"), ([3.5], "is a float")])
-def test_what_is_no_string_is_named_by_its_place(tiny: Path, given: list, why: str) -> None:
+FRAME = pd.DataFrame({"text": ["the cat", "a dog"]})
+
+
+@pytest.mark.parametrize(
+    ("sentences", "why"),
+    [
+        (["the cat", None], "number 1, .* is a NoneType"),
+        ([3.5], "is a float"),
+        (None, "a NoneType; give a string"),
+        (FRAME, r"a DataFrame; give one of its columns"),
+    ],
+)
+def test_what_is_no_string_is_named(tiny: Path, sentences: Any, why: str) -> None:
     with pytest.raises(TypeError, match=rf"^sentences: .*{why}"):
-        Encoder.load(tiny).encode(given)
+        Encoder.load(tiny).encode(sentences)
+
+
+def test_a_column_an_array_and_a_generator_are_encoded(tiny: Path) -> None:
+    encoder, texts = Encoder.load(tiny), list(FRAME["text"])
+    for sentences in (FRAME["text"], np.array(texts), (text for text in texts)):
+        np.testing.assert_array_equal(encoder.encode(sentences), encoder.encode(texts))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a machine without CUDA is meant")
+def test_a_device_that_is_not_there_is_a_users_error(tiny: Path) -> None:
+    with pytest.raises(UserError, match=r"^device 'cuda': "):
+        Encoder.load(tiny, device="cuda")
+
+
+def test_save_and_load(tiny: Path, tmp_path: Path) -> None:
+    encoder = Encoder.load(tiny, pooler="max", precision="fp32")
+    encoder.save(tmp_path / "saved")
+    again = Encoder.load(tmp_path / "saved", precision="fp32").to("cpu")
+    assert again.pooler == "max" and again.device == torch.device("cpu")
+    np.testing.assert_array_equal(again.encode(["the cat"]), encoder.encode(["the cat"]))
 
 
 @pytest.mark.parametrize("length", [-5, 0, 2])

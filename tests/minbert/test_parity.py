@@ -80,6 +80,7 @@ def test_forward_equals_transformers_on_minilm(ours: BertModel, theirs: Any, row
     with torch.no_grad():
         assert worst(ours.pooled(Ragged.from_lists(rows)), reference.pooler_output) <= 1e-5
     assert mine["last_hidden_state"].shape == reference.last_hidden_state.shape
+    assert mine.last_hidden_state is mine["last_hidden_state"] and mine.pooler_output is mine["pooler_output"]
     assert not mine["last_hidden_state"][~real].any(), "padding is zero"
 
 

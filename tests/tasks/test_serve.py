@@ -23,7 +23,7 @@ def test_the_answers_are_those_of_the_library(tiny: Path, tmp_path: Path) -> Non
     assert list(classes.values()) == predictor.predict_proba("sst", [TEXTS[0]])[0].tolist()
     assert list(paraphrase.values()) == predictor.predict_proba("para", [TEXTS])[0].tolist()
     assert similarity == f"{predictor.predict('sts', [TEXTS])[0]:.2f}"
-    first, second = encoder.encode(list(TEXTS), normalize=True)
+    first, second = encoder.encode(list(TEXTS), normalize_embeddings=True)
     assert float(cosine) == pytest.approx(float(first @ second), abs=1e-4)
     assert serve.answers(encoder, predictor, TEXTS[:1])[1:] == [serve.NEEDS_TWO] * 3
     assert serve.answers(encoder, None, TEXTS) == [cosine], "stage one has no heads"

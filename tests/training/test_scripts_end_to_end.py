@@ -428,7 +428,8 @@ for command in {commands!r}:
     except SystemExit as stop:
         assert stop.code == 0
 import minbert
-print(minbert.Encoder.load("runs/cbcl/encoder").similarity("the cat", "a dog"))
+encoder = minbert.Encoder.load("runs/cbcl/encoder")
+print(encoder.similarity(*encoder.encode(["the cat", "a dog"])).item())
 """
 
 
