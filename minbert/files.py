@@ -4,7 +4,6 @@ A file or folder is written under a temporary name, synced, then renamed. The ca
 arrays, the key itself and a JSON record.
 """
 
-import codecs
 import hashlib
 import json
 import os
@@ -24,18 +23,6 @@ if TYPE_CHECKING:
 
 TEMPORARY = re.compile(r"\..+\.minbert-\d+\.(tmp|old)")
 """The names of unfinished files and folders, which a killed process leaves."""
-
-
-_NO_TEXT = {  # first bytes of a file -> what it is; UTF-32 comes first, as its mark begins with that of UTF-16
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-    b"\x1f\x8b": "compressed by gzip",
-    b"PK\x03\x04": "a zip archive",
-    b"\xfd7zXZ\0": "compressed by xz",
-    b"\x28\xb5\x2f\xfd": "compressed by zstd",
-}
 
 
 def expanded(path: str | Path) -> Path:
@@ -67,25 +54,6 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not a TOML file: {error}") from error
-
-
-def demand_text(path: Path, encoding: str = "utf-8") -> None:
-    """Raise `UserError`, naming what the file is, if its bytes are no text in `encoding`, which is UTF-8 or Latin-1.
-
-    A file with a byte-order mark of UTF-8 is not Latin-1. Whether a file decodes is not checked here.
-    """
-    wanted = "Latin-1" if encoding == "latin-1" else "UTF-8"
-    with open(path, "rb") as file:
-        head = file.read(8)
-        found = next((name for mark, name in _NO_TEXT.items() if head.startswith(mark)), "")
-        if wanted == "Latin-1" and head.startswith(codecs.BOM_UTF8):
-            found = "UTF-8 with a byte-order mark"
-        while not found and head:
-            if b"\0" in head:
-                found = "binary, or UTF-16 without a byte-order mark (it has NUL bytes)"
-            head = file.read(1 << 16)
-    if found:
-        raise UserError(f"{path}: {found}, not {wanted} text")
 
 
 def sha256_of(path: Path) -> str:
