@@ -1,27 +1,17 @@
 """Unpacking of untrusted archives: only the requested regular files, only to the given paths, up to a size limit."""
 
 import errno
-import os
 import shutil
-import subprocess
 import tarfile
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO
 
 from minbert.errors import UserError, quoted
-from minbert.files import write_atomic
 
 LARGEST = 4 << 30
 """Default limit for the total size of the unpacked files, in bytes."""
-_POS = {"noun": 1, "verb": 2, "adj": 3, "adv": 4}
-_LEXNAMES = """adj.all adj.pert adv.all noun.Tops noun.act noun.animal noun.artifact noun.attribute noun.body
-noun.cognition noun.communication noun.event noun.feeling noun.food noun.group noun.location noun.motive noun.object
-noun.person noun.phenomenon noun.plant noun.possession noun.process noun.quantity noun.relation noun.shape noun.state
-noun.substance noun.time verb.body verb.change verb.cognition verb.communication verb.competition verb.consumption
-verb.contact verb.creation verb.emotion verb.motion verb.perception verb.possession verb.social verb.stative
-verb.weather adj.ppl"""
 
 
 def unpack(archive: Path, wanted: Mapping[str, Path], largest: int = LARGEST) -> None:
@@ -77,42 +67,3 @@ def _write(source: IO[bytes], target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(target, "wb") as file:
         shutil.copyfileobj(source, file)
-
-
-def unpack_debian(packages: Sequence[str], wanted: Mapping[str, Path], scratch: Path, seconds: float = 600) -> None:
-    """Download Debian packages and write some of their files to the paths of `wanted`; nothing is installed.
-
-    WordNet's `lexnames`, which Debian's package lacks, is generated. Raises `UserError` if apt-get or dpkg-deb is
-    missing, fails or takes longer than `seconds`, or if the packages lack a file.
-    """
-    scratch.mkdir(parents=True)
-    _run(["apt-get", "download", *packages], scratch, seconds)
-    for package in sorted(scratch.glob("*.deb")):
-        _run(["dpkg-deb", "-x", str(package), "unpacked"], scratch, seconds)
-    for end, target in wanted.items():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if Path(end).name == "lexnames":
-            write_atomic(target, lexnames())
-            continue
-        fits = [path for path in sorted(scratch.glob(f"unpacked/**/{end}")) if path.is_file() and not path.is_symlink()]
-        if not fits:
-            raise UserError(f"Debian's {' and '.join(packages)}: no file {end} in them")
-        os.replace(fits[0], target)
-
-
-def lexnames() -> str:
-    """WordNet's table of 45 lexicographer files: number, name, part of speech (lexnames(5WN))."""
-    names = enumerate(_LEXNAMES.split())
-    return "".join(f"{number:02d}\t{name}\t{_POS[name.split('.')[0]]}\n" for number, name in names)
-
-
-def _run(command: list[str], folder: Path, seconds: float) -> None:
-    try:
-        subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=seconds, check=True)
-    except FileNotFoundError as error:
-        raise UserError(f"{command[0]} is not installed") from error
-    except subprocess.TimeoutExpired as error:
-        raise UserError(f"{command[0]} took more than {seconds:g} s") from error
-    except subprocess.CalledProcessError as error:
-        said = " ".join((error.stderr + error.stdout).split())[-300:]
-        raise UserError(f"{command[0]}: {said or f'exit code {error.returncode}'}") from error

@@ -168,7 +168,7 @@ class Fetcher:
         return source
 
     def _fetch(self, dataset: DataSet, part: Part, source: Source, manifest: Manifest) -> None:
-        if not self.mirror and (source.archive or source.debian):
+        if not self.mirror and source.archive:
             self._unpack(part, source, manifest)
             return
         if not self.mirror and not source.url:
@@ -199,10 +199,7 @@ class Fetcher:
         places = {file: scratch / "files" / file.path for file in source.files}
         wanted = {file.path.removeprefix(source.drop): place for file, place in places.items()}
         try:
-            if source.debian:
-                archives.unpack_debian(source.debian, wanted, scratch)
-            else:
-                archives.unpack(self._archive(source, manifest.folder), wanted)
+            archives.unpack(self._archive(source, manifest.folder), wanted)
             for file, place in places.items():
                 if why := self._check(file, source, manifest.sha256(file.path, str(source)))(place):
                     raise UserError(f"{source}: {file.path} is not the expected file: {why}")

@@ -27,19 +27,18 @@ class File:
 
 @dataclass(frozen=True)
 class Source:
-    """A place to fetch files from: a base URL, an archive or Debian packages; without any, only a mirror has them."""
+    """A place to fetch files from: a base URL or an archive; without either, only a mirror has them."""
 
     files: tuple[File, ...]
     url: str = ""
     archive: str = ""
-    debian: tuple[str, ...] = ()
     drop: str = ""  # prefix of the files' paths that is not part of the source's paths
     sha256: str = ""  # expected SHA-256 of the archive
     exact: bool = True  # False: another edition, verified by its row counts and not by its git blob ids
     partial: bool = False  # fewer rows or splits: used only if every source before it fails
 
     def __str__(self) -> str:
-        return self.url or self.archive or f"Debian's {' and '.join(self.debian)}"
+        return self.url or self.archive
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ def _part(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> Part:
             File(path, int(count.strip("-") or 0), blob.strip("-"), entry.get("form", "lines"))
             for count, blob, path in rows
         )
-        return Source(**{**given, "files": tuple(files), "debian": tuple(given.get("debian", ()))})
+        return Source(**{**given, "files": tuple(files)})
 
     more = {name: entry[name] for name in ("optional", "without") if name in entry}
     sources = tuple(source(given) for given in entry.get("sources") or shared["sources"])
