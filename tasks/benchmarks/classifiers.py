@@ -73,7 +73,7 @@ def nested(data: Split, folds: int) -> Outcome:
 
 def with_dev(train: Split, dev: Split, test: Split) -> Outcome:
     """SST2: C by the development rows, then one score on the test rows."""
-    joined = tuple(np.concatenate(sides) for sides in zip(train, dev, strict=True))
+    joined = np.concatenate([train[0], dev[0]]), np.concatenate([train[1], dev[1]])
     split = PredefinedSplit(np.repeat([-1, 0], [len(train[1]), len(dev[1])]))
     return tested(train, test, split, NESTED, search_on=joined)
 
@@ -145,7 +145,7 @@ def run_transfer(given: argparse.Namespace, chosen: list[str]) -> None:
         for name, one in data.items():
             outcome = classify(bank, system, one.rows, given.folds)
             draws = intervals.bootstrap("accuracy", outcome.predicted[None], outcome.gold, name, **suite.draw)[0]
-            more = {"rows": len(outcome.gold), "dev_accuracy": outcome.dev}
+            more: dict[str, Any] = {"rows": len(outcome.gold), "dev_accuracy": outcome.dev}
             more |= {"folds": list(outcome.folds), "C": list(outcome.chosen)}
             scores.add(system, "accuracy", name, outcome.accuracy, draws, **more)
             print(f"{system.name}: {name} {100 * outcome.accuracy:.2f}", file=sys.stderr)
