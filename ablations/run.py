@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from ablations.files import Value, read_file, study_names
 from minbert.errors import UserError
-from minbert.training.cli import Parser, run, say
+from minbert.training.cli import Interrupted, Parser, run, say
 
 if TYPE_CHECKING:
     from ablations.cells import Cell
@@ -82,12 +82,12 @@ def main() -> None:
             say(shown(words, runner.threads))
         say(runner.summary())
         return
-    interrupted = False
+    interrupted = None
     try:
         runner.run()
         run_together(study, cells, runs / study.name, runner.threads)
-    except KeyboardInterrupt:
-        interrupted = True
+    except Interrupted as stop:
+        interrupted = stop
     folder = runs / study.name
     written = table.write_results(study, cells, seeds, folder, command(), runner.failed)
     for name, why in runner.failed.items():
@@ -96,7 +96,7 @@ def main() -> None:
     if given.publish and written:
         publish(cells, folder)
     if interrupted:
-        raise KeyboardInterrupt
+        raise interrupted
     if runner.failed:
         raise SystemExit(1)
 

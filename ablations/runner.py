@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ablations.cells import ROOT, Cell, Command, shown
 from minbert.errors import UserError
-from minbert.training.cli import say
+from minbert.training.cli import Interrupted, say
 from tasks.tables import duration
 
 _SAY_EVERY = 60.0  # seconds
@@ -30,7 +30,7 @@ class Runner:
     cells: Sequence[Cell]
     jobs: int = 1
     failed: dict[str, str] = field(default_factory=dict)  # name of a cell -> why
-    stopped: bool = False  # by a signal
+    stopped: int = 0  # the number of the signal that stopped it
     _running: dict[Path, tuple[str, "subprocess.Popen[bytes]"]] = field(default_factory=dict)
 
     @property
@@ -39,7 +39,7 @@ class Runner:
         return max(1, len(os.sched_getaffinity(0)) // self.jobs)
 
     def run(self) -> None:
-        """Run the cells. Raises `KeyboardInterrupt` after a signal, when every run has ended."""
+        """Run the cells. Raises `Interrupted` after a signal, when every run has ended."""
         say(self.summary())
         done: dict[Path, Future[bool]] = {}
         with ThreadPoolExecutor(self.jobs) as pool, self._forwarded():
@@ -53,7 +53,7 @@ class Runner:
         for future in done.values():
             future.result()  # an error that is none of the cell's
         if self.stopped:
-            raise KeyboardInterrupt
+            raise Interrupted("stopped; the same command continues", self.stopped)
 
     def summary(self) -> str:
         """How many runs are finished, and the time left."""
@@ -70,7 +70,7 @@ class Runner:
     def _finish(self, cell: Cell, before: "Future[bool] | None") -> bool:
         """Run the commands of a cell after the cell that it starts from; whether it is finished."""
         if before is not None and not before.result():
-            return self.stopped or self._fail(cell, f"{cell.arm.upstream} seed {cell.seed} failed")
+            return bool(self.stopped) or self._fail(cell, f"{cell.arm.upstream} seed {cell.seed} failed")
         try:
             while not self.stopped and (command := next(cell.commands(), None)):
                 code = self._call(cell, command)
@@ -113,7 +113,7 @@ class Runner:
         """Pass SIGINT and SIGTERM on to the runs; a second one ends them at once, without a checkpoint."""
 
         def stop(number: int, frame: object) -> None:
-            self.stopped = True
+            self.stopped = self.stopped or number
             for _, process in list(self._running.values()):
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGINT)
