@@ -74,7 +74,16 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
                 ranks.note(f"{path}: {cut:,} of {inputs:,} inputs are longer than {length} tokens and are truncated")
             if skipped:
                 ranks.note(f"{path}: {skipped} of {len(examples) + skipped} rows skipped (listed in manifest.json)")
+        _note_dev_in_train(files[task.name, "train"], files[task.name, "dev"])
     return Splits(**found)
+
+
+def _note_dev_in_train(train: Path, dev: Path) -> None:
+    """A note if all rows of the one file are lines of the other: dev scores are then those of training rows."""
+    trained, judging = (set(path.read_bytes().splitlines()[1:]) for path in (train, dev))
+    if trained <= judging or judging <= trained:
+        part = "is the same as" if trained == judging else "has all rows of" if trained < judging else "is a part of"
+        ranks.note(f"{dev} {part} {train}: its scores are those of training rows")
 
 
 def make_schedule(settings: MultitaskSettings, train: Mapping[str, Any]) -> tuple[plan.Plan, dict[str, int]]:
