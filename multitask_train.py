@@ -5,85 +5,100 @@ python multitask_train.py --encoder runs/cbcl/encoder --run-dir runs/cbcl-multit
 """
 
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from minbert.training import cli
-from minbert.training.settings import Parsed, parse
+from minbert.training.settings import parse
 from tasks.settings import PRESETS, MultitaskSettings
+
+if TYPE_CHECKING:
+    from minbert.training.start import Start
 
 
 def main() -> None:
-    """Read the settings, then train."""
+    """Read the settings, open the run, then train."""
     about, script = __doc__.splitlines()[0], "multitask_train.py"
-    train(parse(MultitaskSettings, PRESETS, sys.argv[1:], program=script, about=about, default="default"))
+    parsed = parse(MultitaskSettings, PRESETS, sys.argv[1:], program=script, about=about, default="default")
+    from minbert.training import start  # it imports torch, which --help does not need
+
+    with start.begin(parsed) as started:
+        train(started)
 
 
-def train(parsed: Parsed[MultitaskSettings]) -> None:
-    """Read the tasks, build the model and the schedule, train, predict, evaluate, save, and write the report."""
+def train(started: "Start[MultitaskSettings]") -> None:
+    """Read the tasks, build encoder and heads, make the schedule, fit, predict, score, save, write the page."""
     from minbert import weights
     from minbert.optimizer import AdamW
     from minbert.training import loop, plan, ranks
-    from minbert.training.start import Start
-    from tasks import evaluate, model, record, registry, splits
-    from tasks.augment import resource_hashes, synonym_augmentation
+    from tasks import augment, evaluate, model, record, registry, splits
 
-    settings, training = parsed.settings, parsed.settings.training
-    started = Start.of(parsed)
-    run, device, precision = started.run, started.device, started.precision
+    settings, training, run = started.settings, started.settings.training, started.run
 
     # read the tasks
     tasks = registry.build(settings.data.tasks, settings.model.pairs, "--tasks")
     paths = record.prediction_paths(tasks, settings)
     files = splits.find(tasks, settings, paths)
-    resources = resource_hashes(settings.synonyms, "finetune", settings.files.data)
-    encoder, tokenizer, length = started.encoder()
-    sentences, sha256 = model.sentence_encoder(settings, encoder, tokenizer)
-    started.identity |= sha256
-    data = splits.read(tasks, files, settings, tokenizer, length)
-    started.check(data.hashes | resources)
+    resources = augment.resources(settings.synonyms, "finetune", settings.files.data)
+    encoder = started.encoder()
+    data = splits.read(tasks, files, settings, encoder.tokenizer, encoder.max_length)
 
-    # build the encoder, the heads and the optimizer
-    multitask = model.build(settings, encoder, tasks, sentences)
+    # build encoder and heads
+    sentences, sentence_inputs = model.sentence_encoder(settings, encoder.model, encoder.tokenizer)
+    identity = started.identify(encoder, {**data.inputs, **resources, **sentence_inputs})
+    multitask = model.build(settings, encoder.model, tasks, sentences)
     optimizer = AdamW(model.parameter_groups(multitask, training), lr=training.lr)
-    count = sum(p.numel() for p in multitask.parameters() if p.requires_grad)
+    parameters = sum(p.numel() for p in multitask.parameters() if p.requires_grad)
 
     # make the schedule
     steps, sizes = splits.make_schedule(settings, data.train)
-    folder, how = settings.files.data, settings.synonyms
-    augment, said = synonym_augmentation(how, training, "finetune", data.train, tokenizer, data=folder, run=run.path)
-    account = {"data": data.account(), "plan": plan.describe(steps), "training_rows": sizes, "parameters": count}
-    started.begin(**account, **said)
+    changes, synonyms = augment.synonym_augmentation(
+        settings.synonyms,
+        training,
+        "finetune",
+        data.train,
+        encoder.tokenizer,
+        data=settings.files.data,
+        run=run.path,
+    )
+    started.write_manifest(
+        identity,
+        encoder,
+        data=data.manifest_entry(),
+        plan=plan.describe(steps),
+        training_rows=sizes,
+        parameters=parameters,
+        synonyms=synonyms,
+    )
     shown = ", ".join(f"{task.title} {sizes[task.name]:,}" for task in tasks)
-    ranks.say(f"{count:,} parameters, {started.where(encoder)}")
+    ranks.say(f"{parameters:,} parameters, {started.describe(encoder.model)}")
     ranks.say(f"{steps.total:,} step{'s' * (steps.total != 1)} of {training.batch_size}: {shown}")
 
-    # train
-    objective = model.MultitaskObjective(data.train, settings.schedule.accumulate, augment, training.r_drop)
-    evaluation = evaluate.DevEvaluation(multitask, data.dev, precision)
+    # fit
+    evaluation = evaluate.DevEvaluation(multitask, data.dev, started.precision)
     state = loop.fit(
         multitask,
         optimizer,
-        objective,
+        model.MultitaskObjective(data.train, settings.schedule.accumulate, changes, training.r_drop),
         steps,
         run,
         training,
         settings.run,
         evaluation,
-        device=device,
-        precision=precision,
+        device=started.device,
+        precision=started.precision,
         tasks=len(tasks),
     )
     if ranks.rank():
         return
 
-    # predict, evaluate, save, write the report
-    outputs = evaluate.predict(multitask, data, paths, precision, evaluation.outputs_of_kept(state))
-    found = evaluate.score(multitask.tasks, data, outputs)
+    # predict, score, save, write the page
+    outputs = evaluate.predict(multitask, data, paths, started.precision, evaluation.outputs_of_kept(state))
+    scores = evaluate.score(multitask.tasks, data, outputs)
     evaluate.save(run, multitask.tasks, data, outputs, paths)
-    evaluate.save_scores(run.path, found, state, training.keep)
-    pooler = settings.model.pooler
-    weights.save(run.path / "encoder", encoder.state_dict(), started.config, tokenizer, pooler)
-    cli.say(f"\n{evaluate.as_text(found, state, training.keep)}")
+    evaluate.save_scores(run.path, scores, state, training.keep)
+    state_dict, pooler = encoder.model.state_dict(), settings.model.pooler
+    weights.save(run.path / "encoder", state_dict, encoder.config, encoder.tokenizer, pooler)
+    cli.say(f"\n{evaluate.as_text(scores, state, training.keep)}")
     run.reached(state.step, ended=True)
     cli.run_module("tasks.report", str(run.path), "--card")
     folders = sorted({str(path.parent) for path in paths.values()})

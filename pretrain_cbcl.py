@@ -5,51 +5,65 @@ python pretrain_cbcl.py --preset cbcl --run-dir runs/cbcl
 """
 
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from minbert.training import cli
-from minbert.training.settings import Parsed, parse
+from minbert.training.settings import parse
 from tasks.contrastive.settings import PRESETS, ContrastiveSettings, slug
+
+if TYPE_CHECKING:
+    from minbert.training.start import Start
 
 
 def main() -> None:
-    """Read the settings, then train."""
-    about = __doc__.splitlines()[0]
-    train(parse(ContrastiveSettings, PRESETS, sys.argv[1:], program="pretrain_cbcl.py", about=about, default="cbcl"))
+    """Read the settings, open the run, then train."""
+    about, script = __doc__.splitlines()[0], "pretrain_cbcl.py"
+    parsed = parse(ContrastiveSettings, PRESETS, sys.argv[1:], program=script, about=about, default="cbcl")
+    from minbert.training import start  # it imports torch, which --help does not need
+
+    with start.begin(parsed) as started:
+        train(started)
 
 
-def train(parsed: Parsed[ContrastiveSettings]) -> None:
-    """Read the triplets, score, sort and pace them, train, evaluate, save, and write the report."""
+def train(started: "Start[ContrastiveSettings]") -> None:
+    """Read the triplets, score, sort and pace them, fit, evaluate, save, write the page."""
     from minbert import weights
     from minbert.encode import Encoder
     from minbert.optimizer import AdamW, decay_groups
-    from minbert.training import loop, ranks
-    from minbert.training.start import Start
+    from minbert.training import loop, plan, ranks
     from tasks import record
     from tasks.contrastive import curriculum, data, evaluation, objectives, scoring
 
-    settings, training = parsed.settings, parsed.settings.training
-    started = Start.of(parsed)
-    run = started.run
-    resources = data.check(settings)
-    bert, tokenizer, length = started.encoder()
+    settings, training, run = started.settings, started.settings.training, started.run
 
     # read the triplets (or labelled pairs or texts, depending on --objective)
-    read = data.read(settings, tokenizer, length)
-    started.check(read.hashes | resources)
+    data.check(settings)
+    resources = data.resources(settings)
+    initial = started.encoder()
+    read = data.read(settings, initial.tokenizer, initial.max_length)
+    identity = started.identify(initial, {**read.inputs, **resources})
 
     # score them with the initial encoder, sort them into easy, semi-hard and hard, pace them over the epochs
-    encoder = Encoder(bert, tokenizer, settings.encoder.trained_pooler, precision=started.precision)
-    scored = scoring.score(settings, encoder, read.train, started.weights_sha256)
+    pooler = settings.encoder.trained_pooler
+    encoder = Encoder(initial.model, initial.tokenizer, pooler, precision=started.precision)
+    scored = scoring.score(settings, encoder, read.train, initial.sha256)
     order, groups = curriculum.sort(settings, scored)
     paced = curriculum.pace(settings, order, groups)
 
-    # train
-    model = objectives.ContrastiveModel.of(settings, bert).to(started.device)
+    # fit
+    model = objectives.ContrastiveModel.of(settings, initial.model).to(started.device)
     optimizer = AdamW(decay_groups(model.parameters(), training.weight_decay), lr=training.lr)
-    objective, account = objectives.objective(settings, read.train, tokenizer, run.path)
-    started.begin(data=read.account, **account, **paced.account())
-    evaluation.introduce(settings, read, paced, bert, started.where(bert))
+    objective, synonyms = objectives.objective(settings, read.train, initial.tokenizer, run.path)
+    started.write_manifest(
+        identity,
+        initial,
+        data=read.account,
+        plan=plan.describe(paced.plan),
+        training_rows={"nli": paced.rows},
+        curriculum=paced.manifest_entry(),
+        synonyms=synonyms,
+    )
+    evaluation.introduce(settings, read, paced, initial.model, started.describe(initial.model))
     dev = evaluation.Evaluation(settings, encoder, read)
     before = dev.evaluate()
     ranks.say(f"before training: {evaluation.as_text(before.numbers)}")
@@ -68,11 +82,12 @@ def train(parsed: Parsed[ContrastiveSettings]) -> None:
         floors=objectives.FLOORS,
     )
 
-    # evaluate, save, write the report
+    # evaluate, save, write the page
     after = dev.evaluate()
     if ranks.rank():
         return
-    weights.save(run.path / "encoder", bert.state_dict(), started.config, tokenizer, encoder.pooler)
+    state_dict = initial.model.state_dict()
+    weights.save(run.path / "encoder", state_dict, initial.config, initial.tokenizer, encoder.pooler)
     evaluation.write(run, settings, read, scored, [before, after], state)
     name = evaluation.graded(read.dev.pairs)
     record.write_rows(run.path, slug(name), evaluation.dev_rows(read.dev.pairs[name], after.dev_cosines[name]))

@@ -3,6 +3,7 @@
 import os
 import signal
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 
 import torch
 
@@ -11,6 +12,7 @@ from minbert.errors import one_of
 CHOICES = ("auto", "fp32", "bf16")
 
 
+@cache
 def amx_crashes() -> bool:
     """True if the CPU announces AMX but oneDNN's bfloat16 products in it are illegal instructions.
 
@@ -33,18 +35,12 @@ def amx_crashes() -> bool:
         os._exit(0)
 
 
-# oneDNN reads this variable at its first product, so the trial is made on import.
-AMX_CRASHES = amx_crashes()
-if AMX_CRASHES:
-    os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
-
-
 def supports_bf16(device: torch.device) -> bool:
     """True if the device has fast bfloat16 products: AMX or AVX512-BF16 on the CPU, Ampere or later on CUDA."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     amx = torch.cpu._is_amx_tile_supported()
-    return not AMX_CRASHES if amx else torch.cpu._is_avx512_bf16_supported()
+    return not amx_crashes() if amx else torch.cpu._is_avx512_bf16_supported()
 
 
 def default_device() -> torch.device:
@@ -58,6 +54,8 @@ def choose(name: str, device: torch.device) -> str:
     There is no fp16: its small range needs loss scaling, which skips the updates whose gradients overflow.
     """
     name = one_of(name, CHOICES, "precision")
+    if device.type == "cpu" and amx_crashes():  # oneDNN reads this variable at its first product
+        os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
     if name != "auto":
         return name
     return "bf16" if supports_bf16(device) else "fp32"

@@ -26,6 +26,7 @@ from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from minbert.training.loop import Context
 from minbert.training.plan import Step
+from minbert.training.run import Inputs
 from tasks.examples import Augmentation, Pair, Single, unchanged
 from tasks.settings import MultitaskSettings, TrainingSettings
 from tasks.task import Task
@@ -129,7 +130,7 @@ def _lists(ids: Tensor, mask: Tensor) -> list[list[int]]:
 
 def sentence_encoder(
     settings: MultitaskSettings, encoder: BertModel, tokenizer: Tokenizer
-) -> tuple[BertModel | None, dict[str, str]]:
+) -> tuple[BertModel | None, Inputs]:
     """The encoder of `--sentence-encoder` and the SHA-256 of its weights, for the run's identity; None if unused.
 
     Raises `UserError` if there are no such weights, or if their sizes or their vocabulary are not those of `encoder`,
@@ -145,7 +146,7 @@ def sentence_encoder(
     )
     if given != trained or Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
         raise UserError(f"--sentence-encoder {source}: its sizes or vocabulary are not those of the trained encoder")
-    return BertModel.from_pretrained(folder), {"sentence encoder sha256": weights.sha256(folder)}
+    return BertModel.from_pretrained(folder), {"sentence encoder": (folder, weights.sha256(folder))}
 
 
 def build(

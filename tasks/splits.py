@@ -9,6 +9,7 @@ from minbert.errors import UserError
 from minbert.files import expanded, present
 from minbert.tokenizer import Tokenizer
 from minbert.training import plan, ranks, start
+from minbert.training.run import Inputs
 from tasks import readers, schedule
 from tasks.settings import MultitaskSettings
 from tasks.task import SPLITS, Task
@@ -49,14 +50,15 @@ class Splits:
         found: dict[str, Any] = getattr(self, split)
         return found
 
-    def account(self) -> dict[str, Any]:
+    def manifest_entry(self) -> dict[str, Any]:
         """The data read, for the manifest: split -> task -> file, hash and skipped rows."""
         return {split: {name: one.cache.account() for name, one in self.of(split).items()} for split in SPLITS}
 
     @property
-    def hashes(self) -> dict[str, str]:
-        """`"{split} {task}"` -> hex SHA-256 of the data file."""
-        return {f"{split} {name}": one.cache.sha256 for split in SPLITS for name, one in self.of(split).items()}
+    def inputs(self) -> Inputs:
+        """`"{split} {task}"` -> the data file and its hash."""
+        caches = {f"{split} {name}": one.cache for split in SPLITS for name, one in self.of(split).items()}
+        return {name: (cache.source, cache.sha256) for name, cache in caches.items()}
 
 
 def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, tokenizer: Tokenizer, length: int) -> Splits:

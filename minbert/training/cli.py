@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, NoReturn
@@ -26,9 +26,6 @@ _ONE_NOTICE = 1.0  # seconds in which signals count as one: clusters and launche
 
 resumable = False
 """Whether the command has a run folder, so that `--resume` goes on with it."""
-
-at_end = ExitStack()
-"""What is undone when the command ends, for whatever reason but a kill."""
 
 _VARIABLES = ("DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS")  # they change which files are read, or the results
 
@@ -196,7 +193,7 @@ def run(main: Callable[[], None]) -> NoReturn:
     # then takes many times as long. A shorter spin costs nothing on an idle machine. It is read when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     try:
-        with catch_signals(), at_end:
+        with catch_signals():
             code = _outcome(main)
     finally:
         with discard_if_closed(sys.stdout):

@@ -28,12 +28,22 @@ from minbert.training import cli
 _BUCKET = 6_000_000  # gradients in one exchange, 24 MB: as large as DistributedDataParallel's
 
 
-def start(device: torch.device) -> None:
-    """Join the process group if the script was started by `torchrun`."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
-        # The default of minutes is too short: the others wait while the first rank scores the triplets or saves.
-        backend, day = "nccl" if device.type == "cuda" else "gloo", timedelta(days=1)
-        dist.init_process_group(backend, timeout=day, **_restarted())
+@contextmanager
+def group(device: torch.device) -> Iterator[None]:
+    """Join the process group if the script was started by `torchrun`, and leave it at the end, also after an error.
+
+    gloo's threads abort a process that ends while it is still in the group.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield
+        return
+    # The default of minutes is too short: the others wait while the first rank scores the triplets or saves.
+    backend, day = "nccl" if device.type == "cuda" else "gloo", timedelta(days=1)
+    dist.init_process_group(backend, timeout=day, **_restarted())
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
 
 
 def _restarted() -> dict[str, Any]:

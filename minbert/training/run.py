@@ -1,19 +1,19 @@
 """The folder of a run: manifest, metrics and checkpoints; and the environment that a run's bits depend on."""
 
-import fcntl
 import json
 import os
 import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
+from filelock import FileLock, Timeout
 
 from minbert.errors import UserError
 from minbert.files import TEMPORARY, make_folder, read_json, sync, write_atomic, write_json
@@ -26,69 +26,57 @@ if TYPE_CHECKING:
 
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk", "lemminflect")
 _ROOT = Path(__file__).parent.parent.parent
-_ATTEMPTS = 100  # to lock a folder that other processes delete
+
+
+Inputs = Mapping[str, tuple[Path, str]]
+"""What a run reads: role, such as `train sst` -> (a file or folder, hex SHA-256 of its content)."""
 
 
 class Lock:
-    """A file that one process holds, by flock, from `hold` to `release`; a kill releases it as well."""
+    """A file that one process holds from `hold` to `release`; a kill releases it as well."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor = -1
+        self._lock = FileLock(path)
+        self._inode = 0
         self._made: list[Path] = []  # folders
 
     def hold(self) -> None:
         """Create and lock the file, and its folder if need be.
 
-        Raises `UserError`, naming a process that holds it, and `OSError` if it cannot be created.
+        Raises `UserError`, naming a process that holds it, and `OSError` if it cannot be created or is a link.
         """
         self._made = [folder for folder in self.path.parents if not folder.exists()]
-        left = _ATTEMPTS
-        while not self.held:
-            left -= 1
-            try:
-                make_folder(self.path.parent)
-                descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-            except FileNotFoundError:  # a process that ends may just have deleted the empty folder
-                if not left:
-                    raise
-                continue
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(f"{self.path.parent}: is in use by {self._holder()}") from None
-            self._descriptor = descriptor
-        os.ftruncate(self._descriptor, 0)
-        os.write(self._descriptor, f"process {os.getpid()} on {platform.node()}\n".encode())
-
-    @property
-    def held(self) -> bool:
-        """Whether this process holds the file, and it is still there."""
-        if self._descriptor < 0 or not self.path.exists():
-            return False
-        return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
+        make_folder(self.path.parent)
+        if self.path.is_symlink():  # filelock follows none either, but its error does not say so
+            raise UserError(f"{self.path}: is a link; a run's lock must be a file, so delete it")
+        try:
+            self._lock.acquire(blocking=False)
+        except Timeout:
+            raise UserError(f"{self.path.parent}: is in use by {self._holder()}") from None
+        self.path.write_text(f"process {os.getpid()} on {platform.node()}\n", encoding="utf-8")
+        self._inode = self.path.stat().st_ino
 
     @property
     def lost(self) -> bool:
         """Whether the file was held and has been deleted or replaced."""
-        return self._descriptor >= 0 and not self.held
+        return bool(self._inode) and not (self.path.exists() and self.path.stat().st_ino == self._inode)
 
     def _holder(self) -> str:
         """The process that holds the file, as it has written there, perhaps a moment after it locked the file."""
         for _ in range(100):
-            time.sleep(0.05)
             with suppress(FileNotFoundError):
                 if text := self.path.read_text(encoding="utf-8").strip():
                     return text
+            time.sleep(0.05)
         return "another process"
 
     def release(self) -> None:
         """Delete the file, and those folders made for it that are empty."""
-        if self.held:
+        if self._inode and not self.lost:
             self.path.unlink()
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        self._lock.release()
+        self._inode = 0
         for folder in self._made:
             with suppress(OSError):  # something is in it
                 folder.rmdir()
@@ -104,6 +92,7 @@ class RunDir:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self._manifest, self._metrics = path / "manifest.json", path / "metrics.jsonl"
+        self._copy = self.checkpoints / "manifest.json"
         self._resume = resume
         self._lock = Lock(path / ".minbert.lock")
         self._tracked: list[str] = []
@@ -128,10 +117,19 @@ class RunDir:
             raise UserError(f"--run-dir {path}: {nearest} is not a folder that can be written to")
         cli.resumable = True
         if ranks.rank() == 0:
-            cli.at_end.callback(run._lock.release)
             run._lock.hold()
-        run.check(identity)
+        try:
+            run.check(identity)
+        except UserError:
+            run._lock.release()
+            raise
         return run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
 
     def _sweep(self) -> None:
         """Delete what `minbert.files` was writing when a process was killed."""
@@ -144,29 +142,60 @@ class RunDir:
         if self._lock.lost:
             raise UserError(f"{self.path}: was removed while the run trained, so nothing more can be saved")
 
-    def check(self, identity: dict[str, Any]) -> None:
-        """Raises `UserError` if the folder is not empty and the run is not resumed, or is of another identity."""
-        if not self.path.is_dir() or all(path == self._lock.path for path in self.path.iterdir()):
+    def check(self, identity: Mapping[str, Any], inputs: Inputs | None = None) -> None:
+        """Raises `UserError` if the folder is not that of a run, or its run is not resumed or is of another identity.
+
+        `inputs` is what the run reads; its hashes are part of the identity.
+        """
+        if not self._has_manifest:
+            if any(self._foreign()):
+                raise UserError(f"--run-dir {self.path}: is not empty and holds no run; choose another folder")
             return
         if not self._resume:
             raise UserError(
                 f"--run-dir {self.path}: exists already; add --resume to resume it, or choose another folder"
             )
-        if not self._manifest.is_file():
-            if checkpoint.steps(self.checkpoints):
-                raise UserError(f"--run-dir {self.path}: holds checkpoints but no manifest.json")
-            return
-        content = read_json(self._manifest)
-        before = content.get("settings") if isinstance(content, dict) else None
-        if not isinstance(before, dict):
-            raise UserError(f"{self._manifest}: not the manifest of a run")
+        before = self._read_manifest()["settings"]
         changed = [
             f"{name if ' ' in name else '--' + name.replace('_', '-')} (was {before.get(name)!r}, now {value!r})"
             for name, value in identity.items()
             if before.get(name) != value
         ]
+        changed += [
+            f"{name.removesuffix(' sha256')} ({path} is not what it was at the start)"
+            for name, (path, sha256) in (inputs or {}).items()
+            if before.get(name) != sha256
+        ]
         if changed:
-            raise UserError(f"--resume: {self.path} was started with other settings: {', '.join(changed)}")
+            raise UserError(f"--resume: {self.path} was started with other settings or data: {', '.join(changed)}")
+
+    @property
+    def _has_manifest(self) -> bool:
+        return self._manifest.exists() or self._copy.exists()
+
+    def _foreign(self) -> Iterator[Path]:
+        """What is in the folder beside the lock and what a run leaves that is killed before its manifest is written."""
+        folders = [folder for folder in (self.path, self.checkpoints) if folder.is_dir()]
+        for path in (path for folder in folders for path in folder.iterdir()):
+            if path not in (self._lock.path, self.checkpoints) and not TEMPORARY.fullmatch(path.name):
+                yield path
+
+    def _read_manifest(self) -> dict[str, Any]:
+        """The manifest of an earlier start, or its copy if it is damaged. Raises `UserError` if both are."""
+        for path in (self._manifest, self._copy):
+            if content := _manifest(path):
+                if path == self._copy:
+                    ranks.note(f"{self._manifest}: damaged, so its copy {path} is taken")
+                return content
+        raise UserError(
+            f"{self._manifest}: not the manifest of a run, and neither is its copy {self._copy}; put an intact one "
+            f"there, or start the run again in another folder (the checkpoints in {self.checkpoints} are untouched)"
+        )
+
+    def _write_manifest(self) -> None:
+        """Write the manifest and a copy of it, one after the other, so that at any time one of them is intact."""
+        write_json(self._copy, self._content)
+        write_json(self._manifest, self._content)
 
     def begin(self, manifest: dict[str, Any]) -> list[str]:
         """Write the manifest, or add a part to that of a resumed run, whose damaged checkpoints are set aside.
@@ -182,7 +211,7 @@ class RunDir:
             return []
         make_folder(self.checkpoints)
         ranks.note(*checkpoint.set_damaged_aside(self.checkpoints))
-        before = read_json(self._manifest) if self._manifest.is_file() else {}
+        before = self._read_manifest() if self._has_manifest else {}
         now = manifest.get("environment", {})
         step = next(reversed(checkpoint.steps(self.checkpoints)), 0)
         part = {"started": now.get("started"), "command": manifest.get("command"), "from_step": step, "to_step": None}
@@ -190,7 +219,7 @@ class RunDir:
         if parts and parts[-1]["to_step"] is None:  # it was killed: its steps after the last checkpoint are lost
             parts[-1]["to_step"] = step
         self._content = {**manifest, **before, "parts": [*parts, part | {"seconds": 0.0, "environment": now}]}
-        write_json(self._manifest, self._content)
+        self._write_manifest()
         self._sweep()
         if self._tracked:
             from minbert.training.track import Tracker
@@ -206,7 +235,7 @@ class RunDir:
             return
         seconds = round(time.perf_counter() - self._begun, 3)
         self._content["parts"][-1] |= {"to_step": step if ended else None, "seconds": seconds}
-        write_json(self._manifest, self._content)
+        self._write_manifest()
 
     def log(self, row: dict[str, Any]) -> None:
         """Append one row to `metrics.jsonl`, and record its numbers in the tracker."""
@@ -242,6 +271,17 @@ class RunDir:
         if damaged:
             ranks.note(f"{self._metrics}: {damaged} unreadable line{'s' * (damaged > 1)} dropped")
         write_atomic(self._metrics, b"".join(line + b"\n" for line, row in rows if row and row["step"] <= step))
+
+
+def _manifest(path: Path) -> dict[str, Any] | None:
+    """The content of a manifest; None if the file is not one."""
+    try:
+        content = read_json(path)
+        parts = content["parts"]
+        sound = isinstance(content["settings"], dict) and all(isinstance(part["to_step"], int | None) for part in parts)
+    except (OSError, UserError, LookupError, TypeError):
+        return None
+    return content if sound and isinstance(parts, list) else None
 
 
 def _row(line: bytes) -> dict[str, Any] | None:

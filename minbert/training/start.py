@@ -1,11 +1,12 @@
-"""What both scripts do before the first training step: device, data folder, encoder, and the run's manifest."""
+"""What both scripts do before the first training step: device, encoder, the run's identity and its manifest."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -15,101 +16,102 @@ from minbert.config import BertConfig
 from minbert.cpu import accelerate, keep_freed_memory
 from minbert.errors import UserError
 from minbert.files import data_path, expanded
-from minbert.precision import AMX_CRASHES, choose, default_device
+from minbert.precision import amx_crashes, choose, default_device
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from minbert.training.plan import Plan, first
-from minbert.training.run import RunDir, environment
+from minbert.training.run import Inputs, RunDir, environment
 from minbert.training.settings import Parsed, TrainingSettings
 
+S = TypeVar("S", bound=Any)  # the settings of a script
+Identity = Mapping[str, Any]
+"""All that determines a run's results: its settings, the hashes of what it reads, the encoder's config, precision,
+device and number of processes."""
 
-@dataclass
-class Start:
-    """The start of a run: call `of`, then `encoder`, `check` and `begin`, in this order.
 
-    Nothing but the lock of the run's folder is written before `begin`. `identity` holds all that determines the run's
-    results: settings, the hashes of data, weights and vocabulary, the config, precision, device and processes.
-    """
+@dataclass(frozen=True)
+class InitialEncoder:
+    """The encoder that training starts from."""
 
-    parsed: Parsed[Any]
-    run: RunDir
-    device: torch.device
-    precision: str
-    source: str  # of the initial weights; a mistake in it is found before any data are read
-    folder: Path = field(default_factory=Path)  # of the initial encoder
-    config: BertConfig = field(default_factory=BertConfig)  # as it is in that folder
-    identity: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, parsed: Parsed[Any]) -> "Start":
-        """Choose device, precision and run folder, and warn of flags without effect. Raises `UserError`."""
-        settings = parsed.settings
-        notes = settings.ignored(parsed.overrides)
-        on = device(demanded=settings.run.use_gpu)
-        ranks.note(*notes)  # on the first rank only, which is known from here on
-        precision = number_format(settings.training.precision, on)
-        how = {"resume": settings.run.resume, "identity": settings.identity(), "tracked": settings.run.track}
-        try:
-            run = RunDir.open(expanded(settings.run.run_dir), **how)
-        except (UserError, OSError):
-            ranks.highest(1, on)  # so that no other rank waits for this one
-            raise
-        if ranks.highest(0, on):
-            raise SystemExit(2)
-        return cls(parsed, run, on, precision, settings.encoder.source)
-
-    def encoder(self) -> tuple[BertModel, Tokenizer, int]:
-        """The initial encoder, its tokenizer, and the longest input in tokens. Raises `UserError`."""
-        asked = self.parsed.settings.encoder
-        model, tokenizer, self.folder = encoder(self.source, asked.encoder_dropout)
-        self.config = BertConfig.read(self.folder)
-        config = {f"config {name}": value for name, value in asdict(self.config).items()}
-        self.identity = {"vocabulary sha256": tokenizer.fingerprint, **config}
-        return model.to(self.device), tokenizer, max_length(asked.max_length, model.config)
-
-    def check(self, hashes: Mapping[str, str]) -> None:
-        """Raises `UserError` if the run's folder belongs to a run of another identity.
-
-        `hashes` holds the SHA-256 of everything that was read, by a name for it.
-        """
-        about = {"weights sha256": self.weights_sha256, "number format": self.precision, "on": self.device.type}
-        data = {f"data {name}": sha256 for name, sha256 in hashes.items()}
-        self.identity |= self.parsed.settings.identity() | data | about | {"number of processes": ranks.world()}
-        self.run.check(self.identity)
-        ranks.wait()  # no rank may write before all have checked the folder
+    model: BertModel
+    tokenizer: Tokenizer
+    max_length: int  # longest input in tokens
+    folder: Path
+    config: BertConfig  # as it is in that folder
 
     @cached_property
-    def weights_sha256(self) -> str:
+    def sha256(self) -> str:
         """Hex SHA-256 of the initial weights."""
         return weights.sha256(self.folder)
 
-    def begin(self, **account: Any) -> None:
-        """Write the manifest, with `account` added, and warn if a resumed run's environment has changed.
 
-        The manifest is everything that is needed to repeat the run. `variables` holds `$DATA_DIR` if the command has
-        no `--data`, because the command then depends on it.
+@dataclass(frozen=True)
+class Start(Generic[S]):
+    """A run that has been opened: nothing but the lock of its folder is written before `write_manifest`."""
+
+    parsed: Parsed[S]
+    run: RunDir
+    device: torch.device
+    precision: str
+
+    @property
+    def settings(self) -> S:
+        """The settings of the command line."""
+        return self.parsed.settings
+
+    def encoder(self) -> InitialEncoder:
+        """The encoder that training starts from. Raises `UserError`."""
+        wanted = self.settings.encoder
+        model, tokenizer, folder = encoder(wanted.source, wanted.encoder_dropout)
+        length = max_length(wanted.max_length, model.config)
+        return InitialEncoder(model.to(self.device), tokenizer, length, folder, BertConfig.read(folder))
+
+    def identify(self, encoder: InitialEncoder, inputs: Inputs) -> Identity:
+        """The run's identity. Raises `UserError` if the run's folder belongs to a run of another one.
+
+        `inputs` is everything that was read beside the encoder.
         """
-        settings = self.parsed.settings
-        here = os.environ.get("DATA_DIR")
+        inputs = {f"data {name}": source for name, source in inputs.items()}
+        inputs["weights sha256"] = encoder.folder, encoder.sha256
+        inputs["vocabulary sha256"] = encoder.folder, encoder.tokenizer.fingerprint
+        identity = {
+            **{f"config {name}": value for name, value in asdict(encoder.config).items()},
+            **self.settings.identity(),
+            "number format": self.precision,
+            "on": self.device.type,
+            "number of processes": ranks.world(),
+        }
+        self.run.check(identity, inputs)
+        ranks.wait()  # no rank may write before all have checked the folder
+        return identity | {name: sha256 for name, (_, sha256) in inputs.items()}
+
+    def write_manifest(self, identity: Identity, encoder: InitialEncoder, **sections: Any) -> None:
+        """Write all that is needed to repeat the run, and warn if a resumed run's environment has changed.
+
+        `sections` are further parts of the manifest; those that are None are left out. `variables` holds `$DATA_DIR`
+        if the command has no `--data`, because the command then depends on it.
+        """
+        data_dir = os.environ.get("DATA_DIR")
         manifest = {
             "command": self.parsed.command,
             "preset": self.parsed.preset,
             "overrides": self.parsed.overrides,
-            "settings": self.identity,
-            "all_settings": settings.flat(),
-            "weights": {"folder": str(self.folder), "sha256": self.weights_sha256},
+            "settings": dict(identity),
+            "all_settings": self.settings.flat(),
+            "weights": {"folder": str(encoder.folder), "sha256": encoder.sha256},
             "precision": self.precision,
             "environment": environment(self.device),
-            "variables": {"DATA_DIR": here} if here and not settings.files.data else {},
-            "selection": settings.selection,
+            "variables": {"DATA_DIR": data_dir} if data_dir and not self.settings.files.data else {},
+            "selection": self.settings.selection,
+            **{name: section for name, section in sections.items() if section is not None},
         }
-        changed = self.run.begin(manifest | account)
+        changed = self.run.begin(manifest)
         ranks.wait()  # damaged checkpoints are set aside
         if changed:
             other = ", ".join(changed)
             ranks.note(f"--resume: the run goes on with {other}, so its bits may differ from an unbroken run's")
 
-    def where(self, model: BertModel) -> str:
+    def describe(self, model: BertModel) -> str:
         """Precision, device and attention path of a training step of this model, for display."""
         kind = torch.bfloat16 if self.precision == "bf16" else torch.float32
         rate = model.config.attention_probs_dropout_prob
@@ -117,9 +119,39 @@ class Start:
         return f"{self.precision} on {self.device}, {path} attention with dropout {rate:g}"
 
 
+@contextmanager
+def begin(parsed: Parsed[S]) -> Iterator[Start[S]]:
+    """Open a run: choose device and precision, join torchrun's process group, lock the run's folder.
+
+    At the end the ranks wait for each other, as a rank that leaves ends those that still save; the group is left and
+    the lock released whatever has happened. Raises `UserError`.
+    """
+    settings = parsed.settings
+    notes = settings.ignored(parsed.overrides)
+    chosen = device(demanded=settings.run.use_gpu)
+    with ranks.group(chosen):
+        ranks.note(*notes)  # on the first rank only, which is known from here on
+        precision = number_format(settings.training.precision, chosen)
+        _ = settings.encoder.source  # a mistake in it is found before any data are read
+        try:
+            run = RunDir.open(
+                expanded(settings.run.run_dir),
+                resume=settings.run.resume,
+                identity=settings.identity(),
+                tracked=settings.run.track,
+            )
+        except (UserError, OSError):
+            ranks.highest(1, chosen)  # so that no other rank waits for this one
+            raise
+        with run:
+            if ranks.highest(0, chosen):
+                raise SystemExit(2)
+            yield Start(parsed, run, chosen, precision)
+            ranks.wait()
+
+
 def device(*, demanded: bool) -> torch.device:
-    """CUDA if available, else the CPU. Also turns on deterministic algorithms, keeps freed memory, and joins torchrun's
-    process group.
+    """CUDA if available, else the CPU. Also turns on deterministic algorithms, and keeps freed memory.
 
     Raises `UserError` if CUDA is `demanded` and not available.
     """
@@ -133,7 +165,6 @@ def device(*, demanded: bool) -> torch.device:
     if chosen.type == "cuda":
         chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(chosen)
-    ranks.start(chosen)
     return chosen
 
 
@@ -144,7 +175,7 @@ def number_format(asked: str, on: torch.device) -> str:
         if on.type == "cuda":
             why = "fp16 needs loss scaling, which skips steps"
             ranks.note(f"--precision auto: this GPU has no bf16, so the run is in fp32 ({why})")
-        elif AMX_CRASHES:
+        elif amx_crashes():
             why = "a virtual machine that hides the shape of AMX's tiles"
             ranks.note(f"--precision auto: bf16 products by AMX crash on this machine ({why}), so the run is in fp32")
     return chosen

@@ -50,8 +50,8 @@ class SynonymSettings(Record):
         return {}
 
 
-def resource_hashes(settings: SynonymSettings, stage: str, data: str) -> dict[str, str]:
-    """Hashes of WordNet and the tagger if a stage, `pretrain` or `finetune`, uses them; else empty.
+def resources(settings: SynonymSettings, stage: str, data: str) -> "dict[str, tuple[Path, str]]":
+    """Folder and hash of WordNet and of the tagger if a stage, `pretrain` or `finetune`, uses them; else empty.
 
     Raises `UserError` if one is missing.
     """
@@ -60,8 +60,8 @@ def resource_hashes(settings: SynonymSettings, stage: str, data: str) -> dict[st
     from tasks.augment import wordnet
 
     folder = wordnet.find(data)
-    resources = (("WordNet", wordnet.WORDNET), ("tagger", wordnet.TAGGER))
-    return {name: wordnet.fingerprint(folder, resource) for name, resource in resources}
+    names = (("WordNet", wordnet.WORDNET), ("tagger", wordnet.TAGGER))
+    return {name: (folder / resource, wordnet.fingerprint(folder, resource)) for name, resource in names}
 
 
 def synonym_augmentation(
@@ -73,8 +73,8 @@ def synonym_augmentation(
     *,
     data: str,
     run: Path,
-) -> "tuple[Augmentation[Any], dict[str, Any]]":
-    """The augmentation that `settings` ask for in a stage, `pretrain` or `finetune`, and its entry for the manifest.
+) -> "tuple[Augmentation[Any], dict[str, Any] | None]":
+    """The augmentation that `settings` ask for in a stage, `pretrain` or `finetune`, and the manifest's `synonyms`.
 
     The entry holds, for each set, the share of words that have a synonym, and the shares of texts and words that an
     epoch changes; they are printed. Raises `UserError` if WordNet or the tagger is missing.
@@ -82,7 +82,7 @@ def synonym_augmentation(
     if not settings.used_in(stage):
         from tasks.examples import unchanged
 
-        return unchanged, {}
+        return unchanged, None
     from tasks.augment.synonyms import Synonyms
 
     return Synonyms.of(settings, training, sets, tokenizer, data=data, folder=run / "synonyms")

@@ -168,7 +168,7 @@ class Synonyms:
         for name, one in tagged.items():
             ranks.say(summary_of(one, method, settings.synonyms_p, name))
         tagged = {name: one.only(KINDS[method]) for name, one in tagged.items()}
-        return cls(settings, training, tokenizer, tagged, folder), {"synonyms": {"sets": entry}}
+        return cls(settings, training, tokenizer, tagged, folder), {"sets": entry}
 
     def __call__(self, examples: E, batch: Step) -> E:
         """The examples with the texts changed for this step."""

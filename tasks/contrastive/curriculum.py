@@ -15,7 +15,7 @@ import numpy as np
 
 from minbert.errors import UserError
 from minbert.seeds import numpy_generator
-from minbert.training.plan import Plan, batch_count, batches, describe, shuffled
+from minbert.training.plan import Plan, batch_count, batches, shuffled
 from tasks.contrastive.settings import TRIPLETS, ContrastiveSettings
 
 GROUPS = ("easy", "semi-hard", "hard")
@@ -224,12 +224,9 @@ class Paced:
     rows: int
     groups: np.ndarray | None = None
 
-    def account(self) -> dict[str, Any]:
-        """For the manifest: the plan in numbers, how many triplets are in each group, and each epoch's mix of them."""
-        described: dict[str, Any] = {"plan": describe(self.plan), "training_rows": {"nli": self.rows}}
-        if self.groups is not None:
-            described["curriculum"] = self.group_sizes | {"mix_per_epoch": self.mix.round(4).tolist()}
-        return described
+    def manifest_entry(self) -> dict[str, Any] | None:
+        """For the manifest: how many triplets are in each group, and each epoch's mix of them; None without groups."""
+        return None if self.groups is None else self.group_sizes | {"mix_per_epoch": self.mix.round(4).tolist()}
 
     @property
     def group_sizes(self) -> dict[str, int]:

@@ -12,9 +12,9 @@ from minbert.files import data_path, expanded, present, sha256_of
 from minbert.token_cache import Facts, Row, Skipped, TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks, start
+from minbert.training.run import Inputs
 from minbert.training.settings import names_in
-from tasks import readers
-from tasks.augment import resource_hashes
+from tasks import augment, readers
 from tasks.contrastive import sets
 from tasks.contrastive.sets import DevSets
 from tasks.contrastive.settings import PAIRS, TEXTS, TRIPLETS, ContrastiveSettings
@@ -37,24 +37,27 @@ class Data:
     account: dict[str, Any]
 
     @property
-    def hashes(self) -> dict[str, str]:
-        """Hex SHA-256 of what was read, by its role."""
-        return {"train": self.train.cache.sha256, "sts_dev": self.dev.sha256}
+    def inputs(self) -> Inputs:
+        """The files and their hashes, by their role."""
+        train, dev = self.train.cache, next(iter(self.dev.pairs.values())).cache
+        return {"train": (train.source, train.sha256), "sts_dev": (dev.source, self.dev.sha256)}
 
 
-def check(settings: ContrastiveSettings) -> dict[str, str]:
-    """The hashes of what is read beside the data: WordNet and the weights of `--scorer`, where they are used.
-
-    Raises `UserError` where a file is not there or its header cannot be used: nothing is read beyond it.
-    """
+def check(settings: ContrastiveSettings) -> None:
+    """Raises `UserError` where a file is not there or its header cannot be used: nothing is read beyond it."""
     {TRIPLETS: _triplet_files, PAIRS: _pair_files, TEXTS: _text_files}[settings.loss.data_kind](settings)
     _phrase_files(settings)
     sets.find_dev_sets(settings.files)
-    hashes = resource_hashes(settings.synonyms, "pretrain", settings.files.data)
+
+
+def resources(settings: ContrastiveSettings) -> Inputs:
+    """What is read beside the data: WordNet and the weights of `--scorer`, where they are used. Raises `UserError`."""
+    found = augment.resources(settings.synonyms, "pretrain", settings.files.data)
     scorer = settings.curriculum.scorer
     if scorer and settings.by_cosine:
-        hashes["scorer"] = weights.sha256(weights.resolve(scorer, "--scorer"))
-    return hashes
+        folder = weights.resolve(scorer, "--scorer")
+        found["scorer"] = folder, weights.sha256(folder)
+    return found
 
 
 def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Data:

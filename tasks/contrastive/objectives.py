@@ -417,8 +417,8 @@ def chance(settings: ContrastiveSettings, rows: int, columns: int = 3) -> float 
 
 def objective(
     settings: ContrastiveSettings, train: Examples, tokenizer: Tokenizer, run: Path
-) -> tuple[Objective, dict[str, Any]]:
-    """The objective over the training data, and the manifest's account of what is done to their texts.
+) -> tuple[Objective, dict[str, Any] | None]:
+    """The objective over the training data, and the manifest's entry of their synonyms, if there are any.
 
     `run` is the run's folder, for the texts before and after synonyms.
     """
@@ -429,10 +429,10 @@ def objective(
 
         column = 0 if settings.loss.data_kind == TEXTS else 1
         augment = Punctuation(tokenizer, column, seed=training.seed, most=how.marks_most, marks=how.marks)
-        account: dict[str, Any] = {}
+        synonyms = None
     else:
         sets, data = {"nli": train}, settings.files.data
-        augment, account = synonym_augmentation(
+        augment, synonyms = synonym_augmentation(
             settings.synonyms, training, "pretrain", sets, tokenizer, data=data, run=run
         )
-    return OBJECTIVES[settings.loss.objective](train, settings, augment), account
+    return OBJECTIVES[settings.loss.objective](train, settings, augment), synonyms

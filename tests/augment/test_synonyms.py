@@ -119,7 +119,7 @@ def test_no_synonyms_is_no_change_and_needs_no_wordnet(
     ):
         how = settings(method, synonyms_stage=asked)
         augment, account = augment_as(how, stage, {"nli": examples}, tokenizer, tmp_path)
-        assert augment is unchanged and augment(examples, step(0, [0, 1])) is examples and account == {}
+        assert augment is unchanged and augment(examples, step(0, [0, 1])) is examples and account is None
     for asked, stage in (("both", "pretrain"), ("both", "finetune"), ("finetune", "finetune")):
         with pytest.raises(UserError, match="WordNet and NLTK's tagger are not in"):
             augment_as(settings("2", synonyms_stage=asked), stage, {"nli": examples}, tokenizer, tmp_path)
@@ -277,7 +277,7 @@ def test_the_coverage_of_each_set_is_recorded_and_printed(
             texts = [text for row in ROWS * times for text in row[:columns]]
             counts = [sum(word in words for word in text.split()) for text in texts]
             every = sum(len(text.split()) for text in texts)
-            found = entry["synonyms"]["sets"][name]
+            found = entry["sets"][name]
             assert (found["texts"], found["replaceable words"]) == (len(texts), sum(counts))
             assert found["coverage"] == (round(sum(counts) / every, 4) if method == "1" else 1)
             changed = [0.5 * bool(n) if method == "3" else 1 - 0.5**n for n in counts]

@@ -156,7 +156,7 @@ def test_phrases_follow_the_pairs_as_two_further_classes(read: Read, tmp_path: P
         assert found.train.labels.tolist() == [*alone.train.labels.tolist(), 4.0, 3.0]
         assert [one["file"] for one in found.account["train"]["files"]] == [pairs, str(phrases)]
         assert found.account["train"]["skipped"][-1] == {"line": 2, "why": "sentiment-train: sentence: empty"}
-        assert found.hashes["train"] != alone.hashes["train"]
+        assert found.inputs["train"] != alone.inputs["train"]
     phrases.write_text("a fine film\t2\n", encoding="utf-8")
     missing = ContrastiveSettings.of(**how, phrases=str(phrases) + "s", data=str(SAMPLE))
     with pytest.raises(UserError, match="sentiment-trains: no such file"):
@@ -282,11 +282,11 @@ def test_rows_without_hard_negatives_train_what_needs_none(
 def test_hashes_follow_what_is_trained_on(read: Read, tmp_path: Path) -> None:
     """They decide whether a run may be resumed."""
     path = nli_pairs(tmp_path / "pairs.tsv")
-    one, other = (read(triplets=str(path), per_premise=rule).hashes for rule in ("first", "cross"))
+    one, other = (read(triplets=str(path), per_premise=rule).inputs for rule in ("first", "cross"))
     assert one["sts_dev"] == other["sts_dev"] and one["train"] != other["train"]
-    assert read(triplets=str(path), per_premise="first").hashes == one
+    assert read(triplets=str(path), per_premise="first").inputs == one
     nli_pairs(path, [*PAIRS[:-1], ("A tree.", "Trees.", E), ("A tree.", "A dog.", C)])
-    assert read(triplets=str(path), per_premise="first").hashes["train"] != one["train"]
+    assert read(triplets=str(path), per_premise="first").inputs["train"] != one["train"]
 
 
 def test_overlaps_of_dev_pairs_with_scored_sets_are_counted_where_the_pairs_choose(

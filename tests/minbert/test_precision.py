@@ -23,9 +23,9 @@ def test_a_product_that_is_an_illegal_instruction_is_found_and_no_other_failure(
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
     for killed_by, crashes in ((signal.SIGILL, True), (signal.SIGKILL, False)):
         monkeypatch.setattr(torch, "ones", lambda *_, dtype, by=killed_by: os.kill(os.getpid(), by))
-        assert precision.amx_crashes() == crashes
+        assert precision.amx_crashes.__wrapped__() == crashes
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    assert not precision.amx_crashes()
+    assert not precision.amx_crashes.__wrapped__()
 
 
 def test_amx_that_crashes_is_no_fast_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,12 +37,15 @@ def test_amx_that_crashes_is_no_fast_bf16(monkeypatch: pytest.MonkeyPatch) -> No
     ):
         monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda amx=amx: amx)
         monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda avx512=avx512: avx512)
-        monkeypatch.setattr(precision, "AMX_CRASHES", crashes)
+        monkeypatch.setattr(precision, "amx_crashes", lambda crashes=crashes: crashes)
         assert precision.supports_bf16(CPU) == fast
 
 
-def test_bf16_products_run_after_the_import() -> None:
+def test_bf16_products_run_after_the_choice() -> None:
     """In a fresh process, because oneDNN chooses its instructions once."""
-    product = "import torch, minbert.precision; a = torch.ones(64, 64).bfloat16(); assert (a @ a)[3, 5] == 64"
+    product = (
+        "import torch; from minbert import precision; precision.choose('bf16', torch.device('cpu'))\n"
+        "a = torch.ones(64, 64).bfloat16(); assert (a @ a)[3, 5] == 64"
+    )
     variables = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
     subprocess.run([sys.executable, "-c", product], env=variables, check=True, timeout=60)

@@ -86,9 +86,9 @@ def come_late() -> None:
     """Look at the run folder half a second after the other ranks: none of them may have begun to write by then."""
     inner = run.RunDir.check
 
-    def late(self: run.RunDir, identity: dict[str, Any]) -> None:
+    def late(self: run.RunDir, *given: Any) -> None:
         time.sleep(0.5)
-        inner(self, identity)
+        inner(self, *given)
 
     run.RunDir.check = late  # type: ignore[method-assign]
 

@@ -100,7 +100,7 @@ def test_where_bf16_is_not_to_be_had_a_run_is_in_fp32_and_says_so(
         assert start.number_format(asked, torch.device("cuda")) == chosen
         assert ("note: --precision auto" in capsys.readouterr().err) == (asked == "auto" and not fast)
     for crashes in (True, False):
-        monkeypatch.setattr(start, "AMX_CRASHES", crashes)
+        monkeypatch.setattr(start, "amx_crashes", lambda crashes=crashes: crashes)
         monkeypatch.setattr("minbert.precision.supports_bf16", lambda device: False)
         assert start.number_format("auto", torch.device("cpu")) == "fp32"
         assert ("by AMX crash" in capsys.readouterr().err) == crashes

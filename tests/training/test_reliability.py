@@ -27,9 +27,10 @@ from minbert.training.run import RunDir, environment
 def start(folder: Path, gate: int, ends: int) -> None:
     """Open a run folder when the gate is closed, and exit when `ends` is: with 0, or with 1 if it was refused."""
     os.read(gate, 1)
-    code, answer = 0, str(os.getpid())
+    code = 0
     try:
-        RunDir.open(folder, resume=True, identity={})
+        run = RunDir.open(folder, resume=True, identity={})  # held as long as it lives
+        answer = str(os.getpid() if run.path == folder else "")
     except UserError as error:
         code, answer = 1, str(error)
     (folder.parent / f"answer-{os.getpid()}.tmp").write_text(answer)
@@ -69,14 +70,51 @@ def test_of_processes_that_start_at_once_one_has_the_folder_and_the_others_name_
 
 
 def test_a_command_that_ends_leaves_no_lock_and_no_empty_folder(tmp_path: Path) -> None:
-    def main() -> None:
-        RunDir.open(tmp_path / "a" / "run", resume=False, identity={})
+    with pytest.raises(UserError), RunDir.open(tmp_path / "a" / "run", resume=False, identity={}):
         assert (tmp_path / "a" / "run").is_dir()
         raise UserError("--x: wrong")
-
-    with pytest.raises(SystemExit):
-        cli.run(main)
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "thesis").write_text("precious")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".minbert.lock").symlink_to(tmp_path / "thesis")
+    with pytest.raises(UserError, match="is a link"):
+        RunDir.open(tmp_path / "run", resume=True, identity={})
+    assert (tmp_path / "thesis").read_text() == "precious"
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_folder_of_other_things_is_refused(tmp_path: Path, resume: bool) -> None:
+    (tmp_path / "docs" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "docs" / "thesis.tex").write_text("precious")
+    with pytest.raises(UserError, match="is not empty and holds no run") as refused:
+        RunDir.open(tmp_path / "docs", resume=resume, identity={})
+    assert "--resume" not in str(refused.value)
+    assert sorted(path.name for path in (tmp_path / "docs").iterdir()) == ["checkpoints", "thesis.tex"]
+
+
+BROKEN = [b"", b"{", b"[]", b"{}", b'{"settings": {}, "parts": "x"}', b'{"settings": {}, "parts": [1]}']
+
+
+@pytest.mark.parametrize("content", BROKEN)
+def test_a_damaged_manifest_is_replaced_by_its_copy(
+    toy: Any, saved: Callable[[], RunDir], content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = saved()
+    manifest, copy = run.path / "manifest.json", run.checkpoints / "manifest.json"
+    intact = json.loads(manifest.read_bytes())
+    manifest.write_bytes(content)
+    with RunDir.open(run.path, resume=True, identity={}) as again:
+        again.begin({"settings": {}})
+        assert f"{manifest}: damaged, so its copy {copy} is taken" in capsys.readouterr().err
+        assert json.loads(manifest.read_bytes())["parts"][0]["from_step"] == intact["parts"][0]["from_step"]
+        assert toy.fit(again, scores=[0.1], resume=True)[1].finished
+    manifest.write_bytes(content)
+    copy.write_bytes(content)
+    with pytest.raises(UserError, match="put an intact one there, or start the run again in another folder"):
+        RunDir.open(run.path, resume=True, identity={})
 
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1]
@@ -206,7 +244,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_last_good_one_taken(
     """Whatever is damaged, training ends with the bits of a run that nothing disturbed."""
     draw = random.Random(count)
     *_, whole = toy.fit(toy.begin(tmp_path / "whole"), scores=[0.9, 0.1, 0.2])
-    files = [path.relative_to(tmp_path / "run") for path in saved().checkpoints.rglob("*.*")]
+    files = [path.relative_to(tmp_path / "run") for path in saved().checkpoints.glob("*/*.*")]
     assert len(files) == 6
     for number, (name, mutate) in enumerate(product(files * count, MUTATIONS)):
         run = saved()
@@ -343,15 +381,13 @@ def test_metrics_are_synced_before_a_checkpoint_is_written(
 
 
 def test_a_folder_that_is_removed_during_training_is_said(toy: Any, tmp_path: Path) -> None:
-    def main() -> None:
-        run = RunDir.open(tmp_path / "run", resume=False, identity={})
+    remove = toy.Objective(after={5: lambda *_: shutil.rmtree(tmp_path / "run")})
+    with (
+        pytest.raises(UserError, match=f"{tmp_path / 'run'}: was removed while the run trained"),
+        RunDir.open(tmp_path / "run", resume=False, identity={}) as run,
+    ):
         run.begin({"settings": {}})
-        remove = toy.Objective(after={5: lambda *_: shutil.rmtree(tmp_path / "run")})
-        with pytest.raises(UserError, match=f"{tmp_path / 'run'}: was removed while the run trained"):
-            toy.fit(run, objective=remove, save_every=6)
-
-    with pytest.raises(SystemExit):
-        cli.run(main)
+        toy.fit(run, objective=remove, save_every=6)
     assert not (tmp_path / "run").exists()
 
 
@@ -371,5 +407,7 @@ def test_a_resumed_run_says_what_changed_in_its_environment(tmp_path: Path, monk
     changed = []
     for isa in ("AVX512_CORE_BF16", "AVX512_CORE_BF16", "AVX2"):
         monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", isa)
-        changed.append(RunDir(tmp_path / "run").begin({"environment": environment(torch.device("cpu"))}))
+        changed.append(
+            RunDir(tmp_path / "run").begin({"settings": {}, "environment": environment(torch.device("cpu"))})
+        )
     assert changed == [[], [], ["instructions AVX2 (was AVX512_CORE_BF16)"]]

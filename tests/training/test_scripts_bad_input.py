@@ -43,7 +43,7 @@ BAD = [
     (MULTITASK, "--sst_dev {dev} --sst_dev_out {dev}", "{dev} --*_out"),
     (MULTITASK, "--sst_dev_out {taken}/out.csv --sts_dev_out {taken}/../taken/out.csv", "out.csv --*_out"),
     (MULTITASK, "--synonyms 1", "WordNet"),
-    (MULTITASK, "--run-dir {taken}", "{taken} --resume"),
+    (MULTITASK, "--run-dir {taken}", "{taken} holds no run"),
     (MULTITASK, "--run-dir {dev}", "--run-dir {dev}"),
     (MULTITASK, "--run-dir {dev}/run --resume", "--run-dir {dev}"),
     (MULTITASK, "", "--weights no-such-weights"),
@@ -57,7 +57,7 @@ BAD = [
     (PRETRAIN, "--synonyms 1 --marks-most 2", "--synonyms --marks-most"),
     (PRETRAIN, "--scorer ./no-such-scorer", "--scorer ./no-such-scorer"),
     (PRETRAIN, "--data {taken}", "{taken} nli_for_simcse.csv --data"),
-    (PRETRAIN, "--run-dir {taken}", "{taken} --resume"),
+    (PRETRAIN, "--run-dir {taken}", "{taken} holds no run"),
 ]
 # What is found while rows are read, with the weights there.
 READ = [
