@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -55,8 +56,16 @@ def demand_writable(out: Path | None, flag: str = "--out") -> None:
     """Raises `UserError` if `out` is a folder, or if no file can be made there; missing folders can be made."""
     if out is None:
         return
-    folder = next(folder for folder in out.absolute().parents if folder.exists())
-    if out.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+    try:
+        if out.exists() and not out.is_file() and not out.is_dir():  # a device or a pipe is written to directly
+            writable = os.access(out, os.W_OK)
+        else:
+            folder = next(folder for folder in out.absolute().parents if folder.exists())
+            with tempfile.TemporaryFile(dir=folder):  # os.access lets root write where nobody can, as in /proc
+                writable = not out.is_dir()
+    except OSError:
+        writable = False
+    if not writable:
         raise UserError(f"{flag} {out}: no file can be written there")
 
 

@@ -38,7 +38,7 @@ BAD = [
     (MULTITASK, "--data no/such/folder", "--data no/such/folder"),
     (MULTITASK, "--sst_train no-such-file.csv", "no-such-file.csv"),
     (MULTITASK, "--sts_dev {headless}", "{headless}:1 cat"),
-    (MULTITASK, "--para_test_out no/such/folder.csv", "--para-test-out no/such"),
+    (MULTITASK, "--para_test_out /proc/no-such.csv", "--para-test-out /proc/no-such.csv"),
     (MULTITASK, "--sts_test_out {taken}", "--sts-test-out {taken}"),
     (MULTITASK, "--sst_dev {dev} --sst_dev_out {dev}", "{dev} --*_out"),
     (MULTITASK, "--sst_dev_out {taken}/out.csv --sts_dev_out {taken}/../taken/out.csv", "out.csv --*_out"),
@@ -107,7 +107,8 @@ def test_a_run_folder_that_exists_is_left_as_it_is(script: Script, tiny_copy: Ca
     refused(changed, "--max-steps (was 1, now 2)", folder=True)
     assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in done.folder.rglob("*")} == before
     for content in ("{", "[]", "{}"):
-        (done.folder / "manifest.json").write_text(content)
+        for manifest in (done.folder / "manifest.json", done.folder / "checkpoints" / "manifest.json"):
+            manifest.write_text(content)
         refused(script(name, "--resume"), str(done.folder / "manifest.json"), folder=True)
 
 

@@ -1,0 +1,48 @@
+"""Guards: under torchrun a run of several processes ends with exit code 0, and leaves all that a run leaves.
+
+python -m pytest --import-mode=importlib tests/training/test_torchrun.py
+
+A rank that ends before the first has saved, or that is still in its process group, makes torchrun end all of them.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+FLAGS = ["--data", "data/sample", "--max-length", "24", "--precision", "fp32", "--max-steps", "2", "--batch-size", "8"]
+TORCHRUN = [
+    sys.executable,
+    "-m",
+    "torch.distributed.run",
+    "--nproc-per-node",
+    "2",
+    "--master-port",
+    "0",
+    "--standalone",
+]
+
+
+def launch(tiny: Path, folder: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
+    words = [*TORCHRUN, "multitask_train.py", *FLAGS, "--weights", str(tiny), "--run-dir", str(folder), *flags]
+    variables = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    return subprocess.run(words, cwd=ROOT, env=variables, capture_output=True, text=True, check=False, timeout=300)
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(30, marks=pytest.mark.slow)])
+def test_every_launch_ends_well(tiny: Path, tmp_path: Path, count: int) -> None:
+    for number in range(count):
+        done = launch(tiny, tmp_path / f"run{number}")
+        assert done.returncode == 0, done.stderr
+        left = {path.name for path in (tmp_path / f"run{number}").iterdir()}
+        assert {"encoder", "scores.json", "predictions", "report.html"} <= left
+        assert "terminate called" not in done.stderr
+
+
+def test_a_mistake_ends_every_process_with_one_sentence(tiny: Path, tmp_path: Path) -> None:
+    done = launch(tiny, tmp_path / "run", "--tasks", "cola")
+    assert done.returncode != 0 and "terminate called" not in done.stderr and "SIGABRT" not in done.stderr
+    assert "error: --tasks: 'cola'" in done.stderr and "minbert/training" not in done.stderr
