@@ -42,9 +42,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def main(folder: str, rows: int, out: Path) -> None:
     """Write the gradients of every variant, its loss and a hash of the parameters after one update."""
-    device = torch.device("cpu")
     torch.set_deterministic_debug_mode("error")
-    ranks.start(device)
+    with ranks.group(torch.device("cpu")):
+        write(folder, rows, out)
+
+
+def write(folder: str, rows: int, out: Path) -> None:
+    """As `main`, inside the process group."""
+    device = torch.device("cpu")
     ranks._BUCKET = 1000  # so that the gradients are exchanged in several
     tokenizer = Tokenizer.load(Path(folder))
     sides = [ANCHORS, POSITIVES, NEGATIVES]

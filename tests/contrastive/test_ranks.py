@@ -43,7 +43,9 @@ def test_ranks_wait_for_hours_while_the_first_one_scores(monkeypatch: pytest.Mon
     asked: dict[str, Any] = {}
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(torch.distributed, "init_process_group", lambda _, **given: asked.update(given))
-    ranks.start(torch.device("cpu"))
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
+    with ranks.group(torch.device("cpu")):
+        pass
     assert asked["timeout"] >= timedelta(hours=12)
 
 
