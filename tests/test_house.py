@@ -15,6 +15,7 @@ import pytest
 import minbert
 from tasks import TASKS
 from tasks.contrastive import curriculum, losses
+from tasks.contrastive import settings as contrastive_settings
 
 ROOT = Path(__file__).parent.parent
 
@@ -99,6 +100,29 @@ def test_there_are_no_circles(graph: dict[str, set[str]]) -> None:
         free = {module for module, needed in left.items() if not needed & left.keys()}
         assert free, f"these import each other: {sorted(left)}"
         left = {module: needed for module, needed in left.items() if module not in free}
+
+
+def compared(module: str) -> set[object]:
+    """The constants that a file compares with an objective, a task or a name of one."""
+    pairs: list[tuple[ast.AST, ast.AST]] = []
+    for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            pairs += [(one, other) for one in sides for other in sides if one is not other]
+        elif isinstance(node, ast.Match):
+            pairs += [(node.subject, case.pattern) for case in node.cases]
+    about = [other for one, other in pairs if re.search(r"\b(objective|task)('\]|\.name)?$", ast.unparse(one))]
+    return {part.value for other in about for part in ast.walk(other) if isinstance(part, ast.Constant)}
+
+
+def test_nothing_outside_its_file_names_an_objective_or_a_task(graph: dict[str, set[str]]) -> None:
+    """A table names their files, and nobody asks which one it has."""
+    tables = TASKS, getattr(contrastive_settings, "OBJECTIVES", {})
+    homes = {name: kind.__module__ for table in tables for name, kind in table.items()}
+    for module in graph.keys() - set(homes.values()):
+        assert not compared(module) & homes.keys(), module
+        imported = graph[module] & set(homes.values())
+        assert not imported or module == "tasks.contrastive.settings", f"{module} imports {imported}"
 
 
 def test_report_and_suites_do_not_import_each_other(graph: dict[str, set[str]]) -> None:
