@@ -3,8 +3,11 @@
 python -m pytest --import-mode=importlib tests/tasks/test_serve.py
 """
 
+import asyncio
+import gc
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +32,16 @@ def test_the_answers_are_those_of_the_library(tiny: Path, tmp_path: Path) -> Non
     assert serve.answers(encoder, None, TEXTS) == [cosine], "stage one has no heads"
 
 
+@pytest.fixture
+def gradio_loops() -> Iterator[None]:
+    """Collect the event loops that Gradio leaves open here, before a later test is blamed for them."""
+    yield
+    asyncio.set_event_loop(None)
+    gc.collect()
+
+
+@pytest.mark.usefixtures("gradio_loops")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_the_page_answers_over_http(tiny: Path, tmp_path: Path) -> None:
     pytest.importorskip("gradio")
     from gradio_client import Client
