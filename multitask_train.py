@@ -1,6 +1,6 @@
 """Fine-tune one encoder on sentiment, paraphrase and similarity together, and write the leaderboard's files.
 
-python multitask_train.py --data data/sample --weights minilm
+python multitask_train.py --preset best --encoder runs/intermediate/encoder --sentence-encoder minilm
 python multitask_train.py --encoder runs/cbcl/encoder --run-dir runs/cbcl-multitask
 """
 
@@ -96,7 +96,7 @@ def train(started: "Start[MultitaskSettings]") -> None:
     scores = evaluate.score(multitask.tasks, data, outputs)
     evaluate.save(run, multitask.tasks, data, outputs, paths)
     evaluate.save_scores(run.path, scores, state, training.keep)
-    state_dict, pooler = encoder.model.state_dict(), settings.model.pooler
+    state_dict, pooler = encoder.model.state_dict(), settings.encoder.pooler
     weights.save(run.path / "encoder", state_dict, encoder.config, encoder.tokenizer, pooler)
     cli.say(f"\n{evaluate.as_text(scores, state, training.keep)}")
     run.reached(state.step, ended=True)

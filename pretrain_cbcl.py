@@ -1,6 +1,6 @@
 """Curriculum-based contrastive pre-training of an encoder on NLI triplets.
 
-python pretrain_cbcl.py --data data/sample --weights minilm
+python pretrain_cbcl.py --preset intermediate --run-dir runs/intermediate
 python pretrain_cbcl.py --preset cbcl --run-dir runs/cbcl
 """
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from minbert.training import cli
 from minbert.training.settings import parse
-from tasks.contrastive.settings import PRESETS, ContrastiveSettings, slug
+from tasks.contrastive.settings import PRESETS, ContrastiveSettings
 
 if TYPE_CHECKING:
     from minbert.training.start import Start
@@ -31,46 +31,48 @@ def train(started: "Start[ContrastiveSettings]") -> None:
     from minbert.encode import Encoder
     from minbert.optimizer import AdamW, decay_groups
     from minbert.training import loop, plan, ranks
-    from tasks import record
-    from tasks.contrastive import curriculum, data, evaluation, objectives, scoring
+    from tasks.contrastive import curriculum, data, evaluation, scoring
+    from tasks.contrastive.model import ContrastiveModel, ContrastiveStep, floors
 
     settings, training, run = started.settings, started.settings.training, started.run
+    objective = settings.objective
 
-    # read the triplets (or labelled pairs or texts, depending on --objective)
+    # read the triplets (or what else the objective trains on)
     data.check(settings)
     resources = data.resources(settings)
     initial = started.encoder()
     read = data.read(settings, initial.tokenizer, initial.max_length)
     identity = started.identify(initial, {**read.inputs, **resources})
 
-    # score them with the initial encoder, sort them into easy, semi-hard and hard, pace them over the epochs
+    # score them with the starting encoder, sort them into easy, semi-hard and hard, pace them over the epochs
     pooler = settings.encoder.trained_pooler
     encoder = Encoder(initial.model, initial.tokenizer, pooler, precision=started.precision)
     scored = scoring.score(settings, encoder, read.train, initial.sha256)
-    order, groups = curriculum.sort(settings, scored)
-    paced = curriculum.pace(settings, order, groups)
+    order, groups = curriculum.sort(objective.curriculum, scored, training.seed)
+    paced = curriculum.pace(objective.curriculum, training, order, groups)
 
     # fit
-    model = objectives.ContrastiveModel.of(settings, initial.model).to(started.device)
+    model = ContrastiveModel.of(settings, initial.model).to(started.device)
     optimizer = AdamW(decay_groups(model.parameters(), training.weight_decay), lr=training.lr)
-    objective, synonyms = objectives.objective(settings, read.train, initial.tokenizer, run.path)
+    augment, synonyms = objective.augmentation(settings, read.train, initial.tokenizer, run.path)
+    step = ContrastiveStep(objective, read.train, augment, training.chunk)
     started.write_manifest(
         identity,
         initial,
-        data=read.account,
+        data=read.entry,
         plan=plan.describe(paced.plan),
         training_rows={"nli": paced.rows},
         curriculum=paced.manifest_entry(),
         synonyms=synonyms,
     )
-    evaluation.introduce(settings, read, paced, initial.model, started.describe(initial.model))
+    evaluation.print_summary(settings, read, paced, initial.model, started.describe(initial.model))
     dev = evaluation.Evaluation(settings, encoder, read)
     before = dev.evaluate()
     ranks.say(f"before training: {evaluation.as_text(before.numbers)}")
     state = loop.fit(
         model,
         optimizer,
-        objective,
+        step,
         paced.plan,
         run,
         training,
@@ -79,21 +81,19 @@ def train(started: "Start[ContrastiveSettings]") -> None:
         device=started.device,
         precision=started.precision,
         baseline=before.score,
-        floors=objectives.FLOORS,
+        floors=floors(training.lr),
     )
 
     # evaluate, save, write the page
-    after = dev.evaluate()
+    after = dev.kept(state)
     if ranks.rank():
         return
-    state_dict = initial.model.state_dict()
-    weights.save(run.path / "encoder", state_dict, initial.config, initial.tokenizer, encoder.pooler)
-    evaluation.write(run, settings, read, scored, [before, after], state)
-    name = evaluation.graded(read.dev.pairs)
-    record.write_rows(run.path, slug(name), evaluation.dev_rows(read.dev.pairs[name], after.dev_cosines[name]))
+    folder, state_dict = run.path / "encoder", initial.model.state_dict()
+    weights.save(folder, state_dict, initial.config, initial.tokenizer, encoder.pooler)
+    evaluation.write(run, settings, read, scored, paced, [before, after], state)
     run.reached(state.step, ended=True)
     cli.run_module("tasks.report", str(run.path), "--card")
-    cli.say(f"encoder in {run.path / 'encoder'}; next: {evaluation.next_command(settings, run.path / 'encoder')}")
+    cli.say(f"encoder in {folder}; next: {evaluation.next_command(settings, folder, initial.config.hidden_size)}")
 
 
 def command() -> NoReturn:

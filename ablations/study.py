@@ -43,6 +43,8 @@ class Arm:
         """The arm's settings as flags; `encoder` is the folder of the arm that it starts from."""
         words = []
         for name, value in self.settings.items():
+            if encoder and name == "weights":
+                continue
             words += [spelled(name, value)] if isinstance(value, bool) else [spelled(name, None), str(value)]
         return words + ([f"--{SCRIPTS[self.script][3]}", encoder] if encoder else [])
 

@@ -36,7 +36,7 @@ from minbert.optimizer import AdamW, decay_groups
 from minbert.training import cli, start
 from minbert.training.loop import Context
 from minbert.training.plan import Step
-from tasks.contrastive.objectives import OBJECTIVES, ContrastiveModel
+from tasks.contrastive.model import ContrastiveModel, ContrastiveStep
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples
 
@@ -53,7 +53,7 @@ class Ours:
         self.model = ContrastiveModel.of(settings, start.encoder(given, settings.encoder.encoder_dropout)[0])
         groups = decay_groups(self.model.parameters(), settings.training.weight_decay)
         self.optimizer = AdamW(groups, lr=settings.training.lr)
-        self.objective = OBJECTIVES[settings.loss.objective](examples, settings)
+        self.objective = ContrastiveStep(settings.objective, examples)
 
     def __call__(self, step: Step) -> Tensor:
         """One update with deterministic algorithms, as in the script; returns the loss."""
@@ -90,7 +90,7 @@ class Theirs:
             save_strategy="no",
             report_to="none",
         )
-        loss = MultipleNegativesRankingLoss(self.model, scale=1 / settings.loss.temperature)
+        loss = MultipleNegativesRankingLoss(self.model, scale=1 / settings.flat()["temperature"])
         self.trainer = trainer = SentenceTransformerTrainer(model=self.model, args=arguments, loss=loss)
         # What `train` does before its first batch; done here, as the next trainer resets accelerate's precision.
         trainer.create_optimizer()

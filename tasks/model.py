@@ -162,7 +162,7 @@ def build(
         encoder,
         tasks,
         how.hidden_dropout_prob,
-        pooler=how.pooler,
+        pooler=settings.encoder.pooler,
         frozen=how.fine_tune_mode == "last-linear-layer",
         sentence_encoder=sentences,
     )

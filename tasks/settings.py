@@ -1,6 +1,6 @@
 """Settings and presets of multitask fine-tuning (stage two). Importing this module does not import torch."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import field_validator, model_validator
@@ -8,7 +8,7 @@ from pydantic import field_validator, model_validator
 from minbert.errors import UserError
 from minbert.files import expanded
 from minbert.training import settings
-from minbert.training.settings import Pooler, Presets, Record, Settings, flag, names_in, spelled
+from minbert.training.settings import Presets, Record, Settings, flag, names_in
 from tasks.augment import SynonymSettings
 
 LEADERBOARD = ("sst", "quora", "sts")
@@ -19,11 +19,14 @@ _FULL_MODEL_LR, _LAST_LAYERS_LR = 1e-5, 1e-3
 class EncoderSettings(settings.EncoderSettings):
     """The encoder that training starts from."""
 
-    encoder: str = flag("", "a run of either script or an encoder folder, in place of --weights")
+    encoder: str = flag(
+        "", "a run of either script or an encoder folder, in place of --weights", metavar="DIR", common=True
+    )
     sentence_encoder: str = flag(
         "",
         "the encoder that reads the sentences of --pairs joint by themselves, and is not trained: minilm, a folder or "
         "a run (default: a copy of the starting encoder)",
+        metavar="NAME|DIR",
     )
 
     @property
@@ -40,7 +43,10 @@ class DataSettings(settings.DataSettings):
     """Which data are read, and how."""
 
     tasks: str = flag(
-        ",".join(LEADERBOARD), "the tasks to train, in the order of the round: sst, quora (or para), sts, or your own"
+        ",".join(LEADERBOARD),
+        "the tasks to train, in the order of the round: sst, quora (or para), sts, or your own",
+        metavar="NAMES",
+        common=True,
     )
 
     @field_validator("tasks")
@@ -66,9 +72,9 @@ class ModelSettings(Record):
         "how a pair is read: cross = [CLS] a [SEP] b [SEP] with types 0/1; paper = [CLS] a [SEP] [CLS] b [SEP]; "
         "bi = two vectors u, v, and the head over [u; v; |u-v|]; joint = the head over the vector of cross and "
         "[|u-v|; u*v; cosine] of --sentence-encoder",
+        common=True,
     )
-    pooler: Pooler = flag("pooler", "how hidden states become the input of the heads")
-    hidden_dropout_prob: float = flag(0.3, "dropout in the heads", ge=0, le=0.99)
+    hidden_dropout_prob: float = flag(0.3, "dropout in the heads", ge=0, le=0.99, common=True)
     fine_tune_mode: Literal["last-linear-layer", "full-model"] = flag("full-model", "what is trained")
     option: Literal["", "pretrain", "finetune"] = flag(
         "", "older form of --fine-tune-mode: pretrain = last-linear-layer, finetune = full-model"
@@ -91,6 +97,7 @@ class ScheduleSettings(Record):
         "order of the tasks: round-robin restarts small sets until the largest is used up; hybrid drops a set that "
         "is used up; sequential trains one task to its last epoch, then the next; proportional takes each task in "
         "proportion to a power of its size",
+        common=True,
     )
     power: float = flag(0.5, "the power of proportional sampling", ge=0)
     accumulate: int = flag(1, "gradient accumulation: parts of a batch, to save memory", ge=1)
@@ -99,7 +106,7 @@ class ScheduleSettings(Record):
 class TrainingSettings(settings.TrainingSettings):
     """Training, evaluation and model selection."""
 
-    lr: float = flag(_FULL_MODEL_LR, "learning rate (with --fine-tune-mode last-linear-layer 1e-3)", ge=0)
+    lr: float = flag(_FULL_MODEL_LR, "learning rate (with --fine-tune-mode last-linear-layer 1e-3)", ge=0, common=True)
     head_lr: float = flag(0.0, "learning rate of the heads, under the same schedule; 0: that of the encoder", ge=0)
     r_drop: float = flag(
         0.0,
@@ -108,48 +115,46 @@ class TrainingSettings(settings.TrainingSettings):
         ge=0,
     )
 
-    def idle(self) -> list[str]:
-        """Warnings for settings with which nothing is trained; with `--head-lr` the heads are, even at `--lr 0`."""
-        return [] if self.head_lr else super().idle()
-
 
 class FileSettings(settings.FileSettings):
     """Paths of data and prediction files. A run is identified by the data's hashes, not by these paths."""
 
-    sst_train: str = flag("", "in place of ids-sst-train.csv")
-    sst_dev: str = flag("", "in place of ids-sst-dev.csv")
-    sst_test: str = flag("", "in place of ids-sst-test-student.csv")
-    para_train: str = flag("", "in place of quora-train.csv")
-    para_dev: str = flag("", "in place of quora-dev.csv")
-    para_test: str = flag("", "in place of quora-test-student.csv")
-    sts_train: str = flag("", "in place of sts-train.csv")
-    sts_dev: str = flag("", "in place of sts-dev.csv")
-    sts_test: str = flag("", "in place of sts-test-student.csv")
-    sst_dev_out: str = flag("", "in place of RUN/predictions/sst-dev-output.csv")
-    sst_test_out: str = flag("", "in place of RUN/predictions/sst-test-output.csv")
-    para_dev_out: str = flag("", "in place of RUN/predictions/para-dev-output.csv")
-    para_test_out: str = flag("", "in place of RUN/predictions/para-test-output.csv")
-    sts_dev_out: str = flag("", "in place of RUN/predictions/sts-dev-output.csv")
-    sts_test_out: str = flag("", "in place of RUN/predictions/sts-test-output.csv")
+    sst_train: str = flag("", "in place of ids-sst-train.csv", metavar="FILE")
+    sst_dev: str = flag("", "in place of ids-sst-dev.csv", metavar="FILE")
+    sst_test: str = flag("", "in place of ids-sst-test-student.csv", metavar="FILE")
+    para_train: str = flag("", "in place of quora-train.csv", metavar="FILE")
+    para_dev: str = flag("", "in place of quora-dev.csv", metavar="FILE")
+    para_test: str = flag("", "in place of quora-test-student.csv", metavar="FILE")
+    sts_train: str = flag("", "in place of sts-train.csv", metavar="FILE")
+    sts_dev: str = flag("", "in place of sts-dev.csv", metavar="FILE")
+    sts_test: str = flag("", "in place of sts-test-student.csv", metavar="FILE")
+    sst_dev_out: str = flag("", "in place of RUN/predictions/sst-dev-output.csv", metavar="FILE")
+    sst_test_out: str = flag("", "in place of RUN/predictions/sst-test-output.csv", metavar="FILE")
+    para_dev_out: str = flag("", "in place of RUN/predictions/para-dev-output.csv", metavar="FILE")
+    para_test_out: str = flag("", "in place of RUN/predictions/para-test-output.csv", metavar="FILE")
+    sts_dev_out: str = flag("", "in place of RUN/predictions/sts-dev-output.csv", metavar="FILE")
+    sts_test_out: str = flag("", "in place of RUN/predictions/sts-test-output.csv", metavar="FILE")
 
 
 class RunSettings(settings.RunSettings):
     """The run folder, logging and resuming."""
 
-    run_dir: str = flag("runs/multitask", "folder of the run: new, or empty, except with --resume")
+    run_dir: str = flag(
+        "runs/multitask", "folder of the run: new, or empty, except with --resume", metavar="DIR", common=True
+    )
 
 
 class MultitaskSettings(Settings):
     """All settings of `multitask_train.py`."""
 
-    encoder: EncoderSettings = EncoderSettings()
-    data: DataSettings = DataSettings()
-    model: ModelSettings = ModelSettings()
-    synonyms: SynonymSettings = SynonymSettings()
-    schedule: ScheduleSettings = ScheduleSettings()
-    training: TrainingSettings = TrainingSettings()
-    files: FileSettings = FileSettings()
-    run: RunSettings = RunSettings()
+    encoder: EncoderSettings
+    data: DataSettings
+    model: ModelSettings
+    synonyms: SynonymSettings
+    schedule: ScheduleSettings
+    training: TrainingSettings
+    files: FileSettings
+    run: RunSettings
 
     @model_validator(mode="after")
     def _combinations(self) -> Self:
@@ -171,52 +176,12 @@ class MultitaskSettings(Settings):
         by_dev_pairs = how.keep == "best" or how.patience > 0
         return {"keep": how.keep, "metric": "dev norm", "patience": how.patience, "by_dev_pairs": by_dev_pairs}
 
-    def ignored(self, given: dict[str, Any]) -> list[str]:
-        """A warning for each given flag that has no effect; raises `UserError` for flags that exclude each other."""
+    def check(self, given: Mapping[str, Any]) -> None:
+        """Raises `UserError` for flags that exclude each other."""
         if "encoder" in given and "weights" in given:
             raise UserError("--encoder and --weights exclude each other: both say where the encoder starts")
         if "option" in given and "fine_tune_mode" in given:
             raise UserError("--option and --fine-tune-mode exclude each other: the first is the older name")
-        without = self.synonyms.without_effect(given, "finetune")
-        idle = [(name, why) for name, why in self._idle() if name in given]
-        return [
-            *self._of_absent_tasks(given),
-            *(f"{spelled(name, given[name])} has no effect with {why}" for name, why in without.items()),
-            *(f"{spelled(name, given[name])} {given[name]} has no effect{why}" for name, why in idle),
-            *self.training.idle(),
-        ]
-
-    def _idle(self) -> Iterator[tuple[str, str]]:
-        """Flags without effect under the other settings, and why."""
-        tasks = self.data.tasks
-        if len(self.data.chosen) == 1:
-            yield "sampling", " on a single task"
-        if not self._has_pairs:
-            yield "pairs", f": no task of --tasks {tasks} has pairs"
-        if self.schedule.sampling != "proportional":
-            yield "power", f" with --sampling {self.schedule.sampling}"
-        elif len(self.data.chosen) == 1:
-            yield "power", " on a single task"
-        if self.model.pairs != "joint" or not self._has_pairs:
-            yield "sentence_encoder", " without --pairs joint"
-        if self.model.fine_tune_mode == "last-linear-layer":
-            yield "encoder_dropout", " with --fine-tune-mode last-linear-layer"
-
-    def _of_absent_tasks(self, given: dict[str, Any]) -> Iterator[str]:
-        """A warning for each given file of a task that is not trained."""
-        from tasks.registry import shorts
-
-        absent = [short for short, name in shorts().items() if name not in self.data.chosen]
-        for name in given:
-            if name in FileSettings.model_fields and name.split("_")[0] in absent:
-                yield f"--{name} has no effect: --tasks {self.data.tasks} does not hold its task"
-
-    @property
-    def _has_pairs(self) -> bool:
-        """Whether any chosen task has pairs; an unknown task counts as one, as its error is raised elsewhere."""
-        from tasks.registry import TASKS
-
-        return any(name not in TASKS or TASKS[name]().columns == 2 for name in self.data.chosen)
 
 
 _PACKAGED = {
@@ -250,11 +215,19 @@ PRESETS: Presets = {
     ),
     "sample": (
         "for data/sample and the packaged weights: done in a minute",
-        {"weights": "minilm", "epochs": 6, "batch_size": 16, "lr": 2e-4, "lr_schedule": "linear", "warmup": 0.1},
+        {
+            "weights": "minilm",
+            "pooler": "pooler",
+            "epochs": 6,
+            "batch_size": 16,
+            "lr": 2e-4,
+            "lr_schedule": "linear",
+            "warmup": 0.1,
+        },
     ),
     "minilm": (
         "for the packaged weights: cross-encoder pairs, tasks in proportion to the root of their size",
-        {**_PACKAGED, "power": 0.5, "epochs": 3, "evaluate_every": 500},
+        {**_PACKAGED, "pooler": "pooler", "power": 0.5, "epochs": 3, "evaluate_every": 500},
     ),
     "best": (
         "for the packaged weights: joint pairs, mean pooling, R-Drop, a higher rate for the heads, averaged weights",

@@ -60,8 +60,8 @@ class Objective(Protocol):
 Evaluation = tuple[float | None, dict[str, Any]]
 """The score to maximise, and metrics to log; None for what is undefined."""
 
-Scalars = tuple[str, dict[str, Tensor]]
-"""The task of a step, and its scalars to log, on the device."""
+Scalars = tuple[str, dict[str, Tensor], int]
+"""The task of a step, its scalars to log, on the device, and the number of its examples."""
 
 Floors = Mapping[str, tuple[float, str]]
 """Name of a logged scalar -> (its minimum, what a lower value means). A lower value stops the run."""
@@ -79,8 +79,8 @@ class LoopState:
     stale: int = 0  # evaluations since the best one, for early stopping
     finished: bool = False
     unevaluated: bool = False  # a signal stopped the run in the evaluation of its last step
-    sums: dict[str, float] = field(default_factory=dict)  # of each logged scalar, since the last row of the metrics
-    counts: dict[str, int] = field(default_factory=dict)  # of the values in `sums`
+    sums: dict[str, float] = field(default_factory=dict)  # of scalars times examples, since the last row of the metrics
+    counts: dict[str, int] = field(default_factory=dict)  # of the examples in `sums`
 
     @property
     def kept_score(self) -> float | None:
@@ -88,7 +88,7 @@ class LoopState:
         return self.best if self.kept_step == self.best_step else self.score
 
     def means(self) -> dict[str, float]:
-        """The mean of each scalar since the last row of the metrics."""
+        """The mean of each scalar over the examples since the last row of the metrics."""
         return {key: total / self.counts[key] for key, total in sorted(self.sums.items())}
 
 
@@ -170,7 +170,7 @@ def fit(
             state.step += 1
             if state.step > averaged_after:
                 optimizer.average(state.step - averaged_after)
-            pending.append((batch.task, numbers))
+            pending.append((batch.task, numbers, len(batch.rows)))
             progress.advance(len(batch.rows))
 
             # once in a while; with several ranks `highest` is a device sync: they must stop after the same step
@@ -224,7 +224,7 @@ def _clip(model: nn.Module, limit: float) -> Tensor:
 
 def _look(state: LoopState, pending: list[Scalars], floors: Floors) -> None:
     """Copy the scalars since the last call to the host (a device sync), check them and add them to the sums."""
-    for step, (task, numbers) in enumerate(pending, start=state.step - len(pending) + 1):
+    for step, (task, numbers, examples) in enumerate(pending, start=state.step - len(pending) + 1):
         for name, tensor in numbers.items():
             value = float(tensor)
             least, meaning = floors.get(name, (value, ""))
@@ -234,8 +234,8 @@ def _look(state: LoopState, pending: list[Scalars], floors: Floors) -> None:
                 why = f"{meaning} ({name} {value:.2g}, less than {least:g})"
                 raise UserError(f"step {step}: {why}; a smaller --lr or a larger --batch-size may help")
             key = f"{task}/{name}"
-            state.sums[key] = state.sums.get(key, 0.0) + value
-            state.counts[key] = state.counts.get(key, 0) + 1
+            state.sums[key] = state.sums.get(key, 0.0) + value * examples
+            state.counts[key] = state.counts.get(key, 0) + examples
     pending.clear()
 
 

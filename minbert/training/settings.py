@@ -1,5 +1,6 @@
 """Settings: one typed record per script, made of nested records, read from a preset, a TOML file and flags.
 
+A script may have several kinds of settings, of which one flag chooses; a flag of another kind does not exist.
 This module does not import torch, so that `--help` is fast.
 """
 
@@ -7,9 +8,8 @@ import argparse
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import NoneType
-from typing import Any, Generic, Literal, Self, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -28,9 +28,23 @@ PLACES = ("files", "run")
 """The records that do not affect a run's results: paths, checkpoints and logging."""
 
 
-def flag(default: Any, text: str, *, ge: float | None = None, le: float | None = None) -> Any:
-    """A field of a record: its default, its help text and, for numbers, its minimum and maximum."""
-    return Field(default, description=text, ge=ge, le=le)
+def flag(
+    default: Any,
+    text: str,
+    *,
+    ge: float | None = None,
+    le: float | None = None,
+    metavar: str = "",
+    common: bool = False,
+    path: bool = False,
+) -> Any:
+    """A field of a record: its default, its help text and, for numbers, its minimum and maximum.
+
+    `metavar` stands for the value in the help. `--help` shows the `common` flags, `--help-all` the others too. A `path`
+    does not affect a run's results: the hash of the file that it names does.
+    """
+    extra: dict[str, Any] = {"metavar": metavar, "common": common, "path": path}
+    return Field(default, description=text, ge=ge, le=le, json_schema_extra=extra)
 
 
 class Record(BaseModel):
@@ -47,34 +61,59 @@ class Record(BaseModel):
 
 
 class Settings(BaseModel):
-    """All settings of a script: each field is a `Record`. A flag's name is unique across the records."""
+    """All settings of a script: each field is a `Record`. A flag's name is unique across the records.
+
+    `choice` is the flag that chooses among the `kinds` of settings, where there are several.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    choice: ClassVar[str] = ""
+
+    @classmethod
+    def kinds(cls) -> Mapping[str, type[Self]]:
+        """Value of the flag `choice` -> the settings that it chooses, the default first; empty for one kind."""
+        return {}
+
+    @classmethod
+    def kind(cls, values: Mapping[str, Any], where: str = "") -> type[Self]:
+        """The settings that `values`, by flag name, choose. Raises `UserError`, which begins with `where`."""
+        kinds = cls.kinds()
+        if not kinds:
+            return cls
+        return kinds[one_of(str(values.get(cls.choice, next(iter(kinds)))), kinds, where or spelled(cls.choice, None))]
 
     @classmethod
     def of(cls, **flat: Any) -> Self:
         """Settings from values by flag name; all others have their defaults. Raises `UserError`."""
-        return _validated(cls, flat, {})
+        return _validated(cls.kind(flat), flat, {})
 
     def changed(self, **flat: Any) -> Self:
         """A copy with some values changed, by flag name. Raises `UserError`."""
         return self.of(**self.flat() | flat)
 
-    def flat(self, *without: str) -> dict[str, Any]:
-        """Every value by flag name, except those in the records `without`."""
-        records = self.model_dump(exclude={*without}).values()
-        return {name: value for record in records for name, value in record.items()}
+    def flat(self) -> dict[str, Any]:
+        """Every value by flag name."""
+        return {name: value for record in self.model_dump().values() for name, value in record.items()}
 
     def identity(self) -> dict[str, Any]:
-        """The values that determine a run's results, by flag name: all but those in the records of `PLACES`."""
-        return self.flat(*PLACES)
+        """The values that determine a run's results, by flag name: all but the `places`."""
+        without = places(type(self))
+        return {name: value for name, value in self.flat().items() if name not in without}
+
+    def check(self, given: Mapping[str, Any]) -> None:
+        """Raises `UserError` for flags that must not be given together; `given` are the values of a user."""
 
 
 class EncoderSettings(Record):
     """The initial encoder."""
 
-    weights: str = flag("bert-base-uncased", "starting weights: minilm, a folder, a run, or a hub name")
-    max_length: int = flag(128, "longest input in tokens (0: as many as the encoder has positions)", ge=0)
+    weights: str = flag(
+        "bert-base-uncased", "starting weights: minilm, a folder, a run, or a hub name", metavar="NAME|DIR", common=True
+    )
+    pooler: Literal["", Pooler] = flag(
+        "", "how hidden states become one vector (default: as the folder of the weights says, else pooler)"
+    )
+    max_length: int = flag(128, "longest input in tokens (0: as many as the encoder has positions)", ge=0, common=True)
     encoder_dropout: float | None = flag(
         None, "dropout inside the encoder (default: the rates of its config)", ge=0, le=0.99
     )
@@ -88,30 +127,30 @@ class EncoderSettings(Record):
 class DataSettings(Record):
     """How many rows of the data are read."""
 
-    limit: int = flag(0, "train on N rows of each training set, drawn by seed (0: all)", ge=0)
+    limit: int = flag(0, "train on N rows of each training set, drawn by seed (0: all)", ge=0, common=True)
     limit_eval: int = flag(0, "for trials: evaluate and predict only the first N rows of each other set (0: all)", ge=0)
 
 
 class TrainingSettings(Record):
     """Training, evaluation and the selection of the final weights."""
 
-    epochs: int = flag(10, "passes over the largest training set", ge=1, le=10_000)
-    batch_size: int = flag(32, "examples in one update", ge=1)
+    epochs: int = flag(10, "passes over the largest training set", ge=1, le=10_000, common=True)
+    batch_size: int = flag(32, "examples in one update", ge=1, common=True)
     max_steps: int = flag(
         0,
         "stop after N steps, as if they were the whole run: --lr-schedule and --warmup span them, while --epochs "
         "still paces a curriculum (0: all epochs)",
         ge=0,
     )
-    lr: float = flag(2e-5, "learning rate", ge=0)
-    lr_schedule: Literal["constant", "linear", "cosine"] = flag("constant", "learning-rate schedule")
-    warmup: float = flag(0.0, "fraction of the steps with linear warm-up", ge=0, le=1)
+    lr: float = flag(2e-5, "learning rate", ge=0, common=True)
+    lr_schedule: Literal["constant", "linear", "cosine"] = flag("constant", "learning-rate schedule", common=True)
+    warmup: float = flag(0.0, "fraction of the steps with linear warm-up", ge=0, le=1, common=True)
     weight_decay: float = flag(0.0, "decoupled weight decay of matrices and embeddings", ge=0)
     clip: float = flag(1.0, "largest gradient norm (0: no clipping)", ge=0)
-    evaluate_every: int = flag(0, "steps between evaluations (0: each epoch's end)", ge=0)
+    evaluate_every: int = flag(0, "steps between evaluations (0: each epoch's end)", ge=0, common=True)
     patience: int = flag(0, "early stopping patience, in evaluations (0: never stop early)", ge=0)
     keep: Literal["best", "last"] = flag(
-        "best", "the encoder to keep: that of the best evaluation, or of the last step"
+        "best", "the encoder to keep: that of the best evaluation, or of the last step", common=True
     )
     average: float = flag(
         0.0,
@@ -119,7 +158,7 @@ class TrainingSettings(Record):
         ge=0,
         le=1,
     )
-    seed: int = flag(11711, "random seed")
+    seed: int = flag(11711, "random seed", common=True)
     precision: Literal["auto", "fp32", "bf16"] = flag("auto", "number format of the matrix products")
 
     @model_validator(mode="after")
@@ -128,22 +167,18 @@ class TrainingSettings(Record):
             raise UserError("--average and --patience exclude each other: it is not known which steps are the last")
         return self
 
-    def idle(self) -> list[str]:
-        """Warnings for settings with which nothing is trained."""
-        return ["--lr 0: nothing is trained, the weights stay as they are"] if self.lr == 0 else []
-
 
 class FileSettings(Record):
     """Paths of the data. They are not part of a run's identity; the hashes of the files are."""
 
-    data: str = flag("", "folder with the data (default: $DATA_DIR, else data/)")
+    data: str = flag("", "folder with the data (default: $DATA_DIR, else data/)", metavar="DIR", common=True)
 
 
 class RunSettings(Record):
     """The run's folder, its checkpoints and its log."""
 
-    run_dir: str = flag("runs/run", "folder of the run")
-    resume: bool = flag(False, "resume from the newest checkpoint, or start if there is none")
+    run_dir: str = flag("runs/run", "folder of the run", metavar="DIR", common=True)
+    resume: bool = flag(False, "resume from the newest checkpoint, or start if there is none", common=True)
     save_every: int = flag(0, "save a checkpoint every N steps, in addition to the one after each evaluation", ge=0)
     keep_checkpoints: bool = flag(
         False,
@@ -154,8 +189,8 @@ class RunSettings(Record):
         "steps between two rows of metrics.jsonl; without a terminal a line is printed with each, and each minute",
         ge=1,
     )
-    track: str = flag("none", "also record the run in tensorboard, wandb or both, by a comma")
-    use_gpu: bool = flag(False, "require a CUDA device (by default one is used if there is one)")
+    track: str = flag("none", "also record the run in tensorboard, wandb or both, by a comma", metavar="TRACKERS")
+    use_gpu: bool = flag(False, "require a CUDA device (by default one is used if there is one)", common=True)
 
 
 S = TypeVar("S", bound=Settings)
@@ -167,15 +202,20 @@ def names_in(listed: str) -> list[str]:
     return [name.strip() for name in listed.split(",") if name.strip()]
 
 
-def flags_of(kind: type[Settings]) -> Flags:
+def flags_of(kind: type[Settings]) -> dict[str, tuple[str, FieldInfo]]:
     """Flag name, with underscores -> (name of its record, its field)."""
-    found: dict[str, tuple[str, FieldInfo]] = {}
+    flags: dict[str, tuple[str, FieldInfo]] = {}
     for record, field in kind.model_fields.items():
         assert isinstance(field.annotation, type) and issubclass(field.annotation, Record)
         for name, option in field.annotation.model_fields.items():
-            assert name not in found, f"--{name} is in two records, {found[name][0]} and {record}"
-            found[name] = record, option
-    return found
+            assert name not in flags, f"--{name} is in two records, {flags[name][0]} and {record}"
+            flags[name] = record, option
+    return flags
+
+
+def places(kind: type[Settings]) -> set[str]:
+    """The flags that do not affect a run's results: those in the records of `PLACES`, and paths."""
+    return {name for name, (record, option) in flags_of(kind).items() if record in PLACES or _about(option)["path"]}
 
 
 @dataclass(frozen=True)
@@ -193,52 +233,53 @@ def parse(
 ) -> Parsed[S]:
     """Parse a command line. Flags override `--config FILE.toml`, which overrides the preset (`default` if not given).
 
-    `--a-b`, `--a_b` and `--record.a-b` are equivalent. Raises `UserError`; prints and exits for `--help` and
-    `--list-presets`.
+    `--a-b` and `--a_b` are equivalent. Of a preset for another kind of settings, the flags that this kind has are
+    taken. Raises `UserError`; prints and exits for `--help`, `--help-all` and `--list-presets`.
     """
-    flags = flags_of(kind)
-    parser = _parser(flags, program, about, default, presets[default][1])
-    given, unknown = parser.parse_known_args([_declared(word, flags) for word in arguments])
-    typed = vars(given)
-    if unknown:
-        known = [option for action in parser._actions for option in action.option_strings]
-        raise UserError(f"{unknown[0]}: no such flag{suggestion(unknown[0], known)} (see --help)")
-    if typed.pop("list_presets", False):
+    words = [_with_dashes(word) for word in arguments]
+    first, _ = _first_parser(kind).parse_known_args(words)
+    if first.list_presets:
         say(_listed(presets, default))
         raise SystemExit(0)
-    file = typed.pop("config", "")
-    chosen = _from_toml(present(expanded(file), "--config"), flags) if file else {}
-    chosen |= {name: (value, spelled(name, None)) for name, value in typed.items()}
-    named, where = chosen.pop("preset", (default, ""))
-    preset = one_of(str(named), presets, where)
-    values = {name: value for name, (value, _) in chosen.items()}
-    settings = _validated(kind, {**presets[preset][1], **values}, {name: where for name, (_, where) in chosen.items()})
-    kept = settings.flat()
-    return Parsed(settings, preset, {name: kept[name] for name in chosen}, shlex.join([parser.prog, *arguments]))
+    file = present(expanded(first.config), "--config") if first.config else None
+    table = {key.replace("-", "_"): value for key, value in read_toml(file).items()} if file else {}
+    in_file = f"{file}: "
+    by_file = table.pop("preset", default)
+    preset = one_of(str(first.preset or by_file), presets, "--preset" if first.preset else f"{in_file}preset")
+    by_preset = presets[preset][1]
+    chosen = getattr(first, kind.choice, None) if kind.choice else None
+    where = spelled(kind.choice, None) if chosen else f"{in_file}{kind.choice}" if kind.choice in table else ""
+    own = kind.kind({**by_preset, **table, **({kind.choice: chosen} if chosen else {})}, where)
+    flags = flags_of(own)
+    by_preset = {name: value for name, value in by_preset.items() if name in flags and name != kind.choice}
+    parser = _parser(own, flags, program, about, preset, by_preset, everything=first.help_all)
+    if first.help or first.help_all:
+        say(parser.format_help().rstrip())
+        raise SystemExit(0)
+    typed, unknown = parser.parse_known_args(words)
+    if unknown:
+        raise UserError(f"{unknown[0]}: {_no_such_flag(unknown[0], kind, own, parser)}")
+    for key in table:
+        if key not in flags:
+            raise UserError(f"{in_file}{key}: no such setting{suggestion(key, flags)}")
+    by_flags = {name: value for name, value in vars(typed).items() if name in flags}
+    sources = {key: f"{in_file}{key}" for key in table} | {name: spelled(name, None) for name in by_flags}
+    settings = _validated(own, {**by_preset, **table, **by_flags}, sources)
+    flat = settings.flat()
+    overrides = {name: flat[name] for name in {**table, **by_flags}}
+    settings.check(overrides)
+    return Parsed(settings, preset, overrides, shlex.join([parser.prog, *arguments]))
 
 
-def _from_toml(path: Path, flags: Flags) -> dict[str, tuple[Any, str]]:
-    """Read a TOML file of settings: name -> (value, file and key). Tables are optional and have the records' names.
-
-    Raises `UserError` if the file cannot be read, or if a key is unknown or a duplicate.
-    """
-    content = read_toml(path)
-    records = {record for record, _ in flags.values()}
-    tables = {"": {key: value for key, value in content.items() if not isinstance(value, dict)}}
-    tables |= {key: value for key, value in content.items() if isinstance(value, dict)}
-    found: dict[str, tuple[Any, str]] = {}
-    for table, entries in tables.items():
-        if table and table not in records:
-            raise UserError(f"{path}: [{table}]: no such table{suggestion(table, records)}")
-        known = [name for name, (record, _) in flags.items() if table in ("", record)] + ["preset"] * (not table)
-        for key, value in entries.items():
-            name, where = key.replace("-", "_"), f"{path}: {table}{'.' * bool(table)}{key}"
-            if name not in known:
-                raise UserError(f"{where}: no such setting{suggestion(name, known)}")
-            if name in found:
-                raise UserError(f"{where}: the file has this setting twice")
-            found[name] = value, where
-    return found
+def _no_such_flag(word: str, kind: type[Settings], own: type[Settings], parser: Parser) -> str:
+    """Why a flag is refused: another kind of settings has it, or none."""
+    name = word.lstrip("-").partition("=")[0].replace("-", "_").removeprefix("no_")
+    others = [value for value, other in kind.kinds().items() if name in flags_of(other)]
+    if others:
+        chosen = next(value for value, other in kind.kinds().items() if other is own)
+        return f"--{kind.choice} {chosen} has no such flag (it belongs to --{kind.choice} {', '.join(others)})"
+    options = [option for action in parser._actions for option in action.option_strings]
+    return f"no such flag{suggestion(word, options)} (see --help-all)"
 
 
 def spelled(name: str, value: Any) -> str:
@@ -252,52 +293,84 @@ def _listed(presets: Presets, default: str) -> str:
     for name, (text, values) in presets.items():
         lines.append(f"{name}{' (default)' if name == default else ''}: {text}")
         for key, value in values.items():
-            said = "" if isinstance(value, bool) else f" {shlex.quote(str(value)) if value != '' else '(required)'}"
-            lines.append(f"    {spelled(key, value)}{said}")
+            typed = "" if isinstance(value, bool) else f" {shlex.quote(str(value)) if value != '' else '(required)'}"
+            lines.append(f"    {spelled(key, value)}{typed}")
     return "\n".join(lines)
 
 
-def _declared(word: str, flags: Flags) -> str:
-    """A flag as the parser declares it: with dashes, without its record's name. Other words are not changed."""
+def _with_dashes(word: str) -> str:
+    """A flag with dashes for underscores; other words are not changed."""
     if not word.startswith("--"):
         return word
-    name, equals, value = word[2:].partition("=")
-    record, dot, last = name.replace("-", "_").rpartition(".")
-    short = last if last in flags else last.removeprefix("no_")
-    if dot and flags.get(short, ("",))[0] != record:
-        dotted = [f"{known}.{one}".replace("_", "-") for one, (known, _) in flags.items()]
-        raise UserError(f"--{name}: no such flag{suggestion(name, dotted)} (see --help)")
-    return f"--{last.replace('_', '-')}{equals}{value}"
+    name, equals, value = word.partition("=")
+    return f"{name.replace('_', '-')}{equals}{value}"
 
 
-def _parser(flags: Flags, program: str, about: str, preset: str, defaults: Mapping[str, Any]) -> Parser:
-    """The flags of a program; `defaults` are the values that its default preset sets."""
+def _first_parser(kind: type[Settings]) -> Parser:
+    """The flags that decide which others there are."""
+    parser = Parser(add_help=False, allow_abbrev=False)
+    for name in ("preset", "config", *filter(None, [kind.choice])):
+        parser.add_argument(spelled(name, None))
+    parser.add_argument("-h", "--help", action="store_true")
+    for name in ("help-all", "list-presets"):
+        parser.add_argument(f"--{name}", action="store_true")
+    return parser
+
+
+def _parser(
+    kind: type[Settings],
+    flags: Flags,
+    program: str,
+    about: str,
+    preset: str,
+    defaults: Mapping[str, Any],
+    *,
+    everything: bool,
+) -> Parser:
+    """The flags of a program; `defaults` are the values that the preset sets. Help shows the common ones, or all."""
+    of_choice = f" of this {kind.choice.replace('_', ' ')}" if kind.choice else ""
     parser = Parser(
         prog=program,
+        usage="%(prog)s [--preset NAME] [flags]",
         description=about,
-        epilog="Flags may be written with - or _, and with the name of their group before them, as in --training.lr. "
-        "A TOML file for --config holds them under the same names, in tables named for the groups or without tables.",
+        epilog="" if everything else f"--help-all shows every flag{of_choice}. A boolean flag has a --no- form.",
+        add_help=False,
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=36, width=110),
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=118),
     )
-    parser.add_argument("--preset", metavar="NAME", help=f"a named set of settings (default: {preset})")
+    general = parser.add_argument_group("flags")
+    general.add_argument("-h", "--help", action="store_true", help="the flags that people use, and stop")
+    general.add_argument("--help-all", action="store_true", help=f"every flag{of_choice}, and stop")
+    general.add_argument("--list-presets", action="store_true", help="the presets and what they set, and stop")
+    general.add_argument("--preset", metavar="NAME", help=f"a named set of settings (here: {preset})")
     text = "settings in a file: flags override it, and it overrides the preset"
-    parser.add_argument("--config", metavar="FILE.toml", help=text)
-    parser.add_argument("--list-presets", action="store_true", help="print the presets and what they set, and stop")
-    groups = {record: parser.add_argument_group(record) for record, _ in flags.values()}
+    general.add_argument("--config", metavar="FILE.toml", help=text)
+    records = [record for record, _ in flags.values()]
+    groups = {record: parser.add_argument_group(record) if everything else general for record in records}
     for name, (record, option) in flags.items():
-        text, (kind, choices) = (option.description or "").replace("%", "%%"), _kind(option)
-        shown = defaults.get(name, option.default)
-        if kind is bool:  # with --no-..., so that what a preset turns on can be turned off
+        text, (value_kind, choices) = (option.description or "").replace("%", "%%"), _kind(option)
+        extra, shown = _about(option), defaults.get(name, option.default)
+        if name == kind.choice:
+            choices = tuple(kind.kinds())
+        if value_kind is bool:  # with --no-..., so that what a preset turns on can be turned off
             action: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
             shown = "on" if shown else "off"
         else:
-            usual = {int: "N", float: "X"}.get(kind, "PATH" if record in PLACES else "NAME")
-            action = {"type": kind, "metavar": "{" + ",".join(filter(None, choices)) + "}" if choices else usual}
+            usual = {int: "N", float: "X"}.get(value_kind, "FILE" if extra["path"] else "NAME")
+            listed = "{" + ",".join(filter(None, choices)) + "}" if choices else usual
+            action = {"type": value_kind, "metavar": extra["metavar"] or listed}
         default_text = "" if shown in ("", None) else f" (default: {shown})"
-        groups[record].add_argument(f"--{name.replace('_', '-')}", help=text + default_text, **action)
+        visible = everything or extra["common"]
+        action["help"] = text + default_text if visible else argparse.SUPPRESS
+        groups[record].add_argument(spelled(name, None), **action)
     return parser
+
+
+def _about(option: FieldInfo) -> dict[str, Any]:
+    """What `flag` recorded of a field beside its text and range."""
+    extra = option.json_schema_extra
+    return extra if isinstance(extra, dict) else {"metavar": "", "common": False, "path": False}
 
 
 def _kind(option: FieldInfo) -> tuple[type, tuple[str, ...]]:
@@ -310,10 +383,12 @@ def _kind(option: FieldInfo) -> tuple[type, tuple[str, ...]]:
 
 def _validated(kind: type[S], flat: Mapping[str, Any], sources: Mapping[str, str]) -> S:
     """Settings from values by flag name; `sources` gives the flag, or the file and key, of those a user has given."""
-    nested: dict[str, dict[str, Any]] = {}
+    nested: dict[str, dict[str, Any]] = {record: {} for record in kind.model_fields}
     flags = flags_of(kind)
     for name, value in flat.items():
-        nested.setdefault(flags[name][0], {})[name] = value
+        if name not in flags:
+            raise UserError(f"{name}: no such setting{suggestion(name, flags)}")
+        nested[flags[name][0]][name] = value
     try:
         return kind.model_validate(nested)
     except ValidationError as error:
@@ -321,8 +396,8 @@ def _validated(kind: type[S], flat: Mapping[str, Any], sources: Mapping[str, str
         raised = first.get("ctx", {}).get("error")
         if isinstance(raised, UserError):
             raise raised from None
-        name, value, said = str(first["loc"][1]), first["input"], str(first["msg"])
+        name, value, text = str(first["loc"][1]), first["input"], str(first["msg"])
         where = sources.get(name, spelled(name, None))
         if choices := _kind(flags[name][1])[1]:
             one_of(str(value), choices, where)
-        raise UserError(f"{where}: {said[0].lower()}{said[1:]}, not {quoted(value)}") from None
+        raise UserError(f"{where}: {text[0].lower()}{text[1:]}, not {quoted(value)}") from None

@@ -126,13 +126,11 @@ def begin(parsed: Parsed[S]) -> Iterator[Start[S]]:
     At the end the ranks wait for each other, as a rank that leaves ends those that still save; the group is left and
     the lock released whatever has happened. Raises `UserError`.
     """
-    settings = parsed.settings
-    notes = settings.ignored(parsed.overrides)
-    chosen = device(demanded=settings.run.use_gpu)
+    chosen = device(demanded=parsed.settings.run.use_gpu)
     with ranks.group(chosen):
-        ranks.note(*notes)  # on the first rank only, which is known from here on
+        parsed = with_pooler(parsed)
+        settings = parsed.settings
         precision = number_format(settings.training.precision, chosen)
-        _ = settings.encoder.source  # a mistake in it is found before any data are read
         try:
             run = RunDir.open(
                 expanded(settings.run.run_dir),
@@ -205,6 +203,19 @@ def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, P
     if dropout is not None:
         config = replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     return accelerate(BertModel.with_weights(folder, config)), tokenizer, folder
+
+
+def with_pooler(parsed: Parsed[S]) -> Parsed[S]:
+    """The settings with the pooler that the folder of the weights names, else BERT's own, where none was asked for."""
+    wanted = parsed.settings.encoder
+    if wanted.pooler:
+        return parsed
+    folder = weights.resolve(wanted.source, "--weights")
+    pooler = weights.saved_pooler(folder)
+    why = f"as {folder} says" if pooler else f"BERT's pooling layer as in the papers, as {folder} names none"
+    pooler = pooler or "pooler"
+    ranks.say(f"pooling: {pooler}, {why} (--pooler)")
+    return replace(parsed, settings=parsed.settings.changed(pooler=pooler))
 
 
 def max_length(asked: int, config: BertConfig) -> int:

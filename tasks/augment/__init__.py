@@ -3,7 +3,7 @@
 Importing this loads no torch, and a run without synonyms loads neither their code nor WordNet's.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,16 +38,6 @@ class SynonymSettings(Record):
     def used_in(self, stage: str) -> bool:
         """Whether a stage, `pretrain` or `finetune`, uses synonym augmentation."""
         return self.synonyms != "none" and self.synonyms_stage in (stage, "both")
-
-    def without_effect(self, given: Iterable[str], stage: str) -> dict[str, str]:
-        """The given synonym flags that have no effect in a stage -> the setting that disables them."""
-        names = [name for name in given if name.startswith("synonyms_")]
-        if self.synonyms == "none":
-            return dict.fromkeys(names, "--synonyms none")
-        if self.synonyms_stage not in (stage, "both"):
-            others = [name for name in names if name != "synonyms_stage"]
-            return dict.fromkeys(["synonyms", *others], f"--synonyms-stage {self.synonyms_stage}")
-        return {}
 
 
 def resources(settings: SynonymSettings, stage: str, data: str) -> "dict[str, tuple[Path, str]]":

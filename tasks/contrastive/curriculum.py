@@ -4,21 +4,44 @@ Axes: N triplets, n of them trained on. Importing this module loads no torch.
 """
 
 import math
-import re
-from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from minbert.errors import UserError
 from minbert.seeds import numpy_generator
 from minbert.training.plan import Plan, batch_count, batches, shuffled
-from tasks.contrastive.settings import TRIPLETS, ContrastiveSettings
+from minbert.training.settings import Record, TrainingSettings, flag
 
 GROUPS = ("easy", "semi-hard", "hard")
+
+
+class CurriculumSettings(Record):
+    """The curriculum: order and pacing of the triplets."""
+
+    order: Literal["curriculum", "anti", "random", "none"] = flag(
+        "curriculum",
+        "curriculum = easy first; anti = hard first; random = random order, same pacing; none = all from the start",
+        common=True,
+    )
+    technique: Literal["groups", "entailment", "contradiction"] = flag(
+        "groups", "what makes a triplet hard: groups by margin; cosine of the entailment; of the contradiction"
+    )
+    margin: float = flag(0.2, "margin between easy and semi-hard triplets", ge=0, common=True)
+    power: float = flag(
+        0.5, "pacing: (t/T)^power of the triplets are eligible (0.5 root, 1 linear, 2 quadratic)", ge=0, common=True
+    )
+    pacing: Literal["epoch", "step"] = flag("epoch", "unit of t in the pacing")
+    within: Literal["shuffled", "sorted"] = flag("shuffled", "order of the eligible triplets")
+    equal_steps: bool = flag(False, "as many updates as without a curriculum: the eligible triplets are cycled")
+
+    @property
+    def by_cosine(self) -> bool:
+        """Whether triplets are put in order by an encoder's cosines."""
+        return self.order in ("curriculum", "anti")
 
 
 @dataclass(frozen=True)
@@ -50,39 +73,13 @@ def difficulty(pos_sim: np.ndarray, neg_sim: np.ndarray, margin: float) -> np.nd
     return np.where(gap > margin, 0, np.where(gap > 0, 1, 2))
 
 
-_WORD = re.compile(r"\w+(?:['’]\w+)*")
-
-
-def rarity(texts: Iterable[Sequence[str]]) -> np.ndarray:
-    """Mean of -ln p(word) over all words of a row's texts: float64 [N]; 0 for a row without a word.
-
-    p is a word's share among all words of `texts`, lower-cased (Platanios et al., 2019, section 3.1; they take the
-    sum, which mixes rarity with length; the mean leaves length to the technique of that name).
-    """
-    numbers: dict[str, int] = {}
-    words, lengths = array("q"), array("q")
-    for row in texts:
-        found = _WORD.findall(" ".join(row).lower())
-        words.extend(numbers.setdefault(word, len(numbers)) for word in found)
-        lengths.append(len(found))
-    flat, count = np.frombuffer(words, dtype=np.int64), np.frombuffer(lengths, dtype=np.int64)
-    cost = -np.log(np.bincount(flat) / max(len(flat), 1))
-    rows = np.repeat(np.arange(len(count)), count)
-    return np.bincount(rows, weights=cost[flat], minlength=len(count)) / np.maximum(count, 1)
-
-
 def hardness(technique: str, cosines: Similarities, groups: np.ndarray) -> np.ndarray:
     """The difficulty of each triplet by its cosines: float64 [N], the easiest one lowest (CBCL, section 4.3).
 
     groups: by the groups that `difficulty` gives; entailment: cos(anchor, positive) descending; contradiction:
-    cos(anchor, hard negative) ascending; gap: descending.
+    cos(anchor, hard negative) ascending.
     """
-    values = {
-        "groups": groups,
-        "entailment": -cosines.positive,
-        "contradiction": cosines.negative,
-        "gap": -cosines.gap,
-    }
+    values = {"groups": groups, "entailment": -cosines.positive, "contradiction": cosines.negative}
     return values[technique].astype(np.float64)
 
 
@@ -119,18 +116,17 @@ def plan(
     seed: int,
     power: float,
     pacing: str = "epoch",
-    start: float = 0.0,
     within: str = "shuffled",
     equal_steps: bool = False,
 ) -> Plan:
-    """The steps over the eligible prefix of `order`, which is at least one batch and at least the fraction `start`.
+    """The steps over the eligible prefix of `order`, which is at least one batch.
 
-    Steps. Epoch t takes ceil(n_t / batch_size) steps, n_t = max(eligible(t), start * N), so that its rows number n_t;
+    Steps. Epoch t takes ceil(n_t / batch_size) steps, n_t = eligible(t), so that its rows number n_t;
     with `equal_steps` every epoch takes the ceil(N / batch_size) steps, and each step the batch size, of a run without
     a curriculum. Pacing per step makes as many steps, of the same sizes, as pacing per epoch.
 
-    Prefix. Pacing `epoch`: n_t (CBCL, equation 2). Pacing `step`: step s of all S may draw on max(floor((s/S)^power
-    * N), start * N) (SelfCCL, section 4.3.2, where T counts steps). Power 0 makes everything eligible from the start.
+    Prefix. Pacing `epoch`: n_t (CBCL, equation 2). Pacing `step`: step s of all S may draw on floor((s/S)^power * N)
+    (SelfCCL, section 4.3.2, where T counts steps). Power 0 makes everything eligible from the start.
 
     Batches, a function of (seed, epoch) alone. `shuffled`: passes, each a shuffle of the epoch's largest prefix; a
     step takes the next rows that are eligible by then. So every eligible row is equally likely at every step, no row
@@ -139,7 +135,7 @@ def plan(
     up with other rows of the next. With pacing per step, a row near the end of the order may never be drawn.
     """
     size = len(order)
-    least = max(min(batch_size, size), math.floor(start * size + 1e-9))
+    least = min(batch_size, size)
     prefixes = [max(eligible(epoch, epochs, size, power), least) for epoch in range(1, epochs + 1)]
     drawn = [size] * epochs if equal_steps else prefixes
     lengths = [batch_count(rows, batch_size) for rows in drawn]
@@ -206,14 +202,10 @@ def mix(plan: Plan, groups: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Scored:
-    """The training `rows`, int64 [n], and their difficulty if the order needs it: [n].
-
-    Difficulty is known by the cosines of an encoder, or by `hardness`, from the texts alone.
-    """
+    """The training `rows`, int64 [n], and their cosines under the starting encoder where the order needs them: [n]."""
 
     rows: np.ndarray
     cosines: Similarities | None = None
-    hardness: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -241,41 +233,33 @@ class Paced:
         return mix(self.plan, self.groups)
 
 
-def sort(settings: ContrastiveSettings, scored: Scored) -> tuple[np.ndarray, np.ndarray | None]:
+def sort(settings: CurriculumSettings | None, scored: Scored, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
     """The rows in training order, int64 [n], and the group of each row of the file by the margin (CBCL, section 4.3).
 
     Groups are int64 [1 + last row trained on]: 0 easy, 1 semi-hard, 2 hard, -1 not trained on. They are None for rows
-    without cosines.
+    without cosines. Without a curriculum the order is that of the file.
     """
-    how, seed, rows, cosines = settings.curriculum, settings.training.seed, scored.rows, scored.cosines
-    if settings.loss.data_kind != TRIPLETS or how.order == "none":
+    rows, cosines = scored.rows, scored.cosines
+    if settings is None or settings.order == "none":
         return rows, None
-    if how.order == "random":
-        return rows[arrange(np.zeros(len(rows)), seed, "random")], None
     if cosines is None:
-        assert scored.hardness is not None
-        return rows[arrange(scored.hardness, seed, how.order)], None
-    found = difficulty(cosines.positive, cosines.negative, how.margin)
+        return rows[arrange(np.zeros(len(rows)), seed, "random")], None
+    of_rows = difficulty(cosines.positive, cosines.negative, settings.margin)
     groups = np.full(rows.max() + 1, -1)
-    groups[rows] = found
-    return rows[arrange(hardness(how.technique, cosines, found), seed, how.order)], groups
+    groups[rows] = of_rows
+    return rows[arrange(hardness(settings.technique, cosines, of_rows), seed, settings.order)], groups
 
 
-def pace(settings: ContrastiveSettings, order: np.ndarray, groups: np.ndarray | None) -> Paced:
+def pace(
+    settings: CurriculumSettings | None, training: TrainingSettings, order: np.ndarray, groups: np.ndarray | None
+) -> Paced:
     """The steps: more of the order is eligible in each epoch (CBCL, equation 2); without a curriculum all of it is."""
     from minbert.training import start  # late: it imports torch
 
-    training, how = settings.training, settings.curriculum
-    paced = settings.loss.data_kind == TRIPLETS and how.order != "none"
-    steps = plan(
-        order,
-        epochs=training.epochs,
-        batch_size=training.batch_size,
-        seed=training.seed,
-        power=how.power if paced else 0.0,
-        pacing=how.pacing if paced else "epoch",
-        start=how.start if paced else 0.0,
-        within=how.within,
-        equal_steps=how.equal_steps and paced,
-    )
+    paced: dict[str, Any] = {"power": 0.0}
+    if settings is not None and settings.order != "none":
+        paced = {name: getattr(settings, name) for name in ("power", "pacing", "within", "equal_steps")}
+    elif settings is not None:
+        paced["within"] = settings.within
+    steps = plan(order, epochs=training.epochs, batch_size=training.batch_size, seed=training.seed, **paced)
     return Paced(start.shortened(steps, training), len(order), groups)

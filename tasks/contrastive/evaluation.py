@@ -8,6 +8,7 @@ Axes: M texts, D hidden. Vectors are scaled to length 1 first, in float64.
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +19,23 @@ from safetensors.numpy import save
 from minbert.bert import BertModel
 from minbert.encode import Encoder
 from minbert.files import write_atomic, write_json
-from minbert.training import cli, ranks, start
+from minbert.training import ranks, start
 from minbert.training.loop import LAST, LoopState
+from minbert.training.plan import Plan
 from minbert.training.run import RunDir
 from tasks import metrics
 from tasks.contrastive.curriculum import Paced, Scored, Similarities
 from tasks.contrastive.data import Data
 from tasks.contrastive.losses import nt_xent
-from tasks.contrastive.objectives import chance
+from tasks.contrastive.objective import Objective
 from tasks.contrastive.scoring import distinct, encoded
-from tasks.contrastive.settings import IN_BATCH, TRIPLETS, ContrastiveSettings, slug
+from tasks.contrastive.settings import ContrastiveSettings, slug
 from tasks.examples import Examples
-from tasks.record import Rows
+from tasks.record import Rows, write_rows
 
-METRICS = {
-    "spearman": ("sts_dev_spearman", 1),
-    "accuracy": ("triplet_accuracy", 1),
-    "loss": ("frozen_loss", -1),
-    "alignment": ("alignment", -1),
-    "uniformity": ("uniformity", -1),
-}
-"""Metric that can select the best encoder -> the name of its number, and 1 to maximise it, -1 to minimise it."""
+METRIC, NAME = "spearman", "sts_dev_spearman"
+"""What selects the best encoder, and its name among the numbers."""
+BERT_BASE_WIDTH = 768
 _BLOCK = 1024  # rows of a matrix of distances at a time
 ALIKE = 4.0
 """Gold similarity, of 5, from which on a pair is positive for the alignment; SimCSE (section 3) takes those above."""
@@ -68,37 +65,39 @@ class Evaluation:
     """
 
     def __init__(self, settings: ContrastiveSettings, encoder: Encoder, data: Data) -> None:
-        how, triplets = settings.evaluation, data.train if settings.loss.data_kind == TRIPLETS else None
-        self.encoder, self.dev, self.metric = encoder, data.dev.pairs, how.metric
-        self.loss_of = settings.training.batch_size, how.evaluate_temperature or settings.loss.temperature
-        self.columns = triplets.cache.columns if triplets is not None else 0
-        rows = [one.sentence(row, column) for one in self.dev.values() for column in (0, 1) for row in range(len(one))]
-        self.scored = len(rows)
-        if triplets is not None:
-            held = range(min(how.evaluate_triplets or len(triplets), len(triplets)))
-            rows += [triplets.sentence(row, column) for column in range(self.columns) for row in held]
-        self.texts, self.places = distinct(map(tuple, rows))
+        self.encoder, self.dev, triplets = encoder, data.dev.pairs, data.train
+        self.latest: EvaluationResult | None = None
+        self.columns, self.batch_size = 0, settings.training.batch_size
+        texts = [one.sentence(row, column) for one in self.dev.values() for column in (0, 1) for row in range(len(one))]
+        self.scored = len(texts)
+        if frozen := settings.objective.frozen:
+            limit, self.temperature = frozen
+            rows, self.columns = range(min(limit or len(triplets), len(triplets))), triplets.cache.columns
+            texts += [triplets.sentence(row, column) for column in range(self.columns) for row in rows]
+        self.texts, self.index = distinct(map(tuple, texts))
 
     def score(self) -> tuple[float | None, dict[str, Any]]:
         """The score to maximise and the numbers, as the training loop takes them."""
-        found = self.evaluate()
-        return found.score, found.numbers
+        self.latest = self.evaluate()
+        return self.latest.score, self.latest.numbers
+
+    def kept(self, state: LoopState) -> EvaluationResult:
+        """The encoder that the loop has kept: the latest evaluation again, if it was of the same step."""
+        return self.latest if self.latest and state.kept_step == state.step else self.evaluate()
 
     def evaluate(self) -> EvaluationResult:
         """The encoder as it is now."""
         self.encoder.model.eval()
         vectors = unit(encoded(self.encoder, self.texts))
-        numbers, dev_cosines = _sts_numbers(vectors, self.places[: self.scored], self.dev)
+        numbers, dev_cosines = _sts_numbers(vectors, self.index[: self.scored], self.dev)
         cosines = None
         if self.columns:
-            anchor, positive, *hard = np.split(vectors[self.places[self.scored :]], self.columns)
+            anchor, positive, *hard = np.split(vectors[self.index[self.scored :]], self.columns)
             if hard:
                 cosines = Similarities(*((anchor * side).sum(1) for side in (positive, hard[0])))
                 numbers["triplet_accuracy"] = triplet_accuracy(cosines)
-            numbers["frozen_loss"] = frozen_loss([anchor, positive, *hard], *self.loss_of)
-        name, sign = METRICS[self.metric]
-        value = numbers[name]
-        return EvaluationResult(None if value is None else sign * value, numbers, dev_cosines, cosines)
+            numbers["frozen_loss"] = frozen_loss([anchor, positive, *hard], self.batch_size, self.temperature)
+        return EvaluationResult(numbers[NAME], numbers, dev_cosines, cosines)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -186,28 +185,31 @@ def _defined(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def introduce(settings: ContrastiveSettings, read: Data, paced: Paced, encoder: BertModel, where: str) -> None:
+def print_summary(settings: ContrastiveSettings, read: Data, paced: Paced, encoder: BertModel, where: str) -> None:
     """Print what is trained on what, in a few lines."""
-    kind, objective = settings.loss.data_kind, settings.loss.objective
-    kind += " and phrases" if settings.files.phrases else ""
-    groups = ", ".join(f"{count:,} {name}" for name, count in paced.group_sizes.items()) or "no groups"
-    ranks.say(f"{_counted(paced.rows, kind)}{f' ({groups})' if kind == TRIPLETS else ''}; {where}")
-    kept = "of the last step" if settings.training.keep == LAST else f"that is best by {settings.evaluation.metric}"
+    objective: Objective = settings.objective
+    groups = ", ".join(f"{count:,} {name}" for name, count in paced.group_sizes.items())
+    ranks.say(f"{_counted(paced.rows, objective.rows)}{f' ({groups})' if groups else ''}; {where}")
+    kept = "of the last step" if settings.training.keep == LAST else f"that is best by {METRIC}"
     ranks.say(f"evaluated on {read.dev.shown}; the encoder {kept} is kept")
     if paced.group_sizes:
         epochs = [f"{epoch}: " + "/".join(f"{share:.0%}" for share in row) for epoch, row in enumerate(paced.mix, 1)]
         shown = epochs if len(epochs) <= 10 else [*epochs[:5], "...", *epochs[-4:]]
         ranks.say(f"{'/'.join(paced.group_sizes)} in epoch {', '.join(shown)}")
-    known = chance(settings, paced.rows, read.train.cache.columns)
-    guess = f"; a guess has a loss of {known:.3f}" if known else ""
-    batch = _counted(min(settings.training.batch_size, paced.rows), kind)
-    ranks.say(f"{_counted(paced.plan.total, 'steps')} of {batch}, {objective}{guess}")
+    guess = chance(settings, paced.rows, read.train.cache.columns)
+    by_chance = f"; a guess has a loss of {guess:.3f}" if guess else ""
+    batch = _counted(min(settings.training.batch_size, paced.rows), objective.rows)
+    ranks.say(f"{_counted(paced.plan.total, 'steps')} of {batch}, {objective.objective}{by_chance}")
     start.note_rows("the training set", paced.rows, settings.training)
-    if paced.rows == 1 and objective in IN_BATCH:
+    if paced.rows == 1 and objective.in_batch:
         ranks.note("a batch of one row has no in-batch negatives")
-    rates = encoder.config.hidden_dropout_prob, encoder.config.attention_probs_dropout_prob
-    if objective == "simcse" and not any(rates):
-        ranks.note("--objective simcse: the encoder has no dropout, so both passes of a text are the same")
+    ranks.note(*objective.notes(encoder))
+
+
+def chance(settings: ContrastiveSettings, rows: int, columns: int) -> float | None:
+    """The loss of a random guess over `rows` training rows, which may be less than a batch."""
+    guess: float | None = settings.objective.chance(min(settings.training.batch_size, rows), columns)
+    return guess
 
 
 def write(
@@ -215,68 +217,72 @@ def write(
     settings: ContrastiveSettings,
     read: Data,
     scored: Scored,
+    paced: Paced,
     evaluations: Sequence[EvaluationResult],
     state: LoopState,
 ) -> None:
-    """Write `scores.json` and `cosines.safetensors`, and print what training has changed.
+    """Write `scores.json`, `cosines.safetensors` and the dev rows, and print what training has changed.
 
-    `evaluations` are one before training, and one at the encoder that the loop has kept: with `--keep best` that of
+    `evaluations` are one before training, and one of the encoder that the loop has kept: with `--keep best` that of
     step 0 if no evaluation was better than before training.
     """
     before, after = evaluations
-    keep, metric = settings.training.keep, settings.evaluation.metric
+    bi = settings.objective.form == "bi"  # whether sentence embeddings are trained
+    keep = settings.training.keep
     scores = {name: {"before": before.numbers[name], "after": value} for name, value in after.numbers.items()}
-    kept = {"step": state.kept_step, "keep": keep, "metric": metric}
+    kept = {"step": state.kept_step, "keep": keep, "metric": METRIC}
     steps = {"best_step": state.best_step, "last_step": state.step}
-    loss = last_epoch_loss(run.metrics())
+    loss = last_epoch_loss(run.metrics(), paced.plan)
     losses = {"last_epoch_loss": loss, "chance_loss": chance(settings, len(scored.rows), read.train.cache.columns)}
     write_json(run.path / "scores.json", {**scores, **kept, **steps, "dev_set": read.dev.name, **losses})
-    taken = {"start": scored.cosines, "before": before.cosines, "after": after.cosines}
-    arrays = {f"{when} {side}": values for when, one in taken.items() if one for side, values in vars(one).items()}
+    times = {"start": scored.cosines, "before": before.cosines, "after": after.cosines}
+    arrays = {f"{when} {side}": values for when, one in times.items() if one for side, values in vars(one).items()}
     if arrays:
         write_atomic(run.path / "cosines.safetensors", save(arrays))
-    why = "the last" if keep == LAST or state.kept_step != state.best_step else f"the best by {metric}"
+    name = graded(read.dev.pairs)
+    write_rows(run.path, slug(name), dev_rows(read.dev.pairs[name], after.dev_cosines[name]))
+    why = "the last" if keep == LAST or state.kept_step != state.best_step else f"the best by {METRIC}"
     which = (
         f"step {state.kept_step:,} of {state.step:,}, {why}" if state.kept_step else "the encoder from before training"
     )
-    told = "" if settings.loss.objective == "cross" else verdict(metric, before, after, state)
-    said = [f"after training ({which}): {as_text(after.numbers)}", told]
-    ranks.say("\n".join([*filter(None, said), f"mean training loss over the last epoch: {metrics.shown(loss)}\n"]))
+    lines = [f"after training ({which}): {as_text(after.numbers)}", verdict(before, after, state) if bi else ""]
+    ranks.say("\n".join([*filter(None, lines), f"mean training loss over the last epoch: {metrics.shown(loss)}\n"]))
 
 
-def verdict(metric: str, before: EvaluationResult, after: EvaluationResult, state: LoopState) -> str:
+def verdict(before: EvaluationResult, after: EvaluationResult, state: LoopState) -> str:
     """A sentence if training has not improved the encoder by the metric; else an empty string."""
     if not state.kept_step:
         return (
-            f"training did not help: by {metric} no evaluation was better than before training, so the encoder folder "
+            f"training did not help: by {METRIC} no evaluation was better than before training, so the encoder folder "
             f"holds the encoder that the run started from"
         )
     if after.score is None or before.score is None:
-        return f"{metric} is undefined, so it cannot say whether training helped"
+        return f"{METRIC} is undefined, so it cannot say whether training helped"
     if after.score > before.score:
         return ""
-    now, then = (metrics.shown(one.numbers[METRICS[metric][0]]) for one in (after, before))
-    there = f"--keep best would have kept step {state.best_step:,}" if state.best_step else "no evaluation was better"
+    better = f"--keep best would have kept step {state.best_step:,}" if state.best_step else "no evaluation was better"
     return (
-        f"training did not help: by {metric} the last step is no better than before training "
-        f"({now}, {then} before); {there}"
+        f"training did not help: by {METRIC} the last step is no better than before training "
+        f"({metrics.shown(after.score)}, {metrics.shown(before.score)} before); {better}"
     )
 
 
-def last_epoch_loss(rows: Iterable[Mapping[str, Any]]) -> float | None:
-    """Mean training loss over the steps of the last epoch, by which CBCL chose its settings (section 5.2).
+def last_epoch_loss(rows: Iterable[Mapping[str, Any]], plan: Plan) -> float | None:
+    """Mean training loss over the rows of the last epoch, by which CBCL chose its settings (section 5.2).
 
-    `rows` are those of `metrics.jsonl`: each has the mean over the steps since the row before it, and one ends with
+    `rows` are those of `metrics.jsonl`: each has the mean over the examples since the row before it, and one ends with
     every epoch, whatever the logging interval.
     """
     train = [row for row in rows if row["kind"] == "train" and "nli/loss" in row]
-    begins = [0, *(row["step"] for row in train)]
-    last = [
-        (row["nli/loss"], row["step"] - begin)
-        for row, begin in zip(train, begins, strict=False)
-        if row["epoch"] == train[-1]["epoch"]
-    ]
-    return sum(loss * steps for loss, steps in last) / sum(steps for _, steps in last) if last else None
+    if not train:
+        return None
+    last = [row for row in train if row["epoch"] == train[-1]["epoch"]]
+    epoch = last[-1]["epoch"] - 1
+    sizes = [len(examples) for _, examples in plan.build(epoch)]
+    start = plan.ends[epoch] - plan.lengths[epoch]
+    ends = [row["step"] - start for row in last]
+    weights = [sum(sizes[begin:end]) for begin, end in pairwise([0, *ends])]
+    return float(np.average([row["nli/loss"] for row in last], weights=weights))
 
 
 def as_text(numbers: Mapping[str, float | None]) -> str:
@@ -285,11 +291,14 @@ def as_text(numbers: Mapping[str, float | None]) -> str:
     return ", ".join(f"{name} {metrics.shown(value)}" for name, value in named.items())
 
 
-def next_command(settings: ContrastiveSettings, encoder: Path) -> str:
-    """The command of stage two that starts from an encoder, on the same data."""
-    data = ["--data", settings.files.data] if settings.files.data else []
-    script = ["minbert-train"] if cli.console_command() else ["python", "multitask_train.py"]
-    return shlex.join([*script, "--encoder", str(encoder), *data])
+def next_command(settings: ContrastiveSettings, encoder: Path, width: int) -> str:
+    """The recommended command of stage two from an encoder of a width, on the same data."""
+    preset = "best" if width < BERT_BASE_WIDTH else "best-bert"
+    words = ["--preset", preset, "--encoder", str(encoder)]
+    if settings.objective.form != "bi":  # this run has trained no sentence embeddings
+        words += ["--sentence-encoder", settings.encoder.weights]
+    words += ["--data", settings.files.data] if settings.files.data else []
+    return shlex.join(["python", "multitask_train.py", *words, "--run-dir", f"runs/{preset}"])
 
 
 def _counted(count: int, what: str) -> str:

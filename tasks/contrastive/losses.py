@@ -10,7 +10,6 @@ from torch import Tensor
 
 from minbert.errors import UserError, one_of
 
-DIRECTIONS = ("one", "both")
 DISTANCES = ("euclidean", "cosine")
 
 
@@ -20,24 +19,16 @@ def candidates(
     hard_negative: Tensor | None,
     temperature: float,
     *,
-    hard_weight: float = 0.0,
     ignored: Tensor | None = None,
 ) -> Tensor:
     """cos(anchor_i, candidate_j) / temperature for all positives, then all hard negatives of the batch: [B, C].
 
-    C is 2B, or B without hard negatives. `hard_weight` is added to the logit of each row's own hard negative: the
-    logarithm of SimCSE's weight, as its code has it. Where `ignored` (bool [B, C]) is true the logit is -inf; a row's
-    own positive always stays.
+    C is 2B, or B without hard negatives. Where `ignored` (bool [B, C]) is true the logit is -inf; a row's own positive
+    always stays.
     """
-    given = [anchor, positive] if hard_negative is None else [anchor, positive, hard_negative]
-    _check_rows("anchor, positive and hard_negative", *given)
-    logits = _cosines(anchor, torch.cat(given[1:])) / _positive("temperature", temperature)
-    rows = len(anchor)
-    if hard_weight:
-        if hard_negative is None:
-            raise UserError("a weight of hard negatives needs hard negatives")
-        added = torch.eye(rows, dtype=logits.dtype, device=logits.device) * hard_weight
-        logits = logits + F.pad(added, (rows, 0))
+    sides = [anchor, positive] if hard_negative is None else [anchor, positive, hard_negative]
+    _check_rows("anchor, positive and hard_negative", *sides)
+    logits = _cosines(anchor, torch.cat(sides[1:])) / _positive("temperature", temperature)
     if ignored is None:
         return logits
     if ignored.shape != logits.shape or ignored.dtype != torch.bool:
@@ -51,36 +42,21 @@ def nt_xent(
     hard_negative: Tensor | None,
     temperature: float,
     *,
-    hard_weight: float = 0.0,
-    directions: str = "one",
     ignored: Tensor | None = None,
 ) -> Tensor:
     """NT-Xent with hard negatives (CBCL, equation 1; SelfCCL, section 4.4): a scalar, the mean over the batch of
 
-        -log( exp(cos(a_i, p_i) / t) / sum_j ( exp(cos(a_i, p_j) / t) + w_ij exp(cos(a_i, n_j) / t) ) )
+        -log( exp(cos(a_i, p_i) / t) / sum_j ( exp(cos(a_i, p_j) / t) + exp(cos(a_i, n_j) / t) ) )
 
     with t the temperature: the multiple negatives ranking loss with scale = 1 / temperature. Without hard negatives
-    the second term is absent. w_ij is exp(hard_weight) for i = j, else 1 (SimCSE's weight of the own hard negative:
-    0, the default, is no weight). Terms that are `ignored` (see `false_negatives`) are left out of the sum.
-
-    With `directions="both"` it is the mean of this and of the way back,
-
-        -log( exp(cos(p_i, a_i) / t) / sum_j exp(cos(p_i, a_j) / t) ),
-
-    without the a_j for which p_i is ignored.
+    the second term is absent. Terms that are `ignored` (see `false_negatives`) are left out of the sum.
     """
-    logits = candidates(anchor, positive, hard_negative, temperature, hard_weight=hard_weight, ignored=ignored)
-    return over_candidates(logits, directions)
+    return over_candidates(candidates(anchor, positive, hard_negative, temperature, ignored=ignored))
 
 
-def over_candidates(logits: Tensor, directions: str = "one") -> Tensor:
+def over_candidates(logits: Tensor) -> Tensor:
     """`nt_xent` from its logits [B, C], as `candidates` gives them."""
-    directions = one_of(directions, DIRECTIONS, "directions")
-    own = torch.arange(len(logits), device=logits.device)
-    there = F.cross_entropy(logits, own)
-    if directions == "one":
-        return there
-    return (there + F.cross_entropy(logits[:, : len(own)].t(), own)) / 2
+    return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
 
 
 def false_negatives(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None = None) -> Tensor:

@@ -3,60 +3,40 @@
 Axes: N triplets, M texts, D hidden.
 """
 
+from __future__ import annotations
+
 import hashlib
 import sys
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 
-from minbert import token_cache, weights
 from minbert.encode import Encoder
 from minbert.files import cached
 from minbert.training import ranks
 from minbert.training.plan import drawn
-from tasks.contrastive.curriculum import Scored, Similarities, rarity
-from tasks.contrastive.settings import TEXTS, TRIPLETS, ContrastiveSettings
+from tasks.contrastive.curriculum import Scored, Similarities
 from tasks.examples import Examples
+
+if TYPE_CHECKING:
+    from tasks.contrastive.settings import ContrastiveSettings
 
 _BLOCK = 1 << 16  # triplets scored at a time
 K = TypeVar("K", bound=Hashable)
 
 
 def score(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, weights_sha256: str) -> Scored:
-    """Draw the rows to train on, and score triplets by the starting encoder, or by `--scorer`, where an order asks."""
-    limit = 0 if settings.loss.data_kind == TEXTS else settings.data.limit  # of texts it has been drawn already
-    rows = drawn(len(examples), limit, settings.training.seed)
-    if settings.by_cosine:
-        return Scored(rows, similarities(*_scorer(settings, encoder, weights_sha256, examples), rows))
-    how, cache = settings.curriculum, examples.cache
-    if settings.loss.data_kind != TRIPLETS or how.order in ("none", "random"):
+    """Choose the rows to train on, and score triplets by the starting encoder if the order asks for it."""
+    objective, limit = settings.objective, settings.data.limit
+    rows = drawn(len(examples), 0 if objective.unlabelled else limit, settings.training.seed)
+    if objective.curriculum is None or not objective.curriculum.by_cosine:
         return Scored(rows)
-    if how.technique == "length":
-        return Scored(rows, hardness=cache.token_counts().sum(1)[rows])
-    return Scored(rows, hardness=rarity(row.texts for row in cache.rows())[rows])  # that among all texts
-
-
-def _scorer(
-    settings: ContrastiveSettings, encoder: Encoder, weights_sha256: str, examples: Examples
-) -> tuple[Encoder, Examples, str]:
-    """The encoder that scores, the triplets in its vocabulary, and the hash of its weights."""
-    how = settings.curriculum
-    if not how.scorer:
-        pooler = how.scorer_pooler or settings.encoder.pooler
-        return Encoder(encoder.model, encoder.tokenizer, pooler, precision=encoder.precision), examples, weights_sha256
-    folder = weights.resolve(how.scorer)
-    on: dict[str, Any] = {"precision": settings.training.precision, "device": encoder.model.device}
-    scorer = Encoder.load(folder, pooler=how.scorer_pooler or None, **on)
-    shorter = replace(examples, max_length=min(examples.max_length, scorer.max_length))
-    vocabulary = scorer.tokenizer
-    if vocabulary.fingerprint != encoder.tokenizer.fingerprint:
-        ranks.note(f"--scorer {how.scorer}: another vocabulary, so the triplets are tokenised for it as well")
-        cache = token_cache.retokenised(examples.cache, vocabulary)
-        shorter = replace(shorter, cache=cache, cls=vocabulary.cls, sep=vocabulary.sep)
-    return scorer, shorter, weights.sha256(folder)
+    pooler = settings.encoder.pooler
+    scorer = Encoder(encoder.model, encoder.tokenizer, pooler, precision=encoder.precision)
+    return Scored(rows, similarities(scorer, examples, weights_sha256, rows))
 
 
 def similarities(

@@ -12,22 +12,24 @@ The same holds for files of triplets: each row is one entailment and one contrad
 duplicate where anchor, positive and hard negative are those of an earlier line. Rows are dropped before
 triplets are made, so a defective row never takes the place of a usable one.
 
-Memory holds some numbers of each row; its texts are in a temporary file.
-
 Axes: R rows read, N triplets.
 """
 
-import hashlib
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Self
+from pathlib import Path
+from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 
-from minbert.files import scratch_file
+from minbert.errors import UserError
 from minbert.token_cache import Facts, Row, Skipped
+from minbert.tokenizer import Tokenizer
+from tasks import readers
+from tasks.contrastive import data
+from tasks.examples import Examples
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
 _DEFECTS = {
@@ -36,7 +38,51 @@ _DEFECTS = {
     "duplicates": "a duplicate of an earlier line",
 }
 """Defects by their names in the counts, in the order in which they are checked."""
-_BLOCK = 4096  # triplets whose numbers are Python's at a time
+
+
+class Files(NamedTuple):
+    """Files that triplets come from, their kind, `triplet` or `nli`, and the number of texts of a triplet."""
+
+    paths: list[Path]
+    kind: str
+    columns: int
+
+
+def find(given: str, folder: str, needs_hard_negatives: str) -> Files:
+    """The files that `--triplets` names, or the usual ones of a data folder.
+
+    Raises `UserError` where one is missing or holds neither kind, and for rows of two texts where there is a reason why
+    they need a third, `needs_hard_negatives`.
+    """
+    paths = data.files(given, folder, "nli_for_simcse.csv", "nli-triplets.csv")
+    kinds = [readers.kind_of(path, ("triplet", "nli")) for path in paths]
+    contents = [(kind, readers.open_as(path, kind).texts) for path, kind in zip(paths, kinds, strict=True)]
+    names = {("nli", 2): "labelled pairs", ("triplet", 2): "pairs without hard negatives"}
+    held = [f"{path} holds {names.get(content, 'triplets')}" for path, content in zip(paths, contents, strict=True)]
+    for number, content in enumerate(contents):
+        if content != contents[0]:
+            raise UserError(f"--triplets: {held[0]}, {held[number]}")
+    texts = 3 if kinds[0] == "nli" else contents[0][1]
+    if texts == 2 and needs_hard_negatives:
+        raise UserError(f"{paths[0]}: {needs_hard_negatives}")
+    return Files(paths, kinds[0], texts)
+
+
+def read(files: Files, per_premise: str, tokenizer: Tokenizer, length: int) -> data.TrainingRows:
+    """The triplets of files of triplets or of labelled pairs, cached."""
+    names = [path.name for path in files.paths] if len(files.paths) > 1 else []
+    rule = per_premise if files.kind == "nli" else ""
+
+    def merged() -> Iterator[Row | Skipped | Facts]:
+        sources = [readers.open_as(path, files.kind).rows for path in files.paths]
+        triplets = from_pairs(sources, rule, names=names) if rule else checked(sources, files.columns, names=names)
+        if not len(triplets):
+            raise UserError(f"{', '.join(map(str, files.paths))}: no triplet can be made of the rows")
+        yield from triplets.rows()
+
+    cache, hashes = data.cached(files.paths, merged(), ["triplets", files.kind, rule, *names], files.columns, tokenizer)
+    entry = {"files": hashes, "per_premise": rule, **cache.facts, "skipped": cache.account()["skipped"]}
+    return data.TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, length), entry)
 
 
 def fold(text: str) -> str:
@@ -47,7 +93,7 @@ def fold(text: str) -> str:
 class Triplets:
     """The rows of all sources as numbers of their texts, and the triplets that are made of them.
 
-    Equal texts have one number; they are compared by hashes of 128 bits, so that none has to be kept in memory.
+    Equal texts have one number.
     `read` are the rows, int64 [R, columns], `table` the triplets, int64 [N, 3] (N, 2 where a file has
     no hard negatives). `counts`: read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable rows,
     where `skipped` are those that the reader skipped; `alone` are premises with usable rows of one kind only,
@@ -59,23 +105,23 @@ class Triplets:
         self.names = names
         self.skipped: list[Skipped] = []
         self.lines, self.labels, self.ends = array("q"), array("b"), [0]
-        self._file = scratch_file()
-        hashes, self._text_ends = bytearray(), array("q", [0])
+        numbers: dict[str, int] = {}
+        self._texts: list[str] = []  # in the spelling of their first appearance
+        read = array("q")
         for source, name in zip(sources, names or [""] * len(sources), strict=True):
             for row in source:
                 if isinstance(row, Skipped):
                     self.skipped.append(_named(name, row.line, row.why))
                     continue
                 for text in row.texts:
-                    hashes += hashlib.blake2b(fold(text).encode(), digest_size=16).digest()
-                    self._text_ends.append(self._text_ends[-1] + self._file.write(text.strip().encode()))
+                    read.append(numbers.setdefault(fold(text), len(numbers)))
+                    if len(numbers) > len(self._texts):
+                        self._texts.append(text.strip())
                 self.labels.append(-1 if math.isnan(row.label) else int(row.label))
                 self.lines.append(row.line)
             self.ends.append(len(self.lines))
-        found = np.unique(np.frombuffer(hashes, dtype="S16"), return_index=True, return_inverse=True)
-        _, self._first, numbers = found  # where among all texts each different one appears first
-        self.distinct = len(self._first)  # texts
-        self.read = numbers.reshape(-1, columns)
+        self.distinct = len(numbers)  # texts
+        self.read = np.array(read, dtype=np.int64).reshape(-1, columns)
 
     def make(self, table: np.ndarray, origins: np.ndarray, dropped: Sequence[np.ndarray], **numbers: int) -> Self:
         """Make the triplets of `table`, whose `origins`, int64 [N, 1 or 2], are the numbers of the rows behind them.
@@ -96,25 +142,20 @@ class Triplets:
 
     def text(self, number: int) -> str:
         """A text in the spelling of its first appearance."""
-        place = self._first[number]
-        begin, end = self._text_ends[place], self._text_ends[place + 1]
-        self._file.seek(begin)
-        return self._file.read(end - begin).decode()
+        return self._texts[number]
 
     def rows(self) -> Iterator[Row | Skipped | Facts]:
         """Every triplet, its id the lines it was made of, as `12-15`; then every row that was dropped; the counts."""
-        for begin in range(0, len(self), _BLOCK):
-            block = slice(begin, begin + _BLOCK)
-            for texts, origins in zip(self.table[block].tolist(), self._origins[block].tolist(), strict=True):
-                name = "-".join(map(self._place, origins))
-                yield Row(name, tuple(map(self.text, texts)), line=self.lines[origins[0]])
+        for texts, origins in zip(self.table.tolist(), self._origins.tolist(), strict=True):
+            name = "-".join(map(self._origin, origins))
+            yield Row(name, tuple(map(self.text, texts)), line=self.lines[origins[0]])
         yield from self.skipped
         yield {"counts": self.counts}
 
     def _source(self, row: int) -> str:
         return self.names[int(np.searchsorted(self.ends[1:], row, side="right"))] if self.names else ""
 
-    def _place(self, row: int) -> str:
+    def _origin(self, row: int) -> str:
         """`file:line` of a row, `line` where files have no names."""
         name = self._source(row)
         return f"{name}:{self.lines[row]}" if name else str(self.lines[row])
@@ -134,13 +175,13 @@ def from_pairs(
     with its i-th; `cross`, all with all (the papers say only that triplets are merged on the premise: CBCL, section
     5.1; SelfCCL, section 4.2).
     """
-    found = Triplets(sources, 2, names)
-    pairs = pd.DataFrame(found.read, columns=["premise", "hypothesis"])
-    pairs["label"], pairs["row"] = np.frombuffer(found.labels, dtype=np.int8), np.arange(len(pairs))
-    pairs["place"] = pd.factorize(pairs["premise"])[0]
+    triplets = Triplets(sources, 2, names)
+    pairs = pd.DataFrame(triplets.read, columns=["premise", "hypothesis"])
+    pairs["label"], pairs["row"] = np.frombuffer(triplets.labels, dtype=np.int8), np.arange(len(pairs))
+    pairs["order"] = pd.factorize(pairs["premise"])[0]
     premises = pairs["premise"].nunique()
     same, neutral = pairs["premise"] == pairs["hypothesis"], pairs["label"] == NEUTRAL
-    pair = pairs["premise"] * found.distinct + pairs["hypothesis"]
+    pair = pairs["premise"] * triplets.distinct + pairs["hypothesis"]
     both = np.intersect1d(pair[pairs["label"] == ENTAILMENT], pair[pairs["label"] == CONTRADICTION])
     contradictory = pair.isin(both) & ~neutral & ~same
     rest = ~(neutral | same | contradictory)
@@ -148,33 +189,33 @@ def from_pairs(
     usable = pairs[rest & ~duplicate]
 
     # an entailment and a contradiction of one premise; `number` counts a premise's rows of one kind
-    usable = usable.assign(number=usable.groupby(["place", "label"]).cumcount())
+    usable = usable.assign(number=usable.groupby(["order", "label"]).cumcount())
     kinds = [usable[usable["label"] == kind] for kind in (ENTAILMENT, CONTRADICTION)]
     chosen = [kind[kind["number"] == 0] for kind in kinds] if per_premise == "first" else kinds
-    on = ["place"] if per_premise == "cross" else ["place", "number"]
-    made = chosen[0].merge(chosen[1], on=on, suffixes=("", "_against")).sort_values(["place", "row", "row_against"])
+    on = ["order"] if per_premise == "cross" else ["order", "number"]
+    merged = chosen[0].merge(chosen[1], on=on, suffixes=("", "_against")).sort_values(["order", "row", "row_against"])
 
-    return found.make(
-        made[["premise", "hypothesis", "hypothesis_against"]].to_numpy(),
-        made[["row", "row_against"]].to_numpy(),
+    return triplets.make(
+        merged[["premise", "hypothesis", "hypothesis_against"]].to_numpy(),
+        merged[["row", "row_against"]].to_numpy(),
         (same.to_numpy(), contradictory.to_numpy(), duplicate.to_numpy()),
         neutral=int((neutral & ~same).sum()),
         usable=len(usable),
         premises=premises,
-        alone=int((usable.groupby("place")["label"].nunique() == 1).sum()),
+        alone=int((usable.groupby("order")["label"].nunique() == 1).sum()),
     )
 
 
 def checked(sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, names: Sequence[str] = ()) -> Triplets:
     """Rows that are triplets already (positive pairs with 2 columns), in file order, without the defective ones."""
-    found = Triplets(sources, columns, names)
-    table, anchor = found.read, found.read[:, 0]
+    triplets = Triplets(sources, columns, names)
+    table, anchor = triplets.read, triplets.read[:, 0]
     same = (table[:, 1:] == anchor[:, None]).any(axis=1)
     contradictory = np.zeros(len(table), dtype=bool)
     if columns == 3:
-        entailed, contradicted = (anchor * found.distinct + side for side in table[:, 1:].T)
+        entailed, contradicted = (anchor * triplets.distinct + side for side in table[:, 1:].T)
         contradictory = (np.isin(entailed, contradicted) | np.isin(contradicted, entailed)) & ~same
     duplicate = pd.DataFrame(table).duplicated().to_numpy() & ~same & ~contradictory
     kept = np.flatnonzero(~(same | contradictory | duplicate))
     numbers = {"neutral": 0, "usable": len(kept), "premises": len(np.unique(anchor)), "alone": 0}
-    return found.make(table[kept], kept[:, None], (same, contradictory, duplicate), **numbers)
+    return triplets.make(table[kept], kept[:, None], (same, contradictory, duplicate), **numbers)

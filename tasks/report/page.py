@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from minbert.files import distinct_names, expanded
-from minbert.training.settings import PLACES, flags_of
+from minbert.training.settings import Settings, flags_of, places
 from tasks import compare
 from tasks.compare import Scored
 from tasks.contrastive.settings import ContrastiveSettings
@@ -26,10 +26,9 @@ from tasks.settings import MultitaskSettings
 from tasks.tables import MISSING, Table, number
 
 _SEED = re.compile(r"[-_/. ]*seed[-_ ]?\d*")
-_RECORDS = {
-    name: record for kind in (MultitaskSettings, ContrastiveSettings) for name, (record, _) in flags_of(kind).items()
-}
-_ALIKE = {"seed"} | {name for name, record in _RECORDS.items() if record in PLACES}
+_KINDS: list[type[Settings]] = [MultitaskSettings, *ContrastiveSettings.kinds().values()]
+_RECORDS = {name: record for kind in _KINDS for name, (record, _) in flags_of(kind).items()}
+_ALIKE = {"seed"}.union(*map(places, _KINDS))
 """Settings that may differ between the runs of a group, which read the same data."""
 _NOT_SHOWN = {name for name in _ALIKE if _RECORDS[name] == "run" or name in ("seed", "data") or name.endswith("_out")}
 """Settings that are not in the table of groups."""

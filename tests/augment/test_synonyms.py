@@ -15,11 +15,12 @@ import torch
 from minbert import BertConfig, BertModel, UserError, token_cache
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
+from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks import schedule
 from tasks.augment import synonym_augmentation
 from tasks.augment.synonyms import MOST_ADJECTIVES
-from tasks.contrastive.objectives import ContrastiveModel, NTXent
+from tasks.contrastive.model import ContrastiveModel, ContrastiveStep
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, unchanged
 
@@ -291,12 +292,13 @@ def test_rows_of_one_premise_stay_false_negatives_whatever_is_replaced_in_them(o
     """Each row draws its own synonyms, so the same premise may read differently in two rows of a batch."""
     examples, how = opened(3, times=2), ContrastiveSettings.of(synonyms="3", synonyms_p=1.0)
     augment = made(how, examples)
-    plain, augmented = NTXent(examples, how), NTXent(examples, how, augment)
+    plain, augmented = (ContrastiveStep(how.objective, examples, *more) for more in ([], [augment]))
+    context = Context(1, 0, "fp32", torch.device("cpu"))
     model = ContrastiveModel(BertModel(BertConfig(num_hidden_layers=1, hidden_size=12, vocab_size=9)), "mean")
     apart = False
     for number in range(8):
         batch, vectors = step(number, [0, 5, 3, 8]), torch.randn(12, 12)
-        sentences, _ = augmented.inputs(batch)
+        sentences = augmented.inputs(model, batch, context).sentences
         apart |= sentences[0] != sentences[1]
         found = augmented.loss(model, vectors, batch)["loss"]
         torch.testing.assert_close(found, plain.loss(model, vectors, batch)["loss"])

@@ -21,18 +21,18 @@ from minbert.training import ranks
 from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks.augment.punctuation import Punctuation
-from tasks.contrastive.objectives import OBJECTIVES, ContrastiveModel
-from tasks.contrastive.settings import DATA, ContrastiveSettings
-from tasks.examples import Examples, Pair
+from tasks.contrastive.model import ContrastiveModel, ContrastiveStep
+from tasks.contrastive.settings import ContrastiveSettings
+from tasks.examples import Examples, Pair, unchanged
 from tests.contrastive.conftest import ANCHORS, NEGATIVES, POSITIVES
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    "nt-xent": {"directions": "both", "hard_weight": 0.5, "pooler": "cls", "projection": "training"},
-    "nt-xent in chunks": {"chunk": 3, "views": "shuffle,dropout:0.2"},
-    "triplet": {"accumulate": 2},
+    "nt-xent": {"pooler": "cls", "projection": "training"},
+    "nt-xent in chunks": {"chunk": 3},
+    "triplet": {"chunk": 4},
     "margin": {"loss_margin": 9.0},
     "softmax": {},
-    "cross": {"accumulate": 2, "keep": "last"},
+    "cross": {"chunk": 2, "keep": "last"},
     "joint": {"views": "shuffle,adversarial:0.5", "chunk": 5},
     "views": {"views": "feature-cutoff:0.2,span-cutoff:0.4", "texts": "sts"},
     "simcse": {"texts": "sts", "eda_weight": 0.6, "marks_most": 2, "pooler": "cls"},
@@ -57,21 +57,20 @@ def write(folder: str, rows: int, out: Path) -> None:
     for name, given in VARIANTS.items():
         objective = name.split()[0]
         settings = ContrastiveSettings.of(**{"objective": objective, "pooler": "mean", "batch_size": 6} | given)
-        columns = {"triplets": 3, "pairs": 2, "texts": 1}[DATA[objective]]
+        columns = {"triplets": 3, "pairs": 2, "texts": 1}[settings.objective.rows]
         lines = [Row(str(i), texts, float(i % 3)) for i, texts in enumerate(zip(*sides[:columns], strict=True))]
         source = out.with_name(f"{out.name}-{columns}-{ranks.rank()}")
         source.write_text(str(columns))
         cache = token_cache.load(source, lines, "rows", columns, tokenizer)
         examples = (Pair if columns == 2 else Examples)(cache, tokenizer.cls, tokenizer.sep, 32)
         model = ContrastiveModel.of(settings, BertModel.from_pretrained(folder)).eval()
-        augment = [Punctuation(tokenizer, 0, seed=5, most=2)] if settings.augmentation.marks_most else []
+        augment = [Punctuation(tokenizer, 0, seed=5, most=2)] if given.get("marks_most") else [unchanged]
         step = Step("nli", np.array([4, 0, 3, 1, 5])[:rows], 1, 0)
-        numbers = OBJECTIVES[objective](examples, settings, *augment).backward(
-            model, step, Context(5, 0, "fp32", device)
-        )
+        one = ContrastiveStep(settings.objective, examples, augment[0], settings.training.chunk)
+        numbers = one.backward(model, step, Context(5, 0, "fp32", device))
         ranks.sum_gradients(model.parameters(), device)
         found[f"{name}: loss"] = numbers["loss"].reshape(1)
-        found |= {f"{name}: {one}": p.grad.clone() for one, p in model.named_parameters() if p.grad is not None}
+        found |= {f"{name}: {key}": p.grad.clone() for key, p in model.named_parameters() if p.grad is not None}
         AdamW(decay_groups(model.parameters(), 0.01), lr=1e-3).step()
         state = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
         found[f"{name}: hash"] = torch.tensor([*hashlib.sha256(state).digest()])

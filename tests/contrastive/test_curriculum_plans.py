@@ -5,7 +5,6 @@ python -m pytest --import-mode=importlib tests/contrastive/test_curriculum_plans
 
 import math
 from collections import Counter
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from minbert import UserError
 from minbert.training.plan import Plan
-from tasks.contrastive.curriculum import Similarities, arrange, difficulty, eligible, hardness, mix, plan, rarity
+from tasks.contrastive.curriculum import Similarities, arrange, difficulty, eligible, hardness, mix, plan
 
 POSITIVE = np.array([0.9, 0.5, 0.8, 0.3, 0.7])
 NEGATIVE = np.array([0.2, 0.4, 0.8, 0.5, 0.1])
@@ -27,7 +26,6 @@ variants = st.fixed_dictionaries(
         "seed": st.integers(0, 50),
         "power": st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.7]),
         "pacing": st.sampled_from(["epoch", "step"]),
-        "start": st.sampled_from([0.0, 0.3, 1.0]),
         "within": st.sampled_from(["shuffled", "sorted"]),
         "equal_steps": st.booleans(),
     }
@@ -43,7 +41,6 @@ def steps(made: Plan) -> list[list[int]]:
     [
         ("entailment", [0, 2, 4, 1, 3]),
         ("contradiction", [4, 0, 1, 3, 2]),
-        ("gap", [0, 4, 1, 2, 3]),
     ],
 )
 def test_a_technique_puts_the_easiest_first_and_anti_the_hardest(technique: str, easiest_first: list[int]) -> None:
@@ -74,15 +71,6 @@ def test_equal_values_come_in_an_order_of_the_seed(direction: str) -> None:
     assert orders[0] != orders[1] and list(range(60)) not in orders
 
 
-def test_rarity_is_the_mean_of_minus_log_frequency() -> None:
-    texts = [("The cat", "the cat sat"), ("A dog's bone", "?"), ("...", "")]
-    words = ["the", "cat", "the", "cat", "sat", "a", "dog's", "bone"]
-    cost = {word: -math.log(count / 8) for word, count in Counter(words).items()}
-    expected = [sum(cost[w] for w in words[:5]) / 5, sum(cost[w] for w in words[5:]) / 3, 0.0]
-    assert rarity(texts) == pytest.approx(expected)
-    assert rarity([]).shape == (0,)
-
-
 def test_mistakes_are_named() -> None:
     with pytest.raises(UserError, match=r"must have one shape, not \(1,\) and \(2,\)"):
         difficulty(np.array([0.1]), np.array([0.2, 0.3]), 0.2)
@@ -97,7 +85,7 @@ def limit(size: int, step: int, made: Plan, variant: dict) -> int:
         eligible_now = eligible(step + 1, made.total, size, variant["power"])
     else:
         eligible_now = eligible(made.at(step).epoch + 1, epochs, size, variant["power"])
-    return max(eligible_now, batch, math.floor(Fraction(str(variant["start"])) * size))
+    return max(eligible_now, batch)
 
 
 @settings(deadline=None)
@@ -151,7 +139,7 @@ def test_pacing_per_epoch_covers_the_prefix_evenly_at_every_moment(size: int, va
 
 def test_pacing_per_step_draws_each_eligible_row_equally_often() -> None:
     """By many seeds: the mean place of a step's rows is that of its prefix, and early rows get no more than others."""
-    size, how = 200, {"epochs": 3, "batch_size": 10, "power": 1.0, "pacing": "step", "start": 0.0}
+    size, how = 200, {"epochs": 3, "batch_size": 10, "power": 1.0, "pacing": "step"}
     how["equal_steps"] = True
     plans = [plan(np.arange(size), seed=seed, **how) for seed in range(150)]
     for step in (19, 30, 45, 59):  # the end of an epoch, its middle, and the last step

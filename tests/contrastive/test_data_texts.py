@@ -56,7 +56,7 @@ def test_pairs_to_evaluate_on_that_are_made_of_training_texts_are_counted(
 ) -> None:
     (tmp_path / "texts.txt").write_text("\n".join(kept) + "\n")
     found = read()
-    assert found.account["train"]["dev_pairs_seen"] == seen
+    assert found.entry["train"]["dev_pairs_seen"] == seen
     said = f"sts-dev.csv: {seen} of 3 pairs are made of training texts"
     assert (said in capsys.readouterr().err) == (seen > 0)
 
@@ -75,21 +75,21 @@ def test_weights_of_a_run_on_test_sentences_are_marked_down_the_chain(
         (tmp_path / f"run-{number}" / "encoder").mkdir(parents=True)
         manifest = {"settings": {}, "data": {"train": account}}
         (tmp_path / f"run-{number}" / "manifest.json").write_text(json.dumps(manifest))
-        found = read(weights=str(tmp_path / f"run-{number}" / "encoder")).account["train"]
+        found = read(weights=str(tmp_path / f"run-{number}" / "encoder")).entry["train"]
         said = "come from a run on test sentences (transductive)" in capsys.readouterr().err
         assert found.get("weights_transductive", False) == said == (number < 2)
     behind = {"folder": str(tmp_path / "run-0" / "encoder")}
     between = {"settings": {}, "data": {"train": {"sst": {}}}, "weights": behind}
     (tmp_path / "run-2" / "manifest.json").write_text(json.dumps(between))  # a run of stage two
-    assert read(weights=str(tmp_path / "run-2" / "encoder")).account["train"]["weights_transductive"]
+    assert read(weights=str(tmp_path / "run-2" / "encoder")).entry["train"]["weights_transductive"]
     (tmp_path / "run-2" / "manifest.json").write_text("[1]")  # some other program's
     for weights in (tmp_path / "run-2" / "encoder", tiny):
-        assert "weights_transductive" not in read(weights=str(weights)).account["train"]
+        assert "weights_transductive" not in read(weights=str(weights)).entry["train"]
 
 
 def test_test_sentences_are_said(read: Read, corpora: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = read(texts="sts", data=str(corpora))
-    assert found.account["train"]["transductive"]
+    assert found.entry["train"]["transductive"]
     assert "note: the texts hold test sentences (transductive)" in capsys.readouterr().err
 
 
@@ -98,7 +98,7 @@ def test_a_cell_of_two_lines_is_one_text(read: Read, tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "train.csv").write_text('sentence1,sentence2,label\n"the cat\nsat",a dog,1\n', encoding="utf-8")
     found = read(texts="chinese", data=str(tmp_path))
-    assert texts(found) == ["the cat sat", "a dog"] and found.account["train"]["kept"] == 2
+    assert texts(found) == ["the cat sat", "a dog"] and found.entry["train"]["kept"] == 2
 
 
 def test_sets_that_are_not_there_are_named(read: Read, corpora: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,12 +14,13 @@ import pytest
 from safetensors.numpy import load_file
 
 from minbert.training.loop import LoopState
+from minbert.training.plan import Plan
 from minbert.training.run import RunDir
 from tasks.contrastive import evaluation
-from tasks.contrastive.curriculum import Scored, Similarities
+from tasks.contrastive.curriculum import Paced, Scored, Similarities
 from tasks.contrastive.data import Data
+from tasks.contrastive.dev import DevSets
 from tasks.contrastive.evaluation import EvaluationResult, last_epoch_loss, verdict
-from tasks.contrastive.sets import DevSets
 from tasks.contrastive.settings import ContrastiveSettings
 
 STATE = LoopState(step=200, kept_step=200, best_step=100)
@@ -36,7 +37,7 @@ Written = Callable[..., tuple[dict[str, Any], dict[str, np.ndarray]]]
 
 
 def look(rho: float, cosines: Similarities | None = None) -> EvaluationResult:
-    return EvaluationResult(rho, {"sts_dev_spearman": rho, "frozen_loss": -rho}, {}, cosines)
+    return EvaluationResult(rho, {"sts_dev_spearman": rho, "frozen_loss": -rho}, {"sts": np.zeros(1)}, cosines)
 
 
 @pytest.fixture
@@ -48,10 +49,12 @@ def written(tmp_path: Path, view: Callable[..., Any]) -> Written:
         run.begin({"settings": {}})
         for row in ROWS:
             run.log(row)
-        read = Data(view(*[["the cat"]] * columns), DevSets("course", {}), {})
+        texts = view(*[["the cat"]] * columns, labels=[1.0])
+        read = Data(texts, DevSets("course", {"sts": texts}), {})
+        paced = Paced(Plan([150, 50], lambda epoch: [("nli", np.arange(2))] * (150, 50)[epoch]), 6)
         evaluations = [look(0.6, BEFORE), look(0.65, AFTER)] if cosines else [look(0.6), look(0.65)]
         how = ContrastiveSettings.of(**{"batch_size": 2, "keep": "last"} | given)
-        evaluation.write(run, how, read, Scored(np.arange(6), BEFORE if cosines else None), evaluations, STATE)
+        evaluation.write(run, how, read, Scored(np.arange(6), BEFORE if cosines else None), paced, evaluations, STATE)
         path = run.path / "cosines.safetensors"
         return json.loads((run.path / "scores.json").read_text()), load_file(path) if path.is_file() else {}
 
@@ -85,27 +88,42 @@ def test_cosines_that_were_not_taken_are_not_written(
 
 
 @pytest.mark.parametrize(
-    ("kept", "best", "metric", "before", "after", "said"),
+    ("kept", "best", "before", "after", "said"),
     [
-        (3, 3, "spearman", 0.5, 0.6, ""),
-        (9, 3, "spearman", 0.5, 0.6, ""),
-        (9, 3, "spearman", 0.5, 0.4, "--keep best would have kept step 3"),
-        (9, 0, "loss", -2.0, -2.5, "by loss the last step is no better than before training (2.5000,"),
-        (0, 0, "spearman", 0.5, 0.5, "holds the encoder that the run started from"),
+        (3, 3, 0.5, 0.6, ""),
+        (9, 3, 0.5, 0.6, ""),
+        (9, 3, 0.5, 0.4, "--keep best would have kept step 3"),
+        (9, 0, 0.5, 0.4, "by spearman the last step is no better than before training (0.4000, 0.5000 before)"),
+        (0, 0, 0.5, 0.5, "holds the encoder that the run started from"),
     ],
 )
-def test_training_that_has_not_helped_is_said(
-    kept: int, best: int, metric: str, before: float, after: float, said: str
-) -> None:
-    found = verdict(metric, look(before), look(after), LoopState(step=9, kept_step=kept, best_step=best))
+def test_training_that_has_not_helped_is_said(kept: int, best: int, before: float, after: float, said: str) -> None:
+    found = verdict(look(before), look(after), LoopState(step=9, kept_step=kept, best_step=best))
     assert said in found and bool(said) == bool(found)
 
 
-def test_the_loss_of_the_last_epoch_is_the_mean_over_its_steps() -> None:
-    losses = np.random.default_rng(0).normal(1, 0.2, 130)
+def test_the_loss_of_the_last_epoch_is_the_mean_over_its_rows() -> None:
+    """A short last batch counts by its rows; each row of the metrics is a mean over the examples since the last one."""
+    losses, sizes = np.random.default_rng(0).normal(1, 0.5, 130), np.array(([8] * 64 + [3]) * 2)
+    plan = Plan([65, 65], lambda epoch: [("nli", np.arange(size)) for size in sizes[65 * epoch : 65 * epoch + 65]])
     rows: list[dict[str, Any]] = [{"kind": "evaluation", "step": 130, "epoch": 2, "score": 0.5}]
     for start, end, epoch in ((0, 50, 1), (50, 65, 1), (65, 100, 2), (100, 130, 2)):
-        rows.append({"kind": "train", "step": end, "epoch": epoch, "nli/loss": losses[start:end].mean()})
-    assert last_epoch_loss(rows) == pytest.approx(losses[65:].mean())
-    assert last_epoch_loss(rows[:3]) == pytest.approx(losses[:65].mean())
-    assert last_epoch_loss(rows[:1]) is None
+        mean = np.average(losses[start:end], weights=sizes[start:end])
+        rows.append({"kind": "train", "step": end, "epoch": epoch, "nli/loss": mean})
+    for upto, epoch in ((rows, slice(65, 130)), (rows[:3], slice(0, 65))):
+        assert last_epoch_loss(upto, plan) == pytest.approx(np.average(losses[epoch], weights=sizes[epoch]))
+    assert last_epoch_loss(rows[:1], plan) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "width", "words"),
+    [
+        ({"objective": "cross", "keep": "last", "weights": "minilm"}, 384, "--sentence-encoder minilm"),
+        ({"weights": "minilm", "data": "data/sample"}, 384, "--data data/sample"),
+        ({}, 384, ""),
+    ],
+)
+def test_the_next_command_is_the_recommended_one(given: dict[str, Any], width: int, words: str) -> None:
+    command = evaluation.next_command(ContrastiveSettings.of(**given), Path("runs/x/encoder"), width)
+    more = f"{words} " if words else ""
+    assert command == f"python multitask_train.py --preset best --encoder runs/x/encoder {more}--run-dir runs/best"

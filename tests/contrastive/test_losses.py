@@ -17,13 +17,6 @@ from minbert import UserError
 from tasks.contrastive.losses import false_negatives, in_batch_accuracy, nt_xent
 
 WIDTH = 6
-OPTIONS = [
-    {},
-    {"hard_weight": 1.0},
-    {"hard_weight": -2.5},
-    {"directions": "both"},
-    {"directions": "both", "hard_weight": 0.7},
-]
 
 
 def drawn(rows: int, sides: int = 3) -> list[Tensor]:
@@ -40,8 +33,6 @@ def loops(
     negative: Tensor | None,
     temperature: float,
     *,
-    hard_weight: float = 0.0,
-    directions: str = "one",
     ignored: Tensor | None = None,
 ) -> Tensor:
     """The docstring's formula, one term at a time in float64."""
@@ -57,12 +48,8 @@ def loops(
             if counts(i, j):
                 total = total + torch.exp(cosine(anchor[i], positive[j]) / temperature)
             if negative is not None and counts(i, rows + j):
-                weight = math.exp(hard_weight) if i == j else 1.0
-                total = total + weight * torch.exp(cosine(anchor[i], negative[j]) / temperature)
+                total = total + torch.exp(cosine(anchor[i], negative[j]) / temperature)
         terms.append(-torch.log(own / total))
-        if directions == "both":
-            back = sum(torch.exp(cosine(positive[i], anchor[j]) / temperature) for j in range(rows) if counts(j, i))
-            terms.append(-torch.log(own / back))
     return torch.stack(terms).mean()
 
 
@@ -70,40 +57,33 @@ def a_mask(rows: int, columns: int) -> Tensor:
     return torch.rand(rows, columns) < 0.4  # now and then a row's own positive, which has to stay all the same
 
 
-@pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("rows", [1, 2, 7])
-def test_options_are_the_formula_term_by_term(rows: int, masked: bool, options: dict) -> None:
+def test_the_loss_is_the_formula_term_by_term(rows: int, masked: bool) -> None:
     inputs = drawn(rows)
     ignored = a_mask(rows, 2 * rows) if masked else None
-    expected = loops(*inputs, 0.3, ignored=ignored, **options)
-    found = nt_xent(*inputs, 0.3, ignored=ignored, **options)
+    expected = loops(*inputs, 0.3, ignored=ignored)
+    found = nt_xent(*inputs, 0.3, ignored=ignored)
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
     gradients = torch.autograd.grad(expected, inputs)
     for ours, theirs in zip(torch.autograd.grad(found, inputs), gradients, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-10)
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-def test_gradients_by_finite_differences(options: dict) -> None:
+def test_gradients_by_finite_differences() -> None:
     ignored = a_mask(4, 8)
-    assert torch.autograd.gradcheck(lambda *x: nt_xent(*x, 0.5, ignored=ignored, **options), drawn(4))
+    assert torch.autograd.gradcheck(lambda *x: nt_xent(*x, 0.5, ignored=ignored), drawn(4))
 
 
 @pytest.mark.parametrize("temperature", [0.05, 0.3])
 @pytest.mark.parametrize("sides", [2, 3])
-@pytest.mark.parametrize("directions", ["one", "both"])
-def test_is_sentence_transformers_ranking_loss_and_its_symmetric_variant(
-    given_model: Any, directions: str, sides: int, temperature: float
-) -> None:
+def test_is_sentence_transformers_ranking_loss(given_model: Any, sides: int, temperature: float) -> None:
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
     inputs = [x.detach().float().requires_grad_() for x in drawn(12, sides)]
-    both = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
-    how = both if directions == "both" else {}
-    peer = MultipleNegativesRankingLoss(given_model, scale=1 / temperature, **how)
+    peer = MultipleNegativesRankingLoss(given_model, scale=1 / temperature)
     theirs = peer([{"sentence_embedding": x} for x in inputs], None)
-    ours = nt_xent(*inputs, *[None] * (3 - sides), temperature, directions=directions)
+    ours = nt_xent(*inputs, *[None] * (3 - sides), temperature)
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
     expected = torch.autograd.grad(theirs, inputs)
     for found, wanted in zip(torch.autograd.grad(ours, inputs), expected, strict=True):
@@ -112,7 +92,7 @@ def test_is_sentence_transformers_ranking_loss_and_its_symmetric_variant(
 
 def test_a_row_with_everything_ignored_costs_nothing_and_gives_finite_gradients() -> None:
     inputs = drawn(3)
-    loss = nt_xent(*inputs, 0.05, directions="both", ignored=torch.ones(3, 6, dtype=torch.bool))
+    loss = nt_xent(*inputs, 0.05, ignored=torch.ones(3, 6, dtype=torch.bool))
     loss.backward()
     assert float(loss.detach()) == 0 and all(bool(x.grad.isfinite().all()) for x in inputs)
 
@@ -154,10 +134,8 @@ X, KEYS = torch.ones(3, 4), torch.arange(3)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: nt_xent(X, X, X, 0.05, directions="two"), "directions: 'two' is not one of one, both"),
         (lambda: nt_xent(X, X, X, 0.05, ignored=X[:, :3].bool()), r"ignored must be bool \[3, 6\]"),
         (lambda: nt_xent(X, X, X, 0.05, ignored=torch.zeros(3, 6)), r"bool \[3, 6\], not torch.float32"),
-        (lambda: nt_xent(X, X, None, 0.05, hard_weight=1.0), "needs hard negatives"),
         (lambda: nt_xent(X, X, X, 0.0), "temperature"),
         (lambda: nt_xent(X, X, X, math.nan), "temperature"),
         (lambda: nt_xent(X, X, X[:2], 0.05), r"\[B, D\]"),

@@ -21,9 +21,11 @@ from minbert.training.plan import Step
 from tasks.augment.punctuation import Punctuation, insert
 from tasks.contrastive import views
 from tasks.contrastive.losses import softmax_features
-from tasks.contrastive.objectives import OBJECTIVES, ContrastiveModel, SimCSE
+from tasks.contrastive.model import ContrastiveModel, ContrastiveStep
 from tasks.contrastive.settings import ContrastiveSettings
+from tasks.contrastive.simcse import SimCSE
 from tasks.contrastive.views import Draw
+from tasks.examples import unchanged
 
 TEXTS = ["the cat sat on a mat", "a dog runs", "the bird is happy", "who is sad ?", "a tree", "the dog sleeps"]
 OTHERS = ["a cat sat", "the dog runs on", "a bird is not sad", "who is not happy ?", "the tree .", "a dog sleeps"]
@@ -47,10 +49,10 @@ def backward(
     epoch: int = 1,
 ) -> tuple[dict[str, Any], dict[str, torch.Tensor], ContrastiveModel]:
     torch.manual_seed(3)
-    model = ContrastiveModel(bert, how.encoder.pooler, classes=3 * (how.loss.objective == "joint")).train(train)
+    model = ContrastiveModel(bert, how.encoder.pooler, classes=how.objective.classes).train(train)
     model.zero_grad()
-    objective = OBJECTIVES[how.loss.objective](examples, how, *([augment] if augment else []))
-    numbers = objective.backward(model, Step("nli", ROWS, epoch, 7), Context(9, 7, "fp32", torch.device("cpu")))
+    step = ContrastiveStep(how.objective, examples, augment or unchanged, how.training.chunk)
+    numbers = step.backward(model, Step("nli", ROWS, epoch, 7), Context(9, 7, "fp32", torch.device("cpu")))
     return numbers, {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}, model
 
 
@@ -60,7 +62,9 @@ def seen(model: ContrastiveModel, ids: list[int], view: views.View, key: int, nu
     chosen = {number: view}
     ragged = Ragged.from_lists([ids])
     with torch.no_grad():
-        return model.vectors(ragged, [chosen.get(n, views.View()) for n in range(3)], draw, added)[0].double().numpy()
+        kinds = [chosen.get(n, views.View()) for n in range(3)]
+        states = views.apply(model.encoder, ragged, kinds, draw, perturbation=added)
+        return model.pool(states, ragged)[0].double().numpy()
 
 
 def cosine(x: np.ndarray, y: np.ndarray) -> float:
@@ -160,7 +164,7 @@ def test_an_adversarial_pass_has_dropout_of_its_own_counter(bert: BertModel, vie
         torch.manual_seed(state)
         model = ContrastiveModel(bert, "mean", classes=3).train()
         torch.nn.init.ones_(model.classifier.weight)
-        numbers = OBJECTIVES["joint"](examples, how).backward(
+        numbers = ContrastiveStep(how.objective, examples).backward(
             model, Step("nli", ROWS, 1, 7), Context(9, 7, "fp32", torch.device("cpu"))
         )
         losses.append(numbers["loss"])
@@ -209,7 +213,7 @@ def test_joint_is_classification_plus_alpha_times_views(
         )
         contrast += 2 * two_views(first, second, 0.07)  # of two directions, each a mean over half of the views
     assert numbers["views_loss"].item() == pytest.approx(contrast, rel=1e-3)
-    assert len(OBJECTIVES["joint"](examples, how).texts) == encodings
+    assert ContrastiveStep(how.objective, examples).texts == encodings
 
 
 def perturbations(
@@ -247,11 +251,10 @@ def test_punctuation_goes_into_positives_of_triplets(view: Callable[..., Any], t
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"objective": "views", "texts": "sts"}, ["--objective views", "--views"]),
+        ({"objective": "views", "texts": "sts"}, ["--views", "two views"]),
         ({"objective": "views", "views": SPEC}, ["--objective views", "--texts"]),
         ({"objective": "views", "views": SPEC, "texts": " , "}, ["--objective views", "--texts"]),
         ({"objective": "simcse", "texts": "sts", "eda_weight": 0.6}, ["--eda-weight", "--marks-most"]),
-        ({"objective": "softmax", "marks_most": 2}, ["--marks-most", "nt-xent"]),
         ({"objective": "views", "texts": "sts", "views": "adversarial,none"}, ["adversarial", "joint"]),
     ],
 )

@@ -21,7 +21,7 @@ import tokenizers  # noqa: F401
 
 import minbert.training.start  # noqa: F401
 import tasks.contrastive.evaluation
-import tasks.contrastive.objectives
+import tasks.contrastive.model
 import tasks.registry  # noqa: F401
 from minbert.optimizer import AdamW
 from minbert.training import checkpoint, cli, plan, run

@@ -22,7 +22,7 @@ from tasks.readers import open_as
 
 MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
 SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
-SMALL = ("--epochs", 2, "--batch-size", 4, "--lr", 1e-3, "--limit", 12, "--max-steps", 4, "--evaluate-triplets", 8)
+SMALL = ("--epochs", 2, "--batch-size", 4, "--lr", 1e-3, "--limit", 12, "--max-steps", 4)
 SECOND = {"consert-sup-unsup": "consert-sup", "consert-joint-unsup": "consert-joint"}
 
 

@@ -217,15 +217,15 @@ def test_stopped_after_every_step_and_resumed_equals_undisturbed(script: Script,
 ONE = ("--epochs", 2, "--max-steps", 12, "--batch-size", 8, "--lr", 1e-3, "--limit", 60, "--evaluate-every", 5)
 SETTINGS = {
     PRETRAIN: [
-        "--order anti --technique gap --pacing step --views shuffle,token-cutoff --lr-schedule linear --warmup 0.3",
+        "--order anti --technique contradiction --pacing step --lr-schedule linear --warmup 0.3",
         "--order random --within sorted --objective triplet --equal-steps --lr-schedule constant",
-        "--technique rarity --within sorted --objective margin --start 0.3 --keep best",
-        "--order none --marks-most 3 --directions both --hard-weight 0.5 --chunk 5 --patience 1",
-        "--technique length --projection kept --pooler cls --metric accuracy",
-        "--objective softmax --nli-pairs PAIRS --pooler mean --accumulate 2",
+        "--technique entailment --within sorted --objective margin --keep best",
+        "--order none --marks-most 3 --chunk 5 --patience 1",
+        "--projection kept --pooler cls",
+        "--objective softmax --nli-pairs PAIRS --pooler mean --chunk 7",
         "--objective cross --nli-pairs PAIRS --pooler mean",
         "--objective joint --nli-pairs PAIRS --views feature-cutoff:0.2,adversarial --pooler mean --lr-schedule cosine",
-        "--objective views --views span-cutoff,dropout --texts TEXTS --pooler avg-first-last --metric uniformity",
+        "--objective views --views span-cutoff,dropout --texts TEXTS --pooler avg-first-last",
         "--objective simcse --texts TEXTS --projection training --pooler cls --marks-most 2 --eda-weight 0.5",
     ],
     MULTITASK: [

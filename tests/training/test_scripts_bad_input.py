@@ -47,7 +47,7 @@ BAD = [
     (MULTITASK, "--run-dir {dev}", "--run-dir {dev}"),
     (MULTITASK, "--run-dir {dev}/run --resume", "--run-dir {dev}"),
     (MULTITASK, "", "--weights no-such-weights"),
-    (PRETRAIN, "--views feature-cutof:0.2,shuffle", "--views feature-cutof"),
+    (PRETRAIN, "--objective views --texts sts --views feature-cutof:0.2,shuffle", "--views feature-cutof"),
     (PRETRAIN, "--triplets no-such-file.csv", "no-such-file.csv"),
     (PRETRAIN, "--triplets {headless}", "{headless}:1 cat"),
     (PRETRAIN, "--objective softmax --nli-pairs {headless}", "{headless}:1 cat"),
@@ -55,7 +55,7 @@ BAD = [
     (PRETRAIN, "--sts-dev {headless}", "{headless}:1 cat"),
     (PRETRAIN, "--synonyms 1", "WordNet"),
     (PRETRAIN, "--synonyms 1 --marks-most 2", "--synonyms --marks-most"),
-    (PRETRAIN, "--scorer ./no-such-scorer", "--scorer ./no-such-scorer"),
+    (PRETRAIN, "--triplets a.csv --alpha 2", "--alpha joint"),
     (PRETRAIN, "--data {taken}", "{taken} nli_for_simcse.csv --data"),
     (PRETRAIN, "--run-dir {taken}", "{taken} holds no run"),
 ]
@@ -63,8 +63,7 @@ BAD = [
 READ = [
     (MULTITASK, "--sst_train {bad}", "{bad}:3: sentiment: '7'"),
     (MULTITASK, "--para_train {empty}", "{empty}"),
-    (PRETRAIN, "--triplets {pairs} --order none --metric accuracy", "--metric accuracy"),
-    (PRETRAIN, "--triplets {pairs} --order none --hard-weight 1", "{pairs} --hard-weight"),
+    (PRETRAIN, "--triplets {pairs} --order anti", "{pairs} --technique"),
     (PRETRAIN, "--lr 0.5 --weight-decay 2", "0.5 weight 2.0"),
     (MULTITASK, "--lr 0.5 --weight-decay 2", "0.5 weight 2.0"),
     (MULTITASK, "--max-length 100", "--max-length 100 64"),

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -302,6 +303,26 @@ def test_a_preset_of_the_other_papers_needs_sentevals_data_alone(script: Script,
     assert (
         refused.code == 2 and "--sts-dev course" in refused.errors[0] and "stsb (which is there)" in refused.errors[0]
     )
+
+
+def test_pooling_comes_from_the_folder_of_the_weights_where_it_names_one(
+    script: Script, tiny: Path, tmp_path: Path
+) -> None:
+    named = Path(shutil.copytree(tiny, tmp_path / "named"))
+    (named / "1_Pooling").mkdir()
+    (named / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    for name, more in ((PRETRAIN, ("--order", "none")), (MULTITASK, ("--tasks", "sst"))):
+        for weights, given, pooler, line in (
+            (named, (), "mean", f"pooling: mean, as {named} says (--pooler)"),
+            (named, ("--pooler", "cls"), "cls", ""),
+            (tiny, (), "pooler", f"pooling: pooler, BERT's pooling layer as in the papers: {tiny} names none"),
+        ):
+            flags = ("--weights", weights, *given, *more, "--max-steps", 1, "--limit", 8)
+            run = script(name, *flags, run_dir=f"{name}-{pooler}", weights=False)
+            assert run.code == 0, run.err
+            assert run.manifest()["settings"]["pooler"] == pooler and line in run.out
+            assert ("pooling:" in run.out) == bool(line)
+            assert minbert.Encoder.load(run.folder / "encoder").pooler == pooler
 
 
 @pytest.mark.parametrize("keep", ["best", "last"])

@@ -55,10 +55,7 @@ def test_the_flags_students_know_are_there() -> None:
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "run.toml"
-    path.write_text(
-        'preset = "paper"\nlr = 3e-5\n[training]\nepochs = 4\nbatch-size = 8\n[synonyms]\nsynonyms = 3\n'
-        "[run]\nresume = true\n"
-    )
+    path.write_text('preset = "paper"\nlr = 3e-5\nepochs = 4\nbatch-size = 8\nsynonyms = "3"\nresume = true\n')
     return path
 
 
@@ -77,7 +74,7 @@ def test_flags_override_the_file_which_overrides_the_preset_which_overrides_defa
 # The first row from CBCL, sections 4.2 and 5.2; the others as docs/stage-two.md and docs/results.md describe them.
 STAGE_TWO = """
 preset  weights           pairs pooler sampling     power epochs batch_size lr   head_lr hidden_dropout_prob keep
-paper   bert-base-uncased paper pooler round-robin  0.5   10     32         1e-5 0       0.5                 best
+paper   bert-base-uncased paper ""     round-robin  0.5   10     32         1e-5 0       0.5                 best
 minilm  minilm            cross pooler proportional 0.5   3      32         5e-5 0       0.1                 best
 best    minilm            joint mean   proportional 1     3      32         5e-5 1e-3    0.1                 last
 sample  minilm            cross pooler round-robin  0.5   6      16         2e-4 0       0.3                 best
@@ -89,7 +86,7 @@ MORE = {"best": {"r_drop": 3.0, "average": 0.5, "evaluate_every": 0, "lr_schedul
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
 def test_a_preset_of_stage_two_has_its_numbers(row: list[str]) -> None:
     known = multitask("--preset", row[0]).settings.flat()
-    expected = {name: type(known[name])(value) for name, value in zip(NAMES[1:], row[1:], strict=True)}
+    expected = {name: type(known[name])(value.strip('"')) for name, value in zip(NAMES[1:], row[1:], strict=True)}
     assert known == known | expected | MORE.get(row[0], {})
 
 
@@ -128,7 +125,6 @@ BAD = [
 def test_a_mistake_is_one_sentence_that_names_the_flag(parse: Any, arguments: str, words: str) -> None:
     with pytest.raises(UserError) as caught:
         parsed = parse(*arguments.split())
-        parsed.settings.ignored(parsed.overrides)
         build(parsed.settings.data.tasks, "cross", "--tasks")
         parsed.settings.encoder.source  # noqa: B018
     assert "\n" not in str(caught.value)
@@ -136,19 +132,16 @@ def test_a_mistake_is_one_sentence_that_names_the_flag(parse: Any, arguments: st
 
 
 MISTAKES = [
-    ("[training]\nlr = 'fast'", "training.lr"),
     ("lr = 'fast'", "lr"),
-    ("[training]\nlr = true", "training.lr"),
-    ("[training]\nepochs = 3.5", "training.epochs"),
+    ("lr = true", "lr"),
+    ("epochs = 3.5", "epochs"),
     ("epochs = true", "epochs"),
-    ("[training]\nclip = -1", "training.clip"),
-    ("[trainin]\nlr = 1", "[trainin]"),
-    ("[training]\nlearning = 1", "training.learning"),
-    ("[data]\nlr = 1", "data.lr"),
+    ("clip = -1", "clip"),
+    ("[training]\nlr = 1", "training"),
+    ("learning = 1", "learning"),
     ("seed = [1]", "seed"),
-    ("lr = 1\n[training]\nlr = 1", "training.lr"),
     ("lr = ", "not a TOML file"),
-    ("[model]\npairs = 'triple'", "model.pairs"),
+    ("pairs = 'triple'", "pairs"),
     ("data = 3", "data"),
     ("preset = 'none such'", "preset"),
 ]
@@ -168,36 +161,6 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         multitask("--config", str(tmp_path / "none.toml"))
 
 
-def test_a_flag_may_be_written_with_its_records_name() -> None:
-    plain = multitask("--lr", "1", "--pairs", "bi", "--no-synonyms-grow", "--encoder", "x").settings
-    words = ("--training.lr=1", "--model.pairs", "BI", "--synonyms.no-synonyms_grow", "--encoder.encoder", "x")
-    assert multitask(*words).settings == plain
-    with pytest.raises(UserError, match=r"--data\.lr: no such flag"):
-        multitask("--data.lr", "1")
-
-
-EFFECTS = [
-    ("--tasks sst --para-train x", "--para_train has no effect: --tasks sst does not hold its task"),
-    ("--tasks SST --sst-train x", ""),
-    ("--tasks Quora --para-train x", ""),
-    ("--tasks sst,sts --sts-dev x", ""),
-    ("--tasks sts --sampling hybrid", "--sampling hybrid has no effect on a single task"),
-    ("--tasks sst --pairs bi", "--pairs bi has no effect: no task of --tasks sst has pairs"),
-    ("--tasks quora --pairs bi", ""),
-    ("--power 0.3", "--power 0.3 has no effect with --sampling round-robin"),
-    ("--sentence-encoder minilm", "--sentence-encoder minilm has no effect without --pairs joint"),
-    ("--power 1.5 --sampling proportional", ""),
-    ("--no-synonyms-grow", "--no-synonyms-grow has no effect with --synonyms none"),
-    ("--sst-dev-out a.csv --sst-test-out b.csv", ""),
-]
-
-
-@pytest.mark.parametrize(("words", "said"), EFFECTS)
-def test_a_flag_without_effect_is_said(words: str, said: str) -> None:
-    parsed = multitask(*words.split())
-    assert parsed.settings.ignored(parsed.overrides) == ([said] if said else [])
-
-
 def test_only_flags_that_change_no_result_stay_out_of_a_runs_identity() -> None:
     places = "--run-dir a --data x --save-every 3 --log-every 7 --keep-checkpoints --resume"
     one = multitask(*places.split()).settings.identity()
@@ -206,11 +169,15 @@ def test_only_flags_that_change_no_result_stay_out_of_a_runs_identity() -> None:
         assert multitask(*words.split()).settings.identity() != one
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", [MultitaskSettings, *ContrastiveSettings.kinds().values()])
 def test_a_flags_name_is_in_one_record(kind: type) -> None:
     names = [name for field in kind.model_fields.values() for name in field.annotation.model_fields]
     assert len(names) == len(set(names))
-    settings = kind.of(seed=3, run_dir="x")
+    needed = {"texts": "sts", "views": "none,shuffle", "keep": "last"}
+    chosen = [{"objective": name} for name, own in kind.kinds().items() if own is kind]
+    settings = kind.of(
+        seed=3, run_dir="x", **(chosen or [{}])[0], **{one: value for one, value in needed.items() if one in names}
+    )
     assert kind.of(**settings.flat()) == settings and settings.changed(run_dir="y").run.run_dir == "y"
 
 
@@ -223,7 +190,8 @@ def test_a_run_folder_stands_for_its_encoder(tmp_path: Path, monkeypatch: pytest
     for run in (tmp_path, tmp_path / "minilm"):
         (run / "encoder").mkdir(parents=True)
         (run / "encoder" / "config.json").write_text("{}")
-        (run / "encoder" / "model.safetensors").touch()
+        for name in ("model.safetensors", "vocab.txt"):
+            (run / "encoder" / name).touch()
     monkeypatch.setenv("HOME", str(tmp_path.parent))
     monkeypatch.chdir(tmp_path)
     for place in (tmp_path, tmp_path / "encoder", f"~/{tmp_path.name}"):

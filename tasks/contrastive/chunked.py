@@ -25,16 +25,16 @@ P = TypeVar("P")
 
 @dataclass(frozen=True)
 class Share:
-    """This rank's sentences: their places among the `total` of the batch, int64 [n], and the `width` D of vectors."""
+    """This rank's sentences: their positions among the `total` of the batch, int64 [n]; the `width` D of vectors."""
 
-    places: Tensor
+    positions: Tensor
     total: int
     width: int
 
     def gather(self, own: Sequence[Tensor]) -> Tensor:
         """The vectors of all ranks, without a graph, from the parts of this rank's: [N, D]."""
-        none = torch.zeros(0, self.width, device=self.places.device)
-        return ranks.gather(torch.cat([none, *own]), self.places, self.total)
+        none = torch.zeros(0, self.width, device=self.positions.device)
+        return ranks.gather(torch.cat([none, *own]), self.positions, self.total)
 
 
 def backward(
@@ -52,11 +52,7 @@ def backward(
     With a `share`, `parts` are those of this rank, maybe none, and all gradients need only be summed over the ranks:
     parameters of the loss get theirs on the first rank alone.
     """
-    if len(parts) == 1 and share is None:
-        numbers = loss(encode(0, parts[0]))
-        numbers["loss"].backward()
-        return _detached(numbers)
-    once = len(parts) == 1
+    once = len(parts) == 1 and share is not None  # its graph is kept, as it is the whole of this rank
     # Not under no_grad: attention takes another path there, whose last bits differ.
     first = [encode(number, part) if once else encode(number, part).detach() for number, part in enumerate(parts)]
     vectors = (share.gather(first) if share else torch.cat(first)).requires_grad_()
@@ -67,11 +63,7 @@ def backward(
     else:
         (gradient,) = torch.autograd.grad(numbers["loss"], vectors)
     assert gradient is not None, "the loss does not depend on the vectors"
-    own = gradient.index_select(0, share.places) if share else gradient
+    own = gradient.index_select(0, share.positions) if share else gradient
     for number, piece in enumerate(own.split([len(part) for part in first])):
         (first[number] if once else encode(number, parts[number])).backward(piece)
-    return _detached(numbers)
-
-
-def _detached(numbers: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.detach() for name, value in numbers.items()}

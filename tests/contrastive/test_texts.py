@@ -1,7 +1,7 @@
 """Guards: unlabelled texts: none lost or doubled in silence, samples by seed, test files named as such.
 
-python -m pytest --import-mode=importlib tests/contrastive/test_sets_texts.py
-DATA_DIR=... python -m pytest --import-mode=importlib tests/contrastive/test_sets_texts.py -m realdata
+python -m pytest --import-mode=importlib tests/contrastive/test_texts.py
+DATA_DIR=... python -m pytest --import-mode=importlib tests/contrastive/test_texts.py -m realdata
 """
 
 import os
@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert import UserError
-from tasks.contrastive.sets import find_texts, gather_texts, sample
+from tasks.contrastive.texts import find_texts, gather_texts, sample
 from tasks.readers.senteval import STS
 from tests.contrastive.conftest import write
 

@@ -1,6 +1,6 @@
 """Guards: a backward pass in parts gives the gradients of one pass, repeats its masks, and keeps one part's graph.
 
-python -m pytest --import-mode=importlib tests/contrastive/test_cached.py
+python -m pytest --import-mode=importlib tests/contrastive/test_chunked.py
 """
 
 import itertools
@@ -17,7 +17,7 @@ from minbert import BertModel, Ragged
 from minbert.encode import vectors
 from minbert.precision import autocast
 from minbert.training.loop import Context
-from tasks.contrastive import cached
+from tasks.contrastive import chunked
 from tasks.contrastive.losses import nt_xent, softmax_features, softmax_pairs
 
 CPU = torch.device("cpu")
@@ -78,7 +78,7 @@ def test_without_dropout_the_gradients_are_those_of_one_pass(model: BertModel, p
     whole = triplet_loss(vectors(model, Ragged.from_lists(rows), pooler))
     whole["loss"].backward()
     expected = gradients(model)
-    numbers = cached.backward(encoding(model, pooler), parts_of(rows, *sizes), triplet_loss)
+    numbers = chunked.backward(encoding(model, pooler), parts_of(rows, *sizes), triplet_loss)
     close(gradients(model), expected)
     assert float(numbers["loss"]) == pytest.approx(float(whole["loss"].detach()), abs=1e-5)
     assert float(numbers["rows"]) == 8 and not any(value.requires_grad for value in numbers.values())
@@ -97,7 +97,7 @@ def test_with_dropout_the_second_forward_is_bit_equal_and_the_gradients_are_of_t
         passes.setdefault(number, []).append(found.detach().clone())
         return found
 
-    numbers = cached.backward(noted, parts, triplet_loss)
+    numbers = chunked.backward(noted, parts, triplet_loss)
     assert len(passes) == 3 and all(torch.equal(first, second) for first, second in passes.values())
     found = gradients(model)
     whole = triplet_loss(torch.cat([encode(number, part) for number, part in enumerate(parts)]))
@@ -119,7 +119,7 @@ def test_parameters_of_the_loss_get_their_gradients(model: BertModel) -> None:
     rows = sentences(10)
     loss(vectors(model, Ragged.from_lists(rows), "mean"))["loss"].backward()
     expected = gradients(model, projection, classifier)
-    cached.backward(encoding(model), parts_of(rows, 3, 3, 4), loss)
+    chunked.backward(encoding(model), parts_of(rows, 3, 3, 4), loss)
     close(gradients(model, projection, classifier), expected)
 
 
@@ -154,7 +154,7 @@ class _Box:
 def kept_at_most(model: BertModel, parts: list[Ids]) -> int:
     held = Held(model)
     with held.hooks():
-        cached.backward(encoding(model), parts, triplet_loss)
+        chunked.backward(encoding(model), parts, triplet_loss)
     gradients(model)
     return held.peak
 

@@ -1,7 +1,7 @@
 """Guards: which pairs a name of `--sts-dev` means, what is said where they are not there, which scored sets hold them.
 
-python -m pytest --import-mode=importlib tests/contrastive/test_sets_dev.py
-DATA_DIR=... python -m pytest --import-mode=importlib tests/contrastive/test_sets_dev.py -m realdata
+python -m pytest --import-mode=importlib tests/contrastive/test_dev.py
+DATA_DIR=... python -m pytest --import-mode=importlib tests/contrastive/test_dev.py -m realdata
 """
 
 import os
@@ -13,8 +13,8 @@ import pytest
 
 from minbert import UserError
 from minbert.tokenizer import Tokenizer
-from tasks.contrastive import sets
-from tasks.contrastive.sets import DevSets
+from tasks.contrastive import dev as devs
+from tasks.contrastive.dev import DevSets
 from tasks.contrastive.settings import FileSettings
 from tests.contrastive.conftest import write
 
@@ -27,7 +27,7 @@ def read(tiny: Path, corpora: Path) -> Read:
     """A function that reads what `--sts-dev` names in a data folder."""
 
     def found(given: str, data: Path = corpora) -> DevSets:
-        return sets.read_dev_sets(FileSettings(sts_dev=given, data=str(data)), Tokenizer.load(tiny), 32)
+        return devs.read(FileSettings(sts_dev=given, data=str(data)), Tokenizer.load(tiny), 32)
 
     return found
 
@@ -117,16 +117,16 @@ def test_dev_pairs_that_are_in_scored_sets_are_counted_in_either_order(
     write(file, "sentence1\tsentence2\tscore\n" + "".join(f"{row}\t{n}\n" for n, row in enumerate(rows)))
     subset = corpora / "downstream/STS/STS12-en-test/STS.input.MSRpar.txt"
     write(subset, "A MSRpar tap.\tThe MSRpar tap.\nA cup.\tA cup.\n")
-    found = sets.also_in(read(str(file)), corpora)
+    found = devs.also_in(read(str(file)), corpora)
     assert {name: count for name, count in found.items() if count} == {"STS12": 1, "STS-B": 1, "STS-B dev": 1}
     assert found.keys() == {"STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "STS-B dev"}
-    assert "STS-B dev" not in sets.also_in(read("stsb"), corpora)
+    assert "STS-B dev" not in devs.also_in(read("stsb"), corpora)
     shutil.rmtree(corpora / "downstream/STS/STS13-en-test")
-    assert "STS13" not in sets.also_in(read(str(file)), corpora)
-    assert sets.also_in(read(str(file)), corpora / "nowhere") == {}
+    assert "STS13" not in devs.also_in(read(str(file)), corpora)
+    assert devs.also_in(read(str(file)), corpora / "nowhere") == {}
     assert not capsys.readouterr().err, "sets that are not there are no defect"
     subset.unlink()
-    assert "STS12" not in sets.also_in(read(str(file)), corpora)
+    assert "STS12" not in devs.also_in(read(str(file)), corpora)
     assert f"note: {subset}: no such file (so it is not known how many dev pairs are also in STS12)" in (
         capsys.readouterr().err
     )
@@ -139,11 +139,11 @@ def test_the_course_dev_set_stands_in_the_scored_sets(tiny: Path) -> None:
     data = Path(os.environ["DATA_DIR"])
 
     def read(name: str) -> DevSets:
-        return sets.read_dev_sets(FileSettings(sts_dev=name), Tokenizer.load(tiny), 32)
+        return devs.read(FileSettings(sts_dev=name), Tokenizer.load(tiny), 32)
 
     course = read("course")
     expected = {"STS12": 153, "STS13": 66, "STS14": 232, "STS15": 186, "STS16": 57, "STS-B": 148, "STS-B dev": 149}
-    found = sets.also_in(course, data)
+    found = devs.also_in(course, data)
     assert len(course) == 863 and {name: found[name] for name in expected} == expected
     assert len(read("stsb")) == 1500
     chinese = read("zh")

@@ -1,0 +1,186 @@
+"""Objectives over triplets: NT-Xent with hard negatives (CBCL, SelfCCL, SimCSE), triplet and margin loss (SelfCCL).
+
+Triplets are the objectives with a curriculum: an encoder scores them, and the easy ones come first.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from minbert.errors import UserError
+from minbert.training.settings import flag
+from tasks.contrastive.curriculum import CurriculumSettings
+from tasks.contrastive.objective import Numbers, Objective, Texts, named, ranked
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from minbert.tokenizer import Tokenizer
+    from minbert.training.plan import Step
+    from tasks.contrastive.data import TrainingRows
+    from tasks.contrastive.model import ContrastiveModel
+    from tasks.contrastive.settings import ContrastiveSettings
+    from tasks.examples import Augmentation, Examples
+
+
+class Triplets(CurriculumSettings, Objective):
+    """An objective over (anchor, positive, hard negative), with a curriculum."""
+
+    rows: ClassVar[str] = "triplets"
+
+    triplets: str = flag(
+        "",
+        "in place of nli/nli_for_simcse.csv or nli/nli-triplets.csv: files of triplets, or of labelled NLI pairs "
+        "(SNLI, MultiNLI, nli-pairs.tsv), comma-separated",
+        metavar="FILES",
+        path=True,
+    )
+    per_premise: Literal["first", "zip", "cross"] = flag(
+        "first",
+        "triplets of one premise of NLI pairs: its first entailment with its first contradiction, the i-th with "
+        "the i-th, or all with all",
+    )
+    evaluate_triplets: int = flag(2000, "triplets of the training file in the frozen loss (0: all)", ge=0)
+
+    @property
+    def curriculum(self) -> CurriculumSettings:
+        """The fields of the record itself."""
+        return self
+
+    def needs_hard_negatives(self) -> str:
+        """What cannot be done with rows of two texts, or an empty string."""
+        return f"--objective {self.objective} needs hard negatives, and these rows have none"
+
+    def find(self, data: str) -> None:
+        """As `Objective.find`."""
+        from tasks.contrastive import triplets
+
+        triplets.find(self.triplets, data, self.needs_hard_negatives())
+
+    def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
+        """Triplets as the file holds them, or merged from labelled pairs."""
+        from tasks.contrastive import triplets
+
+        files = triplets.find(self.triplets, settings.files.data, self.needs_hard_negatives())
+        return triplets.read(files, self.per_premise, tokenizer, length)
+
+    def encoded(self, examples: Examples) -> Texts:
+        """Anchor, positive and hard negative."""
+        return ((0, 0), (1, 0), (2, 0))
+
+
+class NTXent(Triplets):
+    """NT-Xent with hard negatives (CBCL, equation 1), or with in-batch negatives alone."""
+
+    in_batch: ClassVar[bool] = True
+    objective: Literal["nt-xent"] = named("nt-xent")
+    temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4, common=True)
+    hard_negatives: bool = flag(True, "hard negatives among the candidates")
+    mask_false_negatives: bool = flag(True, "leave candidates with the text or the premise of the row out of the loss")
+    evaluate_temperature: float | None = flag(
+        None, "temperature of the frozen loss, to compare runs (default: --temperature)", ge=1e-4
+    )
+    marks_most: int = flag(0, "insert 1 to N punctuation marks into positives; 0 inserts none", ge=0)
+    marks: Literal["english", "chinese", "without-exclamation", "chinese-without-exclamation", "extra"] = flag(
+        "english", "the punctuation that is inserted"
+    )
+
+    @property
+    def frozen(self) -> tuple[int, float]:
+        """As `Objective.frozen`."""
+        return self.evaluate_triplets, self.evaluate_temperature or self.temperature
+
+    def check(self, settings: ContrastiveSettings) -> None:
+        """As `Objective.check`."""
+        if self.marks_most and settings.synonyms.used_in("pretrain"):
+            raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
+
+    def needs_hard_negatives(self) -> str:
+        """Only an order by cosines does."""
+        if not self.by_cosine:
+            return ""
+        return (
+            f"rows without a hard negative have no gap for --technique {self.technique}; choose --order none or random"
+        )
+
+    def augmentation(
+        self, settings: ContrastiveSettings, examples: Examples, tokenizer: Tokenizer, run: Path
+    ) -> tuple[Augmentation[Any], dict[str, Any] | None]:
+        """Punctuation in positives, or synonyms."""
+        if not self.marks_most:
+            return super().augmentation(settings, examples, tokenizer, run)
+        from tasks.augment.punctuation import Punctuation
+
+        return Punctuation(tokenizer, 1, seed=settings.training.seed, most=self.marks_most, marks=self.marks), None
+
+    def encoded(self, examples: Examples) -> Texts:
+        """Anchor and positive, and the hard negative where the data have one and it is used."""
+        return ((0, 0), (1, 0), (2, 0))[: examples.cache.columns if self.hard_negatives else 2]
+
+    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
+        """The loss, and the share of rows whose positive is the nearest candidate."""
+        from tasks.contrastive import losses
+
+        anchor, positive, *others = vectors.chunk(len(self.encoded(examples)))
+        ignored = self.false_negatives(examples, batch).to(vectors.device) if self.mask_false_negatives else None
+        hard_negative = others[0] if others else None
+        return ranked(losses.candidates(anchor, positive, hard_negative, self.temperature, ignored=ignored))
+
+    def false_negatives(self, examples: Examples, batch: Step) -> Tensor:
+        """Compared by the texts of the data file: synonyms may change one premise differently in two rows."""
+        import torch
+
+        from tasks.contrastive import losses
+        from tasks.contrastive.scoring import distinct
+
+        columns = [column for column, _ in self.encoded(examples)]
+        texts = (tuple(examples.sentence(row, column)) for column in columns for row in batch.rows)
+        return losses.false_negatives(*torch.from_numpy(distinct(texts)[1]).chunk(len(columns)))
+
+    def chance(self, batch_size: int, columns: int) -> float:
+        """As `Objective.chance`."""
+        return math.log(2 * batch_size if self.hard_negatives and columns == 3 else batch_size)
+
+
+class OverDistances(Triplets):
+    """A loss over distances, with a margin; it is judged by the frozen NT-Xent loss too."""
+
+    loss_margin: float = flag(1.0, "margin of the loss", ge=1e-6)
+    evaluate_temperature: float = flag(0.05, "temperature of the frozen loss", ge=1e-4)
+
+    @property
+    def frozen(self) -> tuple[int, float]:
+        """As `Objective.frozen`."""
+        return self.evaluate_triplets, self.evaluate_temperature
+
+
+class TripletLoss(OverDistances):
+    """max(0, D(a, p) - D(a, n) + margin) (SelfCCL, section 3.1)."""
+
+    objective: Literal["triplet"] = named("triplet")
+
+    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
+        """The mean over the batch."""
+        from tasks.contrastive import losses
+
+        anchor, positive, negative = vectors.chunk(3)
+        return {"loss": losses.triplet(anchor, positive, negative, self.loss_margin)}
+
+
+class MarginLoss(OverDistances):
+    """The contrastive loss with a margin over (anchor, positive) as similar, (anchor, negative) as dissimilar pairs."""
+
+    objective: Literal["margin"] = named("margin")
+
+    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
+        """The mean over both kinds of pairs (SelfCCL, section 3.1)."""
+        import torch
+
+        from tasks.contrastive import losses
+
+        anchor, positive, negative = vectors.chunk(3)
+        similar = torch.arange(2 * len(anchor), device=vectors.device) < len(anchor)
+        pairs = torch.cat([anchor, anchor]), torch.cat([positive, negative])
+        return {"loss": losses.margin_contrastive(*pairs, similar, self.loss_margin)}

@@ -1,0 +1,207 @@
+"""ConSERT's objectives: two views of each text, and these joined with the classification of NLI pairs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import model_validator
+
+from minbert.errors import UserError
+from minbert.training.settings import Record, flag
+from tasks.contrastive.nli import Classification
+from tasks.contrastive.objective import Inputs, Numbers, Objective, Texts, named, ranked
+from tasks.contrastive.texts import TextSettings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from minbert.training.loop import Context
+    from minbert.training.plan import Step
+    from tasks.contrastive.model import ContrastiveModel
+    from tasks.contrastive.views import Draw, View
+    from tasks.examples import Examples
+
+
+@dataclass(frozen=True)
+class ViewInputs(Inputs):
+    """Sentences with their random words, and the perturbation of the adversarial view, [T, D], if there is one."""
+
+    draw: Draw | None = None
+    perturbation: Tensor | None = None
+
+    def part(self, some: slice) -> Self:
+        """As `Inputs.part`."""
+        assert self.draw is not None
+        part, perturbation = super().part(some), self.perturbation
+        if perturbation is not None:
+            ends = np.cumsum([0, *map(len, self.sentences)])
+            perturbation = perturbation[ends[some.start] : ends[min(some.stop, len(self))]]
+        return replace(part, draw=self.draw.take(some), perturbation=perturbation)
+
+
+class ViewSettings(Record):
+    """The two views of a text, made at the embedding layer (ConSERT, section 3.2)."""
+
+    views: str = flag(
+        "",
+        "two views, such as feature-cutoff:0.2,shuffle, from none, shuffle, token-cutoff, span-cutoff (rate 0.15 by "
+        "default), feature-cutoff, dropout (0.2), and with --objective joint adversarial (1)",
+        metavar="VIEW,VIEW",
+        common=True,
+    )
+    protect_special: bool = flag(True, "views leave [CLS] and [SEP] as they are")
+    temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4, common=True)
+
+    @model_validator(mode="after")
+    def _two_views(self) -> Self:
+        if not self.views:
+            raise UserError("--views: two views of a text are needed, such as feature-cutoff:0.2,shuffle")
+        from tasks.contrastive.views import parse  # late: it imports torch
+
+        parse(self.views, flag="--views")
+        return self
+
+    def parsed(self) -> tuple[View, ...]:
+        """Both views, and as a third the identity."""
+        from tasks.contrastive.views import View, parse
+
+        return (*parse(self.views, protect_special=self.protect_special), View())
+
+    def with_draw(self, sentences: list[list[int]], texts: Texts, batch: Step, context: Context) -> ViewInputs:
+        """The sentences with random words; each text has its own counter, whatever its position in the batch."""
+        from tasks.contrastive.views import Draw
+
+        width = 1 + max(column for column, _ in texts)
+        keys = np.concatenate([batch.rows * width + column for column, _ in texts])
+        views = np.repeat([view for _, view in texts], len(batch.rows))
+        return ViewInputs(sentences, draw=Draw(context.seed, batch.epoch, keys, views))
+
+    def encode(self, model: ContrastiveModel, inputs: Inputs, context: Context) -> Tensor:
+        """The vectors of sentences under their views: [sentences, D]."""
+        from tasks.contrastive.views import apply
+
+        assert isinstance(inputs, ViewInputs) and inputs.draw is not None
+        ragged = inputs.ragged().to(context.device)
+        states = apply(model.encoder, ragged, self.parsed(), inputs.draw, perturbation=inputs.perturbation)
+        return model.pool(states, ragged)
+
+
+class TwoViews(ViewSettings, TextSettings, Objective):
+    """NT-Xent over two views of each text (ConSERT, equation 1)."""
+
+    in_batch: ClassVar[bool] = True
+    objective: Literal["views"] = named("views")
+
+    @model_validator(mode="after")
+    def _unsupervised(self) -> Self:
+        if "adversarial" in self.views:
+            raise UserError("--views: an adversarial view needs the supervision of --objective joint")
+        return self
+
+    def encoded(self, examples: Examples) -> Texts:
+        """The text under both views."""
+        return ((0, 0), (0, 1))
+
+    def inputs(self, model: ContrastiveModel, examples: Examples, batch: Step, context: Context) -> Inputs:
+        """As `Objective.inputs`, with the random words of the views."""
+        sentences = super().inputs(model, examples, batch, context).sentences
+        return self.with_draw(sentences, self.encoded(examples), batch, context)
+
+    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
+        """The loss, and the share of views whose other view is nearest; the loss of a single text is 0."""
+        from tasks.contrastive import losses
+
+        first, second = vectors.chunk(2)
+        return ranked(losses.view_candidates(first, second, self.temperature))
+
+    def chance(self, batch_size: int, columns: int) -> float:
+        """As `Objective.chance`."""
+        return math.log(2 * batch_size - 1)
+
+
+class Joint(ViewSettings, Classification):
+    """Classification of NLI pairs plus alpha times NT-Xent over two views of their texts (ConSERT, section 3.3).
+
+    The paper writes L_ce + alpha * L_con, with L_con the mean over the 2N views of equation 1, and leaves open how the
+    two texts of a pair enter it. The released code contrasts premises with premises and hypotheses with hypotheses, and
+    SUMS what it gets: both sides, and on each side both directions (first view to second, and back), each a mean over
+    the B rows. So does this objective, since alpha = 0.15 was found with that sum. It is four times the mean over all
+    views: the paper's formula taken literally means alpha = 0.15 / 4.
+
+    As in the released code, one encoding serves as the view `none` and for the classification: 4 encodings a row with
+    such a view, 6 without one. The classifier sees [u; v; |u - v|] (equation 2); the released scripts append
+    max(u, v)^2, which the paper does not mention.
+    """
+
+    in_batch: ClassVar[bool] = True
+    objective: Literal["joint"] = named("joint")
+    alpha: float = flag(0.15, "weight of the views' loss, which is added to that of the classification", ge=0)
+
+    def encoded(self, examples: Examples) -> Texts:
+        """Both texts unchanged, for the classification; then through the views that change them."""
+        return [(side, view) for view in self.encoded_views() for side in (0, 1)]
+
+    def encoded_views(self) -> list[int]:
+        """The numbers of the views that are encoded; first that of the unchanged texts."""
+        from tasks.contrastive.views import View
+
+        kinds = [type(view) for view in self.parsed()[:2]]
+        plain = kinds.index(View) if View in kinds else 2
+        return [plain, *(number for number in (0, 1) if number != plain)]
+
+    def inputs(self, model: ContrastiveModel, examples: Examples, batch: Step, context: Context) -> Inputs:
+        """As `Objective.inputs`, with the random words of the views, and an adversarial view's perturbation."""
+        sentences = super().inputs(model, examples, batch, context).sentences
+        inputs = self.with_draw(sentences, self.encoded(examples), batch, context)
+        return replace(inputs, perturbation=self.perturbation(model, inputs, examples, batch, context))
+
+    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
+        """The sum; both terms are logged too."""
+        import torch
+
+        from tasks.contrastive import losses
+
+        numbers, texts = super().loss(model, vectors[: 2 * len(batch.rows)], examples, batch), self.encoded(examples)
+        seen = dict(zip(texts, vectors.chunk(len(texts)), strict=True))
+        sides = [ranked(losses.view_candidates(seen[side, 0], seen[side, 1], self.temperature)) for side in (0, 1)]
+        # The mean over the 2N views of a side is half the sum of its two directions.
+        contrast = 2 * torch.stack([side["loss"] for side in sides]).sum()
+        return numbers | {
+            "classification_loss": numbers["loss"],
+            "views_loss": contrast,
+            "views_accuracy": torch.stack([side["accuracy"] for side in sides]).mean(),
+            "loss": numbers["loss"] + self.alpha * contrast,
+        }
+
+    def perturbation(
+        self, model: ContrastiveModel, inputs: Inputs, examples: Examples, batch: Step, context: Context
+    ) -> Tensor | None:
+        """From the gradient of the classification loss at the embeddings: one more pass, over the unchanged texts."""
+        import torch
+
+        from tasks.contrastive.views import Adversarial, adversarial
+
+        views = [self.parsed()[number] for number in self.encoded_views()]
+        if not any(isinstance(view, Adversarial) for view in views) or not len(inputs):
+            return None
+        ragged = Inputs(inputs.sentences[: 2 * len(batch.rows)]).ragged().to(context.device)
+        context.seed_dropout("adversarial")
+        with context.autocast():
+            x = model.encoder.embed(ragged).detach().requires_grad_()
+            vectors = model.pool(model.encoder.encode(x, ragged), ragged).float()
+        (gradient,) = torch.autograd.grad(super().loss(model, vectors, examples, batch)["loss"], x)
+        parts = [
+            adversarial(gradient, ragged, view.rate, protect_special=view.protect_special)
+            if isinstance(view, Adversarial)
+            else torch.zeros_like(x)
+            for view in views
+        ]
+        return torch.cat(parts).detach()
+
+    def chance(self, batch_size: int, columns: int) -> float | None:
+        """As `Objective.chance`: two sides, two directions."""
+        classified = super().chance(batch_size, columns)
+        return None if classified is None else classified + self.alpha * 4 * math.log(2 * batch_size - 1)

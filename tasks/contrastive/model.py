@@ -1,0 +1,158 @@
+"""The model of stage one, and its training step.
+
+Axes: B rows of a batch, k texts of a row, D hidden.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from minbert.bert import BertModel
+from minbert.encode import pool
+from minbert.encode import vectors as pooled_vectors
+from minbert.ragged import Ragged
+from minbert.seeds import torch_seed
+from minbert.training import ranks
+from minbert.training.loop import Context
+from minbert.training.plan import Step
+from tasks.contrastive import chunked
+from tasks.contrastive.objective import Inputs, Numbers, Objective
+from tasks.contrastive.settings import ContrastiveSettings
+from tasks.examples import Augmentation, Examples, unchanged
+
+COLLAPSED = 1e-2  # a mean cosine above 0.9999; random weights of BERT-base give a spread of 0.2, MiniLM 0.6 to 0.9
+
+
+class ContrastiveModel(nn.Module):
+    """An encoder, with a projection of its vectors (SimCSE, section 6.3) or a classifier of pairs (SBERT, section 3).
+
+    The classifier sees [u; v; |u - v|], or the one vector of a pair that is read `together`. Neither is saved in the
+    encoder folder, except a projection that is `kept` (as in supervised SimCSE): it replaces the encoder's own pooling
+    layer, starting from random weights.
+    """
+
+    def __init__(
+        self, encoder: BertModel, pooler: str, *, projection: str = "none", classes: int = 0, together: bool = False
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.pooler = "pooler" if projection == "kept" else pooler
+        width = encoder.config.hidden_size
+        self.projection = nn.Linear(width, width) if projection == "training" else None
+        self.classifier = nn.Linear(width if together else 3 * width, classes) if classes else None
+        kept = encoder.pooler_dense if projection == "kept" else None
+        for layer in (kept, self.projection, self.classifier):
+            if layer is not None:
+                nn.init.normal_(layer.weight, std=encoder.config.initializer_range)
+                nn.init.zeros_(layer.bias)
+
+    @classmethod
+    def of(cls, settings: ContrastiveSettings, encoder: BertModel) -> "ContrastiveModel":
+        """The encoder with the layers that the settings ask for, their weights drawn by the run's seed."""
+        torch.manual_seed(torch_seed(settings.training.seed, "heads"))
+        objective: Objective = settings.objective
+        return cls(
+            encoder,
+            settings.encoder.pooler,
+            projection=settings.encoder.projection,
+            classes=objective.classes,
+            together=objective.form != "bi",
+        )
+
+    def vectors(self, ragged: Ragged) -> Tensor:
+        """The vectors that the loss sees: [B, D]."""
+        return self.projected(pooled_vectors(self.encoder, ragged, self.pooler))
+
+    def pool(self, states: list[Tensor], ragged: Ragged) -> Tensor:
+        """The vectors that the loss sees, from hidden states: [B, D]."""
+        return self.projected(pool(self.encoder, states, ragged, self.pooler))
+
+    def projected(self, pooled: Tensor) -> Tensor:
+        """tanh(W x + b) where there is a projection in training only: [B, D]."""
+        return pooled if self.projection is None else torch.tanh(self.projection(pooled))
+
+    def classify(self, features: Tensor) -> Tensor:
+        """W x + b of each row x of the features, [B, D] or [B, 3D], in fp32: [B, classes]."""
+        assert self.classifier is not None, "a model without a classifier"
+        logits: Tensor = self.classifier(features)
+        return logits
+
+
+def spread(vectors: Tensor) -> Tensor:
+    """Root mean square distance of a batch's unit vectors [B, D] from their mean: 0 if all are equal, at most 1."""
+    rows = torch.nn.functional.normalize(vectors.detach().double(), dim=1)
+    return (rows - rows.mean(0)).square().sum(1).mean().sqrt()
+
+
+def floors(lr: float) -> Mapping[str, tuple[float, str]]:
+    """Minimum of a training metric, and the message with which training stops below it; none if nothing is trained."""
+    return {"spread": (COLLAPSED, "all sentence vectors point one way: the encoder has collapsed")} if lr else {}
+
+
+@dataclass(frozen=True)
+class ContrastiveStep:
+    """A training step: the texts of a batch through the encoder, the objective's loss, and its gradients.
+
+    `chunk` is the largest number of sentences that are encoded at once (0: all).
+    """
+
+    objective: Objective
+    examples: Examples
+    augment: Augmentation[Any] = unchanged
+    chunk: int = 0
+
+    @property
+    def texts(self) -> int:
+        """How many texts of a row are encoded."""
+        return len(self.objective.encoded(self.examples))
+
+    def backward(self, model: nn.Module, batch: Step, context: Context) -> Numbers:
+        """Gradients of the mean loss over the batch; returns the numbers to log, with the spread of the vectors."""
+        assert isinstance(model, ContrastiveModel)
+        if ranks.world() > 1 or self.chunk:
+            return self._backward_in_parts(model, batch, context)
+        numbers = self.loss(model, self.encode(model, self.inputs(model, batch, context), context), batch)
+        numbers["loss"].backward()
+        return {name: value.detach() for name, value in numbers.items()}
+
+    def inputs(self, model: ContrastiveModel, batch: Step, context: Context) -> Inputs:
+        """What is encoded of a batch: k * B sentences."""
+        return self.objective.inputs(model, self.augment(self.examples, batch), batch, context)
+
+    def encode(self, model: ContrastiveModel, inputs: Inputs, context: Context, part: int = 0) -> Tensor:
+        """Vectors of sentences in fp32, with dropout masks by the number of their part: [sentences, D]."""
+        context.seed_dropout("encoder", part)
+        with context.autocast():
+            return self.objective.encode(model, inputs, context).float()
+
+    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
+        """The objective's numbers over the vectors of the whole batch."""
+        numbers = self.objective.loss(model, vectors, self.examples, batch)
+        return numbers | {"spread": spread(vectors)} if len(batch.rows) > 1 else numbers
+
+    def _backward_in_parts(self, model: ContrastiveModel, batch: Step, context: Context) -> Numbers:
+        """The same gradient, in chunks and on several ranks: see `chunked`.
+
+        Each rank encodes the sentences of its own rows, and takes the loss of the whole batch.
+        """
+        inputs = self.inputs(model, replace(batch, rows=ranks.share(batch.rows)), context)
+        size = self.chunk or max(len(inputs), 1)
+        parts = [inputs.part(slice(start, start + size)) for start in range(0, len(inputs), size)]
+        return chunked.backward(
+            lambda number, part: self.encode(model, part, context, number),
+            parts,
+            lambda vectors: self.loss(model, vectors, batch),
+            self._share(model, len(batch.rows), context),
+        )
+
+    def _share(self, model: ContrastiveModel, rows: int, context: Context) -> chunked.Share | None:
+        """The positions of this rank's sentences among those of all `rows` of a batch; None for a single process."""
+        if ranks.world() == 1:
+            return None
+        positions = np.arange(self.texts * rows).reshape(self.texts, rows)[:, ranks.rank() :: ranks.world()]
+        width = model.encoder.config.hidden_size
+        return chunked.Share(torch.from_numpy(positions.ravel()).to(context.device), self.texts * rows, width)

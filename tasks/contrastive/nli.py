@@ -1,0 +1,240 @@
+"""Objectives over labelled NLI pairs: SBERT's classification of two vectors, and of pairs that are read together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from minbert.errors import UserError
+from minbert.files import expanded, present
+from minbert.token_cache import Row, Skipped
+from minbert.training.settings import flag
+from tasks.contrastive.objective import Inputs, Numbers, Objective, Texts, labels_of, named
+from tasks.readers import key, open_as, senteval
+from tasks.readers.layouts import NLI_CLASSES, POLARITIES, Rows
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from minbert.tokenizer import Tokenizer
+    from minbert.training.loop import Context
+    from minbert.training.plan import Step
+    from tasks.contrastive.data import TrainingRows
+    from tasks.contrastive.model import ContrastiveModel
+    from tasks.contrastive.settings import ContrastiveSettings
+    from tasks.examples import Examples
+
+
+_ORIGINALS = ("snli_1.0/snli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.jsonl")
+
+
+class Classification(Objective):
+    """The classes of NLI pairs, from the vectors of both texts."""
+
+    rows: ClassVar[str] = "pairs"
+    nli_pairs: str = flag(
+        "",
+        "in place of nli/nli-pairs.tsv, else SNLI's and MultiNLI's originals: files of labelled NLI pairs, by commas",
+        metavar="FILES",
+        path=True,
+    )
+
+    @property
+    def classes(self) -> int:
+        """Those of NLI."""
+        return len(NLI_CLASSES)
+
+    def find(self, data: str) -> None:
+        """As `Objective.find`."""
+        self.files(data)
+
+    def files(self, data: str) -> list[Path]:
+        """The files of labelled pairs."""
+        from tasks import readers
+        from tasks.contrastive.data import files
+
+        paths = files(self.nli_pairs, data, "nli-pairs.tsv", *_ORIGINALS)
+        if not self.nli_pairs and paths[0].name != "nli-pairs.tsv":
+            originals = (paths[0].parent.parent / name for name in _ORIGINALS)
+            paths = [path for path in originals if path.is_file()]
+        for path in paths:
+            readers.open_as(path, "nli")
+        return paths
+
+    def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
+        """Labelled pairs."""
+        return _read(self.files(settings.files.data), [], [], tokenizer, length)
+
+    def encoded(self, examples: Examples) -> Texts:
+        """Both texts of a pair."""
+        return ((0, 0), (1, 0))
+
+    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
+        """Cross entropy and accuracy."""
+        from tasks.contrastive import losses
+
+        labels = labels_of(examples, batch, vectors)
+        logits = self.logits(model, vectors, labels)
+        accuracy = (logits.detach().argmax(1) == labels).float().mean()
+        return {"loss": losses.softmax_pairs(logits, labels), "accuracy": accuracy}
+
+    def logits(self, model: ContrastiveModel, vectors: Tensor, labels: Tensor) -> Tensor:
+        """The classifier over [u; v; |u - v|]: [B, classes]."""
+        from tasks.contrastive import losses
+
+        return model.classify(losses.softmax_features(*vectors.chunk(2)))
+
+    def chance(self, batch_size: int, columns: int) -> float | None:
+        """As `Objective.chance`."""
+        return math.log(len(NLI_CLASSES))
+
+
+class Softmax(Classification):
+    """Classification of NLI pairs over [u; v; |u - v|] (SBERT, section 3)."""
+
+    objective: Literal["softmax"] = named("softmax")
+
+
+class CrossEncoder(Classification):
+    """Classification of NLI pairs that are read together, as [CLS] a [SEP] b [SEP] (BERT, section 4.1).
+
+    It prepares an encoder for tasks that read pairs so (supplementary training; Phang et al., 2018). With `--phrases`
+    some rows are single texts, [CLS] a [SEP], of two further classes; a row's softmax is over the classes of its kind.
+    """
+
+    form: ClassVar[str] = "cross"
+    objective: Literal["cross"] = named("cross")
+    phrases: str = flag(
+        "",
+        "also classify single texts labelled 0 or 1: sst = the phrases of SST's training sentences in SentEval's "
+        "layout, negative or positive; or a file",
+        metavar="sst|FILE",
+        path=True,
+    )
+
+    @property
+    def classes(self) -> int:
+        """Those of NLI, and those of the phrases."""
+        return len(NLI_CLASSES) + (len(POLARITIES) if self.phrases else 0)
+
+    def check(self, settings: ContrastiveSettings) -> None:
+        """As `Objective.check`."""
+        if settings.chooses:
+            raise UserError(
+                f"--objective {self.objective} trains no sentence embeddings, so --sts-dev cannot select a checkpoint: "
+                f"use --keep last"
+            )
+
+    def find(self, data: str) -> None:
+        """As `Objective.find`."""
+        self.files(data)
+        self.phrase_files(data)
+
+    def phrase_files(self, data: str) -> list[Path]:
+        """The file of `--phrases`, if it is given."""
+        if not self.phrases:
+            return []
+        from minbert.training import start
+        from tasks import readers
+
+        path = expanded(self.phrases)
+        if self.phrases == "sst":
+            (name,) = senteval.CLASSIFICATION["SST2"][1]["train"]
+            path = senteval.root(start.data_folder(data)) / name
+        readers.open_as(present(path), "single", classes=len(POLARITIES))
+        return [path]
+
+    def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
+        """Labelled pairs, then the phrases."""
+        data = settings.files.data
+        judging = _sst_files(data) if self.phrases == "sst" else []
+        return _read(self.files(data), self.phrase_files(data), judging, tokenizer, length)
+
+    def encoded(self, examples: Examples) -> Texts:
+        """One sequence for each row."""
+        return ((0, 0),)
+
+    def inputs(self, model: ContrastiveModel, examples: Examples, batch: Step, context: Context) -> Inputs:
+        """Token ids and token types of each pair in one sequence, or of a single text: B lists each."""
+        from tasks.examples import Pair
+
+        assert isinstance(examples, Pair)
+        single = examples.labels[batch.rows] >= len(NLI_CLASSES)
+        texts = [
+            examples.alone(row, 0) if alone else examples.joined(row)
+            for row, alone in zip(batch.rows, single, strict=True)
+        ]
+        return Inputs([ids for ids, _ in texts], [types for _, types in texts])
+
+    def logits(self, model: ContrastiveModel, vectors: Tensor, labels: Tensor) -> Tensor:
+        """The classifier over the rows' vectors, with -inf for the classes of the other kind of rows: [B, classes]."""
+        import torch
+
+        logits = model.classify(vectors)
+        of_pairs = torch.arange(logits.shape[1], device=labels.device) < len(NLI_CLASSES)
+        return logits.masked_fill(of_pairs != (labels < len(NLI_CLASSES))[:, None], -math.inf)
+
+    def chance(self, batch_size: int, columns: int) -> float | None:
+        """None with phrases: it depends on how many rows of a batch are phrases."""
+        return None if self.phrases else super().chance(batch_size, columns)
+
+
+def _sst_files(data: str) -> list[Path]:
+    """The course's dev and test file of SST, where they are there: phrases that equal their sentences are skipped."""
+    from minbert.training import start
+
+    folder, names = start.data_folder(data), ("ids-sst-dev.csv", "ids-sst-test-student.csv")
+    paths = [next(filter(Path.is_file, (folder / "course" / name, folder / name)), None) for name in names]
+    return [path for path in paths if path]
+
+
+def _read(
+    pairs: list[Path], phrases: list[Path], judging: list[Path], tokenizer: Tokenizer, length: int
+) -> TrainingRows:
+    """The rows of files of labelled pairs, then those of single texts, cached."""
+    from tasks import readers
+    from tasks.contrastive.data import TrainingRows, cached
+    from tasks.examples import Pair
+
+    paths = [*pairs, *phrases]
+    names = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]  # where there are several, ids begin with it
+
+    def labelled() -> Iterator[Row | Skipped]:
+        opened = [readers.open_as(path, "nli").rows for path in pairs]
+        opened += [
+            _as_pairs(readers.open_as(path, "single", classes=len(POLARITIES)).rows, judging) for path in phrases
+        ]
+        for rows, name in zip(opened, names, strict=True):
+            for row in rows:
+                if isinstance(row, Skipped):
+                    yield replace(row, why=f"{name} {row.why}".strip())
+                else:
+                    yield replace(row, id=f"{name}{row.id}")
+
+    rule = ["nli", *names, *(["phrases"] if phrases else [])]
+    cache, files = cached(paths, labelled(), rule, 2, tokenizer, also=judging)
+    entry = {name: value for name, value in cache.account().items() if name not in ("file", "sha256")}
+    return TrainingRows(Pair(cache, tokenizer.cls, tokenizer.sep, length), entry | {"files": files})
+
+
+def _as_pairs(rows: Rows, judging: list[Path]) -> Rows:
+    """Single texts as pairs without a second text, their classes after those of NLI.
+
+    Those that equal, by `readers.key`, a sentence of the files in `judging` are skipped.
+    """
+    judged = {
+        key(row.texts[0]): path.name
+        for path in judging
+        for row in open_as(path, "single", "test").rows
+        if isinstance(row, Row)
+    }
+    for row in rows:
+        if isinstance(row, Skipped):
+            yield row
+        elif judged and (name := judged.get(key(row.texts[0]))):
+            yield Skipped(row.line, f"equals a sentence of {name}")
+        else:
+            yield replace(row, texts=(*row.texts, ""), label=len(NLI_CLASSES) + row.label)

@@ -1,0 +1,164 @@
+"""An objective of stage one: one record that owns its settings, the data it reads, the texts it encodes and its loss.
+
+Importing this module loads no torch, nor does importing an objective, so that `--help` is fast: what computes is
+imported where it is used.
+
+Axes: B rows of a batch, k texts of a row, D hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from minbert.training.settings import Record, flag
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from minbert.bert import BertModel
+    from minbert.ragged import Ragged
+    from minbert.tokenizer import Tokenizer
+    from minbert.training.loop import Context
+    from minbert.training.plan import Step
+    from tasks.contrastive.curriculum import CurriculumSettings
+    from tasks.contrastive.data import TrainingRows
+    from tasks.contrastive.model import ContrastiveModel
+    from tasks.contrastive.settings import ContrastiveSettings
+    from tasks.examples import Augmentation, Examples
+
+Numbers = dict[str, "Tensor"]
+"""Scalars to log, among them the `loss` to minimise."""
+Texts = Sequence[tuple[int, int]]
+"""The k texts of a row that are encoded: (column of the data, number of the view)."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Sentences to encode: token ids with their special tokens, and token types (None: all 0)."""
+
+    sentences: list[list[int]]
+    types: list[list[int]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def part(self, some: slice) -> Self:
+        """Some of the sentences."""
+        return replace(self, sentences=self.sentences[some], types=self.types and self.types[some])
+
+    def ragged(self) -> Ragged:
+        """All sentences as one batch."""
+        from minbert.ragged import Ragged
+
+        return Ragged.from_lists(self.sentences, self.types)
+
+
+def named(name: str) -> Any:
+    """The flag `--objective`, as the record of an objective has it."""
+    about = "what is learned; each has flags of its own, which --objective NAME --help-all shows"
+    return flag(name, about, common=True)
+
+
+class Objective(Record):
+    """What a step of stage one learns. Its fields are the flags that exist only with this objective."""
+
+    objective: str
+    rows: ClassVar[str]
+    """What the rows of its data are called: triplets, pairs or texts."""
+    in_batch: ClassVar[bool] = False
+    """Whether the other rows of a batch are the negatives of a row."""
+    form: ClassVar[str] = "bi"
+    """How a row is read, as `Examples.truncated` takes it."""
+    unlabelled: ClassVar[bool] = False
+    """Whether its rows are texts without labels, of which `read` itself draws `--limit`."""
+
+    @property
+    def classes(self) -> int:
+        """How many classes a classifier tells apart; 0 for an objective without one."""
+        return 0
+
+    @property
+    def curriculum(self) -> CurriculumSettings | None:
+        """The order and the pacing of the rows; None: all of them, shuffled, from the start."""
+        return None
+
+    @property
+    def frozen(self) -> tuple[int, float] | None:
+        """How many triplets an evaluation takes (0: all), and the temperature of its frozen loss; None: no triplets."""
+        return None
+
+    def check(self, settings: ContrastiveSettings) -> None:
+        """Raises `UserError` for shared settings that this objective excludes, or that it needs."""
+
+    def find(self, data: str) -> None:
+        """Raises `UserError` if a file is missing or its header cannot be used; nothing is read beyond it."""
+        raise NotImplementedError
+
+    def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
+        """The rows to train on. Raises `UserError` for what is missing or cannot be read."""
+        raise NotImplementedError
+
+    def augmentation(
+        self, settings: ContrastiveSettings, examples: Examples, tokenizer: Tokenizer, run: Path
+    ) -> tuple[Augmentation[Any], dict[str, Any] | None]:
+        """What is done to the texts at each step, and its entry in the manifest: synonyms, if they are asked for.
+
+        `run` is the run's folder, for the texts before and after synonyms.
+        """
+        from tasks.augment import synonym_augmentation
+
+        return synonym_augmentation(
+            settings.synonyms,
+            settings.training,
+            "pretrain",
+            {"nli": examples},
+            tokenizer,
+            data=settings.files.data,
+            run=run,
+        )
+
+    def encoded(self, examples: Examples) -> Texts:
+        """The texts of a row that are encoded."""
+        raise NotImplementedError
+
+    def inputs(self, model: ContrastiveModel, examples: Examples, batch: Step, context: Context) -> Inputs:
+        """The first text of every row, then the second of every row, and so on: k * B sentences."""
+        return Inputs([examples.sentence(row, column) for column, _ in self.encoded(examples) for row in batch.rows])
+
+    def encode(self, model: ContrastiveModel, inputs: Inputs, context: Context) -> Tensor:
+        """The vectors of the sentences that the loss sees: [sentences, D]."""
+        return model.vectors(inputs.ragged().to(context.device))
+
+    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
+        """The loss over the vectors [k * B, D] of the texts, a mean over the batch, and further numbers to log."""
+        raise NotImplementedError
+
+    def chance(self, batch_size: int, columns: int) -> float | None:
+        """The loss of a random guess: ln(number of candidates, or of classes); None for a loss over distances.
+
+        `columns` is the number of texts of a row. Candidates removed as false negatives are counted as well.
+        """
+        return None
+
+    def notes(self, encoder: BertModel) -> list[str]:
+        """Warnings about an encoder that this objective cannot learn from."""
+        return []
+
+
+def labels_of(examples: Examples, batch: Step, like: Tensor) -> Tensor:
+    """The classes of a batch's rows: int64 [B], on the device of `like`."""
+    import torch
+
+    return torch.from_numpy(examples.labels[batch.rows].astype(np.int64)).to(like.device)
+
+
+def ranked(logits: Tensor) -> Numbers:
+    """NT-Xent of logits with the positives on the diagonal, and the share of rows whose positive is nearest."""
+    from tasks.contrastive import losses
+
+    return {"loss": losses.over_candidates(logits), "accuracy": losses.in_batch_accuracy(logits.detach())}

@@ -1,0 +1,225 @@
+"""Unlabelled texts, and the corpora that stage one knows by name.
+
+| `--texts` | unlabelled texts |
+|---|---|
+| `sts` | ConSERT's: every pair of STS12-16, STS-B and SICK, train, dev and test: transductive |
+| `sts-train` | STS-B train, SICK train and, where it is there, STS12 train (`STS/STS12-en-train`) |
+| `chinese` | EdaCSE's: the train files of ATEC, BQ, LCQMC, PAWS-X and STS-B under `zh/`, those that are there |
+| a path | any file, one sentence a line |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from minbert.errors import UserError, suggestion
+from minbert.files import expanded, present
+from minbert.seeds import numpy_generator
+from minbert.token_cache import Facts, Row, Skipped
+from minbert.training.settings import Record, flag, names_in
+from tasks.readers import chinese, key, open_as, senteval
+
+if TYPE_CHECKING:
+    from minbert.tokenizer import Tokenizer
+    from tasks.contrastive.data import TrainingRows
+    from tasks.contrastive.settings import ContrastiveSettings
+
+SOURCES = ("sts", "sts-train", "chinese")
+"""The names of texts that need no path."""
+_LINE_FEEDS = re.compile(r"[\r\n]+")  # a quoted cell may hold some
+
+
+class TextSettings(Record):
+    """The part of an objective that trains on unlabelled texts."""
+
+    rows: ClassVar[str] = "texts"
+    unlabelled: ClassVar[bool] = True
+
+    texts: str = flag(
+        "",
+        "unlabelled texts: sts, sts-train, chinese, or files of one sentence a line, comma-separated",
+        metavar="NAMES|FILES",
+        common=True,
+    )
+    keep_duplicates: bool = flag(False, "keep duplicates among the texts")
+
+    def check(self, settings: ContrastiveSettings) -> None:
+        """Raises `UserError` if no texts are named."""
+        if not names_in(self.texts):
+            objective = settings.objective.objective
+            raise UserError(f"--objective {objective} needs --texts: sts, sts-train, chinese or a file")
+
+    def find(self, data: str) -> None:
+        """Raises `UserError` if a file is missing."""
+        self.corpus(data)
+
+    def corpus(self, data: str) -> Corpus:
+        """The files behind `--texts`; files of one's own do not need the data folder."""
+        from minbert.training import start  # late, here and below: it imports torch
+
+        names = names_in(self.texts)
+        own = all(expanded(name).is_file() for name in names)
+        return find_texts(names, Path() if own else start.data_folder(data))
+
+    def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
+        """`--limit` of the texts, drawn by seed."""
+        from minbert import token_cache
+        from minbert.training import ranks
+        from tasks.contrastive.data import TrainingRows, cached
+        from tasks.examples import Examples
+
+        seed, limit, sources = settings.training.seed, settings.data.limit, names_in(self.texts)
+        corpus = self.corpus(settings.files.data)
+
+        def drawn() -> Iterator[Row | Facts]:
+            kept, facts = gather_texts(corpus, seed, limit, keep_duplicates=self.keep_duplicates)
+            yield from (Row(str(number), (text,)) for number, text in enumerate(kept, 1))
+            yield facts
+
+        by_seed, tests = seed if limit else "", [path.name for path in corpus.tests]
+        rule = ["texts", *sources, by_seed, limit, self.keep_duplicates, *corpus.absent, *tests]
+        paths = [file.path for file in corpus.files]
+        cache, hashes = cached(paths, drawn(), rule, 1, tokenizer, also=corpus.tests, digest=token_cache.digest)
+        files = [here | one for here, one in zip(hashes, cache.facts["files"], strict=True)]
+        entry = {"sources": sources, **cache.facts, "files": files, "absent": corpus.absent}
+        entry["skipped"] = [{"file": Path(file["file"]).name, **row} for file in files for row in file["skipped"]]
+        if entry["transductive"]:
+            ranks.note("the texts hold test sentences (transductive), which the manifest and the report say as well")
+        if corpus.absent:
+            ranks.note(f"--texts {self.texts}: without {', '.join(corpus.absent)}, not found in the data")
+        return TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, length), entry)
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """One file of texts; `split` is train, dev, test, or text where it is none of them."""
+
+    path: Path
+    split: str
+    kind: str = "pair-score"
+
+    def texts(self) -> tuple[list[str], dict[str, Any]]:
+        """The texts, and how many rows were read, kept and skipped.
+
+        Of STS12 to 16 rows without a gold score are read too: STS15 and 16 have more of them.
+        """
+        unscored = self.path.name.startswith("STS.input.")
+        rows = open_as(self.path, "pair" if unscored else self.kind).rows
+        texts, skipped, kept = [], [], 0
+        for row in rows:
+            if isinstance(row, Skipped):
+                skipped.append({"line": row.line, "why": row.why})
+            else:
+                kept += 1
+                texts += [_LINE_FEEDS.sub(" ", text) for text in row.texts]
+        counts = {"read": kept + len(skipped), "kept": kept, "skipped": skipped, "texts": len(texts)}
+        return texts, {"split": self.split, **counts}
+
+
+@dataclass
+class Corpus:
+    """The files of some sources, the test files of the same sources, and the names of missing files."""
+
+    files: list[TextFile] = field(default_factory=list)
+    tests: list[Path] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+
+
+def find_texts(sources: Sequence[str], data: Path) -> Corpus:
+    """The files of some sources in their order. `UserError` for a source that is not there, or without a file."""
+    corpus = Corpus()
+    for name in sources:
+        source = _source(name, data)
+        corpus.files += source.files
+        corpus.tests += [path for path in source.tests if path.is_file()]
+        corpus.absent += source.absent
+    for file in corpus.files:
+        present(file.path)
+    return corpus
+
+
+def _source(name: str, data: Path) -> Corpus:
+    if name in ("sts", "sts-train"):
+        return _english(name, data)
+    if name == "chinese":
+        files = chinese.files(data)
+        train = [TextFile(path, split) for (_, split), path in files.items() if split == "train"]
+        if not train:
+            raise UserError(
+                f"--texts chinese: {chinese.folder(data)}: no train file in {', '.join(chinese.FOLDERS)}; "
+                f"python data/get_data.py chinese fetches them into data/"
+            )
+        absent = [f"{one} train" for one in chinese.FOLDERS if (one, "train") not in files]
+        return Corpus(train, [path for (_, split), path in files.items() if split == "test"], absent)
+    path = expanded(name)
+    if not path.is_file():
+        near = suggestion(name, SOURCES)
+        raise UserError(f"--texts: {name!r} is neither {', '.join(SOURCES)} nor a file{near}")
+    return Corpus([TextFile(path, "text", "lines")])
+
+
+def _english(name: str, data: Path) -> Corpus:
+    """STS12 to 16, STS-B and SICK, in ConSERT's order; for `sts-train` their train files."""
+    try:
+        base = senteval.root(data)
+    except UserError as error:
+        raise UserError(f"--texts {name}: {error}") from None
+    places = [*((one, "test") for one in senteval.STS), *((one, s) for one in ("STS-B", "SICK") for s in senteval.SICK)]
+    every = [TextFile(path, s) for one, s in places for path in senteval.scored_files(base, one, s).values()]
+    tests = [file.path for file in every if file.split == "test"]
+    if name == "sts":
+        return Corpus(every, tests)
+    extra = sorted((base / "STS" / "STS12-en-train").glob("STS.input.*.txt"))
+    train = [*(TextFile(path, "train") for path in extra), *(file for file in every if file.split == "train")]
+    return Corpus(train, tests, [] if extra else ["STS12 train"])
+
+
+def gather_texts(
+    corpus: Corpus, seed: int, limit: int = 0, *, keep_duplicates: bool = False
+) -> tuple[list[str], Facts]:
+    """The first appearance of each text, `limit` of them by seed (0: all), in file order, and facts about them.
+
+    A smaller sample of the same seed is part of a larger one. `keep_duplicates` keeps every appearance, as ConSERT's
+    89,192 texts do. The facts say for each file what was read and skipped, how many texts were duplicates, and
+    `transductive`: whether a test file was read. `also_in_test` counts the kept texts that, up to case, blanks and
+    punctuation, are in a test file of the same source, by its folder and over all: a train file may
+    hold test sentences, as STS-B's was drawn from STS12-16. Raises `UserError` where the files hold no text.
+    """
+    read = [file.texts() for file in corpus.files]
+    texts = [text for own, _ in read for text in own]
+    if not texts:
+        raise UserError(f"{', '.join(str(file.path) for file in corpus.files)}: no text")
+    distinct = list(dict.fromkeys(texts))
+    kept = sample(texts if keep_duplicates else distinct, seed, limit)
+    tests: dict[str, set[str]] = {}
+    for path in corpus.tests:
+        tests.setdefault(path.parent.name, set()).update(map(key, TextFile(path, "test").texts()[0]))
+    tests["any"] = set().union(*tests.values())
+    also = dict.fromkeys(tests, 0)
+    for plain in map(key, kept):
+        for folder, keys in tests.items():
+            also[folder] += plain in keys
+    return kept, {
+        "files": [entry for _, entry in read],
+        "texts": len(texts),
+        "duplicates": len(texts) - len(distinct),
+        "distinct": len(distinct),
+        "duplicates_kept": keep_duplicates,
+        "limit": limit,
+        "kept": len(kept),
+        "order": "file order",
+        "transductive": any(file.split == "test" for file in corpus.files),
+        "also_in_test": also,
+    }
+
+
+def sample(texts: list[str], seed: int, limit: int) -> list[str]:
+    """A random sample of `limit` texts in their order; all of them for 0."""
+    if not 0 < limit < len(texts):
+        return texts
+    chosen = numpy_generator(seed, "corpus").permutation(len(texts))[:limit]
+    return [texts[i] for i in sorted(chosen.tolist())]
