@@ -40,6 +40,7 @@ def train(started: "Start[MultitaskSettings]") -> None:
     files = splits.find(tasks, settings, paths)
     resources = augment.resources(settings.synonyms, "finetune", settings.files.data)
     encoder = started.encoder()
+    settings = settings.changed(pooler=encoder.pooler)
     data = splits.read(tasks, files, settings, encoder.tokenizer, encoder.max_length)
 
     # build encoder and heads

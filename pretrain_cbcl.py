@@ -41,6 +41,7 @@ def train(started: "Start[ContrastiveSettings]") -> None:
     data.check(settings)
     resources = data.resources(settings)
     initial = started.encoder()
+    settings = settings.changed(pooler=initial.pooler)
     read = data.read(settings, initial.tokenizer, initial.max_length)
     identity = started.identify(initial, {**read.inputs, **resources})
 

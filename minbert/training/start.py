@@ -38,6 +38,7 @@ class InitialEncoder:
     max_length: int  # longest input in tokens
     folder: Path
     config: BertConfig  # as it is in that folder
+    pooler: str  # as asked for, else as the folder names it
 
     @cached_property
     def sha256(self) -> str:
@@ -64,7 +65,8 @@ class Start(Generic[S]):
         wanted = self.settings.encoder
         model, tokenizer, folder = encoder(wanted.source, wanted.encoder_dropout)
         length = max_length(wanted.max_length, model.config)
-        return InitialEncoder(model.to(self.device), tokenizer, length, folder, BertConfig.read(folder))
+        pooler = wanted.pooler or pooler_of(folder)
+        return InitialEncoder(model.to(self.device), tokenizer, length, folder, BertConfig.read(folder), pooler)
 
     def identify(self, encoder: InitialEncoder, inputs: Inputs) -> Identity:
         """The run's identity. Raises `UserError` if the run's folder belongs to a run of another one.
@@ -77,6 +79,7 @@ class Start(Generic[S]):
         identity = {
             **{f"config {name}": value for name, value in asdict(encoder.config).items()},
             **self.settings.identity(),
+            "pooler": encoder.pooler,
             "number format": self.precision,
             "on": self.device.type,
             "number of processes": ranks.world(),
@@ -97,7 +100,7 @@ class Start(Generic[S]):
             "preset": self.parsed.preset,
             "overrides": self.parsed.overrides,
             "settings": dict(identity),
-            "all_settings": self.settings.flat(),
+            "all_settings": self.settings.flat() | {"pooler": encoder.pooler},
             "weights": {"folder": str(encoder.folder), "sha256": encoder.sha256},
             "precision": self.precision,
             "environment": environment(self.device),
@@ -128,14 +131,15 @@ def begin(parsed: Parsed[S]) -> Iterator[Start[S]]:
     """
     chosen = device(demanded=parsed.settings.run.use_gpu)
     with ranks.group(chosen):
-        parsed = with_pooler(parsed)
         settings = parsed.settings
+        _ = settings.encoder.source  # a mistake in it is found before any data are read
+        known = {name: value for name, value in settings.identity().items() if name != "pooler" or value}
         precision = number_format(settings.training.precision, chosen)
         try:
             run = RunDir.open(
                 expanded(settings.run.run_dir),
                 resume=settings.run.resume,
-                identity=settings.identity(),
+                identity=known,
                 tracked=settings.run.track,
             )
         except (UserError, OSError):
@@ -205,17 +209,12 @@ def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, P
     return accelerate(BertModel.with_weights(folder, config)), tokenizer, folder
 
 
-def with_pooler(parsed: Parsed[S]) -> Parsed[S]:
-    """The settings with the pooler that the folder of the weights names, else BERT's own, where none was asked for."""
-    wanted = parsed.settings.encoder
-    if wanted.pooler:
-        return parsed
-    folder = weights.resolve(wanted.source, "--weights")
-    pooler = weights.saved_pooler(folder)
-    why = f"as {folder} says" if pooler else f"BERT's pooling layer as in the papers, as {folder} names none"
-    pooler = pooler or "pooler"
-    ranks.say(f"pooling: {pooler}, {why} (--pooler)")
-    return replace(parsed, settings=parsed.settings.changed(pooler=pooler))
+def pooler_of(folder: Path) -> str:
+    """The pooler that a folder of weights names, else BERT's own as in the papers; it is printed which of the two."""
+    named = weights.saved_pooler(folder)
+    why = f"as {folder} says" if named else f"BERT's pooling layer as in the papers: {folder} names none"
+    ranks.say(f"pooling: {named or 'pooler'}, {why} (--pooler)")
+    return named or "pooler"
 
 
 def max_length(asked: int, config: BertConfig) -> int:

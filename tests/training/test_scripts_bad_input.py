@@ -147,19 +147,19 @@ def test_vectors_that_are_all_alike_stop_the_run(script: Script, tiny_copy: Call
         elif name.endswith("layer.1.output.LayerNorm.bias"):
             tensor.fill_(1.0)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    run = script(PRETRAIN, "--weights", folder, "--pooler", "mean", "--lr", 0, "--epochs", 1, weights=False)
+    run = script(PRETRAIN, "--weights", folder, "--pooler", "mean", "--lr", 1e-9, "--epochs", 1, weights=False)
     refused(run, "step 1", "collapsed", "--lr", folder=True)
     assert not (run.folder / "encoder").exists() and not (run.folder / "scores.json").exists()
 
 
 def test_what_changes_the_meaning_of_a_run_is_said(script: Script, tmp_path: Path) -> None:
-    """Small sets, cut sentences, flags without effect, and settings with which nothing can be learnt."""
+    """Small sets, cut sentences, and settings with which nothing can be learnt."""
     two = tmp_path / "two.csv"
     two.write_text("anchor,positive\na cat,the cat\na dog,the dog\n")
     flags = ("--triplets", two, "--order", "none", "--margin", 0.1, "--epochs", 2, "--max-steps", 3, "--lr", 0)
     run = script(PRETRAIN, *flags)
     assert run.code == 0, run.err
-    for words in ("2 rows to train on, less than one batch of 32", "--lr 0: ", "--max-steps 3: ", "--margin"):
+    for words in ("2 rows to train on, less than one batch of 32", "--max-steps 3: "):
         assert words in run.err
 
     (tmp_path / "sst.csv").write_text(
@@ -169,7 +169,6 @@ def test_what_changes_the_meaning_of_a_run_is_said(script: Script, tmp_path: Pat
     run = script(MULTITASK, *flags, run_dir="cut")
     assert run.code == 0, run.err
     assert any("1 of 3 inputs" in line and "sst.csv" in line for line in run.err.splitlines()), run.err
-    assert any("--power" in line and "--sampling" in line for line in run.err.splitlines()), run.err
 
     (tmp_path / "texts.txt").write_text("a cat sat\nthe dog runs\n")
     how = ("--objective", "simcse", "--texts", tmp_path / "texts.txt", "--encoder-dropout", 0, "--epochs", 1)

@@ -159,7 +159,6 @@ def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -
         "dev-sts_dev_spearman",
         "learning-rate",
         "gradient-norm",
-        "throughput",
         "mix",
         "groups",
         "cosines",
@@ -172,8 +171,9 @@ def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -
     assert not torch.equal(trained[name], load_file(tiny / "model.safetensors")[name])
 
     words = shlex.split(first.out.splitlines()[-1].partition("next: python ")[2])
-    assert words == [MULTITASK, "--encoder", str(first.folder / "encoder"), "--data", str(data)]
-    flags = (*words[1:], "--fine_tune_mode", "last-linear-layer", "--epochs", 1)
+    recommended = [MULTITASK, "--preset", "best", "--encoder", str(first.folder / "encoder")]
+    assert words[:5] == recommended and words[-4:] == ["--data", str(data), "--run-dir", "runs/best"]
+    flags = (*words[1:-2], "--fine_tune_mode", "last-linear-layer", "--epochs", 1)
     second = script(MULTITASK, *flags, run_dir="b", weights=False, data=False)
     assert second.code == 0, second.err
     kept = load_file(second.folder / "encoder" / "model.safetensors")
@@ -216,7 +216,7 @@ def test_a_cross_encoder_of_stage_one_is_trained_on_beside_another_sentence_enco
     more = ("--phrases", tmp_path / "phrases.tsv", "--lr", 0, "--pooler", "mean")
     still = script(PRETRAIN, *how, *more, run_dir="still")
     assert still.code == 0 and "did not help" not in still.out, "sentence embeddings are not what it trains"
-    assert f"{len(rows) * 2 + 2} pairs and phrases; " in still.out and "a guess" not in still.out
+    assert f"{len(rows) * 2 + 2} pairs; " in still.out and "a guess" not in still.out
 
     copy = tiny_copy()
     flags = ("--encoder", first.folder, "--pairs", "joint", "--sentence-encoder", copy, "--max-steps", 3)
