@@ -174,14 +174,16 @@ def test_tags_come_from_the_cache_and_are_the_same(words: WordNet, monkeypatch: 
 
 
 @pytest.mark.realdata
-def test_tags_are_those_of_nltks_tagger() -> None:
+def test_tags_are_those_of_nltks_tagger(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         words = WordNet(wordnet.find())
     except UserError:
         pytest.skip("WordNet is neither in $NLTK_DATA nor in $DATA_DIR/nltk_data")
     sentence = "An old woman walks her small dog along a narrow path near the quiet river ."
+    import nltk.data
     from nltk.tag import pos_tag
 
+    monkeypatch.setattr(nltk.data, "path", [str(words.folder)])
     expected = [word for word, name in pos_tag(sentence.split()) if name == "JJ" and words.candidates(word, "JJ")]
     assert [sentence[start:end] for start, end, _ in tag([sentence], words).only("a").of(0)] == expected
     assert "small" in expected
