@@ -9,12 +9,11 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from minbert.errors import UserError, quoted
 
@@ -173,16 +172,6 @@ def cache_folder() -> Path:
     """`$MINBERT_CACHE`, else `minbert` in the user's cache folder."""
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
     return Path(os.environ.get("MINBERT_CACHE") or user)
-
-
-def scratch_file() -> IO[bytes]:
-    """A file to write and to read, without a name, on the disk of the cache; it is gone when it is closed or killed."""
-    cache = cache_folder()
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryFile(dir=cache)
-    except OSError as error:
-        raise UserError(f"{cache}: the cache cannot be written: {error.strerror or error}") from error
 
 
 def key_hash(key: Iterable[object]) -> str:

@@ -151,11 +151,6 @@ def load(
     return TokenCache(source, content, columns, skipped, noted, labels, ids, ends, text, text_ends, facts, name)
 
 
-def retokenised(cache: TokenCache, tokenizer: Tokenizer) -> TokenCache:
-    """The same rows, tokenised with another tokenizer."""
-    return load(cache.source, cache.rows(), f"rows of {cache.key}", cache.columns, tokenizer, sha256=cache.sha256)
-
-
 def _tokenised(
     rows: Iterable[Row | Skipped | Facts], columns: int, tokenizer: Tokenizer
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

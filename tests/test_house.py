@@ -117,7 +117,7 @@ def compared(module: str) -> set[object]:
 
 def test_nothing_outside_its_file_names_an_objective_or_a_task(graph: dict[str, set[str]]) -> None:
     """A table names their files, and nobody asks which one it has."""
-    tables = TASKS, getattr(contrastive_settings, "OBJECTIVES", {})
+    tables = TASKS, contrastive_settings.OBJECTIVES
     homes = {name: kind.__module__ for table in tables for name, kind in table.items()}
     for module in graph.keys() - set(homes.values()):
         assert not compared(module) & homes.keys(), module
