@@ -16,6 +16,7 @@ from ablations.study import Arm, Study
 from minbert.errors import UserError
 from minbert.files import read_json, sha256_of
 from minbert.training.run import RunDir
+from minbert.training.settings import flags_of
 
 ROOT = Path(__file__).parent.parent
 SUITE_FILES = {"sts_suite": "sts.json", "transfer": "transfer.json", "probes": "probes.json"}
@@ -83,7 +84,11 @@ class Cell:
         manifest = self.manifest
         if not manifest:
             return False
-        asked, recorded = self.arm.parsed(self.words()).settings.flat("run"), manifest["all_settings"]
+        settings, recorded = self.arm.parsed(self.words()).settings, manifest["all_settings"]
+        flags = flags_of(type(settings))
+        asked = {name: value for name, value in settings.flat().items() if flags[name][0] != "run"}
+        if not asked["pooler"]:  # the run took that of its weights' folder
+            del asked["pooler"]
         changed = [name for name, value in asked.items() if recorded.get(name) != value]
         if changed:
             what = ", ".join(f"{name} {recorded.get(name)!r}, now {asked[name]!r}" for name in changed)
