@@ -81,7 +81,7 @@ def test_stage_one_runs_from_another_folder(commands: Path, tiny: Path, tmp_path
     data = ("--data", ROOT / "data" / "sample", "--weights", tiny, "--max-length", "24")
     words = ("--preset", "sample", "--max-steps", "2", *data)
     out, imported = ran(commands / "minbert-pretrain", *words, folder=tmp_path)
-    assert "; next: minbert-train --encoder runs/cbcl/encoder " in out.splitlines()[-1]
+    assert "; next: minbert-train --preset best --encoder runs/cbcl/encoder " in out.splitlines()[-1]
     manifest = json.loads((tmp_path / "runs" / "cbcl" / "manifest.json").read_text())
     assert manifest["command"].startswith("minbert-pretrain --preset sample ")
     assert "report: runs/cbcl/report.html" in out

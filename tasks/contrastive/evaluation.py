@@ -19,7 +19,7 @@ from safetensors.numpy import save
 from minbert.bert import BertModel
 from minbert.encode import Encoder
 from minbert.files import write_atomic, write_json
-from minbert.training import ranks, start
+from minbert.training import cli, ranks, start
 from minbert.training.loop import LAST, LoopState
 from minbert.training.plan import Plan
 from minbert.training.run import RunDir
@@ -298,7 +298,8 @@ def next_command(settings: ContrastiveSettings, encoder: Path, width: int) -> st
     if settings.objective.form != "bi":  # this run has trained no sentence embeddings
         words += ["--sentence-encoder", settings.encoder.weights]
     words += ["--data", settings.files.data] if settings.files.data else []
-    return shlex.join(["python", "multitask_train.py", *words, "--run-dir", f"runs/{preset}"])
+    script = ["minbert-train"] if cli.console_command() else ["python", "multitask_train.py"]
+    return shlex.join([*script, *words, "--run-dir", f"runs/{preset}"])
 
 
 def _counted(count: int, what: str) -> str:
