@@ -39,8 +39,8 @@ def train(started: "Start[MultitaskSettings]") -> None:
     paths = record.prediction_paths(tasks, settings)
     files = splits.find(tasks, settings, paths)
     resources = augment.resources(settings.synonyms, "finetune", settings.files.data)
-    encoder = started.encoder()
-    settings = settings.changed(pooler=encoder.pooler)
+    started, encoder = started.with_encoder()
+    settings = started.settings
     data = splits.read(tasks, files, settings, encoder.tokenizer, encoder.max_length)
 
     # build encoder and heads

@@ -40,8 +40,8 @@ def train(started: "Start[ContrastiveSettings]") -> None:
     # read the triplets (or what else the objective trains on)
     data.check(settings)
     resources = data.resources(settings)
-    initial = started.encoder()
-    settings = settings.changed(pooler=initial.pooler)
+    started, initial = started.with_encoder()
+    settings = started.settings
     read = data.read(settings, initial.tokenizer, initial.max_length)
     identity = started.identify(initial, {**read.inputs, **resources})
 

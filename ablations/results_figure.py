@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tasks import charts
-from tasks.charts import BLUE, GRID, GROUND, INK, QUIET, VERMILION
+from tasks.charts import BLUE, VERMILION
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-DARK = {INK: "#e8edf3", QUIET: "#9aa7b6", GRID: "#333d49", GROUND: "#12161c", BLUE: "#6cb2ee", VERMILION: "#ff9a5c"}
-"""The colour in a dark theme for each colour in a light one."""
-FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 KINDS = {"seeds": (BLUE, "o", "mean ± SD over seeds"), "one": (VERMILION, "s", "one result ± SE over dev rows")}
 
 
@@ -47,18 +44,7 @@ def draw(results: dict[str, Any]) -> str:
         figure.legend(loc="outside lower center", ncols=2, fontsize=8.5, handletextpad=0.1, columnspacing=1)
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return _themed(out.getvalue())
-
-
-def _themed(svg: str) -> str:
-    """Colours by CSS variables, which follow the reader's light or dark theme."""
-    names = {colour: f"--c{number}" for number, colour in enumerate(DARK)}
-    for colour, name in names.items():
-        svg = svg.replace(colour, f"var({name})")
-    light = " ".join(f"{name}: {colour};" for colour, name in names.items())
-    dark = " ".join(f"{name}: {DARK[colour]};" for colour, name in names.items())
-    theme = f"<style>svg {{ {light} }} @media (prefers-color-scheme: dark) {{ svg {{ {dark} }} }}</style>"
-    return svg.replace("<defs>", f"{theme}\n <defs>", 1).replace("'DejaVu Sans'", FONT)
+    return charts.themed(out.getvalue())
 
 
 def main() -> None:

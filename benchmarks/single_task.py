@@ -1,4 +1,4 @@
-"""Baseline for the multitask scores: one task, fine-tuned with transformers, padded to the longest text of a batch.
+"""Baseline for the multitask scores: one task, fine-tuned with transformers, in padded batches of similar length.
 
     python -m benchmarks.single_task --task sst --data $DATA_DIR
     python -m benchmarks.single_task --task quora --data $DATA_DIR --epochs 3 --lr 5e-5 --seeds 1 2 3
@@ -71,10 +71,12 @@ def outputs_of(task: str, logits: Tensor) -> Tensor:
 
 
 def batches(rows: list[Row], size: int, generator: np.random.Generator) -> Iterator[list[Row]]:
-    """Shuffled batches."""
+    """Shuffled batches of rows of similar length: what transformers' Trainer makes with `group_by_length`."""
     order = generator.permutation(len(rows))
-    for start in range(0, len(rows), size):
-        yield [rows[i] for i in order[start : start + size]]
+    for start in range(0, len(rows), 50 * size):
+        block = sorted((rows[i] for i in order[start : start + 50 * size]), key=lambda row: sum(map(len, row.texts)))
+        for batch in generator.permutation(-(-len(block) // size)):
+            yield block[batch * size : (batch + 1) * size]
 
 
 @torch.inference_mode()

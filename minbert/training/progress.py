@@ -42,8 +42,8 @@ class Progress:
 
     On a terminal a bar shows them, below all other output. Elsewhere the loop prints them as a line of text with each
     row of the metrics, and in between when `due`. Evaluations are lines in both. `done` is the step that the run
-    begins with. With several `tasks`, a loss is shown with its task's name. `best` is the best score so far, None for
-    a run that keeps its last step.
+    begins with. With several `tasks`, a loss is shown with its task's name. `keeps_best` says whether the best
+    evaluation is kept, and so named.
     """
 
     def __init__(self, plan: Plan, done: int, tasks: int = 1, *, keeps_best: bool = True) -> None:

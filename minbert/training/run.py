@@ -120,7 +120,7 @@ class RunDir:
             run._lock.hold()
         try:
             run.check(identity)
-        except UserError:
+        except BaseException:
             run._lock.release()
             raise
         return run
@@ -184,8 +184,6 @@ class RunDir:
         """The manifest of an earlier start, or its copy if it is damaged. Raises `UserError` if both are."""
         for path in (self._manifest, self._copy):
             if content := _manifest(path):
-                if path == self._copy:
-                    ranks.note(f"{self._manifest}: damaged, so its copy {path} is taken")
                 return content
         raise UserError(
             f"{self._manifest}: not the manifest of a run, and neither is its copy {self._copy}; put an intact one "
@@ -212,6 +210,8 @@ class RunDir:
         make_folder(self.checkpoints)
         ranks.note(*checkpoint.set_damaged_aside(self.checkpoints))
         before = self._read_manifest() if self._has_manifest else {}
+        if before and not _manifest(self._manifest):
+            ranks.note(f"{self._manifest}: damaged, so its copy {self._copy} is taken")
         now = manifest.get("environment", {})
         step = next(reversed(checkpoint.steps(self.checkpoints)), 0)
         part = {"started": now.get("started"), "command": manifest.get("command"), "from_step": step, "to_step": None}

@@ -38,7 +38,6 @@ class InitialEncoder:
     max_length: int  # longest input in tokens
     folder: Path
     config: BertConfig  # as it is in that folder
-    pooler: str  # as asked for, else as the folder names it
 
     @cached_property
     def sha256(self) -> str:
@@ -60,13 +59,17 @@ class Start(Generic[S]):
         """The settings of the command line."""
         return self.parsed.settings
 
-    def encoder(self) -> InitialEncoder:
-        """The encoder that training starts from. Raises `UserError`."""
+    def with_encoder(self) -> tuple["Start[S]", InitialEncoder]:
+        """The encoder that training starts from, and this run with the pooler of its folder where none is asked for.
+
+        Raises `UserError`.
+        """
         wanted = self.settings.encoder
         model, tokenizer, folder = encoder(wanted.source, wanted.encoder_dropout)
         length = max_length(wanted.max_length, model.config)
-        pooler = wanted.pooler or pooler_of(folder)
-        return InitialEncoder(model.to(self.device), tokenizer, length, folder, BertConfig.read(folder), pooler)
+        settings = self.settings if wanted.pooler else self.settings.changed(pooler=pooler_of(folder))
+        initial = InitialEncoder(model.to(self.device), tokenizer, length, folder, BertConfig.read(folder))
+        return replace(self, parsed=replace(self.parsed, settings=settings)), initial
 
     def identify(self, encoder: InitialEncoder, inputs: Inputs) -> Identity:
         """The run's identity. Raises `UserError` if the run's folder belongs to a run of another one.
@@ -79,7 +82,6 @@ class Start(Generic[S]):
         identity = {
             **{f"config {name}": value for name, value in asdict(encoder.config).items()},
             **self.settings.identity(),
-            "pooler": encoder.pooler,
             "number format": self.precision,
             "on": self.device.type,
             "number of processes": ranks.world(),
@@ -100,7 +102,7 @@ class Start(Generic[S]):
             "preset": self.parsed.preset,
             "overrides": self.parsed.overrides,
             "settings": dict(identity),
-            "all_settings": self.settings.flat() | {"pooler": encoder.pooler},
+            "all_settings": self.settings.flat(),
             "weights": {"folder": str(encoder.folder), "sha256": encoder.sha256},
             "precision": self.precision,
             "environment": environment(self.device),

@@ -9,8 +9,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from minbert.errors import UserError
 from minbert.training.settings import flag
+from tasks.augment import PunctuationSettings
 from tasks.contrastive.curriculum import CurriculumSettings
 from tasks.contrastive.objective import Numbers, Objective, Texts, named, ranked
 
@@ -71,7 +71,7 @@ class Triplets(CurriculumSettings, Objective):
         return ((0, 0), (1, 0), (2, 0))
 
 
-class NTXent(Triplets):
+class NTXent(PunctuationSettings, Triplets):
     """NT-Xent with hard negatives (CBCL, equation 1), or with in-batch negatives alone."""
 
     in_batch: ClassVar[bool] = True
@@ -82,10 +82,6 @@ class NTXent(Triplets):
     evaluate_temperature: float | None = flag(
         None, "temperature of the frozen loss, to compare runs (default: --temperature)", ge=1e-4
     )
-    marks_most: int = flag(0, "insert 1 to N punctuation marks into positives; 0 inserts none", ge=0)
-    marks: Literal["english", "chinese", "without-exclamation", "chinese-without-exclamation", "extra"] = flag(
-        "english", "the punctuation that is inserted"
-    )
 
     @property
     def frozen(self) -> tuple[int, float]:
@@ -94,8 +90,7 @@ class NTXent(Triplets):
 
     def check(self, settings: ContrastiveSettings) -> None:
         """As `Objective.check`."""
-        if self.marks_most and settings.synonyms.used_in("pretrain"):
-            raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
+        self.check_punctuation(settings.synonyms)
 
     def needs_hard_negatives(self) -> str:
         """Only an order by cosines does."""
@@ -109,11 +104,8 @@ class NTXent(Triplets):
         self, settings: ContrastiveSettings, examples: Examples, tokenizer: Tokenizer, run: Path
     ) -> tuple[Augmentation[Any], dict[str, Any] | None]:
         """Punctuation in positives, or synonyms."""
-        if not self.marks_most:
-            return super().augmentation(settings, examples, tokenizer, run)
-        from tasks.augment.punctuation import Punctuation
-
-        return Punctuation(tokenizer, 1, seed=settings.training.seed, most=self.marks_most, marks=self.marks), None
+        punctuation = self.punctuation(tokenizer, 1, settings.training.seed)
+        return (punctuation, None) if punctuation else super().augmentation(settings, examples, tokenizer, run)
 
     def encoded(self, examples: Examples) -> Texts:
         """Anchor and positive, and the hard negative where the data have one and it is used."""

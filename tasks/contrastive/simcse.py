@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from minbert.errors import UserError
 from minbert.training.settings import flag
+from tasks.augment import PunctuationSettings
 from tasks.contrastive.objective import Numbers, Objective, Texts, named, ranked
 from tasks.contrastive.texts import TextSettings
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tasks.examples import Augmentation, Examples
 
 
-class SimCSE(TextSettings, Objective):
+class SimCSE(PunctuationSettings, TextSettings, Objective):
     """Two passes of a text under dropout (SimCSE, section 3), and of a text and itself with punctuation (EdaCSE).
 
     L_SimCSE + lambda * L_EdaCSE (EdaCSE, equation 2), each NT-Xent with in-batch negatives.
@@ -34,10 +35,6 @@ class SimCSE(TextSettings, Objective):
     eda_weight: float = flag(
         0.0, "weight of NT-Xent between a text and itself with punctuation inserted (EdaCSE's lambda)", ge=0
     )
-    marks_most: int = flag(0, "insert 1 to N punctuation marks into the third text; 0 inserts none", ge=0)
-    marks: Literal["english", "chinese", "without-exclamation", "chinese-without-exclamation", "extra"] = flag(
-        "english", "the punctuation that is inserted"
-    )
 
     def check(self, settings: ContrastiveSettings) -> None:
         """As `Objective.check`."""
@@ -46,18 +43,14 @@ class SimCSE(TextSettings, Objective):
             raise UserError(
                 "--eda-weight and --marks-most require each other: a weight, and the punctuation that it weighs"
             )
-        if self.marks_most and settings.synonyms.used_in("pretrain"):
-            raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
+        self.check_punctuation(settings.synonyms)
 
     def augmentation(
         self, settings: ContrastiveSettings, examples: Examples, tokenizer: Tokenizer, run: Path
     ) -> tuple[Augmentation[Any], dict[str, Any] | None]:
         """Punctuation in the third text, or synonyms."""
-        if not self.marks_most:
-            return super().augmentation(settings, examples, tokenizer, run)
-        from tasks.augment.punctuation import Punctuation
-
-        return Punctuation(tokenizer, 0, seed=settings.training.seed, most=self.marks_most, marks=self.marks), None
+        punctuation = self.punctuation(tokenizer, 0, settings.training.seed)
+        return (punctuation, None) if punctuation else super().augmentation(settings, examples, tokenizer, run)
 
     def encoded(self, examples: Examples) -> Texts:
         """The text twice, and its punctuated form, column 1, where that has a weight."""

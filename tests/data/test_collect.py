@@ -254,13 +254,6 @@ def test_rows_are_counted(tmp_path: Path, content: bytes, form: str, count: int)
     assert collect.rows(tmp_path / "f", form) == count
 
 
-def test_files_of_one_name_have_the_licences_of_their_folders() -> None:
-    bq, ccks = (sources.licence_of(Path("/data/zh", folder, "dev.csv")) for folder in ("BQ", "ATEC_CCKS"))
-    assert bq and ccks and bq != ccks
-    assert sources.licence_of(Path("dev.csv")) == "" and sources.licence_of(Path("mine.csv")) == ""
-    assert sources.licence_of(Path("elsewhere/quora-train.csv"))
-
-
 @pytest.mark.parametrize("name", ["course", "nli", "senteval", "chinese", "wordnet"])
 @pytest.mark.parametrize("year", [2023, 2024])
 def test_the_table_of_sets_is_sound(name: str, year: int) -> None:

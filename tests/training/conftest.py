@@ -1,5 +1,6 @@
 """Runs of the two scripts for the tests of this folder: small, in real processes, each with its own output."""
 
+import csv
 import hashlib
 import json
 import os
@@ -23,6 +24,7 @@ from minbert.training import loop
 from minbert.training.plan import Plan, Step
 from minbert.training.run import RunDir
 from minbert.training.settings import RunSettings, TrainingSettings
+from tasks.contrastive.settings import PRESETS
 
 ROOT = Path(__file__).parent.parent.parent
 TIMED = ("metrics.jsonl", "manifest.json")  # they hold times, speeds and commands
@@ -241,3 +243,33 @@ def _group(ranks: int) -> dict[str, str]:
         "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": "1",
     }
+
+
+@pytest.fixture(scope="session")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts, labelled pairs and phrases, made from the sample's triplets."""
+    folder = tmp_path_factory.mktemp("corpora")
+    with open(SAMPLE / "nli" / "nli-triplets.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))[:40]
+    (folder / "texts.txt").write_text("".join(f"{row['sent0']}\n" for row in rows), encoding="utf-8")
+    phrases = "".join(f"{row['sent1']}\t{number % 2}\n" for number, row in enumerate(rows))
+    (folder / "phrases.tsv").write_text(phrases, encoding="utf-8")
+    labels = (("sent1", "entailment"), ("hard_neg", "contradiction"))
+    pairs = "".join(f"{row['sent0']}\t{row[column]}\t{label}\n" for row in rows for column, label in labels)
+    (folder / "pairs.tsv").write_text("premise\thypothesis\tlabel\n" + pairs, encoding="utf-8")
+    return folder
+
+
+def small_data(preset: str, corpora: Path) -> list[Any]:
+    """Flags that give a preset of stage one small data in place of those that it names."""
+    settings = {"objective": "nt-xent", **PRESETS[preset][1]}
+    flags: list[Any] = ["--preset", preset, "--sts-dev", SAMPLE / "course" / "sts-dev.csv"]
+    if settings["objective"] in ("views", "simcse"):
+        flags += ["--texts", corpora / "texts.txt"]
+    if settings["objective"] in ("softmax", "cross", "joint"):
+        flags += ["--nli-pairs", corpora / "pairs.tsv"]
+    if "phrases" in settings:
+        flags += ["--phrases", corpora / "phrases.tsv"]
+    if "synonyms" in settings:
+        flags += ["--synonyms", "none"]  # WordNet is not on every machine
+    return flags

@@ -3,7 +3,6 @@
 python -m pytest --import-mode=importlib tests/training/test_presets.py
 """
 
-import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from minbert.token_cache import Row
 from tasks import settings as multitask
 from tasks.contrastive.settings import PRESETS
 from tasks.readers import open_as
+from tests.training.conftest import small_data
 
 MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
 SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
@@ -27,35 +27,15 @@ SECOND = {"consert-sup-unsup": "consert-sup", "consert-joint-unsup": "consert-jo
 
 
 @pytest.fixture(scope="module")
-def train(runner: Callable[..., Any], tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+def train(runner: Callable[..., Any], tiny: Path, corpora: Path) -> Callable[..., Any]:
     """A function that gives a preset's run, made once, on the sample or on texts and labelled pairs made from it."""
-    folder, done = tmp_path_factory.mktemp("presets"), {}
-    with open(SAMPLE / "nli" / "nli-triplets.csv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))[:30]
-    (folder / "texts.txt").write_text("".join(f"{row['sent0']}\n" for row in rows), encoding="utf-8")
-    phrases = "".join(f"{row['sent1']}\t{number % 2}\n" for number, row in enumerate(rows))
-    (folder / "phrases.tsv").write_text(phrases, encoding="utf-8")
-    labels = (("sent1", "entailment"), ("hard_neg", "contradiction"))
-    lines = [f"{row['sent0']}\t{row[column]}\t{label}\n" for row in rows for column, label in labels]
-    (folder / "pairs.tsv").write_text("premise\thypothesis\tlabel\n" + "".join(lines), encoding="utf-8")
+    done: dict[str, Any] = {}
 
     def run(preset: str, weights: Path = tiny) -> Any:
-        if preset in done:
-            return done[preset]
-        settings = {"objective": "nt-xent", **PRESETS[preset][1]}
-        given: list[Any] = ["--preset", preset, "--weights", weights]
-        if settings["objective"] in ("views", "simcse"):
-            given += ["--texts", folder / "texts.txt"]
-        if settings["sts_dev"] != "course":  # the sample has no other dev set
-            given += ["--sts-dev", SAMPLE / "course" / "sts-dev.csv"]
-        if settings["objective"] in ("softmax", "cross", "joint"):
-            given += ["--nli-pairs", folder / "pairs.tsv"]
-        if "phrases" in settings:
-            given += ["--phrases", folder / "phrases.tsv"]
-        if "synonyms" in settings:
-            given += ["--synonyms", "none"]  # the test of synonyms has a WordNet of its own
-        done[preset] = runner(folder, PRETRAIN, *given, *SMALL, run_dir=preset, weights=False)
-        assert done[preset].code == 0, done[preset].err
+        if preset not in done:
+            words = (*small_data(preset, corpora), "--weights", weights, *SMALL)
+            done[preset] = runner(corpora, PRETRAIN, *words, run_dir=preset, weights=False)
+            assert done[preset].code == 0, done[preset].err
         return done[preset]
 
     return run

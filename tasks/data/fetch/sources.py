@@ -5,7 +5,6 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -68,28 +67,6 @@ def load(name: str, year: int = 2024) -> DataSet:
     entry = tomllib.loads(_TABLE.read_text(encoding="utf-8").replace("{hub}", hub))[name]
     parts = tuple(_part(part, entry) for part in entry["part"] if part.get("year", year) == year)
     return DataSet(name, entry["folder"], parts)
-
-
-@cache
-def _licences() -> dict[Path, str]:
-    """The licence of every public file, by its path below the data folder."""
-    sets = map(load, tomllib.loads(_TABLE.read_text(encoding="utf-8")))
-    return {
-        Path(one.folder, file.path): part.licence
-        for one in sets
-        for part in one.parts
-        for source in part.sources
-        for file in source.files
-    }
-
-
-def licence_of(file: Path) -> str:
-    """The licence of a public file by its name, and by its folder's where several have that name; "" if unknown."""
-    known = _licences()
-    alike = [path for path in known if path.name == file.name]
-    near = [path for path in alike if path.parts[-2:] == file.parts[-2:]]
-    found = {known[path] for path in near or alike}
-    return found.pop() if len(found) == 1 else ""
 
 
 def git_blob(path: Path) -> str:

@@ -10,7 +10,6 @@ file again and says why:
 WRITE_GOLDEN=1 python -m pytest --import-mode=importlib tests/training/golden
 """
 
-import csv
 import hashlib
 import json
 import os
@@ -26,9 +25,9 @@ from safetensors.torch import load_file
 
 from tasks import settings as multitask
 from tasks.contrastive.settings import PRESETS
+from tests.training.conftest import small_data
 
 GOLDEN = Path(__file__).parent / "golden.json"
-SAMPLE = Path(__file__).parents[3] / "data" / "sample"
 STEPS = ("--max-steps", 6, "--batch-size", 4, "--limit", 24, "--log-every", 1, "--lr", 1e-3)
 TOLERANCE = 1e-4  # relative, elsewhere than on the machine class of the file
 
@@ -43,38 +42,6 @@ def machine_class() -> dict[str, str]:
         "processor": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
         "threads": "2",
     }
-
-
-@pytest.fixture(scope="session")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Texts, labelled pairs and phrases, made from the sample's triplets."""
-    folder = tmp_path_factory.mktemp("corpora")
-    with open(SAMPLE / "nli" / "nli-triplets.csv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))[:40]
-    (folder / "texts.txt").write_text("".join(f"{row['sent0']}\n" for row in rows), encoding="utf-8")
-    phrases = "".join(f"{row['sent1']}\t{number % 2}\n" for number, row in enumerate(rows))
-    (folder / "phrases.tsv").write_text(phrases, encoding="utf-8")
-    labels = (("sent1", "entailment"), ("hard_neg", "contradiction"))
-    pairs = "".join(f"{row['sent0']}\t{row[column]}\t{label}\n" for row in rows for column, label in labels)
-    (folder / "pairs.tsv").write_text("premise\thypothesis\tlabel\n" + pairs, encoding="utf-8")
-    return folder
-
-
-def flags(script: str, preset: str, corpora: Path) -> list[Any]:
-    """The preset, on small data in place of those that it names."""
-    if script == "multitask_train.py":
-        return ["--preset", preset, *STEPS]
-    settings = {"objective": "nt-xent", **PRESETS[preset][1]}
-    given: list[Any] = ["--preset", preset, *STEPS, "--sts-dev", SAMPLE / "course" / "sts-dev.csv"]
-    if settings["objective"] in ("views", "simcse"):
-        given += ["--texts", corpora / "texts.txt"]
-    if settings["objective"] in ("softmax", "cross", "joint"):
-        given += ["--nli-pairs", corpora / "pairs.tsv"]
-    if "phrases" in settings:
-        given += ["--phrases", corpora / "phrases.tsv"]
-    if "synonyms" in settings:
-        given += ["--synonyms", "none"]  # WordNet is not on every machine
-    return given
 
 
 def outcome(run: Any) -> dict[str, Any]:
@@ -93,7 +60,8 @@ def outcome(run: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("script", "preset"), RUNS, ids=[f"{script.split('_')[0]}-{name}" for script, name in RUNS])
 def test_six_steps_of_a_preset(script: str, preset: str, runner: Callable[..., Any], corpora: Path) -> None:
-    run = runner(corpora, script, *flags(script, preset, corpora), run_dir=f"{script}-{preset}")
+    words = small_data(preset, corpora) if script == "pretrain_cbcl.py" else ["--preset", preset]
+    run = runner(corpora, script, *words, *STEPS, run_dir=f"{script}-{preset}")
     assert run.code == 0, run.err
     key, now = f"{script} --preset {preset}", outcome(run)
     golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {"machine": {}, "runs": {}}
