@@ -35,7 +35,7 @@ Inputs = Sequence[str] | Sequence[Sequence[str]]
 
 @dataclass(frozen=True)
 class Predictor:
-    """The model that a run has kept. Tasks are named as in flags: sst, para, sts.
+    """The model that a run has kept. Tasks are named as in `--tasks`: sst, quora, sts.
 
     All methods raise `UserError` for a task that the run has no head for, and for inputs of another shape.
     """
@@ -46,7 +46,7 @@ class Predictor:
     precision: str
 
     def predict(self, task: str, inputs: Inputs) -> "np.ndarray":
-        """The class of each input (sst 0 to 4, para 0 or 1), or its score (sts 0 to 5): float64 [inputs]."""
+        """The class of each input (sst 0 to 4, quora 0 or 1), or its score (sts 0 to 5): float64 [inputs]."""
         head = self.task(task)
         return head.predict(self.outputs(head, self.examples(head, inputs)))
 
@@ -203,7 +203,7 @@ def main(arguments: list[str] | None = None) -> None:
     about = (__doc__ or "").splitlines()[0]
     parser = cli.Parser(prog="python -m tasks.predict", description=about, allow_abbrev=False)
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run of multitask_train.py")
-    parser.add_argument("--task", required=True, metavar="NAME", help="which head: sst, para, sts or one of your own")
+    parser.add_argument("--task", required=True, metavar="NAME", help="which head: sst, quora, sts or one of your own")
     help_ = "a table with a header, or one sentence a line (default: standard input)"
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help=help_)
     given = parser.parse_intermixed_args(arguments)

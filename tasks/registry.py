@@ -38,8 +38,8 @@ def shorts() -> dict[str, str]:
 
 
 def words() -> dict[str, str]:
-    """Short name or name of a task -> task name. Imports all tasks."""
-    return shorts() | {name: name for name in TASKS}
+    """Name or short name (`para`, in the course's flags) of a task -> task name. Imports all tasks."""
+    return {name: name for name in TASKS} | shorts()
 
 
 def named(word: str, flag: str = "--task") -> str:
@@ -49,7 +49,7 @@ def named(word: str, flag: str = "--task") -> str:
 
 
 def build(names: str, pairs: str, flag: str = "tasks") -> list[Task]:
-    """The tasks of a list such as `sst,para,sts`.
+    """The tasks of a list such as `sst,quora,sts`.
 
     Raises `UserError`, its message starting with `flag`, for an unknown or duplicate name or an empty list.
     """

@@ -27,10 +27,10 @@ def _parser() -> argparse.ArgumentParser:
     sample = commands.add_parser("sample", help="write a sheet of pairs to label with categories")
     figure = commands.add_parser("figure", help="draw the categories, and measure how far two people agree")
     nouns = commands.add_parser("nouns", help="proper nouns of correct and failed pairs, as Markdown")
-    tasks = "sst, para, sts or one of your own (default: para)"
+    tasks = "sst, quora, sts or one of your own (default: quora)"
     for one in (sample, nouns):
         one.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run of multitask_train.py")
-        one.add_argument("--task", default="para", metavar="NAME", help=tasks)
+        one.add_argument("--task", default="quora", metavar="NAME", help=tasks)
         one.add_argument("--seed", type=_whole, default=0, metavar="N", help="which pairs are sampled (default: 0)")
         one.add_argument("--data", type=Path, metavar="DIR", help="the run's data files, if they have been moved")
     sample.add_argument("--out", type=Path, metavar="FILE", help="the sheet (default: RUN/pairs.tsv)")

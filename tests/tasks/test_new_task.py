@@ -74,7 +74,7 @@ def test_its_head_predicts_a_users_own_sentences(
     assert [row[-1] for row in rows] == ["The cat sat.", "A sad dog!"]
     assert {row[1] for row in rows} <= {"0", "1"}
     assert all(len(row) == 4 and float(row[2]) >= 0.5 for row in rows)
-    with pytest.raises(UserError, match="'x' is not one of sst, para, sts, cfimdb"):
+    with pytest.raises(UserError, match="'x' is not one of sst, quora, sts, cfimdb"):
         predict.main([str(run), "--task", "x"])
 
 

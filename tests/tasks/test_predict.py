@@ -185,7 +185,7 @@ def test_a_folder_that_is_no_finished_run_is_one_sentence(made: Callable[..., Pa
         return str(raised.value)
 
     assert "no such file" in message(run, file="nowhere.txt")
-    assert message(run, "nli") == "--task: 'nli' is not one of sst, para, sts, quora"
+    assert message(run, "nli") == "--task: 'nli' is not one of sst, quora, sts, para"
     assert "not a run folder" in message(tmp_path)
     (run / "scores.json").write_text(json.dumps({"step": 6}))
     assert "the checkpoint that was kept, of step 6, is not there" in message(run)
