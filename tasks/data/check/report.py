@@ -1,17 +1,15 @@
 """The whole report as one JSON object: files, splits, overlaps between splits, and manifests of fetched sets."""
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.progress import track
 from scipy.sparse import csr_matrix
+from tqdm import tqdm
 
 from minbert.errors import UserError
 from minbert.files import sha256_of
@@ -21,7 +19,6 @@ from tasks.data.check.found import Source, sources
 from tasks.data.check.overlaps import DEFINITIONS, overlap
 from tasks.data.fetch.sources import read_manifest
 
-T = TypeVar("T")
 VERSION = 1
 # In a comparison the left split has the lower rank: it may be used for training or model selection before the right one
 # is scored.
@@ -44,7 +41,7 @@ class _Split:
 def report(data: Path) -> dict[str, Any]:
     """Read every known file of a folder and compare the splits. Raises `UserError` if no file is known."""
     numbers, files, groups = corpus.Corpus(), list[dict[str, Any]](), dict[tuple[str, str], dict[str, pd.DataFrame]]()
-    for source in _bar(sources(data), "reading"):
+    for source in tqdm(sources(data), "reading", leave=False, disable=None):
         entry, frame = _file(source, numbers)
         files.append(entry)
         if frame is not None:
@@ -110,18 +107,12 @@ def _summary(split: _Split) -> dict[str, Any]:
     }
 
 
-def _bar(items: Sequence[T], doing: str) -> Iterable[T]:
-    """The same items; on a terminal, a bar on standard error counts them."""
-    console, hidden = Console(stderr=True), not sys.stderr.isatty()
-    return track(items, doing, console=console, transient=True, disable=hidden)
-
-
 def _overlaps(splits: list[_Split], numbers: corpus.Corpus) -> list[dict[str, Any]]:
     """All comparisons between splits of the same set, and those between sets that have a text in common."""
     meeting = _sharing_a_text(splits, len(numbers.texts))
     pairs = [(i, j) for i, j in combinations(range(len(splits)), 2) if meeting[i, j] or splits[i].set == splits[j].set]
     found = []
-    for pair in _bar(pairs, "comparing"):
+    for pair in tqdm(pairs, "comparing", leave=False, disable=None):
         left, right = sorted((splits[place] for place in pair), key=lambda split: _RANKS[split.split])
         own = left.set == right.set
         watched = _RANKS[left.split] < _RANKS[right.split] and (own or left.split == "train")

@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 import httpx
-from rich.console import Console
-from rich.progress import DownloadColumn, Progress, TimeRemainingColumn
+from tqdm import tqdm
 
 from minbert.errors import UserError
 from minbert.files import sync, write_atomic
@@ -121,17 +119,16 @@ class Downloader:
             write_atomic(_note(part), json.dumps({"url": url, "validator": validator}))
             name = urlsplit(url).path.rpartition("/")[2]
             done = start
-            columns = "{task.description}", DownloadColumn(), TimeRemainingColumn()
-            console, hidden = Console(stderr=True), not sys.stderr.isatty()
-            with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
-                task = bar.add_task(name, total=total, completed=start)
+            with tqdm(
+                desc=name, total=total, initial=start, unit="B", unit_scale=True, leave=False, disable=None
+            ) as bar:
                 for block in answer.iter_raw():
                     done += len(block)
                     if max(done, total or 0) > self.largest:
                         _discard(part)
                         raise UserError(f"{url}: larger than the {self.largest} bytes allowed")
                     file.write(block)
-                    bar.advance(task, len(block))
+                    bar.update(len(block))
         return start > 0
 
 
