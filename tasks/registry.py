@@ -39,7 +39,8 @@ def shorts() -> dict[str, str]:
 
 def words() -> dict[str, str]:
     """Name or short name (`para`, in the course's flags) of a task -> task name. Imports all tasks."""
-    return {name: name for name in TASKS} | shorts()
+    names = {name: name for name in TASKS}
+    return names | shorts() | names  # a name goes before another task's short name
 
 
 def named(word: str, flag: str = "--task") -> str:

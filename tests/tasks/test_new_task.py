@@ -108,3 +108,11 @@ def test_the_real_file_is_read(reviews: Any, tiny: Path) -> None:
     examples = reviews.open(path, "dev", Tokenizer.load(tiny), 64)
     assert len(examples) == len(lines) - 1
     assert set(examples.labels.tolist()) == {0.0, 1.0}
+
+
+def test_a_name_goes_before_the_short_name_of_another_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kind(short: str) -> Any:
+        return lambda: types.SimpleNamespace(files=types.SimpleNamespace(short=short))
+
+    monkeypatch.setattr(registry, "TASKS", {"reviews": kind("r"), "other": kind("reviews")})
+    assert [registry.named(word) for word in ("reviews", "r", "other")] == ["reviews", "reviews", "other"]
