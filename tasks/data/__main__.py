@@ -4,7 +4,7 @@
     python data/get_data.py check [--data DIR]
     python -m tasks.data ...      the same, from an installed package
 
-A set with a manifest.json is complete. Complete files are not fetched again, and interrupted downloads are resumed.
+Files that are as expected are not fetched again. A set's manifest.json is written last and says whether it is complete.
 """
 
 import argparse
@@ -51,19 +51,8 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--year", type=int, choices=[2024, 2023], default=2024, help="the course's handout (default: 2024)")
     add("--from-mirror", default="", metavar="URL|DIR", help="fetch from here instead; same layout as --data")
-    add(
-        "--accept-changed",
-        action="store_true",
-        help="with --from-mirror: accept files that differ from the pinned ones",
-    )
-    add(
-        "--timeout",
-        type=float,
-        default=30.0,
-        metavar="SECONDS",
-        help="read timeout (default: 30); a third of it to connect",
-    )
-    add("--tries", type=int, default=5, metavar="N", help="attempts in a row without progress (default: 5)")
+    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="longest wait for data (default: 30)")
+    add("--tries", type=int, default=5, metavar="N", help="attempts per file (default: 5)")
     return made
 
 
@@ -79,8 +68,6 @@ def main() -> None:
     if asked.timeout <= 0 or asked.tries < 1:
         raise UserError("--timeout and --tries must be more than 0")
     mirror = asked.from_mirror.rstrip("/")
-    if asked.accept_changed and not mirror:
-        raise UserError("--accept-changed needs --from-mirror: public files must be the pinned ones")
     if mirror and not mirror.startswith(("http://", "https://")):
         if not Path(mirror).is_dir():
             raise UserError(f"--from-mirror {mirror}: neither an http address nor a folder")
@@ -95,7 +82,7 @@ def fetch(asked: argparse.Namespace, mirror: str) -> None:
     from tasks.data.fetch.collect import Fetcher
     from tasks.data.fetch.download import Downloader
 
-    fetcher = Fetcher(asked.to, Downloader(asked.tries, asked.timeout), mirror, asked.accept_changed)
+    fetcher = Fetcher(asked.to, Downloader(asked.tries, asked.timeout), mirror)
     missing = []
     for name in SETS if asked.set == "all" else [asked.set]:
         facts = {"year": asked.year} if name == "course" else {}

@@ -1,9 +1,8 @@
-"""A server on this machine that can truncate, lie, stall and refuse, and pauses short enough for tests."""
+"""A server on this machine that can truncate, stall and refuse, and downloads without pauses."""
 
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -12,15 +11,8 @@ import pytest
 from tasks.data.fetch.download import Downloader
 
 
-@dataclass
-class Asked:
-    path: str
-    range: str | None
-    condition: str | None
-
-
 class Server(ThreadingHTTPServer):
-    """`files` are served with ETag and Range; `script[path]` holds what goes wrong at the first, second ... request."""
+    """Serves `files`; `script[path]` holds what goes wrong at the first, second ... request."""
 
     daemon_threads = True
 
@@ -28,8 +20,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Answer)
         self.files: dict[str, bytes] = {}
         self.script: dict[str, list[str]] = defaultdict(list)
-        self.asked: list[Asked] = []
-        self.tagged = True
+        self.asked: list[str] = []
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.server_port}/{path}"
@@ -44,47 +35,24 @@ class Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.lstrip("/")
-        self.server.asked.append(Asked(path, self.headers["Range"], self.headers["If-Range"]))
+        self.server.asked.append(path)
         trouble = self.server.script[path].pop(0) if self.server.script[path] else ""
         body = self.server.files.get(path)
         if trouble.isdigit() or body is None:
-            return self.refuse(int(trouble or 404))
-        if trouble.startswith("leads to "):
-            return self.refuse(302, trouble.split()[2], "Location")
-        if trouble.startswith("429 "):
-            return self.refuse(429, trouble.split()[1])
-        tag = f'"{hash(body) & 0xFFFFFFFF:x}"'
-        start = 0
-        if self.headers["Range"] and self.headers["If-Range"] == tag and trouble != "ignores-range":
-            start = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
-        rest = body[start:]
-        self.send_response(206 if start else 200)
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
-        if self.server.tagged:
-            self.send_header("ETag", tag)
-        if trouble == "no-length":
-            self.send_header("Connection", "close")
-        else:
-            self.send_header("Content-Length", str(len(rest) + {"claims-more": 99, "claims-less": -9}.get(trouble, 0)))
+            self.send_response(int(trouble or 404))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if trouble == "silent":
-            time.sleep(0.5)
-        half = len(rest) // 2 if trouble != "silent" else 0
-        self.wfile.write(rest[:half])
+        self.wfile.write(body[: len(body) // 2])
         self.wfile.flush()
         if trouble == "stalls":
             time.sleep(1.0)
-        if trouble not in ("truncates", "stalls", "silent"):
-            self.wfile.write(rest[half:])
+        if not trouble:
+            self.wfile.write(body[len(body) // 2 :])
         self.close_connection = bool(trouble)
-
-    def refuse(self, status: int, after: str = "", header: str = "Retry-After") -> None:
-        self.send_response(status)
-        if after:
-            self.send_header(header, after)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
 
     def log_message(self, *_: object) -> None:
         pass
@@ -104,5 +72,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 @pytest.fixture
-def downloads() -> Downloader:
-    return Downloader(tries=3, timeout=0.3, wait=0.01)
+def downloads(monkeypatch: pytest.MonkeyPatch) -> Downloader:
+    monkeypatch.setattr("pooch.core.time.sleep", lambda _: None)
+    return Downloader(tries=3, timeout=0.3)

@@ -131,11 +131,8 @@ def _sharing_a_text(splits: list[_Split], texts: int) -> np.ndarray:
 
 def _manifests(data: Path) -> list[dict[str, Any]]:
     """For each fetched set: whether it is complete, and which of its files are missing or have changed since."""
-    found = []
-    for folder in (data, *sorted(path for path in data.iterdir() if path.is_dir())):
-        names = [name for name in ("manifest.json", ".fetched.json") if (folder / name).is_file()]
-        found += [_manifest(folder / names[0], data)] if names else []
-    return found
+    folders = (data, *sorted(path for path in data.iterdir() if path.is_dir()))
+    return [_manifest(path, data) for folder in folders if (path := folder / "manifest.json").is_file()]
 
 
 def _manifest(path: Path, data: Path) -> dict[str, Any]:

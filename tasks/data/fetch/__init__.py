@@ -1,1 +1,1 @@
-"""Fetching data: the table of public data sets, resumable downloads, safe unpacking, and a manifest per set."""
+"""Fetching data: the table of public data sets, verified downloads, safe unpacking, and a manifest per set."""

@@ -3,19 +3,18 @@
 import csv
 import os
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from minbert.errors import UserError
-from minbert.files import sha256_of, write_json
+from minbert.files import make_folder, sha256_of, sync, write_json
 from tasks.data.fetch import archives
-from tasks.data.fetch.download import Check, Downloader
-from tasks.data.fetch.sources import DataSet, File, Part, Source, git_blob, read_manifest
+from tasks.data.fetch.download import Downloader
+from tasks.data.fetch.sources import DataSet, File, Part, Source, read_manifest
 
-_ARCHIVES = ".archives"
 _HTTP = ("http://", "https://")
 csv.field_size_limit(1 << 30)
 
@@ -29,59 +28,18 @@ def rows(path: Path, form: str) -> int:
         return sum(1 for _ in csv.reader(text, delimiter="\t" if form == "tsv" else ",")) - 1
 
 
-def fault(path: Path, file: File, *, exact: bool = True, sha256: str = "") -> str:
+def fault(path: Path, file: File, *, exact: bool = True) -> str:
     """Why `path` is not the expected `file`, or "" if it is.
 
-    Checks the git blob id if it is known and `exact`; else the recorded `sha256`, if any, and the number of rows.
+    Checks the SHA-256 if it is known and `exact`; else the number of rows.
     """
-    if exact and file.blob:
-        found = git_blob(path)
-        return "" if found == file.blob else f"its git blob id is {found}, not {file.blob}"
-    if sha256 and (found := sha256_of(path)) != sha256:
-        return f"its sha256 is {found}, not {sha256}"
+    if exact and file.sha256:
+        digest = sha256_of(path)
+        return "" if digest == file.sha256 else f"its sha256 is {digest}, not {file.sha256}"
     if not path.stat().st_size:
         return "it is empty"
     count = rows(path, file.form) if file.rows else 0
     return "" if count == file.rows else f"it has {count} rows, not {file.rows}"
-
-
-@dataclass
-class Manifest:
-    """Records of a set's files, by path; stored as `.fetched.json` until the set is complete, then `manifest.json`."""
-
-    folder: Path
-    files: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    @classmethod
-    def open(cls, folder: Path) -> "Manifest":
-        """The manifest written by an earlier run, or an empty one."""
-        for name in ("manifest.json", ".fetched.json"):
-            if (folder / name).exists():
-                return cls(folder, {entry["path"]: entry for entry in read_manifest(folder / name)["files"]})
-        return cls(folder)
-
-    def sha256(self, path: str, origin: str = "") -> str:
-        """The recorded SHA-256 of a file, or ""; if `origin` is given, only if the file came from there."""
-        entry = self.files.get(path, {})
-        return entry.get("sha256", "") if origin in ("", entry.get("source")) else ""
-
-    def add(self, file: File, part: Part, origin: str) -> None:
-        """Record a file that is at its final path."""
-        path = self.folder / file.path
-        known = {"path": file.path, "part": part.name, "source": origin, "bytes": path.stat().st_size}
-        known |= {"sha256": sha256_of(path), "rows": rows(path, file.form)}
-        known |= {"pinned": bool(file.blob) and git_blob(path) == file.blob}
-        self.files[file.path] = known | {"licence": part.licence, "citation": part.citation}
-        self.save(complete=False)
-
-    def save(self, *, complete: bool, **facts: Any) -> None:
-        """Write `manifest.json` if complete, else `.fetched.json`; then remove the other one."""
-        names = ["manifest.json", ".fetched.json"] if complete else [".fetched.json", "manifest.json"]
-        when = datetime.now(UTC).isoformat(timespec="seconds")
-        files = [self.files[path] for path in sorted(self.files) if (self.folder / path).is_file()]
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_json(self.folder / names[0], {"complete": complete, "written": when, **facts, "files": files})
-        (self.folder / names[1]).unlink(missing_ok=True)
 
 
 @dataclass
@@ -94,144 +52,162 @@ class Fetcher:
     to: Path
     downloads: Downloader
     mirror: str = ""
-    accept_changed: bool = False
-    _failed: dict[str, str] = field(default_factory=dict)  # archives that could not be downloaded, and why
 
     def collect(self, dataset: DataSet, **facts: Any) -> bool:
-        """Fetch the missing files of a set and print the result for each part; True if the set is complete.
+        """Fetch the missing files of a set, and print the result for each part; True if the set is complete.
 
-        If a part is not available, the other parts are still fetched. `facts` are added to the manifest.
+        If a part is not available, the other parts are still fetched. The manifest, with `facts`, is written last.
         """
         folder = self.to / dataset.folder
-        manifest, missing, notes = Manifest.open(folder), [], []
         print(f"{dataset.name} -> {folder}")
+        attempt = _Attempt(dataset, folder, self.downloads, self.mirror)
+        entries, notes, missing = [], [], []
         for part in dataset.parts:
             try:
-                source, how = self._part(dataset, part, manifest)
+                source, outcome = attempt.complete(part)
             except UserError as error:
                 state = "left out" if part.optional else "MISSING"
                 notes.append(f"{part.name}: {state}: {error}{f' ({part.without})' if part.without else ''}")
                 missing += [] if part.optional else [part.name]
                 print(f"  {notes[-1]}")
                 continue
-            notes += [f"{part.name}: {how}"] if source.partial else []
-            print(f"  {part.name}: {how}\n    licence: {part.licence}\n    cite: {part.citation}")
-        for archive in (folder / _ARCHIVES).glob("[!.]*"):
-            archive.unlink()
+            notes += [f"{part.name}: {outcome}"] if source.partial else []
+            print(f"  {part.name}: {outcome}\n    licence: {part.licence}\n    cite: {part.citation}")
+            entries += [attempt.entry(file, part) for file in source.files]
+        shutil.rmtree(attempt.scratch)
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        manifest = {"complete": not missing, "written": when, "set": dataset.name, "notes": notes, **facts}
+        write_json(folder / "manifest.json", {**manifest, "files": sorted(entries, key=lambda entry: entry["path"])})
         if missing:
-            manifest.save(complete=False)
             print(f"  incomplete: {', '.join(missing)}; the other parts are kept, run the same command again to go on")
-        else:
-            manifest.save(complete=True, set=dataset.name, notes=notes, **facts)
-            shutil.rmtree(folder / _ARCHIVES, ignore_errors=True)
         return not missing
 
-    def _part(self, dataset: DataSet, part: Part, manifest: Manifest) -> tuple[Source, str]:
+
+class _Attempt:
+    """One attempt to complete a set. Its folder `scratch` holds what is not yet verified, and each archive once."""
+
+    def __init__(self, dataset: DataSet, folder: Path, downloads: Downloader, mirror: str) -> None:
+        self.folder, self.scratch, self.downloads = folder, folder / ".download", downloads
+        self.mirror = f"{mirror}/{dataset.folder}" if mirror else ""
+        self.archives: dict[str, Path | UserError] = {}
+        self.origins: dict[str, str] = {}  # where each fetched file came from
+        self.recorded = _recorded(folder / "manifest.json")
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        make_folder(self.scratch)
+
+    def complete(self, part: Part) -> tuple[Source, str]:
         """Complete a part from the first source that works; returns the source and a message.
 
         Raises `UserError` with the failures if no source works.
         """
         for source in part.sources:
-            if not source.partial and not self._lacking(source, manifest):
-                return self._kept(source, part, manifest), "already there"
-        manifest.save(complete=False)
+            if not source.partial and not self.lacking(source):
+                return source, "already there"
         failures: dict[str, None] = {}
         for source in part.sources:
             names = f" as {', '.join(Path(file.path).name for file in source.files)}" if source.partial else ""
             why = "".join(f" (not: {failure})" for failure in failures)
-            if not self._lacking(source, manifest):
-                return self._kept(source, part, manifest), f"already there{names}{why}"
+            if not self.lacking(source):
+                return source, f"already there{names}{why}"
             try:
-                self._fetch(dataset, part, source, manifest)
-                return self._kept(source, part, manifest), f"fetched from {self.mirror or source}{names}{why}"
+                self.fetch(source)
             except UserError as error:
                 failures[str(error)] = None
+            else:
+                return source, f"fetched from {self.mirror or source}{names}{why}"
         raise UserError("; ".join(failures))
 
-    def _lacking(self, source: Source, manifest: Manifest) -> list[File]:
+    def lacking(self, source: Source) -> list[File]:
         """Files of a source that are missing or not as expected."""
 
         def present(file: File) -> bool:
-            path, recorded = manifest.folder / file.path, manifest.sha256(file.path)
-            if not path.is_file():
-                return False
-            accepted = self.accept_changed and recorded == sha256_of(path)
-            return accepted or not fault(path, file, exact=source.exact, sha256=recorded)
+            path = self.folder / file.path
+            return path.is_file() and not fault(path, file, exact=source.exact)
 
         return [file for file in source.files if not present(file)]
 
-    def _kept(self, source: Source, part: Part, manifest: Manifest) -> Source:
-        """Record the files of a complete part that this command did not fetch."""
-        for file in source.files:
-            if manifest.sha256(file.path) != sha256_of(manifest.folder / file.path):
-                manifest.add(file, part, "found in place")
-        return source
-
-    def _fetch(self, dataset: DataSet, part: Part, source: Source, manifest: Manifest) -> None:
-        if not self.mirror and source.archive:
-            self._unpack(part, source, manifest)
-            return
-        if not self.mirror and not source.url:
+    def fetch(self, source: Source) -> None:
+        """Fetch the missing files of a source, each verified before it is at its path."""
+        base = self.mirror or source.url
+        if source.archive and not self.mirror:
+            self.unpack(source)
+        elif not base:
             raise UserError(f"{source.files[0].path} has no public address (a mirror may have it)")
-        base = f"{self.mirror}/{dataset.folder}" if self.mirror else source.url
-        for file in self._lacking(source, manifest):
-            name = file.path if self.mirror else file.path.removeprefix(source.drop)
-            origin = f"{base}/{quote(name) if base.startswith(_HTTP) else name}"
-            check = self._check(file, source, manifest.sha256(file.path, origin))
-            if base.startswith(_HTTP):
-                self.downloads.fetch(origin, manifest.folder / file.path, check)
-            else:
-                _copy(Path(origin), manifest.folder / file.path, check)
-            manifest.add(file, part, origin)
+        else:
+            for file in self.lacking(source):
+                self.fetch_file(file, source, base)
 
-    def _check(self, file: File, source: Source, recorded: str) -> Check:
-        def check(path: Path) -> str:
-            if self.accept_changed:
-                return "" if path.stat().st_size else "it is empty"
-            why = fault(path, file, exact=source.exact, sha256=recorded)
-            return f"{why} (--accept-changed keeps it anyway)" if why and self.mirror else why
+    def fetch_file(self, file: File, source: Source, base: str) -> None:
+        """Download a file, or copy it from a mirror's folder."""
+        name, fetched = file.path if self.mirror else file.path.removeprefix(source.drop), self.scratch / "file"
+        fetched.unlink(missing_ok=True)
+        if base.startswith(_HTTP):
+            origin = f"{base}/{quote(name)}"
+            self.downloads.fetch(origin, fetched)
+        else:
+            origin = f"{base}/{name}"
+            if not Path(origin).is_file():
+                raise UserError(f"{origin}: not in the mirror")
+            shutil.copyfile(origin, fetched)
+        if why := fault(fetched, file, exact=source.exact):
+            raise UserError(f"{origin}: not the expected file: {why}")
+        self.keep(fetched, file, origin)
 
-        return check
+    def unpack(self, source: Source) -> None:
+        """Extract a source's files from its archive; none is kept unless all are as expected."""
+        unpacked = {file: self.scratch / "files" / file.path for file in source.files}
+        wanted = {file.path.removeprefix(source.drop): path for file, path in unpacked.items()}
+        archives.unpack(self.archive(source), wanted)
+        for file, path in unpacked.items():
+            if why := fault(path, file, exact=source.exact):
+                raise UserError(f"{source}: {file.path} is not the expected file: {why}")
+        for file, path in unpacked.items():
+            self.keep(path, file, str(source))
 
-    def _unpack(self, part: Part, source: Source, manifest: Manifest) -> None:
-        scratch = manifest.folder / ".unpacked"
-        shutil.rmtree(scratch, ignore_errors=True)
-        places = {file: scratch / "files" / file.path for file in source.files}
-        wanted = {file.path.removeprefix(source.drop): place for file, place in places.items()}
-        try:
-            archives.unpack(self._archive(source, manifest.folder), wanted)
-            for file, place in places.items():
-                if why := self._check(file, source, manifest.sha256(file.path, str(source)))(place):
-                    raise UserError(f"{source}: {file.path} is not the expected file: {why}")
-            for file, place in places.items():
-                (manifest.folder / file.path).parent.mkdir(parents=True, exist_ok=True)
-                os.replace(place, manifest.folder / file.path)
-                manifest.add(file, part, str(source))
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+    def keep(self, path: Path, file: File, origin: str) -> None:
+        """Move a verified file to its path."""
+        target = self.folder / file.path
+        make_folder(target.parent)
+        sync(path)
+        os.replace(path, target)
+        sync(target.parent)
+        self.origins[file.path] = origin
 
-    def _archive(self, source: Source, folder: Path) -> Path:
-        """The downloaded archive, which several parts may need; `collect` removes it after all parts."""
-        path = folder / _ARCHIVES / source.archive.rpartition("/")[2]
-        if source.archive in self._failed:
-            raise UserError(self._failed[source.archive])
-        expected = File(path.name)
-        try:
-            if not path.is_file():
-                self.downloads.fetch(source.archive, path, lambda part: fault(part, expected, sha256=source.sha256))
-        except UserError as error:
-            self._failed[source.archive] = str(error)
-            raise
-        return path
+    def archive(self, source: Source) -> Path:
+        """The downloaded archive. Raises the `UserError` of the first time if it could not be had."""
+        if source.archive not in self.archives:
+            path = self.scratch / source.archive.rpartition("/")[2]
+            expected = File(path.name, sha256=source.sha256)
+            try:
+                self.downloads.fetch(source.archive, path)
+                if why := fault(path, expected):
+                    raise UserError(f"{source}: not the expected archive: {why}")
+                self.archives[source.archive] = path
+            except UserError as error:
+                self.archives[source.archive] = error
+        outcome = self.archives[source.archive]
+        if isinstance(outcome, UserError):
+            raise outcome
+        return outcome
+
+    def entry(self, file: File, part: Part) -> dict[str, Any]:
+        """The manifest's entry of a file; one that was there before keeps its recorded source."""
+        path, old = self.folder / file.path, self.recorded.get(file.path, {})
+        digest = sha256_of(path)
+        before = old.get("source", "found in place") if old.get("sha256") == digest else "found in place"
+        return {
+            "path": file.path,
+            "part": part.name,
+            "source": self.origins.get(file.path, before),
+            "bytes": path.stat().st_size,
+            "sha256": digest,
+            "rows": rows(path, file.form),
+            "pinned": digest == file.sha256,
+            "licence": part.licence,
+            "citation": part.citation,
+        }
 
 
-def _copy(source: Path, target: Path, check: Check) -> None:
-    if not source.is_file():
-        raise UserError(f"{source}: not in the mirror")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.part")
-    shutil.copyfile(source, part)
-    if why := check(part):
-        part.unlink()
-        raise UserError(f"{source}: not the expected file: {why}")
-    os.replace(part, target)
+def _recorded(path: Path) -> dict[str, dict[str, Any]]:
+    """The entries of an earlier manifest, by path."""
+    return {entry["path"]: entry for entry in read_manifest(path)["files"]} if path.exists() else {}

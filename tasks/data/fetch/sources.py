@@ -1,6 +1,5 @@
-"""The table of public data sets, `sets.toml`, as dataclasses; the manifests of fetched sets; git's id of a file."""
+"""The table of public data sets, `sets.toml`, as dataclasses, and the manifests of fetched sets."""
 
-import hashlib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -16,11 +15,11 @@ _TABLE = Path(__file__).with_name("sets.toml")
 
 @dataclass(frozen=True)
 class File:
-    """A file and its expected content; `rows` 0 or an empty git blob id `blob` means unknown."""
+    """A file and its expected content; `rows` 0 or an empty `sha256` means unknown."""
 
     path: str
     rows: int = 0
-    blob: str = ""
+    sha256: str = ""
     form: str = "lines"  # what a row is: lines, or the records below the header of a tsv or csv table
 
 
@@ -33,7 +32,7 @@ class Source:
     archive: str = ""
     drop: str = ""  # prefix of the files' paths that is not part of the source's paths
     sha256: str = ""  # expected SHA-256 of the archive
-    exact: bool = True  # False: another edition, verified by its row counts and not by its git blob ids
+    exact: bool = True  # False: another edition, verified by row counts and not by hashes
     partial: bool = False  # fewer rows or splits: used only if every source before it fails
 
     def __str__(self) -> str:
@@ -69,15 +68,6 @@ def load(name: str, year: int = 2024) -> DataSet:
     return DataSet(name, entry["folder"], parts)
 
 
-def git_blob(path: Path) -> str:
-    """The git blob id of a file: sha1("blob " + size + NUL + content), in hex."""
-    digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def read_manifest(path: Path) -> dict[str, Any]:
     """The content of a set's manifest. Raises `UserError` if it is damaged."""
     content = read_json_object(path)
@@ -92,13 +82,13 @@ def _is_record(entry: object) -> bool:
 
 
 def _part(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> Part:
-    def source(given: Mapping[str, Any]) -> Source:
-        rows = (line.split(maxsplit=2) for line in given.get("files", entry["files"]).strip().splitlines())
+    def source(settings: Mapping[str, Any]) -> Source:
+        rows = (line.split(maxsplit=2) for line in settings.get("files", entry["files"]).strip().splitlines())
         files = (
-            File(path, int(count.strip("-") or 0), blob.strip("-"), entry.get("form", "lines"))
-            for count, blob, path in rows
+            File(path, int(count.strip("-") or 0), sha256.strip("-"), entry.get("form", "lines"))
+            for count, sha256, path in rows
         )
-        return Source(**{**given, "files": tuple(files)})
+        return Source(**{**settings, "files": tuple(files)})
 
     more = {name: entry[name] for name in ("optional", "without") if name in entry}
     sources = tuple(source(given) for given in entry.get("sources") or shared["sources"])
