@@ -48,9 +48,12 @@ Batch = tuple[Step, dict[str, Any]]
 class Ours:
     """A training step from rows of the token cache: forward, loss, backward, clipping, AdamW."""
 
-    def __init__(self, given: str, examples: Examples, settings: ContrastiveSettings) -> None:
-        self.settings = settings
-        self.model = ContrastiveModel.of(settings, start.encoder(given, settings.encoder.encoder_dropout)[0])
+    def __init__(
+        self, source: str, examples: Examples, settings: ContrastiveSettings, device: torch.device = harness.CPU
+    ) -> None:
+        self.settings, self.device = settings, device
+        encoder = start.encoder(source, settings.encoder.encoder_dropout)[0]
+        self.model = ContrastiveModel.of(settings, encoder).to(device)
         groups = decay_groups(self.model.parameters(), settings.training.weight_decay)
         self.optimizer = AdamW(groups, lr=settings.training.lr)
         self.objective = ContrastiveStep(settings.objective, examples)
@@ -61,7 +64,7 @@ class Ours:
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        context = Context(self.settings.training.seed, step.number, self.settings.training.precision, harness.CPU)
+        context = Context(self.settings.training.seed, step.number, self.settings.training.precision, self.device)
         numbers = self.objective.backward(self.model, step, context)
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
         torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.settings.training.clip, norm)
@@ -73,14 +76,16 @@ class Ours:
 class Theirs:
     """sentence-transformers' trainer: what its loop does for a batch, without callbacks and logging."""
 
-    def __init__(self, folder: Path, settings: ContrastiveSettings, scratch: Path) -> None:
+    def __init__(
+        self, folder: Path, settings: ContrastiveSettings, scratch: Path, device: torch.device = harness.CPU
+    ) -> None:
         if not is_training_available():
             raise UserError('the trainer needs accelerate and datasets: pip install "sentence-transformers[train]"')
-        self.model = SentenceTransformer(str(folder), device="cpu")
+        self.model = SentenceTransformer(str(folder), device=str(device))
         self.model.max_seq_length = settings.encoder.max_length
         arguments = SentenceTransformerTrainingArguments(
             output_dir=str(scratch),
-            use_cpu=True,
+            use_cpu=device.type == "cpu",
             bf16=settings.training.precision == "bf16",
             per_device_train_batch_size=settings.training.batch_size,
             learning_rate=settings.training.lr,
@@ -147,12 +152,13 @@ def compare(folder: Path, examples: Examples, options: argparse.Namespace) -> No
             settings = ContrastiveSettings.of(
                 pooler="mean", max_length=examples.max_length, batch_size=options.batch_size, precision=precision
             )
-            ours, theirs = Ours(str(folder), examples, settings), Theirs(folder, settings, Path(scratch))
+            ours = Ours(str(folder), examples, settings, options.device)
+            theirs = Theirs(folder, settings, Path(scratch), options.device)
             contestants[f"minbert {precision}"] = lambda batch, step=ours: step(batch[0])  # type: ignore[misc]
             contestants[f"sentence-transformers {precision}"] = lambda batch, step=theirs: step(batch[1])  # type: ignore[misc]
         batches, collating = collated(examples, plan, theirs)
         what = f"{options.batches} batches of {options.batch_size} triplets of at most {examples.max_length} tokens"
-        seconds = harness.measure(contestants, batches, options.warmup)
+        seconds = harness.measure(contestants, batches, options.warmup, options.device)
     title = f"{what}, {100 * padding(batches):.0f}% padding in its tensors"
     print(harness.table(title, seconds, "step"))
     print(f"\nNot counted: its collator, {harness.cell(1000 * collating, 1)} ms a batch")

@@ -7,11 +7,13 @@ vectors; both include tokenisation and sorting by length. bf16 is autocast on bo
 default batch size and, where another is faster, with the fastest.
 """
 
+import argparse
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import torch
 from sentence_transformers import SentenceTransformer
 from transformers.utils import logging
 
@@ -25,9 +27,9 @@ DEFAULT, SIZES = 32, (16, 64, 128, 256)  # batch sizes tried for their `encode`
 Encode = Callable[[list[str]], np.ndarray]
 
 
-def our_encode(folder: Path, length: int, precision: str) -> Encode:
+def our_encode(folder: Path, length: int, precision: str, device: torch.device = harness.CPU) -> Encode:
     """Our `encode` with the given precision."""
-    model, tokenizer = BertModel.from_pretrained(folder), Tokenizer.load(folder)
+    model, tokenizer = BertModel.from_pretrained(folder).to(device), Tokenizer.load(folder)
     return Encoder(model, tokenizer, "mean", precision=precision, max_length=length).encode
 
 
@@ -35,27 +37,39 @@ def their_encode(model: SentenceTransformer, precision: str, size: int) -> Encod
     """Their `encode` with the given precision and batch size."""
 
     def encode(texts: list[str]) -> np.ndarray:
-        with autocast(precision, harness.CPU):
+        with autocast(precision, model.device):
             vectors: np.ndarray = model.encode(texts, batch_size=size, show_progress_bar=False)
         return vectors
 
     return encode
 
 
-def contestants(folder: Path, length: int, texts: list[str]) -> dict[str, Encode]:
+def contestants(folder: Path, length: int, texts: list[str], device: torch.device) -> dict[str, Encode]:
     """Both libraries in both precisions; theirs with its default batch size and with the fastest one on `texts`."""
-    model = SentenceTransformer(str(folder), device="cpu")
+    model = SentenceTransformer(str(folder), device=str(device))
     model.max_seq_length = length
     encoders: dict[str, Encode] = {}
     for precision in ("bf16", "fp32"):
         theirs = {size: their_encode(model, precision, size) for size in (DEFAULT, *SIZES)}
-        seconds = harness.measure(theirs, [texts] * 2, 1)  # the second call is timed
+        seconds = harness.measure(theirs, [texts] * 2, 1, device)  # the second call is timed
         best, name = min(seconds, key=lambda size: float(seconds[size])), f"sentence-transformers {precision}, batches"
-        encoders[f"minbert {precision}"] = our_encode(folder, length, precision)
+        encoders[f"minbert {precision}"] = our_encode(folder, length, precision, device)
         encoders[f"{name} of {DEFAULT} (default)"] = theirs[DEFAULT]
         if best != DEFAULT:
             encoders[f"{name} of {best} (fastest)"] = theirs[best]
     return encoders
+
+
+def compare(folder: Path, length: int, options: argparse.Namespace) -> None:
+    """Time calls and print the table."""
+    cache = harness.triplets(options.data, options.weights, length).cache
+    texts = list(dict.fromkeys(text for row in cache.rows() for text in row.texts))
+    batches = harness.shuffled(len(texts), options.sentences, options.warmup + options.batches)
+    calls = [[texts[index] for index in batch] for batch in batches]
+    encoders = contestants(folder, length, calls[0], options.device)
+    seconds = harness.measure(encoders, calls, options.warmup, options.device)
+    title = f"{options.batches} calls with {options.sentences} sentences of at most {length} tokens"
+    print(harness.table(title, seconds, "call"))
 
 
 def main() -> None:
@@ -69,13 +83,7 @@ def main() -> None:
     folder = weights.resolve(options.weights)
     harness.print_machine("torch", "sentence-transformers", "transformers")
     for length in options.length:
-        cache = harness.triplets(options.data, options.weights, length).cache
-        texts = list(dict.fromkeys(text for row in cache.rows() for text in row.texts))
-        batches = harness.shuffled(len(texts), options.sentences, options.warmup + options.batches)
-        calls = [[texts[index] for index in batch] for batch in batches]
-        seconds = harness.measure(contestants(folder, length, calls[0]), calls, options.warmup)
-        title = f"{options.batches} calls with {options.sentences} sentences of at most {length} tokens"
-        print(harness.table(title, seconds, "call"))
+        compare(folder, length, options)
 
 
 if __name__ == "__main__":

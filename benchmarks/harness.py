@@ -38,6 +38,7 @@ def parser(about: str | None, data: str | None, batches: int, warmup: int | None
         )
     made.add_argument("--weights", default="minilm", help="minilm, or a folder (default: minilm)")
     made.add_argument("--threads", type=int, help="(default: as many as torch takes)")
+    made.add_argument("--device", type=torch.device, default=CPU, help="cpu or cuda (default: cpu)")
     return made
 
 
@@ -80,7 +81,15 @@ def shuffled(rows: int, size: int, count: int) -> list[list[int]]:
     return [order[start : start + size] for start in range(0, count * size, size)]
 
 
-def measure(contestants: Mapping[K, Callable[[B], object]], batches: Sequence[B], warmup: int) -> dict[K, Tensor]:
+def wait_for(device: torch.device) -> None:
+    """Wait until a GPU has done all that it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def measure(
+    contestants: Mapping[K, Callable[[B], object]], batches: Sequence[B], warmup: int, device: torch.device = CPU
+) -> dict[K, Tensor]:
     """Seconds of each timed batch, for each contestant: float64 [batches - warmup] each.
 
     Every batch is run by all contestants before the next batch, each time starting with another contestant. The first
@@ -96,6 +105,7 @@ def measure(contestants: Mapping[K, Callable[[B], object]], batches: Sequence[B]
         for name, step in entries[turn:] + entries[:turn]:
             before = time.perf_counter()
             step(batch)
+            wait_for(device)
             seconds[name].append(time.perf_counter() - before)
     return {name: torch.tensor(values[warmup:], dtype=torch.float64) for name, values in seconds.items()}
 

@@ -9,8 +9,9 @@ keep meeting new lengths, for which oneDNN compiles kernels, so medians are show
 batch by batch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -18,10 +19,11 @@ import transformers
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from benchmarks.harness import CPU, SAMPLE, measure, parse, parser, print_machine, shuffled, table
+from benchmarks.harness import SAMPLE, measure, parse, parser, print_machine, shuffled, table
 from minbert import AdamW, BertConfig, BertModel, Ragged, weights
 from minbert.cpu import accelerate
 from minbert.precision import autocast
+from minbert.ragged import to_device
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli
@@ -49,7 +51,8 @@ def our_pooled(model: BertModel) -> Pooled:
     """Our encoder on a ragged batch."""
 
     def pooled(pairs: Pairs) -> Tensor:
-        return model.pooled(Ragged.from_lists([ids for ids, _, _ in pairs], [types for _, types, _ in pairs]))
+        ragged = Ragged.from_lists([ids for ids, _, _ in pairs], [types for _, types, _ in pairs])
+        return model.pooled(ragged.to(model.device))
 
     return pooled
 
@@ -60,6 +63,7 @@ def their_pooled(model: transformers.BertModel) -> Pooled:
     def pooled(pairs: Pairs) -> Tensor:
         ids, types = (pad_sequence([torch.tensor(pair[part]) for pair in pairs], True) for part in (0, 1))
         mask = pad_sequence([torch.ones(len(pair[0]), dtype=torch.int64) for pair in pairs], True)
+        ids, types, mask = (to_device(x, model.device) for x in (ids, types, mask))
         output: Tensor = model(input_ids=ids, attention_mask=mask, token_type_ids=types).pooler_output
         return output
 
@@ -70,8 +74,9 @@ def training_step(pooled: Pooled, head: nn.Linear, optimizer: torch.optim.Optimi
     """A training step, with the same head, loss and optimizer for every contestant."""
 
     def step(pairs: Pairs) -> None:
-        labels = torch.tensor([label for _, _, label in pairs])
-        with autocast(precision, CPU):
+        device = head.weight.device
+        labels = to_device(torch.tensor([label for _, _, label in pairs]), device)
+        with autocast(precision, device):
             logits = head(pooled(pairs)).squeeze(1)
         F.binary_cross_entropy_with_logits(logits.float(), labels).backward()
         optimizer.step()
@@ -80,34 +85,62 @@ def training_step(pooled: Pooled, head: nn.Linear, optimizer: torch.optim.Optimi
     return step
 
 
-def contestants(folder: Path | None) -> dict[str, Step]:
-    """The contestants: with the weights of a folder, or, without one, with bert-base shape and random weights.
+SHAPES = {
+    "base": BertConfig(),
+    "large": BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096),
+}
 
-    To save memory, the contestants of a library share one fp32 model, which autocast does not change.
-    """
-    if folder is None:
-        ours, theirs = accelerate(BertModel(BertConfig())), transformers.BertModel(transformers.BertConfig())
-    else:
+
+def models(shape: str, folder: Path, device: torch.device) -> tuple[BertModel, transformers.BertModel]:
+    """Both libraries' models: `minilm` with the weights of a folder, the others with random ones."""
+    if shape == "minilm":
         ours, theirs = BertModel.from_pretrained(folder), transformers.BertModel.from_pretrained(folder)
-    head = nn.Linear(ours.config.hidden_size, 1)
-    our_parameters = [*ours.train().parameters(), *head.parameters()]
-    their_parameters = [*theirs.train().parameters(), *head.parameters()]
+    else:
+        config: Any = SHAPES[shape].to_transformers()
+        ours = accelerate(BertModel(SHAPES[shape]))
+        theirs = transformers.BertModel(transformers.BertConfig(**config))
+    nn.Module.to(theirs, device)
+    return ours.to(device).train(), theirs.train()
+
+
+def contestants(
+    ours: BertModel, theirs: transformers.BertModel, precisions: Sequence[str], *, compiled: bool
+) -> dict[str, Step]:
+    """The contestants, whose precision is that of autocast; those of a library share one model in fp32.
+
+    `compiled` adds transformers compiled by torch, in the last of the precisions.
+    """
+    head = nn.Linear(ours.config.hidden_size, 1).to(ours.device)
+    our_parameters = [*ours.parameters(), *head.parameters()]
+    their_parameters = [*theirs.parameters(), *head.parameters()]
     our_optimizer = AdamW(our_parameters, lr=LEARNING_RATE)
     default = torch.optim.AdamW(their_parameters, lr=LEARNING_RATE)
     fused = torch.optim.AdamW(their_parameters, lr=LEARNING_RATE, fused=True)
     steps = {}
-    for precision in ("fp32", "bf16"):
+    for precision in precisions:
         for name, optimizer in (("default", default), ("fused", fused)):
             step = training_step(their_pooled(theirs), head, optimizer, precision)
             steps[f"transformers {precision}, AdamW {name}"] = step
         steps[f"minbert {precision}"] = training_step(our_pooled(ours), head, our_optimizer, precision)
+    if compiled:
+        pooled = their_pooled(cast(transformers.BertModel, torch.compile(theirs, dynamic=True)))
+        steps[f"transformers {precisions[-1]} compiled, AdamW fused"] = training_step(
+            pooled, head, fused, precisions[-1]
+        )
     return steps
+
+
+def padding(batches: Sequence[Pairs]) -> float:
+    """Share of padding in batches that are padded to their longest pair."""
+    padded = sum(max(len(ids) for ids, _, _ in batch) * len(batch) for batch in batches)
+    return 1 - sum(len(ids) for batch in batches for ids, _, _ in batch) / padded
 
 
 def main() -> None:
     """Read the pairs, then time each shape; bert-base gets a quarter of the batches."""
     flags = parser(__doc__, "course/quora-train.csv (default: $DATA_DIR, else data/sample)", 60, 60)
     flags.add_argument("--shape", choices=("minilm", "base", "both"), default="both", help="(default: both)")
+    flags.add_argument("--compiled", action="store_true", help="also transformers in bf16 compiled by torch")
     options = parse(flags)
     if not options.data:
         print("DATA_DIR is not set: the small sample, whose pairs are repeated again and again")
@@ -118,13 +151,10 @@ def main() -> None:
         parts = 1 if shape == "minilm" else 4
         count, warmup = max(1, options.batches // parts), options.warmup // parts
         batches = [[pairs[i] for i in rows] for rows in shuffled(len(pairs), BATCH, warmup + count)]
-        longest = sum(max(len(ids) for ids, _, _ in batch) for batch in batches) * BATCH
-        tokens = sum(len(ids) for batch in batches for ids, _, _ in batch)
-        padding = 100 - 100 * tokens / longest
-        seconds = measure(contestants(minilm if shape == "minilm" else None), batches, warmup)
-        print(
-            table(f"{shape} shape, {count} batches of {BATCH} pairs, {padding:.0f}% padding if padded", seconds, "step")
-        )
+        steps = contestants(*models(shape, minilm, options.device), ("fp32", "bf16"), compiled=options.compiled)
+        seconds = measure(steps, batches, warmup, options.device)
+        title = f"{shape} shape, {count} batches of {BATCH} pairs, {100 * padding(batches):.0f}% padding if padded"
+        print(table(title, seconds, "step"))
 
 
 if __name__ == "__main__":

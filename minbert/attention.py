@@ -1,15 +1,16 @@
 """The Transformer layer of BERT (Devlin et al. 2019, section 3) over ragged batches, and its attention.
 
-Attention stays within each sentence. There are a reference and two faster paths, which agree without dropout.
+Attention stays within each sentence. There are a reference and four faster paths, which agree without dropout: on a GPU
+one call a layer of a kernel for sentences of different lengths, elsewhere one call for each group of equal length.
 
 Axes: T tokens in the batch, B sentences, D hidden, H heads, d = D / H. In a group of n sentences of equal length:
 L tokens and Q queries per sentence (Q = L, or 1 if only the [CLS] rows are needed).
 """
 
 import math
+import warnings
 from collections.abc import Callable
-from functools import partial
-from typing import cast
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -73,19 +74,37 @@ class Layer(nn.Module):
 def attend(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
     """Attention of every query over the tokens of its own sentence, by the fastest path available.
 
-    `query` is [T, H, d], or [B, H, d] for one query per sentence; `key` and `value` are [T, H, d].
-    It is fastest if the sentences are sorted by length (`Ragged.by_length`). Returns the shape of `query`.
+    `query` is [T, H, d], or [B, H, d] for one query per sentence; `key` and `value` are [T, H, d]. The groups are
+    fastest if the sentences are sorted by length (`sorted_by_length`). Returns the shape of `query`.
     """
-    if path(query, dropout) == "variable-length":
-        return variable_length(query, key, value, ragged)
-    return grouped(query, key, value, ragged, partial(F.scaled_dot_product_attention, dropout_p=dropout))
+    name = path(query.device, query.dtype, query.shape[2])
+    if name == "grouped":
+        return grouped(query, key, value, ragged, partial(F.scaled_dot_product_attention, dropout_p=dropout))
+    return GPU_PATHS[name](query, key, value, ragged, dropout)
 
 
-def path(query: Tensor, dropout: float) -> str:
-    """Name of the path that `attend` takes. The variable-length kernel needs CUDA, half precision and no dropout."""
-    if query.is_cuda and query.dtype != torch.float32 and dropout == 0.0:
-        return "variable-length"
-    return "grouped"
+@cache
+def path(device: torch.device, dtype: torch.dtype, width: int) -> str:
+    """Name of the path that `attend` takes for heads of d = `width`.
+
+    Flash attention (Dao et al. 2022) needs half precision, compute capability 8.0 and a width divisible by 8, the
+    memory-efficient kernel (Rabe & Staats 2021) an alignment to 16 bytes. The meta device counts as a GPU of that
+    capability, so that the operations of a step can be seen without one.
+    """
+    if device.type not in GPUS:
+        return "grouped"
+    half, recent = dtype.itemsize == 2, device.type == "meta" or torch.cuda.get_device_capability(device) >= (8, 0)
+    chosen = "flash" if half and recent and width % 8 == 0 else "efficient" if width * dtype.itemsize % 16 == 0 else ""
+    if chosen and _arguments(OPERATORS[chosen]) != ARGUMENTS[chosen]:
+        changed = f"torch {torch.__version__} has changed the arguments of {OPERATORS[chosen]}"
+        warnings.warn(f"{changed}; attention takes nested tensors instead, which are slower", stacklevel=2)
+        chosen = ""
+    return chosen or "nested"
+
+
+def sorted_by_length(ragged: Ragged) -> tuple[Ragged, Tensor, Tensor] | None:
+    """`Ragged.by_length` where attention works by groups of equal length; None on a GPU, where any order is as fast."""
+    return None if ragged.ids.device.type in GPUS else ragged.by_length
 
 
 def reference(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -> Tensor:
@@ -119,13 +138,60 @@ def grouped(
     return torch.cat(outputs)
 
 
-def variable_length(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -> Tensor:
-    """All sentences in one call of torch's variable-length kernel (CUDA, half precision)."""
-    from torch.nn.attention.varlen import varlen_attn
+def _query_ends(query: Tensor, ragged: Ragged) -> tuple[Tensor, int]:
+    """Cumulative numbers of queries of the sentences, int32 [B + 1], and the largest number of a sentence."""
+    if len(query) == len(ragged.ids):
+        return ragged.cu_seqlens, max(ragged.lengths)
+    return torch.arange(len(ragged) + 1, dtype=torch.int32, device=query.device), 1
 
-    kernel = cast(Callable[..., Tensor], varlen_attn)  # without the tuple that it returns only on request
+
+def flash(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
+    """All sentences in one call of flash attention, which `torch.nn.attention.varlen` offers without dropout."""
+    ends, most = _query_ends(query, ragged)
     longest = max(ragged.lengths)
-    if len(query) == len(ragged) and len(query) != len(key):
-        ends = torch.arange(len(ragged) + 1, dtype=torch.int32, device=query.device)
-        return kernel(query, key, value, ends, ragged.cu_seqlens, 1, longest)
-    return kernel(query, key, value, ragged.cu_seqlens, ragged.cu_seqlens, longest, longest)
+    kernel = torch.ops.aten._flash_attention_forward
+    output: Tensor = kernel(query, key, value, ends, ragged.cu_seqlens, most, longest, dropout, False, False)[0]
+    return output
+
+
+def efficient(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
+    """All sentences in one call of the memory-efficient kernel, for older GPUs and for fp32."""
+    ends, most = _query_ends(query, ragged)
+    qkv = (x.unsqueeze(0) for x in (query, key, value))  # [1, T or B, H, d]
+    limits = None, ends, ragged.cu_seqlens, most, max(ragged.lengths)
+    kernel = torch.ops.aten._efficient_attention_forward
+    output: Tensor = kernel(*qkv, *limits, dropout, 0, torch.is_grad_enabled())[0]
+    return output.squeeze(0)
+
+
+def nested(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
+    """All sentences in one call of torch's public attention over nested tensors."""
+    ends = [_query_ends(query, ragged)[0], ragged.cu_seqlens, ragged.cu_seqlens]
+    q, k, v = (
+        torch.nested.nested_tensor_from_jagged(x, offsets.long()).transpose(1, 2)  # [B, H, lengths, d]
+        for x, offsets in zip((query, key, value), ends, strict=True)
+    )
+    output: Tensor = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout).transpose(1, 2).values()
+    return output
+
+
+GPU_PATHS: dict[str, Callable[[Tensor, Tensor, Tensor, Ragged, float], Tensor]] = {
+    "flash": flash,
+    "efficient": efficient,
+    "nested": nested,
+}
+GPUS = ("cuda", "meta")
+OPERATORS = {"flash": "_flash_attention_forward", "efficient": "_efficient_attention_forward"}
+"""Private operators of torch, those that its attention over nested tensors calls."""
+ARGUMENTS = {
+    "flash": "query key value cum_seq_q cum_seq_k max_q max_k dropout_p is_causal return_debug_mask",
+    "efficient": "query key value bias cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k dropout_p custom_mask_type "
+    "compute_log_sumexp",
+}
+"""Their positional arguments, as the functions of this file give them."""
+
+
+def _arguments(operator: str) -> str:
+    """The positional arguments of an operator of torch; empty if it has no such operator."""
+    packet = getattr(torch.ops.aten, operator, None)
+    return "" if packet is None else " ".join(a.name for a in packet.default._schema.arguments if not a.kwarg_only)

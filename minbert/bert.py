@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from minbert import weights
-from minbert.attention import Layer
+from minbert.attention import Layer, sorted_by_length
 from minbert.config import BertConfig
 from minbert.cpu import accelerate
 from minbert.ragged import Ragged, inverse
@@ -84,8 +84,8 @@ class BertModel(nn.Module):
 
         Fastest if the sentences are already sorted by length.
         """
-        if ragged.by_length is not None:
-            ragged, order, _ = ragged.by_length
+        if in_order := sorted_by_length(ragged):
+            ragged, order, _ = in_order
             back = inverse(order)
             return [state.index_select(0, back) for state in self.encode(x.index_select(0, order), ragged)]
         states = [x]
@@ -95,8 +95,8 @@ class BertModel(nn.Module):
 
     def pooled(self, ragged: Ragged) -> Tensor:
         """tanh(W h_[CLS] + b) for each sentence: [B, D]. The last layer computes only the [CLS] tokens."""
-        if ragged.by_length is not None:
-            ragged, _, order = ragged.by_length
+        if in_order := sorted_by_length(ragged):
+            ragged, _, order = in_order
             return self.pooled(ragged).index_select(0, inverse(order))
         x = self.embed(ragged)
         for layer in self.bert_layers[:-1]:

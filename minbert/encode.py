@@ -15,6 +15,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from minbert import pooling, weights
+from minbert.attention import sorted_by_length
 from minbert.bert import BertModel
 from minbert.cpu import packed_weights
 from minbert.errors import UserError, quoted, reason
@@ -34,8 +35,8 @@ def vectors(model: BertModel, ragged: Ragged, pooler: str) -> Tensor:
     """One vector per sentence: [B, D], in the order of `ragged`."""
     if pooler == "pooler":
         return model.pooled(ragged)
-    if ragged.by_length is not None:
-        ragged, _, order = ragged.by_length
+    if in_order := sorted_by_length(ragged):
+        ragged, _, order = in_order
         return vectors(model, ragged, pooler).index_select(0, inverse(order))
     return pool(model, model.encode(model.embed(ragged), ragged), ragged, pooler)
 

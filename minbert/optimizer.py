@@ -140,14 +140,14 @@ class AdamW(torch.optim.Optimizer):
             eps /= math.sqrt(1 - beta2**step)
         else:
             kernel_step = 1_000_000_000  # both corrections are 1 in double precision
-        counters = [torch.full((), float(kernel_step), device=p.device) for p in parameters]
+        counter = torch.full((), float(kernel_step), device=parameters[0].device)
         torch._fused_adamw_(
             parameters,
             [p.grad for p in parameters if p.grad is not None],
             [self.state[p]["exp_avg"] for p in parameters],
             [self.state[p]["exp_avg_sq"] for p in parameters],
             [],
-            counters,
+            [counter] * len(parameters),
             lr=rate,
             beta1=beta1,
             beta2=beta2,

@@ -22,8 +22,7 @@ def cls(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
 
 def mean_of(x: Tensor, ragged: Ragged) -> Tensor:
     """Mean over each sentence's tokens, computed in fp32: [T, D] to [B, D]."""
-    lengths = torch.tensor(ragged.lengths, device=x.device)
-    return torch.segment_reduce(x.float(), "mean", lengths=lengths, axis=0)
+    return torch.segment_reduce(x.float(), "mean", lengths=ragged.sizes, axis=0, unsafe=True)
 
 
 def mean(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
@@ -33,8 +32,7 @@ def mean(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
 
 def maximum(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
     """Element-wise maximum of the last layer over each sentence's tokens: [B, D]."""
-    lengths = torch.tensor(ragged.lengths, device=states[-1].device)
-    return torch.segment_reduce(states[-1].float(), "max", lengths=lengths, axis=0)
+    return torch.segment_reduce(states[-1].float(), "max", lengths=ragged.sizes, axis=0, unsafe=True)
 
 
 def average(states: Sequence[Tensor], ragged: Ragged, layers: tuple[int, int]) -> Tensor:

@@ -1,4 +1,4 @@
-"""The device of a model, and the precision of its matrix products: `auto`, `fp32` or `bf16`."""
+"""The device of a model, and the precision of its matrix products: `auto`, `fp32`, `bf16` or `fp16`."""
 
 import os
 import signal
@@ -9,7 +9,8 @@ import torch
 
 from minbert.errors import one_of
 
-CHOICES = ("auto", "fp32", "bf16")
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+CHOICES = ("auto", *DTYPES)
 
 
 @cache
@@ -49,20 +50,27 @@ def default_device() -> torch.device:
 
 
 def choose(name: str, device: torch.device) -> str:
-    """Resolve `auto` to bf16 if the device supports it, else fp32. Raises `UserError` for an unknown name.
+    """Resolve `auto` to bf16 if the device supports it, else to fp16 on a GPU and fp32 on a CPU.
 
-    There is no fp16: its small range needs loss scaling, which skips the updates whose gradients overflow.
+    Raises `UserError` for an unknown name.
     """
     name = one_of(name, CHOICES, "precision")
     if device.type == "cpu" and amx_crashes():  # oneDNN reads this variable at its first product
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
     if name != "auto":
         return name
-    return "bf16" if supports_bf16(device) else "fp32"
+    if supports_bf16(device):
+        return "bf16"
+    return "fp16" if device.type == "cuda" else "fp32"
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
     """The autocast context of the encoder and the heads. Losses are computed outside of it, in fp32."""
     if precision == "fp32":
         return nullcontext()
-    return torch.autocast(device.type, dtype=torch.bfloat16)
+    return torch.autocast(device.type, dtype=DTYPES[precision])
+
+
+def loss_scaler(precision: str, device: torch.device) -> torch.amp.GradScaler:
+    """Dynamic loss scaling (Micikevicius et al. 2018, section 3.2) for the small range of fp16; else without effect."""
+    return torch.amp.GradScaler(device.type, enabled=precision == "fp16")

@@ -84,7 +84,8 @@ class Ragged:
         """The same batch on another device."""
         if self.ids.device == device:
             return self
-        ids, positions, types = (x.to(device, non_blocking=True) for x in (self.ids, self.positions, self.types))
+        together = to_device(torch.stack([self.ids, self.positions, self.types]), device)
+        ids, positions, types = together.unbind()
         return replace(self, ids=ids, positions=positions, types=types)
 
     def __len__(self) -> int:
@@ -99,7 +100,12 @@ class Ragged:
     def cu_seqlens(self) -> Tensor:
         """Cumulative sequence lengths, starting at 0, as variable-length kernels expect: int32 [B + 1]."""
         ends = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int32)
-        return torch.from_numpy(ends).to(self.ids.device, non_blocking=True)
+        return to_device(torch.from_numpy(ends), self.ids.device)
+
+    @cached_property
+    def sizes(self) -> Tensor:
+        """The lengths on the batch's device: int64 [B]."""
+        return self.cu_seqlens.diff().long()
 
     @cached_property
     def groups(self) -> list[tuple[int, int]]:
@@ -119,7 +125,7 @@ class Ragged:
             starts = np.repeat(np.cumsum(lengths) - lengths, heads)
             head = np.tile(np.arange(heads), len(lengths))
             order = (np.repeat(starts, rows) + ramp(rows)) * heads + np.repeat(head, rows)
-            on_device = torch.from_numpy(order).to(self.ids.device, non_blocking=True)
+            on_device = to_device(torch.from_numpy(order), self.ids.device)
             cached = self.__dict__["_orders"] = (on_device, inverse(on_device))
         return cached
 
@@ -134,11 +140,15 @@ class Ragged:
             return None
         lengths = np.array(self.lengths)
         starts = np.cumsum(lengths) - lengths
-        tokens = torch.from_numpy(np.repeat(starts[order], lengths[order]) + ramp(lengths[order]))
-        tokens = tokens.to(self.ids.device, non_blocking=True)
-        sentences = torch.from_numpy(order).to(self.ids.device, non_blocking=True)
+        rows = np.repeat(starts[order], lengths[order]) + ramp(lengths[order])
+        tokens, sentences = (to_device(torch.from_numpy(x), self.ids.device) for x in (rows, order))
         ids, positions, types = (x.index_select(0, tokens) for x in (self.ids, self.positions, self.types))
         return Ragged(ids, positions, types, tuple(lengths[order].tolist())), tokens, sentences
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the host on a device. The copy to a GPU is from pinned memory, so nothing waits for it."""
+    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 
 
 def inverse(order: Tensor) -> Tensor:

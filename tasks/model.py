@@ -20,7 +20,7 @@ from minbert.config import BertConfig
 from minbert.encode import vectors
 from minbert.errors import UserError
 from minbert.optimizer import decay_groups
-from minbert.ragged import Ragged
+from minbert.ragged import Ragged, to_device
 from minbert.seeds import torch_seed
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
@@ -200,7 +200,7 @@ class MultitaskObjective:
             if not len(rows):
                 continue
             ragged = task.encode(examples, rows).to(context.device)
-            labels = torch.from_numpy(examples.labels[rows]).to(context.device)
+            labels = to_device(torch.from_numpy(examples.labels[rows]), context.device)
             with context.autocast():
                 context.seed_dropout("encoder", part)
                 features = model.features(batch.task, ragged, passes)
@@ -210,6 +210,6 @@ class MultitaskObjective:
             if self.r_drop:
                 loss = loss + self.r_drop * task.divergence(*outputs.chunk(2))
             loss = loss / len(batch.rows)
-            loss.backward()
+            context.scaled(loss).backward()
             total += loss.detach()
         return {"loss": ranks.sum_over_ranks(total)}

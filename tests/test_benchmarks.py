@@ -17,8 +17,8 @@ import transformers
 from scipy.special import expit
 from scipy.stats import pearsonr
 
-from benchmarks import contrastive_speed, encode_speed, harness, single_task, train_speed
-from minbert import BertModel
+from benchmarks import contrastive_speed, encode_speed, gpu, harness, single_task, train_speed
+from minbert import BertModel, UserError
 from minbert.tokenizer import Tokenizer
 from minbert.training.loop import Context
 from tasks.contrastive.settings import ContrastiveSettings
@@ -194,3 +194,17 @@ def test_the_single_task_peer_prints_the_mean_over_seeds(
         "sst, last epoch: dev 0.5000 ± 0.1414 over 2 seeds",
         "sst, best epoch: dev 0.5500 ± 0.0707 over 2 seeds",
     ]
+
+
+def test_a_gpu_benchmark_counts_the_work_of_layers_and_tokens(tiny: Path) -> None:
+    ours, theirs = train_speed.models("minilm", tiny, torch.device("cpu"))
+    pairs = [([2, 5, 3], [0, 0, 1], 1.0), ([2, 3], [0, 1], 0.0)]
+    assert gpu.work(ours, pairs) == 6 * 5 * sum(p.numel() for p in theirs.encoder.parameters())
+    assert train_speed.padding([pairs]) == pytest.approx(1 / 6)
+
+
+def test_without_a_gpu_its_benchmark_stops_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["x"])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="no CUDA device"):
+        gpu.main()

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from minbert.errors import UserError
 from minbert.optimizer import AdamW, learning_rate
-from minbert.precision import autocast
+from minbert.precision import autocast, loss_scaler
 from minbert.seeds import torch_seed
 from minbert.training import checkpoint, ranks
 from minbert.training.cli import Interrupted, signals_at_once, stop_on_signal
@@ -39,10 +39,16 @@ class Context:
     step: int
     precision: str
     device: torch.device
+    scaler: torch.amp.GradScaler = field(default_factory=lambda: loss_scaler("fp32", torch.device("cpu")))
 
     def autocast(self) -> AbstractContextManager[object]:
         """The autocast context of the encoder and the heads."""
         return autocast(self.precision, self.device)
+
+    def scaled(self, loss: Tensor) -> Tensor:
+        """The loss to differentiate: in fp16 times the scale that `fit` takes out of the gradients again."""
+        scaled: Tensor = self.scaler.scale(loss)
+        return scaled
 
     def seed_dropout(self, purpose: str, part: int = 0) -> None:
         """Seed torch's generator, which draws the dropout masks, by (seed, step, purpose, part, rank)."""
@@ -81,6 +87,7 @@ class LoopState:
     unevaluated: bool = False  # a signal stopped the run in the evaluation of its last step
     sums: dict[str, float] = field(default_factory=dict)  # of scalars times examples, since the last row of the metrics
     counts: dict[str, int] = field(default_factory=dict)  # of the examples in `sums`
+    loss_scale: dict[str, Any] = field(default_factory=dict)  # state of the loss scaling, empty unless fp16
 
     @property
     def kept_score(self) -> float | None:
@@ -110,7 +117,8 @@ def fit(
 ) -> LoopState:
     """Train until the end of the plan or early stopping, and leave the best or the last weights in `model`, by `keep`.
 
-    `run_settings` say whether the run is resumed, and how often it is saved and logged. `precision`: "fp32" or "bf16".
+    `run_settings` say whether the run is resumed, and how often it is saved and logged. `precision`: "fp32", "bf16"
+    or "fp16", whose steps with an overflow in a gradient change no weights, count as steps of the plan, and are logged.
     `tasks` is the number of tasks; with several, losses are displayed with the task's name. `baseline` is the score of
     the model before training. If `keep` is `best` and no evaluation is above the baseline, the weights before training
     are kept, as step 0. Without a baseline, the first evaluation with a defined score is the best so far; without any,
@@ -124,6 +132,9 @@ def fit(
     """
     restored = _restore(model, optimizer, run) if run_settings.resume else None
     state = restored or LoopState(best=_of_first(baseline, device))
+    scaler = loss_scaler(precision, device)
+    if state.loss_scale:
+        scaler.load_state_dict(state.loss_scale)
     pending: list[Scalars] = []
     # 1e-9: 0.07 * 100 is 7.000000000000001
     warmup, averaged = (math.ceil(share * plan.total - 1e-9) for share in (training.warmup, training.average))
@@ -158,15 +169,18 @@ def fit(
             batch = plan.at(state.step)
             model.train()
             optimizer.zero_grad(set_to_none=True)
-            context = Context(training.seed, state.step, precision, device)
+            context = Context(training.seed, state.step, precision, device, scaler)
             numbers = objective.backward(model, batch, context)
             ranks.sum_gradients(model.parameters(), device)
+            scaler.unscale_(optimizer)
             numbers["gradient_norm"] = _clip(model, training.clip)
             factor = learning_rate(training.lr_schedule, state.step, plan.total, warmup)
             rate = training.lr * factor
             for group in optimizer.param_groups:
                 group["lr"] = group.get("peak_lr", training.lr) * factor
-            optimizer.step()
+            scaler.step(optimizer)
+            if scaler.is_enabled():
+                _update_scale(scaler, numbers, state)
             state.step += 1
             if state.step > averaged_after:
                 optimizer.average(state.step - averaged_after)
@@ -220,6 +234,20 @@ def _clip(model: nn.Module, limit: float) -> Tensor:
     if limit:
         torch.nn.utils.clip_grads_with_norm_(model.parameters(), limit, norm)
     return norm
+
+
+def _update_scale(scaler: torch.amp.GradScaler, numbers: dict[str, Tensor], state: LoopState) -> None:
+    """Adapt the loss scale after a step, and log it and whether the step was skipped (a device sync).
+
+    A skipped step's gradient norm, which is not finite, is not logged, unless no smaller scale would help.
+    """
+    scale = scaler.get_scale()
+    scaler.update()
+    skipped = scaler.get_scale() < scale
+    if skipped and scale > 1:
+        del numbers["gradient_norm"]
+    numbers |= {"loss_scale": torch.tensor(scale), "skipped": torch.tensor(float(skipped))}
+    state.loss_scale = scaler.state_dict()
 
 
 def _look(state: LoopState, pending: list[Scalars], floors: Floors) -> None:

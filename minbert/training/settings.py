@@ -159,7 +159,7 @@ class TrainingSettings(Record):
         le=1,
     )
     seed: int = flag(11711, "random seed", common=True)
-    precision: Literal["auto", "fp32", "bf16"] = flag("auto", "number format of the matrix products")
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = flag("auto", "number format of the matrix products")
 
     @model_validator(mode="after")
     def _last_step_known(self) -> Self:

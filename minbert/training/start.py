@@ -16,7 +16,7 @@ from minbert.config import BertConfig
 from minbert.cpu import accelerate, keep_freed_memory
 from minbert.errors import UserError
 from minbert.files import data_path, expanded
-from minbert.precision import amx_crashes, choose, default_device
+from minbert.precision import DTYPES, amx_crashes, choose, default_device
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from minbert.training.plan import Plan, first
@@ -118,9 +118,10 @@ class Start(Generic[S]):
 
     def describe(self, model: BertModel) -> str:
         """Precision, device and attention path of a training step of this model, for display."""
-        kind = torch.bfloat16 if self.precision == "bf16" else torch.float32
-        rate = model.config.attention_probs_dropout_prob
-        path = attention.path(torch.empty(0, dtype=kind, device=self.device), rate)
+        config = model.config
+        width = config.hidden_size // config.num_attention_heads
+        path = attention.path(self.device, DTYPES[self.precision], width)
+        rate = config.attention_probs_dropout_prob
         return f"{self.precision} on {self.device}, {path} attention with dropout {rate:g}"
 
 
@@ -175,13 +176,9 @@ def device(*, demanded: bool) -> torch.device:
 def number_format(asked: str, on: torch.device) -> str:
     """The precision that `--precision` means on a device, with a warning where `auto` is fp32 though bf16 is usual."""
     chosen = choose(asked, on)
-    if (asked, chosen) == ("auto", "fp32"):
-        if on.type == "cuda":
-            why = "fp16 needs loss scaling, which skips steps"
-            ranks.note(f"--precision auto: this GPU has no bf16, so the run is in fp32 ({why})")
-        elif amx_crashes():
-            why = "a virtual machine that hides the shape of AMX's tiles"
-            ranks.note(f"--precision auto: bf16 products by AMX crash on this machine ({why}), so the run is in fp32")
+    if (asked, chosen) == ("auto", "fp32") and amx_crashes():
+        why = "a virtual machine that hides the shape of AMX's tiles"
+        ranks.note(f"--precision auto: bf16 products by AMX crash on this machine ({why}), so the run is in fp32")
     return chosen
 
 

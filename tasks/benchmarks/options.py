@@ -39,7 +39,7 @@ def parser(suite: str, about: str | None, differences: str = "differences to the
     made.add_argument("--data", metavar="DIR", default="", help=help_["data"])
     made.add_argument("--compare", metavar="OTHER", help=help_["compare"])
     made.add_argument("--out", metavar="DIR", type=Path, help=help_["out"])
-    formats = ("fp32", "bf16", "auto")
+    formats = ("fp32", "bf16", "fp16", "auto")
     made.add_argument("--precision", default="fp32", choices=formats, help="number format (default: fp32)")
     made.add_argument("--device", default="", help="where the encoder runs (default: a GPU if there is one)")
     made.add_argument("--seed", type=int, default=0, metavar="N", help="seed of every random draw (default: 0)")

@@ -113,10 +113,13 @@ class NTXent(PunctuationSettings, Triplets):
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
         """The loss, and the share of rows whose positive is the nearest candidate."""
+        from minbert.ragged import to_device
         from tasks.contrastive import losses
 
         anchor, positive, *others = vectors.chunk(len(self.encoded(examples)))
-        ignored = self.false_negatives(examples, batch).to(vectors.device) if self.mask_false_negatives else None
+        ignored = (
+            to_device(self.false_negatives(examples, batch), vectors.device) if self.mask_false_negatives else None
+        )
         hard_negative = others[0] if others else None
         return ranked(losses.candidates(anchor, positive, hard_negative, self.temperature, ignored=ignored))
 

@@ -41,13 +41,15 @@ def backward(
     encode: Callable[[int, P], Tensor],
     parts: Sequence[P],
     loss: Callable[[Tensor], dict[str, Tensor]],
+    scaled: Callable[[Tensor], Tensor] = lambda loss: loss,
     share: Share | None = None,
 ) -> dict[str, Tensor]:
     """Add to every parameter the gradient of `loss(vectors)["loss"]`; returns the numbers of `loss`, detached.
 
     `encode(number, part)` gives [b, D]. Of several parts each is encoded twice, so it fixes its own dropout masks by
     `number` (`Context.seed_dropout`); a single part is encoded once. `loss` is called once, on the vectors of all parts
-    in order, [N, D]; parameters of its own get their gradients too.
+    in order, [N, D]; parameters of its own get their gradients too. The gradient is that of the `scaled` loss
+    (`Context.scaled`).
 
     With a `share`, `parts` are those of this rank, maybe none, and all gradients need only be summed over the ranks:
     parameters of the loss get theirs on the first rank alone.
@@ -58,10 +60,10 @@ def backward(
     vectors = (share.gather(first) if share else torch.cat(first)).requires_grad_()
     numbers = loss(vectors)
     if ranks.rank() == 0:
-        numbers["loss"].backward()
+        scaled(numbers["loss"]).backward()
         gradient = vectors.grad
     else:
-        (gradient,) = torch.autograd.grad(numbers["loss"], vectors)
+        (gradient,) = torch.autograd.grad(scaled(numbers["loss"]), vectors)
     assert gradient is not None, "the loss does not depend on the vectors"
     own = gradient.index_select(0, share.positions) if share else gradient
     for number, piece in enumerate(own.split([len(part) for part in first])):

@@ -192,7 +192,8 @@ class Joint(ViewSettings, Classification):
         with context.autocast():
             x = model.encoder.embed(ragged).detach().requires_grad_()
             vectors = model.pool(model.encoder.encode(x, ragged), ragged).float()
-        (gradient,) = torch.autograd.grad(super().loss(model, vectors, examples, batch)["loss"], x)
+        loss = super().loss(model, vectors, examples, batch)["loss"]
+        (gradient,) = torch.autograd.grad(context.scaled(loss), x)
         parts = [
             adversarial(gradient, ragged, view.rate, protect_special=view.protect_special)
             if isinstance(view, Adversarial)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from minbert.bert import BertModel
 from minbert.encode import pool
 from minbert.encode import vectors as pooled_vectors
-from minbert.ragged import Ragged
+from minbert.ragged import Ragged, to_device
 from minbert.seeds import torch_seed
 from minbert.training import ranks
 from minbert.training.loop import Context
@@ -116,7 +116,7 @@ class ContrastiveStep:
         if ranks.world() > 1 or self.chunk:
             return self._backward_in_parts(model, batch, context)
         numbers = self.loss(model, self.encode(model, self.inputs(model, batch, context), context), batch)
-        numbers["loss"].backward()
+        context.scaled(numbers["loss"]).backward()
         return {name: value.detach() for name, value in numbers.items()}
 
     def inputs(self, model: ContrastiveModel, batch: Step, context: Context) -> Inputs:
@@ -146,6 +146,7 @@ class ContrastiveStep:
             lambda number, part: self.encode(model, part, context, number),
             parts,
             lambda vectors: self.loss(model, vectors, batch),
+            context.scaled,
             self._share(model, len(batch.rows), context),
         )
 
@@ -155,4 +156,4 @@ class ContrastiveStep:
             return None
         positions = np.arange(self.texts * rows).reshape(self.texts, rows)[:, ranks.rank() :: ranks.world()]
         width = model.encoder.config.hidden_size
-        return chunked.Share(torch.from_numpy(positions.ravel()).to(context.device), self.texts * rows, width)
+        return chunked.Share(to_device(torch.from_numpy(positions.ravel()), context.device), self.texts * rows, width)

@@ -154,7 +154,9 @@ def labels_of(examples: Examples, batch: Step, like: Tensor) -> Tensor:
     """The classes of a batch's rows: int64 [B], on the device of `like`."""
     import torch
 
-    return torch.from_numpy(examples.labels[batch.rows].astype(np.int64)).to(like.device)
+    from minbert.ragged import to_device
+
+    return to_device(torch.from_numpy(examples.labels[batch.rows].astype(np.int64)), like.device)
 
 
 def ranked(logits: Tensor) -> Numbers:

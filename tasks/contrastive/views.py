@@ -22,7 +22,7 @@ from torch import Tensor
 
 from minbert.bert import BertModel
 from minbert.errors import UserError, one_of
-from minbert.ragged import Ragged, inverse, ramp
+from minbert.ragged import Ragged, inverse, ramp, to_device
 from minbert.seeds import digest
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -269,7 +269,7 @@ def adversarial(gradient: Tensor, ragged: Ragged, eps: float, *, protect_special
     change = eps * rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min(1.0)  # the norm is 0, or above
     if protect_special:
         ends = np.cumsum(ragged.lengths)
-        special = torch.from_numpy(np.concatenate([ends - ragged.lengths, ends - 1])).to(change.device)
+        special = _on(np.concatenate([ends - ragged.lengths, ends - 1]), change)
         change = change.index_fill(0, special, 0.0)
     return change.to(gradient.dtype)
 
@@ -303,4 +303,4 @@ def _rows(x: Tensor, tokens: np.ndarray) -> Tensor:
 
 
 def _on(array: np.ndarray, like: Tensor) -> Tensor:
-    return torch.from_numpy(array).to(like.device, non_blocking=True)
+    return to_device(torch.from_numpy(array), like.device)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from minbert import Ragged, attention
-from minbert.attention import path, reference, variable_length
+from minbert.attention import reference
 from minbert.cpu import attention as by_hand
 
 H, d = 3, 8
@@ -139,15 +139,39 @@ def test_gradient_under_dropout_equals_autograd_with_the_same_mask(attend: Atten
         torch.testing.assert_close(gradient, expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="the variable-length kernel needs CUDA")
+@pytest.mark.parametrize(
+    ("device", "dtype", "width", "name"),
+    [
+        ("cpu", torch.bfloat16, 64, "grouped"),
+        ("meta", torch.bfloat16, 64, "flash"),
+        ("meta", torch.float16, 32, "flash"),
+        ("meta", torch.float32, 64, "efficient"),
+        ("meta", torch.float32, 6, "nested"),
+    ],
+)
+def test_the_path_follows_device_and_number_format(
+    device: str, dtype: torch.dtype, width: int, name: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    assert attention.path(torch.device(device), dtype, width) == name
+    assert not recwarn.list
+
+
+def test_another_operator_in_torch_means_nested_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(attention.ARGUMENTS, "flash", "query key value")
+    attention.path.cache_clear()
+    with pytest.warns(UserWarning, match="_flash_attention_forward"):
+        assert attention.path(torch.device("meta"), torch.bfloat16, 64) == "nested"
+    attention.path.cache_clear()
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_variable_length_kernel_equals_reference(ragged: Ragged, kind: str) -> None:
-    device = torch.device("cuda")
-    heads = [x.detach().repeat(1, 1, 8).to(device).bfloat16().requires_grad_() for x in draw(ragged, kind, 1.0)]
-    there = ragged.to(device)
-    assert path(heads[0], 0.0) == "variable-length"
-    out, wanted = variable_length(*heads, there), reference(*(x.float() for x in heads), there)
-    torch.testing.assert_close(out.float(), wanted, atol=3e-2, rtol=0)
-    mine = torch.autograd.grad(out.float().square().sum(), heads)
-    for gradient, expected in zip(mine, torch.autograd.grad(wanted.square().sum(), heads), strict=True):
-        torch.testing.assert_close(gradient.float(), expected.float(), atol=0.1, rtol=5e-2)
+@pytest.mark.filterwarnings("ignore:.*nested tensors")
+def test_nested_tensors_give_the_formula(ragged: Ragged, kind: str) -> None:
+    qkv = draw(ragged, kind)
+    direction = torch.randn_like(qkv[0])
+    out = attention.nested(*qkv, ragged)
+    torch.testing.assert_close(out, reference(*qkv, ragged), atol=1e-5, rtol=0, check_stride=False)
+    mine = torch.autograd.grad((out * direction).sum(), qkv)
+    wanted = torch.autograd.grad((reference(*qkv, ragged) * direction).sum(), qkv)
+    for gradient, expected in zip(mine, wanted, strict=True):
+        torch.testing.assert_close(gradient, expected, atol=1e-5, rtol=1e-5)

@@ -84,7 +84,7 @@ class Toy:
         def backward(self, model: nn.Module, batch: Step, context: loop.Context) -> dict[str, Tensor]:
             self.asked.append((context.step, batch.epoch, batch.rows.tolist(), model.training))
             loss = Toy.loss(model, batch.rows)
-            loss.backward()
+            context.scaled(loss).backward()
             self.after.get(context.step, lambda *_: None)(model, self.optimizer)
             given = self.scalars.get(context.step, {})
             return {"loss": loss.detach()} | {
@@ -114,6 +114,7 @@ class Toy:
         scores: Sequence[float | None] = (),
         epochs: int = 3,
         objective: Any = None,
+        precision: str = "fp32",
         **settings: Any,
     ) -> tuple[nn.Linear, loop.LoopState, list[Tensor]]:
         """Train; evaluations give `scores` in turn. Returns the model, state, and weights at evaluations."""
@@ -132,9 +133,9 @@ class Toy:
         optimizer, objective = AdamW(model.parameters(), lr=0.1), objective or cls.Objective()
         objective.optimizer = optimizer
         plan = Plan([4] * epochs, lambda epoch: [("toy", np.arange(3) + 3 * step) for step in range(4)])
-        how = {"device": torch.device("cpu"), "precision": "fp32"}
+        more |= {"device": torch.device("cpu"), "precision": precision}
         keep = RunSettings(**{"log_every": 100} | care)
-        state = loop.fit(model, optimizer, objective, plan, run, training, keep, evaluate, **how, **more)
+        state = loop.fit(model, optimizer, objective, plan, run, training, keep, evaluate, **more)
         return model, state, seen
 
 

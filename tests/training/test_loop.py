@@ -52,6 +52,48 @@ def test_clipping_bounds_the_gradient(toy: Any, run: RunDir) -> None:
     assert not torch.allclose(seen[-1], by_hand(toy)[-1])
 
 
+def overflow(model: nn.Module, _: Any) -> None:
+    assert model.weight.grad is not None
+    model.weight.grad.fill_(math.inf)
+
+
+def test_a_step_with_an_overflow_in_fp16_is_skipped_and_logged(toy: Any, run: RunDir) -> None:
+    """The loss scale is a power of two, so that all other steps are bit-equal to those without it."""
+    objective = toy.Objective(after={3: overflow})
+    model, state, _ = toy.fit(run, objective=objective, precision="fp16", log_every=1)
+    by_steps = toy.model()
+    optimizer = AdamW(by_steps.parameters(), lr=0.1)
+    for step in range(STEPS * 3):
+        if step != 3:
+            optimizer.zero_grad()
+            toy.loss(by_steps, np.arange(3) + 3 * (step % STEPS)).backward()
+            optimizer.step()
+    assert torch.equal(model.weight, by_steps.weight)
+    rows = [row for row in run.metrics() if row["kind"] == "train"]
+    assert [row["toy/skipped"] for row in rows] == [float(step == 3) for step in range(12)]
+    assert [row["toy/loss_scale"] for row in rows] == [65536.0] * 4 + [32768.0] * 8
+    assert ["toy/gradient_norm" in row for row in rows] == [step != 3 for step in range(12)]
+    assert state.loss_scale["scale"] == 32768.0 and state.step == 12
+
+
+def test_a_resumed_run_in_fp16_goes_on_with_its_loss_scale(toy: Any, run: RunDir, tmp_path: Path) -> None:
+    whole, state, _ = toy.fit(run, objective=toy.Objective(after={3: overflow}), precision="fp16")
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    other = toy.begin(tmp_path / "other")
+    with pytest.raises(KeyboardInterrupt):
+        toy.fit(other, objective=toy.Objective(after={3: overflow, 7: stop}), precision="fp16", save_every=1)
+    again, resumed, _ = toy.fit(other, precision="fp16", resume=True)
+    assert torch.equal(again.weight, whole.weight) and resumed.loss_scale == state.loss_scale
+
+
+def test_an_overflow_at_every_scale_is_an_error(toy: Any, run: RunDir) -> None:
+    with pytest.raises(UserError, match="gradient norm of toy is"):
+        toy.fit(run, objective=toy.Objective(after=dict.fromkeys(range(40), overflow)), precision="fp16", epochs=10)
+
+
 def test_the_learning_rate_follows_its_schedule(toy: Any, run: RunDir) -> None:
     *_, seen = toy.fit(run, lr_schedule="linear", warmup=0.25)
     rates = [0.1 * (step + 1) / 3 if step < 3 else 0.1 * (1 - (step - 3) / 9) for step in range(12)]

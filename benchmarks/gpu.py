@@ -1,0 +1,116 @@
+"""What a GPU shows: whether results equal the CPU's, and time, launches and memory of training steps and encoding.
+
+    DATA_DIR=... python -m benchmarks.gpu > gpu.md
+
+The tests of CUDA run first. Then training steps of stage two of three model sizes are compared with transformers
+(scaled dot-product attention, compiled and not), those of stage one and encoding with sentence-transformers. The share
+of the peak counts 6 products for each weight of the layers and each token that is not padding, against the measured
+speed of one large matrix product. Launches are the kernels of one step.
+"""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import torch
+from torch import nn
+
+from benchmarks import contrastive_speed, encode_speed, harness, train_speed
+from minbert import weights
+from minbert.errors import UserError
+from minbert.precision import DTYPES, choose
+from minbert.tokenizer import Tokenizer
+from minbert.training import cli
+from tasks.tables import Table
+
+TESTS = Path(__file__).resolve().parent.parent / "tests" / "minbert" / "test_cuda.py"
+SIZES = {"minilm": (32, 128, 256), "base": (32, 128, 256), "large": (32, 128)}
+"""Batch sizes of each shape."""
+
+
+def peak(device: torch.device, dtype: torch.dtype, size: int = 8192) -> float:
+    """Operations a second of a matrix product of two [size, size] matrices, the fastest of ten."""
+    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    seconds = []
+    for _ in range(12):
+        harness.wait_for(device)
+        begun = time.perf_counter()
+        a @ b
+        harness.wait_for(device)
+        seconds.append(time.perf_counter() - begun)
+    return 2 * size**3 / min(seconds[2:])
+
+
+def launches(step: train_speed.Step, pairs: train_speed.Pairs) -> int:
+    """The kernels and copies that one step starts."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        step(pairs)
+        torch.cuda.synchronize()
+    return sum(event.device_type == torch.profiler.DeviceType.CUDA for event in profile.events())
+
+
+def memory(step: train_speed.Step, pairs: train_speed.Pairs) -> float:
+    """The largest memory of one step, in MiB."""
+    torch.cuda.reset_peak_memory_stats()
+    step(pairs)
+    return torch.cuda.max_memory_allocated() / 2**20
+
+
+def work(model: nn.Module, pairs: train_speed.Pairs) -> int:
+    """Operations of forward and backward that are needed: 6 for each weight of the layers and each token."""
+    layers = model.get_submodule("bert_layers")
+    return 6 * sum(p.numel() for p in layers.parameters()) * sum(len(ids) for ids, _, _ in pairs)
+
+
+def training(shape: str, size: int, pairs: train_speed.Pairs, folder: Path, device: torch.device, top: float) -> str:
+    """The table of one shape and batch size in Markdown."""
+    precision = choose("auto", device)
+    ours, theirs = train_speed.models(shape, folder, device)
+    steps = train_speed.contestants(ours, theirs, (precision,), compiled=True)
+    batches = [[pairs[i] for i in rows] for rows in harness.shuffled(len(pairs), size, 40)]
+    seconds = harness.measure(steps, batches, 20, device)
+    base, needed = seconds[f"minbert {precision}"], sum(work(ours, batch) for batch in batches[20:]) / 20
+    rows = [
+        {
+            "": name,
+            "ms a step": harness.cell(1000 * values, 1),
+            "times minbert": harness.cell(values / base, 2),
+            "share of the peak": f"{100 * needed / float(values.mean()) / top:.0f}%",
+            "launches": launches(steps[name], batches[-1]),
+            "MiB": f"{memory(steps[name], batches[-1]):.0f}",
+        }
+        for name, values in seconds.items()
+    ]
+    title = f"{shape}, {size} pairs, {100 * train_speed.padding(batches):.0f}% padding if padded"
+    return f"\n{title}\n\n{Table('', pd.DataFrame(rows)).markdown()}"
+
+
+def main() -> None:
+    """Run the tests, then print a table for each measurement."""
+    parser = harness.parser(__doc__, "the course's and the NLI files (default: $DATA_DIR, else data/sample)", 20, 10)
+    parser.set_defaults(device=torch.device("cuda"))
+    options = harness.parse(parser)
+    if not torch.cuda.is_available():
+        raise UserError("torch sees no CUDA device here")
+    device, folder = options.device, weights.resolve(options.weights)
+    precision = choose("auto", device)
+    harness.print_machine("torch", "transformers", "sentence-transformers")
+    top = peak(device, DTYPES[precision])
+    print(f"{torch.cuda.get_device_name(device)}: {precision}, {top / 1e12:.0f} TFLOPS in a large matrix product")
+    tests = subprocess.run([sys.executable, "-m", "pytest", "-q", str(TESTS)], capture_output=True, text=True)
+    print(f"tests of CUDA: {tests.stdout.strip().splitlines()[-1]}")
+    path = (options.data or harness.SAMPLE) / "course" / "quora-train.csv"
+    pairs = train_speed.read_pairs(path, Tokenizer.load(folder))
+    for shape, sizes in SIZES.items():
+        for size in sizes:
+            print(training(shape, size, pairs, folder, device, top), flush=True)
+    options.batch_size, options.sentences = 64, 1920
+    examples = harness.triplets(options.data, options.weights, 32)
+    contrastive_speed.compare(folder, examples, options)
+    encode_speed.compare(folder, 32, options)
+
+
+if __name__ == "__main__":
+    cli.run(main)
