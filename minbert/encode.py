@@ -1,8 +1,11 @@
 """Sentence vectors from an encoder, in input order.
 
 vectors = minbert.Encoder.load("runs/cbcl/encoder").encode(["A sentence.", "Another one."])
+
+From the shell, `python -m minbert.encode TEXTS --encoder DIR --out FILE` (`minbert.encode_file`).
 """
 
+import runpy
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -239,3 +242,7 @@ def batches_by_length(lengths: Sequence[int], batch_tokens: int, batch_size: int
     if len(order) > start:
         batches.append(order[start:][::-1])
     return batches
+
+
+if __name__ == "__main__":
+    runpy.run_module("minbert.encode_file", run_name="__main__")  # the command line, which imports this module

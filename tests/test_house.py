@@ -27,7 +27,7 @@ FLOORS = [
     "minbert.cpu minbert.bert",
     "minbert.encode",
     "minbert.training",
-    "minbert.convert",
+    "minbert.convert minbert.encode_file",
     "tasks.charts tasks.examples tasks.metrics tasks.readers tasks.tables",
     "tasks.intervals tasks.augment tasks.task tasks.manifests tasks.record",
     "tasks.sst tasks.quora tasks.sts tasks.schedule tasks.contrastive",

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 
-from minbert import BertModel, Encoder, Ragged, UserError, pooling
+from minbert import BertModel, Encoder, Ragged, UserError, encode_file, pooling
 from minbert.encode import batches_by_length, vectors
 from minbert.tokenizer import Tokenizer
 
@@ -198,3 +198,21 @@ def test_a_length_without_room_for_a_text_is_refused(tiny: Path, length: int) ->
     whole = Encoder.load(tiny)
     with pytest.raises(UserError, match=f"^max_length: {length} leaves no room"):
         Encoder(whole.model, whole.tokenizer, max_length=length)
+
+
+def test_a_file_is_encoded_line_by_line(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encode_file, "BLOCK", 3)
+    texts = ["the cat", "", "a dog runs", "the bird is not happy ?", "who", "a mat", "the cat"]
+    (tmp_path / "texts.txt").write_bytes("\n".join(texts).encode() + b"\r\n")
+    out = tmp_path / "vectors.npy"
+    encode_file.run([str(tmp_path / "texts.txt"), "--encoder", str(tiny), "--out", str(out), "--precision", "fp32"])
+    expected = Encoder.load(tiny, precision="fp32").encode(texts)
+    np.testing.assert_allclose(np.load(out), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("content", "words"), [(b"", "no line"), (b"a cat\n\xff\n", "line 2")])
+def test_a_file_that_cannot_be_encoded_leaves_nothing(tiny: Path, tmp_path: Path, content: bytes, words: str) -> None:
+    (tmp_path / "texts.txt").write_bytes(content)
+    with pytest.raises(UserError, match=words):
+        encode_file.run([str(tmp_path / "texts.txt"), "--encoder", str(tiny), "--out", str(tmp_path / "vectors.npy")])
+    assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
