@@ -113,6 +113,7 @@ def check(arguments: Sequence[str]) -> None:
     demand_writable(given.json, "--json")
     found = report(given.data)
     if given.json:
+        given.json.parent.mkdir(parents=True, exist_ok=True)
         write_json(given.json, found)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for terminals that cannot print block characters

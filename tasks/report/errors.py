@@ -64,6 +64,7 @@ def _sample(options: argparse.Namespace) -> None:
     for group, title in annotation.GROUPS.items():
         if sizes.get(group, 0) < annotation.COUNT:
             print(f"note: only {sizes.get(group, 0)} {title}: all of them are in the sheet", file=sys.stderr)
+    out.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(out, annotation.as_tsv(sheet))
     print(f"{out}: {len(sheet)} pairs. Open it in a spreadsheet, hide the column `group`, fill in `category` as if a")
     print("model had failed on every pair, and save it as tab-separated text in UTF-8. The categories:\n")
@@ -94,6 +95,7 @@ def _nouns(options: argparse.Namespace) -> None:
     pairs = nouns.pairs_of(read_run(options.run), task, seed=options.seed, data=options.data, most=options.rows)
     text = "\n".join(table.markdown() for table in nouns.tables(pairs, options.pairs)).rstrip() + "\n"
     if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(options.out, text.encode("utf-8", "replace"))
     print(text, end="")
 

@@ -89,7 +89,7 @@ def test_every_row_read_is_kept_or_listed(folder: Path) -> None:
 def test_the_command_prints_tables_and_writes_json(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = tmp_path / "check.json"
+    target = tmp_path / "new" / "check.json"
     main(["--data", str(folder), "--json", str(target)])
     written = json.loads(target.read_text(encoding="utf-8"), parse_constant=lambda name: pytest.fail(name))
     assert written == report(folder)

@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/report/test_compare.py
 """
 
 import re
+import runpy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -176,6 +177,15 @@ def test_runs_of_one_name_are_told_apart_by_their_folders() -> None:
     assert distinct_names([Path("x/a/run"), Path("x/b/run")]) == ["a/run", "b/run"]
     with pytest.raises(UserError, match="named twice"):
         distinct_names([Path("x/a"), Path("x/b/../a")])
+
+
+def test_the_module_is_a_command(
+    multitask: Made, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["compare", str(multitask("a")), str(multitask("b", seed=2))])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(compare.__file__), run_name="__main__")
+    assert end.value.code == 0 and capsys.readouterr().out.startswith("b (second) minus a (first)\n")
 
 
 def test_the_command_prints_a_table(multitask: Made, contrastive: Made, capsys: pytest.CaptureFixture[str]) -> None:

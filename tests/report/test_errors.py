@@ -161,6 +161,8 @@ def test_the_commands(multitask: Made, tmp_path: Path, capsys: pytest.CaptureFix
     printed = capsys.readouterr()
     assert f"{folder / 'pairs.tsv'}: " in printed.out and "note: only 39 dev pairs" in printed.err
     assert all(one["name"] in printed.out and one["meaning"] in printed.out for one in annotation.CATEGORIES)
+    errors.main(["sample", str(folder), "--seed", "4", "--out", str(tmp_path / "new" / "pairs.tsv")])
+    assert (tmp_path / "new" / "pairs.tsv").read_bytes() == (folder / "pairs.tsv").read_bytes()
     files = [labelled(tmp_path / f"{seed}.tsv", seed) for seed in (1, 2)]
     errors.main(["figure", *map(str, files), "--out", str(tmp_path / "figure-1")])
     assert "Cohen's kappa" in capsys.readouterr().out

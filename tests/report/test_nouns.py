@@ -76,9 +76,9 @@ def test_markdown_holds_no_markup_of_the_data() -> None:
 @pytest.mark.usefixtures("tagged")
 def test_the_command_writes_what_it_prints(multitask: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = with_files(multitask(rows=60, skill=0.4, texts=("is Anna here",)), TRAIN)
-    errors.main(["nouns", str(folder), "--rows", "0", "--pairs", "2", "--out", str(tmp_path / "table.md")])
+    errors.main(["nouns", str(folder), "--rows", "0", "--pairs", "2", "--out", str(tmp_path / "new" / "table.md")])
     printed = capsys.readouterr().out
-    assert printed == (tmp_path / "table.md").read_text() and "| predicted incorrectly | " in printed
+    assert printed == (tmp_path / "new" / "table.md").read_text() and "| predicted incorrectly | " in printed
     with pytest.raises(UserError, match="a task sts with classes"):
         errors.main(["nouns", str(folder), "--task", "sts"])
 

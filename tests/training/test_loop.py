@@ -246,6 +246,19 @@ def test_what_is_not_finite_is_never_saved(
         assert checkpoint.not_finite(model, optimizer) is None
 
 
+def test_starting_weights_that_are_not_finite_are_refused_before_they_are_saved(toy: Any, run: RunDir) -> None:
+    class Spoilt(toy):  # type: ignore[misc]
+        @staticmethod
+        def model() -> nn.Linear:
+            model = toy.model()
+            model.bias.data.fill_(math.inf)
+            return model
+
+    with pytest.raises(UserError, match=r"^bias is not finite before training"):
+        Spoilt.fit(run, baseline=0.5)
+    assert checkpoint.steps(run.checkpoints) == []
+
+
 @pytest.mark.parametrize("rate", [1e30, 1e38, 3e38, 1e39])
 def test_an_absurd_learning_rate_leaves_no_checkpoint_that_is_not_finite(toy: Any, run: RunDir, rate: float) -> None:
     try:

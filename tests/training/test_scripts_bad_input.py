@@ -166,9 +166,10 @@ def test_what_changes_the_meaning_of_a_run_is_said(script: Script, tmp_path: Pat
         "\tid\tsentence\tsentiment\n0\ta\t the cat\t3\n1\tb\t" + " cat" * 7 + "\t1\n2\tc\t" + " cat" * 6 + "\t1\n"
     )
     flags = ("--tasks", "sst", "--sst-train", tmp_path / "sst.csv", "--max-length", 8, "--power", 0.3, "--epochs", 1)
-    run = script(MULTITASK, *flags, run_dir="cut")
+    run = script(MULTITASK, *flags, "--sst-dev", tmp_path / "sst.csv", run_dir="cut")
     assert run.code == 0, run.err
     assert any("1 of 3 inputs" in line and "sst.csv" in line for line in run.err.splitlines()), run.err
+    assert f"sst.csv is the same as {tmp_path / 'sst.csv'}" in run.err
 
     (tmp_path / "texts.txt").write_text("a cat sat\nthe dog runs\n")
     how = ("--objective", "simcse", "--texts", tmp_path / "texts.txt", "--encoder-dropout", 0, "--epochs", 1)

@@ -26,8 +26,29 @@ TORCHRUN = [
 ]
 
 
+SLOW_TO_SAVE = """
+import sys, time
+from pathlib import Path
+import torch
+from minbert.training import ranks, start
+from minbert.training.settings import parse
+from tasks.settings import PRESETS, MultitaskSettings
+saved = Path(sys.argv[2], "saved")
+with start.begin(parse(MultitaskSettings, PRESETS, sys.argv[1:], program="", about="", default="default")):
+    if ranks.rank() == 0:
+        time.sleep(2)
+        saved.touch()
+assert saved.exists(), "a rank has left before the first one has saved"
+assert not torch.distributed.is_initialized(), "a rank ends inside the process group"
+"""
+
+
 def launch(tiny: Path, folder: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
-    words = [*TORCHRUN, "multitask_train.py", *FLAGS, "--weights", str(tiny), "--run-dir", str(folder), *flags]
+    return torchrun("multitask_train.py", *FLAGS, "--weights", str(tiny), "--run-dir", str(folder), *flags)
+
+
+def torchrun(*command: str) -> "subprocess.CompletedProcess[str]":
+    words = [*TORCHRUN, *command]
     variables = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     return subprocess.run(words, cwd=ROOT, env=variables, capture_output=True, text=True, check=False, timeout=300)
 
@@ -40,6 +61,12 @@ def test_every_launch_ends_well(tiny: Path, tmp_path: Path, count: int) -> None:
         left = {path.name for path in (tmp_path / f"run{number}").iterdir()}
         assert {"encoder", "scores.json", "predictions", "report.html"} <= left
         assert "terminate called" not in done.stderr
+
+
+def test_no_rank_leaves_before_the_first_has_saved_or_ends_inside_the_group(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW_TO_SAVE)
+    done = torchrun(str(tmp_path / "slow.py"), "--run-dir", str(tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_mistake_ends_every_process_with_one_sentence(tiny: Path, tmp_path: Path) -> None:
