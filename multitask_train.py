@@ -108,6 +108,7 @@ def train(started: "Start[MultitaskSettings]") -> None:
 
 def command() -> NoReturn:
     """The console command `minbert-train`: run `main`, and exit with its code."""
+    cli.under_tcmalloc()
     cli.run(main)
 
 

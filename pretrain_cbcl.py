@@ -99,6 +99,7 @@ def train(started: "Start[ContrastiveSettings]") -> None:
 
 def command() -> NoReturn:
     """The console command `minbert-pretrain`: run `main`, and exit with its code."""
+    cli.under_tcmalloc()
     cli.run(main)
 
 

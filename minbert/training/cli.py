@@ -4,6 +4,7 @@ This module does not import torch, so that `--help` is fast.
 """
 
 import argparse
+import ctypes.util
 import errno
 import os
 import shlex
@@ -191,6 +192,25 @@ def to_resume() -> str:
         launcher = ["torchrun", "--nproc-per-node", os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"])]
     more = [] if "--resume" in sys.argv else ["--resume"]
     return " ".join([*variables, shlex.join([*launcher, *sys.argv, *more])])
+
+
+def under_tcmalloc() -> None:
+    """Start this process again with tcmalloc as its memory allocator, where Linux has it and nothing is preloaded.
+
+    A training step takes a tenth less time then, and gives the same bits.
+    """
+    if sys.platform == "linux" and "LD_PRELOAD" not in os.environ:
+        library = ctypes.util.find_library("tcmalloc_minimal") or ctypes.util.find_library("tcmalloc")
+        if library:
+            os.environ["LD_PRELOAD"] = library
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def allocator() -> str:
+    """The memory allocator of this process, for display."""
+    if "tcmalloc" in os.environ.get("LD_PRELOAD", ""):
+        return "tcmalloc"
+    return "no tcmalloc (install libtcmalloc-minimal4 to save a tenth of the time)"
 
 
 def run(main: Callable[[], None]) -> NoReturn:

@@ -1,6 +1,7 @@
 """What both scripts do before the first training step: device, encoder, the run's identity and its manifest."""
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +19,7 @@ from minbert.errors import UserError
 from minbert.files import data_path, expanded
 from minbert.precision import DTYPES, amx_crashes, choose, default_device
 from minbert.tokenizer import Tokenizer
-from minbert.training import ranks
+from minbert.training import cli, ranks
 from minbert.training.plan import Plan, first
 from minbert.training.run import Inputs, RunDir, environment
 from minbert.training.settings import Parsed, TrainingSettings
@@ -117,12 +118,13 @@ class Start(Generic[S]):
             ranks.note(f"--resume: the run goes on with {other}, so its bits may differ from an unbroken run's")
 
     def describe(self, model: BertModel) -> str:
-        """Precision, device and attention path of a training step of this model, for display."""
+        """Precision, device, attention path and memory allocator of a training step of this model, for display."""
         config = model.config
         width = config.hidden_size // config.num_attention_heads
         path = attention.path(self.device, DTYPES[self.precision], width)
         rate = config.attention_probs_dropout_prob
-        return f"{self.precision} on {self.device}, {path} attention with dropout {rate:g}"
+        memory = f"; {cli.allocator()}" if self.device.type == "cpu" and sys.platform == "linux" else ""
+        return f"{self.precision} on {self.device}, {path} attention with dropout {rate:g}{memory}"
 
 
 @contextmanager

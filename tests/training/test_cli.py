@@ -94,13 +94,12 @@ def test_help_and_presets_do_not_load_torch(flag: str) -> None:
     assert (run.returncode, run.stderr) == (0, b"")
 
 
-def test_where_bf16_is_not_to_be_had_a_run_is_in_fp32_and_says_so(
+def test_where_bf16_is_not_to_be_had_another_number_format_is_chosen(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for fast, asked, chosen in ((False, "auto", "fp32"), (True, "auto", "bf16"), (False, "fp32", "fp32")):
+    for fast, asked, chosen in ((False, "auto", "fp16"), (True, "auto", "bf16"), (False, "fp32", "fp32")):
         monkeypatch.setattr("minbert.precision.supports_bf16", lambda device, fast=fast: fast)
         assert start.number_format(asked, torch.device("cuda")) == chosen
-        assert ("note: --precision auto" in capsys.readouterr().err) == (asked == "auto" and not fast)
     for crashes in (True, False):
         monkeypatch.setattr(start, "amx_crashes", lambda crashes=crashes: crashes)
         monkeypatch.setattr("minbert.precision.supports_bf16", lambda device: False)
@@ -124,3 +123,17 @@ def test_the_commit_is_that_of_the_projects_own_repository(tmp_path: Path) -> No
     (tmp_path / "a.py").write_text("2")
     assert commit(tmp_path) == f"{head}-dirty"
     assert commit(tmp_path / "project") is None, "a project in another one's repository has no commit"
+
+
+def test_a_script_restarts_itself_once_with_tcmalloc(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: f"lib{name}.so.4")
+    monkeypatch.setattr(os, "execv", lambda path, words: started.append([path, *words]))
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-X", "dev", "train.py", "--lr", "1"])
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    cli.under_tcmalloc()
+    assert started == [[sys.executable, sys.executable, "-X", "dev", "train.py", "--lr", "1"]]
+    assert os.environ["LD_PRELOAD"] == "libtcmalloc_minimal.so.4" and cli.allocator() == "tcmalloc"
+    cli.under_tcmalloc()
+    assert len(started) == 1
