@@ -28,7 +28,7 @@ def draw(study: Study, summary: pd.DataFrame, score: Any) -> bytes | None:
 
 def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, score: Any) -> bytes | None:
     """Mean and standard deviation by the value of the setting `x`; measured arms are left out."""
-    key = study.file.x.replace("-", "_")
+    key = study.x
     flats = [{} if arm.measured else arm.flat for arm in arms]
     points = sorted(
         (flat[key], mean, bar) for flat, mean, bar in zip(flats, means, np.nan_to_num(spread)) if key in flat

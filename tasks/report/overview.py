@@ -22,8 +22,6 @@ from tasks.tables import MISSING, Table, between, number, numbers
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TARGET = 0.01  # the true difference of `seeds_for`
-MOST_SEEDS = 1000
 OVER_ROWS = ["group", "metric", "row_low", "row_high", "rows", "only", "why"]
 """The columns of `over_rows`."""
 
@@ -33,9 +31,8 @@ def summary(frame: pd.DataFrame, baseline: str | None = None, more: pd.DataFrame
 
     `seeds` counts the values that are defined; `deviation` is that of a sample. `difference` is the mean over the seeds
     that the group and the baseline share, of which there are `pairs`; `low` and `high` are its 95% t interval over
-    these seeds. `seeds_for` is the number of seeds by which a paired t test would find a true difference of .01. All of
-    these are NaN where undefined. `more` holds further columns by group and metric: `paper`, `own_low` and `own_high`
-    (an interval of the score over dev rows), and those of `over_rows`.
+    these seeds. All of these are NaN where undefined. `more` holds further columns by group and metric: `paper`, and
+    those of `over_rows`.
     """
     baseline = baseline if baseline is not None else frame["group"].iloc[0]
     rows = []
@@ -45,7 +42,7 @@ def summary(frame: pd.DataFrame, baseline: str | None = None, more: pd.DataFrame
         row = {"group": group, "metric": metric, "seeds": one["value"].count(), "mean": one["value"].mean()}
         row |= {"deviation": one["value"].std(ddof=1)}
         rows.append(row if group == baseline else row | _difference(gaps))
-    names = ["difference", "pairs", "low", "high", "seeds_for"]
+    names = ["difference", "pairs", "low", "high"]
     table = pd.DataFrame(rows, columns=[*rows[0], *(name for name in names if name not in rows[0])])
     return table if more is None else table.merge(more, on=["group", "metric"], how="left")
 
@@ -60,22 +57,7 @@ def _difference(gaps: np.ndarray) -> dict[str, float]:
         return {"difference": gaps.mean() if len(gaps) else np.nan, "pairs": len(gaps)}
     middle, spread = gaps.mean(), gaps.std(ddof=1)
     half = stats.t.ppf(0.975, len(gaps) - 1) * spread / np.sqrt(len(gaps))
-    interval = {"low": middle - half, "high": middle + half}
-    return {"difference": middle, "pairs": len(gaps), **interval, "seeds_for": seeds_for(spread)}
-
-
-def seeds_for(deviation: float) -> float:
-    """The fewest seeds by which a two-sided paired t test at 5% finds a difference of `TARGET` with a power of 80%.
-
-    `deviation` is that of the differences of single seeds. NaN if `MOST_SEEDS` are too few.
-    """
-    if not deviation:
-        return 2
-    seeds = np.arange(2, MOST_SEEDS + 1)
-    limit = stats.t.ppf(0.975, seeds - 1)
-    power = stats.nct.sf(limit, seeds - 1, np.sqrt(seeds) * TARGET / deviation)
-    enough = seeds[power >= 0.8]
-    return float(enough[0]) if len(enough) else np.nan
+    return {"difference": middle, "pairs": len(gaps), "low": middle - half, "high": middle + half}
 
 
 def verdict(row: Any) -> str:
@@ -204,9 +186,8 @@ def _numbers(summary: pd.DataFrame, seeded: bool) -> Table:
         if f"{side}low" in summary:
             ends = summary[[f"{side}low", f"{side}high"]].set_axis(["low", "high"], axis=1)
             rows[title] = between(ends, 4, sign=side != "own_")
-    for title, name in (("dev rows", "rows"), ("seeds to detect .01", "seeds_for")):
-        if name in summary:
-            rows[title] = numbers(summary[name], 0)
+    if "rows" in summary:
+        rows["dev rows"] = numbers(summary["rows"], 0)
     for title, name in (("right in one only", "only"), ("no interval, as", "why")):
         if name in summary:
             rows[title] = summary[name].fillna("").replace("", MISSING)
