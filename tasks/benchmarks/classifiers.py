@@ -111,8 +111,8 @@ class LabelledSet:
 def read_set(folder: Path, name: str, folds: int) -> LabelledSet:
     """Read a set. Raises `UserError` if a file is missing, or if a class has fewer rows than `folds`."""
     rows, skipped = {}, {}
-    for split, found in senteval.classification(folder, name).items():
-        every = list(found)
+    for split, read in senteval.classification(folder, name).items():
+        every = list(read)
         rows[split] = [row for row in every if isinstance(row, Row)]
         skipped[split] = len(every) - len(rows[split])
         counts = Counter(row.label for row in rows[split])
@@ -135,44 +135,48 @@ def classify(bank: Bank, system: System, rows: Mapping[str, Sequence[Row]], fold
     return tested(data["train"], data["test"], stratified(folds), FIXED_TEST)
 
 
-def run_transfer(given: argparse.Namespace, chosen: list[str]) -> None:
+def run_transfer(options: argparse.Namespace) -> None:
     """Classify with every encoder, and write `transfer.json` and `transfer.md`."""
-    folder = start.data_folder(given.data)
-    data = {name: read_set(folder, name, given.folds) for name in chosen}
-    suite, scores = Suite.open(given, folder), Results()
+    folder = start.data_folder(options.data)
+    data = {name: read_set(folder, name, options.folds) for name in options.sets}
+    suite, scores = Suite.open(options, folder), Results()
     bank = suite.bank(text for one in data.values() for some in one.rows.values() for row in some for text in row.texts)
     for system in suite.systems:
         for name, one in data.items():
-            outcome = classify(bank, system, one.rows, given.folds)
-            draws = intervals.bootstrap("accuracy", outcome.predicted[None], outcome.gold, name, **suite.draw)[0]
+            outcome = classify(bank, system, one.rows, options.folds)
+            predicted, gold = outcome.predicted[None], outcome.gold
+            samples = intervals.bootstrap("accuracy", predicted, gold, name, **suite.bootstrap)[0]
             more: dict[str, Any] = {"rows": len(outcome.gold), "dev_accuracy": outcome.dev}
             more |= {"folds": list(outcome.folds), "C": list(outcome.chosen)}
-            scores.add(system, "accuracy", name, outcome.accuracy, draws, **more)
+            scores.add(system, "accuracy", name, outcome.accuracy, samples, **more)
             print(f"{system.name}: {name} {100 * outcome.accuracy:.2f}", file=sys.stderr)
     scores.add_average("accuracy")
     differences = scores.differences(suite.pairings, "accuracy")
-    suite.tables = [*_tables(scores, given), *results.difference_tables("Accuracy × 100", differences, times=100)]
+    suite.tables = [
+        *_tables(scores, options.folds),
+        *results.difference_tables("Accuracy × 100", differences, times=100),
+    ]
     sets = {
         name: {"rows": {split: len(some) for split, some in one.rows.items()}, "skipped": one.skipped}
         for name, one in data.items()
     }
-    suite.content = {"folds": given.folds, "sets": sets, **results.content(scores, differences)}
+    suite.content = {"folds": options.folds, "sets": sets, **results.content(scores, differences)}
     suite.check_contamination({name: one.texts for name, one in data.items()})
     suite.write("Transfer")
 
 
-def _tables(scores: Results, given: argparse.Namespace) -> list[Table]:
+def _tables(scores: Results, folds: int) -> list[Table]:
     """All systems side by side, then each by set with its interval, its spread over folds and the C it chose."""
     note = (
-        f"MR, CR, SUBJ, MPQA: {given.folds}-fold cross-validation, C chosen inside each fold. TREC, MRPC: C chosen by "
-        f"{given.folds} folds of the training rows, fixed test. SST2: C chosen on dev, fixed test. The classifier is "
+        f"MR, CR, SUBJ, MPQA: {folds}-fold cross-validation, C chosen inside each fold. TREC, MRPC: C chosen by "
+        f"{folds} folds of the training rows, fixed test. SST2: C chosen on dev, fixed test. The classifier is "
         "scikit-learn's logistic regression."
     )
     frame = scores.frame()
     tables = [Table("Transfer, accuracy × 100", wide(frame, SYSTEM, "set", times=100), (note,), left=2)]
     each = frame[frame["set"] != AVERAGE]
     for (encoder, pooler), one in each.groupby(SYSTEM, sort=False):
-        spreads = [np.std(folds, ddof=1) if len(folds) > 1 else np.nan for folds in one["folds"]]
+        spreads = [np.std(each, ddof=1) if len(each) > 1 else np.nan for each in one["folds"]]
         columns = {
             "set": one["set"],
             "test rows": [f"{count:,.0f}" for count in one["rows"]],

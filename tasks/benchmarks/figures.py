@@ -12,14 +12,10 @@ import numpy as np
 
 from minbert.seeds import numpy_generator
 from tasks import charts, metrics
-from tasks.charts import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION
+from tasks.charts import INK, SLOTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-LINES = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, "#56b4e9", GREY)
-MARKERS = "osD^vPX"
-STYLES: tuple[Any, ...] = ("solid", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
 
 
 @contextmanager
@@ -30,11 +26,11 @@ def _panels(path: Path, heading: str, count: int, across: str, up: str) -> Itera
     with charts.panels(count, size, columns=columns, sharex=True, sharey=True) as panels:
         yield panels
         charts.title(panels[0].figure, heading)
-        for place, panel in enumerate(panels):
-            if place + columns >= count:  # nothing below: a legend would cover a label of the whole figure
+        for index, panel in enumerate(panels):
+            if index + columns >= count:  # nothing below: a legend would cover a label of the whole figure
                 panel.set_xlabel(across)
                 panel.tick_params(labelbottom=True)
-            if place % columns == 0:
+            if index % columns == 0:
                 panel.set_ylabel(up)
         charts.save(panels[0].figure, path)
 
@@ -72,8 +68,8 @@ def scatter(
 
 def _medians(gold: np.ndarray, values: np.ndarray) -> tuple[list[float], list[float]]:
     half = np.round(gold * 2) / 2
-    places = sorted(set(half.tolist()))
-    return places, [float(np.median(values[half == place])) for place in places]
+    scores = sorted(set(half.tolist()))
+    return scores, [float(np.median(values[half == score])) for score in scores]
 
 
 def removed_tokens(path: Path, removed: Sequence[int], curves: Mapping[str, Sequence[float]], sets: str) -> None:
@@ -81,11 +77,10 @@ def removed_tokens(path: Path, removed: Sequence[int], curves: Mapping[str, Sequ
     title = "Leaving the most frequent tokens out of the mean"
     with _panels(path, title, 1, "tokens left out, [CLS] and [SEP] among them", f"Spearman's ρ × 100, {sets}") as (on,):
         for number, (name, values) in enumerate(curves.items()):
-            shown, colour = [100 * value for value in values], LINES[number % len(LINES)]
+            shown, colour = [100 * value for value in values], SLOTS[number % len(SLOTS)]
             best = int(np.argmax(shown))
             label = f"{name}: {shown[0]:.2f}, best {shown[best]:.2f} without {removed[best]} tokens"
-            look: Any = {"marker": MARKERS[number % len(MARKERS)], "linestyle": STYLES[number % len(STYLES)]}
-            on.plot(removed, shown, color=colour, markersize=4.5, label=label, **look)
+            on.plot(removed, shown, color=colour, marker="o", markersize=4.5, label=label)
             ring: Any = {"markersize": 12, "markerfacecolor": "none", "markeredgewidth": 2, "linestyle": "none"}
             on.plot([removed[best]], [shown[best]], "o", markeredgecolor=colour, **ring)
         on.margins(y=0.12)

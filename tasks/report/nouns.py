@@ -12,7 +12,7 @@ import pandas as pd
 from minbert.errors import UserError
 from minbert.seeds import numpy_generator
 from tasks.augment import wordnet
-from tasks.intervals import Interval, interval, mean_draws
+from tasks.intervals import Interval, interval, mean_samples
 from tasks.report.annotation import original_rows
 from tasks.runs import Run
 from tasks.tables import MISSING, Table
@@ -79,7 +79,7 @@ def difference(correct: Sequence[Pair], failed: Sequence[Pair]) -> tuple[float, 
     Each side is resampled by itself, by the counter ("nouns", side).
     """
     one, two = (np.log10([1 + pair.rarest for pair in side]) for side in (correct, failed))
-    samples = [mean_draws(side, "nouns", name) for name, side in (("correct", one), ("failed", two))]
+    samples = [mean_samples(side, "nouns", name) for name, side in (("correct", one), ("failed", two))]
     return float(two.mean() - one.mean()), interval(samples[1] - samples[0])
 
 

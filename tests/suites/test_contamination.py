@@ -175,9 +175,9 @@ def test_the_phrases_hold_sentences_of_mr_and_subj(real_data: Path, tmp_path: Pa
 def test_the_course_dev_set_stands_in_sets_that_judge(real_data: Path, tmp_path: Path) -> None:
     path = real_data / "course" / "sts-dev.csv"
     record = {"file": str(path), "sha256": sha256_of(path), "name": "course", "kept": 863}
-    judging = {one.shown: one.pairs for one in sets.read(real_data, sets.ENGLISH)}
+    judging = {one.name: one.pairs for one in sets.read(real_data, sets.ENGLISH)}
     dev = senteval.root(real_data) / senteval.STSB[0] / "sts-dev.csv"
-    judging["STS-B dev"] = sets.subset("STS-B dev", readers.open_as(dev, "pair-score").rows).pairs
+    judging["STS-B dev"] = sets.scored_set("STS-B dev", readers.open_as(dev, "pair-score").rows).pairs
     found = contamination.check("e", run(tmp_path / "run", {"sts_dev": record}), judging)
     expected = {"STS12": 153, "STS13": 66, "STS14": 232, "STS15": 186, "STS16": 57, "STS-B": 148, "STS-B dev": 149}
     assert {name: found.counts[name].chosen_on for name in expected} == expected

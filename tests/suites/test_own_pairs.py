@@ -68,8 +68,8 @@ def test_single_sentences_get_partners_by_the_seed(tmp_path: Path) -> None:
     [
         ("sent0,sent1,hard_neg\na,b,c\n", "x:1: no column 'sentence1' "),
         ("a\tb\tc\td\n", "x:1: no column 'sentence1' "),
-        ("sentence\tlabel\na\t1\n", "neither sentence pairs nor sentences without labels"),
-        ("A fine film.\t1\nA poor film.\t0\n", "neither sentence pairs nor sentences without labels"),
+        ("sentence\tlabel\na\t1\n", "neither sentence pairs nor at least two sentences without labels"),
+        ("A fine film.\t1\nA poor film.\t0\n", "neither sentence pairs nor at least two sentences without labels"),
         ('{"text": "a"}\n{"text": "b"}\n', "x:1: no column 'sentence1' "),
         ("a\tb\nc\n", "x:2: 1 column, sentence1, sentence2 are 2"),
         ("sentence1\tsentence2\tscore\na\tb\t7\n", "x:2: score: '7' is not between 0 and 5"),

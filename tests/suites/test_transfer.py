@@ -89,7 +89,7 @@ def test_pair_features() -> None:
 
 def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = (
-        f"--encoder {tiny} --pooler mean,cls --data {folder} --tasks MR,SST2,MRPC --folds 3 --resamples 20"
+        f"--encoder {tiny} --pooler mean,cls --data {folder} --sets MR,SST2,MRPC --folds 3 --resamples 20"
     ).split()
     transfer.main([*arguments, "--out", str(tmp_path)])
     found = json.loads((tmp_path / "transfer.json").read_text())
@@ -128,8 +128,8 @@ def test_sentences_that_the_encoder_was_trained_on_are_counted(
     [
         (["--sets", "SST5"], "--sets: 'SST5' is not one of MR, CR.* did you mean 'SST2'"),
         (["--folds", "1"], "--folds: 1 is less than 2"),
-        (["--tasks", "MR", "--folds", "25"], "MR all: a class has fewer rows than --folds 25"),
-        (["--tasks", "CR"], r"custrev\.pos: no such file"),
+        (["--sets", "MR", "--folds", "25"], "MR all: a class has fewer rows than --folds 25"),
+        (["--sets", "CR"], r"custrev\.pos: no such file"),
     ],
 )
 def test_mistakes(tiny: Path, folder: Path, more: list[str], words: str) -> None:
