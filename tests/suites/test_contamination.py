@@ -4,7 +4,6 @@ python -m pytest --import-mode=importlib tests/suites/test_contamination.py
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,19 +83,6 @@ def test_rows_of_single_texts_are_counted_in_files_of_any_form(tmp_path: Path) -
         encoder = run(tmp_path / f"run-{name}", {"train": {"files": [write(tmp_path / name, content)]}})
         counts = contamination.check("e", encoder, texts).counts
         assert counts == {"MR": Count(2, 1, 1, 0), "SUBJ": Count(1, 0, 0, 0)}
-
-
-def test_sentences_of_one_column_make_no_pair(tmp_path: Path) -> None:
-    record = write(tmp_path / "lines.txt", "What is it?\nWho are they?\n")
-    assert contamination.check("e", run(tmp_path / "run", {"train": record}), SET).counts == {
-        "STS-B": Count(4, 0, 1, 0)
-    }
-
-
-@pytest.mark.parametrize("first", ["Well, what else?", "{{Infobox film}}", '"Who', '"Who, then?'])
-def test_sentences_that_look_like_another_form_are_found(tmp_path: Path, first: str) -> None:
-    record = write(tmp_path / "corpus.txt", f"{first}\nA cat runs, fast!\n")
-    assert contamination.check("e", run(tmp_path / "run", {"train": record}), SET).counts["STS-B"].sentence == 1
 
 
 def test_files_that_are_gone_or_changed_are_said_and_not_looked_into(tmp_path: Path) -> None:
@@ -203,8 +189,7 @@ def aligned(folder: Path) -> list[Path]:
     return [folder / f"{name}.train" for name in ("s1", "s2", "labels")]
 
 
-@pytest.mark.parametrize("named", [0, 1, 2])
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize(("named", "alone"), [(0, True), (2, False)])
 def test_all_sides_of_aligned_files(tmp_path: Path, named: int, alone: bool) -> None:
     sides = aligned(tmp_path / "nli")
     path = sides[named]
@@ -233,9 +218,3 @@ def test_a_manifests_hash_of_several_files_is_known(tmp_path: Path, tiny: Path, 
 def test_without_a_manifest_nothing_is_known(tiny: Path) -> None:
     found = contamination.check("tiny", tiny, SET)
     assert not found.complete and "its training data is unknown" in found_table(found)
-
-
-def test_a_manifest_of_something_else_is_none(tiny_copy: Callable[..., Path]) -> None:
-    folder = tiny_copy()
-    (folder / "manifest.json").write_text('{"files": []}')
-    assert contamination.check("e", folder, SET).manifests == []
