@@ -23,7 +23,7 @@ def draw(study: Study, summary: pd.DataFrame, score: Any) -> bytes | None:
         return _heat_map(study, arms, means, score)
     if study.file.x:
         return _line(study, arms, means, spread, score)
-    return overview.forest(first.assign(metric=score.plain)) if first["difference"].notna().any() else None
+    return overview.forest(first) if first["difference"].notna().any() else None
 
 
 def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, score: Any) -> bytes | None:

@@ -65,17 +65,10 @@ class Score:
         plain = _TITLES.get(name, name) + " (less is better)" * (name in _LESS)
         return cls(name, plain, 100.0 if hundred else 1.0, 2 if hundred else 4)
 
-    def shown(self, value: float, sign: bool = False) -> str:
-        """A value or, with its sign, a difference."""
-        return number(value, self.digits, times=self.times, sign=sign)
-
-    def spread(self, row: Any) -> str:
-        """Mean and standard deviation of a row of the summary."""
-        return self.shown(row["mean"]) + ("" if math.isnan(row["deviation"]) else f" ± {self.shown(row['deviation'])}")
-
-    def between(self, row: Any, low: str, high: str) -> str:
-        """An interval of a row of the summary, or a dash."""
-        return MISSING if math.isnan(row[low]) else f"[{self.shown(row[low], True)}, {self.shown(row[high], True)}]"
+    @property
+    def size(self) -> dict[str, Any]:
+        """The keyword arguments of the functions that print numbers."""
+        return {"digits": self.digits, "times": self.times}
 
 
 def write_results(
@@ -238,26 +231,17 @@ def markdown(study: Study, summary: pd.DataFrame, about: Mapping[str, Any], figu
 
 def _table(study: Study, rows: pd.DataFrame, score: Score, before: Mapping[str, float]) -> str:
     """The table of one score: a row for each arm, then the rows that the paper quotes."""
-    shown = [
-        {
-            "arm": row["group"] + " (baseline)" * (row["group"] == study.file.baseline),
-            "step": row["step"],
-            "seeds": str(row["seeds"]),
-            "mean": score.spread(row),
-            "difference": score.shown(row["difference"], True),
-            "95%, over seeds": score.between(row, "low", "high"),
-            "95%, over rows": score.between(row, "row_low", "row_high"),
-            "paper": _printed(row["paper"] * score.times),
-        }
-        for row in rows.to_dict("records")
-    ]
+    baseline = study.file.baseline
+    table = overview.numbers_table(rows, **score.size).drop(columns="metric")
+    table.insert(1, "step", rows["step"])
+    table["paper"] = [_printed(value * score.times) for value in rows["paper"]]
+    table["group"] = table["group"].replace(baseline, f"{baseline} (baseline)")
     for quoted in (one for one in study.file.paper.quoted if score.name in one.values):
-        own = {"arm": f"{quoted.system}: quoted from {quoted.source}", "paper": _printed(quoted.values[score.name])}
-        shown.append(dict.fromkeys(shown[0], MISSING) | own)
-    table = pd.DataFrame(shown)
-    kept = [name for name in table if name == "mean" or set(table[name]) != {MISSING}]
-    notes = (f"Before training: {score.shown(before[score.name])}.",) if score.name in before else ()
-    return Table(score.title, table[kept], notes).markdown()
+        own = {"group": f"{quoted.system}: quoted from {quoted.source}", "paper": _printed(quoted.values[score.name])}
+        table = pd.concat([table, pd.DataFrame([own])]).fillna(MISSING)
+    table = table.loc[:, [set(table[name]) != {MISSING} for name in table]].rename(columns={"group": "arm"})
+    notes = (f"Before training: {number(before[score.name], **score.size)}.",) if score.name in before else ()
+    return Table(score.title, table, notes).markdown()
 
 
 def _wide(study: Study, rows: pd.DataFrame, wanted: str) -> str:
@@ -266,7 +250,9 @@ def _wide(study: Study, rows: pd.DataFrame, wanted: str) -> str:
     for arm, own in rows.groupby("group", sort=False):
         cells = own.set_index(own["metric"].str.removeprefix(stem)).to_dict("index")
         step = next(iter(cells.values()))["step"]
-        shown.append({"arm": arm, "step": step} | {name: score.spread(row) for name, row in cells.items()})
+        shown.append(
+            {"arm": arm, "step": step} | {name: overview.mean_text(row, **score.size) for name, row in cells.items()}
+        )
         if own["paper"].notna().any():
             paper = {name: _printed(row["paper"] * score.times) for name, row in cells.items()}
             shown.append({"arm": f"{arm}, paper"} | paper)

@@ -110,11 +110,7 @@ def _task(
     samples = averaged(intervals.bootstrap(metric, predicted, gold, name, resamples=resamples))
     values = averaged(intervals.scores(metric, predicted, gold)).tolist()
     before, after = (value if np.isfinite(value) else None for value in values)
-    only: tuple[int | None, int | None] = (None, None)
-    if first[0].classes and len(systems) == 2:
-        right = predicted == gold
-        only = int((right[0] & ~right[1]).sum()), int((right[1] & ~right[0]).sum())
-    return Difference(name, metric, before, after, interval(samples[1] - samples[0]), len(gold), *only), samples
+    return Difference(name, metric, before, after, interval(samples[1] - samples[0]), len(gold)), samples
 
 
 def _mean(scores: Sequence[float | None]) -> float | None:

@@ -39,14 +39,14 @@ class Member:
 
 def check_alike(runs: Sequence[Path]) -> None:
     """Raise `UserError` unless all runs are finished and have the same tasks and data, by their hashes."""
-    known = {}
+    read = {}
     for run in runs:
         settings, _ = predict.kept(run)
         data = read_json(run / "manifest.json")["data"]
         files = {f"{split} file of {task}": one for split, tasks in data.items() for task, one in tasks.items()}
-        known[run] = settings["tasks"], files
-    tasks, files = known[runs[0]]
-    for run, (own_tasks, own_files) in known.items():
+        read[run] = settings["tasks"], files
+    tasks, files = read[runs[0]]
+    for run, (own_tasks, own_files) in read.items():
         if own_files.keys() != files.keys():
             raise UserError(f"{run}: was trained on {own_tasks}, but {runs[0]} on {tasks}")
         differing = [what for what, one in files.items() if one["sha256"] != own_files[what]["sha256"]]
@@ -134,22 +134,15 @@ def _limits(interval: Interval | None) -> list[float] | None:
     return [interval.low, interval.high] if interval else None
 
 
-def save(
-    out: Path, ensemble: Member, members: Sequence[Member], content: Mapping[str, Any], *, texts: bool = True
-) -> None:
-    """Write the prediction files, the dev rows, `scores.json` and the page; without `texts` no sentence of the data."""
-    from tasks.report.page import write_ensemble
-
+def save(out: Path, ensemble: Member, content: Mapping[str, Any], *, texts: bool = True) -> None:
+    """Write the prediction files, the dev rows and `scores.json`; without `texts` no sentence of the data."""
     for (name, split), rows in ensemble.rows.items():
         task = ensemble.tasks[name]
-        record.write_predictions(
-            out / "predictions" / record.prediction_file(task, split), task, rows.ids, rows.predicted
-        )
+        path = out / "predictions" / record.prediction_file(task, split)
+        record.write_predictions(path, task, rows.ids, rows.predicted)
         if split == "dev":
             record.write_rows(out, name, rows if texts else replace(rows, texts=[()] * len(rows)))
     write_json(out / "scores.json", content)
-    by_name = {member.name: scored(member) for member in members}
-    write_ensemble(out / "report.html", scored(ensemble), by_name, content, texts=texts)
 
 
 def table(content: Mapping[str, Any]) -> Table:
@@ -193,9 +186,9 @@ def main(arguments: list[str] | None = None) -> None:
         "used": [member.name for member in chosen],
         "chosen_on_dev": options.greedy,
     }
-    save(options.out, ensemble, members, content, texts=not options.no_texts)
+    save(options.out, ensemble, content, texts=not options.no_texts)
     cli.say(f"{evaluate.tables(content['tasks'])}\n\n{table(content).terminal()}")
-    cli.say(f"predictions in {options.out / 'predictions'}; report: {options.out / 'report.html'}")
+    cli.say(f"predictions in {options.out / 'predictions'}")
 
 
 if __name__ == "__main__":

@@ -39,12 +39,6 @@ def interval(samples: np.ndarray) -> Interval | None:
     return Interval(float(low), float(high))
 
 
-def wilson(count: int, total: int) -> Interval:
-    """Wilson's 95% score interval of the proportion `count` / `total`, where `total` is at least 1."""
-    ends = stats.binomtest(count, total).proportion_ci(0.95, method="wilson")
-    return Interval(float(ends.low), float(ends.high))
-
-
 def resampled(
     statistic: Callable[[np.ndarray], np.ndarray], count: int, *purpose: str, seed: int = 0, resamples: int
 ) -> np.ndarray:
@@ -111,8 +105,6 @@ class Difference:
     second: float | None
     interval: Interval | None
     rows: int = 0
-    only_first: int | None = None  # rows that only the first system predicts correctly
-    only_second: int | None = None
     why: str = ""
 
     @property

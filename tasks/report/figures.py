@@ -6,20 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from minbert.seeds import numpy_generator
 from tasks import charts
 from tasks.charts import BLUE, DASHED, GREEN, GREY, GROUND, INK, ORANGE, QUIET, SLOTS, VERMILION, page_svg
 from tasks.contrastive.curriculum import GROUPS, difficulty
-from tasks.intervals import wilson
 
 Points = Sequence[tuple[float, float]]
 _LONGEST = 400  # points of a curve; longer ones are averaged over neighbours
 _MOST_DOTS = 1500
 _MOST_MARKS = 60  # points of a curve that are marked
-_FEW = 10  # bins with fewer rows are drawn grey
-_HOLLOW: Any = {"markerfacecolor": GROUND, "markeredgewidth": 2}
 _SIDES = {"positive": "positive", "negative": "hard negative"}
 _GROUP_COLOURS = dict(zip(GROUPS, (GREEN, ORANGE, VERMILION), strict=True))
 
@@ -104,28 +100,6 @@ def confusion(table: np.ndarray, classes: Sequence[str]) -> bytes:
     """Gold by row, predicted by column; see `charts.confusion`."""
     with page_svg(350, 320) as ((axes,), out):
         charts.confusion(axes, table, classes)
-    return out.getvalue()
-
-
-def reliability(bins: pd.DataFrame, least: float) -> bytes:
-    """Accuracy in each bin of confidence (see `details.calibration`), with its 95% interval, and the bin's rows."""
-    bins = bins[bins["high"] > least + 1e-9]
-    with page_svg(340, 320, 2, sharex=True, height_ratios=(4, 1)) as ((axes, rows), out):
-        axes.plot([least, 1], [least, 1], color=QUIET, linewidth=1.2, linestyle=DASHED)
-        for one in bins[bins["rows"] > 0].itertuples():
-            interval = wilson(int(one.right), int(one.rows))
-            look: Any = {"color": BLUE} if one.rows >= _FEW else {"color": GREY, "alpha": 0.55}
-            axes.plot([one.confidence] * 2, [interval.low, interval.high], linewidth=1.6, **look)
-            axes.plot([one.confidence], [one.accuracy], "o", markersize=7, **_HOLLOW, **look)
-        widths = 0.96 * (bins["high"] - bins["low"])
-        bars = rows.bar(bins["low"], bins["rows"], widths, align="edge", color=GREY, alpha=0.45, linewidth=0)
-        labels = [f"{count / 1000:.1f}k" if count >= 1000 else str(count or "") for count in bins["rows"]]
-        rows.bar_label(bars, labels, fontsize=8.5, padding=1)
-        rows.set(xlabel="confidence (probability of the predicted class)", yticks=[], xlim=(least, 1))
-        rows.margins(y=0.35)
-        rows.set_title("rows", pad=2)
-        axes.set(ylim=(0, 1.02))
-        axes.set_title("accuracy")
     return out.getvalue()
 
 
