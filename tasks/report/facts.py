@@ -1,11 +1,9 @@
 """What the page says of a run in addition to its scores: settings, rows, data files, leaks, and the command."""
 
-import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pandas as pd
 
@@ -36,11 +34,7 @@ _MOST_LINES = 200  # counts, skipped and noted rows that the page lists
 
 def command(manifest: Manifest) -> str:
     """The command to type again: with the run's data folder and thread count, without `--resume`."""
-    try:
-        words = shlex.split(manifest.command)
-    except ValueError:  # a quote is not closed: edited by hand
-        words = manifest.command.split()
-    words = [word for word in words if word != "--resume"]
+    words = [word for word in shlex.split(manifest.command) if word != "--resume"]
     threads = manifest.environment.threads
     variables = manifest.variables | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
     before = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
@@ -48,17 +42,11 @@ def command(manifest: Manifest) -> str:
     return " ".join([*before, shlex.join([*python, *words])])
 
 
-def links(run: Run, page: Path) -> list[tuple[str, str]]:
-    """Name and relative address of the run's encoder and predictions, as far as they are there."""
-    paths = [(name, run.folder / name) for name in ("encoder", "predictions") if (run.folder / name).is_dir()]
-    return [(name, quote(os.path.relpath(path, page.absolute().parent)) + "/") for name, path in paths]
-
-
-def facts(run: Run) -> list[tuple[str, str]]:
-    """Names and values of what is known."""
+def run_facts(run: Run) -> list[tuple[str, str]]:
+    """Names and values of what is known of a run; what is not known is left out."""
     manifest, settings, loss = run.manifest, run.settings, run.scores.get("last_epoch_loss")
     steps, times = manifest.plan.steps, len(run.parts) - 1
-    resumed = "" if times < 1 else f", resumed {'once' if times == 1 else f'{times} times'}"
+    resumed = f", resumed {'once' if times == 1 else f'{times} times'}" if times > 0 else ""
     started = (run.parts[0].started if run.parts else manifest.environment.started) or ""
     rows = [
         ("wall time", duration(run.seconds) if run.seconds else ""),

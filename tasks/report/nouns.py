@@ -88,8 +88,8 @@ def tables(pairs: Sequence[Pair], shown: int) -> list[Table]:
     correct, failed = ([pair for pair in pairs if pair.nouns and pair.right == right] for right in (True, False))
     notes = []
     if correct and failed:
-        value, around = difference(correct, failed)
-        ends = f" (95% bootstrap interval {around.text(2, sign=True)})" if around else ""
+        value, limits = difference(correct, failed)
+        ends = f" (95% bootstrap interval {limits.text(2, sign=True)})" if limits else ""
         notes.append(f"Incorrect minus correct, mean of log10(1 + count of the rarest noun): {value:+.2f}{ends}.")
     rows, examples = [], []
     for name, side, right in (("predicted correctly", correct, True), ("predicted incorrectly", failed, False)):

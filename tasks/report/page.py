@@ -44,12 +44,12 @@ def write_report(folders: Sequence[Path], out: Path | None = None, *, texts: boo
         write_comparison(path, [read_run(folder, name) for folder, name in zip(folders, names, strict=True)])
     else:
         run, path = read_run(folders[0]), out or expanded(folders[0]) / "report.html"
-        write_page(path, *build(run, path, texts=texts))
+        write_page(path, *build(run, texts=texts))
     return path
 
 
-def build(run: Run, path: Path, *, texts: bool = True, resamples: int = RESAMPLES) -> tuple[str, list[Figure]]:
-    """The page of a run that is to be written to `path`, and its figures. Without `texts` it holds no sentence."""
+def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> tuple[str, list[Figure]]:
+    """The page of a run, and its figures. Without `texts` it holds no sentence."""
     tasks = [details(task, texts=texts) for task in run.tasks.values() if task.rows is not None or task.per_class]
     trained = training.training_figures(run)
     sections = [("scores", "Scores"), *((one.anchor, one.title) for one in tasks)]
@@ -60,8 +60,7 @@ def build(run: Run, path: Path, *, texts: bool = True, resamples: int = RESAMPLE
         run=run,
         written=time.strftime("%Y-%m-%d %H:%M", time.localtime(run.written)),
         state=run.state(time.time()),
-        links=facts.links(run, path),
-        facts=facts.facts(run),
+        facts=facts.run_facts(run),
         cards=_cards(run, resamples) if run.scores else [],
         changes=_changes(run),
         resamples=f"{resamples:,}",

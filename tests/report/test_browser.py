@@ -44,7 +44,7 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., ReportTab]]:
     def open_page(*folders: Path, **how: Any) -> ReportTab:
         path = tmp_path / "page.html"
         if len(folders) == 1:
-            html.write_page(path, *page.build(read_run(folders[0]), path, resamples=20))
+            html.write_page(path, *page.build(read_run(folders[0]), resamples=20))
         else:
             page.write_comparison(path, list(map(read_run, folders)), resamples=20)
         tabs.append(ReportTab(browser, path, **how))
@@ -102,3 +102,17 @@ def test_on_paper_it_is_light_and_without_controls(multitask: Made, opened: Call
     tab.page.emulate_media(media="print")
     assert tab.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not tab.page.is_visible(".top") and tab.page.pdf(format="A4").startswith(b"%PDF")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_click_on_a_heading_sorts(multitask: Made, opened: Callable[..., ReportTab]) -> None:
+    tab = opened(*(multitask(f"run-{skill}", skill=skill) for skill in (0.3, 0.9, 0.5)))
+    rows = "table.sortable >> nth=0 >> tbody tr"
+
+    def scores() -> list[float]:
+        return tab.page.eval_on_selector_all(rows, "rows => rows.map(row => parseFloat(row.cells[2].textContent))")
+
+    for down in (True, False):
+        tab.page.click("table.sortable >> nth=0 >> thead button >> nth=2")
+        assert scores() == sorted(scores(), reverse=down)
+    assert tab.quiet()

@@ -1,4 +1,4 @@
-"""Guards: calibration and bootstrap against scipy and plain loops; undefined is None.
+"""Guards: the bootstrap against scipy and plain loops; undefined is None.
 
 python -m pytest --import-mode=importlib tests/report/test_details.py
 """
@@ -22,29 +22,6 @@ def classified(count: int, classes: int) -> Rows:
     shares = DRAWS.dirichlet(np.full(classes, 0.4), count)
     gold = np.where(DRAWS.random(count) < 0.6, shares.argmax(1), DRAWS.integers(classes, size=count)).astype(float)
     return Rows([str(row) for row in range(count)], [("",)] * count, gold, shares.argmax(1).astype(float), shares)
-
-
-@pytest.mark.parametrize(("classes", "bins"), [(2, 20), (5, 10)])
-def test_calibration_is_that_of_a_plain_loop(classes: int, bins: int) -> None:
-    rows = classified(300, classes)
-    assert rows.probabilities is not None
-    rows.probabilities[0], rows.gold[0], rows.predicted[0] = np.eye(classes)[0], 0, 0  # a confidence of exactly 1
-    (table, error), total = details.calibration(rows, bins), 0.0
-    for number in range(bins):
-        low, high = number / bins, (number + 1) / bins
-        inside = [row for row in range(300) if low < max(rows.probabilities[row]) <= high]
-        one = table.iloc[number]
-        assert one["rows"] == len(inside)
-        if not inside:
-            assert math.isnan(one["accuracy"]) and math.isnan(one["confidence"])
-            continue
-        right = sum(rows.gold[row] == rows.predicted[row] for row in inside) / len(inside)
-        sure = sum(max(rows.probabilities[row]) for row in inside) / len(inside)
-        assert one["accuracy"] == pytest.approx(right)
-        assert one["confidence"] == pytest.approx(sure)
-        total += len(inside) / 300 * abs(right - sure)
-    assert table["rows"].sum() == 300
-    assert error == pytest.approx(total)
 
 
 def plain(metric: str, predicted: np.ndarray, gold: np.ndarray) -> float:
