@@ -153,10 +153,11 @@ def _arms(file: StudyFile) -> Iterator[Arm]:
 
 def _filled(key: str, text: str, chosen: Mapping[str, Value]) -> str:
     """A setting of the grid with the values of the axes. Raises `UserError` for any brace but {AXIS}."""
-    fields = re.compile("|".join(rf"\{{{re.escape(axis)}\}}" for axis in chosen))
-    if re.search("[{}]", fields.sub("", text)):
-        raise UserError(f"grid.{key}: {text!r}: braces hold the name of an axis: {', '.join(chosen)}")
-    return fields.sub(lambda match: str(chosen[match[0][1:-1]]), text)
+    try:
+        return text.format_map(chosen)
+    except (KeyError, ValueError, AttributeError) as error:
+        axes = ", ".join(chosen)
+        raise UserError(f"grid.{key}: {text!r}: braces hold the name of an axis: {axes}") from error
 
 
 def _arm(file: StudyFile, name: str, settings: dict[str, Value]) -> Arm:

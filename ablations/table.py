@@ -17,24 +17,11 @@ from ablations.cells import Cell
 from ablations.study import STAGE_ONE, Study, matches
 from minbert.files import write_atomic, write_json
 from tasks import compare, intervals
-from tasks.report import overview
+from tasks.report import overview, training
 from tasks.runs import read_run
 from tasks.tables import MISSING, Table, number, records
 
-_TITLES = {
-    "sts_dev_spearman": "STS dev, Spearman's rho",
-    "frozen_loss": "Frozen NT-Xent loss over training triplets",
-    "last_epoch_loss": "Mean training loss of the last epoch",
-    "triplet_accuracy": "Training triplets told apart",
-    "alignment": "Alignment",
-    "uniformity": "Uniformity",
-    "dev_norm": "Dev norm",
-    "sst": "SST, accuracy",
-    "quora": "Quora, accuracy",
-    "sts": "STS, Pearson's r",
-}
 _HUNDRED = ("sts_dev_spearman", "triplet_accuracy")
-_LESS = ("frozen_loss", "last_epoch_loss", "alignment", "uniformity")
 _RESAMPLES = 1000
 _NOTE = (
     "Mean ± standard deviation over seeds. Difference: the mean of the seeds' differences to the baseline. Over seeds: "
@@ -45,25 +32,20 @@ _NOTE = (
 
 @dataclass(frozen=True)
 class Score:
-    """How a score is displayed: multiplied by `times`, with `digits` decimals. `plain` is the bare value's title."""
+    """How a score is displayed: multiplied by `times`, with `digits` decimals."""
 
     name: str
-    plain: str
+    title: str
     times: float
     digits: int
-
-    @property
-    def title(self) -> str:
-        """The title of the value as it is shown."""
-        return f"{self.plain} × 100" if self.times == 100 else self.plain
 
     @classmethod
     def of(cls, name: str, study: Study) -> "Score":
         """The display of a score: correlations and accuracies of suites and stage one are × 100."""
         suite = study.file.suites.get(name.partition("/")[0], "") if "/" in name else ""
         hundred = name in _HUNDRED or suite.startswith(("sts_suite", "transfer"))
-        plain = _TITLES.get(name, name) + " (less is better)" * (name in _LESS)
-        return cls(name, plain, 100.0 if hundred else 1.0, 2 if hundred else 4)
+        title = ", ".join(training.NUMBERS.get(name, (name,)))
+        return cls(name, f"{title} × 100", 100.0, 2) if hundred else cls(name, title, 1.0, 4)
 
     @property
     def size(self) -> dict[str, Any]:

@@ -12,14 +12,16 @@ from tasks.report.figures import Curve
 from tasks.report.html import Figure
 from tasks.runs import Run
 
-_NUMBERS = {
+NUMBERS = {
     "dev_norm": ("dev norm", "mean of the parts"),
     "sts_dev_spearman": ("STS dev", "Spearman's rho"),
     "alignment": ("alignment", "mean squared distance (less is better)"),
     "uniformity": ("uniformity", "ln of a mean potential (less is better)"),
     "triplet_accuracy": ("triplet accuracy", "share of triplets told apart"),
-    "frozen_loss": ("frozen loss", "mean NT-Xent without dropout (nats)"),
+    "frozen_loss": ("frozen loss", "mean NT-Xent without dropout (nats, less is better)"),
+    "last_epoch_loss": ("last epoch's training loss", "mean (less is better)"),
 }
+"""Title and unit of the numbers of evaluations and studies."""
 _NOT_SCORES = {"kind", "step", "epoch", "score", "best", "seconds"}
 
 
@@ -95,7 +97,7 @@ def meaning(run: Run, key: str) -> tuple[str, str]:
     """Title and unit of a number of evaluations."""
     if key in run.tasks and run.multitask:
         return f"{run.tasks[key].title}: dev", run.tasks[key].metric
-    return _NUMBERS.get(key, (key.replace("_", " "), "value"))
+    return NUMBERS.get(key, (key.replace("_", " "), "value"))
 
 
 def points(rows: list[dict[str, Any]], key: str) -> list[tuple[float, float]]:

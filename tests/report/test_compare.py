@@ -46,15 +46,6 @@ def test_rows_pair_by_id_where_gold_agrees() -> None:
     assert two.predicted.tolist() == [1, 3]
 
 
-def test_a_run_held_against_itself_differs_by_nothing(multitask: Made) -> None:
-    run = read_run(multitask())
-    for one in differences(run, run, resamples=20):
-        assert one.value == 0
-        assert one.interval is not None
-        assert (one.interval.low, one.interval.high) == (0, 0)
-        assert one.verdict == "cannot be told apart"
-
-
 def test_a_far_better_run_is_called_better_and_the_other_way_worse(multitask: Made) -> None:
     weak, strong = (read_run(multitask(name, skill=skill)) for name, skill in (("weak", 0.3), ("strong", 0.95)))
     forth, back = (differences(*pair, resamples=200) for pair in ((weak, strong), (strong, weak)))
@@ -87,19 +78,6 @@ def test_an_undefined_correlation_counts_as_nothing_in_the_dev_norm(multitask: M
     norm = differences(run, replace(run, tasks={**run.tasks, "sts": flat}), resamples=5)[-1]
     assert norm.second == pytest.approx((run.tasks["sst"].score + run.tasks["quora"].score) / 3)
     assert norm.verdict == "undefined"
-
-
-def test_without_rows_there_is_no_interval_and_the_reason_is_said(multitask: Made) -> None:
-    first, second = read_run(multitask("a")), read_run(multitask("b", recorded=False))
-    found = differences(first, second, resamples=5)
-    assert all(one.interval is None for one in found)
-    assert found[0].verdict == "no dev rows recorded"
-    apart = replace(first.tasks["sst"], metric="Pearson's r")
-    other = replace(first, tasks={**first.tasks, "sst": apart})
-    assert differences(first, other, resamples=5)[0].verdict == "different metrics: accuracy and Pearson's r"
-    unknown = replace(first, tasks={"sst": replace(first.tasks["sst"], metric="macro F1")})
-    assert differences(unknown, unknown, resamples=5)[0].verdict == "no interval for macro F1"
-    assert compare.own_intervals(unknown.tasks, norm=True, resamples=5) == ({"sst": None}, None)
 
 
 def test_the_runs_of_a_setting_are_averaged_on_the_same_resamples(multitask: Made) -> None:

@@ -76,15 +76,6 @@ def test_what_is_undefined_has_no_interval() -> None:
     assert math.isnan(intervals.scores("Spearman's rho", np.ones((1, 6)), gold)[0])
 
 
-def test_the_error_of_a_row_is_highest_where_the_gold_class_is_least_probable() -> None:
-    rows = classified(50, 5)
-    assert rows.probabilities is not None
-    expected = [1 - rows.probabilities[row][int(rows.gold[row])] for row in range(50)]
-    np.testing.assert_allclose(details.row_errors(rows, cosines=False), expected)
-    similar = Rows(["a", "b"], [("",)] * 2, np.array([0.0, 4.0]), np.array([5.0, 3.5]), None)
-    np.testing.assert_allclose(details.row_errors(similar, cosines=False), [1.0, 0.1])
-
-
 def test_a_confusion_matrix_is_scikit_learns() -> None:
     gold, predicted = DRAWS.integers(4, size=(2, 60)).astype(float)
     expected = metrics.confusion_matrix(gold, predicted, labels=range(5))

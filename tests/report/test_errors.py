@@ -85,21 +85,6 @@ def test_a_sample_takes_failed_pairs_and_pairs_of_all_train_and_dev(multitask: M
     assert {*zip(fewer["group"], fewer["id"])} < {*zip(sheet["group"], sheet["id"])}
 
 
-def test_data_files_must_be_the_runs_own(multitask: Made, tmp_path: Path, contrastive: Made) -> None:
-    folder = with_files(multitask(rows=30))
-    run = read_run(folder)
-    (folder / "data").rename(tmp_path / "moved")
-    with pytest.raises(UserError, match=r"quora-dev\.csv: no such file; .* --data"):
-        annotation.sample(run, "quora", seed=0)
-    assert len(annotation.sample(run, "quora", seed=0, data=tmp_path / "moved"))
-    with open(tmp_path / "moved" / "quora-train.csv", "a") as file:
-        file.write("9\tnew\tx\ty\t1.0\n")
-    with pytest.raises(UserError, match=r"quora-train\.csv: not the file that .* was made with"):
-        annotation.sample(run, "quora", seed=0, data=tmp_path / "moved")
-    with pytest.raises(UserError, match="has no dev rows of quora"):
-        annotation.sample(read_run(contrastive()), "quora", seed=0)
-
-
 def test_counts_and_kappa_are_plain_ones(tmp_path: Path) -> None:
     one, two = (annotation.read_sheet(labelled(tmp_path / f"{seed}.tsv", seed)) for seed in (1, 2))
     two["category"] = np.where(np.arange(90) % 2, one["category"], two["category"])

@@ -10,8 +10,6 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from tasks.charts import SLOTS
@@ -22,16 +20,6 @@ from tests.report.conftest import HOSTILE, made_rows
 
 DRAWS = np.random.default_rng(3)
 POSITIVE, NEGATIVE = DRAWS.uniform(0.2, 1.0, 300), DRAWS.uniform(-0.2, 0.9, 300)
-
-
-@given(st.integers(1, 2000))
-def test_a_thinned_curve_keeps_its_sum_and_is_short(count: int) -> None:
-    points = [(float(x), float(x % 7)) for x in range(count)]
-    found = figures.thinned(points, 50)
-    size = -(-count // 50)
-    assert len(found) <= 50
-    weights = [min(size, count - start) for start in range(0, count, size)]
-    assert np.dot(weights, [y for _, y in found]) == pytest.approx(sum(y for _, y in points))
 
 
 def drawings() -> dict[str, Callable[[], bytes]]:

@@ -76,15 +76,6 @@ def test_a_pair_of_equal_sentences_needs_both(tmp_path: Path) -> None:
         assert contamination.check("e", encoder, twice).counts == {"X": Count(1, trained, 1, 0)}
 
 
-def test_rows_of_single_texts_are_counted_in_files_of_any_form(tmp_path: Path) -> None:
-    """As after training on phrases: a sentence of a transfer set that is a row of the training file."""
-    texts = {"MR": [("a fine film .",), ("a poor film .",)], "SUBJ": [("what is it ?",)]}
-    for name, content in (("phrases", "A fine film\t1\nfilm\t0\n"), ("pairs", "a film\tA fine film\t1\n")):
-        encoder = run(tmp_path / f"run-{name}", {"train": {"files": [write(tmp_path / name, content)]}})
-        counts = contamination.check("e", encoder, texts).counts
-        assert counts == {"MR": Count(2, 1, 1, 0), "SUBJ": Count(1, 0, 0, 0)}
-
-
 def test_files_that_are_gone_or_changed_are_said_and_not_looked_into(tmp_path: Path) -> None:
     gone, changed = (write(tmp_path / name, "What is it?\tWho are they?\t1\n") for name in ("gone.tsv", "changed.tsv"))
     (tmp_path / "gone.tsv").unlink()
@@ -135,14 +126,6 @@ def test_the_pairs_that_chose_a_checkpoint_are_counted_and_named(tmp_path: Path)
     last = contamination.check("e", chosen(tmp_path / "last", {"train": train, "sts_dev": dev}, how), SET)
     assert last.counts == {"STS-B": Count(4, 0, 0, 0)} and [file.purpose for file in last.files] == ["train"]
     assert last.choices == [f"{tmp_path / 'last'} keeps its last step; not selected on dev pairs"]
-
-
-def test_each_of_several_dev_sets_is_looked_into(tmp_path: Path) -> None:
-    one = write(tmp_path / "one.txt", "two birds sing\tno bird sings\t1\n")
-    two = write(tmp_path / "two.txt", "who are they\twhat is it\t0\n")
-    dev = {"name": "zh", "kept": 2, "absent": ["BQ"], "also_in": {"ATEC": 0}, "ATEC": one, "LCQMC": two}
-    found = contamination.check("e", run(tmp_path / "run", {"sts_dev": dev}), SET)
-    assert found.complete and found.counts == {"STS-B": Count(4, 0, 0, 2)}
 
 
 @pytest.mark.realdata

@@ -17,7 +17,6 @@ from scipy import stats
 
 from minbert import Encoder, UserError
 from minbert.encode import pool
-from tasks import intervals
 from tasks.benchmarks import encoders, probes, sets, space, weat
 from tasks.benchmarks.encoders import Bank, Loaded, System
 from tasks.contrastive.evaluation import unit
@@ -156,16 +155,6 @@ def test_a_comparison_has_the_paired_differences_of_alignment_and_shift(
         values = [one["value"] for one in found[name]["results"] if one["measure"] == measure]
         assert row["difference"] == pytest.approx(values[1] - values[0])
     assert "95% interval, paired" in capsys.readouterr().out
-
-
-def test_resamples_are_the_same_pairs_for_every_system() -> None:
-    values = RNG.normal(size=(2, 30))
-    one, two, apart = (
-        intervals.mean_samples(row, "p", "x", seed=1, resamples=200) for row in (*values, values[1] - values[0])
-    )
-    assert np.allclose(two - one, apart) and one.std() == pytest.approx(values[0].std() / 30**0.5, rel=0.2)
-    assert not len(intervals.mean_samples(values[0], "p", "x", seed=1, resamples=0))
-    assert not len(intervals.mean_samples(values[0][:0], "p", "x", seed=1, resamples=9))
 
 
 def test_mistakes(tiny: Path, tmp_path: Path) -> None:

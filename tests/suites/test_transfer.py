@@ -80,13 +80,6 @@ def test_a_development_set() -> None:
     )
 
 
-def test_pair_features() -> None:
-    u, v = RNG.normal(size=(2, 3, 4))
-    found = classifiers.pair_features(u, v)
-    for i in range(3):
-        assert found[i].tolist() == [*(abs(u[i, j] - v[i, j]) for j in range(4)), *(u[i] * v[i])]
-
-
 def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = (
         f"--encoder {tiny} --pooler mean,cls --data {folder} --sets MR,SST2,MRPC --folds 3 --resamples 20"

@@ -137,13 +137,6 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path: Path) -> None:
         path.write_bytes(good)
 
 
-def test_a_last_row_without_line_feed_is_still_a_row(tmp_path: Path) -> None:
-    folder = made(tmp_path / "p")
-    path = folder / "sst-dev-output.csv"
-    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
-    assert findings(folder, path.name) == [(51, "the last line has no line feed at its end")]
-
-
 def test_an_id_in_capitals_and_a_missing_file_are_said(tmp_path: Path) -> None:
     folder = made(tmp_path / "p")
     path = folder / "sst-dev-output.csv"
