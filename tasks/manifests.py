@@ -140,9 +140,11 @@ def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
     It is searched for in `folder` and its parent. Another program's `manifest.json` is ignored.
     """
-    path = next((up / "manifest.json" for up in (folder, folder.parent) if (up / "manifest.json").is_file()), None)
-    content = read_json(path) if path else None
-    return (path, content) if path and isinstance(content, dict) and {"data", "settings"} <= content.keys() else None
+    for path in (folder / "manifest.json", folder.parent / "manifest.json"):
+        if path.is_file():
+            content = read_json(path)
+            return (path, content) if isinstance(content, dict) and {"data", "settings"} <= content.keys() else None
+    return None
 
 
 def manifests_behind(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
@@ -159,14 +161,10 @@ def manifests_behind(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     return manifests
 
 
-def data_files(data: Any, use: str = "") -> Iterator[tuple[str, str, str]]:
+def data_files(data: Any) -> Iterator[tuple[str, str, str]]:
     """(file, SHA-256, `train` or `dev`) of the files under a manifest's `data`, without those for testing."""
-    if isinstance(data, list):
-        for inner in data:
-            yield from data_files(inner, use)
-    elif isinstance(data, dict) and {"file", "sha256"} <= data.keys():
-        if use != "test":
-            yield str(data["file"]), str(data["sha256"]), use or "train"
-    elif isinstance(data, dict):
-        for name, inner in data.items():
-            yield from data_files(inner, use or next((kind for kind in ("train", "dev", "test") if kind in name), ""))
+    for name, one in data_sets(data):
+        use = next((kind for kind in ("train", "dev", "test") if kind in name), "train")
+        for file in (one, *one.files) if use != "test" else ():
+            if file.file:
+                yield file.file, file.sha256, use

@@ -97,8 +97,7 @@ def _check(path: Path, task: "Task", split: str, data: Path) -> Checked:
     expected_ids, lines, values = set(ids), dict[str, int](), dict[str, float]()
     for line, id_, value in rows:
         if id_ not in expected_ids:
-            near = f"; it has {id_.lower()!r}" if id_.lower() in expected_ids else ""
-            findings.append((line, f"id {id_!r} is not in {source.name}{near}"))
+            findings.append((line, f"id {id_!r} is not in {source.name}"))
         elif lines.setdefault(id_, line) != line:
             findings.append((line, f"duplicate id {id_!r}, first seen on line {lines[id_]}"))
         elif not np.isnan(value):
@@ -120,16 +119,13 @@ def _read(path: Path, task: "Task") -> tuple[list[tuple[int, str, float]], list[
     rows, findings = [], []
     if header + b"\n" != task.files.header.encode() or not lines:
         findings.append((1, f"the header is {_shown(header)}, not {task.files.header.rstrip(chr(10))!r}"))
-    if lines and lines[-1]:
-        findings.append((len(lines) + 1, "the last line has no line feed at its end"))
-    else:
-        del lines[-1:]
+    if lines and lines.pop():
+        findings.append((len(lines) + 2, "the last line has no line feed at its end"))
     for line, raw in enumerate(lines, start=2):
         text = raw.decode("utf-8", "replace")
         match = _ROW.fullmatch(text)
         if match is None or "\ufffd" in text:
-            ending = "; it ends in a carriage return" if raw.endswith(b"\r") else ""
-            findings.append((line, f"not '{{id}} , {{value}} ' but {_shown(raw)}{ending}"))
+            findings.append((line, f"not '{{id}} , {{value}} ' but {_shown(raw)}"))
             continue
         value, why = _value(task, match[2])
         if why:

@@ -55,9 +55,14 @@ def stratified(folds: int) -> StratifiedKFold:
     return StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED)
 
 
-def classifier(**settings: Any) -> LogisticRegression:
-    """A logistic regression with this C."""
-    return LogisticRegression(random_state=SEED, max_iter=2000, tol=1e-5, **settings)
+def searched(grid: list[float], folds: Any) -> GridSearchCV:
+    """A logistic regression whose C is the smallest of the best, after SentEval's rounding to hundredths of a point."""
+
+    def best(results: dict[str, Any]) -> int:
+        return int(np.argmax(np.round(100 * results["mean_test_score"], 2)))
+
+    model = LogisticRegression(random_state=SEED, max_iter=2000, tol=1e-5)
+    return GridSearchCV(model, {"C": grid}, cv=folds, refit=best)
 
 
 def nested(data: Split, folds: int) -> Outcome:
@@ -65,29 +70,29 @@ def nested(data: Split, folds: int) -> Outcome:
     x, y = data
     predicted, outcomes = np.empty_like(y), []
     for train, test in stratified(folds).split(x, y):
-        outcomes.append(tested((x[train], y[train]), (x[test], y[test]), stratified(folds), NESTED))
+        outcomes.append(with_folds((x[train], y[train]), (x[test], y[test]), folds, NESTED))
         predicted[test] = outcomes[-1].predicted
     accuracies, chosen = (tuple(getattr(one, name)[0] for one in outcomes) for name in ("folds", "chosen"))
     return Outcome(predicted, y, accuracies, chosen, float(np.mean([one.dev for one in outcomes])))
 
 
+def with_folds(train: Split, test: Split, folds: int, grid: list[float]) -> Outcome:
+    """TREC, MRPC: C by cross-validation on the training rows, then one score on the test rows."""
+    search = searched(grid, stratified(folds)).fit(*train)
+    return _outcome(search, search.predict(test[0]), test)
+
+
 def with_dev(train: Split, dev: Split, test: Split) -> Outcome:
-    """SST2: C by the development rows, then one score on the test rows."""
-    joined = np.concatenate([train[0], dev[0]]), np.concatenate([train[1], dev[1]])
-    split = PredefinedSplit(np.repeat([-1, 0], [len(train[1]), len(dev[1])]))
-    return tested(train, test, split, NESTED, search_on=joined)
+    """SST2: C by the development rows, which are not trained on, then one score on the test rows."""
+    x, y = (np.concatenate([train[side], dev[side]]) for side in (0, 1))
+    search = searched(NESTED, PredefinedSplit(np.repeat([-1, 0], [len(train[1]), len(dev[1])]))).fit(x, y)
+    return _outcome(search, search.best_estimator_.fit(*train).predict(test[0]), test)
 
 
-def tested(train: Split, test: Split, folds: Any, grid: list[float], search_on: Split | None = None) -> Outcome:
-    """C by cross-validation on the training rows (TREC, MRPC), or on `search_on`, then one score on the test rows.
-
-    C is the smallest of the best, after SentEval's rounding to hundredths of a point.
-    """
-    search = GridSearchCV(classifier(), {"C": grid}, cv=folds, refit=False).fit(*(search_on or train))
-    accuracies = search.cv_results_["mean_test_score"]
-    c = grid[int(np.argmax(np.round(100 * accuracies, 2)))]
-    predicted = classifier(C=c).fit(*train).predict(test[0])
-    return Outcome(predicted, test[1], (float((predicted == test[1]).mean()),), (c,), float(accuracies.max()))
+def _outcome(search: GridSearchCV, predicted: np.ndarray, test: Split) -> Outcome:
+    dev = search.cv_results_["mean_test_score"].max()
+    accuracy = float((predicted == test[1]).mean())
+    return Outcome(predicted, test[1], (accuracy,), (search.best_params_["C"],), float(dev))
 
 
 def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -132,7 +137,7 @@ def classify(bank: Bank, system: System, rows: Mapping[str, Sequence[Row]], fold
         return nested(data["all"], folds)
     if "dev" in data:
         return with_dev(data["train"], data["dev"], data["test"])
-    return tested(data["train"], data["test"], stratified(folds), FIXED_TEST)
+    return with_folds(data["train"], data["test"], folds, FIXED_TEST)
 
 
 def run_transfer(options: argparse.Namespace) -> None:

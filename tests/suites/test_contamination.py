@@ -80,7 +80,7 @@ def test_files_that_are_gone_or_changed_are_said_and_not_looked_into(tmp_path: P
     gone, changed = (write(tmp_path / name, "What is it?\tWho are they?\t1\n") for name in ("gone.tsv", "changed.tsv"))
     (tmp_path / "gone.tsv").unlink()
     (tmp_path / "changed.tsv").write_text("What is it?\tWho are they?\nmore\tmore\n")
-    found = contamination.check("e", run(tmp_path / "run", {"train": [gone, changed]}), SET)
+    found = contamination.check("e", run(tmp_path / "run", {"train": {"files": [gone, changed]}}), SET)
     assert not found.complete and found.counts["STS-B"].trained == 0
     said = found_table(found)
     assert f"1 of 2 files missing, not searched: {tmp_path / 'gone.tsv'}" in said and "1 of 2 files changed" in said

@@ -56,7 +56,7 @@ def test_nested_cross_validation() -> None:
 def test_a_fixed_test_set() -> None:
     (x, y), (x_test, y_test) = made(80, 3, 0.3), made(30, 3, 0.3)
     x, x_test = x / 60, x_test / 60  # so that the largest C is best
-    found = classifiers.tested((x, y), (x_test, y_test), folds(4), classifiers.FIXED_TEST)
+    found = classifiers.with_folds((x, y), (x_test, y_test), 4, classifiers.FIXED_TEST)
     plain = search((0.5, 1, 2, 4, 8, 16, 32), folds(4)).fit(x, y)
     assert (
         found.chosen == (plain.best_params_["C"],)
