@@ -36,7 +36,7 @@ def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, 
     if not points:
         return None
     x, y, bars = zip(*points, strict=True)
-    with charts.page_svg(460, 280) as ((axes,), out):
+    with charts.page_svg(460, 280) as (axes, out):
         axes.errorbar(x, y, yerr=bars, color=charts.BLUE, marker="o", capsize=3)
         axes.set(xlabel=f"--{study.file.x}", ylabel=score.title)
         if x[0] > 0 and x[-1] / x[0] > 20:
@@ -50,7 +50,7 @@ def _heat_map(study: Study, arms: list[Arm], means: np.ndarray, score: Any) -> b
     values = np.full((len(rows), len(columns)), np.nan)
     for arm, mean in zip(arms, means, strict=True):
         values[rows.index(arm.labels[0]), columns.index(arm.labels[1])] = mean
-    with charts.page_svg(140 + 80 * len(columns), 70 + 40 * len(rows)) as ((axes,), out):
+    with charts.page_svg(140 + 80 * len(columns), 70 + 40 * len(rows)) as (axes, out):
         axes.imshow(values, cmap="Blues", aspect="auto")
         axes.set_xticks(range(len(columns)), columns)
         axes.set_yticks(range(len(rows)), rows)

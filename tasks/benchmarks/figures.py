@@ -1,4 +1,4 @@
-"""The figures of the suites, one panel for each system, as SVG and PNG; the same numbers give the same bytes.
+"""The figures of the suites, one panel for each system, as SVG; the same numbers give the same bytes.
 
 Paths come without a suffix. Importing this module loads no matplotlib.
 """
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minbert.seeds import numpy_generator
 from tasks import charts, metrics
-from tasks.charts import INK, SLOTS
+from tasks.charts import SLOTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _panels(path: Path, heading: str, count: int, across: str, up: str) -> Iterator[list["Axes"]]:
-    """Panels with shared axes under one heading; both files are written unless the block raises an error."""
+    """Panels with shared axes under one heading; the file is written unless the block raises an error."""
     columns = 2 if count == 4 else min(count, 3)
     size = (8.0, 4.8) if count == 1 else (4.1 * columns + 0.7, 4.0 * -(-count // columns) + 1.0)
     with charts.panels(count, size, columns=columns, sharex=True, sharey=True) as panels:
@@ -47,29 +46,19 @@ def scatter(
     """Human score across, cosine up, a panel for each system (ConSERT, Figure 1; SelfCCL, Figure 4).
 
     Points are coloured by their score. `scale` is the lowest and the highest score that the set allows; `divisor`
-    divides the scores on the axis. The line joins the median cosine of pairs whose score rounds to the same half point.
-    Points are moved sideways by up to 0.04, so that equal scores do not hide each other.
+    divides the scores on the axis.
     """
-    across = gold + numpy_generator(0, "jitter", len(gold)).uniform(-0.04, 0.04, len(gold))
     low = min(float(values.min()) for values in cosines.values())
     look: Any = {"s": 9, "linewidths": 0, "rasterized": True, "alpha": 0.5, "cmap": "viridis"}
     label = f"human score ({scale[0]:g} to {scale[1]:g})" if divisor == 1 else f"human score / {divisor:g}"
     with _panels(path, title, len(cosines), label, "cosine") as panels:
         for panel, (name, values) in zip(panels, cosines.items(), strict=True):
-            panel.scatter(across, values, c=gold, vmin=scale[0], vmax=scale[1], **look)
-            panel.plot(*_medians(gold, values), color=INK, linewidth=1.8, marker="o", markersize=3.5, label="median")
+            panel.scatter(gold, values, c=gold, vmin=scale[0], vmax=scale[1], **look)
             value = metrics.spearman(values, gold)
             panel.set_title(f"{name}: ρ × 100 = {'undefined' if value is None else f'{100 * value:.1f}'}")
             panel.xaxis.set_major_formatter(lambda value, _: f"{value / divisor:g}")
             panel.set_xlim(float(gold.min()) - 0.1, float(gold.max()) + 0.1)
             panel.set_ylim(min(low - 0.03, 0.0), 1.03)
-        charts.legend(panels[0], 1)
-
-
-def _medians(gold: np.ndarray, values: np.ndarray) -> tuple[list[float], list[float]]:
-    half = np.round(gold * 2) / 2
-    scores = sorted(set(half.tolist()))
-    return scores, [float(np.median(values[half == score])) for score in scores]
 
 
 def removed_tokens(path: Path, removed: Sequence[int], curves: Mapping[str, Sequence[float]], sets: str) -> None:

@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> None:
     help_ = {
         "probes": f"{', '.join(PROBES)}, several with commas (default: all)",
         "sets": f"sets of the frequency probe: {NAMES_HELP} (default: STS-B; the paper takes en)",
-        "pairs": "pairs or sentences of the length probe (default: STS-B test)",
+        "pairs": "pairs of the length probe (default: STS-B test)",
         "append": "what the length probe appends; may be given several times (default: five phrases)",
     }
     parser.add_argument("--probes", default=",".join(PROBES), metavar="NAMES", help=help_["probes"])

@@ -179,5 +179,5 @@ class Suite:
         pictures = [f"![{path.name}]({path.name}.svg)\n" for path in self.figures]
         parts = [f"# {title}\n", f"`{command}`\n", *(table.markdown() for table in self.tables), *pictures]
         write_atomic(self.out / f"{name}.md", "\n".join(parts).rstrip() + "\n")
-        files = [f"{name}.json", f"{name}.md", *(f"{path.name}.svg, .png" for path in self.figures)]
+        files = [f"{name}.json", f"{name}.md", *(f"{path.name}.svg" for path in self.figures)]
         print(f"{self.out}: {', '.join(files)}")

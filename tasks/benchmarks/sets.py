@@ -2,14 +2,13 @@
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from minbert.errors import UserError
-from minbert.seeds import numpy_generator
 from minbert.token_cache import Row, Skipped
 from tasks import readers
 from tasks.benchmarks.options import chosen
@@ -82,25 +81,16 @@ def _chinese(folder: Path, name: str) -> ScoredSet:
     return scored_set(name, readers.open_as(path, "pair-score").rows, path.relative_to(base).as_posix())
 
 
-def own_pairs(path: Path, *, seed: int) -> ScoredSet:
-    """A user's pairs with a score, a class or neither, in any form of `readers.open_as`; or one sentence a line.
+def own_pairs(path: Path) -> ScoredSet:
+    """A user's pairs with a score, a class or neither, in any form of `readers.open_as`.
 
-    Single sentences are paired at random by the seed. The number of rows that are left out is printed to standard
-    error. Raises `UserError` if the file has another form, or fewer than two sentences.
+    The number of rows that are left out is printed to standard error. Raises `UserError` if the file has another form.
     """
-    kind = readers.kind_of(path, ("pair-score", "pair-class", "single", "pair", "lines"))
-    rows = [] if kind == "single" else list(readers.open_as(path, kind).rows)
+    kind = readers.kind_of(path, ("pair-score", "pair-class", "pair"))
+    rows = list(readers.open_as(path, kind).rows)
     kept = [row for row in rows if isinstance(row, Row) and all(row.texts)]
-    single = bool(kept) and len(kept[0].texts) == 1
-    if not kept or (single and len(kept) < 2):
-        raise UserError(f"{path}: neither sentence pairs nor at least two sentences without labels, one a line")
     if len(kept) < len(rows):
-        why = next((f", such as line {row.line}: {row.why}" for row in rows if isinstance(row, Skipped)), "")
-        print(f"note: {path}: {len(rows) - len(kept):,} of {len(rows):,} rows left out{why}", file=sys.stderr)
-    pairs = [(row.texts[0], row.texts[-1]) for row in kept]
-    if single:
-        order = numpy_generator(seed, "partners", path.name).permutation(len(kept)).tolist()
-        pairs = [(pairs[a][0], pairs[b][0]) for a, b in zip(order, [*order[1:], order[0]], strict=True)]
-    gold = np.array([row.label for row in kept], dtype=np.float64)
-    gold = gold if np.isfinite(gold).all() else np.full(len(gold), np.nan)
-    return ScoredSet(path.name, [row.id for row in kept], pairs, gold, len(rows) - len(kept))
+        print(f"note: {path}: {len(rows) - len(kept):,} of {len(rows):,} rows left out", file=sys.stderr)
+    pairs = scored_set(path.name, kept)
+    scored = bool(np.isfinite(pairs.gold).all())
+    return replace(pairs, gold=pairs.gold if scored else pairs.gold * np.nan, skipped=len(rows) - len(kept))

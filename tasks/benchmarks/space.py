@@ -192,7 +192,7 @@ def _mean(values: np.ndarray) -> float:
 def length(suite: Suite, stsb: ScoredSet | None) -> dict[str, Any]:
     """Length shifts of every system on the user's own pairs, or else on STS-B, and the differences of the change."""
     options = suite.options
-    pairs = sets.own_pairs(options.pairs, seed=options.seed) if options.pairs is not None else stsb
+    pairs = sets.own_pairs(options.pairs) if options.pairs is not None else stsb
     assert pairs is not None
     scores, added = Results(), tuple(options.append or ADDED)
     bank = suite.bank(text for one, two in pairs.pairs for text in (one, two, *(two + more for more in added)))

@@ -145,8 +145,8 @@ def agreement_table(first: pd.DataFrame, second: pd.DataFrame) -> Table:
     return Table("Agreement, Cohen's kappa", pd.DataFrame(rows))
 
 
-def draw_categories(base: Path, sheets: Sequence[pd.DataFrame], names: Sequence[str]) -> list[Path]:
-    """Write CBCL's Figure 1 as `base`.svg and `base`.png, a panel for each annotator; equal counts give equal bytes."""
+def draw_categories(base: Path, sheets: Sequence[pd.DataFrame], names: Sequence[str]) -> Path:
+    """Write CBCL's Figure 1 as `base`.svg, a panel for each annotator; equal counts give equal bytes."""
     look: Any = {"axes.grid.axis": "x", "axes.spines.left": False, "font.size": 11}
     size, thick = (8.4 if len(sheets) == 1 else 12.0, 7.2), 0.26
     with charts.panels(len(sheets), size, style=look, sharex=True, sharey=True) as panels:

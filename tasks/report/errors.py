@@ -75,8 +75,8 @@ def _figure(options: argparse.Namespace) -> None:
     if len(sheets) == 2:
         tables.append(annotation.agreement_table(*sheets))
     base = options.out or options.files[0].with_name("error-categories")
-    paths = annotation.draw_categories(base, sheets, names)
-    print("\n\n".join([*(table.terminal() for table in tables), "figure: " + ", ".join(map(str, paths))]))
+    path = annotation.draw_categories(base, sheets, names)
+    print("\n\n".join([*(table.terminal() for table in tables), f"figure: {path}"]))
 
 
 def _nouns(options: argparse.Namespace) -> None:

@@ -51,7 +51,7 @@ def thinned(points: Points, longest: int = _LONGEST) -> list[tuple[float, float]
 
 def curves(curve: Curve) -> bytes:
     """Lines over steps. The y axis fits the values, so that a change is seen; the x axis begins at 0."""
-    with page_svg(340, 210 + 11 * len(curve.lines) * (len(curve.lines) > 1)) as ((axes,), out):
+    with page_svg(340, 210 + 11 * len(curve.lines) * (len(curve.lines) > 1)) as (axes, out):
         drawn = Counter[int]()
         for name, points, slot in (line for line in curve.lines if line[1]):
             x, y = zip(*thinned(points), strict=True)
@@ -85,7 +85,7 @@ def shares(parts: Mapping[str, Sequence[float]], edges: Sequence[float], x_label
     counts = np.array(list(parts.values()), dtype=np.float64)
     tall = counts / np.maximum(counts.sum(0), 1)
     base = np.vstack([np.zeros(len(edges) - 1), tall.cumsum(0)])
-    with page_svg(340, 242) as ((axes,), out):
+    with page_svg(340, 242) as (axes, out):
         for part, name in enumerate(parts):
             look: Any = {"color": colours[part % len(colours)], "label": name, "linewidth": 0.6, "edgecolor": GROUND}
             axes.bar(edges[:-1], tall[part], np.diff(edges), base[part], align="edge", **look)
@@ -98,7 +98,7 @@ def shares(parts: Mapping[str, Sequence[float]], edges: Sequence[float], x_label
 
 def confusion(table: np.ndarray, classes: Sequence[str]) -> bytes:
     """Gold by row, predicted by column; see `charts.confusion`."""
-    with page_svg(350, 320) as ((axes,), out):
+    with page_svg(350, 320) as (axes, out):
         charts.confusion(axes, table, classes)
     return out.getvalue()
 
@@ -109,7 +109,7 @@ def scatter(gold: np.ndarray, predicted: np.ndarray, *, y_label: str, same_scale
         sample = np.sort(numpy_generator(0, "scatter").permutation(len(gold))[:_MOST_DOTS])
         gold, predicted = gold[sample], predicted[sample]
     end = max(5.0, float(gold.max()))
-    with page_svg(340, 320) as ((axes,), out):
+    with page_svg(340, 320) as (axes, out):
         axes.plot(gold, predicted, "o", markersize=4.5, color=BLUE, alpha=0.6, markeredgewidth=0)
         axes.set(xlabel="gold similarity (points)", xlim=(-0.03 * end, 1.03 * end), xticks=range(int(end) + 1))
         axes.set_title(y_label)
@@ -125,7 +125,7 @@ def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
     groups = difficulty(positive, negative, margin)
     width = margin / max(1, round(margin / 0.025)) if margin > 0 else 0.025  # so that bins end at 0 and at the margin
     edges = np.arange(np.floor(gap.min() / width), np.ceil(gap.max() / width) + 1.5) * width
-    with page_svg(340, 262) as ((axes,), out):
+    with page_svg(340, 262) as (axes, out):
         for group, name in reversed(list(enumerate(GROUPS))):
             part = gap[groups == group]
             label = f"{name}: {len(part):,} ({len(part) / len(gap):.0%})"
@@ -144,7 +144,7 @@ def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
 def cosines(by_side: Mapping[tuple[str, str], np.ndarray]) -> bytes:
     """Histograms of cos(anchor, positive) and cos(anchor, hard negative), by (before or after, side)."""
     edges = np.linspace(min(-0.1, *(float(values.min()) for values in by_side.values())), 1.0, 56)
-    with page_svg(340, 292) as ((axes,), out):
+    with page_svg(340, 292) as (axes, out):
         for (when, side), values in by_side.items():
             look: Any = (
                 {"histtype": "stepfilled", "alpha": 0.45} if when == "after" else {"histtype": "step", "linewidth": 1.8}

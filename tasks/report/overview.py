@@ -64,7 +64,7 @@ def forest(summary: pd.DataFrame) -> bytes:
     The thick bar is the 95% interval over dev rows, the thin one that over seeds.
     """
     rows = summary[summary["difference"].notna()].reset_index(drop=True)
-    with charts.page_svg(340, 72 + 26 * len(rows)) as ((axes,), out):
+    with charts.page_svg(340, 72 + 26 * len(rows)) as (axes, out):
         _draw_differences(axes, rows)
     return out.getvalue()
 
