@@ -23,7 +23,7 @@ from minbert.token_cache import Row
 from minbert.training import cli
 from tasks import metrics, readers
 from tasks.record import Rows, TaskScores, prediction_file
-from tasks.tables import Table
+from tasks.tables import MISSING, Table
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
     from tasks.task import Task
@@ -179,29 +179,26 @@ def scored(files: Sequence[Checked]) -> dict[str, TaskScores]:
     return scores
 
 
-def table(files: Sequence[Checked]) -> Table:
-    """A row for each file, and the first findings of each as `file:line: message`."""
-    rows, notes = [], []
+def table(files: Sequence[Checked], *, gold: bool = False) -> Table:
+    """A row for each file, and the first findings of each as `file:line: message`.
+
+    With `gold`, the scores of the files with gold labels that have no findings, and the dev norm.
+    """
+    rows, notes = [], [f"dev norm {metrics.shown(norm(files))}"] * gold
     for file in files:
-        count = len(file.findings)
+        count, labelled = len(file.findings), not np.isnan(file.gold).all()
         state = f"{count:,} finding{'s' * (count > 1)}" if count else "ok"
-        predicted = f"{len(file.values):,} of {len(file.ids):,}"
-        rows.append({"file": file.path.name, "state": state, "rows with a prediction": predicted})
+        row = {"file": file.path.name, "state": state}
+        row["rows with a prediction"] = f"{len(file.values):,} of {len(file.ids):,}"
+        if gold:
+            value, scored = file.score if labelled and not count else (None, 0)
+            row["metric"] = file.task.metric
+            row["labelled rows"] = f"{scored:,}" if scored else MISSING
+            row["score"] = metrics.shown(value) if scored else MISSING
+        rows.append(row)
         notes += [f"{file.path}{f':{line}' if line else ''}: {why}" for line, why in file.findings[:_SHOWN]]
         notes += [f"and {count - _SHOWN:,} more in {file.path.name}"] * (count > _SHOWN)
     return Table(f"{files[0].path.parent}", pd.DataFrame(rows), tuple(notes), left=2)
-
-
-def scores_table(files: Sequence[Checked]) -> Table:
-    """The scores of all files with gold labels (none if there are findings), and the dev norm."""
-    rows = []
-    for file in files:
-        if not np.isnan(file.gold).all():
-            value, count = (None, 0) if file.findings else file.score
-            shown = "not scored: see its findings" if file.findings else metrics.shown(value)
-            rows.append((file.path.name, file.task.metric, f"{count:,}", shown))
-    rows.append((metrics.DEV_NORM, "mean", "", metrics.shown(norm(files))))
-    return Table("Scores", pd.DataFrame(rows, columns=["file", "metric", "labelled rows", "score"]), left=2)
 
 
 def pack(files: Sequence[Checked], out: Path) -> None:
@@ -244,9 +241,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     data = data_folder(options.data)
     files = check(options.folder, data)
-    print(table(files).terminal())
-    if options.command == "check" and options.gold:
-        print("\n" + scores_table(files).terminal())
+    print(table(files, gold=options.command == "check" and options.gold).terminal())
     demand_clean(options.folder, files)
     if options.command == "submit":
         pack(files, options.out)

@@ -3,7 +3,6 @@
 Importing this module and reading a finished run load no torch.
 """
 
-import time
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -18,8 +17,6 @@ from tasks.contrastive.settings import slug
 from tasks.manifests import DataSet, Manifest, Part, Selection, data_sets, parsed
 from tasks.metrics import DEV_NORM
 from tasks.record import Rows, TaskScores, json_lines
-
-_SILENT = 600  # seconds without a logged row after which an unfinished run counts as stopped
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class Run:
     written: float = 0.0
 
     def __repr__(self) -> str:
-        return f"Run({self.name}, {self.state(time.time())}, step {self.step:,})"
+        return f"Run({self.name}, {'' if self.finished else 'not '}finished, step {self.step:,})"
 
     def _repr_html_(self) -> str:
         """The table of its scores, for notebooks."""
@@ -112,17 +109,6 @@ class Run:
         """The last step that is known to be made: logged, or at the end of a part of the run."""
         ends = [part.to_step or 0 for part in self.parts]
         return max([*ends, *(row["step"] for row in (*self.train, *self.evaluations))], default=0)
-
-    def state(self, now: float) -> str:
-        """`finished`, `running` or `stopped` at a time in seconds since the epoch.
-
-        An unfinished run counts as running for 10 minutes after its last logged row, unless the manifest says that its
-        last part has ended.
-        """
-        if self.finished:
-            return "finished"
-        ended = bool(self.parts) and self.parts[-1].to_step is not None
-        return "stopped" if ended or now - self.written > _SILENT else "running"
 
     def task_title(self, name: str) -> str:
         """A task's title, or else its name."""

@@ -132,10 +132,9 @@ class Suite:
 
     @property
     def pairings(self) -> list[Pairing]:
-        """(first, other) for every encoder after the first: by common poolers, or by the first pooler of each."""
+        """(first, other) for every encoder after the first, by the pooler's place in the list."""
         first, *others = (one.systems for one in self.loaded)
-        shared = [[(a, b) for a in first for b in other if a.pooler == b.pooler] for other in others]
-        return [pair for same, other in zip(shared, others, strict=True) for pair in same or [(first[0], other[0])]]
+        return [pair for other in others for pair in zip(first, other)]
 
     @property
     def bootstrap(self) -> dict[str, int]:

@@ -59,7 +59,6 @@ def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> tuple[
         sections=[*sections, ("training", "Training"), ("data", "Data"), ("repeat", "Repeat")],
         run=run,
         written=time.strftime("%Y-%m-%d %H:%M", time.localtime(run.written)),
-        state=run.state(time.time()),
         facts=facts.run_facts(run),
         cards=_cards(run, resamples) if run.scores else [],
         changes=_changes(run),
