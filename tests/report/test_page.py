@@ -143,11 +143,9 @@ def test_the_command_line_writes_where_it_is_told(
 
 def test_the_command_names_the_data_folder_that_the_environment_named(multitask: Made) -> None:
     folder = multitask()
-    assert facts.command(read_run(folder).manifest).startswith("OMP_NUM_THREADS=2 python multitask_train.py ")
     run = changed(folder, variables={"DATA_DIR": "it's; mine"}, command="multitask_train.py --resume --seed 3")
     words = shlex.split(facts.command(run.manifest))
     assert words == ["DATA_DIR=it's; mine", "OMP_NUM_THREADS=2", "python", "multitask_train.py", "--seed", "3"]
-    assert "DATA_DIR=" in build(run)
     installed = changed(folder, variables={}, command="minbert-train --resume --seed 3")
     assert facts.command(installed.manifest) == "OMP_NUM_THREADS=2 minbert-train --seed 3"
 

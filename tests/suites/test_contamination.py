@@ -68,14 +68,6 @@ def test_every_form_of_file(tmp_path: Path, name: str, content: str) -> None:
     assert contamination.check("e", encoder, SET).counts == {"STS-B": Count(4, 1, 1, 0)}
 
 
-def test_a_pair_of_equal_sentences_needs_both(tmp_path: Path) -> None:
-    twice = {"X": [("A bus.", "a bus")]}
-    for content, trained in (("a bus\n", 0), ("a bus\ta bus !\t1\n", 1)):
-        record = write(tmp_path / "lines.txt", content)
-        encoder = run(tmp_path / f"run{trained}", {"train": record})
-        assert contamination.check("e", encoder, twice).counts == {"X": Count(1, trained, 1, 0)}
-
-
 def test_files_that_are_gone_or_changed_are_said_and_not_looked_into(tmp_path: Path) -> None:
     gone, changed = (write(tmp_path / name, "What is it?\tWho are they?\t1\n") for name in ("gone.tsv", "changed.tsv"))
     (tmp_path / "gone.tsv").unlink()
@@ -160,28 +152,6 @@ def test_an_encoder_that_a_run_began_with_and_that_is_gone_is_said(tmp_path: Pat
     assert f"the encoder that this run started from, {missing}, is missing" in found_table(found)
     missing.mkdir(parents=True)
     assert contamination.check("e", tmp_path / "multitask/encoder", SET).complete, "weights without a manifest"
-
-
-def aligned(folder: Path) -> list[Path]:
-    for name, lines in (
-        ("s1", "A man is eating food.\nWhat is it?\n"),
-        ("s2", "somebody eats\nWho are they?\n"),
-        ("labels", "entailment\nneutral\n"),
-    ):
-        write(folder / f"{name}.train", lines)
-    return [folder / f"{name}.train" for name in ("s1", "s2", "labels")]
-
-
-@pytest.mark.parametrize(("named", "alone"), [(0, True), (2, False)])
-def test_all_sides_of_aligned_files(tmp_path: Path, named: int, alone: bool) -> None:
-    sides = aligned(tmp_path / "nli")
-    path = sides[named]
-    record = {"file": str(path), "sha256": sha256_of(path) if alone else readers.digest(path)}
-    encoder = run(tmp_path / "run", {"train": record})
-    found = contamination.check("e", encoder, SET)
-    assert found.complete and found.counts == {"STS-B": Count(4, 2, 2, 0)}
-    sides[2 if named != 2 else 0].unlink()
-    assert [file.state for file in contamination.check("e", encoder, SET).files] == ["gone"]
 
 
 def test_a_manifests_hash_of_several_files_is_known(tmp_path: Path, tiny: Path, monkeypatch: Any) -> None:

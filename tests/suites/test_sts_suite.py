@@ -130,18 +130,6 @@ def test_all_poolers_at_once_agree_with_one_at_a_time(tiny: Path, monkeypatch: p
         assert np.allclose(found[name], alone, atol=2e-6), name
 
 
-def test_a_text_is_encoded_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = Encoder.load(tiny, precision="fp32")
-    seen: list[int] = []
-    real = encoder.model.encode
-    monkeypatch.setattr(encoder.model, "encode", lambda x, ragged: (seen.append(len(ragged)), real(x, ragged))[1])
-    one = encoders.Loaded("tiny", tiny, encoder, ("mean", "cls"))
-    bank = encoders.Bank(["a cat", "a dog", "a cat", "a cat"]).add(one)
-    assert sum(seen) == 2
-    system = System("tiny", "cls")
-    assert bank.cosines(system, [("a cat", "a cat"), ("a cat", "a dog")])[0] == pytest.approx(1)
-
-
 def test_chinese_sets(tiny: Path, folder: Path, tmp_path: Path) -> None:
     sts_suite.main(f"--encoder {tiny} --data {folder} --sets LCQMC --resamples 0 --out {tmp_path}".split())
     found = scored(tmp_path)

@@ -4,7 +4,6 @@ python -m pytest --import-mode=importlib tests/suites/test_transfer.py
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFold, cross_val_score
 
 from minbert import UserError
-from minbert.files import sha256_of
 from tasks.benchmarks import classifiers, transfer
 
 RNG = np.random.default_rng(4)
@@ -97,23 +95,6 @@ def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.Ca
     printed = capsys.readouterr().out
     assert "Transfer, accuracy × 100" in printed and f"Contamination of {tiny.name}" in printed
     assert "MR, CR, SUBJ, MPQA: 3-fold" in (tmp_path / "transfer.md").read_text()
-
-
-def test_sentences_that_the_encoder_was_trained_on_are_counted(
-    tiny_copy: Callable[..., Path], folder: Path, tmp_path: Path
-) -> None:
-    """As after stage one on phrases: the run's manifest names a file that holds sentences of MR."""
-    lines = (folder / "downstream/MR/rt-polarity.pos").read_text().splitlines()
-    (tmp_path / "phrases").write_text("".join(f"{line}\t1\n" for line in lines))
-    record = {"file": str(tmp_path / "phrases"), "sha256": sha256_of(tmp_path / "phrases")}
-    encoder = tiny_copy(name="run/encoder")
-    manifest = {"data": {"train": {"files": [record]}}, "settings": {}, "weights": {}}
-    (encoder.parent / "manifest.json").write_text(json.dumps(manifest))
-    out = f"--sets MR,SST2 --folds 3 --resamples 5 --out {tmp_path}".split()
-    transfer.main(["--encoder", str(encoder), "--data", str(folder), *out])
-    sets = json.loads((tmp_path / "transfer.json").read_text())["contamination"][0]["sets"]
-    assert sets["MR"]["rows"] == 48 and 24 <= sets["MR"]["trained"] < 48 and sets["SST2"]["rows"] == 16
-    assert "trained on" in (tmp_path / "transfer.md").read_text()
 
 
 @pytest.mark.parametrize(
