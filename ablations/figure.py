@@ -1,7 +1,7 @@
 """The figure of a study's first score: a heat map of a grid, a line over one setting, or the arms' differences."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,9 +9,6 @@ import pandas as pd
 from ablations.study import Arm, Study
 from tasks import charts
 from tasks.report import overview
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def draw(study: Study, summary: pd.DataFrame, score: Any) -> bytes | None:
@@ -57,13 +54,9 @@ def _heat_map(study: Study, arms: list[Arm], means: np.ndarray, score: Any) -> b
         first, second = study.file.axes
         axes.set(ylabel=first, xlabel=second, title=score.title)
         axes.grid(visible=False)
-        _write_values(axes, values, score.digits)
+        middle = (np.nanmin(values) + np.nanmax(values)) / 2
+        for (row, column), value in np.ndenumerate(values):
+            if not math.isnan(value):
+                ink = charts.GROUND if value > middle else charts.INK
+                axes.text(column, row, f"{value:.{score.digits}f}", ha="center", va="center", color=ink)
     return out.getvalue()
-
-
-def _write_values(axes: "Axes", values: np.ndarray, digits: int) -> None:
-    middle = (np.nanmin(values) + np.nanmax(values)) / 2
-    for (row, column), value in np.ndenumerate(values):
-        if not math.isnan(value):
-            ink = charts.GROUND if value > middle else charts.INK
-            axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", color=ink)

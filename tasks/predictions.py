@@ -6,7 +6,6 @@ python -m tasks.predictions submit runs/multitask/predictions --data data --out 
 """
 
 import argparse
-import io
 import re
 import zipfile
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from minbert.errors import UserError
-from minbert.files import distinct_names, write_atomic
+from minbert.files import distinct_names
 from minbert.token_cache import Row
 from minbert.training import cli
 from tasks import metrics, readers
@@ -202,15 +201,11 @@ def table(files: Sequence[Checked], *, gold: bool = False) -> Table:
 
 
 def pack(files: Sequence[Checked], out: Path) -> None:
-    """Write the zip file for the course, all files under `predictions/`; the same files give the same bytes."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for file in sorted(files, key=lambda file: file.path.name):
-            entry = zipfile.ZipInfo(f"predictions/{file.path.name}", date_time=(1980, 1, 1, 0, 0, 0))
-            entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
-            archive.writestr(entry, file.path.read_bytes())
+    """Write the zip file for the course, all files under `predictions/`."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(out, buffer.getvalue())
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in files:
+            archive.write(file.path, f"predictions/{file.path.name}")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,7 +14,7 @@ from minbert.errors import UserError
 from minbert.files import expanded, read_json_object
 from tasks import record
 from tasks.contrastive.settings import slug
-from tasks.manifests import DataSet, Manifest, Part, Selection, data_sets, parsed
+from tasks.manifests import DataSet, Manifest, data_sets, parsed
 from tasks.metrics import DEV_NORM
 from tasks.record import Rows, TaskScores, json_lines
 
@@ -79,11 +79,6 @@ class Run:
         return "tasks" in self.settings
 
     @property
-    def selection(self) -> Selection:
-        """How the checkpoint is chosen."""
-        return self.manifest.selection
-
-    @property
     def dev_norm(self) -> float | None:
         """The mean of the tasks' scores, those of regressions brought to 0..1."""
         return self.scores.get("dev_norm")
@@ -91,23 +86,18 @@ class Run:
     @property
     def kept_step(self) -> int | None:
         """The step whose weights are kept, as far as it is known."""
-        return None if not self.finished and self.selection.keep == "last" else self.scores.get("step")
-
-    @property
-    def parts(self) -> list[Part]:
-        """Each start or resume."""
-        return self.manifest.parts
+        return None if not self.finished and self.manifest.selection.keep == "last" else self.scores.get("step")
 
     @property
     def seconds(self) -> float:
         """The wall time of all parts of the run, or of what it has logged if that is more."""
         logged = sum(row.get("seconds", 0.0) for row in (*self.train, *self.evaluations))
-        return max(sum(part.seconds for part in self.parts), logged)
+        return max(sum(part.seconds for part in self.manifest.parts), logged)
 
     @property
     def step(self) -> int:
         """The last step that is known to be made: logged, or at the end of a part of the run."""
-        ends = [part.to_step or 0 for part in self.parts]
+        ends = [part.to_step or 0 for part in self.manifest.parts]
         return max([*ends, *(row["step"] for row in (*self.train, *self.evaluations))], default=0)
 
     def task_title(self, name: str) -> str:

@@ -87,7 +87,7 @@ class Table:
         lines = []
         for row in zip(*columns, strict=True):
             cells = zip(row, widths, strict=True)
-            texts = [cell.ljust(w) if place < self.left else cell.rjust(w) for place, (cell, w) in enumerate(cells)]
+            texts = [cell.ljust(w) if column < self.left else cell.rjust(w) for column, (cell, w) in enumerate(cells)]
             lines.append("  ".join(texts).rstrip())
         return "\n".join([self.title, *lines, *self.notes])
 

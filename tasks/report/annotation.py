@@ -124,23 +124,19 @@ def counts_table(sheet: pd.DataFrame, name: str) -> Table:
     return Table(f"{name}: {numbers.to_numpy().sum()} of {len(sheet)} pairs labelled", pd.DataFrame(rows))
 
 
-def kappa(first: Sequence[str], second: Sequence[str]) -> float | None:
-    """Cohen's kappa, (p_o - p_e) / (1 - p_e); None if it is undefined: with fewer than two categories."""
-    from sklearn.metrics import cohen_kappa_score  # here, as it takes a second to import
-
-    return float(cohen_kappa_score(first, second)) if len({*first, *second}) > 1 else None
-
-
 def agreement_table(first: pd.DataFrame, second: pd.DataFrame) -> Table:
     """The agreement of two annotators, over all pairs and in each group; `UserError` if their samples differ."""
     both = first.merge(second, on=["group", "id"], how="outer", suffixes=("_one", "_two"), indicator=True)
     if (both["_merge"] != "both").any():
         raise UserError("the two sheets hold different pairs, so there is no agreement to measure")
     both = both[(both["category_one"] != "") & (both["category_two"] != "")]
+    from sklearn.metrics import cohen_kappa_score  # here, as it takes a second to import
+
     rows = []
     for group, title in {"": "all pairs", **GROUPS}.items():
         one, two = (both[both["group"].str.startswith(group)][f"category_{side}"] for side in ("one", "two"))
-        value = number(kappa(one.tolist(), two.tolist()), 3, missing="undefined")
+        categories = pd.concat([one, two]).nunique()  # kappa is undefined for fewer than two
+        value = number(cohen_kappa_score(one, two), 3) if categories > 1 else "undefined"
         rows.append({"pairs": title, "both labelled": str(len(one)), "same": str((one == two).sum()), "kappa": value})
     return Table("Agreement, Cohen's kappa", pd.DataFrame(rows))
 

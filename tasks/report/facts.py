@@ -45,9 +45,9 @@ def command(manifest: Manifest) -> str:
 def run_facts(run: Run) -> list[tuple[str, str]]:
     """Names and values of what is known of a run; what is not known is left out."""
     manifest, settings, loss = run.manifest, run.settings, run.scores.get("last_epoch_loss")
-    steps, times = manifest.plan.steps, len(run.parts) - 1
+    steps, times = manifest.plan.steps, len(run.manifest.parts) - 1
     resumed = f", resumed {'once' if times == 1 else f'{times} times'}" if times > 0 else ""
-    started = (run.parts[0].started if run.parts else manifest.environment.started) or ""
+    started = (run.manifest.parts[0].started if run.manifest.parts else manifest.environment.started) or ""
     rows = [
         ("wall time", duration(run.seconds) if run.seconds else ""),
         ("device", ", ".join(filter(None, (manifest.environment.device, manifest.precision)))),
@@ -82,11 +82,11 @@ def _training_rows(run: Run) -> str:
 
 def _kept(run: Run) -> str:
     """The step whose weights are kept, and by which rule."""
-    rule = "the last" if run.selection.keep == "last" else f"the best by {run.selection.metric}"
+    rule = "the last" if run.manifest.selection.keep == "last" else f"the best by {run.manifest.selection.metric}"
     if not run.finished:
         return f"{rule} evaluation" if rule != "the last" else "the last step"
     if not run.kept_step:
-        return f"the encoder from before training: no evaluation was better by {run.selection.metric}"
+        return f"the encoder from before training: no evaluation was better by {run.manifest.selection.metric}"
     return f"step {run.kept_step:,}, {rule}"
 
 

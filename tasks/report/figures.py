@@ -9,7 +9,7 @@ import numpy as np
 
 from minbert.seeds import numpy_generator
 from tasks import charts
-from tasks.charts import BLUE, DASHED, GREEN, GREY, GROUND, INK, ORANGE, QUIET, SLOTS, VERMILION, page_svg
+from tasks.charts import BLUE, DASHED, GREEN, GREY, INK, ORANGE, QUIET, SLOTS, VERMILION, page_svg
 from tasks.contrastive.curriculum import GROUPS, difficulty
 
 Points = Sequence[tuple[float, float]]
@@ -80,16 +80,14 @@ def curves(curve: Curve) -> bytes:
     return out.getvalue()
 
 
-def shares(parts: Mapping[str, Sequence[float]], edges: Sequence[float], x_label: str, colours: Sequence[str]) -> bytes:
-    """Counts of each part in windows between `edges`, as shares of the window."""
-    counts = np.array(list(parts.values()), dtype=np.float64)
-    tall = counts / np.maximum(counts.sum(0), 1)
-    base = np.vstack([np.zeros(len(edges) - 1), tall.cumsum(0)])
+def mix(shares: Sequence[Sequence[float]]) -> bytes:
+    """The shares of easy, semi-hard and hard triplets in each epoch (CBCL, equation 2): [epochs, 3]."""
+    heights = np.array(shares).T
+    epochs, base = np.arange(1, len(shares) + 1), np.vstack([np.zeros(len(shares)), heights.cumsum(0)])
     with page_svg(340, 242) as (axes, out):
-        for part, name in enumerate(parts):
-            look: Any = {"color": colours[part % len(colours)], "label": name, "linewidth": 0.6, "edgecolor": GROUND}
-            axes.bar(edges[:-1], tall[part], np.diff(edges), base[part], align="edge", **look)
-        axes.set(xlabel=x_label, xlim=(edges[0], edges[-1]), ylim=(0, 1))
+        for group, name in enumerate(GROUPS):
+            axes.bar(epochs, heights[group], 0.98, base[group], color=_GROUP_COLOURS[name], label=name)
+        axes.set(xlabel="epoch", ylim=(0, 1))
         axes.yaxis.set_major_formatter(charts.percent)
         charts.thousands(axes.xaxis)
         charts.legend(axes, 3, handlelength=0.8, handletextpad=0.4)

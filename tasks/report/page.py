@@ -26,9 +26,11 @@ from tasks.tables import MISSING, Table, number
 _SEED = re.compile(r"[-_/. ]*seed[-_ ]?\d*")
 _KINDS: list[type[Settings]] = [MultitaskSettings, *ContrastiveSettings.kinds().values()]
 _RECORDS = {name: record for kind in _KINDS for name, (record, _) in flags_of(kind).items()}
-_ALIKE = {"seed"}.union(*map(places, _KINDS))
+_MAY_DIFFER = {"seed"}.union(*map(places, _KINDS))
 """Settings that may differ between the runs of a group, which read the same data."""
-_NOT_SHOWN = {name for name in _ALIKE if _RECORDS[name] == "run" or name in ("seed", "data") or name.endswith("_out")}
+_NOT_SHOWN = {
+    name for name in _MAY_DIFFER if _RECORDS[name] == "run" or name in ("seed", "data") or name.endswith("_out")
+}
 """Settings that are not in the table of groups."""
 
 
@@ -145,7 +147,7 @@ def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """The runs by their settings, except for seeds and paths; named by their names without a seed."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        key = {name: value for name, value in run.settings.items() if name not in _ALIKE}
+        key = {name: value for name, value in run.settings.items() if name not in _MAY_DIFFER}
         key |= {name: value for name, value in run.manifest.settings.items() if name.startswith("data ")}
         for name in ("encoder", "sentence_encoder"):  # stage one of the same seed
             key[name] = _SEED.sub("", str(run.settings.get(name) or ""))

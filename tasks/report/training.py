@@ -5,8 +5,6 @@ from typing import Any
 
 from safetensors.numpy import load_file
 
-from tasks.charts import GREEN, ORANGE, VERMILION
-from tasks.contrastive.curriculum import GROUPS
 from tasks.report import figures
 from tasks.report.figures import Curve
 from tasks.report.html import Figure
@@ -115,10 +113,7 @@ def _triplets(run: Run) -> list[Figure]:
     """Stage one's triplets: each epoch's mix (CBCL, equation 2), their difficulty at the start, and their cosines."""
     drawn, mixes = [], run.manifest.curriculum.mix_per_epoch
     if mixes:
-        shares = dict(zip(GROUPS, zip(*mixes), strict=True))
-        edges = [epoch + 0.5 for epoch in range(len(mixes) + 1)]
-        svg = figures.shares(shares, edges, "epoch", (GREEN, ORANGE, VERMILION))
-        drawn.append(Figure("mix", "share of the epoch's triplets", svg))
+        drawn.append(Figure("mix", "share of the epoch's triplets", figures.mix(mixes)))
     path = run.folder / "cosines.safetensors"
     cosines = load_file(path) if path.is_file() else {}
     if "start positive" in cosines:

@@ -99,7 +99,8 @@ def test_counts_and_kappa_are_plain_ones(tmp_path: Path) -> None:
         alike = (a == b).mean()
         chance = sum((a == key).mean() * (b == key).mean() for key in NAMES)
         assert row["kappa"] == f"{(alike - chance) / (1 - chance):.3f}" and int(row["same"]) == (a == b).sum()
-    assert annotation.kappa([], []) is None and annotation.kappa(["domain"] * 5, ["domain"] * 5) is None
+    alike = one.assign(category="domain")
+    assert set(annotation.agreement_table(alike, alike).rows["kappa"]) == {"undefined"}
     with pytest.raises(UserError, match="different pairs"):
         annotation.agreement_table(one, two[:-1])
 

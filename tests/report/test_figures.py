@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from tasks.charts import SLOTS
 from tasks.contrastive.curriculum import difficulty
 from tasks.report import figures
 from tasks.report.figures import Curve
@@ -29,7 +28,7 @@ def drawings() -> dict[str, Callable[[], bytes]]:
     taken = {(when, side): POSITIVE for when in ("after", "before") for side in ("positive", "negative")}
     return {
         "curves": lambda: figures.curves(Curve(bad, lines, marks=[1], kept=2, level=(1.0, bad))),
-        "shares": lambda: figures.shares({bad: [3, 0], "b": [4, 7]}, [0, 1, 2], "x", SLOTS),
+        "mix": lambda: figures.mix([[0.8, 0.2, 0], [0.5, 0.3, 0.2]]),
         "confusion": lambda: figures.confusion(np.eye(5, dtype=int), [bad] * 5),
         "scatter": lambda: figures.scatter(sts.gold, sts.predicted, y_label=bad, same_scale=True),
         "gaps": lambda: figures.gaps(POSITIVE, NEGATIVE, 0.2),
