@@ -100,9 +100,11 @@ def _suite_values(content: dict[str, Any]) -> Iterator[tuple[str, float | None]]
         first = content["results"][0]["measure"]
         yield from ((row["set"], row["value"]) for row in content["results"] if row["measure"] == first)
         return
-    frame = pd.DataFrame([row for part in content.values() if isinstance(part, dict) for row in part["results"]])
+    parts = [part for part in content.values() if isinstance(part, dict)]
+    frame = pd.DataFrame([row for part in parts for row in part.get("results", [])]).astype({"value": float})
     if "removed" in frame:
-        yield from frame[["removed", "value"]].astype({"removed": int}).astype({"removed": str}).itertuples(index=False)
+        frame = frame.dropna(subset="removed")
+        yield from zip(frame["removed"].astype(int).astype(str), frame["value"])
     else:
         yield from frame.groupby("measure", sort=False)["value"].mean().items()
 

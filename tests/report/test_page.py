@@ -66,6 +66,7 @@ def test_nothing_of_the_data_becomes_markup_and_nothing_is_fetched(multitask: Ma
     folder = spoiled(multitask("<img src=x onerror=window.owned=6>", texts=HOSTILE, skill=0.4))
     wild = Elements(build(read_run(folder)))
     assert sum(tag == "script" for tag, _ in wild.found) == 1
+    assert any("default-src 'none'" in (attributes.get("content") or "") for _, attributes in wild.found)
     assert {tag for tag, _ in wild.found} <= {tag for tag, _ in tame.found} | {"details", "summary", "li", "ul"}
     assert not [name for _, attributes in wild.found for name in attributes if name.startswith("on") or name == "style"]
     for tag, attributes in wild.found:
