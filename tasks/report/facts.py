@@ -12,23 +12,10 @@ from tasks.runs import Run
 from tasks.tables import MISSING, Table, duration
 
 _SETTINGS = (
-    ("weights", "weights"),
-    ("encoder", "encoder of an earlier run"),
-    ("sentence_encoder", "sentence encoder"),
-    ("objective", "objective"),
-    ("texts", "texts"),
-    ("views", "views"),
-    ("sampling", "sampling"),
-    ("pooler", "pooler"),
-    ("batch_size", "batch"),
-    ("lr", "learning rate"),
-    ("head_lr", "heads' learning rate"),
-    ("r_drop", "R-Drop"),
-    ("average", "share of the steps averaged"),
-    ("limit", "limit of rows, drawn by seed"),
-    ("seed", "seed"),
+    *("weights", "encoder", "sentence_encoder", "objective", "texts", "views", "sampling", "pooler"),
+    *("batch_size", "lr", "head_lr", "r_drop", "average", "limit", "seed"),
 )
-"""The settings that a page shows if they are not empty, and their names on it."""
+"""The settings that a page shows if they are not empty."""
 _MOST_LINES = 200  # counts, skipped and noted rows that the page lists
 
 
@@ -45,9 +32,9 @@ def command(manifest: Manifest) -> str:
 def run_facts(run: Run) -> list[tuple[str, str]]:
     """Names and values of what is known of a run; what is not known is left out."""
     manifest, settings, loss = run.manifest, run.settings, run.scores.get("last_epoch_loss")
-    steps, times = manifest.plan.steps, len(run.manifest.parts) - 1
+    steps, times = manifest.plan.steps, len(manifest.parts) - 1
     resumed = f", resumed {'once' if times == 1 else f'{times} times'}" if times > 0 else ""
-    started = (run.manifest.parts[0].started if run.manifest.parts else manifest.environment.started) or ""
+    started = (manifest.parts[0].started if manifest.parts else manifest.environment.started) or ""
     rows = [
         ("wall time", duration(run.seconds) if run.seconds else ""),
         ("device", ", ".join(filter(None, (manifest.environment.device, manifest.precision)))),
@@ -56,7 +43,7 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
         ("kept", _kept(run)),
         ("started", started.replace("T", " ")[:16] + resumed),
         ("preset", manifest.preset),
-        *((title, _shown(settings.get(name))) for name, title in _SETTINGS),
+        *((name.replace("_", " "), _shown(settings.get(name))) for name in _SETTINGS),
         ("dev pairs", _dev_pairs(run.data.get("sts_dev", DataSet()))),
         ("training texts", in_tests(run.data.get("train", DataSet()))),
         ("last epoch's training loss", "" if loss is None else f"{loss:.4f}"),
