@@ -4,7 +4,6 @@ Axes: N sentences or pairs, T tokens of a batch, D hidden.
 """
 
 import argparse
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,13 +79,10 @@ def frequency_ranks(encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
 
     [CLS] and [SEP] count once a text. Ties go to the smaller id.
     """
-    counts = Counter(number for ids in encoder.tokenizer.encode(texts) for number in ids)
-    counts.update({encoder.tokenizer.cls: len(texts), encoder.tokenizer.sep: len(texts)})
-    frequency = np.zeros(encoder.model.config.vocab_size, dtype=np.int64)
-    frequency[list(counts)] = list(counts.values())
-    rank = np.empty(len(frequency), dtype=np.int64)
-    rank[np.argsort(-frequency, kind="stable")] = np.arange(len(frequency))
-    return rank
+    ids = [number for ids in encoder.tokenizer.encode(texts) for number in ids]
+    ids += [encoder.tokenizer.cls, encoder.tokenizer.sep] * len(texts)
+    frequency = np.bincount(ids, minlength=encoder.model.config.vocab_size)
+    return np.argsort(np.argsort(-frequency, kind="stable"))
 
 
 def mean_without(rank: Tensor, removed: int, layers: Sequence[int]) -> Pool:
