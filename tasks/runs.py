@@ -14,7 +14,7 @@ from minbert.errors import UserError
 from minbert.files import expanded, read_json_object
 from tasks import record
 from tasks.contrastive.settings import slug
-from tasks.manifests import DataSet, Manifest, data_sets, parsed
+from tasks.manifests import DataSet, data_sets
 from tasks.metrics import DEV_NORM
 from tasks.record import Rows, TaskScores, json_lines
 
@@ -37,7 +37,7 @@ class Run:
 
     folder: Path
     name: str
-    manifest: Manifest
+    manifest: dict[str, Any]
     data: dict[str, DataSet]
     train: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
@@ -71,12 +71,28 @@ class Run:
     @property
     def settings(self) -> dict[str, Any]:
         """All settings, paths included."""
-        return self.manifest.all_settings
+        settings: dict[str, Any] = self.manifest["all_settings"]
+        return settings
 
     @property
     def multitask(self) -> bool:
         """Whether this is a run of stage two."""
         return "tasks" in self.settings
+
+    @property
+    def selection(self) -> dict[str, Any]:
+        """How the checkpoint that the run keeps is chosen: `keep`, `metric` and `by_dev_pairs`."""
+        return {"keep": "", "metric": "dev score", "by_dev_pairs": True} | self.manifest.get("selection", {})
+
+    @property
+    def parts(self) -> list[dict[str, Any]]:
+        """Each start or resume of the run."""
+        return self.manifest.get("parts") or []
+
+    @property
+    def planned_steps(self) -> int | None:
+        """The number of steps of the plan."""
+        return self.manifest.get("plan", {}).get("steps")
 
     @property
     def dev_norm(self) -> float | None:
@@ -86,18 +102,18 @@ class Run:
     @property
     def kept_step(self) -> int | None:
         """The step whose weights are kept, as far as it is known."""
-        return None if not self.finished and self.manifest.selection.keep == "last" else self.scores.get("step")
+        return None if not self.finished and self.selection["keep"] == "last" else self.scores.get("step")
 
     @property
     def seconds(self) -> float:
         """The wall time of all parts of the run, or of what it has logged if that is more."""
         logged = sum(row.get("seconds", 0.0) for row in (*self.train, *self.evaluations))
-        return max(sum(part.seconds for part in self.manifest.parts), logged)
+        return max(sum(part.get("seconds") or 0.0 for part in self.parts), logged)
 
     @property
     def step(self) -> int:
         """The last step that is known to be made: logged, or at the end of a part of the run."""
-        ends = [part.to_step or 0 for part in self.manifest.parts]
+        ends = [part.get("to_step") or 0 for part in self.parts]
         return max([*ends, *(row["step"] for row in (*self.train, *self.evaluations))], default=0)
 
     def task_title(self, name: str) -> str:
@@ -111,7 +127,7 @@ def read_run(folder: str | Path, name: str = "") -> Run:
     path, scores_path, metrics_path = (folder / file for file in ("manifest.json", "scores.json", "metrics.jsonl"))
     if not path.is_file():
         raise UserError(f"{folder}: not a run folder: it holds no manifest.json")
-    manifest, finished = parsed(Manifest, path, path.read_bytes()), scores_path.is_file()
+    manifest, finished = read_json_object(path), scores_path.is_file()
     metrics = json_lines(metrics_path) if metrics_path.is_file() else []
     train, evaluations = ([row for row in metrics if row["kind"] == kind] for kind in ("train", "evaluation"))
     best: dict[str, Any] = next((row for row in reversed(evaluations) if row.get("best")), {})
@@ -122,8 +138,8 @@ def read_run(folder: str | Path, name: str = "") -> Run:
         for key, value in scores.items()
         if isinstance(value, dict) and {"before", "after"} <= value.keys()
     }
-    data = dict(data_sets(manifest.data))
-    if "tasks" not in manifest.all_settings:
+    data = dict(data_sets(manifest.get("data")))
+    if "tasks" not in manifest["all_settings"]:
         tasks = _contrastive(data, scores, changes, rows)
     else:
         tasks = _multitask(scores["tasks"], rows) if finished else _unfinished(data, scores)

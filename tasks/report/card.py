@@ -14,7 +14,7 @@ from minbert.files import expanded, read_json, write_atomic
 from minbert.training import cli
 from tasks import compare
 from tasks.intervals import RESAMPLES
-from tasks.manifests import DataSet, Manifest, data_files, data_sets, manifests_behind
+from tasks.manifests import DataSet, data_files, data_sets, manifests_behind
 from tasks.metrics import DEV_NORM
 from tasks.report import facts
 from tasks.runs import Run, read_run
@@ -55,7 +55,7 @@ def write_card(folder: Path, resamples: int = RESAMPLES) -> Path:
         resamples=f"{resamples:,}",
         files=_files(manifests).pipes(),
         notes=list(_notes(manifests, base)),
-        commands=[facts.command(Manifest.model_validate(one)) for one in reversed(manifests)],
+        commands=[facts.command(one) for one in reversed(manifests)],
         settings=json.dumps(run.settings, indent=2, ensure_ascii=False),
     )
     path = encoder / "README.md"

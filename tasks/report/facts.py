@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from tasks.manifests import DataSet, Manifest
+from tasks.manifests import DataSet
 from tasks.runs import Run
 from tasks.tables import MISSING, Table, duration
 
@@ -19,11 +19,11 @@ _SETTINGS = (
 _MOST_LINES = 200  # counts, skipped and noted rows that the page lists
 
 
-def command(manifest: Manifest) -> str:
+def command(manifest: Mapping[str, Any]) -> str:
     """The command to type again: with the run's data folder and thread count, without `--resume`."""
-    words = [word for word in shlex.split(manifest.command) if word != "--resume"]
-    threads = manifest.environment.threads
-    variables = manifest.variables | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
+    words = [word for word in shlex.split(manifest["command"]) if word != "--resume"]
+    threads = manifest["environment"].get("threads")
+    variables = manifest.get("variables", {}) | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
     before = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
     python = [] if words[:1] and words[0].startswith("minbert-") else ["python"]
     return " ".join([*before, shlex.join([*python, *words])])
@@ -32,22 +32,22 @@ def command(manifest: Manifest) -> str:
 def run_facts(run: Run) -> list[tuple[str, str]]:
     """Names and values of what is known of a run; what is not known is left out."""
     manifest, settings, loss = run.manifest, run.settings, run.scores.get("last_epoch_loss")
-    steps, times = manifest.plan.steps, len(manifest.parts) - 1
+    environment, parameters, times = manifest["environment"], manifest.get("parameters"), len(run.parts) - 1
     resumed = f", resumed {'once' if times == 1 else f'{times} times'}" if times > 0 else ""
-    started = (manifest.parts[0].started if manifest.parts else manifest.environment.started) or ""
+    started = (run.parts[0] if run.parts else environment).get("started") or ""
     rows = [
         ("wall time", duration(run.seconds) if run.seconds else ""),
-        ("device", ", ".join(filter(None, (manifest.environment.device, manifest.precision)))),
+        ("device", f"{environment['device']}, {manifest['precision']}"),
         ("training rows", _training_rows(run)),
-        ("steps", f"{run.step:,}" + ("" if steps is None else f" of {steps:,}")),
+        ("steps", f"{run.step:,}" + (f" of {run.planned_steps:,}" if run.planned_steps else "")),
         ("kept", _kept(run)),
         ("started", started.replace("T", " ")[:16] + resumed),
-        ("preset", manifest.preset),
+        ("preset", manifest.get("preset", "")),
         *((name.replace("_", " "), _shown(settings.get(name))) for name in _SETTINGS),
         ("dev pairs", _dev_pairs(run.data.get("sts_dev", DataSet()))),
         ("training texts", in_tests(run.data.get("train", DataSet()))),
         ("last epoch's training loss", "" if loss is None else f"{loss:.4f}"),
-        ("parameters", "" if manifest.parameters is None else f"{manifest.parameters:,}"),
+        ("parameters", f"{parameters:,}" if parameters else ""),
     ]
     return [(name, value) for name, value in rows if value]
 
@@ -59,7 +59,7 @@ def _shown(value: Any) -> str:
 
 def _training_rows(run: Run) -> str:
     """The number of training rows, by task if there are several."""
-    counts = run.manifest.training_rows
+    counts = run.manifest.get("training_rows")
     if not counts:
         counts = {name.removeprefix("train "): one.rows or 0 for name, one in run.data.items() if "train" in name}
     if run.multitask:
@@ -69,11 +69,11 @@ def _training_rows(run: Run) -> str:
 
 def _kept(run: Run) -> str:
     """The step whose weights are kept, and by which rule."""
-    rule = "the last" if run.manifest.selection.keep == "last" else f"the best by {run.manifest.selection.metric}"
+    rule = "the last" if run.selection["keep"] == "last" else f"the best by {run.selection['metric']}"
     if not run.finished:
         return f"{rule} evaluation" if rule != "the last" else "the last step"
     if not run.kept_step:
-        return f"the encoder from before training: no evaluation was better by {run.manifest.selection.metric}"
+        return f"the encoder from before training: no evaluation was better by {run.selection['metric']}"
     return f"step {run.kept_step:,}, {rule}"
 
 

@@ -25,7 +25,7 @@ _NOT_SCORES = {"kind", "step", "epoch", "score", "best", "seconds"}
 
 def training_figures(run: Run) -> list[Figure]:
     """Losses, evaluations, learning rate, gradient norm, speed, and stage one's curriculum and cosines."""
-    steps = run.manifest.plan.steps or 0
+    steps = run.planned_steps or 0
     look: dict[str, Any] = {"marks": [row["step"] for row in run.evaluations], "kept": run.kept_step, "last": steps}
     drawn = []
     for name in parts(run, "loss"):
@@ -111,7 +111,7 @@ def at_evaluations(run: Run, key: str) -> list[tuple[float, float]]:
 
 def _triplets(run: Run) -> list[Figure]:
     """Stage one's triplets: each epoch's mix (CBCL, equation 2), their difficulty at the start, and their cosines."""
-    drawn, mixes = [], run.manifest.curriculum.mix_per_epoch
+    drawn, mixes = [], run.manifest.get("curriculum", {}).get("mix_per_epoch")
     if mixes:
         drawn.append(Figure("mix", "share of the epoch's triplets", figures.mix(mixes)))
     path = run.folder / "cosines.safetensors"

@@ -33,7 +33,7 @@ def differences(first: Run, second: Run, resamples: int) -> list[Difference]:
 
 
 def with_settings(run: Run, **more: Any) -> Run:
-    manifest = run.manifest.model_copy(update={"all_settings": run.settings | more})
+    manifest = run.manifest | {"all_settings": run.settings | more}
     return replace(run, manifest=manifest)
 
 
@@ -122,7 +122,7 @@ def test_seeds_that_start_from_stage_one_of_their_own_seed_are_one_group(multita
 def test_no_group_hides_another_and_other_data_are_another_group(multitask: Made) -> None:
     names = ["arm/seed-1", "arm/seed-2", "arm"]
     runs = [read_run(multitask(f"r{seed}", seed=seed), name) for seed, name in enumerate(names)]
-    other = runs[2].manifest.model_copy(update={"settings": {"data train sst": "another hash"}})
+    other = runs[2].manifest | {"settings": {"data train sst": "another hash"}}
     runs[2] = replace(runs[2], manifest=other)
     found = page.grouped(runs)
     assert [[run.name for run in group] for group in found.values()] == [names[:2], names[2:]]

@@ -50,7 +50,7 @@ def test_a_notebook_shows_a_run_as_a_table_without_markup_of_its_own(multitask: 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("manifest.json", "{", "manifest.json: Invalid JSON"),
+        ("manifest.json", "{", "manifest.json: not a JSON file"),
         ("scores.json", "[]", "scores.json: holds"),
         ("metrics.jsonl", '{"kind": "train", "step": 1}\nnonsense\n', "metrics.jsonl:2: not JSON"),
         ("dev/sst.jsonl", "{not json}\n", "sst.jsonl:1: not JSON"),
