@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from tasks import metrics
 from tasks.record import Rows, TaskScores
@@ -42,7 +41,9 @@ def details(task: TaskScores, *, texts: bool = True) -> Details:
         label = "cosine" if task.cosines else "predicted (points)"
         svg = figures.scatter(rows.gold, rows.predicted, y_label=label, same_scale=not task.cosines)
         figure = Figure(f"{anchor}-scatter", "Predicted against gold", svg, _regression(task, rows))
-    return Details(anchor, title, figure, table, worst_errors(task, rows, texts=texts))
+    no_errors = Table("", pd.DataFrame())  # cosines have another scale than gold
+    errors = no_errors if task.cosines else worst_errors(task, rows, texts=texts)
+    return Details(anchor, title, figure, table, errors)
 
 
 def _regression(task: TaskScores, rows: Rows) -> str:
@@ -56,17 +57,11 @@ def _regression(task: TaskScores, rows: Rows) -> str:
     return ", ".join(parts) + "."
 
 
-def row_errors(rows: Rows, *, cosines: bool) -> np.ndarray:
-    """The error of each row, 0 to 1: 1 - the gold class's probability, or the distance of two similarities.
-
-    Cosines have another scale than gold: their error is the difference of the two ranks as a share of the rows.
-    """
+def row_errors(rows: Rows) -> np.ndarray:
+    """The error of each row, 0 to 1: 1 - the gold class's probability, or the distance on the similarity scale."""
     if rows.probabilities is not None:
         return 1 - rows.probabilities[np.arange(len(rows)), rows.gold.astype(np.int64)]
-    if cosines:
-        ranks = stats.rankdata(np.stack([rows.predicted, rows.gold]), axis=1)
-        return np.abs(ranks[0] - ranks[1]) / max(len(rows), 1)
-    return np.minimum(np.abs(rows.predicted - rows.gold) / _SCALE, 1.0)
+    return np.abs(rows.predicted - rows.gold) / _SCALE
 
 
 def failed(task: TaskScores, rows: Rows) -> np.ndarray:
@@ -75,20 +70,16 @@ def failed(task: TaskScores, rows: Rows) -> np.ndarray:
 
 
 def worst_errors(task: TaskScores, rows: Rows, *, texts: bool) -> Table:
-    """The failed rows with the largest errors; of cosines, which have no points, those of all rows."""
-    errors = row_errors(rows, cosines=task.cosines)
-    candidates = np.arange(len(rows)) if task.cosines else failed(task, rows)
-    indices = candidates[np.argsort(-errors[candidates], kind="stable")][:_WORST]
-    worst = rows.at(indices)
+    """The failed rows with the largest errors."""
+    errors, candidates = row_errors(rows), failed(task, rows)
+    worst = rows.at(candidates[np.argsort(-errors[candidates], kind="stable")][:_WORST])
     table = {"text": [" / ".join(text) for text in worst.texts]} if texts else {}
     table |= {"id": worst.ids}
     if task.classes:
         gold, predicted = ([task.classes[int(value)] for value in side] for side in (worst.gold, worst.predicted))
-        name, sizes = "p(gold)", 1 - errors[indices]
+        table |= {"gold": gold, "predicted": predicted, "p(gold)": numbers(1 - row_errors(worst), 3)}
     else:
-        gold, predicted = numbers(worst.gold, 1), numbers(worst.predicted)
-        name = "rank off by" if task.cosines else "off by"
-        sizes = errors[indices] if task.cosines else np.abs(worst.predicted - worst.gold)
-    table |= {"gold": gold, "predicted": predicted, name: numbers(sizes, 3)}
-    what = "by rank" if task.cosines else f"of {len(candidates):,} failed rows in {len(rows):,}"
-    return Table(f"The {len(worst)} worst errors, {what}", pd.DataFrame(table), left=2 if texts else 1)
+        table |= {"gold": numbers(worst.gold, 1), "predicted": numbers(worst.predicted)}
+        table |= {"off by": numbers(np.abs(worst.predicted - worst.gold), 3)}
+    title = f"The {len(worst)} worst errors of {len(candidates):,} failed rows in {len(rows):,}"
+    return Table(title, pd.DataFrame(table), left=2 if texts else 1)

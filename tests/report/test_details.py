@@ -82,12 +82,13 @@ def test_a_confusion_matrix_is_scikit_learns() -> None:
     np.testing.assert_array_equal(ours.confusion(predicted, gold, 5), expected)
 
 
-def test_the_worst_errors_of_cosines_are_those_of_the_rank() -> None:
-    gold, cosines = DRAWS.uniform(0, 5, 40), DRAWS.uniform(0, 1, 40)
-    rows = Rows([str(row) for row in range(40)], [("a", "b")] * 40, gold, cosines, None)
-    task = TaskScores("sts", "similarity", "Spearman's rho", 0.0, 40, rows=rows, cosines=True)
+def test_the_worst_errors_have_the_least_probable_gold_classes() -> None:
+    rows = classified(80, 5)
+    task = TaskScores("sst", "sentiment", "accuracy", 0.6, 80, tuple("abcde"), rows=rows)
+    assert rows.probabilities is not None
+    gold = rows.probabilities[np.arange(80), rows.gold.astype(int)]
+    wrong = np.flatnonzero(rows.gold != rows.predicted)
     listed = details.worst_errors(task, rows, texts=True).rows
-    gaps = np.abs(stats.rankdata(gold) - stats.rankdata(cosines)) / 40
-    assert listed["rank off by"].tolist() == [f"{gap:.3f}" for gap in np.sort(gaps)[::-1][:25]]
-    assert listed["id"].iloc[0] == str(gaps.argmax()) and listed["text"].iloc[0] == "a / b"
+    assert listed["id"].tolist() == [str(row) for row in wrong[np.argsort(gold[wrong], kind="stable")][:25]]
+    assert listed["p(gold)"].tolist() == [f"{share:.3f}" for share in np.sort(gold[wrong])[:25]]
     assert "text" not in details.worst_errors(task, rows, texts=False).rows
