@@ -162,7 +162,7 @@ def over_rows(study: Study, cells: Sequence[Cell]) -> dict[tuple[str, str], inte
         seeds = [seed for name, seed in runs if name == arm and (baseline, seed) in runs]
         if seeds and study.arms[arm].script == study.arms[baseline].script:
             first, second = ([runs[name, seed] for seed in seeds] for name in (baseline, arm))
-            for one in compare.differences(first, second, (None, None), resamples=_RESAMPLES):
+            for one in compare.differences(first, second, resamples=_RESAMPLES):
                 if one.metric == "Spearman's rho" and one.name != "sts":
                     continue  # one of several sets; the score is their mean
                 name = "sts_dev_spearman" if one.metric == "Spearman's rho" else one.name.replace(" ", "_")

@@ -54,14 +54,13 @@ def common(systems: Sequence[Rows]) -> list[Rows]:
 def differences(
     first: Sequence[Scored],
     second: Sequence[Scored],
-    norms: tuple[float | None, float | None] | None = None,
     *,
+    norm: bool = True,
     resamples: int = RESAMPLES,
 ) -> list[Difference]:
-    """The difference (second minus first) in each common task, and in the dev norm if both have the same tasks.
+    """The difference (second minus first) in each common task, and in the dev norm if all tasks can be compared.
 
-    Each side is one or more runs of a setting, whose scores are averaged. `norms` are the two reported dev norms; if it
-    is None, the dev norm is left out.
+    Each side is one or more runs of a setting, whose scores are averaged. Without `norm`, the dev norm is left out.
     """
     one, two = first[0], second[0]
     of_tasks: list[Difference] = []
@@ -71,10 +70,8 @@ def differences(
         of_tasks.append(difference)
         if scores is not None:
             samples[name] = scores
-    if norms is None or one.keys() != two.keys():
+    if not norm or not one.keys() == two.keys() == samples.keys():
         return of_tasks
-    if samples.keys() != one.keys():
-        return [*of_tasks, Difference(DEV_NORM, "mean", *norms, None, why="not every task can be compared")]
     # Dev norms over the common rows, as for the scores of the tasks; the reported norms may cover other rows.
     before = metrics.dev_norm((each.metric, each.first) for each in of_tasks)
     after = metrics.dev_norm((each.metric, each.second) for each in of_tasks)
@@ -148,8 +145,8 @@ def main(arguments: list[str] | None = None) -> None:
     one, two = map(read_run, folders)
     if not one.tasks.keys() & two.tasks.keys():
         raise UserError(f"{folders[0]} and {folders[1]}: no task in common, so there is nothing to compare")
-    norms = (one.dev_norm, two.dev_norm) if one.multitask and two.multitask else None
-    print(table(first, second, differences([one.tasks], [two.tasks], norms)).terminal())
+    both = differences([one.tasks], [two.tasks], norm=one.multitask and two.multitask)
+    print(table(first, second, both).terminal())
 
 
 if __name__ == "__main__":

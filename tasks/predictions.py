@@ -244,7 +244,7 @@ def main(arguments: list[str] | None = None) -> None:
     elif options.compare is not None:
         other = check(options.compare, data)
         demand_clean(options.compare, other)
-        differences = compare.differences([scored(files)], [scored(other)], (norm(files), norm(other)))
+        differences = compare.differences([scored(files)], [scored(other)])
         first, second = distinct_names([options.folder, options.compare])
         print("\n" + compare.table(first, second, differences).terminal())
 

@@ -185,9 +185,8 @@ def _over_rows(
     seeds = {run.settings.get("seed") for run in first} & {run.settings.get("seed") for run in other}
     if seeds:
         first, other = ([run for run in side if run.settings.get("seed") in seeds] for side in (first, other))
-    norms = (first[0].dev_norm, other[0].dev_norm) if first[0].multitask else None
     tasks, other_tasks = ([run.tasks for run in side] for side in (first, other))
-    for one in compare.differences(tasks, other_tasks, norms, resamples=resamples):
+    for one in compare.differences(tasks, other_tasks, norm=first[0].multitask, resamples=resamples):
         if one.interval:
             metric = tasks[0][one.name].shown if one.name in tasks[0] else one.name
             yield name, metric, one.interval.low, one.interval.high

@@ -44,7 +44,7 @@ def test_an_interval_over_rows_is_that_of_the_paired_comparison(tmp_path: Path) 
     scores = {(cell.arm.name, cell.seed): {"sts": finished(cell, gold, noise[cell.arm.name])} for cell in cells}
     found = table.over_rows(study, cells)
     first, second = ([scores[name, seed] for seed in (1, 2)] for name in noise)
-    expected, _ = compare.differences(first, second, (None, None), resamples=1000)
+    expected, _ = compare.differences(first, second, resamples=1000)
     assert found["sts", "paper"] == expected.interval
     assert found["sts", "paper"].high < 0 and found["dev_norm", "paper"].high < 0
 

@@ -29,7 +29,7 @@ def rows(ids: str, gold: list[float], predicted: list[float]) -> Rows:
 
 
 def differences(first: Run, second: Run, resamples: int) -> list[Difference]:
-    return compare.differences([first.tasks], [second.tasks], (first.dev_norm, second.dev_norm), resamples=resamples)
+    return compare.differences([first.tasks], [second.tasks], resamples=resamples)
 
 
 def with_settings(run: Run, **more: Any) -> Run:
@@ -82,11 +82,11 @@ def test_an_undefined_correlation_counts_as_nothing_in_the_dev_norm(multitask: M
 
 def test_the_runs_of_a_setting_are_averaged_on_the_same_resamples(multitask: Made) -> None:
     first, *others = (read_run(multitask(f"r{seed}", seed=seed, skill=0.6)) for seed in (1, 2, 3))
-    differences = compare.differences([first.tasks], [one.tasks for one in others], resamples=50)
+    differences = compare.differences([first.tasks], [one.tasks for one in others], norm=False, resamples=50)
     for one in differences:
         scores = [run.tasks[one.name].score for run in others]
         assert one.second == pytest.approx(np.mean(scores))
-        alone = [compare.differences([first.tasks], [run.tasks], resamples=50) for run in others]
+        alone = [compare.differences([first.tasks], [run.tasks], norm=False, resamples=50) for run in others]
         middles = [next(each for each in each_run if each.name == one.name).value for each_run in alone]
         assert one.value == pytest.approx(np.mean(middles))
         assert one.interval is not None and one.interval.low <= one.value <= one.interval.high
