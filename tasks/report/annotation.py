@@ -91,7 +91,9 @@ def read_sheet(path: Path) -> pd.DataFrame:
     Categories are keys or names, in upper or lower case; an empty one is a pair that is not labelled yet.
     """
     try:
-        sheet = pd.read_csv(present(path), sep="\t", dtype=str, encoding="utf-8-sig", index_col=False).fillna("")
+        sheet = pd.read_csv(
+            present(path), sep="\t", dtype=str, keep_default_na=False, index_col=False, encoding="utf-8-sig"
+        )
     except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise UserError(f"{path}: not tab-separated UTF-8 ({error}): save the sheet as such") from error
     if not set(_COLUMNS) <= set(sheet):

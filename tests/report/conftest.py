@@ -1,7 +1,7 @@
 """Run folders as the scripts leave them, small and made up, with texts that try to become markup."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from minbert.training.plan import describe
 from tasks import TASKS, evaluate, record, schedule
 from tasks.record import Rows
 from tasks.runs import Run, read_run
-from tests.report.browsing import started
 
 HOSTILE = (
     "<script>window.owned = 1</script>",
@@ -150,10 +149,3 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are made and not drawn, which takes most of the time of a page."""
     drawing = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"/>'
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, out, **how: out.write(drawing))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One Chromium for a file of tests."""
-    with started() as found:
-        yield found

@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/report/test_browser.py
 """
 
 import io
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,36 @@ from PIL import Image
 
 from tasks.report import html, page
 from tasks.runs import read_run
-from tests.report.browsing import Tab
 from tests.report.conftest import HOSTILE
 
 Made = Callable[..., Path]
 
 
-class ReportTab(Tab):
-    """The report page."""
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium, driven by playwright; the tests are skipped where one of them is missing."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("Debian's chromium is not installed (apt install chromium)")
+    library = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (requirements-dev.txt)")
+    with library.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+class ReportTab:
+    """A page opened from disk, with everything that it says or asks for."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
 
     def quiet(self) -> bool:
         """Nothing said, nothing asked for but the page itself and data inside it."""
