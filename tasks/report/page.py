@@ -137,8 +137,14 @@ def write_comparison(path: Path, runs: Sequence[Run], resamples: int = RESAMPLES
 
 def _differing_settings(groups: dict[str, list[Run]]) -> Table:
     """A row for each setting in which the groups differ, and a column for each group."""
-    settings = pd.DataFrame({name: group[0].settings for name, group in groups.items()}).dropna()
-    rows = settings.drop(index=list(_NOT_SHOWN), errors="ignore").astype(str).replace("", MISSING)
+    of_groups = {name: group[0].settings for name, group in groups.items()}
+    names = [name for name in next(iter(of_groups.values())) if name not in _NOT_SHOWN]
+    names = [name for name in names if all(name in settings for settings in of_groups.values())]
+    shown = {
+        group: [MISSING if settings[name] in (None, "") else str(settings[name]) for name in names]
+        for group, settings in of_groups.items()
+    }
+    rows = pd.DataFrame(shown, index=names)
     rows = rows[rows.nunique(axis=1) > 1].rename_axis("setting").reset_index()
     return Table("Settings that differ", rows, left=len(rows.columns))
 
