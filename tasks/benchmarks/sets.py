@@ -86,7 +86,9 @@ def own_pairs(path: Path) -> ScoredSet:
 
     The number of rows that are left out is printed to standard error. Raises `UserError` if the file has another form.
     """
-    kind = readers.kind_of(path, ("pair-score", "pair-class", "pair"))
+    kind = readers.kind_of(path, ("pair-score", "pair-class", "single", "pair"))
+    if kind == "single":
+        raise UserError(f"{path}: holds single sentences, not pairs")
     rows = list(readers.open_as(path, kind).rows)
     kept = [row for row in rows if isinstance(row, Row) and all(row.texts)]
     if len(kept) < len(rows):

@@ -36,8 +36,8 @@ def test_forms_of_pairs(tmp_path: Path, content: str, pairs: list, gold: list | 
     ("content", "words"),
     [
         ("sent0,sent1,hard_neg\na,b,c\n", "x:1: no column 'sentence1' "),
-        ("sentence\tlabel\na\t1\n", "no column 'sentence1'"),
-        ("A fine film.\t1\nA poor film.\t0\n", "no column 'sentence1'"),
+        ("sentence\tlabel\na\t1\n", "holds single sentences"),
+        ("A fine film.\t1\nA poor film.\t0\n", "holds single sentences"),
         ("", "the file is empty"),
     ],
 )
