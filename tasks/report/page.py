@@ -157,10 +157,10 @@ def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
         key |= {name: value for name, value in run.manifest["settings"].items() if name.startswith("data ")}
         for name in ("encoder", "sentence_encoder"):  # stage one of the same seed
             key[name] = _SEED.sub("", str(run.settings.get(name) or ""))
-        group, seed = json.dumps(key, sort_keys=True, default=str), run.settings.get("seed")
-        while any(other.settings.get("seed") == seed for other in groups.get(group, [])):
-            group += " again"  # the same seed twice is no pair of seeds
-        groups.setdefault(group, []).append(run)
+        setting, seed = json.dumps(key, sort_keys=True, default=str), run.settings.get("seed")
+        while any(other.settings.get("seed") == seed for other in groups.get(setting, [])):
+            setting += " again"  # the same seed twice is no pair of seeds
+        groups.setdefault(setting, []).append(run)
     named: dict[str, list[Run]] = {}
     for group in groups.values():
         stems = {_SEED.sub("", run.name) for run in group}
