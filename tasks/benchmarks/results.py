@@ -132,7 +132,7 @@ class Suite:
 
     @property
     def pairings(self) -> list[Pairing]:
-        """(first, other) for every encoder after the first, by the pooler's place in the list."""
+        """(first, other) for every encoder after the first, pooler by pooler."""
         first, *others = (one.systems for one in self.loaded)
         return [pair for other in others for pair in zip(first, other)]
 
