@@ -92,9 +92,7 @@ def _task(
         why = f"different metrics: {metric} and {second[0].metric}"
     elif metric not in intervals.METRICS:
         why = f"no interval for {metric}"
-    elif not rows:
-        why = "no dev rows recorded"
-    elif not len(rows[0]):
+    elif not rows or not len(rows[0]):
         why = "no dev row in common"
     if why:
         one, two = (_mean([task.score for task in side]) for side in (first, second))
