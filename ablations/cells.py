@@ -15,7 +15,6 @@ from typing import Any
 from ablations.study import Arm, Study
 from minbert.errors import UserError
 from minbert.files import read_json, sha256_of
-from minbert.training.run import RunDir
 from minbert.training.settings import flags_of
 
 ROOT = Path(__file__).parent.parent
@@ -102,13 +101,6 @@ class Cell:
         return done
 
     @property
-    def progress(self) -> str:
-        """The last logged step of the run and the steps of its plan, for display."""
-        total = int(self.manifest.get("plan", {}).get("steps", 0))
-        step = max((row["step"] for row in RunDir(self.folder).metrics()), default=0)
-        return f"step {step:,} of {total:,}" if total else "starting"
-
-    @property
     def seconds(self) -> float:
         """Seconds of a finished run; 0 if it is not finished."""
         return sum(part["seconds"] for part in self.manifest["parts"]) if self.scores and self.manifest else 0.0
@@ -138,18 +130,13 @@ def _sha256(path: Path, changed: int) -> str:
 
 def cells_of(study: Study, seeds: Sequence[int], data: str, runs: Path) -> list[Cell]:
     """Every cell of a study, seed by seed, and after those that it starts from. A measured arm has one cell."""
-    order: dict[str, Arm] = {}
 
-    def put(arm: Arm) -> None:
-        if arm.upstream:
-            put(study.arms[arm.upstream])
-        order.setdefault(arm.name, arm)
+    def depth(arm: Arm) -> int:
+        return 1 + depth(study.arms[arm.upstream]) if arm.upstream else 0
 
-    for arm in study.arms.values():
-        put(arm)
     cells = []
     for seed in seeds:
-        for arm in order.values():
+        for arm in sorted(study.arms.values(), key=depth):
             if arm.measured and seed != seeds[0]:
                 continue
             folder = runs / study.name / arm.name / f"seed-{seed}"

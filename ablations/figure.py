@@ -1,7 +1,7 @@
 """The figure of a study's first score: a heat map of a grid, a line over one setting, or the arms' differences."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,9 +9,6 @@ import pandas as pd
 from ablations.study import Arm, Study
 from tasks import charts
 from tasks.report import overview
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def draw(study: Study, summary: pd.DataFrame, score: Any) -> bytes | None:
@@ -23,12 +20,12 @@ def draw(study: Study, summary: pd.DataFrame, score: Any) -> bytes | None:
         return _heat_map(study, arms, means, score)
     if study.file.x:
         return _line(study, arms, means, spread, score)
-    return overview.forest(first.assign(metric=score.plain)) if first["difference"].notna().any() else None
+    return overview.forest(first) if first["difference"].notna().any() else None
 
 
 def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, score: Any) -> bytes | None:
     """Mean and standard deviation by the value of the setting `x`; measured arms are left out."""
-    key = study.file.x.replace("-", "_")
+    key = study.x
     flats = [{} if arm.measured else arm.flat for arm in arms]
     points = sorted(
         (flat[key], mean, bar) for flat, mean, bar in zip(flats, means, np.nan_to_num(spread)) if key in flat
@@ -36,7 +33,7 @@ def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, 
     if not points:
         return None
     x, y, bars = zip(*points, strict=True)
-    with charts.page_svg(460, 280) as ((axes,), out):
+    with charts.page_svg(460, 280) as (axes, out):
         axes.errorbar(x, y, yerr=bars, color=charts.BLUE, marker="o", capsize=3)
         axes.set(xlabel=f"--{study.file.x}", ylabel=score.title)
         if x[0] > 0 and x[-1] / x[0] > 20:
@@ -50,20 +47,16 @@ def _heat_map(study: Study, arms: list[Arm], means: np.ndarray, score: Any) -> b
     values = np.full((len(rows), len(columns)), np.nan)
     for arm, mean in zip(arms, means, strict=True):
         values[rows.index(arm.labels[0]), columns.index(arm.labels[1])] = mean
-    with charts.page_svg(140 + 80 * len(columns), 70 + 40 * len(rows)) as ((axes,), out):
+    with charts.page_svg(140 + 80 * len(columns), 70 + 40 * len(rows)) as (axes, out):
         axes.imshow(values, cmap="Blues", aspect="auto")
         axes.set_xticks(range(len(columns)), columns)
         axes.set_yticks(range(len(rows)), rows)
         first, second = study.file.axes
         axes.set(ylabel=first, xlabel=second, title=score.title)
         axes.grid(visible=False)
-        _write_values(axes, values, score.digits)
+        middle = (np.nanmin(values) + np.nanmax(values)) / 2
+        for (row, column), value in np.ndenumerate(values):
+            if not math.isnan(value):
+                ink = charts.GROUND if value > middle else charts.INK
+                axes.text(column, row, f"{value:.{score.digits}f}", ha="center", va="center", color=ink)
     return out.getvalue()
-
-
-def _write_values(axes: "Axes", values: np.ndarray, digits: int) -> None:
-    middle = (np.nanmin(values) + np.nanmax(values)) / 2
-    for (row, column), value in np.ndenumerate(values):
-        if not math.isnan(value):
-            ink = charts.GROUND if value > middle else charts.INK
-            axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", color=ink)

@@ -30,22 +30,24 @@ class Table(BaseModel):
 
 
 class Quoted(Table):
-    """A row that the paper itself only quotes, with its source. `slips` says what is wrong with a printed value."""
+    """A row that the paper itself only quotes, with its source."""
 
     system: str
     source: str
     values: dict[str, float]
-    slips: dict[str, str] = {}
 
 
 class Paper(Table):
-    """The result to reproduce: the table or figure, its claim, and its values by arm and score, as printed."""
+    """The result to reproduce: the table or figure, its claim, and its values by arm and score, as printed.
+
+    `slips` are sentences that say which printed values are wrong.
+    """
 
     table: str
     claim: str
     values: Values = {}
     quoted: list[Quoted] = []
-    slips: dict[str, dict[str, str]] = {}
+    slips: list[str] = []
 
 
 class Model(Table):
@@ -56,7 +58,7 @@ class Model(Table):
     arms: Arms = {}
     axes: Axes = {}
     values: Values
-    slips: dict[str, dict[str, str]] = {}
+    slips: list[str] = []
 
 
 class StudyFile(Table):
@@ -116,8 +118,7 @@ def read_file(name: str) -> StudyFile:
         return StudyFile.model_validate(read_toml(path))
     except ValidationError as error:
         first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        keys = [str(key) for key in first["loc"]]
+        *_, key = keys = [str(key) for key in first["loc"]]
         unknown = first["type"] == "extra_forbidden"
-        near = suggestion(keys[-1], StudyFile.model_fields) if unknown else ""
-        what = f"no such key{near}" if unknown else first["msg"].lower()
+        what = f"no such key{suggestion(key, StudyFile.model_fields)}" if unknown else first["msg"].lower()
         raise UserError(f"{path}: {'.'.join(keys)}: {what}") from None

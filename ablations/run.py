@@ -10,7 +10,6 @@ The same command continues a stopped study: finished runs are skipped, stopped o
 
 import argparse
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from ablations.study import Study
 
 RUNS = Path("runs/ablations")
-RESULTS = Path(__file__).parent / "results"
-PUBLISHED = ("table.md", "table.json", "figure.svg")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,7 +33,6 @@ def parser() -> argparse.ArgumentParser:
     flags = Parser(prog="python ablations/run.py", description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
     flags.add_argument("study", metavar="STUDY", help="a study of ablations/studies, a TOML file, or `list`")
     flags.add_argument("--set", action="append", default=[], metavar="FLAG=VALUE", help="a setting of every arm")
-    flags.add_argument("--weights", default="", metavar="NAME", help="starting weights, in place of the study's")
     flags.add_argument("--model", default="", metavar="NAME", help="a model of the study's file, with its settings")
     flags.add_argument("--quick", action="store_true", help="the study's own small size, with one seed: to see it run")
     flags.add_argument("--seeds", type=int, default=0, metavar="N", help="seeds 1 to N (default: the study's)")
@@ -48,14 +44,13 @@ def parser() -> argparse.ArgumentParser:
     )
     flags.add_argument("--runs", type=Path, default=RUNS, metavar="DIR", help=f"folder of the runs (default: {RUNS})")
     flags.add_argument("--dry-run", action="store_true", help="print the commands that would be run")
-    flags.add_argument("--publish", action="store_true", help="copy the tables of a whole study to ablations/results")
     return flags
 
 
 def main() -> None:
     """Read the command line and the study, run its unfinished cells, and write the tables."""
-    given = parser().parse_args()
-    if given.study == "list":
+    options = parser().parse_args()
+    if options.study == "list":
         list_studies()
         return
     from ablations import table  # these import torch, which `list` does not wait for
@@ -64,20 +59,18 @@ def main() -> None:
     from ablations.study import read_study
 
     for flag, least in (("jobs", 1), ("seeds", 0)):
-        if getattr(given, flag) < least:
-            raise UserError(f"--{flag}: {getattr(given, flag)} is too small")
-    if given.quick and given.publish:
-        raise UserError("--publish: a quick study is no result (leave out --quick)")
-    study = read_study(given.study, given.model)
-    quick = study.file.quick if given.quick else {}
-    if given.quick and not quick:
-        raise UserError(f"--quick: {given.study} has no quick settings")
-    study = study.changed({**quick, **settings_of(given.set)}, given.weights)
-    seeds = list(range(1, given.seeds + 1)) or ([1] if given.quick else study.file.seeds)
-    runs = given.runs / "quick" if given.quick else given.runs
-    cells = cells_of(study, seeds, given.data, runs)
-    runner = Runner(cells, given.jobs)
-    if given.dry_run:
+        if getattr(options, flag) < least:
+            raise UserError(f"--{flag}: {getattr(options, flag)} is too small")
+    study = read_study(options.study, options.model)
+    if options.quick and not study.file.quick:
+        raise UserError(f"--quick: {options.study} has no quick settings")
+    if settings := {**(study.file.quick if options.quick else {}), **settings_of(options.set)}:
+        study = study.changed(settings)
+    seeds = list(range(1, options.seeds + 1)) or ([1] if options.quick else study.file.seeds)
+    runs = options.runs / "quick" if options.quick else options.runs
+    cells = cells_of(study, seeds, options.data, runs)
+    runner = Runner(cells, options.jobs)
+    if options.dry_run:
         for _, words in (command for cell in cells for command in cell.commands()):
             say(shown(words, runner.threads))
         say(runner.summary())
@@ -93,8 +86,6 @@ def main() -> None:
     for name, why in runner.failed.items():
         say(f"failed: {name}: {why}")
     say(f"tables: {folder / 'table.md'}" if written else "no run is finished, so there is no table yet")
-    if given.publish and written:
-        publish(cells, folder)
     if interrupted:
         raise interrupted
     if runner.failed:
@@ -127,18 +118,6 @@ def run_together(study: "Study", cells: "list[Cell]", folder: Path, threads: int
                 say(f"{name}: failed with exit code {ended.returncode}")
 
 
-def publish(cells: "list[Cell]", folder: Path) -> None:
-    """Copy the tables of a whole study. Raises `UserError` if it is not whole."""
-    if not all(cell.finished for cell in cells):
-        raise UserError("--publish: the study has runs that are not finished")
-    target = RESULTS / folder.name
-    target.mkdir(parents=True, exist_ok=True)
-    for name in PUBLISHED:
-        if (folder / name).is_file():
-            shutil.copyfile(folder / name, target / name)
-    say(f"published in {target}")
-
-
 def command() -> str:
     """The command line for the tables: without paths of this machine and flags that do not change the numbers."""
     words, kept = iter(sys.argv[1:]), []
@@ -146,7 +125,7 @@ def command() -> str:
         name, equals, _ = word.partition("=")
         if name in ("--data", "--runs") and not equals:
             next(words)
-        kept += ["--data", "DIR"] if name == "--data" else [word] if name not in ("--runs", "--publish") else []
+        kept += ["--data", "DIR"] if name == "--data" else [word] if name != "--runs" else []
     return shlex.join(["python", "ablations/run.py", *kept])
 
 
@@ -154,12 +133,9 @@ def list_studies() -> None:
     """Print every study's question, the paper's table, its limits and its models."""
     for name in study_names():
         file = read_file(name)
-        say(f"{name}: {file.question}")
-        say(f"    {file.paper.table}")
-        say(f"    {file.limits}; {len(file.seeds)} seeds")
-        for model, other in file.models.items():
-            say(f"    --model {model}: {other.table}")
-        say("")
+        models = (f"    --model {model}: {other.table}\n" for model, other in file.models.items())
+        say(f"{name}: {file.question}\n    {file.paper.table}\n    {file.limits}; {len(file.seeds)} seeds")
+        say("".join(models))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ class Runner:
     jobs: int = 1
     failed: dict[str, str] = field(default_factory=dict)  # name of a cell -> why
     stopped: int = 0  # the number of the signal that stopped it
-    _running: dict[Path, tuple[str, "subprocess.Popen[bytes]"]] = field(default_factory=dict)
+    _running: set["subprocess.Popen[bytes]"] = field(default_factory=set)
 
     @property
     def threads(self) -> int:
@@ -41,31 +41,25 @@ class Runner:
     def run(self) -> None:
         """Run the cells. Raises `Interrupted` after a signal, when every run has ended."""
         say(self.summary())
-        done: dict[Path, Future[bool]] = {}
+        finished: dict[Path, Future[bool]] = {}
         with ThreadPoolExecutor(self.jobs) as pool, self._forwarded():
             for cell in self.cells:  # what another starts from comes before it, so waiting for it always ends
-                done[cell.folder] = pool.submit(self._finish, cell, done.get(cell.upstream or Path()))
-            while (left := wait(done.values(), timeout=_SAY_EVERY)).not_done:
-                for cell in self.cells:
-                    if running := self._running.get(cell.folder):
-                        say(f"{cell.name}: {running[0] or cell.progress}")
-                say(f"{len(left.done)} of {len(done)} runs are finished; {self._time_left(len(left.not_done))}")
-        for future in done.values():
+                finished[cell.folder] = pool.submit(self._finish, cell, finished.get(cell.upstream or Path()))
+            while wait(finished.values(), timeout=_SAY_EVERY).not_done:
+                say(self.summary())
+        for future in finished.values():
             future.result()  # an error that is none of the cell's
         if self.stopped:
             raise Interrupted("stopped; the same command continues", self.stopped)
 
     def summary(self) -> str:
-        """How many runs are finished, and the time left."""
-        count = sum(cell.finished for cell in self.cells)
-        return f"{count} of {len(self.cells)} runs are finished; {self._time_left(len(self.cells) - count)}"
-
-    def _time_left(self, count: int) -> str:
-        """The time that `count` runs take, by the mean of the finished ones."""
+        """How many runs are finished, and the time that the others take by the mean of these."""
         seconds = [cell.seconds for cell in self.cells if cell.seconds]
-        if not count or not seconds:
-            return "a time not known yet is left" if count else "nothing is left"
-        return f"about {duration(count * sum(seconds) / len(seconds) / self.jobs)} left"
+        left = len(self.cells) - sum(cell.finished for cell in self.cells)
+        time_left = "nothing is left" if not left else "a time not known yet is left"
+        if left and seconds:
+            time_left = f"about {duration(left * sum(seconds) / len(seconds) / self.jobs)} left"
+        return f"{len(self.cells) - left} of {len(self.cells)} runs are finished; {time_left}"
 
     def _finish(self, cell: Cell, before: "Future[bool] | None") -> bool:
         """Run the commands of a cell after the cell that it starts from; whether it is finished."""
@@ -85,25 +79,28 @@ class Runner:
     def _call(self, cell: Cell, command: Command) -> int:
         """The exit code of one command, which gets a process group of its own, so that it gets no second Ctrl-C."""
         suite, words = command
-        say(f"{cell.name}{' ' * bool(suite)}{suite}: {shown(words, self.threads)}")
-        begun = time.monotonic()
+        name, begun = f"{cell.name} {suite}".rstrip(), time.monotonic()
+        say(f"{name}: {shown(words, self.threads)}")
         cell.folder.parent.mkdir(parents=True, exist_ok=True)
         with open(cell.log, "ab") as log:
-            options = {"stdout": log, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
-            process = subprocess.Popen(  # type: ignore[call-overload]
-                [sys.executable, *words], env=environment(self.threads), start_new_session=True, **options
+            process = subprocess.Popen(
+                [sys.executable, *words],
+                env=environment(self.threads),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
-            self._running[cell.folder] = suite, process
+            self._running.add(process)
             if self.stopped:
                 os.killpg(process.pid, signal.SIGINT)
-            code = int(process.wait())
-        del self._running[cell.folder]
+            code = process.wait()
+        self._running.remove(process)
         if not code:
-            say(f"{cell.name}{' ' * bool(suite)}{suite}: finished in {duration(time.monotonic() - begun)}")
+            say(f"{name}: finished in {duration(time.monotonic() - begun)}")
         return code
 
     def _fail(self, cell: Cell, why: str) -> bool:
-        """Note a failed cell."""
         self.failed[cell.name] = why
         say(f"{cell.name}: failed: {why}")
         return False
@@ -114,7 +111,7 @@ class Runner:
 
         def stop(number: int, frame: object) -> None:
             self.stopped = self.stopped or number
-            for _, process in list(self._running.values()):
+            for process in list(self._running):
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGINT)
 
@@ -133,5 +130,5 @@ def environment(threads: int) -> dict[str, str]:
 
 
 def _last_line(cell: Cell) -> str:
-    lines = cell.log.read_text(encoding="utf-8", errors="replace").split("\n")
-    return next((line for line in reversed(lines) if line.strip()), "nothing printed")
+    lines = cell.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else "nothing printed"

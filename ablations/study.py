@@ -61,8 +61,8 @@ class Arm:
 
     def knows(self, name: str) -> bool:
         """Whether the arm has a setting; one that starts from another arm takes no other weights."""
-        known = [*self.flat, "preset"] if self.script else []
-        return name in known and not (name == "weights" and self.upstream)
+        flags = [*self.flat, "preset"] if self.script else []
+        return name in flags and not (name == "weights" and self.upstream)
 
 
 @dataclass(frozen=True)
@@ -74,50 +74,47 @@ class Study:
     arms: dict[str, Arm]
 
     @property
+    def x(self) -> str:
+        """The setting along which the figure draws a line, as the scripts' records have it."""
+        return self.file.x.replace("-", "_")
+
+    @property
     def scored(self) -> dict[str, Arm]:
         """The arms in the tables: all but those with `stage = true`."""
         return {name: arm for name, arm in self.arms.items() if not arm.stage}
 
-    def changed(self, settings: Mapping[str, Value], weights: str = "") -> "Study":
-        """The study with some settings in every arm whose script has them, and with other starting weights.
+    def changed(self, settings: Mapping[str, Value]) -> "Study":
+        """The study with some settings in every arm whose script has them; `weights` also replaces measured encoders.
 
         Raises `UserError` for a setting that no arm has, and if two arms would become the same.
         """
-        given = {**underscored(settings), **({"weights": weights} if weights else {})}
-        for name in given:
+        new = underscored(settings)
+        for name in new:
             if name in FROM_RUNNER:
                 raise UserError(f"--set {name}: is given by the runner ({FROM_RUNNER[name]})")
             if not any(arm.knows(name) for arm in self.arms.values()):
-                known = {flag for arm in self.arms.values() if arm.script for flag in arm.flat}
-                raise UserError(f"--set {name}: no such setting{suggestion(name, sorted(known))}")
+                flags = {flag for arm in self.arms.values() if arm.script for flag in arm.flat}
+                raise UserError(f"--set {name}: no such setting{suggestion(name, sorted(flags))}")
 
         def of(arm: Arm) -> Arm:
             if arm.measured:
-                return replace(arm, measured=weights or arm.measured)
-            own = {name: value for name, value in given.items() if arm.knows(name)}
+                return replace(arm, measured=str(new.get("weights", arm.measured)))
+            own = {name: value for name, value in new.items() if arm.knows(name)}
             return replace(arm, settings={**arm.settings, **own})
 
         arms = {name: of(arm) for name, arm in self.arms.items()}
+        listed = ", ".join(f"--set {name}={value}" for name, value in settings.items())
+        before, after = ({_content(arm) for arm in of_study.values()} for of_study in (self.arms, arms))
+        if len(after) < len(before):
+            raise UserError(f"{listed}: two arms would be the same")
         for name, arm in arms.items():
-            same = [other for other in arms.values() if _content(other) == _content(arm)]
-            if len(same) > sum(_content(other) == _content(self.arms[name]) for other in self.arms.values()):
-                names = ", ".join(f"{key}={value}" for key, value in given.items())
-                raise UserError(f"--set {names}: {' and '.join(other.name for other in same)} would be the same arm")
             _check_words(arm, f"--set, in arm {name}")
-        if not settings:
-            return replace(self, arms=arms)
-        said = ", ".join(f"--set {name}={value}{self._lacking(name)}" for name, value in settings.items())
-        limits = said + (f", in place of: {self.file.limits}" if self.file.limits else "")
+        limits = ", in place of: ".join(filter(None, [listed, self.file.limits]))
         return replace(self, file=self.file.model_copy(update={"limits": limits}), arms=arms)
 
-    def _lacking(self, name: str) -> str:
-        """Which trained arms a setting does not change, for the tables."""
-        lacking = [arm.name for arm in self.arms.values() if arm.script and not arm.knows(name.replace("-", "_"))]
-        return f" (not in {', '.join(lacking)})" if lacking else ""
 
-
-def _content(arm: Arm) -> tuple[Any, ...]:
-    return arm.script, sorted(arm.settings.items()), arm.upstream, arm.measured
+def _content(arm: Arm) -> str:
+    return repr((arm.script, sorted(arm.settings.items()), arm.upstream, arm.measured))
 
 
 def read_study(name: str, model: str = "") -> Study:
@@ -128,7 +125,6 @@ def read_study(name: str, model: str = "") -> Study:
         study = Study(path.stem + f"-{model}" * bool(model), file, {arm.name: arm for arm in _arms(file)})
         for arm in study.arms.values():
             _check_arm(study, arm)
-        _check_scores(study)
         _check_names(study)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
@@ -137,8 +133,8 @@ def read_study(name: str, model: str = "") -> Study:
 
 def _arms(file: StudyFile) -> Iterator[Arm]:
     """The named arms, then those of the grid."""
-    for name, given in file.arms.items():
-        yield _arm(file, name, given)
+    for name, settings in file.arms.items():
+        yield _arm(file, name, settings)
     if not file.axes:
         return
     axes = [
@@ -148,25 +144,26 @@ def _arms(file: StudyFile) -> Iterator[Arm]:
     for combination in product(*axes):
         labels, values = zip(*combination, strict=True)
         chosen: dict[str, Value] = dict(zip(file.axes, values, strict=True))
-        given = {key: _filled(key, text, chosen) for key, text in file.grid.items()} if file.grid else chosen
+        settings = {key: _filled(key, text, chosen) for key, text in file.grid.items()} if file.grid else chosen
         name = "+".join(labels)
         if name in file.arms:
             raise UserError(f"arms.{name}: is also a combination of the axes")
-        yield replace(_arm(file, name, dict(given)), labels=labels)
+        yield replace(_arm(file, name, dict(settings)), labels=labels)
 
 
 def _filled(key: str, text: str, chosen: Mapping[str, Value]) -> str:
     """A setting of the grid with the values of the axes. Raises `UserError` for any brace but {AXIS}."""
-    fields = re.compile("|".join(rf"\{{{re.escape(axis)}\}}" for axis in chosen))
-    if re.search("[{}]", fields.sub("", text)):
-        raise UserError(f"grid.{key}: {text!r}: braces hold the name of an axis: {', '.join(chosen)}")
-    return fields.sub(lambda match: str(chosen[match[0][1:-1]]), text)
+    try:
+        return text.format_map(chosen)
+    except (KeyError, ValueError, AttributeError) as error:
+        axes = ", ".join(chosen)
+        raise UserError(f"grid.{key}: {text!r}: braces hold the name of an axis: {axes}") from error
 
 
-def _arm(file: StudyFile, name: str, given: dict[str, Value]) -> Arm:
+def _arm(file: StudyFile, name: str, settings: dict[str, Value]) -> Arm:
     if not re.fullmatch(r"[\w.+-]+", name):
         raise UserError(f"arms.{name}: an arm's name has letters, digits and - _ . + alone: it is a folder")
-    own = underscored(given)
+    own = underscored(settings)
     measured, upstream = str(own.pop("measured", "")), str(own.pop("from", ""))
     if measured and (own or upstream):
         raise UserError(f"arms.{name}: an arm that is only measured has no settings")
@@ -204,40 +201,20 @@ def _check_words(arm: Arm, where: str) -> None:
         raise UserError(f"{where}: {error}") from error
 
 
-def _check_scores(study: Study) -> None:
-    """Raise `UserError` for an unknown score, an arm without any score, and arms that keep different steps."""
-    for score in study.file.scores:
-        if not any(_gives(study, arm, score) for arm in study.scored.values()):
+def _check_names(study: Study) -> None:
+    """Raise `UserError` for an unknown baseline, score or `x`, and for an arm without any score."""
+    file, arms = study.file, study.scored
+    if file.baseline not in arms:
+        raise UserError(f"baseline: no arm {file.baseline}{suggestion(file.baseline, arms)}")
+    for score in file.scores:
+        if not any(_gives(study, arm, score) for arm in arms.values()):
             raise UserError(f"scores: no arm has a score {score}")
-    for arm in study.scored.values():
-        if not any(_gives(study, arm, score) for score in study.file.scores):
+    for arm in arms.values():
+        if not any(_gives(study, arm, score) for score in file.scores):
             why = "has none of the scores (an arm that others only start from says stage = true)"
             raise UserError(f"arms.{arm.name}: {why}")
-    for script in SCRIPTS:
-        rules = {arm.flat["keep"]: name for name, arm in study.scored.items() if arm.script == script}
-        if len(rules) > 1:
-            why = f"{rules['best']} has best, {rules['last']} last"
-            raise UserError(f"keep: arms are compared after the same rule: {why}")
-
-
-def _check_names(study: Study) -> None:
-    """Raise `UserError` if the baseline, the paper or x names something unknown."""
-    file, arms = study.file, study.scored
-    named = [("baseline", file.baseline), *(("paper.values", name) for name in file.paper.values)]
-    for where, name in [*named, *(("paper.slips", name) for name in file.paper.slips)]:
-        if name not in arms:
-            raise UserError(f"{where}: no arm {name}{suggestion(name, arms)}")
-    printed = [("paper.values", values) for values in file.paper.values.values()]
-    for where, values in [*printed, *(("paper.quoted", row.values) for row in file.paper.quoted)]:
-        for score in values:
-            if not any(matches(score, wanted) for wanted in file.scores):
-                raise UserError(f"{where}: {score} is not one of the scores {', '.join(file.scores)}")
-    x = file.x.replace("-", "_")
-    if x and not any(x in arm.settings for arm in study.arms.values()):
-        raise UserError(f"x: no arm has a setting {file.x}")
-    along = [arm.flat.get(x, 0) for arm in arms.values() if arm.script] if x else []
-    if wrong := [value for value in along if not isinstance(value, int | float)]:
-        raise UserError(f"x: {file.x} is not a number in every arm: {wrong[0]!r}")
+    if file.x and not any(isinstance(arm.flat.get(study.x), int | float) for arm in arms.values() if arm.script):
+        raise UserError(f"x: no arm has a number for {file.x}")
 
 
 def matches(score: str, wanted: str) -> bool:

@@ -4,14 +4,12 @@ Differences are paired by seed (`tasks.report.overview`). The interval over rows
 (`tasks.compare`).
 """
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from ablations import figure
@@ -19,68 +17,40 @@ from ablations.cells import Cell
 from ablations.study import STAGE_ONE, Study, matches
 from minbert.files import write_atomic, write_json
 from tasks import compare, intervals
-from tasks.report import overview
+from tasks.report import overview, training
 from tasks.runs import read_run
 from tasks.tables import MISSING, Table, number, records
 
-_TITLES = {
-    "sts_dev_spearman": "STS dev, Spearman's rho",
-    "frozen_loss": "Frozen NT-Xent loss over training triplets",
-    "last_epoch_loss": "Mean training loss of the last epoch",
-    "triplet_accuracy": "Training triplets told apart",
-    "alignment": "Alignment",
-    "uniformity": "Uniformity",
-    "dev_norm": "Dev norm",
-    "sst": "SST, accuracy",
-    "quora": "Quora, accuracy",
-    "sts": "STS, Pearson's r",
-}
 _HUNDRED = ("sts_dev_spearman", "triplet_accuracy")
-_LESS = ("frozen_loss", "last_epoch_loss", "alignment", "uniformity")
 _RESAMPLES = 1000
 _NOTE = (
     "Mean ± standard deviation over seeds. Difference: the mean of the seeds' differences to the baseline. Over seeds: "
     "its 95% interval by Student's t with n − 1 degrees of freedom. Over rows: its 95% bootstrap interval over the dev "
-    "rows, the seeds held fixed. Rank: tied where the interval over seeds of the difference to the best contains 0. "
-    "Seeds for .01: the fewest n by which a two-sided paired t test at 5% finds a true difference of .01 (1.00 where a "
-    "score is × 100) with a power of 80%; it comes from the standard deviation of the paired differences, itself "
-    "uncertain with few seeds. Step: that of the weights which are scored, of the steps of the run."
+    "rows, the seeds held fixed. Step: that of the weights which are scored, of the steps of the run."
 )
 
 
 @dataclass(frozen=True)
 class Score:
-    """How a score is displayed: multiplied by `times`, with `digits` decimals. `plain` is the bare value's title."""
+    """How a score is displayed: multiplied by `times`, with `digits` decimals."""
 
     name: str
-    plain: str
+    title: str
     times: float
     digits: int
-
-    @property
-    def title(self) -> str:
-        """The title of the value as it is shown."""
-        return f"{self.plain} × 100" if self.times == 100 else self.plain
 
     @classmethod
     def of(cls, name: str, study: Study) -> "Score":
         """The display of a score: correlations and accuracies of suites and stage one are × 100."""
         suite = study.file.suites.get(name.partition("/")[0], "") if "/" in name else ""
         hundred = name in _HUNDRED or suite.startswith(("sts_suite", "transfer"))
-        plain = _TITLES.get(name, name) + " (less is better)" * (name in _LESS)
-        return cls(name, plain, 100.0 if hundred else 1.0, 2 if hundred else 4)
+        title = ", ".join(training.NUMBERS.get(name, (name,)))
+        return cls(name, f"{title} × 100", 100.0, 2) if hundred else cls(name, title, 1.0, 4)
 
-    def shown(self, value: float, sign: bool = False) -> str:
-        """A value or, with its sign, a difference."""
-        return number(value, self.digits, times=self.times, sign=sign)
-
-    def spread(self, row: Any) -> str:
-        """Mean and standard deviation of a row of the summary."""
-        return self.shown(row["mean"]) + ("" if math.isnan(row["deviation"]) else f" ± {self.shown(row['deviation'])}")
-
-    def between(self, row: Any, low: str, high: str) -> str:
-        """An interval of a row of the summary, or a dash."""
-        return MISSING if math.isnan(row[low]) else f"[{self.shown(row[low], True)}, {self.shown(row[high], True)}]"
+    @property
+    def size(self) -> dict[str, Any]:
+        """The keyword arguments of the functions that print numbers."""
+        return {"digits": self.digits, "times": self.times}
 
 
 def write_results(
@@ -92,8 +62,8 @@ def write_results(
     if frame.empty:
         return False
     folder.mkdir(parents=True, exist_ok=True)
-    summary = overview.summary(frame, study.file.baseline, beside(study, frame, over_rows(study, done)))
-    summary = summary.assign(rank=ranks(frame), step=summary["group"].map(steps(done)).fillna(MISSING))
+    summary = overview.summary(frame, study.file.baseline, more_columns(study, frame, over_rows(study, done)))
+    summary = summary.assign(step=summary["group"].map(steps(done)).fillna(MISSING))
     about: dict[str, Any] = {"study": study.name, "command": command, "seeds": list(seeds), **provenance(done)}
     about["missing"] = [cell.name for cell in cells if cell not in done and not cell.arm.stage]
     about |= {"before_training": _before(done), "failed": failed}
@@ -119,68 +89,47 @@ def values_of(cell: Cell) -> dict[str, float]:
     for name in STAGE_ONE:
         one = scores.get(name)
         values |= {name: one["after"] if isinstance(one, dict) else one} if name in scores else {}
-    for name, command in cell.suites:
-        sets = not command.startswith("probes")
-        values |= {f"{name}/{key}": value for key, value in _suite_values(cell.suite(name), sets=sets)}
+    for name, _ in cell.suites:
+        values |= {f"{name}/{key}": value for key, value in _suite_values(cell.suite(name))}
     return {name: math.nan if value is None else float(value) for name, value in values.items()}
 
 
-def _suite_values(content: dict[str, Any], *, sets: bool) -> Iterator[tuple[str, float | None]]:
+def _suite_values(content: dict[str, Any]) -> Iterator[tuple[str, float | None]]:
     """(set, or number of removed tokens, value of the first measure); of a probe (measure, mean over its sets)."""
-    parts = [content, *(part for part in content.values() if isinstance(part, dict))]
-    rows = [row for part in parts for row in part.get("results", [])]
-    if sets or any("removed" in row for row in rows):
-        yield from ((str(row.get("removed", row["set"])), row["value"]) for row in rows if _first(row, rows))
+    if "results" in content:
+        first = content["results"][0]["measure"]
+        yield from ((row["set"], row["value"]) for row in content["results"] if row["measure"] == first)
+        return
+    parts = [part for part in content.values() if isinstance(part, dict)]
+    frame = pd.DataFrame([row for part in parts for row in part.get("results", [])]).astype({"value": float})
+    if "removed" in frame:
+        frame = frame.dropna(subset="removed")
+        yield from zip(frame["removed"].astype(int).astype(str), frame["value"])
     else:
-        for measure in dict.fromkeys(row["measure"] for row in rows):
-            values = [row["value"] for row in rows if row["measure"] == measure and row["value"] is not None]
-            yield measure, float(np.mean(values)) if values else None
-
-
-def _first(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> bool:
-    return bool(row["measure"] == rows[0]["measure"])
+        yield from frame.groupby("measure", sort=False)["value"].mean().items()
 
 
 def long_frame(study: Study, cells: Sequence[Cell]) -> pd.DataFrame:
     """A row (group, seed, metric, value) for each of the study's scores of each cell; measured arms have no seed."""
     rows = []
-    for cell in cells:
-        values = values_of(cell)
-        for order, wanted in enumerate(study.file.scores):
-            for name in (name for name in values if matches(name, wanted)):
+    by_cell = [(cell, values_of(cell)) for cell in cells]
+    for wanted in study.file.scores:
+        for arm in study.arms:
+            for cell, values in ((cell, values) for cell, values in by_cell if cell.arm.name == arm):
                 seed = None if cell.arm.measured else cell.seed
-                key = order, list(study.arms).index(cell.arm.name)
-                rows.append({"group": cell.arm.name, "seed": seed, "metric": name, "value": values[name], "key": key})
-    columns = ["group", "seed", "metric", "value", "key"]
-    frame = pd.DataFrame(rows, columns=columns).drop_duplicates(["group", "seed", "metric"])
-    frame = frame.sort_values("key", kind="stable").drop(columns="key").reset_index(drop=True)
-    return frame.astype({"seed": "Int64"})
-
-
-def ranks(frame: pd.DataFrame) -> list[str]:
-    """`best`, `tied` or nothing for each group and metric in the order of `overview.summary`.
-
-    An arm is tied with the best one if the 95% interval over seeds of its difference to it contains 0.
-    """
-    found = []
-    for (group, metric), _ in frame.groupby(["group", "metric"], sort=False):
-        rows = frame[frame["metric"] == metric]
-        means = rows.groupby("group", sort=False)["value"].mean() * (-1 if metric in _LESS else 1)
-        best = "" if means.isna().all() else means.idxmax()
-        one = overview.summary(rows[rows["group"].isin([best, group])], best).set_index("group").loc[group]
-        tied = group != best and one["low"] <= 0 <= one["high"]
-        found.append("best" if group == best else "tied" if tied else "")
-    return found
+                rows += [(arm, seed, name, value) for name, value in values.items() if matches(name, wanted)]
+    frame = pd.DataFrame(rows, columns=["group", "seed", "metric", "value"]).astype({"seed": "Int64"})
+    return frame.drop_duplicates(["group", "seed", "metric"], ignore_index=True)
 
 
 def steps(cells: Sequence[Cell]) -> dict[str, str]:
     """By arm, the steps of the scored weights and of the runs, over seeds; an arm that kept step 0 is not trained."""
-    found: dict[str, str] = {}
+    shown: dict[str, str] = {}
     for arm in dict.fromkeys(cell.arm.name for cell in cells if cell.arm.script):
         scores = [cell.scores for cell in cells if cell.arm.name == arm]
         kept, last = ([one.get(key, 0) for one in scores] for key in ("step", "last_step"))
-        found[arm] = f"{_span(kept)} of {_span(last)}" + ", not trained" * (0 in kept)
-    return found
+        shown[arm] = f"{_span(kept)} of {_span(last)}" + ", not trained" * (0 in kept)
+    return shown
 
 
 def _span(numbers: Sequence[int]) -> str:
@@ -188,15 +137,19 @@ def _span(numbers: Sequence[int]) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def beside(study: Study, frame: pd.DataFrame, rows: Mapping[tuple[str, str], intervals.Interval]) -> pd.DataFrame:
+def more_columns(
+    study: Study, frame: pd.DataFrame, over_rows: Mapping[tuple[str, str], intervals.Interval]
+) -> pd.DataFrame:
     """The paper's value and the interval over rows, by arm and score, in the units of the runs."""
-    found = []
-    for group, metric in frame[["group", "metric"]].drop_duplicates().itertuples(index=False):
-        interval = rows.get((metric, group))
-        paper = study.file.paper.values.get(group, {}).get(metric, math.nan) / Score.of(metric, study).times
-        low, high = (interval.low, interval.high) if interval else (math.nan, math.nan)
-        found.append({"group": group, "metric": metric, "paper": paper, "row_low": low, "row_high": high})
-    return pd.DataFrame(found)
+    table = frame[["group", "metric"]].drop_duplicates()
+    keys = list(table.itertuples(index=False, name=None))
+    ends = [over_rows.get((metric, group)) for group, metric in keys]
+    printed = study.file.paper.values
+    return table.assign(
+        paper=[printed.get(group, {}).get(metric, math.nan) / Score.of(metric, study).times for group, metric in keys],
+        row_low=[one.low if one else math.nan for one in ends],
+        row_high=[one.high if one else math.nan for one in ends],
+    )
 
 
 def over_rows(study: Study, cells: Sequence[Cell]) -> dict[tuple[str, str], intervals.Interval]:
@@ -204,17 +157,17 @@ def over_rows(study: Study, cells: Sequence[Cell]) -> dict[tuple[str, str], inte
     trained = [cell for cell in cells if not cell.arm.measured]
     runs = {(cell.arm.name, cell.seed): read_run(cell.folder).tasks for cell in trained}
     baseline = study.file.baseline
-    found: dict[tuple[str, str], intervals.Interval] = {}
+    by_score: dict[tuple[str, str], intervals.Interval] = {}
     for arm in dict.fromkeys(cell.arm.name for cell in trained if cell.arm.name != baseline):
         seeds = [seed for name, seed in runs if name == arm and (baseline, seed) in runs]
         if seeds and study.arms[arm].script == study.arms[baseline].script:
             first, second = ([runs[name, seed] for seed in seeds] for name in (baseline, arm))
-            for one in compare.differences(first, second, (None, None), resamples=_RESAMPLES):
+            for one in compare.differences(first, second, resamples=_RESAMPLES):
                 if one.metric == "Spearman's rho" and one.name != "sts":
                     continue  # one of several sets; the score is their mean
                 name = "sts_dev_spearman" if one.metric == "Spearman's rho" else one.name.replace(" ", "_")
-                found |= {(name, arm): one.interval} if one.interval else {}
-    return found
+                by_score |= {(name, arm): one.interval} if one.interval else {}
+    return by_score
 
 
 def provenance(cells: Sequence[Cell]) -> dict[str, Any]:
@@ -224,19 +177,19 @@ def provenance(cells: Sequence[Cell]) -> dict[str, Any]:
     for name, value in (pair for one in manifests for pair in one["settings"].items() if pair[0].startswith("data ")):
         hashes = data.setdefault(name.removeprefix("data "), [])
         hashes += [value] if value not in hashes else []
-    kept = ("processor", "threads", "device", "python", "torch", "commit")
-    machines = [
-        {key: one["environment"].get(key) for key in kept} | {"precision": one["precision"]} for one in manifests
-    ]
-    distinct = [json.loads(text) for text in dict.fromkeys(json.dumps(one) for one in machines)]
-    return {"data_sha256": dict(sorted(data.items())), "machines": distinct}
+    names = ("processor", "threads", "device", "python", "torch", "commit")
+    machines: list[dict[str, Any]] = []
+    for one in manifests:
+        machine = {name: one["environment"].get(name) for name in names} | {"precision": one["precision"]}
+        machines += [machine] if machine not in machines else []
+    return {"data_sha256": dict(sorted(data.items())), "machines": machines}
 
 
 def _before(cells: Sequence[Cell]) -> dict[str, float]:
     """Stage one's scores before training that are the same for every run."""
     scores = [cell.scores for cell in cells if not cell.arm.measured]
-    found = {name: {one[name]["before"] for one in scores if isinstance(one.get(name), dict)} for name in STAGE_ONE}
-    return {name: values.pop() for name, values in found.items() if len(values) == 1 and None not in values}
+    before = {name: {one[name]["before"] for one in scores if isinstance(one.get(name), dict)} for name in STAGE_ONE}
+    return {name: values.pop() for name, values in before.items() if len(values) == 1 and None not in values}
 
 
 def markdown(study: Study, summary: pd.DataFrame, about: Mapping[str, Any], figure: bool) -> str:
@@ -252,9 +205,7 @@ def markdown(study: Study, summary: pd.DataFrame, about: Mapping[str, Any], figu
             parts.append(_wide(study, rows, wanted))
         elif len(rows):
             parts.append(_table(study, rows, Score.of(wanted, study), about["before_training"]))
-    slips = [(name, score, text) for name, texts in file.paper.slips.items() for score, text in texts.items()]
-    slips += [(row.system, score, text) for row in file.paper.quoted for score, text in row.slips.items()]
-    parts += [f"\\* A slip of the paper. {name}, {score}: {text}." for name, score, text in slips]
+    parts += [f"A slip of the paper: {slip}." for slip in file.paper.slips]
     machines = "; ".join(", ".join(f"{key} {value}" for key, value in one.items()) for one in about["machines"])
     hashes = "\n".join(f"- {name}: `{', '.join(values)}`" for name, values in about["data_sha256"].items())
     parts += ["![figure](figure.svg)"] if figure else []
@@ -264,30 +215,17 @@ def markdown(study: Study, summary: pd.DataFrame, about: Mapping[str, Any], figu
 
 def _table(study: Study, rows: pd.DataFrame, score: Score, before: Mapping[str, float]) -> str:
     """The table of one score: a row for each arm, then the rows that the paper quotes."""
-    paper = study.file.paper
-    shown = [
-        {
-            "arm": row["group"] + " (baseline)" * (row["group"] == study.file.baseline),
-            "step": row["step"],
-            "seeds": str(row["seeds"]),
-            "mean": score.spread(row),
-            "rank": row["rank"] or MISSING,
-            "difference": score.shown(row["difference"], True),
-            "95%, over seeds": score.between(row, "low", "high"),
-            "95%, over rows": score.between(row, "row_low", "row_high"),
-            "seeds for .01": MISSING if math.isnan(row["seeds_for"]) else f"{row['seeds_for']:.0f}",
-            "paper": _printed(row["paper"] * score.times, score.name in paper.slips.get(row["group"], {})),
-        }
-        for row in rows.to_dict("records")
-    ]
-    for quoted in (one for one in paper.quoted if score.name in one.values):
-        value = _printed(quoted.values[score.name], score.name in quoted.slips)
-        own = {"arm": f"{quoted.system}: quoted from {quoted.source}", "paper": value}
-        shown.append(dict.fromkeys(shown[0], MISSING) | own)
-    table = pd.DataFrame(shown)
-    kept = [name for name in table if name == "mean" or set(table[name]) != {MISSING}]
-    notes = (f"Before training: {score.shown(before[score.name])}.",) if score.name in before else ()
-    return Table(score.title, table[kept], notes).markdown()
+    baseline = study.file.baseline
+    table = overview.numbers_table(rows, **score.size).drop(columns="metric")
+    table.insert(1, "step", rows["step"])
+    table["paper"] = [_printed(value * score.times) for value in rows["paper"]]
+    table["group"] = table["group"].replace(baseline, f"{baseline} (baseline)")
+    for quoted in (one for one in study.file.paper.quoted if score.name in one.values):
+        own = {"group": f"{quoted.system}: quoted from {quoted.source}", "paper": _printed(quoted.values[score.name])}
+        table = pd.concat([table, pd.DataFrame([own])]).fillna(MISSING)
+    table = table.loc[:, [set(table[name]) != {MISSING} for name in table]].rename(columns={"group": "arm"})
+    notes = (f"Before training: {number(before[score.name], **score.size)}.",) if score.name in before else ()
+    return Table(score.title, table, notes).markdown()
 
 
 def _wide(study: Study, rows: pd.DataFrame, wanted: str) -> str:
@@ -296,16 +234,15 @@ def _wide(study: Study, rows: pd.DataFrame, wanted: str) -> str:
     for arm, own in rows.groupby("group", sort=False):
         cells = own.set_index(own["metric"].str.removeprefix(stem)).to_dict("index")
         step = next(iter(cells.values()))["step"]
-        shown.append({"arm": arm, "step": step} | {name: score.spread(row) for name, row in cells.items()})
+        shown.append(
+            {"arm": arm, "step": step} | {name: overview.mean_text(row, **score.size) for name, row in cells.items()}
+        )
         if own["paper"].notna().any():
-            slips = study.file.paper.slips.get(str(arm), {})
-            paper = {name: _printed(row["paper"] * score.times, stem + name in slips) for name, row in cells.items()}
+            paper = {name: _printed(row["paper"] * score.times) for name, row in cells.items()}
             shown.append({"arm": f"{arm}, paper"} | paper)
     for quoted in study.file.paper.quoted:
         values = {
-            name.removeprefix(stem): _printed(value, name in quoted.slips)
-            for name, value in quoted.values.items()
-            if matches(name, wanted)
+            name.removeprefix(stem): _printed(value) for name, value in quoted.values.items() if matches(name, wanted)
         }
         shown += [{"arm": f"{quoted.system}: quoted from {quoted.source}"} | values] if values else []
     task, _, measure = stem.rstrip("/.").partition(".")
@@ -313,7 +250,7 @@ def _wide(study: Study, rows: pd.DataFrame, wanted: str) -> str:
     return Table(title, pd.DataFrame(shown).fillna(MISSING)).markdown()
 
 
-def _printed(value: float, slip: bool = False) -> str:
-    """A number of the paper, with at least two decimals, and a star for a slip."""
+def _printed(value: float) -> str:
+    """A number of the paper, with at least two decimals."""
     decimals = len(f"{value:.6g}".partition(".")[2])
-    return MISSING if math.isnan(value) else f"{value:.{max(2, decimals)}f}{'*' * slip}"
+    return MISSING if math.isnan(value) else f"{value:.{max(2, decimals)}f}"

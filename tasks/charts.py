@@ -1,6 +1,6 @@
 """One matplotlib style for the figures of the report page, the benchmark suites and run folders.
 
-`save` writes SVG and PNG; `page_svg` gives the SVG of a page, whose colours follow the reader's light or dark theme.
+`save` writes SVG; `page_svg` gives the SVG of a page, whose colours follow the reader's light or dark theme.
 The same numbers give the same bytes. Importing this module does not import matplotlib.
 """
 
@@ -30,7 +30,7 @@ _FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 DASHED = (0, (4, 3))
 STYLE: Any = {
     "figure.dpi": 100,
-    "savefig.dpi": 200,
+    "savefig.dpi": 200,  # of a scatter's points inside the SVG
     "figure.facecolor": GROUND,
     "font.family": "DejaVu Sans",
     "font.size": 12,
@@ -81,7 +81,7 @@ _PAGE: Any = {
 
 @contextmanager
 def panels(
-    count: int, size: tuple[float, float], *, columns: int = 3, style: Any = None, **how: Any
+    count: int, size: tuple[float, float], *, columns: int = 3, style: Any = None, **subplots: Any
 ) -> Iterator[list["Axes"]]:
     """`count` axes of one figure of `size` inches, which must be saved inside the `with` block."""
     import matplotlib
@@ -92,23 +92,23 @@ def panels(
     with matplotlib.rc_context({**STYLE, **(style or {})}):
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
-        axes = figure.subplots(-(-count // columns), columns, squeeze=False, **how).ravel().tolist()
+        axes = figure.subplots(-(-count // columns), columns, squeeze=False, **subplots).ravel().tolist()
         for spare in axes[count:]:
             spare.set_visible(False)
         yield axes[:count]
 
 
-def legend(axes: "Axes", columns: int, **how: Any) -> Any:
+def legend(axes: "Axes", columns: int, **options: Any) -> Any:
     """Draw a legend below the whole figure, of fewer columns where they are too wide; None if no artist has a label."""
     handles, labels = axes.get_legend_handles_labels()
-    look: dict[str, Any] = {"handlelength": 1.6, "columnspacing": 1.8, **how}
+    look: dict[str, Any] = {"handlelength": 1.6, "columnspacing": 1.8, **options}
     figure: Any = axes.figure
     if not handles:
         return None
     drawn = figure.legend(handles, labels, loc="outside lower center", ncols=columns, **look)
     if columns > 1 and drawn.get_window_extent().width > figure.bbox.width:
         drawn.remove()
-        return legend(axes, columns - 1, **how)
+        return legend(axes, columns - 1, **options)
     return drawn
 
 
@@ -130,25 +130,23 @@ def thousands(axis: Any) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
-def save(figure: "Figure | Any", path: Path) -> list[Path]:
-    """Write `path`.svg and `path`.png; the folder is created if missing."""
+def save(figure: "Figure | Any", path: Path) -> Path:
+    """Write `path`.svg, and return its path; the folder is created if missing."""
+    path = path.with_name(f"{path.name}.svg")
     path.parent.mkdir(parents=True, exist_ok=True)
-    written = []
-    for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
-        out = io.BytesIO()
-        figure.savefig(out, format=kind, metadata=metadata)
-        written.append(path.with_name(f"{path.name}.{kind}"))
-        write_atomic(written[-1], out.getvalue())
-    return written
+    out = io.BytesIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    write_atomic(path, out.getvalue())
+    return path
 
 
 @contextmanager
-def page_svg(width: float, height: float, count: int = 1, **how: Any) -> Iterator[tuple[list["Axes"], io.BytesIO]]:
-    """`count` stacked axes of a figure of `width` x `height` pixels; after the block the buffer holds its SVG."""
-    with panels(count, (width / 72, height / 72), columns=1, style=_PAGE, **how) as axes:
+def page_svg(width: float, height: float) -> Iterator[tuple["Axes", io.BytesIO]]:
+    """The axes of a figure of `width` x `height` pixels; after the block the buffer holds its SVG."""
+    with panels(1, (width / 72, height / 72), style=_PAGE) as (axes,):
         out, svg = io.BytesIO(), io.StringIO()
         yield axes, out
-        figure: Any = axes[0].figure
+        figure: Any = axes.figure
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
         out.write(themed(svg.getvalue()).encode())
 

@@ -54,14 +54,13 @@ def common(systems: Sequence[Rows]) -> list[Rows]:
 def differences(
     first: Sequence[Scored],
     second: Sequence[Scored],
-    norms: tuple[float | None, float | None] | None = None,
     *,
+    norm: bool = True,
     resamples: int = RESAMPLES,
 ) -> list[Difference]:
-    """The difference (second minus first) in each common task, and in the dev norm if both have the same tasks.
+    """The difference (second minus first) in each common task, and in the dev norm if all tasks can be compared.
 
-    Each side is one or more runs of a setting, whose scores are averaged. `norms` are the two reported dev norms; if it
-    is None, the dev norm is left out.
+    Each side is one or more runs of a setting, whose scores are averaged. Without `norm`, the dev norm is left out.
     """
     one, two = first[0], second[0]
     of_tasks: list[Difference] = []
@@ -71,10 +70,8 @@ def differences(
         of_tasks.append(difference)
         if scores is not None:
             samples[name] = scores
-    if norms is None or one.keys() != two.keys():
+    if not norm or not one.keys() == two.keys() == samples.keys():
         return of_tasks
-    if samples.keys() != one.keys():
-        return [*of_tasks, Difference(DEV_NORM, "mean", *norms, None, why="not every task can be compared")]
     # Dev norms over the common rows, as for the scores of the tasks; the reported norms may cover other rows.
     before = metrics.dev_norm((each.metric, each.first) for each in of_tasks)
     after = metrics.dev_norm((each.metric, each.second) for each in of_tasks)
@@ -95,9 +92,7 @@ def _task(
         why = f"different metrics: {metric} and {second[0].metric}"
     elif metric not in intervals.METRICS:
         why = f"no interval for {metric}"
-    elif not rows:
-        why = "no dev rows recorded"
-    elif not len(rows[0]):
+    elif not rows or not len(rows[0]):
         why = "no dev row in common"
     if why:
         one, two = (_mean([task.score for task in side]) for side in (first, second))
@@ -110,11 +105,7 @@ def _task(
     samples = averaged(intervals.bootstrap(metric, predicted, gold, name, resamples=resamples))
     values = averaged(intervals.scores(metric, predicted, gold)).tolist()
     before, after = (value if np.isfinite(value) else None for value in values)
-    only: tuple[int | None, int | None] = (None, None)
-    if first[0].classes and len(systems) == 2:
-        right = predicted == gold
-        only = int((right[0] & ~right[1]).sum()), int((right[1] & ~right[0]).sum())
-    return Difference(name, metric, before, after, interval(samples[1] - samples[0]), len(gold), *only), samples
+    return Difference(name, metric, before, after, interval(samples[1] - samples[0]), len(gold)), samples
 
 
 def _mean(scores: Sequence[float | None]) -> float | None:
@@ -152,8 +143,8 @@ def main(arguments: list[str] | None = None) -> None:
     one, two = map(read_run, folders)
     if not one.tasks.keys() & two.tasks.keys():
         raise UserError(f"{folders[0]} and {folders[1]}: no task in common, so there is nothing to compare")
-    norms = (one.dev_norm, two.dev_norm) if one.multitask and two.multitask else None
-    print(table(first, second, differences([one.tasks], [two.tasks], norms)).terminal())
+    both = differences([one.tasks], [two.tasks], norm=one.multitask and two.multitask)
+    print(table(first, second, both).terminal())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Average finished fine-tuning runs: the mean of their class probabilities and similarities, for dev and test rows.
 
 python -m tasks.ensemble runs/a runs/b runs/c --out runs/ensemble
-python -m tasks.ensemble runs/a runs/b runs/c --greedy --out runs/ensemble --no-texts
+python -m tasks.ensemble runs/a runs/b runs/c --out runs/ensemble --no-texts
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,6 @@ from tasks.record import Rows, TaskScores
 from tasks.tables import MISSING, Table
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
-    from tasks.compare import Scored
     from tasks.task import Task
 
 Predicted = Mapping[tuple[str, str], Rows]
@@ -39,14 +38,14 @@ class Member:
 
 def check_alike(runs: Sequence[Path]) -> None:
     """Raise `UserError` unless all runs are finished and have the same tasks and data, by their hashes."""
-    known = {}
+    read = {}
     for run in runs:
         settings, _ = predict.kept(run)
         data = read_json(run / "manifest.json")["data"]
         files = {f"{split} file of {task}": one for split, tasks in data.items() for task, one in tasks.items()}
-        known[run] = settings["tasks"], files
-    tasks, files = known[runs[0]]
-    for run, (own_tasks, own_files) in known.items():
+        read[run] = settings["tasks"], files
+    tasks, files = read[runs[0]]
+    for run, (own_tasks, own_files) in read.items():
         if own_files.keys() != files.keys():
             raise UserError(f"{run}: was trained on {own_tasks}, but {runs[0]} on {tasks}")
         differing = [what for what, one in files.items() if one["sha256"] != own_files[what]["sha256"]]
@@ -84,72 +83,37 @@ def average(members: Sequence[Member]) -> Member:
     return Member("ensemble", members[0].tasks, rows)
 
 
-def scored(member: Member) -> "Scored":
-    """A member's dev scores by task, with its rows."""
-    from tasks import evaluate
-
-    tasks = {}
-    for name, task in member.tasks.items():
-        rows = member.rows[name, "dev"]
-        one = evaluate.report(task, rows.predicted, rows.gold)
-        about = (name, task.title, task.metric, one["score"], one["rows"], task.classes)
-        tasks[name] = TaskScores(*about, tuple(one["per_class"]), rows=rows)
-    return tasks
-
-
-def dev_norm(member: Member) -> float:
-    """The mean of the tasks' normalised dev scores."""
-    return metrics.dev_norm((one.metric, one.score) for one in scored(member).values())
-
-
-def greedy(members: Sequence[Member]) -> list[Member]:
-    """The member with the best dev norm, and then, one by one, those that raise the ensemble's dev norm most.
-
-    Forward selection (Caruana et al. 2004), each member at most once.
-    """
-    chosen: list[Member] = []
-    best = -np.inf
-    while left := [member for member in members if member not in chosen]:
-        norms = [dev_norm(average([*chosen, member])) for member in left]
-        if max(norms) <= best:
-            break
-        best = max(norms)
-        chosen.append(left[norms.index(best)])
-    return chosen
-
-
 def scores(member: Member) -> dict[str, Any]:
     """The dev norm and each task's scores, as in a run's `scores.json`, with 95% intervals as [low, high]."""
     from tasks import compare, evaluate
 
-    own, whole = compare.own_intervals(scored(member), norm=True)
-    tasks = {}
-    for name, task in member.tasks.items():
-        rows = member.rows[name, "dev"]
-        tasks[name] = evaluate.report(task, rows.predicted, rows.gold) | {"interval": _limits(own[name])}
-    return {"dev_norm": dev_norm(member), "interval": _limits(whole), "tasks": tasks}
+    rows = {name: member.rows[name, "dev"] for name in member.tasks}
+    reports = {
+        name: evaluate.report(task, rows[name].predicted, rows[name].gold) for name, task in member.tasks.items()
+    }
+    tasks = {
+        name: TaskScores(name, one["title"], one["metric"], one["score"], one["rows"], rows=rows[name])
+        for name, one in reports.items()
+    }
+    own, whole = compare.own_intervals(tasks, norm=True)
+    norm = metrics.dev_norm((one["metric"], one["score"]) for one in reports.values())
+    with_intervals = {name: one | {"interval": _limits(own[name])} for name, one in reports.items()}
+    return {"dev_norm": norm, "interval": _limits(whole), "tasks": with_intervals}
 
 
 def _limits(interval: Interval | None) -> list[float] | None:
     return [interval.low, interval.high] if interval else None
 
 
-def save(
-    out: Path, ensemble: Member, members: Sequence[Member], content: Mapping[str, Any], *, texts: bool = True
-) -> None:
-    """Write the prediction files, the dev rows, `scores.json` and the page; without `texts` no sentence of the data."""
-    from tasks.report.page import write_ensemble
-
+def save(out: Path, ensemble: Member, content: Mapping[str, Any], *, texts: bool = True) -> None:
+    """Write the prediction files, the dev rows and `scores.json`; without `texts` no sentence of the data."""
     for (name, split), rows in ensemble.rows.items():
         task = ensemble.tasks[name]
-        record.write_predictions(
-            out / "predictions" / record.prediction_file(task, split), task, rows.ids, rows.predicted
-        )
+        path = out / "predictions" / record.prediction_file(task, split)
+        record.write_predictions(path, task, rows.ids, rows.predicted)
         if split == "dev":
             record.write_rows(out, name, rows if texts else replace(rows, texts=[()] * len(rows)))
     write_json(out / "scores.json", content)
-    by_name = {member.name: scored(member) for member in members}
-    write_ensemble(out / "report.html", scored(ensemble), by_name, content, texts=texts)
 
 
 def table(content: Mapping[str, Any]) -> Table:
@@ -158,12 +122,8 @@ def table(content: Mapping[str, Any]) -> Table:
     for name, one in [*content["members"].items(), ("ensemble", content)]:
         interval = Interval(*one["interval"]).text(4) if one["interval"] else MISSING
         scores = {task: metrics.shown(score["score"]) for task, score in one["tasks"].items()}
-        used = "" if name == "ensemble" else "yes" if name in content["used"] else "no"
-        norm = {metrics.DEV_NORM: metrics.shown(one["dev_norm"]), "95% interval": interval}
-        rows.append({"run": name, "used": used, **scores, **norm})
-    warning = "The members were chosen on these dev rows, so the ensemble's dev scores are too high."
-    notes = (warning,) if content["chosen_on_dev"] else ()
-    return Table("Dev scores", pd.DataFrame(rows), notes, left=2)
+        rows.append({"run": name, **scores, metrics.DEV_NORM: metrics.shown(one["dev_norm"]), "95% interval": interval})
+    return Table("Dev scores", pd.DataFrame(rows))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -172,7 +132,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser = cli.Parser(prog="python -m tasks.ensemble", description=about, allow_abbrev=False)
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="finished runs of multitask_train.py")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="the folder to write")
-    parser.add_argument("--greedy", action="store_true", help="use the members that raise the dev norm, best first")
     parser.add_argument("--data", metavar="DIR", type=Path, help="where the data are now (default: as in the runs)")
     parser.add_argument("--no-texts", action="store_true", help="leave the sentences of the data out")
     options = parser.parse_args(arguments)
@@ -185,17 +144,11 @@ def main(arguments: list[str] | None = None) -> None:
         raise UserError(f"--out {options.out}: exists, and is not an empty folder")
     check_alike(options.runs)
     members = [load(run, name, options.data) for run, name in zip(options.runs, names, strict=True)]
-    chosen = greedy(members) if options.greedy else members
-    ensemble = average(chosen)
-    content = {
-        **scores(ensemble),
-        "members": {member.name: scores(member) for member in members},
-        "used": [member.name for member in chosen],
-        "chosen_on_dev": options.greedy,
-    }
-    save(options.out, ensemble, members, content, texts=not options.no_texts)
+    ensemble = average(members)
+    content = {**scores(ensemble), "members": {member.name: scores(member) for member in members}}
+    save(options.out, ensemble, content, texts=not options.no_texts)
     cli.say(f"{evaluate.tables(content['tasks'])}\n\n{table(content).terminal()}")
-    cli.say(f"predictions in {options.out / 'predictions'}; report: {options.out / 'report.html'}")
+    cli.say(f"predictions in {options.out / 'predictions'}")
 
 
 if __name__ == "__main__":

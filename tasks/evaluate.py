@@ -100,11 +100,14 @@ def report(task: Task, predicted: np.ndarray, gold: np.ndarray) -> dict[str, Any
     }
 
 
-def predict(model: MultitaskModel, data: Splits, paths: Paths, precision: str, known: Outputs) -> Outputs:
-    """The outputs of a model for every row of the splits that prediction files are written for, where not `known`."""
+def predict(model: MultitaskModel, data: Splits, paths: Paths, precision: str, computed: Outputs) -> Outputs:
+    """The outputs of a model for every row of the splits that prediction files are written for.
+
+    Those in `computed` are taken from there.
+    """
     return {
-        (name, split): known[name, split]
-        if (name, split) in known
+        (name, split): computed[name, split]
+        if (name, split) in computed
         else outputs(model, model.tasks[name], data.of(split)[name], precision)
         for name, split in paths
     }

@@ -31,18 +31,12 @@ class Interval:
         return f"[{number(self.low, digits, sign=sign)}, {number(self.high, digits, sign=sign)}]"
 
 
-def interval(draws: np.ndarray) -> Interval | None:
-    """The 2.5th and 97.5th percentiles of `draws` [R]; None if there are none or any is not finite."""
-    if not len(draws) or not np.isfinite(draws).all():
+def interval(samples: np.ndarray) -> Interval | None:
+    """The 2.5th and 97.5th percentiles of `samples` [R]; None if there are none or any is not finite."""
+    if not len(samples) or not np.isfinite(samples).all():
         return None
-    low, high = np.percentile(draws, (2.5, 97.5))
+    low, high = np.percentile(samples, (2.5, 97.5))
     return Interval(float(low), float(high))
-
-
-def wilson(count: int, total: int) -> Interval:
-    """Wilson's 95% score interval of the proportion `count` / `total`, where `total` is at least 1."""
-    ends = stats.binomtest(count, total).proportion_ci(0.95, method="wilson")
-    return Interval(float(ends.low), float(ends.high))
 
 
 def resampled(
@@ -71,7 +65,7 @@ def bootstrap(
     )
 
 
-def mean_draws(values: np.ndarray, *purpose: str, seed: int = 0, resamples: int = RESAMPLES) -> np.ndarray:
+def mean_samples(values: np.ndarray, *purpose: str, seed: int = 0, resamples: int = RESAMPLES) -> np.ndarray:
     """Means over resampled rows, [N] to [R], drawn by the counter (seed, *purpose); empty if there are no rows."""
     if not len(values):
         return np.empty(0)
@@ -111,8 +105,6 @@ class Difference:
     second: float | None
     interval: Interval | None
     rows: int = 0
-    only_first: int | None = None  # rows that only the first system predicts correctly
-    only_second: int | None = None
     why: str = ""
 
     @property

@@ -1,35 +1,15 @@
-"""What the manifest of a run says, and the manifests of the runs that its encoder comes from."""
+"""The data sets that the manifest of a run names, and the manifests of the runs that its encoder comes from."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel
 
-from minbert.errors import UserError
 from minbert.files import read_json
 
 
-class Checked(BaseModel):
-    """An object of a JSON file, whose values have the types of its fields. Other keys are ignored."""
-
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
-
-
-Kind = TypeVar("Kind", bound=Checked)
-
-
-def parsed(kind: type[Kind], source: str | Path, text: bytes | str) -> Kind:
-    """A JSON text as `kind`, or a `UserError` that names the source (a file, or a file and its line) and the field."""
-    try:
-        return kind.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise UserError(f"{source}: {field}{': ' if field else ''}{first['msg']}") from error
-
-
-class SkippedRow(Checked):
+class SkippedRow(BaseModel):
     """A row of a data file that was skipped, or kept with a warning."""
 
     line: int | None = None
@@ -37,7 +17,7 @@ class SkippedRow(Checked):
     file: str = ""
 
 
-class DataSet(Checked):
+class DataSet(BaseModel):
     """A data file, or several that are read as one, with the number of their rows; None where it is not known."""
 
     file: str = ""
@@ -68,62 +48,6 @@ class DataSet(Checked):
         return (self.rows or 0) if self.labelled is None else self.labelled
 
 
-class Environment(Checked):
-    """The machine that a run has begun on."""
-
-    threads: int | None = None
-    device: str = ""
-    started: str | None = None
-
-
-class Part(Checked):
-    """One start or resume of a run."""
-
-    started: str | None = None
-    to_step: int | None = None
-    seconds: float = 0.0
-
-
-class Plan(Checked):
-    """The steps of a run."""
-
-    steps: int | None = None
-    steps_per_epoch: list[int] = []
-
-
-class Curriculum(Checked):
-    """The shares of easy, semi-hard and hard triplets in each epoch."""
-
-    mix_per_epoch: list[Annotated[list[float], Field(min_length=3, max_length=3)]] = []
-
-
-class Selection(Checked):
-    """How the checkpoint that a run keeps is chosen."""
-
-    keep: str = ""
-    metric: str = "dev score"
-    by_dev_pairs: bool = True
-
-
-class Manifest(Checked):
-    """`manifest.json` of a run, as far as others read it."""
-
-    all_settings: dict[str, str | int | float | bool | list[str] | None]
-    settings: dict[str, Any] = {}
-    command: str = ""
-    preset: str = ""
-    precision: str = ""
-    parameters: int | None = None
-    variables: dict[str, str] = {}
-    training_rows: dict[str, int] | None = None
-    environment: Environment = Environment()
-    parts: list[Part] = []
-    plan: Plan = Plan()
-    curriculum: Curriculum = Curriculum()
-    selection: Selection = Selection()
-    data: dict[str, Any] = {}
-
-
 def data_sets(data: Any, name: str = "") -> Iterator[tuple[str, DataSet]]:
     """The sets of data under a manifest's `data` by the path of their keys: `train sst`, or `sts_dev`."""
     if not isinstance(data, dict):
@@ -140,9 +64,11 @@ def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
     It is searched for in `folder` and its parent. Another program's `manifest.json` is ignored.
     """
-    path = next((up / "manifest.json" for up in (folder, folder.parent) if (up / "manifest.json").is_file()), None)
-    content = read_json(path) if path else None
-    return (path, content) if path and isinstance(content, dict) and {"data", "settings"} <= content.keys() else None
+    for path in (folder / "manifest.json", folder.parent / "manifest.json"):
+        if path.is_file():
+            content = read_json(path)
+            return (path, content) if isinstance(content, dict) and {"data", "settings"} <= content.keys() else None
+    return None
 
 
 def manifests_behind(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
@@ -159,14 +85,10 @@ def manifests_behind(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     return manifests
 
 
-def data_files(data: Any, use: str = "") -> Iterator[tuple[str, str, str]]:
+def data_files(data: Any) -> Iterator[tuple[str, str, str]]:
     """(file, SHA-256, `train` or `dev`) of the files under a manifest's `data`, without those for testing."""
-    if isinstance(data, list):
-        for inner in data:
-            yield from data_files(inner, use)
-    elif isinstance(data, dict) and {"file", "sha256"} <= data.keys():
-        if use != "test":
-            yield str(data["file"]), str(data["sha256"]), use or "train"
-    elif isinstance(data, dict):
-        for name, inner in data.items():
-            yield from data_files(inner, use or next((kind for kind in ("train", "dev", "test") if kind in name), ""))
+    for name, one in data_sets(data):
+        use = next((kind for kind in ("train", "dev", "test") if kind in name), "train")
+        for file in (one, *one.files) if use != "test" else ():
+            if file.file:
+                yield file.file, file.sha256, use

@@ -6,7 +6,6 @@ python -m tasks.predictions submit runs/multitask/predictions --data data --out 
 """
 
 import argparse
-import io
 import re
 import zipfile
 from collections.abc import Sequence
@@ -18,12 +17,12 @@ import numpy as np
 import pandas as pd
 
 from minbert.errors import UserError
-from minbert.files import distinct_names, write_atomic
+from minbert.files import distinct_names
 from minbert.token_cache import Row
 from minbert.training import cli
 from tasks import metrics, readers
 from tasks.record import Rows, TaskScores, prediction_file
-from tasks.tables import Table
+from tasks.tables import MISSING, Table
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
     from tasks.task import Task
@@ -97,8 +96,7 @@ def _check(path: Path, task: "Task", split: str, data: Path) -> Checked:
     expected_ids, lines, values = set(ids), dict[str, int](), dict[str, float]()
     for line, id_, value in rows:
         if id_ not in expected_ids:
-            near = f"; it has {id_.lower()!r}" if id_.lower() in expected_ids else ""
-            findings.append((line, f"id {id_!r} is not in {source.name}{near}"))
+            findings.append((line, f"id {id_!r} is not in {source.name}"))
         elif lines.setdefault(id_, line) != line:
             findings.append((line, f"duplicate id {id_!r}, first seen on line {lines[id_]}"))
         elif not np.isnan(value):
@@ -120,16 +118,13 @@ def _read(path: Path, task: "Task") -> tuple[list[tuple[int, str, float]], list[
     rows, findings = [], []
     if header + b"\n" != task.files.header.encode() or not lines:
         findings.append((1, f"the header is {_shown(header)}, not {task.files.header.rstrip(chr(10))!r}"))
-    if lines and lines[-1]:
-        findings.append((len(lines) + 1, "the last line has no line feed at its end"))
-    else:
-        del lines[-1:]
+    if lines and lines.pop():
+        findings.append((len(lines) + 2, "the last line has no line feed at its end"))
     for line, raw in enumerate(lines, start=2):
         text = raw.decode("utf-8", "replace")
         match = _ROW.fullmatch(text)
         if match is None or "\ufffd" in text:
-            ending = "; it ends in a carriage return" if raw.endswith(b"\r") else ""
-            findings.append((line, f"not '{{id}} , {{value}} ' but {_shown(raw)}{ending}"))
+            findings.append((line, f"not '{{id}} , {{value}} ' but {_shown(raw)}"))
             continue
         value, why = _value(task, match[2])
         if why:
@@ -183,41 +178,34 @@ def scored(files: Sequence[Checked]) -> dict[str, TaskScores]:
     return scores
 
 
-def table(files: Sequence[Checked]) -> Table:
-    """A row for each file, and the first findings of each as `file:line: message`."""
-    rows, notes = [], []
+def table(files: Sequence[Checked], *, gold: bool = False) -> Table:
+    """A row for each file, and the first findings of each as `file:line: message`.
+
+    With `gold`, the scores of the files with gold labels that have no findings, and the dev norm.
+    """
+    rows, notes = [], [f"dev norm {metrics.shown(norm(files))}"] * gold
     for file in files:
-        count = len(file.findings)
+        count, labelled = len(file.findings), not np.isnan(file.gold).all()
         state = f"{count:,} finding{'s' * (count > 1)}" if count else "ok"
-        predicted = f"{len(file.values):,} of {len(file.ids):,}"
-        rows.append({"file": file.path.name, "state": state, "rows with a prediction": predicted})
+        row = {"file": file.path.name, "state": state}
+        row["rows with a prediction"] = f"{len(file.values):,} of {len(file.ids):,}"
+        if gold:
+            value, scored = file.score if labelled and not count else (None, 0)
+            row["metric"] = file.task.metric
+            row["labelled rows"] = f"{scored:,}" if scored else MISSING
+            row["score"] = metrics.shown(value) if scored else MISSING
+        rows.append(row)
         notes += [f"{file.path}{f':{line}' if line else ''}: {why}" for line, why in file.findings[:_SHOWN]]
         notes += [f"and {count - _SHOWN:,} more in {file.path.name}"] * (count > _SHOWN)
     return Table(f"{files[0].path.parent}", pd.DataFrame(rows), tuple(notes), left=2)
 
 
-def scores_table(files: Sequence[Checked]) -> Table:
-    """The scores of all files with gold labels (none if there are findings), and the dev norm."""
-    rows = []
-    for file in files:
-        if not np.isnan(file.gold).all():
-            value, count = (None, 0) if file.findings else file.score
-            shown = "not scored: see its findings" if file.findings else metrics.shown(value)
-            rows.append((file.path.name, file.task.metric, f"{count:,}", shown))
-    rows.append((metrics.DEV_NORM, "mean", "", metrics.shown(norm(files))))
-    return Table("Scores", pd.DataFrame(rows, columns=["file", "metric", "labelled rows", "score"]), left=2)
-
-
 def pack(files: Sequence[Checked], out: Path) -> None:
-    """Write the zip file for the course, all files under `predictions/`; the same files give the same bytes."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for file in sorted(files, key=lambda file: file.path.name):
-            entry = zipfile.ZipInfo(f"predictions/{file.path.name}", date_time=(1980, 1, 1, 0, 0, 0))
-            entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
-            archive.writestr(entry, file.path.read_bytes())
+    """Write the zip file for the course, all files under `predictions/`."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(out, buffer.getvalue())
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in files:
+            archive.write(file.path, f"predictions/{file.path.name}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -248,9 +236,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     data = data_folder(options.data)
     files = check(options.folder, data)
-    print(table(files).terminal())
-    if options.command == "check" and options.gold:
-        print("\n" + scores_table(files).terminal())
+    print(table(files, gold=options.command == "check" and options.gold).terminal())
     demand_clean(options.folder, files)
     if options.command == "submit":
         pack(files, options.out)
@@ -258,7 +244,7 @@ def main(arguments: list[str] | None = None) -> None:
     elif options.compare is not None:
         other = check(options.compare, data)
         demand_clean(options.compare, other)
-        differences = compare.differences([scored(files)], [scored(other)], (norm(files), norm(other)))
+        differences = compare.differences([scored(files)], [scored(other)])
         first, second = distinct_names([options.folder, options.compare])
         print("\n" + compare.table(first, second, differences).terminal())
 

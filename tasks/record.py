@@ -8,15 +8,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import Field
 
 from minbert.errors import UserError
 from minbert.files import expanded, write_atomic
 from minbert.training import cli
-from tasks.manifests import Checked, parsed
 
 if TYPE_CHECKING:
     from tasks.examples import Examples
@@ -45,12 +43,11 @@ class Rows:
         """The rows with a gold label; only these are scored."""
         return self.at(np.flatnonzero(~np.isnan(self.gold)))
 
-    def at(self, places: np.ndarray) -> "Rows":
-        """The rows at the given indices."""
-        chosen = places.tolist()
-        probabilities = None if self.probabilities is None else self.probabilities[places]
-        ids, texts = [self.ids[row] for row in chosen], [self.texts[row] for row in chosen]
-        return Rows(ids, texts, self.gold[places], self.predicted[places], probabilities)
+    def at(self, indices: np.ndarray) -> "Rows":
+        """The rows at some indices."""
+        probabilities = None if self.probabilities is None else self.probabilities[indices]
+        ids, texts = ([column[row] for row in indices.tolist()] for column in (self.ids, self.texts))
+        return Rows(ids, texts, self.gold[indices], self.predicted[indices], probabilities)
 
 
 @dataclass(frozen=True)
@@ -79,11 +76,11 @@ class TaskScores:
 
 def task_rows(task: "Task", examples: "Examples", outputs: np.ndarray) -> Rows:
     """The rows of a development set, from the head's outputs: float32 [rows] or [rows, C]."""
-    cache, places = examples.cache, range(len(examples))
-    texts = [tuple(cache.text(row, column) for column in range(cache.columns)) for row in places]
+    cache, indices = examples.cache, range(len(examples))
+    texts = [tuple(cache.text(row, column) for column in range(cache.columns)) for row in indices]
     gold = np.asarray(examples.labels, dtype=np.float64)
     shares = task.probabilities(outputs)
-    return Rows([cache.row_id(row) for row in places], texts, gold, task.predict(outputs), shares)
+    return Rows([cache.row_id(row) for row in indices], texts, gold, task.predict(outputs), shares)
 
 
 def prediction_paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> dict[tuple[str, str], Path]:
@@ -117,16 +114,6 @@ def write_predictions(path: Path, task: "Task", ids: Sequence[str], predicted: n
     write_atomic(path, task.files.header + "".join(rows))
 
 
-class _Line(Checked):
-    """A line of a file of dev rows."""
-
-    id: str
-    texts: tuple[str, ...]
-    gold: float | None
-    predicted: float
-    probabilities: Annotated[tuple[float, ...], Field(min_length=1)] | None
-
-
 def write_rows(run: Path, name: str, rows: Rows) -> Path:
     """Write `RUN/dev/{name}.jsonl` atomically and return its path; numbers have six digits."""
     path = run / "dev" / f"{name}.jsonl"
@@ -136,26 +123,30 @@ def write_rows(run: Path, name: str, rows: Rows) -> Path:
     shares: list[Any] = [None] * len(rows)
     if rows.probabilities is not None:
         shares = [[round(share, 6) for share in row] for row in rows.probabilities.tolist()]
-    lines = (
-        dict(zip(_Line.model_fields, row, strict=True))
-        for row in zip(rows.ids, rows.texts, gold, predicted, shares, strict=True)
-    )
+    names = ("id", "texts", "gold", "predicted", "probabilities")
+    columns = (rows.ids, rows.texts, gold, predicted, shares)
+    lines = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
     # ASCII, as some readers treat U+2028 as a line end
     write_atomic(path, "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines))
     return path
 
 
+def json_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines, without a last line that is still being written; else `UserError`."""
+    *lines, _ = path.read_text(encoding="utf-8").split("\n")
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            raise UserError(f"{path}:{number}: not JSON: {error}") from error
+    return rows
+
+
 def read_rows(path: Path) -> Rows:
-    """Read a file written by `write_rows`; raises `UserError` with file, line and field if it is not one."""
-    lines = enumerate(path.read_bytes().splitlines(), start=1)
-    rows = [parsed(_Line, f"{path}:{number}", line) for number, line in lines]
-    widths = {len(row.probabilities or ()) for row in rows}
-    if len(widths) > 1:
-        raise UserError(f"{path}: some rows have more probabilities than others")
-    return Rows(
-        [row.id for row in rows],
-        [row.texts for row in rows],
-        np.array([np.nan if row.gold is None else row.gold for row in rows], dtype=np.float64),
-        np.array([row.predicted for row in rows], dtype=np.float64),
-        np.array([row.probabilities for row in rows], dtype=np.float64) if widths - {0} else None,
-    )
+    """Read a file written by `write_rows`."""
+    rows = json_lines(path)
+    gold, predicted = (np.array([row[key] for row in rows], dtype=np.float64) for key in ("gold", "predicted"))
+    shares = [row["probabilities"] for row in rows]
+    probabilities = np.array(shares, dtype=np.float64) if any(shares) else None
+    return Rows([row["id"] for row in rows], [tuple(row["texts"]) for row in rows], gold, predicted, probabilities)

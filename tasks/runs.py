@@ -3,70 +3,30 @@
 Importing this module and reading a finished run load no torch.
 """
 
-import json
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from pydantic import ConfigDict, Field, ValidationError
 
 from minbert.errors import UserError
-from minbert.files import expanded
+from minbert.files import expanded, read_json_object
 from tasks import record
 from tasks.contrastive.settings import slug
-from tasks.manifests import Checked, DataSet, Manifest, Part, Selection, data_sets, parsed
+from tasks.manifests import DataSet, data_sets
 from tasks.metrics import DEV_NORM
-from tasks.record import Rows, TaskScores
-
-_SILENT = 600  # seconds without a logged row after which an unfinished run counts as stopped
+from tasks.record import Rows, TaskScores, json_lines
 
 
-class _MetricsRow(Checked):
-    """A line of `metrics.jsonl`."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, int | float | None]
-    kind: str
-    step: int
-    best: bool = False
-    seconds: float = 0.0
-
-
-class _ClassScores(Checked):
-    label: str
-    precision: float | None
-    recall: float | None
-    f1: float | None
-    support: int
-
-
-class _TaskScores(Checked):
-    metric: str
-    score: float | None
-    rows: int
-    title: str = ""
-    per_class: tuple[_ClassScores, ...] = ()
-
-
-class Change(Checked):
+@dataclass(frozen=True)
+class Change:
     """A number of stage one before and after training."""
 
     before: float | None
     after: float | None
-
-
-class _Scores(Checked):
-    """`scores.json`; stage one's numbers before and after training are extra keys."""
-
-    model_config = ConfigDict(extra="allow")
-    tasks: dict[str, _TaskScores] = Field(default_factory=dict)
-    dev_norm: float | None = None
-    step: int | None = None
-    last_epoch_loss: float | None = None
-    chance_loss: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,7 +39,7 @@ class Run:
 
     folder: Path
     name: str
-    manifest: Manifest
+    manifest: dict[str, Any]
     data: dict[str, DataSet]
     train: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
@@ -90,7 +50,7 @@ class Run:
     written: float = 0.0
 
     def __repr__(self) -> str:
-        return f"Run({self.name}, {self.state(time.time())}, step {self.step:,})"
+        return f"Run({self.name}, {'' if self.finished else 'not '}finished, step {self.step:,})"
 
     def _repr_html_(self) -> str:
         """The table of its scores, for notebooks."""
@@ -113,7 +73,8 @@ class Run:
     @property
     def settings(self) -> dict[str, Any]:
         """All settings, paths included."""
-        return self.manifest.all_settings
+        settings: dict[str, Any] = self.manifest["all_settings"]
+        return settings
 
     @property
     def multitask(self) -> bool:
@@ -121,9 +82,19 @@ class Run:
         return "tasks" in self.settings
 
     @property
-    def selection(self) -> Selection:
-        """How the checkpoint is chosen."""
-        return self.manifest.selection
+    def selection(self) -> dict[str, Any]:
+        """How the checkpoint that the run keeps is chosen: `keep`, `metric` and `by_dev_pairs`."""
+        return {"keep": "", "metric": "dev score", "by_dev_pairs": True} | self.manifest.get("selection", {})
+
+    @property
+    def parts(self) -> list[dict[str, Any]]:
+        """Each start or resume of the run."""
+        return self.manifest.get("parts") or []
+
+    @property
+    def planned_steps(self) -> int | None:
+        """The number of steps of the plan."""
+        return self.manifest.get("plan", {}).get("steps")
 
     @property
     def dev_norm(self) -> float | None:
@@ -133,119 +104,90 @@ class Run:
     @property
     def kept_step(self) -> int | None:
         """The step whose weights are kept, as far as it is known."""
-        return None if not self.finished and self.selection.keep == "last" else self.scores.get("step")
-
-    @property
-    def parts(self) -> list[Part]:
-        """Each start or resume."""
-        return self.manifest.parts
+        return None if not self.finished and self.selection["keep"] == "last" else self.scores.get("step")
 
     @property
     def seconds(self) -> float:
         """The wall time of all parts of the run, or of what it has logged if that is more."""
         logged = sum(row.get("seconds", 0.0) for row in (*self.train, *self.evaluations))
-        return max(sum(part.seconds for part in self.parts), logged)
+        return max(sum(part.get("seconds") or 0.0 for part in self.parts), logged)
 
     @property
     def step(self) -> int:
         """The last step that is known to be made: logged, or at the end of a part of the run."""
-        ends = [part.to_step or 0 for part in self.parts]
+        ends = [part.get("to_step") or 0 for part in self.parts]
         return max([*ends, *(row["step"] for row in (*self.train, *self.evaluations))], default=0)
-
-    def state(self, now: float) -> str:
-        """`finished`, `running` or `stopped` at a time in seconds since the epoch.
-
-        An unfinished run counts as running for 10 minutes after its last logged row, unless the manifest says that its
-        last part has ended.
-        """
-        if self.finished:
-            return "finished"
-        ended = bool(self.parts) and self.parts[-1].to_step is not None
-        return "stopped" if ended or now - self.written > _SILENT else "running"
 
     def task_title(self, name: str) -> str:
         """A task's title, or else its name."""
         return self.tasks[name].title if name in self.tasks else name
 
 
+@contextmanager
+def files_of_run(folder: str | Path) -> Iterator[None]:
+    """Raise `UserError` where the JSON of a run folder has other keys or types than the scripts write."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        files = "manifest.json, metrics.jsonl, scores.json or dev/"
+        what = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise UserError(f"{folder}: its {files} are not as the scripts write them ({what})") from error
+
+
 def read_run(folder: str | Path, name: str = "") -> Run:
-    """Read a run folder; `UserError` if it is none, or if a file in it is not what a run writes."""
-    folder = expanded(folder)
+    """Read a run folder; `UserError` if it is none, or if its files are not as the scripts write them."""
+    with files_of_run(folder):
+        return _read_run(expanded(folder), name)
+
+
+def _read_run(folder: Path, name: str) -> Run:
     path, scores_path, metrics_path = (folder / file for file in ("manifest.json", "scores.json", "metrics.jsonl"))
     if not path.is_file():
         raise UserError(f"{folder}: not a run folder: it holds no manifest.json")
-    manifest, finished = parsed(Manifest, path, path.read_bytes()), scores_path.is_file()
-    metrics = _metrics(metrics_path)
+    manifest, finished = read_json_object(path), scores_path.is_file()
+    metrics = json_lines(metrics_path) if metrics_path.is_file() else []
     train, evaluations = ([row for row in metrics if row["kind"] == kind] for kind in ("train", "evaluation"))
-    try:
-        data = dict(data_sets(manifest.data))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"{path}: data: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    rows, tasks = {}, {}
-    scores: dict[str, Any] = next((row for row in reversed(evaluations) if row.get("best")), {})
-    if finished:
-        content = parsed(_Scores, scores_path, scores_path.read_bytes())
-        scores = content.model_dump(exclude_unset=True)
-        rows = {file.stem: record.read_rows(file) for file in sorted((folder / "dev").glob("*.jsonl"))}
-        tasks = {name: _scored(folder, name, one, rows.get(name)) for name, one in content.tasks.items()}
-    changes = _changes(scores_path, scores)
-    if "tasks" not in manifest.all_settings:
+    best: dict[str, Any] = next((row for row in reversed(evaluations) if row.get("best")), {})
+    scores = read_json_object(scores_path) if finished else best
+    rows = {file.stem: record.read_rows(file) for file in sorted((folder / "dev").glob("*.jsonl"))} if finished else {}
+    changes = {
+        key: Change(value["before"], value["after"])
+        for key, value in scores.items()
+        if isinstance(value, dict) and {"before", "after"} <= value.keys()
+    }
+    data = dict(data_sets(manifest.get("data")))
+    if "tasks" not in manifest["all_settings"]:
         tasks = _contrastive(data, scores, changes, rows)
-    elif not finished:
-        tasks = _unfinished(data, scores)
+    else:
+        tasks = _multitask(scores["tasks"], rows) if finished else _unfinished(data, scores)
     written = (metrics_path if metrics_path.is_file() else path).stat().st_mtime
     name = name or folder.resolve().name
     return Run(folder, name, manifest, data, train, evaluations, finished, scores, tasks, changes, written)
 
 
-def _metrics(path: Path) -> list[dict[str, Any]]:
-    """All complete lines; the last one may be cut off if the run goes on or was killed."""
-    *lines, _ = path.read_bytes().split(b"\n") if path.is_file() else [b""]
-    rows = (parsed(_MetricsRow, f"{path}:{number}", line) for number, line in enumerate(lines, start=1))
-    return [row.model_dump(exclude_unset=True) for row in rows]
-
-
-def _changes(path: Path, scores: dict[str, Any]) -> dict[str, Change]:
-    pairs = {name: value for name, value in scores.items() if isinstance(value, dict) and name != "tasks"}
-    pairs = {name: pair for name, pair in pairs.items() if {"before", "after"} <= pair.keys()}
-    return {name: parsed(Change, f"{path}: {name}", json.dumps(pair)) for name, pair in pairs.items()}
+def _multitask(scores: dict[str, Any], rows: dict[str, Rows]) -> dict[str, TaskScores]:
+    """Stage two's tasks with their scores, as `evaluate.report` gives them."""
+    tasks = {}
+    for name, one in scores.items():
+        classes = tuple(row["label"] for row in one["per_class"])
+        about = (name, one["title"], one["metric"], one["score"], one["rows"], classes, tuple(one["per_class"]))
+        tasks[name] = TaskScores(*about, rows=rows.get(name))
+    return tasks
 
 
 def _unfinished(data: dict[str, DataSet], scores: dict[str, Any]) -> dict[str, TaskScores]:
     """Stage two's tasks with the scores of an evaluation."""
+    from tasks.registry import TASKS  # loads torch
+
     tasks = {}
     for name, one in data.items():
         if name.startswith("dev "):
-            task = name.removeprefix("dev ")
-            title, metric, classes = _meaning(task)
-            tasks[task] = TaskScores(task, title, metric, scores.get(task), one.scored, classes)
+            task = TASKS[name.removeprefix("dev ")]()
+            score = scores.get(task.name)
+            tasks[task.name] = TaskScores(task.name, task.title, task.metric, score, one.scored, tuple(task.classes))
     return tasks
-
-
-def _meaning(name: str) -> tuple[str, str, tuple[str, ...]]:
-    """Title, metric and classes of a registered task; of any other its name."""
-    from tasks.registry import TASKS  # loads torch
-
-    if name not in TASKS:
-        return name, "score", ()
-    task = TASKS[name]()
-    return task.title, task.metric, tuple(task.classes)
-
-
-def _scored(folder: Path, name: str, one: _TaskScores, rows: Rows | None) -> TaskScores:
-    classes = tuple(row.label for row in one.per_class)
-    if rows is not None and len(rows):
-        path, width = folder / "dev" / f"{name}.jsonl", 0 if rows.probabilities is None else rows.probabilities.shape[1]
-        if width != len(classes):
-            raise UserError(
-                f"{path}: {width or 'no'} probabilities a row, but scores.json names {len(classes)} classes"
-            )
-        if classes and {*rows.predicted.tolist(), *rows.labelled().gold.tolist()} - set(map(float, range(width))):
-            raise UserError(f"{path}: a label is not a class from 0 to {width - 1}")
-    per_class = tuple(row.model_dump() for row in one.per_class)
-    title = one.title or _meaning(name)[0]
-    return TaskScores(name, title, one.metric, one.score, one.rows, classes, per_class, rows=rows)
 
 
 def _contrastive(
@@ -259,13 +201,9 @@ def _contrastive(
         ("sts", whole, data.get("sts_dev", DataSet())),
         *((slug(name), name, one) for name, one in sets.items()),
     ):
-        score, own = scores.get(f"{key}_dev_spearman"), rows.get(key)
-        change = changes.get(f"{key}_dev_spearman") or Change(before=None, after=_number(score))
+        own, score = rows.get(key), f"{key}_dev_spearman"
+        change = changes.get(score) or Change(before=None, after=scores.get(score))
         count = len(own.labelled()) if own is not None and key == "sts" else one.scored
         about = (key, title, "Spearman's rho", change.after, count)
         tasks[key] = TaskScores(*about, before=change.before, rows=own, cosines=True)
     return tasks
-
-
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, float) else None

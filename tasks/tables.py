@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from unicodedata import east_asian_width
 
 import pandas as pd
 
@@ -83,13 +82,14 @@ class Table:
         """Title, aligned columns and notes; without rows, the title and the notes."""
         if self.rows.empty:
             return "\n".join([self.title, *self.notes])
-        cells = [[str(name), *self.rows[name]] for name in self.rows]
-        cells = [_padded(column) if place < self.left else column for place, column in enumerate(cells)]
-        cells = [[f" {cell}" if place else cell for cell in column] for place, column in enumerate(cells)]  # wider gaps
-        frame = pd.DataFrame({place: column[1:] for place, column in enumerate(cells)})
-        with pd.option_context("display.unicode.east_asian_width", True):
-            text = frame.to_string(header=[column[0] for column in cells], index=False)
-        return "\n".join([self.title, *(line.rstrip() for line in text.splitlines()), *self.notes])
+        columns = [[str(name), *map(str, self.rows[name])] for name in self.rows]
+        widths = [max(map(len, column)) for column in columns]
+        lines = []
+        for row in zip(*columns, strict=True):
+            cells = zip(row, widths, strict=True)
+            texts = [cell.ljust(w) if column < self.left else cell.rjust(w) for column, (cell, w) in enumerate(cells)]
+            lines.append("  ".join(texts).rstrip())
+        return "\n".join([self.title, *lines, *self.notes])
 
     def markdown(self) -> str:
         """A pipe table under its title as a heading."""
@@ -115,12 +115,6 @@ def class_table(title: str, per_class: Iterable[Mapping[str, Any]]) -> Table:
         for row in per_class
     ]
     return Table(title, pd.DataFrame(rows))
-
-
-def _padded(column: Sequence[str]) -> list[str]:
-    """Texts that are filled with spaces to one width, in which a Chinese character counts twice."""
-    widths = [sum(1 + (east_asian_width(letter) in "FW") for letter in text) for text in column]
-    return [text + " " * (max(widths) - width) for text, width in zip(column, widths, strict=True)]
 
 
 def _escaped(text: str) -> str:

@@ -40,7 +40,7 @@ LONGEST = (
     *("training/test_scripts_end_to_end.py", "training/test_resume.py", "ablations/test_run.py"),
     *("training/test_presets.py", "test_install.py", "training/test_scripts_bad_input.py"),
     *("training/test_stage_one_ranks.py", "test_benchmarks.py", "contrastive/test_ranks.py", "report/test_browser.py"),
-    *("report/test_errors_browser.py", "minbert/test_hub.py", "training/test_synonym_runs.py"),
+    *("minbert/test_hub.py", "training/test_synonym_runs.py"),
 )
 
 

@@ -75,25 +75,6 @@ def test_both_sides_make_the_same_updates(still: Path, tmp_path: Path) -> None:
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_each_trainer_keeps_its_number_format(tiny: Path, tmp_path: Path) -> None:
-    trainers()
-    examples, seen = sample(tiny), []
-    formats = [settings(precision=precision) for precision in ("bf16", "fp32")]
-    theirs = [contrastive_speed.Theirs(tiny, how, tmp_path) for how in formats]
-    ours = [contrastive_speed.Ours(str(tiny), examples, how) for how in formats]
-    for side in (*theirs, *ours):
-        dense = [module for module in side.model.modules() if isinstance(module, torch.nn.Linear)]
-        dense[5].register_forward_hook(lambda module, given, out: seen.append(out.dtype))
-        assert {parameter.dtype for parameter in side.model.parameters()} == {torch.float32}
-    made, _ = contrastive_speed.collated(examples, contrastive_speed.steps(len(examples), 8, 1), theirs[0])
-    formats_of = []
-    for side in (*theirs, *ours):
-        seen.clear()
-        side(made[0][side in theirs])
-        formats_of.append(set(seen))
-    assert formats_of == [{torch.bfloat16}, {torch.float32}] * 2
-
-
 def test_both_sides_give_the_same_vectors(tiny: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
@@ -131,13 +112,6 @@ def test_batches_go_through_all_contestants_in_turn(capsys: pytest.CaptureFixtur
     assert "2 batches" in capsys.readouterr().out
 
 
-def test_shuffled_batches_use_every_row_before_one_comes_again() -> None:
-    found = harness.shuffled(10, 4, 5)
-    assert [len(rows) for rows in found] == [4] * 5
-    flat = [row for rows in found for row in rows]
-    assert sorted(flat[:10]) == sorted(flat[10:]) == list(range(10))
-
-
 def test_both_encoders_of_a_training_step_give_the_same_pooled_vectors(still: Path) -> None:
     pairs = train_speed.read_pairs(SAMPLE / "course" / "quora-train.csv", Tokenizer.load(still))
     pairs = [pair for pair in pairs if len(pair[0]) <= 64][:6]
@@ -145,13 +119,6 @@ def test_both_encoders_of_a_training_step_give_the_same_pooled_vectors(still: Pa
     first, second = (make(pairs) for make in (train_speed.our_pooled(ours), train_speed.their_pooled(theirs)))
     assert len({len(ids) for ids, _, _ in pairs}) > 1 and {sum(types) for _, types, _ in pairs} != {0}
     torch.testing.assert_close(first, second, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("task", ["sst", "quora", "sts"])
-def test_the_single_task_peer_reads_the_labelled_rows_of_the_task(task: str) -> None:
-    for split in ("train", "dev"):
-        rows = single_task.rows_of(task, split, SAMPLE)
-        assert rows and all(row.label == row.label and len(row.texts) == 1 + (task != "sst") for row in rows)
 
 
 @pytest.mark.parametrize(("task", "outputs"), single_task.OUTPUTS.items())
@@ -181,19 +148,6 @@ def test_the_single_task_peer_takes_the_mean_of_real_tokens(still: Path) -> None
     with torch.no_grad():
         vectors = model(dict(tokenizer(texts, padding=True, return_tensors="pt")))
     np.testing.assert_allclose(vectors, encode_speed.our_encode(still, 64, "fp32")(texts), atol=1e-5)
-
-
-def test_the_single_task_peer_prints_the_mean_over_seeds(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    scores = {1: [0.5, 0.4], 2: [0.6, 0.6]}
-    monkeypatch.setattr(single_task, "fine_tune", lambda task, data, seed, **settings: scores[seed])
-    monkeypatch.setattr(sys, "argv", ["x", "--task", "sst", "--seeds", "1", "2"])
-    single_task.main()
-    assert capsys.readouterr().out.splitlines() == [
-        "sst, last epoch: dev 0.5000 ± 0.1414 over 2 seeds",
-        "sst, best epoch: dev 0.5500 ± 0.0707 over 2 seeds",
-    ]
 
 
 def test_a_gpu_benchmark_counts_the_work_of_layers_and_tokens(tiny: Path) -> None:

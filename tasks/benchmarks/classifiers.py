@@ -55,9 +55,14 @@ def stratified(folds: int) -> StratifiedKFold:
     return StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED)
 
 
-def classifier(**settings: Any) -> LogisticRegression:
-    """A logistic regression with this C."""
-    return LogisticRegression(random_state=SEED, max_iter=2000, tol=1e-5, **settings)
+def searched(grid: list[float], folds: Any) -> GridSearchCV:
+    """A logistic regression whose C is the smallest of the best, after SentEval's rounding to hundredths of a point."""
+
+    def best(results: dict[str, Any]) -> int:
+        return int(np.argmax(np.round(100 * results["mean_test_score"], 2)))
+
+    model = LogisticRegression(random_state=SEED, max_iter=2000, tol=1e-5)
+    return GridSearchCV(model, {"C": grid}, cv=folds, refit=best)
 
 
 def nested(data: Split, folds: int) -> Outcome:
@@ -65,29 +70,29 @@ def nested(data: Split, folds: int) -> Outcome:
     x, y = data
     predicted, outcomes = np.empty_like(y), []
     for train, test in stratified(folds).split(x, y):
-        outcomes.append(tested((x[train], y[train]), (x[test], y[test]), stratified(folds), NESTED))
+        outcomes.append(with_folds((x[train], y[train]), (x[test], y[test]), folds, NESTED))
         predicted[test] = outcomes[-1].predicted
     accuracies, chosen = (tuple(getattr(one, name)[0] for one in outcomes) for name in ("folds", "chosen"))
     return Outcome(predicted, y, accuracies, chosen, float(np.mean([one.dev for one in outcomes])))
 
 
+def with_folds(train: Split, test: Split, folds: int, grid: list[float]) -> Outcome:
+    """TREC, MRPC: C by cross-validation on the training rows, then one score on the test rows."""
+    search = searched(grid, stratified(folds)).fit(*train)
+    return _outcome(search, search.predict(test[0]), test)
+
+
 def with_dev(train: Split, dev: Split, test: Split) -> Outcome:
-    """SST2: C by the development rows, then one score on the test rows."""
-    joined = np.concatenate([train[0], dev[0]]), np.concatenate([train[1], dev[1]])
-    split = PredefinedSplit(np.repeat([-1, 0], [len(train[1]), len(dev[1])]))
-    return tested(train, test, split, NESTED, search_on=joined)
+    """SST2: C by the development rows, which are not trained on, then one score on the test rows."""
+    x, y = (np.concatenate([train[side], dev[side]]) for side in (0, 1))
+    search = searched(NESTED, PredefinedSplit(np.repeat([-1, 0], [len(train[1]), len(dev[1])]))).fit(x, y)
+    return _outcome(search, search.best_estimator_.fit(*train).predict(test[0]), test)
 
 
-def tested(train: Split, test: Split, folds: Any, grid: list[float], search_on: Split | None = None) -> Outcome:
-    """C by cross-validation on the training rows (TREC, MRPC), or on `search_on`, then one score on the test rows.
-
-    C is the smallest of the best, after SentEval's rounding to hundredths of a point.
-    """
-    search = GridSearchCV(classifier(), {"C": grid}, cv=folds, refit=False).fit(*(search_on or train))
-    accuracies = search.cv_results_["mean_test_score"]
-    c = grid[int(np.argmax(np.round(100 * accuracies, 2)))]
-    predicted = classifier(C=c).fit(*train).predict(test[0])
-    return Outcome(predicted, test[1], (float((predicted == test[1]).mean()),), (c,), float(accuracies.max()))
+def _outcome(search: GridSearchCV, predicted: np.ndarray, test: Split) -> Outcome:
+    dev = search.cv_results_["mean_test_score"].max()
+    accuracy = float((predicted == test[1]).mean())
+    return Outcome(predicted, test[1], (accuracy,), (search.best_params_["C"],), float(dev))
 
 
 def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -111,8 +116,8 @@ class LabelledSet:
 def read_set(folder: Path, name: str, folds: int) -> LabelledSet:
     """Read a set. Raises `UserError` if a file is missing, or if a class has fewer rows than `folds`."""
     rows, skipped = {}, {}
-    for split, found in senteval.classification(folder, name).items():
-        every = list(found)
+    for split, read in senteval.classification(folder, name).items():
+        every = list(read)
         rows[split] = [row for row in every if isinstance(row, Row)]
         skipped[split] = len(every) - len(rows[split])
         counts = Counter(row.label for row in rows[split])
@@ -132,47 +137,51 @@ def classify(bank: Bank, system: System, rows: Mapping[str, Sequence[Row]], fold
         return nested(data["all"], folds)
     if "dev" in data:
         return with_dev(data["train"], data["dev"], data["test"])
-    return tested(data["train"], data["test"], stratified(folds), FIXED_TEST)
+    return with_folds(data["train"], data["test"], folds, FIXED_TEST)
 
 
-def run_transfer(given: argparse.Namespace, chosen: list[str]) -> None:
+def run_transfer(options: argparse.Namespace) -> None:
     """Classify with every encoder, and write `transfer.json` and `transfer.md`."""
-    folder = start.data_folder(given.data)
-    data = {name: read_set(folder, name, given.folds) for name in chosen}
-    suite, scores = Suite.open(given, folder), Results()
+    folder = start.data_folder(options.data)
+    data = {name: read_set(folder, name, options.folds) for name in options.sets}
+    suite, scores = Suite.open(options, folder), Results()
     bank = suite.bank(text for one in data.values() for some in one.rows.values() for row in some for text in row.texts)
     for system in suite.systems:
         for name, one in data.items():
-            outcome = classify(bank, system, one.rows, given.folds)
-            draws = intervals.bootstrap("accuracy", outcome.predicted[None], outcome.gold, name, **suite.draw)[0]
+            outcome = classify(bank, system, one.rows, options.folds)
+            predicted, gold = outcome.predicted[None], outcome.gold
+            samples = intervals.bootstrap("accuracy", predicted, gold, name, **suite.bootstrap)[0]
             more: dict[str, Any] = {"rows": len(outcome.gold), "dev_accuracy": outcome.dev}
             more |= {"folds": list(outcome.folds), "C": list(outcome.chosen)}
-            scores.add(system, "accuracy", name, outcome.accuracy, draws, **more)
+            scores.add(system, "accuracy", name, outcome.accuracy, samples, **more)
             print(f"{system.name}: {name} {100 * outcome.accuracy:.2f}", file=sys.stderr)
     scores.add_average("accuracy")
     differences = scores.differences(suite.pairings, "accuracy")
-    suite.tables = [*_tables(scores, given), *results.difference_tables("Accuracy × 100", differences, times=100)]
+    suite.tables = [
+        *_tables(scores, options.folds),
+        *results.difference_tables("Accuracy × 100", differences, times=100),
+    ]
     sets = {
         name: {"rows": {split: len(some) for split, some in one.rows.items()}, "skipped": one.skipped}
         for name, one in data.items()
     }
-    suite.content = {"folds": given.folds, "sets": sets, **results.content(scores, differences)}
+    suite.content = {"folds": options.folds, "sets": sets, **results.content(scores, differences)}
     suite.check_contamination({name: one.texts for name, one in data.items()})
     suite.write("Transfer")
 
 
-def _tables(scores: Results, given: argparse.Namespace) -> list[Table]:
+def _tables(scores: Results, folds: int) -> list[Table]:
     """All systems side by side, then each by set with its interval, its spread over folds and the C it chose."""
     note = (
-        f"MR, CR, SUBJ, MPQA: {given.folds}-fold cross-validation, C chosen inside each fold. TREC, MRPC: C chosen by "
-        f"{given.folds} folds of the training rows, fixed test. SST2: C chosen on dev, fixed test. The classifier is "
+        f"MR, CR, SUBJ, MPQA: {folds}-fold cross-validation, C chosen inside each fold. TREC, MRPC: C chosen by "
+        f"{folds} folds of the training rows, fixed test. SST2: C chosen on dev, fixed test. The classifier is "
         "scikit-learn's logistic regression."
     )
     frame = scores.frame()
     tables = [Table("Transfer, accuracy × 100", wide(frame, SYSTEM, "set", times=100), (note,), left=2)]
     each = frame[frame["set"] != AVERAGE]
     for (encoder, pooler), one in each.groupby(SYSTEM, sort=False):
-        spreads = [np.std(folds, ddof=1) if len(folds) > 1 else np.nan for folds in one["folds"]]
+        spreads = [np.std(each, ddof=1) if len(each) > 1 else np.nan for each in one["folds"]]
         columns = {
             "set": one["set"],
             "test rows": [f"{count:,.0f}" for count in one["rows"]],

@@ -58,33 +58,30 @@ class Loaded:
         return [System(self.name, pooler) for pooler in self.poolers]
 
 
-def load(given: argparse.Namespace) -> list[Loaded]:
-    """Every encoder of `--encoder`, then that of `--compare`; `UserError` where one cannot be loaded."""
-    asked = ",".join(pooling.NAMES) if given.pooler.lower() in ("every", "all") else given.pooler
-    poolers = chosen(asked, pooling.NAMES, "--pooler") if asked else []
-    places = [*given.encoder, *([given.compare] if given.compare else [])]
-    if len(set(places)) < len(places):
-        raise UserError(f"--encoder, --compare: {', '.join(places)}: an encoder is named twice")
+def load(options: argparse.Namespace) -> list[Loaded]:
+    """Every encoder of `--encoder`; `UserError` where one cannot be loaded."""
+    names = ",".join(pooling.NAMES) if options.pooler.lower() in ("every", "all") else options.pooler
+    poolers = chosen(names, pooling.NAMES, "--pooler") if names else []
+    sources = options.encoder
+    if len(set(sources)) < len(sources):
+        raise UserError(f"--encoder: {', '.join(sources)}: an encoder is named twice")
     try:
-        torch.empty(0, device=given.device or None)
+        torch.empty(0, device=options.device or None)
     except (RuntimeError, AssertionError) as error:
-        raise UserError(f"--device {given.device}: not a device of this machine") from error
-    found = []
-    for number, (place, name) in enumerate(zip(places, short_names(places), strict=True)):
-        folder = weights.resolve(place, "--encoder" if number < len(given.encoder) else "--compare")
-        encoder = Encoder.load(folder, device=given.device or None, precision=given.precision)
-        found.append(Loaded(name, folder, encoder, tuple(poolers) or (encoder.pooler,)))
-    return found
+        raise UserError(f"--device {options.device}: not a device of this machine") from error
+    loaded = []
+    for source, name in zip(sources, short_names(sources), strict=True):
+        folder = weights.resolve(source, "--encoder")
+        encoder = Encoder.load(folder, device=options.device or None, precision=options.precision)
+        loaded.append(Loaded(name, folder, encoder, tuple(poolers) or (encoder.pooler,)))
+    return loaded
 
 
-def short_names(places: list[str]) -> list[str]:
+def short_names(sources: list[str]) -> list[str]:
     """Distinct short names: `cbcl` for `runs/cbcl/encoder`, or the whole path where two short names are equal."""
-    paths = [(place, Path(place), Path(place).resolve()) for place in places]
-    short = [
-        (whole.parent.name if path.is_dir() and whole.name == "encoder" else path.name) or place
-        for place, path, whole in paths
-    ]
-    return [one if short.count(one) == 1 else place for one, place in zip(short, places, strict=True)]
+    paths = [Path(source).resolve() for source in sources]
+    short = [path.parent.name if path.is_dir() and path.name == "encoder" else path.name for path in paths]
+    return [one if short.count(one) == 1 else source for one, source in zip(short, sources, strict=True)]
 
 
 @torch.inference_mode()
@@ -98,14 +95,14 @@ def encode_by(encoder: Encoder, texts: Sequence[str], pools: Mapping[K, Pool], *
     if cut:
         note = f"{cut} of {len(texts)} texts are over {encoder.max_length} tokens and are truncated"
         print(f"{name}: {note}", file=sys.stderr)
-    found = {one: np.empty((len(rows), model.config.hidden_size), dtype=np.float32) for one in pools}
+    vectors = {one: np.empty((len(rows), model.config.hidden_size), dtype=np.float32) for one in pools}
     with packed_weights(model, encoder.precision, sum(map(len, rows))):
         for batch, ragged in encoder.batches(rows):
             with autocast(encoder.precision, model.device):
                 states = model.encode(model.embed(ragged), ragged)
                 for one, pooled in pools.items():
-                    found[one][batch] = pooled(model, states, ragged).float().cpu().numpy()
-    return found
+                    vectors[one][batch] = pooled(model, states, ragged).float().cpu().numpy()
+    return vectors
 
 
 class Bank:

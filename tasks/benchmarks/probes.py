@@ -1,11 +1,10 @@
-"""Probes of an encoder's space: alignment, uniformity, isotropy, frequent tokens, length bias, word associations.
+"""Probes of an encoder's space: alignment, uniformity, frequent tokens, length bias, word associations.
 
 python -m tasks.benchmarks.probes --encoder runs/cbcl/encoder --data DIR
 python -m tasks.benchmarks.probes --encoder minilm runs/cbcl --probes geometry,weat --data DIR
 python -m tasks.benchmarks.probes --encoder minilm --probes length --pairs my-pairs.tsv --append ' and so on'
 """
 
-import sys
 from pathlib import Path
 
 from minbert.files import present
@@ -18,31 +17,25 @@ PROBES = ("geometry", "frequency", "length", "weat")
 
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line, probe, and write tables, JSON and figures."""
-    differences = "its results beside the first's, and the differences of alignment and of length bias"
-    parser = options.parser("probes", __doc__, differences)
+    parser = options.parser("probes", __doc__)
     help_ = {
         "probes": f"{', '.join(PROBES)}, several with commas (default: all)",
         "sets": f"sets of the frequency probe: {NAMES_HELP} (default: STS-B; the paper takes en)",
-        "pairs": "pairs or sentences of the length probe (default: STS-B test)",
+        "pairs": "pairs of the length probe (default: STS-B test)",
         "append": "what the length probe appends; may be given several times (default: five phrases)",
     }
-    parser.add_argument("--probes", default="", metavar="NAMES", help=help_["probes"])
-    parser.add_argument("--sets", default="", metavar="NAMES", help=help_["sets"])
+    parser.add_argument("--probes", default=",".join(PROBES), metavar="NAMES", help=help_["probes"])
+    parser.add_argument("--sets", default="STS-B", metavar="NAMES", help=help_["sets"])
     parser.add_argument("--pairs", type=Path, metavar="FILE", help=help_["pairs"])
     parser.add_argument("--append", action="append", metavar="TEXT", help=help_["append"])
-    given = options.parse(parser, arguments)
-    chosen = options.chosen(given.probes, PROBES, "--probes") if given.probes else list(PROBES)
-    if given.pairs is not None:
-        present(given.pairs, "--pairs")
-    for flag, probe in (("sets", "frequency"), ("pairs", "length"), ("append", "length")):
-        if getattr(given, flag) and probe not in chosen:
-            print(f"note: --{flag} has no effect without the probe {probe}", file=sys.stderr)
-    if given.compare and not {"geometry", "length"} & set(chosen):
-        print("note: --compare: only geometry and length have differences with paired intervals", file=sys.stderr)
+    parsed = options.parse(parser, arguments)
+    parsed.probes = options.chosen(parsed.probes, PROBES, "--probes")
+    if parsed.pairs is not None:
+        present(parsed.pairs, "--pairs")
 
     from tasks.benchmarks import space  # imports torch and pandas
 
-    space.run_probes(given, chosen)
+    space.run_probes(parsed)
 
 
 if __name__ == "__main__":

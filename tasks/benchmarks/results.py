@@ -24,25 +24,25 @@ Pairing = tuple[System, System]
 
 
 class Results:
-    """Rows of (encoder, pooler, measure, set, value, low, high, and more), and the resamples of some of them.
+    """Rows of (encoder, pooler, measure, set, value, low, high, and more), and the bootstrap samples of some of them.
 
-    The resamples of a measure on a set are of the same rows for every system, so their differences are paired.
+    The samples of a measure on a set are of the same rows for every system, so their differences are paired.
     """
 
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
 
-    def add(self, system: System, measure: str, name: str, value: float | None, draws: Any = (), **more: Any) -> None:
-        """One number of a system: `measure` on the set `name`, None or NaN if undefined; `draws` [R] its resamples."""
+    def add(self, system: System, measure: str, name: str, value: float | None, samples: Any = (), **more: Any) -> None:
+        """One number of a system: `measure` on the set `name`, None if undefined; `samples` [R] is its bootstrap."""
         row = {**asdict(system), "measure": measure, "set": name, "value": defined(value)}
-        self._rows.append({**row, **_bounds(interval(draws)), **more, "draws": np.asarray(draws)})
+        self._rows.append({**row, **_bounds(interval(samples)), **more, "samples": np.asarray(samples)})
 
-    def add_average(self, measure: str, **more: Any) -> None:
+    def add_average(self, measure: str) -> None:
         """The mean of a measure over the sets of each system with several; undefined if one of them is."""
         for system, rows in self.frame(measure).groupby(SYSTEM, sort=False):
             if len(rows) > 1:
-                draws = np.mean(rows["draws"].tolist(), axis=0)
-                self.add(System(*system), measure, AVERAGE, rows["value"].mean(skipna=False), draws, **more)
+                samples = np.mean(rows["samples"].tolist(), axis=0)
+                self.add(System(*system), measure, AVERAGE, rows["value"].mean(skipna=False), samples)
 
     def frame(self, measure: str = "", system: System | None = None) -> pd.DataFrame:
         """All rows, or those of one measure, one system, or both."""
@@ -57,9 +57,9 @@ class Results:
         """For each (first, other) and each set of both: the other's value minus the first's, and its interval."""
         rows = []
         for first, other in pairs:
-            sides = [self.frame(measure, system)[["set", "value", "draws"]] for system in (first, other)]
+            sides = [self.frame(measure, system)[["set", "value", "samples"]] for system in (first, other)]
             for row in sides[0].merge(sides[1], on="set").to_dict("records"):
-                one, two, ends = row["value_x"], row["value_y"], interval(row["draws_y"] - row["draws_x"])
+                one, two, ends = row["value_x"], row["value_y"], interval(row["samples_y"] - row["samples_x"])
                 names = {"first": first.name, "second": other.name, "measure": measure, "set": row["set"]}
                 values = {"first_value": one, "second_value": two, "difference": two - one, **_bounds(ends)}
                 rows.append({**names, **values, "verdict": verdict(ends.low, ends.high) if ends else "no interval"})
@@ -78,7 +78,7 @@ def _bounds(ends: Interval | None) -> dict[str, float]:
 def as_json(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """A frame's rows for JSON: an undefined value or bound of an interval is None, any other empty cell is left out."""
     kept = {"value", "low", "high", "difference"}
-    rows = records(frame.drop(columns="draws", errors="ignore"))
+    rows = records(frame.drop(columns="samples", errors="ignore"))
     return [{key: cell for key, cell in row.items() if cell is not None or key in kept} for row in rows]
 
 
@@ -113,7 +113,7 @@ class Suite:
     `figures` are paths without a suffix.
     """
 
-    given: argparse.Namespace
+    options: argparse.Namespace
     data: Path | None
     loaded: list[Loaded]
     tables: list[Table] = field(default_factory=list)
@@ -121,9 +121,9 @@ class Suite:
     figures: list[Path] = field(default_factory=list)
 
     @classmethod
-    def open(cls, given: argparse.Namespace, data: Path | None) -> "Suite":
+    def open(cls, options: argparse.Namespace, data: Path | None) -> "Suite":
         """Load the encoders that the flags name."""
-        return cls(given, data, load(given))
+        return cls(options, data, load(options))
 
     @property
     def systems(self) -> list[System]:
@@ -132,20 +132,19 @@ class Suite:
 
     @property
     def pairings(self) -> list[Pairing]:
-        """(first, other) for every encoder after the first: by common poolers, or by the first pooler of each."""
+        """(first, other) for every encoder after the first, pooler by pooler."""
         first, *others = (one.systems for one in self.loaded)
-        shared = [[(a, b) for a in first for b in other if a.pooler == b.pooler] for other in others]
-        return [pair for same, other in zip(shared, others, strict=True) for pair in same or [(first[0], other[0])]]
+        return [pair for other in others for pair in zip(first, other)]
 
     @property
-    def draw(self) -> dict[str, int]:
+    def bootstrap(self) -> dict[str, int]:
         """The seed and the number of resamples of every interval, as keyword arguments."""
-        return {"seed": self.given.seed, "resamples": self.given.resamples}
+        return {"seed": self.options.seed, "resamples": self.options.resamples}
 
     @property
     def out(self) -> Path:
         """The folder of the results."""
-        return self.given.out or Path("runs/benchmarks") / self.loaded[0].name.strip("/.").replace("/", "-")
+        return self.options.out or Path("runs/benchmarks") / self.loaded[0].name.strip("/.").replace("/", "-")
 
     def bank(self, texts: Iterable[str]) -> Bank:
         """The vectors of some texts by every system."""
@@ -162,8 +161,8 @@ class Suite:
 
     def write(self, title: str) -> None:
         """Print the tables, and write `OUT/SUITE.json` and `OUT/SUITE.md`, each whole or not at all."""
-        name = self.given.suite.removesuffix("_suite")
-        command = shlex.join(["python", "-m", f"tasks.benchmarks.{self.given.suite}", *self.given.words])
+        name = self.options.suite.removesuffix("_suite")
+        command = shlex.join(["python", "-m", f"tasks.benchmarks.{self.options.suite}", *self.options.words])
         self.out.mkdir(parents=True, exist_ok=True)
         for table in self.tables:
             print(table.terminal(), end="\n\n")
@@ -172,12 +171,12 @@ class Suite:
             "command": command,
             "data": None if self.data is None else str(self.data),
             "precision": self.loaded[0].encoder.precision,
-            **self.draw,
+            **self.bootstrap,
             "encoders": {one.name: str(one.folder) for one in self.loaded},
         }
         write_json(self.out / f"{name}.json", head | self.content)
         pictures = [f"![{path.name}]({path.name}.svg)\n" for path in self.figures]
         parts = [f"# {title}\n", f"`{command}`\n", *(table.markdown() for table in self.tables), *pictures]
         write_atomic(self.out / f"{name}.md", "\n".join(parts).rstrip() + "\n")
-        files = [f"{name}.json", f"{name}.md", *(f"{path.name}.svg, .png" for path in self.figures)]
+        files = [f"{name}.json", f"{name}.md", *(f"{path.name}.svg" for path in self.figures)]
         print(f"{self.out}: {', '.join(files)}")

@@ -2,13 +2,13 @@
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from minbert.errors import UserError
-from minbert.seeds import numpy_generator
 from minbert.token_cache import Row, Skipped
 from tasks import readers
 from tasks.benchmarks.options import chosen
@@ -20,7 +20,7 @@ NAMES_HELP = f"en (the seven), zh (the Chinese), or of {', '.join((*ENGLISH, *CH
 
 
 @dataclass(frozen=True)
-class Subset:
+class ScoredSet:
     """Pairs in file order with human scores, float64 [pairs], all NaN without; `skipped` counts rows left out."""
 
     name: str
@@ -28,64 +28,42 @@ class Subset:
     pairs: list[tuple[str, str]]
     gold: np.ndarray
     skipped: int = 0
-
-
-@dataclass(frozen=True)
-class ScoredSet:
-    """A set and its subsets, one or more; `file` is the path of a set that may be in several places."""
-
-    name: str
-    subsets: tuple[Subset, ...]
-    file: str = ""
+    file: str = ""  # the path of a set that may be in several places
 
     @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """All pairs, subset after subset."""
-        return [pair for subset in self.subsets for pair in subset.pairs]
-
-    @property
-    def gold(self) -> np.ndarray:
-        """All scores: float64 [pairs]."""
-        return np.concatenate([subset.gold for subset in self.subsets])
-
-    @property
-    def skipped(self) -> int:
-        """Pairs that have no score, and rows without a sentence."""
-        return sum(subset.skipped for subset in self.subsets)
-
-    @property
-    def shown(self) -> str:
-        """The name in tables."""
-        return "SICK-R" if self.name == "SICK" else self.name
+    def texts(self) -> list[str]:
+        """The sentences of all pairs."""
+        return [text for pair in self.pairs for text in pair]
 
 
 def named(text: str, folder: Path) -> list[str]:
     """The sets of `--sets`: `en`, `zh`, or names with commas; by default the English sets if `folder` has them."""
     if not text:
         text = "en" if senteval.find_root(folder) or _chinese_root(folder) is None else "zh"
+    groups = {"en": ENGLISH, "zh": tuple(CHINESE), "SICK-R": ("SICK",)}
     names = chosen(text, ("en", "zh", *ENGLISH, *CHINESE, "SICK-R"), "--sets")
-    groups = {"en": ENGLISH, "zh": CHINESE, "SICK-R": ("SICK",)}
     return list(dict.fromkeys(one for name in names for one in groups.get(name, (name,))))
 
 
 def read(folder: Path, names: Sequence[str]) -> list[ScoredSet]:
-    """The test split of each set. Raises `UserError` for a missing file or a bad row."""
+    """The test split of each set, all subsets together. Raises `UserError` for a missing file or a bad row."""
     return [_chinese(folder, name) if name in CHINESE else _english(folder, name) for name in names]
 
 
 def _english(folder: Path, name: str) -> ScoredSet:
-    return ScoredSet(name, tuple(subset(*part) for part in senteval.scored(folder, name).items()))
+    subsets = senteval.scored(folder, name).values()
+    return scored_set("SICK-R" if name == "SICK" else name, chain.from_iterable(subsets))
 
 
-def subset(name: str, rows: Iterable[Row | Skipped]) -> Subset:
+def scored_set(name: str, rows: Iterable[Row | Skipped], file: str = "") -> ScoredSet:
     """Rows of two texts as arrays, the skipped ones counted; `UserError` if no pair is left."""
-    found = list(rows)
-    kept = [row for row in found if isinstance(row, Row)]
+    every = list(rows)
+    kept = [row for row in every if isinstance(row, Row)]
     if not kept:
         raise UserError(f"{name}: no scored pair")
     gold = np.array([row.label for row in kept], dtype=np.float64)
     pairs = [(row.texts[0], row.texts[1]) for row in kept]
-    return Subset(name, [row.id for row in kept], pairs, gold, len(found) - len(kept))
+    return ScoredSet(name, [row.id for row in kept], pairs, gold, len(every) - len(kept), file)
 
 
 def _chinese_root(folder: Path) -> Path | None:
@@ -100,31 +78,21 @@ def _chinese(folder: Path, name: str) -> ScoredSet:
     path = chinese.files(base).get((own, "test"))
     if path is None:
         raise UserError(f"{base}: no test file of {name} (in {' or '.join(chinese.FOLDERS[own])})")
-    rows = readers.open_as(path, "pair-score").rows
-    return ScoredSet(name, (subset(name, rows),), path.relative_to(base).as_posix())
+    return scored_set(name, readers.open_as(path, "pair-score").rows, path.relative_to(base).as_posix())
 
 
-def own_pairs(path: Path, *, seed: int) -> Subset:
-    """A user's pairs with a score, a class or neither, in any form of `readers.open_as`; or one sentence a line.
+def own_pairs(path: Path) -> ScoredSet:
+    """A user's pairs with a score, a class or neither, in any form of `readers.open_as`.
 
-    Single sentences are paired at random by the seed. The number of rows that are left out is printed to standard
-    error. Raises `UserError` if the file has another form, or fewer than two sentences.
+    The number of rows that are left out is printed to standard error. Raises `UserError` if the file has another form.
     """
-    kind = readers.kind_of(path, ("pair-score", "pair-class", "single", "pair", "lines"))
+    kind = readers.kind_of(path, ("pair-score", "pair-class", "single", "pair"))
     if kind == "single":
-        raise UserError(f"{path}: neither sentence pairs nor sentences without labels, one a line")
-    found = list(readers.open_as(path, kind).rows)
-    kept = [row for row in found if isinstance(row, Row) and all(row.texts)]
-    if len(kept) < len(found):
-        why = next((f", such as line {row.line}: {row.why}" for row in found if isinstance(row, Skipped)), "")
-        print(f"note: {path}: {len(found) - len(kept):,} of {len(found):,} rows left out{why}", file=sys.stderr)
-    texts = [row.texts for row in kept]
-    if not texts or (len(texts[0]) == 1 and len(texts) < 2):
-        raise UserError(f"{path}: neither sentence pairs nor at least two sentences, one a line")
-    pairs = [(row[0], row[-1]) for row in texts]
-    if len(texts[0]) == 1:
-        order = numpy_generator(seed, "partners", path.name).permutation(len(texts)).tolist()
-        pairs = [(texts[a][0], texts[b][0]) for a, b in zip(order, [*order[1:], order[0]], strict=True)]
-    gold = np.array([row.label for row in kept], dtype=np.float64)
-    scored = gold if np.isfinite(gold).all() else np.full(len(gold), np.nan)
-    return Subset(path.name, [row.id for row in kept], pairs, scored, len(found) - len(kept))
+        raise UserError(f"{path}: holds single sentences, not pairs")
+    rows = list(readers.open_as(path, kind).rows)
+    kept = [row for row in rows if isinstance(row, Row) and all(row.texts)]
+    if len(kept) < len(rows):
+        print(f"note: {path}: {len(rows) - len(kept):,} of {len(rows):,} rows left out", file=sys.stderr)
+    pairs = scored_set(path.name, kept)
+    scored = bool(np.isfinite(pairs.gold).all())
+    return replace(pairs, gold=pairs.gold if scored else pairs.gold * np.nan, skipped=len(rows) - len(kept))

@@ -1,10 +1,10 @@
-"""The STS suite: cosines against human scores by three protocols with bootstrap intervals, and SICK by relation.
+"""The STS suite: cosines against human scores with bootstrap intervals, and SICK by relation.
 
-Axes: S systems, N pairs of a subset, R resamples.
+A set has one correlation over the pairs of all its subsets, as SimCSE (appendix B), ConSERT and SelfCCL report it.
 """
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,75 +16,60 @@ from minbert.training import start
 from tasks import intervals, metrics
 from tasks.benchmarks import figures, results, sets
 from tasks.benchmarks.encoders import Bank, System
-from tasks.benchmarks.options import PROTOCOLS
-from tasks.benchmarks.results import SYSTEM, Results, Suite, defined
-from tasks.benchmarks.sets import ScoredSet, Subset
+from tasks.benchmarks.results import SYSTEM, Results, Suite
+from tasks.benchmarks.sets import ScoredSet
 from tasks.contrastive.evaluation import unit
 from tasks.readers import senteval
 from tasks.readers.layouts import NLI_CLASSES
 from tasks.tables import Table, between, number, numbers, wide
 
 METRICS = {"spearman": ("Spearman's rho", metrics.spearman), "pearson": ("Pearson's r", metrics.pearson)}
-Part = tuple[np.ndarray, np.ndarray]
-"""Predicted [N] (or [S, N]) and gold [N] of one subset."""
-Cosines = dict[System, dict[str, list[np.ndarray]]]
-"""By system and set: the cosines of each subset."""
+Cosines = dict[System, dict[str, np.ndarray]]
+"""By system and set: the cosine of each pair, float64 [pairs]."""
 EXAMPLES = ("4489", "8301", "8850", "7965", "8011")
 """The ids of the five contradictions of SelfCCL's Table 6, in its order."""
-WHITENED = (
-    "Whitened: fitted on the sentences of the set's own scored pairs, without their scores (Su et al. 2021, target)."
-)
+_NOTE = "One correlation over all pairs of a set (SimCSE, appendix B; ConSERT and SelfCCL follow it)."
+_WHITENED = "Whitened: fitted on the sentences of each set's own pairs, without their scores (Su et al. 2021, target)."
 
 
-def _by_protocol(protocol: str, parts: Sequence[Part], statistic: Callable[[np.ndarray, np.ndarray, str], Any]) -> Any:
-    """A statistic of (predicted, gold, suffix of the name) over all pairs, or its mean over subsets."""
-    if protocol == "all":
-        predicted, gold = (np.concatenate([part[side] for part in parts], axis=-1) for side in (0, 1))
-        return statistic(predicted, gold, "")
-    each = [statistic(predicted, gold, f"/{place}") for place, (predicted, gold) in enumerate(parts)]
-    weights = [len(gold) for _, gold in parts] if protocol == "wmean" else None
-    return np.average(each, axis=0, weights=weights)
+def run_similarity(options: argparse.Namespace) -> None:
+    """Score the encoders on the sets, and write `sts.json`, `sts.md` and the scatters."""
+    folder = start.data_folder(options.data)
+    scored = sets.read(folder, sets.named(options.sets, folder))
+    suite = Suite.open(options, folder)
+    bank = suite.bank(text for one in scored for text in one.texts)
+    cosines: Cosines = {}
+    for system in suite.systems:
+        cosines[system] = {one.name: bank.cosines(system, one.pairs) for one in scored}
+        if options.whiten:
+            white = System(system.encoder, f"{system.pooler}, whitened {options.whiten}")
+            cosines[white] = {one.name: whitened_cosines(bank, system, one, options.whiten) for one in scored}
+    scores = measure_similarity(scored, cosines, **suite.bootstrap)
+    differences = scores.differences(suite.pairings, "spearman")
+    notes = (_NOTE, _WHITENED) if options.whiten else (_NOTE,)
+    suite.tables = [*_tables(scores, notes), *results.difference_tables("Spearman × 100", differences, times=100)]
+    about = {one.name: {"pairs": len(one.gold), "skipped": one.skipped, "file": one.file} for one in scored}
+    suite.content = {"sets": about, **results.content(scores, differences), "sick": None}
+    _draw_scatters(suite, scored, cosines, folder)
+    suite.check_contamination({one.name: one.pairs for one in scored})
+    suite.write("Semantic textual similarity")
 
 
-def protocol_score(protocol: str, metric: str, parts: Sequence[Part]) -> float:
-    """The correlation of a set by one protocol; NaN where it, or that of a subset that counts, is undefined."""
-    return float(_by_protocol(protocol, parts, lambda x, y, _: defined(METRICS[metric][1](x, y))))
-
-
-def protocol_draws(
-    protocol: str, metric: str, parts: Sequence[Part], name: str, *, seed: int, resamples: int
-) -> np.ndarray:
-    """The same on R resamples of the pairs, equal for all systems: predicted [S, N] a subset to [S, R].
-
-    `all` draws from all pairs of the set, `mean` and `wmean` draw within each subset.
-    """
-
-    def resampled(predicted: np.ndarray, gold: np.ndarray, suffix: str) -> np.ndarray:
-        sizes = {"seed": seed, "resamples": resamples}
-        return intervals.bootstrap(METRICS[metric][0], predicted, gold, name + suffix, **sizes)
-
-    return np.asarray(_by_protocol(protocol, parts, resampled))
-
-
-def measure_similarity(
-    scored: Sequence[ScoredSet], cosines: Cosines, protocol: str, *, seed: int, resamples: int
-) -> Results:
-    """Spearman and Pearson of every system on every set by one protocol, and the bootstrap of Spearman's rho."""
-    results = Results()
+def measure_similarity(scored: Sequence[ScoredSet], cosines: Cosines, *, seed: int, resamples: int) -> Results:
+    """Spearman and Pearson of every system on every set, and the bootstrap of Spearman's rho."""
+    scores = Results()
     for one in scored:
-        more = {"protocol": protocol, "rows": len(one.gold), "unscored": one.skipped}
-        gold = [part.gold for part in one.subsets]
-        stacked = [np.stack(parts) for parts in zip(*(by_set[one.name] for by_set in cosines.values()), strict=True)]
-        pooled = list(zip(stacked, gold, strict=True))
-        draws = protocol_draws(protocol, "spearman", pooled, one.name, seed=seed, resamples=resamples)
-        for row, system in enumerate(cosines):
-            parts = [(cosine[row], scores) for cosine, scores in pooled]
-            for metric in METRICS:
-                own = draws[row] if metric == "spearman" else ()
-                results.add(system, metric, one.shown, protocol_score(protocol, metric, parts), own, **more)
-    for metric in METRICS:
-        results.add_average(metric, protocol=protocol)
-    return results
+        predicted = np.stack([by_set[one.name] for by_set in cosines.values()])
+        rhos = intervals.bootstrap("Spearman's rho", predicted, one.gold, one.name, seed=seed, resamples=resamples)
+        for system, own, samples in zip(cosines, predicted, rhos, strict=True):
+            for measure, (_, correlation) in METRICS.items():
+                value = correlation(own, one.gold)
+                own_samples = samples if measure == "spearman" else ()
+                more = {"rows": len(one.gold), "unscored": one.skipped}
+                scores.add(system, measure, one.name, value, own_samples, **more)
+    for measure in METRICS:
+        scores.add_average(measure)
+    return scores
 
 
 def whitening(vectors: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -95,91 +80,55 @@ def whitening(vectors: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     return mean, (u / np.sqrt(np.maximum(variances, 1e-12)))[:, :size]
 
 
-def whitened_cosines(bank: Bank, system: System, one: ScoredSet, size: int) -> list[np.ndarray]:
-    """The cosines of each subset after whitening that is fitted on the distinct sentences of the set's own pairs."""
-    texts = list(dict.fromkeys(text for pair in one.pairs for text in pair))
+def whitened_cosines(bank: Bank, system: System, one: ScoredSet, size: int) -> np.ndarray:
+    """The cosine of each pair after whitening that is fitted on the distinct sentences of the set: [pairs]."""
+    texts = list(dict.fromkeys(one.texts))
     mean, matrix = whitening(bank.raw(system, texts).astype(np.float64), size)
     vectors = dict(zip(texts, unit((bank.raw(system, texts) - mean) @ matrix), strict=True))
-    return [np.array([vectors[first] @ vectors[second] for first, second in part.pairs]) for part in one.subsets]
+    return np.array([vectors[first] @ vectors[second] for first, second in one.pairs])
 
 
-def run_similarity(given: argparse.Namespace, protocols: list[str]) -> None:
-    """Score the encoders on the sets, and write `sts.json`, `sts.md` and the scatters."""
-    folder = start.data_folder(given.data)
-    scored = sets.read(folder, sets.named(given.sets, folder))
-    suite = Suite.open(given, folder)
-    bank = suite.bank(text for one in scored for pair in one.pairs for text in pair)
-    cosines: Cosines = {}
-    for system in suite.systems:
-        cosines[system] = {one.name: [bank.cosines(system, part.pairs) for part in one.subsets] for one in scored}
-        if given.whiten:
-            white = System(system.encoder, f"{system.pooler}, whitened {given.whiten}")
-            cosines[white] = {one.name: whitened_cosines(bank, system, one, given.whiten) for one in scored}
-    rows, differences = [], []
-    for protocol in protocols:
-        scores = measure_similarity(scored, cosines, protocol, **suite.draw)
-        compared = scores.differences(suite.pairings, "spearman")
-        suite.tables += _tables(scores, protocol, given.whiten)
-        suite.tables += results.difference_tables(f"Spearman × 100, protocol {protocol}", compared, times=100)
-        rows += results.as_json(scores.frame())
-        differences += results.as_json(compared.assign(protocol=protocol))
-    suite.content = {
-        "sets": {one.shown: {"pairs": len(one.gold), "skipped": one.skipped, "file": one.file} for one in scored},
-        "results": rows,
-        "differences": differences,
-        "sick": None,
-    }
-    _draw_scatters(suite, scored, cosines, folder)
-    suite.check_contamination({one.shown: one.pairs for one in scored})
-    suite.write("Semantic textual similarity")
-
-
-def _tables(scores: Results, protocol: str, whiten: int) -> list[Table]:
+def _tables(scores: Results, notes: tuple[str, ...]) -> list[Table]:
     """Spearman and Pearson side by side for all systems, then each system by set with its interval."""
-    notes = [f"Protocol {protocol}: {PROTOCOLS[protocol]}."]
-    notes += [WHITENED] if whiten else []
     tables = []
     for metric, (name, _) in METRICS.items():
         rows = wide(scores.frame(metric), SYSTEM, "set", times=100)
-        tables.append(Table(f"{name} × 100, protocol {protocol}", rows, tuple(notes), left=2))
+        tables.append(Table(f"{name} × 100", rows, notes, left=2))
     for (encoder, pooler), one in scores.frame("spearman").groupby(SYSTEM, sort=False):
-        counts = [["" if pd.isna(count) else f"{count:,.0f}" for count in one[name]] for name in ("rows", "unscored")]
         columns = {
             "set": one["set"],
-            "pairs": counts[0],
-            "unscored": counts[1],
+            "pairs": numbers(one["rows"], 0),
+            "unscored": numbers(one["unscored"], 0),
             "Spearman × 100": numbers(one["value"], times=100),
             "95% interval": between(one, times=100),
             "Pearson × 100": numbers(scores.frame("pearson", System(encoder, pooler))["value"], times=100),
         }
-        tables.append(Table(f"{encoder}, pooler {pooler}, protocol {protocol}", pd.DataFrame(columns)))
+        tables.append(Table(f"{encoder}, pooler {pooler}", pd.DataFrame(columns)))
     return tables
 
 
 def _draw_scatters(suite: Suite, scored: Sequence[ScoredSet], cosines: Cosines, data: Path) -> None:
     """Draw STS-B and SICK if they are among the sets, and add SICK's tables and JSON fields."""
-    for one in scored:
-        if one.name not in ("STS-B", "SICK", "zh-STS-B"):
-            continue
-        by_system = {system.name: np.concatenate(parts[one.name]) for system, parts in cosines.items()}
-        title, scale = f"{one.shown} test, {len(one.gold):,} pairs", (1.0 if one.name == "SICK" else 0.0, 5.0)
-        suite.figures.append(suite.out / f"sts-{one.name.lower()}-scatter")
-        divisor = 5.0 if one.name == "SICK" else 1.0  # as SelfCCL, Figure 4
+    for one in (one for one in scored if one.name in ("STS-B", "SICK-R", "zh-STS-B")):
+        by_system = {system.name: own[one.name] for system, own in cosines.items()}
+        sick = one.name == "SICK-R"
+        title = f"{one.name} test, {len(one.gold):,} pairs"
+        suite.figures.append(suite.out / f"sts-{'sick' if sick else one.name.lower()}-scatter")
+        scale, divisor = ((1.0, 5.0), 5.0) if sick else ((0.0, 5.0), 1.0)  # SICK as in SelfCCL, Figure 4
         figures.scatter(suite.figures[-1], title, one.gold, by_system, scale=scale, divisor=divisor)
-        if one.name == "SICK":
-            summary = sick_summary(one.subsets[0], sick_relations(data, one.subsets[0]), by_system)
-            suite.content["sick"] = summary
+        if sick:
+            suite.content["sick"] = summary = sick_summary(one, sick_relations(data, one), by_system)
             suite.tables += _sick_tables(summary)
 
 
-def sick_relations(folder: Path, sick: Subset) -> np.ndarray:
+def sick_relations(folder: Path, sick: ScoredSet) -> np.ndarray:
     """The relation of each pair of SICK's test split: int64 [pairs], as `NLI_CLASSES`."""
     rows = senteval.classification(folder, "SICK-E")["test"]
     relations = {row.id: int(row.label) for row in rows if isinstance(row, Row)}
     return np.array([relations[name] for name in sick.ids], dtype=np.int64)
 
 
-def sick_summary(sick: Subset, relations: np.ndarray, cosines: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def sick_summary(sick: ScoredSet, relations: np.ndarray, cosines: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Mean human score and cosine by relation (SelfCCL, section 5.6), and of the contradictions of its Table 6."""
     frame = pd.DataFrame({"human": sick.gold, **cosines})
 
@@ -199,20 +148,20 @@ def sick_summary(sick: Subset, relations: np.ndarray, cosines: Mapping[str, np.n
 def _sick_tables(summary: dict[str, Any]) -> list[Table]:
     """One table of means by relation, and one of the examples."""
 
-    def cosines(one: dict[str, Any]) -> dict[str, str]:
-        return {f"cosine ({name})": number(value) for name, value in one["cosine"].items()}
+    def scores(one: dict[str, Any]) -> dict[str, str]:
+        cosines = {f"cosine ({name})": number(value) for name, value in one["cosine"].items()}
+        return {"human score": number(one["human"]), **cosines}
 
     means = [
-        {"relation": name, "pairs": f"{group['pairs']:,}", "human score": number(group["human"]), **cosines(group)}
+        {"relation": name, "pairs": f"{group['pairs']:,}", **scores(group)}
         for name, group in summary["relations"].items()
     ]
-    rows = [
-        {"sentence 1": one["texts"][0], "sentence 2": one["texts"][1], "human": number(one["human"]), **cosines(one)}
-        for one in summary["examples"]
+    examples = [
+        {"sentence 1": one["texts"][0], "sentence 2": one["texts"][1], **scores(one)} for one in summary["examples"]
     ]
     note = "Human scores from 1 to 5; cosines from −1 to 1."
     slip = "The paper prints 3.5 for the pair on a leash, whose score is 3.55."
     return [
         Table("SICK test by relation", pd.DataFrame(means), (note,)),
-        Table("SICK's contradictions of SelfCCL's Table 6", pd.DataFrame(rows), (slip,), left=2),
+        Table("SICK's contradictions of SelfCCL's Table 6", pd.DataFrame(examples), (slip,), left=2),
     ]

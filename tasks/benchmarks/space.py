@@ -4,8 +4,7 @@ Axes: N sentences or pairs, T tokens of a batch, D hidden.
 """
 
 import argparse
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from tasks import intervals, metrics
 from tasks.benchmarks import figures, results, sets, weat
 from tasks.benchmarks.encoders import Bank, Loaded, Pool, System
 from tasks.benchmarks.results import SYSTEM, Results, Suite, defined
-from tasks.benchmarks.sets import Subset
+from tasks.benchmarks.sets import ScoredSet
 from tasks.contrastive.evaluation import ALIKE, uniformity
 from tasks.tables import Table, wide
 
@@ -38,59 +37,39 @@ _LENGTH_NOTES = (
 )
 
 
-def run_probes(given: argparse.Namespace, chosen: Sequence[str]) -> None:
+def run_probes(options: argparse.Namespace) -> None:
     """Run the probes with every encoder, and write `probes.json`, `probes.md` and the figure."""
-    needs_data = "geometry" in chosen or "frequency" in chosen or ("length" in chosen and given.pairs is None)
-    folder = start.data_folder(given.data) if needs_data else None
-    stsb = sets.read(folder, ["STS-B"])[0].subsets[0] if folder is not None else None
-    suite = Suite.open(given, folder)
+    needs_data = {"geometry", "frequency"} & set(options.probes) or ("length" in options.probes and not options.pairs)
+    folder = start.data_folder(options.data) if needs_data else None
+    stsb = sets.read(folder, ["STS-B"])[0] if folder is not None else None
+    suite = Suite.open(options, folder)
     probes: Any = {"geometry": geometry, "frequency": frequency, "length": length, "weat": weat.weat}
-    for name in chosen:
+    for name in options.probes:
         suite.content[name] = probes[name](suite, stsb)
     suite.write("Probes of the space of sentences")
 
 
-def mean_cosine(vectors: np.ndarray) -> float:
-    """Mean cosine over all pairs of N unit vectors, without any N x N matrix; NaN for fewer than two.
-
-    Near 0 the directions are used evenly; near 1 all sentences point one way (Ethayarajh 2019, section 4.1).
-    """
-    count, total = len(vectors), vectors.sum(0)
-    if count < 2:
-        return float("nan")
-    return float((total @ total - np.square(vectors).sum()) / (count * (count - 1)))
-
-
-def top_singular_share(vectors: np.ndarray) -> float:
-    """The largest squared singular value of [N, D] over the sum of all: 1/D at best, 1 if all lie on one line."""
-    values = np.linalg.eigvalsh(vectors.T @ vectors)
-    return float(values[-1] / values.sum()) if values.sum() > 0 else float("nan")
-
-
-def geometry(suite: Suite, pairs: Subset) -> dict[str, Any]:
-    """Alignment over pairs with a score of 4 or more, uniformity over the sentences of all pairs, and isotropy.
+def geometry(suite: Suite, pairs: ScoredSet) -> dict[str, Any]:
+    """Alignment over pairs with a score of 4 or more, and uniformity over the sentences of all pairs.
 
     SimCSE, section 2. The alignment has an interval, and paired differences to the first encoder.
     """
-    bank = suite.bank(text for pair in pairs.pairs for text in pair)
+    bank = suite.bank(pairs.texts)
     scores, alike = Results(), pairs.gold >= ALIKE
     for system in suite.systems:
         first, second = (bank.unit(system, [pair[side] for pair in pairs.pairs]) for side in (0, 1))
-        distances, distinct = np.square(first[alike] - second[alike]).sum(1), bank.unit(system, bank.index)
-        draws = intervals.mean_draws(distances, "alignment", pairs.name, **suite.draw)
-        scores.add(system, "alignment", pairs.name, _mean(distances), draws, rows=len(distances))
+        distances = np.square(first[alike] - second[alike]).sum(1)
+        samples = intervals.mean_samples(distances, "alignment", pairs.name, **suite.bootstrap)
+        scores.add(system, "alignment", pairs.name, _mean(distances), samples, rows=len(distances))
         both = np.concatenate([first, second])
         scores.add(system, "uniformity", pairs.name, uniformity(both), rows=len(both))
-        scores.add(system, "mean cosine", pairs.name, mean_cosine(distinct), rows=len(distinct))
-        scores.add(system, "top singular share", pairs.name, top_singular_share(distinct), rows=len(distinct))
-    notes = (
+    note = (
         "Alignment: mean squared distance of pairs scored 4 or more, less is better. Uniformity: ln of the mean of "
-        "exp(−2 distance²), less is more even.",
-        "Isotropy: the mean cosine of any two sentences, and the largest squared singular value's share of all.",
+        "exp(−2 distance²), less is more even."
     )
     differences = scores.differences(suite.pairings, "alignment")
     rows = wide(scores.frame(), SYSTEM, "measure", 3)
-    suite.tables.append(Table(f"Geometry, {pairs.name} test", rows, notes, left=2))
+    suite.tables.append(Table(f"Geometry, {pairs.name} test", rows, (note,), left=2))
     suite.tables += results.difference_tables("Alignment", differences, digits=3, verdict=False)
     return results.content(scores, differences)
 
@@ -100,13 +79,10 @@ def frequency_ranks(encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
 
     [CLS] and [SEP] count once a text. Ties go to the smaller id.
     """
-    counts = Counter(number for ids in encoder.tokenizer.encode(texts) for number in ids)
-    counts.update({encoder.tokenizer.cls: len(texts), encoder.tokenizer.sep: len(texts)})
-    frequency = np.zeros(encoder.model.config.vocab_size, dtype=np.int64)
-    frequency[list(counts)] = list(counts.values())
-    rank = np.empty(len(frequency), dtype=np.int64)
-    rank[np.argsort(-frequency, kind="stable")] = np.arange(len(frequency))
-    return rank
+    ids = [number for ids in encoder.tokenizer.encode(texts) for number in ids]
+    ids += [encoder.tokenizer.cls, encoder.tokenizer.sep] * len(texts)
+    frequency = np.bincount(ids, minlength=encoder.model.config.vocab_size)
+    return np.argsort(np.argsort(-frequency, kind="stable"))
 
 
 def mean_without(rank: Tensor, removed: int, layers: Sequence[int]) -> Pool:
@@ -126,14 +102,14 @@ def mean_without(rank: Tensor, removed: int, layers: Sequence[int]) -> Pool:
     return pool
 
 
-def frequency_curve(one: Loaded, pooler: str, scored: Sequence[sets.ScoredSet], counted: Iterable[str]) -> list[float]:
+def frequency_curve(one: Loaded, pooler: str, scored: Sequence[ScoredSet], counted: Sequence[str]) -> list[float]:
     """Mean over the sets of Spearman's rho without the k most frequent tokens of `counted`, for each k of STEPS.
 
     ConSERT, section 5.1 and Figure 4. The tokens are left out of the average; the encoder still reads them. NaN where
     a set's rho is undefined.
     """
-    rank = torch.from_numpy(frequency_ranks(one.encoder, list(counted)))
-    bank = Bank(text for some in scored for pair in some.pairs for text in pair)
+    rank = torch.from_numpy(frequency_ranks(one.encoder, counted))
+    bank = Bank(text for some in scored for text in some.texts)
     bank.add(one, {removed: mean_without(rank, removed, LAYERS[pooler]) for removed in STEPS})
     return [
         float(np.mean([defined(metrics.spearman(bank.cosines(removed, some.pairs), some.gold)) for some in scored]))
@@ -141,61 +117,61 @@ def frequency_curve(one: Loaded, pooler: str, scored: Sequence[sets.ScoredSet], 
     ]
 
 
-def frequency(suite: Suite, pairs: Subset) -> dict[str, Any]:
+def frequency(suite: Suite, pairs: ScoredSet) -> dict[str, Any]:
     """The curve of every encoder; poolers that do not average tokens are probed as `mean`."""
-    folder = start.data_folder(suite.given.data)
-    scored = sets.read(folder, sets.named(suite.given.sets or "STS-B", folder))
+    folder = start.data_folder(suite.options.data)
+    scored = sets.read(folder, sets.named(suite.options.sets, folder))
     scores, curves = Results(), {}
-    spread = f"mean of {len(scored)} sets" if len(scored) > 1 else scored[0].shown
+    over = f"mean of {len(scored)} sets" if len(scored) > 1 else scored[0].name
     for one in suite.loaded:
         for pooler in dict.fromkeys(name if name in LAYERS else "mean" for name in one.poolers):
             system = System(one.name, pooler)
-            values = frequency_curve(one, pooler, scored, (text for pair in pairs.pairs for text in pair))
+            values = frequency_curve(one, pooler, scored, pairs.texts)
             for removed, value in zip(STEPS, values, strict=True):
-                scores.add(system, "spearman", spread, value, removed=removed)
+                scores.add(system, "spearman", over, value, removed=removed)
             if np.isfinite(values).all():
                 curves[system.name] = values
     notes = (
-        f"Spearman × 100 (protocol all), {spread}; frequencies from {pairs.name} test, [CLS] and [SEP] counted too.",
+        f"Spearman × 100, {over}; frequencies from {pairs.name} test, [CLS] and [SEP] counted too.",
         "Poolers that do not average tokens are probed as `mean`.",
     )
     if curves:
         suite.figures.append(suite.out / "probes-frequent-tokens")
-        figures.removed_tokens(suite.figures[-1], STEPS, curves, spread)
+        figures.removed_tokens(suite.figures[-1], STEPS, curves, over)
     frame = scores.frame()
     rows = wide(frame[frame["removed"].isin(_SHOWN)], SYSTEM, "removed", times=100)
     suite.tables.append(Table("Spearman without the most frequent tokens, by their number", rows, notes, left=2))
-    return {"sets": [some.shown for some in scored]} | results.content(scores)
+    return {"sets": [some.name for some in scored]} | results.content(scores)
 
 
 def length_shift(
-    bank: Bank, system: System, encoder: Encoder, pairs: Subset, added: str, *, seed: int, resamples: int
+    bank: Bank, system: System, encoder: Encoder, pairs: ScoredSet, added: str, *, seed: int, resamples: int
 ) -> dict[str, tuple[float, Any]]:
-    """The effect of appending `added` to every second sentence, by measure: its value, and its resamples or ().
+    """The effect of appending `added` to every second sentence, by measure: its value, and its bootstrap or ().
 
     `lengths nearer` is the mean change of the cosine where the addition brings the two lengths (in tokens) closer
     together, `lengths apart` where it moves them apart. The measures of rho are NaN without human scores. `bank`
     holds the texts with and without the addition. EdaCSE, Table 1.
     """
-    sizes = {"seed": seed, "resamples": resamples}
+    bootstrap = {"seed": seed, "resamples": resamples}
     changed = [(first, second + added) for first, second in pairs.pairs]
     both = np.stack([bank.cosines(system, pairs.pairs), bank.cosines(system, changed)])
     change = both[1] - both[0]
     gap = _length_gaps(encoder, changed) - _length_gaps(encoder, pairs.pairs)
-    rho, rho_draws = [np.nan, np.nan], np.empty(0)
+    rho, rho_samples = [np.nan, np.nan], np.empty(0)
     if np.isfinite(pairs.gold).all():
         rho = [defined(metrics.spearman(side, pairs.gold)) for side in both]
-        draws = intervals.bootstrap("Spearman's rho", both, pairs.gold, f"length bias {added}", **sizes)
-        rho_draws = draws[1] - draws[0]
+        samples = intervals.bootstrap("Spearman's rho", both, pairs.gold, f"length bias {added}", **bootstrap)
+        rho_samples = samples[1] - samples[0]
     return {
         "cosine": (float(both[0].mean()), ()),
         "cosine then": (float(both[1].mean()), ()),
-        "change": (_mean(change), intervals.mean_draws(change, "length bias", added, **sizes)),
+        "change": (_mean(change), intervals.mean_samples(change, "length bias", added, **bootstrap)),
         "lengths nearer": (_mean(change[gap < 0]), ()),
         "lengths apart": (_mean(change[gap > 0]), ()),
         "spearman": (rho[0], ()),
         "spearman then": (rho[1], ()),
-        "spearman change": (rho[1] - rho[0], rho_draws),
+        "spearman change": (rho[1] - rho[0], rho_samples),
     }
 
 
@@ -209,19 +185,19 @@ def _mean(values: np.ndarray) -> float:
     return float(values.mean()) if len(values) else np.nan
 
 
-def length(suite: Suite, stsb: Subset | None) -> dict[str, Any]:
+def length(suite: Suite, stsb: ScoredSet | None) -> dict[str, Any]:
     """Length shifts of every system on the user's own pairs, or else on STS-B, and the differences of the change."""
-    given = suite.given
-    pairs = sets.own_pairs(given.pairs, seed=given.seed) if given.pairs is not None else stsb
+    options = suite.options
+    pairs = sets.own_pairs(options.pairs) if options.pairs is not None else stsb
     assert pairs is not None
-    scores, added = Results(), tuple(given.append or ADDED)
+    scores, added = Results(), tuple(options.append or ADDED)
     bank = suite.bank(text for one, two in pairs.pairs for text in (one, two, *(two + more for more in added)))
     for one in suite.loaded:
         for system in one.systems:
             for more in added:
-                shift = length_shift(bank, system, one.encoder, pairs, more, **suite.draw)
-                for measure, (value, draws) in shift.items():
-                    scores.add(system, measure, repr(more), value, draws, rows=len(pairs.pairs))
+                shift = length_shift(bank, system, one.encoder, pairs, more, **suite.bootstrap)
+                for measure, (value, samples) in shift.items():
+                    scores.add(system, measure, repr(more), value, samples, rows=len(pairs.pairs))
             title = f"Length bias of {system.name}: {pairs.name}, {len(pairs.pairs):,} pairs"
             rows = wide(scores.frame(system=system), ["set"], "measure", 4).rename(columns={"set": "appended"})
             suite.tables.append(Table(title, rows, _LENGTH_NOTES))

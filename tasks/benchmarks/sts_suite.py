@@ -1,14 +1,12 @@
 """Semantic textual similarity: an encoder's cosines against human scores, on the seven STS sets or the Chinese ones.
 
 python -m tasks.benchmarks.sts_suite --encoder runs/cbcl/encoder --data DIR
-python -m tasks.benchmarks.sts_suite --encoder minilm --pooler mean,cls --protocol all,wmean --data DIR
-python -m tasks.benchmarks.sts_suite --encoder minilm --compare runs/cbcl --sets STS-B,SICK --data DIR
+python -m tasks.benchmarks.sts_suite --encoder minilm runs/cbcl --pooler mean,cls --sets STS-B,SICK --data DIR
 """
 
 from minbert.errors import UserError
 from minbert.training import cli
 from tasks.benchmarks import options
-from tasks.benchmarks.options import PROTOCOLS
 from tasks.benchmarks.sets import NAMES_HELP
 
 
@@ -16,18 +14,15 @@ def main(arguments: list[str] | None = None) -> None:
     """Read the command line, score, and write tables, JSON and figures."""
     parser = options.parser("sts_suite", __doc__)
     parser.add_argument("--sets", default="", metavar="NAMES", help=f"{NAMES_HELP} (default: en, else zh)")
-    known = f"{', '.join(PROTOCOLS)}, several with commas (default: all)"
-    parser.add_argument("--protocol", default="all", metavar="NAMES", help=known)
     whiten = "also score BERT-whitening with this many dimensions, fitted on each set's own sentences"
     parser.add_argument("--whiten", type=int, default=0, metavar="DIM", help=whiten)
-    given = options.parse(parser, arguments)
-    if given.whiten < 0:
-        raise UserError(f"--whiten: {given.whiten} is less than 0")
-    protocols = options.chosen(given.protocol, PROTOCOLS, "--protocol")
+    parsed = options.parse(parser, arguments)
+    if parsed.whiten < 0:
+        raise UserError(f"--whiten: {parsed.whiten} is less than 0")
 
     from tasks.benchmarks import similarity  # imports torch and pandas
 
-    similarity.run_similarity(given, protocols)
+    similarity.run_similarity(parsed)
 
 
 if __name__ == "__main__":

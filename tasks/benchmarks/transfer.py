@@ -1,7 +1,7 @@
 """Transfer: logistic regression on frozen sentence vectors for seven classification tasks, in SentEval's protocol.
 
 python -m tasks.benchmarks.transfer --encoder runs/cbcl/encoder --data DIR
-python -m tasks.benchmarks.transfer --encoder minilm --compare runs/cbcl --sets TREC,MRPC --data DIR
+python -m tasks.benchmarks.transfer --encoder minilm runs/cbcl --sets TREC,MRPC --data DIR
 """
 
 from minbert.errors import UserError
@@ -14,17 +14,17 @@ SETS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line, classify, and write tables and JSON."""
     parser = options.parser("transfer", __doc__)
-    known = f"{', '.join(SETS)}, several with commas (default: all seven; --tasks is the older name)"
-    parser.add_argument("--sets", "--tasks", dest="sets", default="", metavar="NAMES", help=known)
+    names = f"{', '.join(SETS)}, several with commas (default: all seven)"
+    parser.add_argument("--sets", default=",".join(SETS), metavar="NAMES", help=names)
     parser.add_argument("--folds", type=int, default=10, metavar="N", help="folds of a cross-validation (default: 10)")
-    given = options.parse(parser, arguments)
-    chosen = options.chosen(given.sets, SETS, "--sets") if given.sets else list(SETS)
-    if given.folds < 2:
-        raise UserError(f"--folds: {given.folds} is less than 2")
+    parsed = options.parse(parser, arguments)
+    parsed.sets = options.chosen(parsed.sets, SETS, "--sets")
+    if parsed.folds < 2:
+        raise UserError(f"--folds: {parsed.folds} is less than 2")
 
     from tasks.benchmarks import classifiers  # imports scikit-learn and torch
 
-    classifiers.run_transfer(given, chosen)
+    classifiers.run_transfer(parsed)
 
 
 if __name__ == "__main__":

@@ -5,21 +5,19 @@ attribute words, D hidden.
 """
 
 import tomllib
-from dataclasses import dataclass
-from itertools import combinations
-from math import comb
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from minbert.seeds import numpy_generator
 from tasks.benchmarks import results
-from tasks.benchmarks.results import Results, Suite, defined
+from tasks.benchmarks.results import Results, Suite
 from tasks.tables import Table, number, numbers
 
-EXACT = 20_000  # all partitions are tried where there are at most this many; otherwise this many are drawn
+PARTITIONS = 20_000  # all partitions are tried where there are at most this many; otherwise a sample of this many
 _NOTE = (
     "d: effect size in standard deviations; above 0 the first targets are closer to the first attributes. p: "
     "one-sided, by permutation, not corrected for ten tests. Words are encoded as sentences of one word."
@@ -32,14 +30,6 @@ def word_sets() -> dict[str, tuple[list[str], ...]]:
     return {name: tuple(data["words"][part].split() for part in parts) for name, parts in data["tests"].items()}
 
 
-@dataclass(frozen=True)
-class Association:
-    """A test's effect size in standard deviations, -2 to 2, and its one-sided p; None if all associations are equal."""
-
-    effect: float | None
-    p: float | None
-
-
 def associations(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """s(w, A, B): mean cosine to A less mean cosine to B, for each word of unit vectors [X, D]."""
     return (x @ a.T).mean(1) - (x @ b.T).mean(1)
@@ -47,42 +37,40 @@ def associations(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def association_test(
     x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray, *, seed: int = 0, name: str = ""
-) -> Association:
-    """Effect size: difference of the mean associations of X and Y over the standard deviation (n - 1) of all.
+) -> tuple[float, float]:
+    """Effect size and one-sided p of unit vectors; both NaN if all associations are equal.
 
-    p is the share of partitions of X and Y into equal halves whose difference is at least as large: over all of them
-    if there are at most 20,000, else over 20,000 drawn by the seed, the given one among them.
+    Effect size: difference of the mean associations of X and Y over the standard deviation (n - 1) of all. p is the
+    share of partitions of X and Y into equal halves whose difference is at least as large.
     """
-    s = np.concatenate([associations(x, a, b), associations(y, a, b)])
-    half, spread = len(x), float(s.std(ddof=1))
+    sides = associations(x, a, b), associations(y, a, b)
+    spread = float(np.concatenate(sides).std(ddof=1))
     if spread < 1e-12:
-        return Association(None, None)
-    effect = float((s[:half].mean() - s[half:].mean()) / spread)
-    return Association(effect, _p(s, half, seed, name))
-
-
-def _p(s: np.ndarray, half: int, seed: int, name: str) -> float:
-    observed = s[:half].sum() - 1e-12
-    if comb(len(s), half) <= EXACT:
-        sums = np.array([s[list(chosen)].sum() for chosen in combinations(range(len(s)), half)])
-        return float((sums >= observed).mean())
-    order = np.argsort(numpy_generator(seed, "weat", name).random((EXACT, len(s))), axis=1)
-    sums = s[order[:, :half]].sum(1)
-    return float((1 + (sums >= observed).sum()) / (1 + EXACT))
+        return np.nan, np.nan
+    test = stats.permutation_test(
+        sides,
+        lambda one, two, axis: one.mean(axis) - two.mean(axis),
+        vectorized=True,
+        n_resamples=PARTITIONS,
+        alternative="greater",
+        rng=numpy_generator(seed, "weat", name),
+    )
+    return float(test.statistic) / spread, float(test.pvalue)
 
 
 def weat(suite: Suite, _: object) -> dict[str, Any]:
     """Effect sizes and p values of every system."""
-    tests, found = word_sets(), Results()
+    tests, scores = word_sets(), Results()
     bank = suite.bank(word for parts in tests.values() for words in parts for word in words)
     shown: dict[str, list[str]] = {"test": list(tests)}
     for system in suite.systems:
         for name, parts in tests.items():
-            one = association_test(*(bank.unit(system, part) for part in parts), seed=suite.given.seed, name=name)
-            found.add(system, "effect", name, one.effect, p=defined(one.p))
-        rows = found.frame("effect", system)
+            vectors = (bank.unit(system, part) for part in parts)
+            effect, p = association_test(*vectors, seed=suite.options.seed, name=name)
+            scores.add(system, "effect", name, effect, p=p)
+        rows = scores.frame("effect", system)
         shown[f"d ({system.name})"] = numbers(rows["value"], sign=True)
         shown[f"p ({system.name})"] = ["< 0.0001" if p < 1e-4 else number(p, 4) for p in rows["p"]]
     title = "Word embedding association tests (Caliskan et al. 2017)"
     suite.tables.append(Table(title, pd.DataFrame(shown), (_NOTE,)))
-    return results.content(found)
+    return results.content(scores)

@@ -4,8 +4,6 @@ CBCL (section 6.1) samples 100 failed dev pairs, 100 pairs of train and 100 of d
 failed. Importing this module loads no matplotlib.
 """
 
-import csv
-import io
 import tomllib
 from collections.abc import Sequence
 from importlib import resources
@@ -56,15 +54,10 @@ def sample(run: Run, task: str, *, seed: int, data: Path | None = None, count: i
     for group, candidates in every.items():
         for index in numpy_generator(seed, "annotation", task, group).permutation(len(candidates))[:count]:
             row = candidates[index]
-            text = " / ".join(_cell(text) for text in row.texts)
-            rows.append({"text": text, "gold": _label(scores, row.label), "category": "", "group": group, "id": row.id})
+            gold = _label(scores, row.label)
+            rows.append({"text": " / ".join(row.texts), "gold": gold, "category": "", "group": group, "id": row.id})
     order = numpy_generator(seed, "annotation order", task).permutation(len(rows))
     return pd.DataFrame([{"pair": str(pair), **rows[index]} for pair, index in enumerate(order, 1)], columns=_COLUMNS)
-
-
-def _cell(text: str) -> str:
-    """A text that no spreadsheet takes for a formula."""
-    return f"'{text}" if text[:1] in "=+-@" else text
 
 
 def _label(task: TaskScores, value: float) -> str:
@@ -98,29 +91,21 @@ def read_sheet(path: Path) -> pd.DataFrame:
     Categories are keys or names, in upper or lower case; an empty one is a pair that is not labelled yet.
     """
     try:
-        text = present(path).read_text(encoding="utf-8-sig")
-        lines = list(csv.reader(io.StringIO(text), delimiter="\t", strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
+        sheet = pd.read_csv(
+            present(path), sep="\t", dtype=str, keep_default_na=False, index_col=False, encoding="utf-8-sig"
+        )
+    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise UserError(f"{path}: not tab-separated UTF-8 ({error}): save the sheet as such") from error
-    if not lines or set(lines[0]) < set(_COLUMNS) or not set(_COLUMNS) <= set(lines[0]):
+    if not set(_COLUMNS) <= set(sheet):
         raise UserError(f"{path}:1: the columns must be {', '.join(_COLUMNS)}")
-    accepted = {name.lower(): key for key, name in NAMES.items()} | {key: key for key in NAMES}
-    rows: dict[tuple[str, str], str] = {}
-    for line, cells in enumerate(lines[1:], start=2):
-        if len(cells) != len(lines[0]):
-            raise UserError(f"{path}:{line}: {len(cells)} cells, but the header has {len(lines[0])}")
-        row = dict(zip(lines[0], cells))
-        category = row["category"].strip().lower()
-        if category and category not in accepted:
-            raise UserError(f"{path}:{line}: category {row['category']!r} is not one of {', '.join(NAMES)}")
-        if row["group"] not in GROUPS:
-            raise UserError(f"{path}:{line}: group {row['group']!r} is not one of {', '.join(GROUPS)}")
-        if (row["group"], row["id"]) in rows:
-            raise UserError(f"{path}:{line}: duplicate id {row['id']!r} of group {row['group']}")
-        rows[row["group"], row["id"]] = accepted.get(category, "")
-    if not any(rows.values()):
+    keys = sheet["category"].str.strip().str.lower().replace({name.lower(): key for key, name in NAMES.items()})
+    for column, values, accepted in (("category", keys, ["", *NAMES]), ("group", sheet["group"], [*GROUPS])):
+        for row in sheet.index[~values.isin(accepted)]:
+            names = ", ".join(filter(None, accepted))
+            raise UserError(f"{path}:{row + 2}: {column} {sheet[column][row]!r} is not one of {names}")
+    if not keys.any():
         raise UserError(f"{path}: no pair has a category yet")
-    return pd.DataFrame([(*key, category) for key, category in rows.items()], columns=["group", "id", "category"])
+    return sheet[["group", "id"]].assign(category=keys)
 
 
 def counts(sheet: pd.DataFrame) -> pd.DataFrame:
@@ -141,39 +126,25 @@ def counts_table(sheet: pd.DataFrame, name: str) -> Table:
     return Table(f"{name}: {numbers.to_numpy().sum()} of {len(sheet)} pairs labelled", pd.DataFrame(rows))
 
 
-def kappa(first: Sequence[str], second: Sequence[str]) -> float | None:
-    """Cohen's kappa, (p_o - p_e) / (1 - p_e); None if it is undefined: with fewer than two categories."""
-    from sklearn.metrics import cohen_kappa_score  # here, as it takes a second to import
-
-    return float(cohen_kappa_score(first, second)) if len({*first, *second}) > 1 else None
-
-
 def agreement_table(first: pd.DataFrame, second: pd.DataFrame) -> Table:
-    """The agreement of two annotators, over all pairs and in each group; `UserError` for sheets of different samples.
-
-    A note lists the five categories most often exchanged.
-    """
+    """The agreement of two annotators, over all pairs and in each group; `UserError` if their samples differ."""
     both = first.merge(second, on=["group", "id"], how="outer", suffixes=("_one", "_two"), indicator=True)
     if (both["_merge"] != "both").any():
         raise UserError("the two sheets hold different pairs, so there is no agreement to measure")
     both = both[(both["category_one"] != "") & (both["category_two"] != "")]
+    from sklearn.metrics import cohen_kappa_score  # here, as it takes a second to import
+
     rows = []
     for group, title in {"": "all pairs", **GROUPS}.items():
-        one = both[both["group"] == group] if group else both
-        value = kappa(one["category_one"].tolist(), one["category_two"].tolist())
-        alike = int((one["category_one"] == one["category_two"]).sum())
-        rows.append({"pairs": title, "both labelled": len(one), "same": alike, "kappa": value})
-    table = pd.DataFrame(rows)
-    table["kappa"] = [number(value, 3, missing="undefined") for value in table["kappa"]]
-    exchanged = both[both["category_one"] != both["category_two"]].groupby(["category_one", "category_two"]).size()
-    frequent = exchanged.sort_values(ascending=False, kind="stable").head(5)
-    named = ", ".join(f"{NAMES[one]} / {NAMES[two]} {count}" for (one, two), count in frequent.items())
-    notes = (f"Most frequent disagreements: {named}.",) if named else ()
-    return Table("Agreement, Cohen's kappa", table.astype(str), notes)
+        one, two = (both[both["group"].str.startswith(group)][f"category_{side}"] for side in ("one", "two"))
+        categories = pd.concat([one, two]).nunique()  # kappa is undefined for fewer than two
+        value = number(cohen_kappa_score(one, two), 3) if categories > 1 else "undefined"
+        rows.append({"pairs": title, "both labelled": str(len(one)), "same": str((one == two).sum()), "kappa": value})
+    return Table("Agreement, Cohen's kappa", pd.DataFrame(rows))
 
 
-def draw_categories(base: Path, sheets: Sequence[pd.DataFrame], names: Sequence[str]) -> list[Path]:
-    """Write CBCL's Figure 1 as `base`.svg and `base`.png, a panel for each annotator; equal counts give equal bytes."""
+def draw_categories(base: Path, sheets: Sequence[pd.DataFrame], names: Sequence[str]) -> Path:
+    """Write CBCL's Figure 1 as `base`.svg, a panel for each annotator; equal counts give equal bytes."""
     look: Any = {"axes.grid.axis": "x", "axes.spines.left": False, "font.size": 11}
     size, thick = (8.4 if len(sheets) == 1 else 12.0, 7.2), 0.26
     with charts.panels(len(sheets), size, style=look, sharex=True, sharey=True) as panels:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from jinja2 import StrictUndefined, Template
 
 from minbert.files import expanded, read_json, write_atomic
 from minbert.training import cli
 from tasks import compare
 from tasks.intervals import RESAMPLES
-from tasks.manifests import DataSet, Manifest, data_files, data_sets, manifests_behind
+from tasks.manifests import DataSet, data_files, data_sets, manifests_behind
 from tasks.metrics import DEV_NORM
 from tasks.report import facts
 from tasks.runs import Run, read_run
@@ -25,7 +25,6 @@ _NOTES = {
     _MINILM: f"{_MINILM} was trained on Quora duplicates and on the captions of Flickr30k and COCO, among others: "
     "scores on Quora are not clean, nor are those on STS, some of whose pairs are such captions."
 }
-_METRICS = {"accuracy": "accuracy", "Pearson's r": "pearson", "Spearman's rho": "spearman"}
 
 
 def write_missing(folders: Sequence[Path]) -> None:
@@ -45,31 +44,22 @@ def write_card(folder: Path, resamples: int = RESAMPLES) -> Path:
     run, encoder = read_run(folder), folder / "encoder"
     manifests = [manifest for _, manifest in manifests_behind(encoder)]
     base = _base(manifests[-1])
-    about = ModelCardData(
-        model_name=run.name,
-        base_model=base,
-        library_name="sentence-transformers",
-        pipeline_tag="sentence-similarity",
-        tags=["sentence-transformers", "feature-extraction", "bert"],
-        eval_results=list(_results(run)) or None,
-    )
-    card = ModelCard.from_template(
-        about,
-        template_str=resources.files("tasks.report").joinpath("card.md").read_text(encoding="utf-8"),
+    template = resources.files("tasks.report").joinpath("card.md").read_text(encoding="utf-8")
+    card = Template(template, undefined=StrictUndefined).render(
         run=run,
         config=read_json(encoder / "config.json"),
         pooler=read_json(encoder / "minbert.json")["pooler"],
         kind="fine-tuned on several tasks" if run.multitask else "trained by contrastive learning",
-        base=f"`{base}`" if base else "weights of a local folder",
+        base=base,
         scores=_scores(run, resamples).pipes(),
         resamples=f"{resamples:,}",
         files=_files(manifests).pipes(),
         notes=list(_notes(manifests, base)),
-        commands=[facts.command(Manifest.model_validate(one)) for one in reversed(manifests)],
+        commands=[facts.command(one) for one in reversed(manifests)],
         settings=json.dumps(run.settings, indent=2, ensure_ascii=False),
     )
     path = encoder / "README.md"
-    write_atomic(path, str(card) + "\n")
+    write_atomic(path, card + "\n")
     return path
 
 
@@ -82,14 +72,6 @@ def _base(manifest: dict[str, Any]) -> str | None:
     if name == "minilm":
         return _MINILM
     return None if expanded(name).is_dir() or name.startswith((".", "/", "~")) or name.count("/") > 1 else name
-
-
-def _results(run: Run) -> Iterator[EvalResult]:
-    """Stage one's scores, for the metadata; those of stage two are of heads that are not in the folder."""
-    for task in run.tasks.values() if not run.multitask else ():
-        if task.score is not None:
-            metric, score = _METRICS.get(task.metric, task.metric), round(task.score, 4)
-            yield EvalResult("sentence-similarity", task.name, task.title, metric, score, dataset_split="development")
 
 
 def _scores(run: Run, resamples: int) -> Table:

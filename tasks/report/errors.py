@@ -14,12 +14,6 @@ from minbert.files import distinct_names, write_atomic
 from minbert.training import cli
 
 
-def _whole(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0")
-    return int(text)
-
-
 def _parser() -> argparse.ArgumentParser:
     about = (__doc__ or "").splitlines()[0]
     parser = cli.Parser(prog="python -m tasks.report.errors", description=about, allow_abbrev=False)
@@ -31,14 +25,14 @@ def _parser() -> argparse.ArgumentParser:
     for one in (sample, nouns):
         one.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run of multitask_train.py")
         one.add_argument("--task", default="quora", metavar="NAME", help=tasks)
-        one.add_argument("--seed", type=_whole, default=0, metavar="N", help="which pairs are sampled (default: 0)")
+        one.add_argument("--seed", type=int, default=0, metavar="N", help="which pairs are sampled (default: 0)")
         one.add_argument("--data", type=Path, metavar="DIR", help="the run's data files, if they have been moved")
     sample.add_argument("--out", type=Path, metavar="FILE", help="the sheet (default: RUN/pairs.tsv)")
     figure.add_argument("files", nargs="+", type=Path, metavar="FILE", help="one or two labelled sheets")
     base = "without suffix (default: error-categories in the folder of the first sheet)"
     figure.add_argument("--out", type=Path, metavar="BASE", help=base)
-    nouns.add_argument("--rows", type=_whole, default=1300, metavar="N", help="dev pairs (default: 1300; 0: all)")
-    nouns.add_argument("--pairs", type=_whole, default=3, metavar="N", help="examples of each side (default: 3)")
+    nouns.add_argument("--rows", type=int, default=1300, metavar="N", help="dev pairs (default: 1300; 0: all)")
+    nouns.add_argument("--pairs", type=int, default=3, metavar="N", help="examples of each side (default: 3)")
     nouns.add_argument("--out", type=Path, metavar="FILE", help="also write it to this file")
     return parser
 
@@ -82,8 +76,8 @@ def _figure(options: argparse.Namespace) -> None:
     if len(sheets) == 2:
         tables.append(annotation.agreement_table(*sheets))
     base = options.out or options.files[0].with_name("error-categories")
-    paths = annotation.draw_categories(base, sheets, names)
-    print("\n\n".join([*(table.terminal() for table in tables), "figure: " + ", ".join(map(str, paths))]))
+    path = annotation.draw_categories(base, sheets, names)
+    print("\n\n".join([*(table.terminal() for table in tables), f"figure: {path}"]))
 
 
 def _nouns(options: argparse.Namespace) -> None:

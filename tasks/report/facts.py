@@ -1,78 +1,53 @@
 """What the page says of a run in addition to its scores: settings, rows, data files, leaks, and the command."""
 
-import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pandas as pd
 
-from tasks.manifests import DataSet, Manifest
+from tasks.manifests import DataSet
 from tasks.runs import Run
 from tasks.tables import MISSING, Table, duration
 
 _SETTINGS = (
-    ("weights", "weights"),
-    ("encoder", "encoder of an earlier run"),
-    ("sentence_encoder", "sentence encoder"),
-    ("objective", "objective"),
-    ("texts", "texts"),
-    ("views", "views"),
-    ("sampling", "sampling"),
-    ("pooler", "pooler"),
-    ("batch_size", "batch"),
-    ("lr", "learning rate"),
-    ("head_lr", "heads' learning rate"),
-    ("r_drop", "R-Drop"),
-    ("average", "share of the steps averaged"),
-    ("limit", "limit of rows, drawn by seed"),
-    ("seed", "seed"),
+    *("weights", "encoder", "sentence_encoder", "objective", "texts", "views", "sampling", "pooler"),
+    *("batch_size", "lr", "head_lr", "r_drop", "average", "limit", "seed"),
 )
-"""The settings that a page shows if they are not empty, and their names on it."""
+"""The settings that a page shows if they are not empty."""
 _MOST_LINES = 200  # counts, skipped and noted rows that the page lists
 
 
-def command(manifest: Manifest) -> str:
+def command(manifest: Mapping[str, Any]) -> str:
     """The command to type again: with the run's data folder and thread count, without `--resume`."""
-    try:
-        words = shlex.split(manifest.command)
-    except ValueError:  # a quote is not closed: edited by hand
-        words = manifest.command.split()
-    words = [word for word in words if word != "--resume"]
-    threads = manifest.environment.threads
-    variables = manifest.variables | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
+    words = [word for word in shlex.split(manifest["command"]) if word != "--resume"]
+    threads = manifest["environment"].get("threads")
+    variables = manifest.get("variables", {}) | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
     before = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
     python = [] if words[:1] and words[0].startswith("minbert-") else ["python"]
     return " ".join([*before, shlex.join([*python, *words])])
 
 
-def links(run: Run, page: Path) -> list[tuple[str, str]]:
-    """Name and relative address of the run's encoder and predictions, as far as they are there."""
-    paths = [(name, run.folder / name) for name in ("encoder", "predictions") if (run.folder / name).is_dir()]
-    return [(name, quote(os.path.relpath(path, page.absolute().parent)) + "/") for name, path in paths]
-
-
-def facts(run: Run) -> list[tuple[str, str]]:
-    """Names and values of what is known."""
+def run_facts(run: Run) -> list[tuple[str, str]]:
+    """Names and values of what is known of a run; what is not known is left out."""
     manifest, settings, loss = run.manifest, run.settings, run.scores.get("last_epoch_loss")
-    steps, times = manifest.plan.steps, len(run.parts) - 1
-    resumed = "" if times < 1 else f", resumed {'once' if times == 1 else f'{times} times'}"
-    started = (run.parts[0].started if run.parts else manifest.environment.started) or ""
+    environment, parameters, times = manifest["environment"], manifest.get("parameters"), len(run.parts) - 1
+    resumed = f", resumed {'once' if times == 1 else f'{times} times'}" if times > 0 else ""
+    started = (run.parts[0] if run.parts else environment).get("started") or ""
     rows = [
         ("wall time", duration(run.seconds) if run.seconds else ""),
-        ("device", ", ".join(filter(None, (manifest.environment.device, manifest.precision)))),
+        ("device", f"{environment['device']}, {manifest['precision']}"),
         ("training rows", _training_rows(run)),
-        ("steps", f"{run.step:,}" + ("" if steps is None else f" of {steps:,}")),
+        ("steps", f"{run.step:,}" + (f" of {run.planned_steps:,}" if run.planned_steps else "")),
         ("kept", _kept(run)),
         ("started", started.replace("T", " ")[:16] + resumed),
-        ("preset", manifest.preset),
-        *((title, _shown(settings.get(name))) for name, title in _SETTINGS),
+        ("preset", manifest.get("preset", "")),
+        *((name.replace("_", " "), _shown(settings.get(name))) for name in _SETTINGS),
         ("dev pairs", _dev_pairs(run.data.get("sts_dev", DataSet()))),
         ("training texts", in_tests(run.data.get("train", DataSet()))),
         ("last epoch's training loss", "" if loss is None else f"{loss:.4f}"),
-        ("parameters", "" if manifest.parameters is None else f"{manifest.parameters:,}"),
+        ("parameters", f"{parameters:,}" if parameters else ""),
     ]
     return [(name, value) for name, value in rows if value]
 
@@ -84,7 +59,7 @@ def _shown(value: Any) -> str:
 
 def _training_rows(run: Run) -> str:
     """The number of training rows, by task if there are several."""
-    counts = run.manifest.training_rows
+    counts = run.manifest.get("training_rows")
     if not counts:
         counts = {name.removeprefix("train "): one.rows or 0 for name, one in run.data.items() if "train" in name}
     if run.multitask:
@@ -94,11 +69,11 @@ def _training_rows(run: Run) -> str:
 
 def _kept(run: Run) -> str:
     """The step whose weights are kept, and by which rule."""
-    rule = "the last" if run.selection.keep == "last" else f"the best by {run.selection.metric}"
+    rule = "the last" if run.selection["keep"] == "last" else f"the best by {run.selection['metric']}"
     if not run.finished:
         return f"{rule} evaluation" if rule != "the last" else "the last step"
     if not run.kept_step:
-        return f"the encoder from before training: no evaluation was better by {run.selection.metric}"
+        return f"the encoder from before training: no evaluation was better by {run.selection['metric']}"
     return f"step {run.kept_step:,}, {rule}"
 
 

@@ -6,20 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from minbert.seeds import numpy_generator
 from tasks import charts
-from tasks.charts import BLUE, DASHED, GREEN, GREY, GROUND, INK, ORANGE, QUIET, SLOTS, VERMILION, page_svg
+from tasks.charts import BLUE, DASHED, GREEN, GREY, INK, ORANGE, QUIET, SLOTS, VERMILION, page_svg
 from tasks.contrastive.curriculum import GROUPS, difficulty
-from tasks.intervals import wilson
 
 Points = Sequence[tuple[float, float]]
 _LONGEST = 400  # points of a curve; longer ones are averaged over neighbours
 _MOST_DOTS = 1500
 _MOST_MARKS = 60  # points of a curve that are marked
-_FEW = 10  # bins with fewer rows are drawn grey
-_HOLLOW: Any = {"markerfacecolor": GROUND, "markeredgewidth": 2}
 _SIDES = {"positive": "positive", "negative": "hard negative"}
 _GROUP_COLOURS = dict(zip(GROUPS, (GREEN, ORANGE, VERMILION), strict=True))
 
@@ -55,7 +51,7 @@ def thinned(points: Points, longest: int = _LONGEST) -> list[tuple[float, float]
 
 def curves(curve: Curve) -> bytes:
     """Lines over steps. The y axis fits the values, so that a change is seen; the x axis begins at 0."""
-    with page_svg(340, 210 + 11 * len(curve.lines) * (len(curve.lines) > 1)) as ((axes,), out):
+    with page_svg(340, 210 + 11 * len(curve.lines) * (len(curve.lines) > 1)) as (axes, out):
         drawn = Counter[int]()
         for name, points, slot in (line for line in curve.lines if line[1]):
             x, y = zip(*thinned(points), strict=True)
@@ -84,16 +80,14 @@ def curves(curve: Curve) -> bytes:
     return out.getvalue()
 
 
-def shares(parts: Mapping[str, Sequence[float]], edges: Sequence[float], x_label: str, colours: Sequence[str]) -> bytes:
-    """Counts of each part in windows between `edges`, as shares of the window."""
-    counts = np.array(list(parts.values()), dtype=np.float64)
-    tall = counts / np.maximum(counts.sum(0), 1)
-    base = np.vstack([np.zeros(len(edges) - 1), tall.cumsum(0)])
-    with page_svg(340, 242) as ((axes,), out):
-        for part, name in enumerate(parts):
-            look: Any = {"color": colours[part % len(colours)], "label": name, "linewidth": 0.6, "edgecolor": GROUND}
-            axes.bar(edges[:-1], tall[part], np.diff(edges), base[part], align="edge", **look)
-        axes.set(xlabel=x_label, xlim=(edges[0], edges[-1]), ylim=(0, 1))
+def mix(shares: Sequence[Sequence[float]]) -> bytes:
+    """The shares of easy, semi-hard and hard triplets in each epoch (CBCL, equation 2): [epochs, 3]."""
+    heights = np.array(shares).T
+    epochs, base = np.arange(1, len(shares) + 1), np.vstack([np.zeros(len(shares)), heights.cumsum(0)])
+    with page_svg(340, 242) as (axes, out):
+        for group, name in enumerate(GROUPS):
+            axes.bar(epochs, heights[group], 0.98, base[group], color=_GROUP_COLOURS[name], label=name)
+        axes.set(xlabel="epoch", ylim=(0, 1))
         axes.yaxis.set_major_formatter(charts.percent)
         charts.thousands(axes.xaxis)
         charts.legend(axes, 3, handlelength=0.8, handletextpad=0.4)
@@ -102,30 +96,8 @@ def shares(parts: Mapping[str, Sequence[float]], edges: Sequence[float], x_label
 
 def confusion(table: np.ndarray, classes: Sequence[str]) -> bytes:
     """Gold by row, predicted by column; see `charts.confusion`."""
-    with page_svg(350, 320) as ((axes,), out):
+    with page_svg(350, 320) as (axes, out):
         charts.confusion(axes, table, classes)
-    return out.getvalue()
-
-
-def reliability(bins: pd.DataFrame, least: float) -> bytes:
-    """Accuracy in each bin of confidence (see `details.calibration`), with its 95% interval, and the bin's rows."""
-    bins = bins[bins["high"] > least + 1e-9]
-    with page_svg(340, 320, 2, sharex=True, height_ratios=(4, 1)) as ((axes, rows), out):
-        axes.plot([least, 1], [least, 1], color=QUIET, linewidth=1.2, linestyle=DASHED)
-        for one in bins[bins["rows"] > 0].itertuples():
-            interval = wilson(int(one.right), int(one.rows))
-            look: Any = {"color": BLUE} if one.rows >= _FEW else {"color": GREY, "alpha": 0.55}
-            axes.plot([one.confidence] * 2, [interval.low, interval.high], linewidth=1.6, **look)
-            axes.plot([one.confidence], [one.accuracy], "o", markersize=7, **_HOLLOW, **look)
-        widths = 0.96 * (bins["high"] - bins["low"])
-        bars = rows.bar(bins["low"], bins["rows"], widths, align="edge", color=GREY, alpha=0.45, linewidth=0)
-        labels = [f"{count / 1000:.1f}k" if count >= 1000 else str(count or "") for count in bins["rows"]]
-        rows.bar_label(bars, labels, fontsize=8.5, padding=1)
-        rows.set(xlabel="confidence (probability of the predicted class)", yticks=[], xlim=(least, 1))
-        rows.margins(y=0.35)
-        rows.set_title("rows", pad=2)
-        axes.set(ylim=(0, 1.02))
-        axes.set_title("accuracy")
     return out.getvalue()
 
 
@@ -135,7 +107,7 @@ def scatter(gold: np.ndarray, predicted: np.ndarray, *, y_label: str, same_scale
         sample = np.sort(numpy_generator(0, "scatter").permutation(len(gold))[:_MOST_DOTS])
         gold, predicted = gold[sample], predicted[sample]
     end = max(5.0, float(gold.max()))
-    with page_svg(340, 320) as ((axes,), out):
+    with page_svg(340, 320) as (axes, out):
         axes.plot(gold, predicted, "o", markersize=4.5, color=BLUE, alpha=0.6, markeredgewidth=0)
         axes.set(xlabel="gold similarity (points)", xlim=(-0.03 * end, 1.03 * end), xticks=range(int(end) + 1))
         axes.set_title(y_label)
@@ -151,7 +123,7 @@ def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
     groups = difficulty(positive, negative, margin)
     width = margin / max(1, round(margin / 0.025)) if margin > 0 else 0.025  # so that bins end at 0 and at the margin
     edges = np.arange(np.floor(gap.min() / width), np.ceil(gap.max() / width) + 1.5) * width
-    with page_svg(340, 262) as ((axes,), out):
+    with page_svg(340, 262) as (axes, out):
         for group, name in reversed(list(enumerate(GROUPS))):
             part = gap[groups == group]
             label = f"{name}: {len(part):,} ({len(part) / len(gap):.0%})"
@@ -170,7 +142,7 @@ def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
 def cosines(by_side: Mapping[tuple[str, str], np.ndarray]) -> bytes:
     """Histograms of cos(anchor, positive) and cos(anchor, hard negative), by (before or after, side)."""
     edges = np.linspace(min(-0.1, *(float(values.min()) for values in by_side.values())), 1.0, 56)
-    with page_svg(340, 292) as ((axes,), out):
+    with page_svg(340, 292) as (axes, out):
         for (when, side), values in by_side.items():
             look: Any = (
                 {"histtype": "stepfilled", "alpha": 0.45} if when == "after" else {"histtype": "step", "linewidth": 1.8}

@@ -4,28 +4,18 @@ A group is a setting, or an arm of a study. Its runs are the rows of a plain fra
 and value, in the order in which groups and metrics are shown. A group that has no seeds has a missing seed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from tasks import charts, compare, intervals
+from tasks import charts, intervals
 from tasks.charts import BLUE, DASHED, GROUND, INK
-from tasks.compare import Scored
-from tasks.report.details import Details
-from tasks.report.html import Figure, rendered, write_page
 from tasks.tables import MISSING, Table, between, number, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-TARGET = 0.01  # the true difference of `seeds_for`
-MOST_SEEDS = 1000
-OVER_ROWS = ["group", "metric", "row_low", "row_high", "rows", "only", "why"]
-"""The columns of `over_rows`."""
 
 
 def summary(frame: pd.DataFrame, baseline: str | None = None, more: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -33,9 +23,8 @@ def summary(frame: pd.DataFrame, baseline: str | None = None, more: pd.DataFrame
 
     `seeds` counts the values that are defined; `deviation` is that of a sample. `difference` is the mean over the seeds
     that the group and the baseline share, of which there are `pairs`; `low` and `high` are its 95% t interval over
-    these seeds. `seeds_for` is the number of seeds by which a paired t test would find a true difference of .01. All of
-    these are NaN where undefined. `more` holds further columns by group and metric: `paper`, `own_low` and `own_high`
-    (an interval of the score over dev rows), and those of `over_rows`.
+    these seeds. All of these are NaN where undefined. `more` holds further columns by group and metric: `paper`, and
+    `row_low` and `row_high`, an interval of the difference over dev rows.
     """
     baseline = baseline if baseline is not None else frame["group"].iloc[0]
     rows = []
@@ -45,8 +34,8 @@ def summary(frame: pd.DataFrame, baseline: str | None = None, more: pd.DataFrame
         row = {"group": group, "metric": metric, "seeds": one["value"].count(), "mean": one["value"].mean()}
         row |= {"deviation": one["value"].std(ddof=1)}
         rows.append(row if group == baseline else row | _difference(gaps))
-    names = ["difference", "pairs", "low", "high", "seeds_for"]
-    table = pd.DataFrame(rows, columns=[*rows[0], *(name for name in names if name not in rows[0])])
+    table = pd.DataFrame(rows)
+    table = table.reindex(columns=list(dict.fromkeys([*table, "difference", "pairs", "low", "high"])))
     return table if more is None else table.merge(more, on=["group", "metric"], how="left")
 
 
@@ -58,74 +47,29 @@ def _by_seed(rows: pd.DataFrame) -> Any:
 def _difference(gaps: np.ndarray) -> dict[str, float]:
     if len(gaps) < 2:
         return {"difference": gaps.mean() if len(gaps) else np.nan, "pairs": len(gaps)}
-    middle, spread = gaps.mean(), gaps.std(ddof=1)
-    half = stats.t.ppf(0.975, len(gaps) - 1) * spread / np.sqrt(len(gaps))
-    interval = {"low": middle - half, "high": middle + half}
-    return {"difference": middle, "pairs": len(gaps), **interval, "seeds_for": seeds_for(spread)}
-
-
-def seeds_for(deviation: float) -> float:
-    """The fewest seeds by which a two-sided paired t test at 5% finds a difference of `TARGET` with a power of 80%.
-
-    `deviation` is that of the differences of single seeds. NaN if `MOST_SEEDS` are too few.
-    """
-    if not deviation:
-        return 2
-    seeds = np.arange(2, MOST_SEEDS + 1)
-    limit = stats.t.ppf(0.975, seeds - 1)
-    power = stats.nct.sf(limit, seeds - 1, np.sqrt(seeds) * TARGET / deviation)
-    enough = seeds[power >= 0.8]
-    return float(enough[0]) if len(enough) else np.nan
+    half = stats.t.ppf(0.975, len(gaps) - 1) * stats.sem(gaps)
+    middle = gaps.mean()
+    return {"difference": middle, "pairs": len(gaps), "low": middle - half, "high": middle + half}
 
 
 def verdict(row: Any) -> str:
     """What an interval of a difference says, over seeds if there is one, else over dev rows; empty without any."""
-    low, high = (row.low, row.high) if not np.isnan(row.low) else (row.get("row_low"), row.get("row_high"))
-    if low is None or np.isnan(low):
-        return ""
-    if row.get("less_is_better") is True:
-        low, high = -high, -low
-    return intervals.verdict(low, high)
-
-
-def over_rows(
-    group: str,
-    first: Sequence[Scored],
-    other: Sequence[Scored],
-    norms: tuple[float | None, float | None] | None,
-    resamples: int,
-) -> Iterator[tuple[Any, ...]]:
-    """The differences of two systems (see `tasks.compare.differences`), as rows of `OVER_ROWS` for the group `other`.
-
-    `row_low` and `row_high` are an interval over dev rows, of which there are `rows`. `only` has the rows that are
-    right in one only, and `why` the reason where there is no interval.
-    """
-    for one in compare.differences(first, other, norms, resamples=resamples):
-        low, high = (np.nan, np.nan) if one.interval is None else (one.interval.low, one.interval.high)
-        only = "" if one.only_first is None else f"{one.only_first:,} / {one.only_second:,}"
-        metric = first[0][one.name].shown if one.name in first[0] else one.name
-        yield group, metric, low, high, one.rows or np.nan, only, one.why
+    low, high = (row["low"], row["high"]) if not np.isnan(row["low"]) else (row.get("row_low"), row.get("row_high"))
+    return "" if low is None or np.isnan(low) else intervals.verdict(low, high)
 
 
 def forest(summary: pd.DataFrame) -> bytes:
-    """Each group's difference to the baseline, as SVG, with a panel for each metric of a `summary`.
+    """Each group's difference to the baseline in one metric of a `summary`, as SVG.
 
     The thick bar is the 95% interval over dev rows, the thin one that over seeds.
     """
-    rows = summary[summary["difference"].notna()]
-    metrics = list(dict.fromkeys(rows["metric"]))
-    counts = [int((rows["metric"] == metric).sum()) for metric in metrics]
-    height = 20 + sum(52 + 26 * count for count in counts)
-    ratios = [1.4 + count for count in counts]
-    with charts.page_svg(340, height, len(metrics), height_ratios=ratios) as (panels, out):
-        for axes, metric in zip(panels, metrics, strict=True):
-            _panel(axes, rows[rows["metric"] == metric].reset_index(drop=True))
-            if len(metrics) > 1:
-                axes.set_title(metric)
+    rows = summary[summary["difference"].notna()].reset_index(drop=True)
+    with charts.page_svg(340, 72 + 26 * len(rows)) as (axes, out):
+        _draw_differences(axes, rows)
     return out.getvalue()
 
 
-def _panel(axes: "Axes", rows: pd.DataFrame) -> None:
+def _draw_differences(axes: "Axes", rows: pd.DataFrame) -> None:
     for y, row in rows.iterrows():
         if not np.isnan(row.get("row_low", np.nan)):
             axes.plot([row["row_low"], row["row_high"]], [y] * 2, color=BLUE, linewidth=7, alpha=0.3)
@@ -141,104 +85,37 @@ def _panel(axes: "Axes", rows: pd.DataFrame) -> None:
     axes.grid(visible=False)
 
 
-def section(summary: pd.DataFrame, settings: pd.DataFrame | None = None) -> dict[str, Any]:
-    """What the template `overview.html` shows of a `summary`: tables of scores, settings and numbers, and figures.
-
-    `settings` is indexed by group; those that are the same in all groups are left out.
-    """
-    seeded = bool((summary["seeds"] > 1).any())
-    rest = summary[summary["difference"].notna()]
-    figures = [
-        Figure(f"difference-{index}", f"{metric}: difference", forest(rows))
-        for index, (metric, rows) in enumerate(rest.groupby("metric", sort=False))
-    ]
-    return {
-        "scores": _scores(summary, seeded),
-        "settings": _settings(settings),
-        "numbers": _numbers(summary, seeded),
-        "figures": figures,
-    }
-
-
-def _scores(summary: pd.DataFrame, seeded: bool) -> Table:
+def scores_table(summary: pd.DataFrame) -> Table:
     """A row for each group, and a column for each metric."""
     rows: dict[str, dict[str, str]] = {}
     for _, row in summary.iterrows():
-        cells = rows.setdefault(row["group"], {"run": row["group"]})
-        if seeded:
-            cells["seeds"] = max(cells.get("seeds", ""), str(row["seeds"]))
-        deviation = number(row["deviation"], 4, missing="")
         mark = {"better": " ▲", "worse": " ▼"}.get(verdict(row), "")
-        score = number(row["mean"], 4, missing="undefined")
-        cells[row["metric"]] = score + (f" ± {deviation}" if deviation else "") + mark
-    notes = [
-        f"▲ and ▼: the 95% interval of the difference to the baseline, {next(iter(rows))}, is above or below 0.",
-        "± is the standard deviation over seeds." if seeded else "",
-        "The bars of a difference are 95% intervals, thick over dev rows"
-        + (" and thin over seeds." if seeded else "."),
-    ]
-    return Table("", pd.DataFrame(rows.values()).fillna(MISSING), (" ".join(filter(None, notes)),))
-
-
-def _settings(settings: pd.DataFrame | None) -> Table:
-    """A row for each setting in which the groups differ, and a column for each group."""
-    if settings is None:
-        return Table("", pd.DataFrame())
-    text = settings.astype(str)
-    differing = text.loc[:, text.nunique() > 1].T
-    rows = differing.rename_axis("setting").reset_index()
-    return Table("Settings that differ", rows, left=len(rows.columns))
-
-
-def _numbers(summary: pd.DataFrame, seeded: bool) -> Table:
-    """A row for each group and metric with all its numbers; columns without any are left out."""
-    rows = pd.DataFrame({"run": summary["group"], "metric": summary["metric"]})
-    if seeded:
-        rows["seeds"] = summary["seeds"].astype(str)
-    columns = (("mean", "mean"), ("deviation", "deviation"), ("paper", "paper"), ("difference", "difference"))
-    for title, name in columns:
-        if name in summary:
-            rows[title] = numbers(summary[name], 4, sign=name == "difference")
-    intervals = (("95% of the score", "own_"), ("95% over seeds", ""), ("95% over dev rows", "row_"))
-    for title, side in intervals:
-        if f"{side}low" in summary:
-            ends = summary[[f"{side}low", f"{side}high"]].set_axis(["low", "high"], axis=1)
-            rows[title] = between(ends, 4, sign=side != "own_")
-    for title, name in (("dev rows", "rows"), ("seeds to detect .01", "seeds_for")):
-        if name in summary:
-            rows[title] = numbers(summary[name], 0)
-    for title, name in (("right in one only", "only"), ("no interval, as", "why")):
-        if name in summary:
-            rows[title] = summary[name].fillna("").replace("", MISSING)
-    rows["difference is"] = [verdict(row) or MISSING for _, row in summary.iterrows()]
-    shown = [name for name in rows if name in ("run", "metric", "mean") or set(rows[name]) != {MISSING}]
-    return Table("", rows[shown], left=2)
-
-
-def write_overview(
-    path: Path,
-    title: str,
-    frame: pd.DataFrame,
-    settings: pd.DataFrame | None = None,
-    *,
-    baseline: str | None = None,
-    more: pd.DataFrame | None = None,
-    lead: str | Sequence[str] = (),
-    figures: Iterable[Figure] = (),
-    details: Sequence[Details] = (),
-) -> pd.DataFrame:
-    """Write a page that compares the groups of a frame, with figures and tasks below, and return its `summary`."""
-    table = summary(frame, baseline, more)
-    shown, figures = section(table, settings), list(figures)
-    sections = [("overview", "Overview"), *([("curves", "Figures")] if figures else [])]
-    html = rendered(
-        "overview.html",
-        title=title,
-        sections=[*sections, *((one.anchor, one.title) for one in details)],
-        lead=[lead] if isinstance(lead, str) and lead else lead,
-        overview=shown,
-        figures=figures,
-        details=details,
+        cells = rows.setdefault(row["group"], {"run": row["group"], "seeds": "0"})
+        cells["seeds"] = max(cells["seeds"], str(row["seeds"]), key=int)
+        cells[row["metric"]] = mean_text(row, missing="undefined") + mark
+    note = (
+        f"▲ and ▼: the 95% interval of the difference to the baseline, {next(iter(rows))}, is above or below 0. ± is "
+        "the standard deviation over seeds. The bars of a difference are 95% intervals, thick over dev rows and thin "
+        "over seeds."
     )
-    write_page(path, html, [*shown["figures"], *figures, *(figure for one in details for figure in one.figures)])
-    return table
+    return Table("", pd.DataFrame(rows.values()).fillna(MISSING), (note,))
+
+
+def mean_text(row: Any, digits: int = 4, *, times: float = 1.0, missing: str = MISSING) -> str:
+    """Mean and, over several seeds, standard deviation of a row of a `summary`."""
+    mean = number(row["mean"], digits, times=times, missing=missing)
+    return mean if np.isnan(row["deviation"]) else f"{mean} ± {number(row['deviation'], digits, times=times)}"
+
+
+def numbers_table(summary: pd.DataFrame, digits: int = 4, *, times: float = 1.0) -> pd.DataFrame:
+    """A `summary` as strings, with the numbers of each group and metric in a row; columns of dashes are left out."""
+    size: dict[str, Any] = {"digits": digits, "times": times}
+    rows = summary[["group", "metric"]].copy()
+    rows["seeds"] = summary["seeds"].astype(str)
+    rows["mean"] = [mean_text(row, **size) for _, row in summary.iterrows()]
+    rows["difference"] = numbers(summary["difference"], **size, sign=True)
+    rows["95%, over seeds"] = between(summary, **size, sign=True)
+    if "row_low" in summary:
+        ends = summary[["row_low", "row_high"]].set_axis(["low", "high"], axis=1)
+        rows["95%, over rows"] = between(ends, **size, sign=True)
+    return rows.loc[:, [name == "mean" or set(rows[name]) != {MISSING} for name in rows]]

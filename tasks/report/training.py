@@ -5,27 +5,27 @@ from typing import Any
 
 from safetensors.numpy import load_file
 
-from tasks.charts import GREEN, ORANGE, VERMILION
-from tasks.contrastive.curriculum import GROUPS
 from tasks.report import figures
 from tasks.report.figures import Curve
 from tasks.report.html import Figure
 from tasks.runs import Run
 
-_NUMBERS = {
+NUMBERS = {
     "dev_norm": ("dev norm", "mean of the parts"),
     "sts_dev_spearman": ("STS dev", "Spearman's rho"),
     "alignment": ("alignment", "mean squared distance (less is better)"),
     "uniformity": ("uniformity", "ln of a mean potential (less is better)"),
     "triplet_accuracy": ("triplet accuracy", "share of triplets told apart"),
-    "frozen_loss": ("frozen loss", "mean NT-Xent without dropout (nats)"),
+    "frozen_loss": ("frozen loss", "mean NT-Xent without dropout (nats, less is better)"),
+    "last_epoch_loss": ("last epoch's training loss", "mean (less is better)"),
 }
+"""Title and unit of the numbers of evaluations and studies."""
 _NOT_SCORES = {"kind", "step", "epoch", "score", "best", "seconds"}
 
 
 def training_figures(run: Run) -> list[Figure]:
     """Losses, evaluations, learning rate, gradient norm, speed, and stage one's curriculum and cosines."""
-    steps = run.manifest.plan.steps or 0
+    steps = run.planned_steps or 0
     look: dict[str, Any] = {"marks": [row["step"] for row in run.evaluations], "kept": run.kept_step, "last": steps}
     drawn = []
     for name in parts(run, "loss"):
@@ -95,7 +95,7 @@ def meaning(run: Run, key: str) -> tuple[str, str]:
     """Title and unit of a number of evaluations."""
     if key in run.tasks and run.multitask:
         return f"{run.tasks[key].title}: dev", run.tasks[key].metric
-    return _NUMBERS.get(key, (key.replace("_", " "), "value"))
+    return NUMBERS.get(key, (key.replace("_", " "), "value"))
 
 
 def points(rows: list[dict[str, Any]], key: str) -> list[tuple[float, float]]:
@@ -111,12 +111,9 @@ def at_evaluations(run: Run, key: str) -> list[tuple[float, float]]:
 
 def _triplets(run: Run) -> list[Figure]:
     """Stage one's triplets: each epoch's mix (CBCL, equation 2), their difficulty at the start, and their cosines."""
-    drawn, mixes = [], run.manifest.curriculum.mix_per_epoch
+    drawn, mixes = [], run.manifest.get("curriculum", {}).get("mix_per_epoch")
     if mixes:
-        shares = dict(zip(GROUPS, zip(*mixes), strict=True))
-        edges = [epoch + 0.5 for epoch in range(len(mixes) + 1)]
-        svg = figures.shares(shares, edges, "epoch", (GREEN, ORANGE, VERMILION))
-        drawn.append(Figure("mix", "share of the epoch's triplets", svg))
+        drawn.append(Figure("mix", "share of the epoch's triplets", figures.mix(mixes)))
     path = run.folder / "cosines.safetensors"
     cosines = load_file(path) if path.is_file() else {}
     if "start positive" in cosines:

@@ -1,7 +1,7 @@
 """Run folders as the scripts leave them, small and made up, with texts that try to become markup."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from minbert.training.plan import describe
 from tasks import TASKS, evaluate, record, schedule
 from tasks.record import Rows
 from tasks.runs import Run, read_run
-from tests.report.browsing import started
 
 HOSTILE = (
     "<script>window.owned = 1</script>",
@@ -44,8 +43,10 @@ def made_rows(name: str, count: int, seed: int, skill: float, texts: tuple[str, 
     return Rows(ids, pairs, gold, predicted, shares)
 
 
-def _manifest(settings: dict[str, Any], data: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {
+def _write(folder: Path, settings: dict[str, Any], data: dict[str, Any], metrics: list[Any], **more: Any) -> None:
+    """Write the manifest and the metrics of a run."""
+    folder.mkdir(parents=True)
+    manifest = {
         "command": "multitask_train.py --data 'my data' --resume --run-dir runs/x",
         "preset": "default",
         "settings": settings,
@@ -55,39 +56,15 @@ def _manifest(settings: dict[str, Any], data: dict[str, Any], **more: Any) -> di
         "data": data,
         **more,
     }
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in metrics))
 
 
-def _account(name: str, count: int) -> dict[str, Any]:
+def _file(name: str, count: int) -> dict[str, Any]:
+    """The entry of a data file in a manifest."""
     skipped = [{"line": 3, "why": "sentence2: empty"}] if name == "quora" else []
-    return {
-        "file": f"data/{name}.csv",
-        "sha256": "ab" * 32,
-        "read": count,
-        "kept": count,
-        "skipped": skipped,
-        "noted": [],
-    }
-
-
-def _metrics(steps: int, tasks: list[str], seed: int) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for step in range(10, steps + 1, 10):
-        losses = {f"{task}/loss": 2.0 / step + 0.1 * seed for task in tasks}
-        rows.append({"kind": "train", "step": step, "lr": 1e-3, **losses, "seconds": 1.0, "examples_per_second": 50.0})
-        if step % 20 == 0:
-            scores = dict.fromkeys(tasks, 0.5 + step / 1000)
-            rows.append(
-                {
-                    "kind": "evaluation",
-                    "step": step,
-                    "score": 0.5,
-                    "best": step == 20,
-                    **scores,
-                    "dev_norm": 0.6,
-                    "seconds": 1.0,
-                }
-            )
-    return rows
+    counts = {"read": count, "kept": count, "skipped": skipped, "noted": []}
+    return {"file": f"data/{name}.csv", "sha256": "ab" * 32, **counts}
 
 
 @pytest.fixture
@@ -104,35 +81,29 @@ def multitask(tmp_path: Path) -> Callable[..., Path]:
         finished: bool = True,
         recorded: bool = True,
     ) -> Path:
-        folder, tasks = tmp_path / name, ["sst", "quora", "sts"]
-        folder.mkdir(parents=True)
-        sizes = {"sst": 48, "quora": 160, "sts": 64}
-        settings = {
-            "tasks": "sst,quora,sts",
-            "sampling": "round-robin",
-            "epochs": 2,
-            "batch_size": 16,
-            "seed": seed,
-            "power": 0.5,
-            "weights": "minilm",
-            "run_dir": str(folder),
-            "lr": 1e-4,
-        }
+        folder, sizes = tmp_path / name, {"sst": 48, "quora": 160, "sts": 64}
+        settings = {"tasks": "sst,quora,sts", "sampling": "round-robin", "epochs": 2, "batch_size": 16, "lr": 1e-4}
+        settings |= {"seed": seed, "power": 0.5, "weights": "minilm", "run_dir": str(folder)}
         plan = schedule.plan("round-robin", sizes, epochs=2, batch_size=16, seed=seed)
         data = {
-            "train": {task: _account(task, sizes[task]) for task in tasks},
-            "dev": {task: _account(task, rows) for task in tasks},
+            "train": {task: _file(task, size) for task, size in sizes.items()},
+            "dev": {task: _file(task, rows) for task in sizes},
         }
-        (folder / "manifest.json").write_text(json.dumps(_manifest(settings, data, plan=describe(plan))))
-        (folder / "metrics.jsonl").write_text(
-            "".join(json.dumps(row) + "\n" for row in _metrics(plan.total, tasks, seed))
-        )
+        metrics: list[dict[str, Any]] = []
+        for step in range(10, plan.total + 1, 10):
+            losses = {f"{task}/loss": 2.0 / step + 0.1 * seed for task in sizes}
+            metrics.append({"kind": "train", "step": step, "lr": 1e-3, **losses, "seconds": 1.0})
+            if step % 20 == 0:
+                scores = {**dict.fromkeys(sizes, 0.5 + step / 1000), "dev_norm": 0.6}
+                evaluation = {"kind": "evaluation", "step": step, "score": 0.5, "best": step == 20, "seconds": 1.0}
+                metrics.append(evaluation | scores)
+        _write(folder, settings, data, metrics, plan=describe(plan))
         if finished:
-            made = {task: made_rows(task, rows, seed, skill, texts) for task in tasks}
+            made = {task: made_rows(task, rows, seed, skill, texts) for task in sizes}
             scores = {task: evaluate.report(TASKS[task](), one.predicted, one.gold) for task, one in made.items()}
             parts = [scores["sst"]["score"], scores["quora"]["score"], (scores["sts"]["score"] + 1) / 2]
             (folder / "scores.json").write_text(json.dumps({"dev_norm": sum(parts) / 3, "step": 20, "tasks": scores}))
-            for task in tasks if recorded else ():
+            for task in sizes if recorded else ():
                 record.write_rows(folder, task, made[task])
         return folder
 
@@ -145,44 +116,19 @@ def contrastive(tmp_path: Path) -> Callable[..., Path]:
 
     def make(name: str = "cbcl", *, after: float | None = 0.85, recorded: int = 0) -> Path:
         folder = tmp_path / name
-        folder.mkdir(parents=True)
-        settings = {
-            "order": "curriculum",
-            "power": 0.5,
-            "epochs": 3,
-            "batch_size": 16,
-            "weights": "minilm",
-            "lr": 2e-5,
-            "seed": 1,
-        }
+        settings = {"order": "curriculum", "power": 0.5, "epochs": 3, "weights": "minilm", "lr": 2e-5, "seed": 1}
         counts = {"read": 1300, "skipped": 4, "triplets": 1200, "duplicates": 7}
         train = {"files": [{"file": "a.csv", "sha256": "cd" * 32}], "counts": counts, "skipped": []}
-        data = {"train": train, "sts_dev": _account("sts", 50)}
-        manifest = _manifest(
-            settings,
-            data,
-            curriculum={
-                "easy": 60,
-                "semi-hard": 40,
-                "hard": 20,
-                "mix_per_epoch": [[0.8, 0.2, 0], [0.6, 0.4, 0], [0.5, 1 / 3, 1 / 6]],
-            },
-            plan={"steps": 19, "steps_per_epoch": [5, 6, 8]},
-        )
-        (folder / "manifest.json").write_text(json.dumps(manifest))
-        rows = [
+        mix = {"mix_per_epoch": [[0.8, 0.2, 0], [0.6, 0.4, 0], [0.5, 1 / 3, 1 / 6]]}
+        metrics = [
             {"kind": "train", "step": 5, "lr": 2e-5, "nli/loss": 2.0, "seconds": 1.0, "examples_per_second": 80.0},
             {"kind": "evaluation", "step": 5, "score": -1.0, "best": True, "sts_dev_spearman": None, "seconds": 0.1},
         ]
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        scores = {
-            "sts_dev_spearman": {"before": 0.8, "after": after},
-            "uniformity": {"before": -1.5, "after": -2},
-            "step": 5,
-            "keep": "last",
-            "chance_loss": 3.0,
-        }
-        (folder / "scores.json").write_text(json.dumps(scores))
+        plan = {"steps": 19, "steps_per_epoch": [5, 6, 8]}
+        _write(folder, settings, {"train": train, "sts_dev": _file("sts", 50)}, metrics, curriculum=mix, plan=plan)
+        scores = {"sts_dev_spearman": {"before": 0.8, "after": after}, "uniformity": {"before": -1.5, "after": -2}}
+        more = {"step": 5, "keep": "last", "chance_loss": 3.0}
+        (folder / "scores.json").write_text(json.dumps(scores | more))
         if recorded:  # cosines that follow gold, by a seed
             dev = made_rows("sts", 50, recorded, 0.6)
             record.write_rows(folder, "sts", Rows(dev.ids, dev.texts, dev.gold, dev.predicted / 5, None))
@@ -203,10 +149,3 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are made and not drawn, which takes most of the time of a page."""
     drawing = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"/>'
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, out, **how: out.write(drawing))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One Chromium for a file of tests."""
-    with started() as found:
-        yield found

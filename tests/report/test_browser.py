@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/report/test_browser.py
 """
 
 import io
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,36 @@ from PIL import Image
 
 from tasks.report import html, page
 from tasks.runs import read_run
-from tests.report.browsing import Tab
 from tests.report.conftest import HOSTILE
 
 Made = Callable[..., Path]
 
 
-class ReportTab(Tab):
-    """The report page."""
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium, driven by playwright; the tests are skipped where one of them is missing."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("Debian's chromium is not installed (apt install chromium)")
+    library = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (requirements-dev.txt)")
+    with library.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+class ReportTab:
+    """A page opened from disk, with everything that it says or asks for."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
 
     def quiet(self) -> bool:
         """Nothing said, nothing asked for but the page itself and data inside it."""
@@ -44,7 +67,7 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., ReportTab]]:
     def open_page(*folders: Path, **how: Any) -> ReportTab:
         path = tmp_path / "page.html"
         if len(folders) == 1:
-            html.write_page(path, *page.build(read_run(folders[0]), path, resamples=20))
+            html.write_page(path, *page.build(read_run(folders[0]), resamples=20))
         else:
             page.write_comparison(path, list(map(read_run, folders)), resamples=20)
         tabs.append(ReportTab(browser, path, **how))
@@ -102,3 +125,17 @@ def test_on_paper_it_is_light_and_without_controls(multitask: Made, opened: Call
     tab.page.emulate_media(media="print")
     assert tab.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not tab.page.is_visible(".top") and tab.page.pdf(format="A4").startswith(b"%PDF")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_click_on_a_heading_sorts(multitask: Made, opened: Callable[..., ReportTab]) -> None:
+    tab = opened(*(multitask(f"run-{skill}", skill=skill) for skill in (0.3, 0.9, 0.5)))
+    rows = "table.sortable >> nth=0 >> tbody tr"
+
+    def scores() -> list[float]:
+        return tab.page.eval_on_selector_all(rows, "rows => rows.map(row => parseFloat(row.cells[2].textContent))")
+
+    for down in (True, False):
+        tab.page.click("table.sortable >> nth=0 >> thead button >> nth=2")
+        assert scores() == sorted(scores(), reverse=down)
+    assert tab.quiet()

@@ -1,4 +1,4 @@
-"""Guards: calibration and bootstrap against scipy and plain loops; undefined is None.
+"""Guards: the bootstrap against scipy and plain loops; undefined is None.
 
 python -m pytest --import-mode=importlib tests/report/test_details.py
 """
@@ -22,29 +22,6 @@ def classified(count: int, classes: int) -> Rows:
     shares = DRAWS.dirichlet(np.full(classes, 0.4), count)
     gold = np.where(DRAWS.random(count) < 0.6, shares.argmax(1), DRAWS.integers(classes, size=count)).astype(float)
     return Rows([str(row) for row in range(count)], [("",)] * count, gold, shares.argmax(1).astype(float), shares)
-
-
-@pytest.mark.parametrize(("classes", "bins"), [(2, 20), (5, 10)])
-def test_calibration_is_that_of_a_plain_loop(classes: int, bins: int) -> None:
-    rows = classified(300, classes)
-    assert rows.probabilities is not None
-    rows.probabilities[0], rows.gold[0], rows.predicted[0] = np.eye(classes)[0], 0, 0  # a confidence of exactly 1
-    (table, error), total = details.calibration(rows, bins), 0.0
-    for number in range(bins):
-        low, high = number / bins, (number + 1) / bins
-        inside = [row for row in range(300) if low < max(rows.probabilities[row]) <= high]
-        one = table.iloc[number]
-        assert one["rows"] == len(inside)
-        if not inside:
-            assert math.isnan(one["accuracy"]) and math.isnan(one["confidence"])
-            continue
-        right = sum(rows.gold[row] == rows.predicted[row] for row in inside) / len(inside)
-        sure = sum(max(rows.probabilities[row]) for row in inside) / len(inside)
-        assert one["accuracy"] == pytest.approx(right)
-        assert one["confidence"] == pytest.approx(sure)
-        total += len(inside) / 300 * abs(right - sure)
-    assert table["rows"].sum() == 300
-    assert error == pytest.approx(total)
 
 
 def plain(metric: str, predicted: np.ndarray, gold: np.ndarray) -> float:
@@ -99,27 +76,19 @@ def test_what_is_undefined_has_no_interval() -> None:
     assert math.isnan(intervals.scores("Spearman's rho", np.ones((1, 6)), gold)[0])
 
 
-def test_the_error_of_a_row_is_highest_where_the_gold_class_is_least_probable() -> None:
-    rows = classified(50, 5)
-    assert rows.probabilities is not None
-    expected = [1 - rows.probabilities[row][int(rows.gold[row])] for row in range(50)]
-    np.testing.assert_allclose(details.row_errors(rows, cosines=False), expected)
-    similar = Rows(["a", "b"], [("",)] * 2, np.array([0.0, 4.0]), np.array([5.0, 3.5]), None)
-    np.testing.assert_allclose(details.row_errors(similar, cosines=False), [1.0, 0.1])
-
-
 def test_a_confusion_matrix_is_scikit_learns() -> None:
     gold, predicted = DRAWS.integers(4, size=(2, 60)).astype(float)
     expected = metrics.confusion_matrix(gold, predicted, labels=range(5))
     np.testing.assert_array_equal(ours.confusion(predicted, gold, 5), expected)
 
 
-def test_the_worst_errors_of_cosines_are_those_of_the_rank() -> None:
-    gold, cosines = DRAWS.uniform(0, 5, 40), DRAWS.uniform(0, 1, 40)
-    rows = Rows([str(row) for row in range(40)], [("a", "b")] * 40, gold, cosines, None)
-    task = TaskScores("sts", "similarity", "Spearman's rho", 0.0, 40, rows=rows, cosines=True)
+def test_the_worst_errors_have_the_least_probable_gold_classes() -> None:
+    rows = classified(80, 5)
+    task = TaskScores("sst", "sentiment", "accuracy", 0.6, 80, tuple("abcde"), rows=rows)
+    assert rows.probabilities is not None
+    gold = rows.probabilities[np.arange(80), rows.gold.astype(int)]
+    wrong = np.flatnonzero(rows.gold != rows.predicted)
     listed = details.worst_errors(task, rows, texts=True).rows
-    gaps = np.abs(stats.rankdata(gold) - stats.rankdata(cosines)) / 40
-    assert listed["rank off by"].tolist() == [f"{gap:.3f}" for gap in np.sort(gaps)[::-1][:25]]
-    assert listed["id"].iloc[0] == str(gaps.argmax()) and listed["text"].iloc[0] == "a / b"
+    assert listed["id"].tolist() == [str(row) for row in wrong[np.argsort(gold[wrong], kind="stable")][:25]]
+    assert listed["p(gold)"].tolist() == [f"{share:.3f}" for share in np.sort(gold[wrong])[:25]]
     assert "text" not in details.worst_errors(task, rows, texts=False).rows

@@ -85,30 +85,6 @@ def test_a_sample_takes_failed_pairs_and_pairs_of_all_train_and_dev(multitask: M
     assert {*zip(fewer["group"], fewer["id"])} < {*zip(sheet["group"], sheet["id"])}
 
 
-def test_data_files_must_be_the_runs_own(multitask: Made, tmp_path: Path, contrastive: Made) -> None:
-    folder = with_files(multitask(rows=30))
-    run = read_run(folder)
-    (folder / "data").rename(tmp_path / "moved")
-    with pytest.raises(UserError, match=r"quora-dev\.csv: no such file; .* --data"):
-        annotation.sample(run, "quora", seed=0)
-    assert len(annotation.sample(run, "quora", seed=0, data=tmp_path / "moved"))
-    with open(tmp_path / "moved" / "quora-train.csv", "a") as file:
-        file.write("9\tnew\tx\ty\t1.0\n")
-    with pytest.raises(UserError, match=r"quora-train\.csv: not the file that .* was made with"):
-        annotation.sample(run, "quora", seed=0, data=tmp_path / "moved")
-    with pytest.raises(UserError, match="has no dev rows of quora"):
-        annotation.sample(read_run(contrastive()), "quora", seed=0)
-
-
-def test_rows_are_those_that_the_run_kept(multitask: Made) -> None:
-    run = read_run(with_files(multitask(rows=30)))
-    rows = annotation.original_rows(run, "quora", "dev")
-    recorded = run.tasks["quora"].rows
-    assert recorded is not None and [row.id for row in rows] == recorded.ids
-    assert [tuple(map(readers.clean_pair, row.texts)) for row in rows] == list(recorded.texts)
-    assert math.isnan(rows[-1].label)
-
-
 def test_counts_and_kappa_are_plain_ones(tmp_path: Path) -> None:
     one, two = (annotation.read_sheet(labelled(tmp_path / f"{seed}.tsv", seed)) for seed in (1, 2))
     two["category"] = np.where(np.arange(90) % 2, one["category"], two["category"])
@@ -123,8 +99,8 @@ def test_counts_and_kappa_are_plain_ones(tmp_path: Path) -> None:
         alike = (a == b).mean()
         chance = sum((a == key).mean() * (b == key).mean() for key in NAMES)
         assert row["kappa"] == f"{(alike - chance) / (1 - chance):.3f}" and int(row["same"]) == (a == b).sum()
-    assert table.notes[0].startswith("Most frequent disagreements: ") and " / Synonym recognition " in table.notes[0]
-    assert annotation.kappa([], []) is None and annotation.kappa(["domain"] * 5, ["domain"] * 5) is None
+    alike = one.assign(category="domain")
+    assert set(annotation.agreement_table(alike, alike).rows["kappa"]) == {"undefined"}
     with pytest.raises(UserError, match="different pairs"):
         annotation.agreement_table(one, two[:-1])
 
@@ -134,8 +110,6 @@ def test_counts_and_kappa_are_plain_ones(tmp_path: Path) -> None:
     [
         ("1\ta / b\tdifferent\tluck\tdev\tx", ":2: category 'luck' is not one of synonym, "),
         ("1\ta / b\tdifferent\tidiom\ttest\tx", ":2: group 'test'"),
-        ("1\ta / b\tdifferent\tidiom\tdev", ":2: 5 cells, but the header has 6"),
-        ("1\ta\t\tidiom\tdev\tx\n2\tb\t\tidiom\tdev\tx", ":3: duplicate id 'x' of group dev"),
         ("1\ta / b\tdifferent\t\tdev\tx", "no pair has a category yet"),
     ],
 )
@@ -148,11 +122,10 @@ def test_what_is_wrong_with_a_sheet_is_said_with_its_line(line: str, message: st
         annotation.read_sheet(tmp_path / "b.tsv")
 
 
-def test_a_spreadsheets_names_quotes_and_mark_are_read_and_formulas_are_texts(tmp_path: Path) -> None:
+def test_a_spreadsheets_names_quotes_and_mark_are_read(tmp_path: Path) -> None:
     text = '\ufeffpair\ttext\tgold\tcategory\tgroup\tid\n1\t"say ""no"" / b"\t\tNumbers and Time \tdev\tx\n'
     (tmp_path / "a.tsv").write_text(text)
     assert annotation.read_sheet(tmp_path / "a.tsv")["category"].tolist() == ["number"]
-    assert annotation._cell("=1+1") == "'=1+1" and annotation._cell("one") == "one"
 
 
 def test_the_commands(multitask: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,16 +139,15 @@ def test_the_commands(multitask: Made, tmp_path: Path, capsys: pytest.CaptureFix
     files = [labelled(tmp_path / f"{seed}.tsv", seed) for seed in (1, 2)]
     errors.main(["figure", *map(str, files), "--out", str(tmp_path / "figure-1")])
     assert "Cohen's kappa" in capsys.readouterr().out
-    svg, png = tmp_path / "figure-1.svg", tmp_path / "figure-1.png"
-    first = svg.read_bytes(), png.read_bytes()
-    assert ElementTree.fromstring(first[0]).tag.endswith("svg") and first[1].startswith(b"\x89PNG")
+    first = (tmp_path / "figure-1.svg").read_bytes()
+    assert ElementTree.fromstring(first).tag.endswith("svg")
     errors.main(["figure", *map(str, files), "--out", str(tmp_path / "figure-1")])
-    assert (svg.read_bytes(), png.read_bytes()) == first
+    assert (tmp_path / "figure-1.svg").read_bytes() == first
     for arguments, message in (
         (["figure", *map(str, [*files, files[0]])], "one sheet, or two"),
         (["sample", str(tmp_path / "nowhere")], "not a run folder"),
         (["sample", str(folder)], "exists, and may hold categories"),
-        (["sample", str(folder), "--seed", "x"], "not a whole number"),
+        (["sample", str(folder), "--seed", "x"], "invalid int value"),
     ):
         with pytest.raises(UserError, match=message):
             errors.main(arguments)

@@ -6,14 +6,13 @@ python -m pytest --import-mode=importlib tests/report/test_nouns.py
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from minbert.errors import UserError
 from tasks.augment import wordnet
 from tasks.report import errors, nouns
-from tasks.report.nouns import Pair
 from tasks.runs import read_run
-from tests.report.conftest import HOSTILE
 from tests.report.test_errors import with_files
 
 Made = Callable[..., Path]
@@ -48,29 +47,20 @@ def test_nouns_are_counted_over_all_fine_tuning_sentences(multitask: Made) -> No
     pairs = nouns.pairs_of(run, "quora", seed=0)
     rows = run.tasks["quora"].rows
     assert rows is not None
-    first, second = pairs[:2]
-    assert first.texts[0] == "Who is Anna and who is anna in Berlin" and first.nouns == {"Anna": 3, "Berlin": 3}
-    assert second.nouns["Quux"] == 0 == second.rarest
-    assert [pair.right for pair in pairs] == (rows.predicted == rows.gold)[:-1].tolist()
-    fewer = nouns.pairs_of(run, "quora", seed=0, most=7)
-    assert len(fewer) == 7 and all(pair in pairs for pair in fewer)
-    assert fewer == nouns.pairs_of(run, "quora", seed=0, most=7) != nouns.pairs_of(run, "quora", seed=1, most=7)
+    first, second = pairs.iloc[0], pairs.iloc[1]
+    assert first["texts"][0] == "Who is Anna and who is anna in Berlin" and first["nouns"] == {"Anna": 3, "Berlin": 3}
+    assert second["nouns"]["Quux"] == 0 == second["rarest"]
+    assert pairs["right"].tolist() == (rows.predicted == rows.gold)[:-1].tolist()
+    fewer, again, other = (nouns.pairs_of(run, "quora", seed=seed, most=7) for seed in (0, 0, 1))
+    assert len(fewer) == 7 and fewer.equals(again) and not fewer.equals(other)
 
 
 def test_the_difference_is_of_mean_logarithms() -> None:
-    correct = [Pair(("a",), True, {"X": 99}) for _ in range(20)]
-    failed = [Pair(("a",), False, {"X": 9 * (n % 2)}) for n in range(20)]
-    value, interval = nouns.difference(correct, failed)
+    pairs = pd.DataFrame({"right": [True] * 20 + [False] * 20, "rarest": [99] * 20 + [0, 9] * 10})
+    value, interval = nouns.difference(pairs)
     assert value == pytest.approx(0.5 - 2) and interval is not None
     error = 0.5 / 20**0.5  # of a mean of 0 and 1
     assert (interval.low, interval.high) == pytest.approx((value - 1.96 * error, value + 1.96 * error), abs=0.05)
-
-
-def test_markdown_holds_no_markup_of_the_data() -> None:
-    hostile = [Pair((text, "a | b\nc"), bool(n % 2), {"<b>|X": 3}) for n, text in enumerate(HOSTILE)]
-    text = "\n".join(table.markdown() for table in nouns.tables(hostile, 2))
-    assert "<script" not in text and "<img" not in text and "<b>" not in text
-    assert "| predicted correctly | 2 | 2 | 0 (0%) | 3 |" in text
 
 
 @pytest.mark.usefixtures("tagged")

@@ -4,14 +4,11 @@ python -m pytest --import-mode=importlib tests/report/test_page.py
 """
 
 import json
-import os
 import re
 import shlex
 import subprocess
 import sys
-from base64 import b64encode
 from collections.abc import Callable
-from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -28,26 +25,19 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def build(run: Run, *, texts: bool = True) -> str:
-    return page.build(run, Path("report.html"), texts=texts, resamples=20)[0]
+    return page.build(run, texts=texts, resamples=20)[0]
 
 
 class Elements(HTMLParser):
-    """Every element of a page with its attributes, and the text of scripts and styles."""
+    """Every element of a page with its attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.raw: list[tuple[str, str]] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.found.append((tag, dict(attrs)))
-        if tag in ("script", "style"):
-            self.raw.append((tag, ""))
-
-    def handle_data(self, data: str) -> None:
-        if self.cdata_elem:  # inside a script or a style
-            self.raw[-1] = (self.raw[-1][0], self.raw[-1][1] + data)
 
 
 def spoiled(folder: Path) -> Path:
@@ -76,18 +66,13 @@ def test_nothing_of_the_data_becomes_markup_and_nothing_is_fetched(multitask: Ma
     folder = spoiled(multitask("<img src=x onerror=window.owned=6>", texts=HOSTILE, skill=0.4))
     wild = Elements(build(read_run(folder)))
     assert sum(tag == "script" for tag, _ in wild.found) == 1
+    assert any("default-src 'none'" in (attributes.get("content") or "") for _, attributes in wild.found)
     assert {tag for tag, _ in wild.found} <= {tag for tag, _ in tame.found} | {"details", "summary", "li", "ul"}
     assert not [name for _, attributes in wild.found for name in attributes if name.startswith("on") or name == "style"]
     for tag, attributes in wild.found:
         for name in ("src", "href", "srcset", "action", "xlink:href"):
             value = attributes.get(name)
             assert value is None or value.startswith(("#", "data:")), (tag, name, value)
-    policy = next(a["content"] for tag, a in wild.found if tag == "meta" and "http-equiv" in a)
-    assert policy is not None
-    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
-    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
-    for tag, text in wild.raw:
-        assert rules[f"{tag}-src"] == f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
 def test_without_texts_no_sentence_is_in_the_page(multitask: Made) -> None:
@@ -122,7 +107,7 @@ def test_what_is_undefined_is_said(multitask: Made, contrastive: Made) -> None:
 
 def test_the_page_of_stage_one_is_of_its_cosines(contrastive: Made) -> None:
     text = build(read_run(contrastive(recorded=1)))
-    assert text.count("95% interval") == 1 and "mean cosine" in text and "on 49 rows" in text
+    assert text.count("95% interval") == 1 and "on 49 rows" in text
     assert '<td class="n">1,300</td>' in text and '<td class="n">1,200</td>' in text
     assert "<li>train: duplicates: 7</li>" in text and "<dt>training rows</dt><dd>1,200</dd>" in text
 
@@ -159,15 +144,11 @@ def test_the_command_line_writes_where_it_is_told(
 
 def test_the_command_names_the_data_folder_that_the_environment_named(multitask: Made) -> None:
     folder = multitask()
-    assert facts.command(read_run(folder).manifest).startswith("OMP_NUM_THREADS=2 python multitask_train.py ")
     run = changed(folder, variables={"DATA_DIR": "it's; mine"}, command="multitask_train.py --resume --seed 3")
     words = shlex.split(facts.command(run.manifest))
     assert words == ["DATA_DIR=it's; mine", "OMP_NUM_THREADS=2", "python", "multitask_train.py", "--seed", "3"]
-    assert "DATA_DIR=" in build(run)
     installed = changed(folder, variables={}, command="minbert-train --resume --seed 3")
     assert facts.command(installed.manifest) == "OMP_NUM_THREADS=2 minbert-train --seed 3"
-    unclosed = changed(folder, variables={}, command="""x.py --data 'a b""")
-    assert shlex.split(facts.command(unclosed.manifest)) == ["OMP_NUM_THREADS=2", "python", "x.py", "--data", "'a", "b"]
 
 
 TEXTS = {
@@ -208,58 +189,22 @@ def with_encoder(run: Run) -> str:
 def test_a_card_names_its_weights_and_what_they_have_seen(contrastive: Made) -> None:
     run = changed(contrastive(), weights={"folder": "elsewhere"})
     text = with_encoder(run)
-    assert "base_model: sentence-transformers/all-MiniLM-L6-v2" in text and "value: 0.85" in text
+    assert "base_model: sentence-transformers/all-MiniLM-L6-v2" in text
     for name in ("Quora", "Flickr30k", "COCO", "STS"):
         assert name in text.partition("## Contamination")[2]
     own = with_encoder(changed(run.folder, all_settings=run.settings | {"encoder": "elsewhere"}))
     assert "base_model" not in own and "not recorded here" in own
 
 
-def test_the_metadata_of_stage_two_publishes_no_score_of_a_head_that_is_not_there(multitask: Made) -> None:
-    run = changed(multitask(), weights={"folder": "elsewhere"})
-    _, metadata, body = with_encoder(run).split("---\n", 2)
-    assert "accuracy" not in metadata and "metrics" not in metadata and "model-index" not in metadata
-    assert f"{run.tasks['sst'].score:.3f}" in body and "not in this folder" in body
-
-
-def test_the_time_is_that_of_all_parts_of_a_resumed_run(multitask: Made) -> None:
-    folder = multitask()
-    rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    assert read_run(folder).seconds == sum(row["seconds"] for row in rows)
-    parts = [
-        {"started": "2026-01-01T08:30:00+0000", "from_step": 0, "to_step": 7, "seconds": 4000.0},
-        {"started": "2026-01-02T03:04:05+0000", "from_step": 7, "to_step": 60, "seconds": 200.0},
-    ]
-    text = build(changed(folder, parts=parts))
-    assert "<dt>wall time</dt><dd>1 h 10 min</dd>" in text
-    assert "<dt>started</dt><dd>2026-01-01 08:30, resumed once</dd>" in text
-
-
-def test_an_unfinished_run_is_said_to_run_or_to_have_stopped(multitask: Made) -> None:
+def test_an_unfinished_run_shows_how_far_it_is(multitask: Made) -> None:
     folder = multitask(finished=False)
     with open(folder / "metrics.jsonl", "a") as file:
         file.write('{"kind": "train", "st')  # a line in writing
-    run = read_run(folder)
-    assert run.state(run.written + 30) == "running" and run.state(run.written + 3600) == "stopped"
-    assert "Running, last logged at" in build(run)
-    os.utime(folder / "metrics.jsonl", (1e9, 1e9))
-    assert "Stopped, last logged at 2001" in build(read_run(folder))
-    ended = changed(folder, parts=[{"from_step": 0, "to_step": 40, "seconds": 1.0}])
-    assert ended.state(ended.written) == "stopped"
+    assert "Not finished, last logged at" in build(read_run(folder))
+    changed(folder, parts=[{"from_step": 0, "to_step": 40, "seconds": 1.0}])
     (folder / "metrics.jsonl").write_text("")
     text = build(read_run(folder))
     assert "<dt>steps</dt><dd>40 of" in text and "not evaluated yet" in text and ">undefined<" not in text
-
-
-def test_rows_that_are_trained_on_and_those_that_are_scored_are_counted(multitask: Made) -> None:
-    folder = multitask(finished=False)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["data"]["dev"]["sst"] |= {"kept": 60, "labelled": 51}
-    run = changed(folder, data=manifest["data"], all_settings=manifest["all_settings"] | {"limit": 2000})
-    text = build(run)
-    assert "<dt>training rows</dt><dd>48 sentiment, 160 paraphrase, 64 similarity</dd>" in text
-    assert "<dt>limit of rows, drawn by seed</dt><dd>2000</dd>" in text
-    assert run.tasks["sst"].count == 51 and "on 51 rows" in text and '<td class="n">51</td>' in text
 
 
 def test_a_card_is_written_on_demand_and_kept(
@@ -281,10 +226,10 @@ def test_a_card_is_written_on_demand_and_kept(
 
 def test_the_page_and_the_card_wait_for_neither_torch_nor_scikit_learn(multitask: Made) -> None:
     code = f"""if True:
-        import sys, pathlib
+        import sys
         from tasks.report import card, page
         from tasks.runs import read_run
-        page.build(read_run(pathlib.Path({str(multitask())!r})), pathlib.Path('x.html'), resamples=2)
+        page.build(read_run({str(multitask())!r}), resamples=2)
         assert not {{"torch", "sklearn"}} & sys.modules.keys()
     """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -15,7 +15,7 @@ import pytest
 
 from minbert.errors import UserError
 from tasks.report import page
-from tasks.runs import read_run
+from tasks.runs import files_of_run, read_run
 from tests.report.conftest import HOSTILE
 
 Made = Callable[..., Path]
@@ -53,21 +53,10 @@ def test_a_notebook_shows_a_run_as_a_table_without_markup_of_its_own(multitask: 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("manifest.json", "[]", "manifest.json: "),
-        ("manifest.json", "{", "manifest.json: Invalid JSON"),
-        ("metrics.jsonl", "{}\n", "metrics.jsonl:1: kind"),
-        ("scores.json", '{"tasks": {"sst": {}}}', "scores.json: tasks.sst.metric"),
-        ("metrics.jsonl", '{"kind": "train", "step": 1}\nnonsense\n', "metrics.jsonl:2"),
-        (
-            "dev/sst.jsonl",
-            '{"id": "a", "texts": [], "gold": 9, "predicted": 0, "probabilities": [0,0,0,0,1]}\n',
-            "not a class",
-        ),
-        (
-            "dev/sts.jsonl",
-            '{"id": "a", "texts": [], "gold": 1, "predicted": 0, "probabilities": [0, 1]}\n',
-            "names 0 classes",
-        ),
+        ("manifest.json", "{", "manifest.json: not a JSON file"),
+        ("scores.json", "[]", "scores.json: holds"),
+        ("metrics.jsonl", '{"kind": "train", "step": 1}\nnonsense\n', "metrics.jsonl:2: not JSON"),
+        ("dev/sst.jsonl", "{not json}\n", "sst.jsonl:1: not JSON"),
     ],
 )
 def test_a_damaged_run_folder_is_a_users_mistake(multitask: Made, name: str, text: str, message: str) -> None:
@@ -89,24 +78,23 @@ def spots(value: Any) -> Iterator[tuple[Any, Any]]:
 @pytest.mark.parametrize("stage", ["multitask", "contrastive"])
 def test_json_of_wrong_types_ends_in_one_sentence_or_a_page(stage: str, request: pytest.FixtureRequest) -> None:
     """Half of the spots of the three files, each with a value of another type."""
-    folder, draws = request.getfixturevalue(stage)(), random.Random(0)
-    refused = 0
+    folder, rng, refused = request.getfixturevalue(stage)(), random.Random(0), 0
     for name in ("manifest.json", "scores.json", "metrics.jsonl"):
         path = folder / name
         text = path.read_text()
-        for number in range(len(list(spots(json.loads(text.splitlines()[-1] if name == "metrics.jsonl" else text))))):
-            *lines, last = text.splitlines() if name == "metrics.jsonl" else [text]
+        *lines, last = text.splitlines() if name == "metrics.jsonl" else [text]
+        for number in range(len(list(spots(json.loads(last))))):
             content = json.loads(last)
             container, key = list(spots(content))[number]
-            if draws.random() < 0.5:
+            if rng.random() < 0.5:
                 continue
-            container[key] = draws.choice(["x", 7, 2.5, [], ["x"], {}, {"x": "y"}, None, True])
+            container[key] = rng.choice(["x", 7, 2.5, [], ["x"], {}, {"x": "y"}, None, True])
             path.write_text("\n".join([*lines, json.dumps(content), ""]))
             try:
-                page.build(read_run(folder), folder / "report.html", resamples=2)
+                with files_of_run(folder):
+                    page.build(read_run(folder), resamples=2)
             except UserError as error:
                 refused += 1
-                assert name in str(error) or "dev" in str(error)
-                assert "\n" not in str(error)
+                assert str(folder) in str(error) and "\n" not in str(error)
         path.write_text(text)
-    assert refused >= 10
+    assert refused >= 5

@@ -4,7 +4,6 @@ python -m pytest --import-mode=importlib tests/suites/test_contamination.py
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,41 +68,11 @@ def test_every_form_of_file(tmp_path: Path, name: str, content: str) -> None:
     assert contamination.check("e", encoder, SET).counts == {"STS-B": Count(4, 1, 1, 0)}
 
 
-def test_a_pair_of_equal_sentences_needs_both(tmp_path: Path) -> None:
-    twice = {"X": [("A bus.", "a bus")]}
-    for content, trained in (("a bus\n", 0), ("a bus\ta bus !\t1\n", 1)):
-        record = write(tmp_path / "lines.txt", content)
-        encoder = run(tmp_path / f"run{trained}", {"train": record})
-        assert contamination.check("e", encoder, twice).counts == {"X": Count(1, trained, 1, 0)}
-
-
-def test_rows_of_single_texts_are_counted_in_files_of_any_form(tmp_path: Path) -> None:
-    """As after training on phrases: a sentence of a transfer set that is a row of the training file."""
-    texts = {"MR": [("a fine film .",), ("a poor film .",)], "SUBJ": [("what is it ?",)]}
-    for name, content in (("phrases", "A fine film\t1\nfilm\t0\n"), ("pairs", "a film\tA fine film\t1\n")):
-        encoder = run(tmp_path / f"run-{name}", {"train": {"files": [write(tmp_path / name, content)]}})
-        counts = contamination.check("e", encoder, texts).counts
-        assert counts == {"MR": Count(2, 1, 1, 0), "SUBJ": Count(1, 0, 0, 0)}
-
-
-def test_sentences_of_one_column_make_no_pair(tmp_path: Path) -> None:
-    record = write(tmp_path / "lines.txt", "What is it?\nWho are they?\n")
-    assert contamination.check("e", run(tmp_path / "run", {"train": record}), SET).counts == {
-        "STS-B": Count(4, 0, 1, 0)
-    }
-
-
-@pytest.mark.parametrize("first", ["Well, what else?", "{{Infobox film}}", '"Who', '"Who, then?'])
-def test_sentences_that_look_like_another_form_are_found(tmp_path: Path, first: str) -> None:
-    record = write(tmp_path / "corpus.txt", f"{first}\nA cat runs, fast!\n")
-    assert contamination.check("e", run(tmp_path / "run", {"train": record}), SET).counts["STS-B"].sentence == 1
-
-
 def test_files_that_are_gone_or_changed_are_said_and_not_looked_into(tmp_path: Path) -> None:
     gone, changed = (write(tmp_path / name, "What is it?\tWho are they?\t1\n") for name in ("gone.tsv", "changed.tsv"))
     (tmp_path / "gone.tsv").unlink()
     (tmp_path / "changed.tsv").write_text("What is it?\tWho are they?\nmore\tmore\n")
-    found = contamination.check("e", run(tmp_path / "run", {"train": [gone, changed]}), SET)
+    found = contamination.check("e", run(tmp_path / "run", {"train": {"files": [gone, changed]}}), SET)
     assert not found.complete and found.counts["STS-B"].trained == 0
     said = found_table(found)
     assert f"1 of 2 files missing, not searched: {tmp_path / 'gone.tsv'}" in said and "1 of 2 files changed" in said
@@ -151,14 +120,6 @@ def test_the_pairs_that_chose_a_checkpoint_are_counted_and_named(tmp_path: Path)
     assert last.choices == [f"{tmp_path / 'last'} keeps its last step; not selected on dev pairs"]
 
 
-def test_each_of_several_dev_sets_is_looked_into(tmp_path: Path) -> None:
-    one = write(tmp_path / "one.txt", "two birds sing\tno bird sings\t1\n")
-    two = write(tmp_path / "two.txt", "who are they\twhat is it\t0\n")
-    dev = {"name": "zh", "kept": 2, "absent": ["BQ"], "also_in": {"ATEC": 0}, "ATEC": one, "LCQMC": two}
-    found = contamination.check("e", run(tmp_path / "run", {"sts_dev": dev}), SET)
-    assert found.complete and found.counts == {"STS-B": Count(4, 0, 0, 2)}
-
-
 @pytest.mark.realdata
 def test_the_phrases_hold_sentences_of_mr_and_subj(real_data: Path, tmp_path: Path) -> None:
     path = real_data / "senteval/downstream/SST/binary/sentiment-train"
@@ -175,9 +136,9 @@ def test_the_phrases_hold_sentences_of_mr_and_subj(real_data: Path, tmp_path: Pa
 def test_the_course_dev_set_stands_in_sets_that_judge(real_data: Path, tmp_path: Path) -> None:
     path = real_data / "course" / "sts-dev.csv"
     record = {"file": str(path), "sha256": sha256_of(path), "name": "course", "kept": 863}
-    judging = {one.shown: one.pairs for one in sets.read(real_data, sets.ENGLISH)}
+    judging = {one.name: one.pairs for one in sets.read(real_data, sets.ENGLISH)}
     dev = senteval.root(real_data) / senteval.STSB[0] / "sts-dev.csv"
-    judging["STS-B dev"] = sets.subset("STS-B dev", readers.open_as(dev, "pair-score").rows).pairs
+    judging["STS-B dev"] = sets.scored_set("STS-B dev", readers.open_as(dev, "pair-score").rows).pairs
     found = contamination.check("e", run(tmp_path / "run", {"sts_dev": record}), judging)
     expected = {"STS12": 153, "STS13": 66, "STS14": 232, "STS15": 186, "STS16": 57, "STS-B": 148, "STS-B dev": 149}
     assert {name: found.counts[name].chosen_on for name in expected} == expected
@@ -191,29 +152,6 @@ def test_an_encoder_that_a_run_began_with_and_that_is_gone_is_said(tmp_path: Pat
     assert f"the encoder that this run started from, {missing}, is missing" in found_table(found)
     missing.mkdir(parents=True)
     assert contamination.check("e", tmp_path / "multitask/encoder", SET).complete, "weights without a manifest"
-
-
-def aligned(folder: Path) -> list[Path]:
-    for name, lines in (
-        ("s1", "A man is eating food.\nWhat is it?\n"),
-        ("s2", "somebody eats\nWho are they?\n"),
-        ("labels", "entailment\nneutral\n"),
-    ):
-        write(folder / f"{name}.train", lines)
-    return [folder / f"{name}.train" for name in ("s1", "s2", "labels")]
-
-
-@pytest.mark.parametrize("named", [0, 1, 2])
-@pytest.mark.parametrize("alone", [True, False])
-def test_all_sides_of_aligned_files(tmp_path: Path, named: int, alone: bool) -> None:
-    sides = aligned(tmp_path / "nli")
-    path = sides[named]
-    record = {"file": str(path), "sha256": sha256_of(path) if alone else readers.digest(path)}
-    encoder = run(tmp_path / "run", {"train": record})
-    found = contamination.check("e", encoder, SET)
-    assert found.complete and found.counts == {"STS-B": Count(4, 2, 2, 0)}
-    sides[2 if named != 2 else 0].unlink()
-    assert [file.state for file in contamination.check("e", encoder, SET).files] == ["gone"]
 
 
 def test_a_manifests_hash_of_several_files_is_known(tmp_path: Path, tiny: Path, monkeypatch: Any) -> None:
@@ -233,9 +171,3 @@ def test_a_manifests_hash_of_several_files_is_known(tmp_path: Path, tiny: Path, 
 def test_without_a_manifest_nothing_is_known(tiny: Path) -> None:
     found = contamination.check("tiny", tiny, SET)
     assert not found.complete and "its training data is unknown" in found_table(found)
-
-
-def test_a_manifest_of_something_else_is_none(tiny_copy: Callable[..., Path]) -> None:
-    folder = tiny_copy()
-    (folder / "manifest.json").write_text('{"files": []}')
-    assert contamination.check("e", folder, SET).manifests == []

@@ -4,7 +4,6 @@ python -m pytest --import-mode=importlib tests/suites/test_transfer.py
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFold, cross_val_score
 
 from minbert import UserError
-from minbert.files import sha256_of
 from tasks.benchmarks import classifiers, transfer
 
 RNG = np.random.default_rng(4)
@@ -56,7 +54,7 @@ def test_nested_cross_validation() -> None:
 def test_a_fixed_test_set() -> None:
     (x, y), (x_test, y_test) = made(80, 3, 0.3), made(30, 3, 0.3)
     x, x_test = x / 60, x_test / 60  # so that the largest C is best
-    found = classifiers.tested((x, y), (x_test, y_test), folds(4), classifiers.FIXED_TEST)
+    found = classifiers.with_folds((x, y), (x_test, y_test), 4, classifiers.FIXED_TEST)
     plain = search((0.5, 1, 2, 4, 8, 16, 32), folds(4)).fit(x, y)
     assert (
         found.chosen == (plain.best_params_["C"],)
@@ -80,16 +78,9 @@ def test_a_development_set() -> None:
     )
 
 
-def test_pair_features() -> None:
-    u, v = RNG.normal(size=(2, 3, 4))
-    found = classifiers.pair_features(u, v)
-    for i in range(3):
-        assert found[i].tolist() == [*(abs(u[i, j] - v[i, j]) for j in range(4)), *(u[i] * v[i])]
-
-
 def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = (
-        f"--encoder {tiny} --pooler mean,cls --data {folder} --tasks MR,SST2,MRPC --folds 3 --resamples 20"
+        f"--encoder {tiny} --pooler mean,cls --data {folder} --sets MR,SST2,MRPC --folds 3 --resamples 20"
     ).split()
     transfer.main([*arguments, "--out", str(tmp_path)])
     found = json.loads((tmp_path / "transfer.json").read_text())
@@ -106,30 +97,13 @@ def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.Ca
     assert "MR, CR, SUBJ, MPQA: 3-fold" in (tmp_path / "transfer.md").read_text()
 
 
-def test_sentences_that_the_encoder_was_trained_on_are_counted(
-    tiny_copy: Callable[..., Path], folder: Path, tmp_path: Path
-) -> None:
-    """As after stage one on phrases: the run's manifest names a file that holds sentences of MR."""
-    lines = (folder / "downstream/MR/rt-polarity.pos").read_text().splitlines()
-    (tmp_path / "phrases").write_text("".join(f"{line}\t1\n" for line in lines))
-    record = {"file": str(tmp_path / "phrases"), "sha256": sha256_of(tmp_path / "phrases")}
-    encoder = tiny_copy(name="run/encoder")
-    manifest = {"data": {"train": {"files": [record]}}, "settings": {}, "weights": {}}
-    (encoder.parent / "manifest.json").write_text(json.dumps(manifest))
-    out = f"--sets MR,SST2 --folds 3 --resamples 5 --out {tmp_path}".split()
-    transfer.main(["--encoder", str(encoder), "--data", str(folder), *out])
-    sets = json.loads((tmp_path / "transfer.json").read_text())["contamination"][0]["sets"]
-    assert sets["MR"]["rows"] == 48 and 24 <= sets["MR"]["trained"] < 48 and sets["SST2"]["rows"] == 16
-    assert "trained on" in (tmp_path / "transfer.md").read_text()
-
-
 @pytest.mark.parametrize(
     ("more", "words"),
     [
         (["--sets", "SST5"], "--sets: 'SST5' is not one of MR, CR.* did you mean 'SST2'"),
         (["--folds", "1"], "--folds: 1 is less than 2"),
-        (["--tasks", "MR", "--folds", "25"], "MR all: a class has fewer rows than --folds 25"),
-        (["--tasks", "CR"], r"custrev\.pos: no such file"),
+        (["--sets", "MR", "--folds", "25"], "MR all: a class has fewer rows than --folds 25"),
+        (["--sets", "CR"], r"custrev\.pos: no such file"),
     ],
 )
 def test_mistakes(tiny: Path, folder: Path, more: list[str], words: str) -> None:

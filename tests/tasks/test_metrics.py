@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from tasks import TASKS, metrics
 
-labels = st.integers(0, 4)
-pairs_of_labels = st.lists(st.tuples(labels, labels), min_size=1, max_size=40)
 numbers = st.integers(-50, 50).map(lambda x: x / 8)
 pairs_of_numbers = st.lists(st.tuples(numbers, numbers), min_size=2, max_size=40)
 
@@ -19,21 +17,6 @@ pairs_of_numbers = st.lists(st.tuples(numbers, numbers), min_size=2, max_size=40
 def sides(pairs: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
     x, y = np.array(pairs, dtype=np.float64).T
     return x, y
-
-
-@given(pairs_of_labels)
-def test_per_class_scores_by_counting(pairs: list[tuple[int, int]]) -> None:
-    names = ["a", "b", "c", "d", "e"]
-    rows = metrics.per_class(*sides(pairs), names)
-    assert metrics.accuracy(*sides(pairs)) == pytest.approx(sum(p == g for p, g in pairs) / len(pairs))
-    assert [row["label"] for row in rows] == names
-    for label, row in enumerate(rows):
-        hits = sum(p == g == label for p, g in pairs)
-        predicted, gold = sum(p == label for p, _ in pairs), sum(g == label for _, g in pairs)
-        assert row["support"] == gold
-        assert row["precision"] == (pytest.approx(hits / predicted) if predicted else None)
-        assert row["recall"] == (pytest.approx(hits / gold) if gold else None)
-        assert row["f1"] == (pytest.approx(2 * hits / (predicted + gold)) if predicted + gold else None)
 
 
 @given(pairs_of_numbers)

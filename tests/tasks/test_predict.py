@@ -100,21 +100,14 @@ def test_inputs_of_another_shape_are_refused(made: Callable[..., Path]) -> None:
         predictor.predict("para", [("a", "b")])
 
 
-TABLES = {
-    "sst": (
-        "\tid\tsentence\tsentiment\n0\tX1\t The cat!\t4\n1\tX2\t who\t\n",
-        'text,label,id\nThe cat!,positive,X1\n"who",9,X2\n',
-        '{"id": "X1", "review": "The cat!", "class": "?"}\n{"id": "X2", "review": "who", "class": null}\n',
-    ),
-    "para": (
-        "\tid\tsentence1\tsentence2\tis_duplicate\n0\tX1\tThe cat!\tA dog.\t\n1\tX2\twho\tA dog.\t1.0\n",
-        "id,question1,question2\nX1,The cat!,A dog.\nX2,who,A dog.\n",
-    ),
-    "sts": ("id\tsentence1\tsentence2\tscore\nX1\tThe cat!\tA dog.\t99\nX2\twho\tA dog.\t-\n",),
-}
+TABLES = [
+    ("sst", "\tid\tsentence\tsentiment\n0\tX1\t The cat!\t4\n1\tX2\t who\t\n"),
+    ("para", "id,question1,question2\nX1,The cat!,A dog.\nX2,who,A dog.\n"),
+    ("sts", "id\tsentence1\tsentence2\tscore\nX1\tThe cat!\tA dog.\t99\nX2\twho\tA dog.\t-\n"),
+]
 
 
-@pytest.mark.parametrize(("name", "content"), [(name, one) for name, some in TABLES.items() for one in some])
+@pytest.mark.parametrize(("name", "content"), TABLES)
 def test_a_table_is_read_by_its_header_with_its_ids_and_without_its_labels(
     name: str, content: str, made: Callable[..., Path], tmp_path: Path, capsys: Capture
 ) -> None:
@@ -153,10 +146,7 @@ def test_lines_are_sentences_and_blank_ones_are_counted(
     ("task", "content", "words"),
     [
         ("sst", "id,body,label\n1,good,2\n", "own:1: .*no column 'sentence' "),
-        ("sst", "A film\tThe end\n", "own:1: .*no column 'sentence' "),
-        ("sts", "only one sentence\n", "own:1: .*no column 'sentence1' "),
         ("sts", "a\tb\nc\n", "own:2: "),
-        ("sst", "", "the file is empty"),
         ("sst", "a\n\xe9\n", "own:2: not UTF-8"),
     ],
 )

@@ -109,7 +109,7 @@ CHANGES: list[tuple[str, Change, int, str]] = [
     ("sts-test", lambda rows: [], 1, "header"),
     ("sst-dev", row(9, lambda line: line.replace(b" , ", b",")), 10, "'{id} , {value} '"),
     ("sst-dev", row(9, lambda line: line.replace(b" \n", b"\n")), 10, "'{id} , {value} '"),
-    ("sst-dev", row(9, lambda line: line.replace(b"\n", b"\r\n")), 10, "carriage return"),
+    ("sst-dev", row(9, lambda line: line.replace(b"\n", b"\r\n")), 10, r"\r"),
     ("sst-dev", row(4, lambda line: b"\n" + line), 5, "'{id} , {value} '"),
     ("sst-dev", row(4, lambda line: b"\xff" + line), 5, r"'\\xff"),
     ("sst-dev", lambda rows: [*rows[:-1], rows[-1].removesuffix(b"\n")], 51, "line feed"),
@@ -137,19 +137,12 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path: Path) -> None:
         path.write_bytes(good)
 
 
-def test_a_last_row_without_line_feed_is_still_a_row(tmp_path: Path) -> None:
-    folder = made(tmp_path / "p")
-    path = folder / "sst-dev-output.csv"
-    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
-    assert findings(folder, path.name) == [(51, "the last line has no line feed at its end")]
-
-
 def test_an_id_in_capitals_and_a_missing_file_are_said(tmp_path: Path) -> None:
     folder = made(tmp_path / "p")
     path = folder / "sst-dev-output.csv"
     id_ = gold("sst")[0][0]
     path.write_text(path.read_text().replace(id_, id_.upper()))
-    assert findings(folder, path.name)[1] == (2, f"id {id_.upper()!r} is not in ids-sst-dev.csv; it has {id_!r}")
+    assert findings(folder, path.name)[1] == (2, f"id {id_.upper()!r} is not in ids-sst-dev.csv")
     path.unlink()
     assert findings(folder, path.name) == [(0, "no such file")]
     with pytest.raises(UserError, match="no such folder"):
@@ -168,22 +161,18 @@ def test_scores_are_scikit_learns_and_scipys(tmp_path: Path) -> None:
         assert files[name, "dev"].score == (pytest.approx(expected[name]), 50)
     norm = (expected["sst"] + expected["quora"] + (expected["sts"] + 1) / 2) / 3
     assert predictions.norm(list(files.values())) == pytest.approx(norm)
-    text = predictions.scores_table(list(files.values())).terminal()
-    assert f"{norm:.4f}" in text and "test" not in text  # the sample's test files have no labels
+    lines = predictions.table(list(files.values()), gold=True).terminal().splitlines()
+    assert lines[-1] == f"dev norm {norm:.4f}"
+    assert all(line.endswith("–") == ("-test-" in line) for line in lines[2:8]), (
+        "the sample's test files have no labels"
+    )
 
 
-def test_the_zip_has_the_courses_layout_and_the_same_bytes(tmp_path: Path) -> None:
+def test_the_zip_has_the_courses_layout(tmp_path: Path) -> None:
     folder = made(tmp_path / "p")
     predictions.pack(predictions.check(folder, SAMPLE), tmp_path / "a.zip")
-    for path in folder.iterdir():
-        path.touch()
-        path.chmod(0o600)
-    predictions.pack(predictions.check(folder, SAMPLE)[::-1], tmp_path / "b.zip")
-    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
     with zipfile.ZipFile(tmp_path / "a.zip") as archive:
-        assert archive.testzip() is None
-        assert {one.date_time for one in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}  # no time of day
-        assert archive.namelist() == sorted(f"predictions/{path.name}" for path in folder.iterdir())
+        assert sorted(archive.namelist()) == sorted(f"predictions/{path.name}" for path in folder.iterdir())
         assert all(archive.read(f"predictions/{path.name}") == path.read_bytes() for path in folder.iterdir())
 
 
@@ -214,9 +203,8 @@ def test_two_submissions_are_compared_pair_by_pair(tmp_path: Path) -> None:
     first, second = (
         predictions.check(made(tmp_path / str(seed), seed, wrong), SAMPLE) for seed, wrong in ((1, 0.9), (2, 0.05))
     )
-    norms = (predictions.norm(first), predictions.norm(second))
     tasks = [[predictions.scored(files)] for files in (first, second)]
-    found = {one.name: one for one in compare.differences(*tasks, norms, resamples=300)}
+    found = {one.name: one for one in compare.differences(*tasks, resamples=300)}
     assert found.keys() == {*TASKS, "dev norm"}
     assert all(one.interval is not None and one.interval.low < one.value < one.interval.high for one in found.values())
     assert found["sst"].verdict == found["dev norm"].verdict == "better"

@@ -347,7 +347,7 @@ def test_a_run_that_makes_the_encoder_worse_says_so(script: Script, tiny: Path, 
     assert all(torch.equal(trained[name], started[name]) for name in trained) == (keep == "best")
     said = "after training (the encoder from before training)" if keep == "best" else "(step 7 of 7, the last)"
     assert said in run.out
-    found = dict(facts.facts(read_run(run.folder)))
+    found = dict(facts.run_facts(read_run(run.folder)))
     assert found["kept"].startswith("the encoder from before training" if keep == "best" else "step 7, the last")
     assert found["last epoch's training loss"] == f"{scores['last_epoch_loss']:.4f}"
 
