@@ -1,16 +1,25 @@
-"""Time of encoding sentences compared with sentence-transformers, interleaved in one process.
+"""Time of encoding sentences compared with sentence-transformers, interleaved, and what the vectors are worth.
 
     DATA_DIR=... python -m benchmarks.encode_speed --length 32 --sentences 960
+    DATA_DIR=... python -m benchmarks.encode_speed --peers peers/bin/python       also ONNX and OpenVINO
 
 `Encoder.encode` and `SentenceTransformer.encode` get the same distinct sentences, --sentences a call, from texts to
 vectors; both include tokenisation and sorting by length. bf16 is autocast on both sides. Theirs is shown with its
-default batch size and, where another is faster, with the fastest.
+default batch size and, where another is faster, with the fastest. --peers is the Python of an environment for
+`benchmarks/peer.py`, whose docstring says how to make it. Beside the times stand Spearman's rho on STS-B test and the
+least cosine between a sentence's vector and that of minbert in fp32.
 """
 
 import argparse
+import json
+import os
+import subprocess
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,10 +27,15 @@ from sentence_transformers import SentenceTransformer
 from transformers.utils import logging
 
 from benchmarks import harness
-from minbert import BertModel, Encoder, weights
+from benchmarks.peer import BACKENDS
+from minbert import BertModel, Encoder, UserError, weights
 from minbert.precision import autocast
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli
+from tasks.benchmarks import sets
+from tasks.benchmarks.sets import ScoredSet
+from tasks.contrastive.evaluation import unit
+from tasks.metrics import spearman
 
 DEFAULT, SIZES = 32, (16, 64, 128, 256)  # batch sizes tried for their `encode`
 Encode = Callable[[list[str]], np.ndarray]
@@ -42,6 +56,49 @@ def their_encode(model: SentenceTransformer, precision: str, size: int) -> Encod
         return vectors
 
     return encode
+
+
+class Peer:
+    """`benchmarks/peer.py` in a process of its own; a call returns the seconds that it took there."""
+
+    def __init__(self, python: Path, backend: str, folder: Path, length: int) -> None:
+        script = Path(__file__).with_name("peer.py")
+        words = [str(python), str(script), backend, str(folder), str(length), str(torch.get_num_threads())]
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        self.process = subprocess.Popen(words, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, text=True, env=environment)
+        self._answer(backend)
+
+    def __call__(self, texts: list[str], out: str | None = None) -> float:
+        """Encode, and write the vectors to `out` if it is given."""
+        assert self.process.stdin is not None
+        print(json.dumps({"texts": texts, "out": out}), file=self.process.stdin, flush=True)
+        return float(self._answer("a call")["seconds"])
+
+    def vectors(self, texts: list[str]) -> np.ndarray:
+        """The vectors: float32 [texts, D]."""
+        with tempfile.NamedTemporaryFile(suffix=".npy") as file:
+            self(texts, file.name)
+            vectors: np.ndarray = np.load(file.name)
+        return vectors
+
+    def _answer(self, what: str) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise UserError(f"--peers: {what} failed (benchmarks/peer.py, run by hand, says why)")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def quality(encode: Encode, texts: list[str], exact: np.ndarray, pairs: ScoredSet | None) -> dict[str, str]:
+    """Cells of a table: Spearman's rho on the pairs if there are any, and the least cosine to the vectors `exact`."""
+    cosines = (unit(encode(texts)) * unit(exact)).sum(1)
+    cells = {"least cosine": f"{cosines.min():.4f}"}
+    if pairs is not None:
+        first, second = (unit(encode([pair[side] for pair in pairs.pairs])) for side in (0, 1))
+        rho = spearman((first * second).sum(1), pairs.gold)
+        cells = {"STS-B rho": f"{100 * rho:.2f}" if rho is not None else ""} | cells
+    return cells
 
 
 def contestants(folder: Path, length: int, texts: list[str], device: torch.device) -> dict[str, Encode]:
@@ -67,9 +124,18 @@ def compare(folder: Path, length: int, options: argparse.Namespace) -> None:
     batches = harness.shuffled(len(texts), options.sentences, options.warmup + options.batches)
     calls = [[texts[index] for index in batch] for batch in batches]
     encoders = contestants(folder, length, calls[0], options.device)
-    seconds = harness.measure(encoders, calls, options.warmup, options.device)
+    peers = {
+        f"sentence-transformers {backend}": Peer(options.peers, backend, folder, length)
+        for backend in (BACKENDS if options.peers else ())
+    }
+    seconds = harness.measure({**encoders, **peers}, calls, options.warmup, options.device)
+    exact = encoders["minbert fp32"](calls[0])
+    has_pairs = options.data and (options.data / "senteval").is_dir()
+    pairs = sets.read(options.data, ["STS-B"])[0] if has_pairs else None
+    every = encoders | {name: peer.vectors for name, peer in peers.items()}
+    worth = {name: quality(encode, calls[0], exact, pairs) for name, encode in every.items()}
     title = f"{options.batches} calls with {options.sentences} sentences of at most {length} tokens"
-    print(harness.table(title, seconds, "call"))
+    print(harness.table(title, seconds, "call", worth))
 
 
 def main() -> None:
@@ -77,6 +143,7 @@ def main() -> None:
     parser = harness.parser(__doc__, "NLI triplets (default: $DATA_DIR, else data/sample)", 20, 10)
     parser.add_argument("--length", type=int, nargs="+", default=[32], help="longest sentence in tokens (default: 32)")
     parser.add_argument("--sentences", type=int, default=1920, help="sentences of a call (default: %(default)s)")
+    parser.add_argument("--peers", type=Path, metavar="PYTHON", help="also ONNX and OpenVINO, by this Python")
     options = harness.parse(parser)
     warnings.filterwarnings("ignore", message=".*truncated")
     logging.disable_progress_bar()

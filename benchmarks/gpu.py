@@ -106,7 +106,7 @@ def main() -> None:
     for shape, sizes in SIZES.items():
         for size in sizes:
             print(training(shape, size, pairs, folder, device, top), flush=True)
-    options.batch_size, options.sentences = 64, 1920
+    options.batch_size, options.sentences, options.peers = 64, 1920, None
     examples = harness.triplets(options.data, options.weights, 32)
     contrastive_speed.compare(folder, examples, options)
     encode_speed.compare(folder, 32, options)

@@ -93,7 +93,8 @@ def measure(
     """Seconds of each timed batch, for each contestant: float64 [batches - warmup] each.
 
     Every batch is run by all contestants before the next batch, each time starting with another contestant. The first
-    `warmup` batches are not timed, because oneDNN compiles a kernel for every new shape of a matrix product.
+    `warmup` batches are not timed, because oneDNN compiles a kernel for every new shape of a matrix product. A
+    contestant in a process of its own returns the seconds that it took itself.
     """
     seconds: dict[K, list[float]] = {name: [] for name in contestants}
     entries = list(contestants.items())
@@ -104,9 +105,9 @@ def measure(
         turn = number % len(entries)
         for name, step in entries[turn:] + entries[:turn]:
             before = time.perf_counter()
-            step(batch)
+            own = step(batch)
             wait_for(device)
-            seconds[name].append(time.perf_counter() - before)
+            seconds[name].append(own if isinstance(own, float) else time.perf_counter() - before)
     return {name: torch.tensor(values[warmup:], dtype=torch.float64) for name, values in seconds.items()}
 
 
@@ -117,11 +118,17 @@ def cell(values: Tensor, digits: int) -> str:
     return f"{middle} [{low}, {high}]"
 
 
-def table(title: str, seconds: Mapping[str, Tensor], unit: str) -> str:
-    """A table for the terminal: milliseconds per `unit`, and the ratios, batch by batch, to the times of each base."""
+def table(
+    title: str, seconds: Mapping[str, Tensor], unit: str, more: Mapping[str, dict[str, str]] | None = None
+) -> str:
+    """A table for the terminal: milliseconds per `unit`, and the ratios, batch by batch, to the times of each base.
+
+    `more` are further cells of a contestant, by their column.
+    """
     rows = [
         {"": name, f"ms a {unit}": cell(1000 * values, 0)}
         | {f"times {base}": cell(values / seconds[base], 2) for base in BASES}
+        | (more[name] if more else {})
         for name, values in seconds.items()
     ]
     return Table(f"\n{title}", pd.DataFrame(rows)).terminal()

@@ -162,3 +162,27 @@ def test_without_a_gpu_its_benchmark_stops_in_one_sentence(monkeypatch: pytest.M
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match="no CUDA device"):
         gpu.main()
+
+
+def test_a_peer_that_cannot_start_is_one_sentence(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    with pytest.raises(UserError, match="--peers: onnx failed"):
+        encode_speed.Peer(python, "onnx", tmp_path, 16)
+
+
+def test_a_peers_call_is_timed_by_itself(tmp_path: Path) -> None:
+    """A stand-in that answers as `peer.py` does, with two vectors."""
+    python = tmp_path / "python"
+    python.write_text(
+        f"#!{sys.executable}\nimport json, sys\nimport numpy as np\nprint('{{}}', flush=True)\n"
+        "for line in sys.stdin:\n    call = json.loads(line)\n"
+        "    call['out'] and np.save(call['out'], np.ones((len(call['texts']), 3), dtype=np.float32))\n"
+        "    print(json.dumps({'seconds': 7.5}), flush=True)\n"
+    )
+    python.chmod(0o755)
+    peer = encode_speed.Peer(python, "onnx", tmp_path, 16)
+    assert peer.vectors(["a", "b"]).shape == (2, 3)
+    assert harness.measure({"peer": peer}, [["a"], ["b"]], 1)["peer"].tolist() == [7.5]
+    peer.process.kill()
