@@ -7,7 +7,7 @@ from functools import cache
 
 import torch
 
-from minbert.errors import one_of
+from minbert.errors import UserError, one_of
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 CHOICES = ("auto", *DTYPES)
@@ -52,9 +52,11 @@ def default_device() -> torch.device:
 def choose(name: str, device: torch.device) -> str:
     """Resolve `auto` to bf16 if the device supports it, else to fp16 on a GPU and fp32 on a CPU.
 
-    Raises `UserError` for an unknown name.
+    Raises `UserError` for an unknown name, and for fp16 on a CPU.
     """
     name = one_of(name, CHOICES, "precision")
+    if name == "fp16" and device.type == "cpu":
+        raise UserError("precision fp16 needs a GPU; a CPU has fp32 and bf16")
     if device.type == "cpu" and amx_crashes():  # oneDNN reads this variable at its first product
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
     if name != "auto":

@@ -11,7 +11,7 @@ import sys
 import pytest
 import torch
 
-from minbert import precision
+from minbert import UserError, precision
 
 CPU = torch.device("cpu")
 
@@ -49,3 +49,9 @@ def test_bf16_products_run_after_the_choice() -> None:
     )
     variables = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
     subprocess.run([sys.executable, "-c", product], env=variables, check=True, timeout=60)
+
+
+def test_fp16_is_for_gpus() -> None:
+    assert precision.choose("fp16", torch.device("cuda")) == "fp16"
+    with pytest.raises(UserError, match="precision fp16 needs a GPU"):
+        precision.choose("fp16", CPU)
