@@ -41,7 +41,15 @@ EXITS: list[tuple[BaseException | None, int, str]] = [
 
 
 @pytest.mark.parametrize(("error", "code", "text"), EXITS)
-def test_exit_codes(capsys: pytest.CaptureFixture[str], error: BaseException | None, code: int, text: str) -> None:
+def test_exit_codes(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException | None,
+    code: int,
+    text: str,
+) -> None:
+    monkeypatch.setattr(cli, "resumable", False)  # of another test's run
+
     def main() -> None:
         if error:
             raise error
