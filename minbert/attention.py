@@ -36,8 +36,8 @@ class SelfAttention(nn.Module):
 
         With `rows` [B], the index of one token per sentence, only these tokens are queries: [T, D] to [B, D].
         """
-        asking = x if rows is None else x.index_select(0, rows)
-        projected = self.query(asking), self.key(x), self.value(x)
+        queries = x if rows is None else x.index_select(0, rows)
+        projected = self.query(queries), self.key(x), self.value(x)
         q, k, v = (y.unflatten(1, (self.heads, -1)) for y in projected)  # [T or B, H, d], [T, H, d], [T, H, d]
         return attend(q, k, v, ragged, self.dropout if self.training else 0.0).flatten(1)  # [T or B, D]
 
@@ -147,18 +147,18 @@ def _query_ends(query: Tensor, ragged: Ragged) -> tuple[Tensor, int]:
 
 def flash(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
     """All sentences in one call of flash attention, which `torch.nn.attention.varlen` offers without dropout."""
-    ends, most = _query_ends(query, ragged)
+    ends, max_queries = _query_ends(query, ragged)
     longest = max(ragged.lengths)
     kernel = torch.ops.aten._flash_attention_forward
-    output: Tensor = kernel(query, key, value, ends, ragged.cu_seqlens, most, longest, dropout, False, False)[0]
+    output: Tensor = kernel(query, key, value, ends, ragged.cu_seqlens, max_queries, longest, dropout, False, False)[0]
     return output
 
 
 def efficient(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
     """All sentences in one call of the memory-efficient kernel, for older GPUs and for fp32."""
-    ends, most = _query_ends(query, ragged)
+    ends, max_queries = _query_ends(query, ragged)
     qkv = (x.unsqueeze(0) for x in (query, key, value))  # [1, T or B, H, d]
-    limits = None, ends, ragged.cu_seqlens, most, max(ragged.lengths)
+    limits = None, ends, ragged.cu_seqlens, max_queries, max(ragged.lengths)
     kernel = torch.ops.aten._efficient_attention_forward
     output: Tensor = kernel(*qkv, *limits, dropout, 0, torch.is_grad_enabled())[0]
     return output.squeeze(0)

@@ -162,9 +162,9 @@ class Encoder:
 
         Raises `TypeError` for what is no array.
         """
-        for vectors_of in (a, b):
-            if not isinstance(vectors_of, np.ndarray | Tensor):
-                kind = type(vectors_of).__name__
+        for array in (a, b):
+            if not isinstance(array, np.ndarray | Tensor):
+                kind = type(array).__name__
                 raise TypeError(f"similarity takes vectors, which `encode` returns, not a {kind}")
         unit = [F.normalize(torch.atleast_2d(torch.as_tensor(x)).float(), dim=1) for x in (a, b)]
         return unit[0] @ unit[1].T
@@ -232,10 +232,10 @@ def batches_by_length(lengths: Sequence[int], batch_tokens: int, batch_size: int
     sorts into.
     """
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
-    most = batch_size or len(order)
+    max_rows = batch_size or len(order)
     batches, start, total = [], 0, 0
     for end, row in enumerate(order):
-        if end > start and (total + lengths[row] > batch_tokens or end - start == most):
+        if end > start and (total + lengths[row] > batch_tokens or end - start == max_rows):
             batches.append(order[start:end][::-1])
             start, total = end, 0
         total += lengths[row]

@@ -28,27 +28,27 @@ def listed(names: Iterable[object]) -> str:
 
 def reason(error: BaseException) -> str:
     """What another library's exception says, on one line of at most 200 characters, for a message."""
-    said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-    return said if len(said) <= _LONGEST_REASON else f"{said[: _LONGEST_REASON - 3]}..."
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 3]}..."
 
 
-def one_of(name: str, known: Iterable[str], what: str) -> str:
-    """The member of `known` that equals `name`, ignoring case.
+def one_of(name: str, choices: Iterable[str], label: str) -> str:
+    """The member of `choices` that equals `name`, ignoring case.
 
-    Raises `UserError` if there is none; the message begins with `what`, lists `known` and suggests the closest match.
+    Raises `UserError` if there is none; its message begins with `label`, lists `choices` and suggests the closest.
     """
-    names = list(known)
+    names = list(choices)
     if name in names:
         return name
-    lower = {one.lower(): one for one in reversed(names)}
-    found = lower.get(name.strip().lower())
-    if found is None:
-        raise UserError(f"{what}: {quoted(name)} is not one of {', '.join(names)}{suggestion(name, names)}")
-    return found
+    lower = {choice.lower(): choice for choice in reversed(names)}
+    match = lower.get(name.strip().lower())
+    if match is None:
+        raise UserError(f"{label}: {quoted(name)} is not one of {', '.join(names)}{suggestion(name, names)}")
+    return match
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, choices: Iterable[str]) -> str:
     """The text `; did you mean 'x'?` for the known name closest to `name`, or "" if none is close."""
-    lower = {one.lower(): one for one in known}
+    lower = {choice.lower(): choice for choice in choices}
     near = get_close_matches(name.strip().lower(), lower, n=1)
     return f"; did you mean {lower[near[0]]!r}?" if near else ""

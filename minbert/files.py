@@ -32,9 +32,9 @@ def expanded(path: str | Path) -> Path:
         return Path(path)
 
 
-def data_path(given: str) -> Path:
+def data_path(folder: str) -> Path:
     """`--data`, else `$DATA_DIR`, else `data`, with `~` expanded; it need not exist."""
-    return expanded(given or os.environ.get("DATA_DIR") or "data")
+    return expanded(folder or os.environ.get("DATA_DIR") or "data")
 
 
 def present(path: Path, flag: str = "") -> Path:
@@ -167,9 +167,9 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
     parts = [folder.resolve().parts for folder in folders]
     deepest = max(map(len, parts))
     for depth in range(1, deepest + 1):
-        found = [str(Path(*part[-depth:])) for part in parts]
-        if len(set(found)) == len(found):
-            return found
+        names = [str(Path(*part[-depth:])) for part in parts]
+        if len(set(names)) == len(names):
+            return names
     raise UserError("the same folder is named twice")
 
 
@@ -201,19 +201,18 @@ def cache_entry(path: Path) -> Iterator[None]:
 
 
 def cached(
-    room: str, key: Iterable[object], build: Callable[[], tuple[dict[str, "np.ndarray"], dict[str, Any]]]
+    subfolder: str, key: Iterable[object], build: Callable[[], tuple[dict[str, "np.ndarray"], dict[str, Any]]]
 ) -> tuple[dict[str, "np.ndarray"], dict[str, Any]]:
     """The arrays and the JSON record that `build` returns for a key, from the cache if they are there.
 
-    The arrays are maps of the entry's file. An entry that is missing, damaged or of another key is built
-    anew, by one process, while others wait. `room` is a subfolder of the cache. Raises `UserError` if the cache cannot
-    be written.
+    `subfolder` is that of the cache. The arrays are memory maps of the entry's file. One process builds an entry that
+    is missing, damaged or of another key, while others wait. Raises `UserError` if the cache cannot be written.
     """
     import numpy as np
     from safetensors.numpy import save
 
     name = key_hash(key)
-    path = cache_folder() / room / f"{name}.safetensors"
+    path = cache_folder() / subfolder / f"{name}.safetensors"
     entry = _read_entry(path, name)
     if entry is None:
         with cache_entry(path):
@@ -233,9 +232,9 @@ def _read_entry(path: Path, name: str) -> tuple[dict[str, "np.ndarray"], dict[st
 
     try:
         with safe_open(path, framework="pt") as file:  # of the frameworks, this one maps the file
-            about = file.metadata() or {}
-            if about.get("key") != name:
+            metadata = file.metadata() or {}
+            if metadata.get("key") != name:
                 return None
-            return {key: file.get_tensor(key).numpy() for key in file.keys()}, json.loads(about["record"])  # noqa: SIM118
+            return {key: file.get_tensor(key).numpy() for key in file.keys()}, json.loads(metadata["record"])  # noqa: SIM118
     except (OSError, SafetensorError, KeyError, ValueError):
         return None

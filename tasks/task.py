@@ -103,13 +103,13 @@ class Task(ABC):
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Sum (not mean) of the rows' losses, in fp32; the caller divides by the number of rows of the whole step."""
 
-    def divergence(self, outputs: Tensor, others: Tensor) -> Tensor:
+    def divergence(self, first: Tensor, second: Tensor) -> Tensor:
         """How far the head's outputs for the same rows in two passes are apart: a sum over the rows, in fp32.
 
         For classes (KL(p || q) + KL(q || p)) / 2, which is (p - q)(log p - log q) / 2 summed over the classes; for a
         score the squared difference.
         """
-        a, b = outputs.float(), others.float()
+        a, b = first.float(), second.float()
         if not self.classes:
             return F.mse_loss(a, b, reduction="sum")
         if a.ndim == 1:

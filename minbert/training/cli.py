@@ -40,8 +40,8 @@ def console_command() -> str:
 class Parser(argparse.ArgumentParser):
     """An `ArgumentParser` that raises `UserError` instead of exiting, and is named for the console command if any."""
 
-    def __init__(self, prog: str | None = None, **how: Any) -> None:
-        super().__init__(console_command() or prog, **how)
+    def __init__(self, prog: str | None = None, **options: Any) -> None:
+        super().__init__(console_command() or prog, **options)
 
     def error(self, message: str) -> NoReturn:
         """Raises `UserError`."""
@@ -100,18 +100,18 @@ def _discard(stream: IO[str]) -> None:
 def run_module(name: str, *arguments: str) -> None:
     """Run `python -m name` in a process of its own and print its output; if it fails, a note is printed instead."""
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-P", "-m", name, *arguments],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode:
-        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        say(f"note: python -m {name} failed: {why.removeprefix('error: ')}", sys.stderr)
+    if process.returncode:
+        message = (process.stderr.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+        say(f"note: python -m {name} failed: {message.removeprefix('error: ')}", sys.stderr)
     else:
-        say(done.stdout.strip())
+        say(process.stdout.strip())
 
 
 class Interrupted(BaseException):
@@ -126,17 +126,17 @@ class _Signals:
     """What the handler of `SIGNALS` does: raise `Interrupted`, or only note the signal while a step is under way."""
 
     def __init__(self) -> None:
-        self.noted: list[int] | None = None  # None: signals are not deferred
+        self.deferred: list[int] | None = None  # None: signals are not deferred
         self.first = 0.0  # when the first one was noted
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        if self.noted is None:
+        if self.deferred is None:
             raise Interrupted("stopped", number)
-        if self.noted:
+        if self.deferred:
             if time.monotonic() - self.first > _ONE_NOTICE:
                 raise SystemExit(128 + number)
             return
-        self.noted.append(number)
+        self.deferred.append(number)
         self.first = time.monotonic()
         if os.environ.get("RANK", "0") == "0":
             say("stopping after this step; a second signal stops at once, without a checkpoint", sys.stderr)
@@ -164,23 +164,23 @@ def stop_on_signal() -> Iterator[list[int]]:
     """Defer signals: yield a list, to which the number of the first is added. A second one ends the process at once."""
     with catch_signals():
         received: list[int] = []
-        _signals.noted = received
+        _signals.deferred = received
         try:
             yield received
         finally:
-            _signals.noted = None
+            _signals.deferred = None
 
 
 @contextmanager
 def signals_at_once() -> Iterator[None]:
     """Inside `stop_on_signal`: a signal raises `Interrupted` again, as does one that has been noted before."""
-    noted, _signals.noted = _signals.noted, None
+    deferred, _signals.deferred = _signals.deferred, None
     try:
-        if noted:
-            raise Interrupted("stopped", noted[0])
+        if deferred:
+            raise Interrupted("stopped", deferred[0])
         yield
     finally:
-        _signals.noted = noted
+        _signals.deferred = deferred
 
 
 def to_resume() -> str:
@@ -189,8 +189,8 @@ def to_resume() -> str:
     launcher = ["python" if shutil.which("python") == sys.executable else sys.executable]
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         launcher = ["torchrun", "--nproc-per-node", os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"])]
-    more = [] if "--resume" in sys.argv else ["--resume"]
-    return " ".join([*variables, shlex.join([*launcher, *sys.argv, *more])])
+    extra = [] if "--resume" in sys.argv else ["--resume"]
+    return " ".join([*variables, shlex.join([*launcher, *sys.argv, *extra])])
 
 
 def run(main: Callable[[], None]) -> NoReturn:

@@ -72,7 +72,7 @@ def resources(settings: SynonymSettings, stage: str, data: str) -> "dict[str, tu
         return {}
     from tasks.augment import wordnet
 
-    folder = wordnet.find(data)
+    folder = wordnet.find_nltk_data(data)
     names = (("WordNet", wordnet.WORDNET), ("tagger", wordnet.TAGGER))
     return {name: (folder / resource, wordnet.fingerprint(folder, resource)) for name, resource in names}
 

@@ -53,17 +53,17 @@ class Triplets(CurriculumSettings, Objective):
         """What cannot be done with rows of two texts, or an empty string."""
         return f"--objective {self.objective} needs hard negatives, and these rows have none"
 
-    def find(self, data: str) -> None:
+    def check_files(self, data: str) -> None:
         """As `Objective.find`."""
         from tasks.contrastive import triplets
 
-        triplets.find(self.triplets, data, self.needs_hard_negatives())
+        triplets.find_triplets(self.triplets, data, self.needs_hard_negatives())
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
         """Triplets as the file holds them, or merged from labelled pairs."""
         from tasks.contrastive import triplets
 
-        files = triplets.find(self.triplets, settings.files.data, self.needs_hard_negatives())
+        files = triplets.find_triplets(self.triplets, settings.files.data, self.needs_hard_negatives())
         return triplets.read(files, self.per_premise, tokenizer, length)
 
     def encoded(self, examples: Examples) -> Texts:
@@ -116,11 +116,11 @@ class NTXent(PunctuationSettings, Triplets):
         from minbert.ragged import to_device
         from tasks.contrastive import losses
 
-        anchor, positive, *others = vectors.chunk(len(self.encoded(examples)))
+        anchor, positive, *hard_negatives = vectors.chunk(len(self.encoded(examples)))
         ignored = (
             to_device(self.false_negatives(examples, batch), vectors.device) if self.mask_false_negatives else None
         )
-        hard_negative = others[0] if others else None
+        hard_negative = hard_negatives[0] if hard_negatives else None
         return ranked(losses.candidates(anchor, positive, hard_negative, self.temperature, ignored=ignored))
 
     def false_negatives(self, examples: Examples, batch: Step) -> Tensor:

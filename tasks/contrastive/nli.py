@@ -13,7 +13,7 @@ from minbert.files import expanded, present
 from minbert.token_cache import Row, Skipped
 from minbert.training.settings import flag
 from tasks.contrastive.objective import Inputs, Numbers, Objective, Texts, labels_of, named
-from tasks.readers import key, open_as, senteval
+from tasks.readers import open_as, senteval, text_key
 from tasks.readers.layouts import NLI_CLASSES, POLARITIES, Rows
 
 if TYPE_CHECKING:
@@ -47,16 +47,16 @@ class Classification(Objective):
         """Those of NLI."""
         return len(NLI_CLASSES)
 
-    def find(self, data: str) -> None:
+    def check_files(self, data: str) -> None:
         """As `Objective.find`."""
-        self.files(data)
+        self.pair_files(data)
 
-    def files(self, data: str) -> list[Path]:
+    def pair_files(self, data: str) -> list[Path]:
         """The files of labelled pairs."""
         from tasks import readers
-        from tasks.contrastive.data import files
+        from tasks.contrastive.data import training_files
 
-        paths = files(self.nli_pairs, data, "nli-pairs.tsv", *_ORIGINALS)
+        paths = training_files(self.nli_pairs, data, "nli-pairs.tsv", *_ORIGINALS)
         if not self.nli_pairs and paths[0].name != "nli-pairs.tsv":
             originals = (paths[0].parent.parent / name for name in _ORIGINALS)
             paths = [path for path in originals if path.is_file()]
@@ -66,7 +66,7 @@ class Classification(Objective):
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
         """Labelled pairs."""
-        return _read(self.files(settings.files.data), [], [], tokenizer, length)
+        return _read_files(self.pair_files(settings.files.data), [], [], tokenizer, length)
 
     def encoded(self, examples: Examples) -> Texts:
         """Both texts of a pair."""
@@ -128,9 +128,9 @@ class CrossEncoder(Classification):
                 f"use --keep last"
             )
 
-    def find(self, data: str) -> None:
+    def check_files(self, data: str) -> None:
         """As `Objective.find`."""
-        self.files(data)
+        self.pair_files(data)
         self.phrase_files(data)
 
     def phrase_files(self, data: str) -> list[Path]:
@@ -150,8 +150,8 @@ class CrossEncoder(Classification):
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
         """Labelled pairs, then the phrases."""
         data = settings.files.data
-        judging = _sst_files(data) if self.phrases == "sst" else []
-        return _read(self.files(data), self.phrase_files(data), judging, tokenizer, length)
+        evaluated = _sst_files(data) if self.phrases == "sst" else []
+        return _read_files(self.pair_files(data), self.phrase_files(data), evaluated, tokenizer, length)
 
     def encoded(self, examples: Examples) -> Texts:
         """One sequence for each row."""
@@ -191,12 +191,12 @@ def _sst_files(data: str) -> list[Path]:
     return [path for path in paths if path]
 
 
-def _read(
-    pairs: list[Path], phrases: list[Path], judging: list[Path], tokenizer: Tokenizer, length: int
+def _read_files(
+    pairs: list[Path], phrases: list[Path], evaluated: list[Path], tokenizer: Tokenizer, length: int
 ) -> TrainingRows:
     """The rows of files of labelled pairs, then those of single texts, cached."""
     from tasks import readers
-    from tasks.contrastive.data import TrainingRows, cached
+    from tasks.contrastive.data import TrainingRows, cache_rows
     from tasks.examples import Pair
 
     paths = [*pairs, *phrases]
@@ -205,7 +205,7 @@ def _read(
     def labelled() -> Iterator[Row | Skipped]:
         opened = [readers.open_as(path, "nli").rows for path in pairs]
         opened += [
-            _as_pairs(readers.open_as(path, "single", classes=len(POLARITIES)).rows, judging) for path in phrases
+            _as_pairs(readers.open_as(path, "single", classes=len(POLARITIES)).rows, evaluated) for path in phrases
         ]
         for rows, name in zip(opened, names, strict=True):
             for row in rows:
@@ -215,26 +215,26 @@ def _read(
                     yield replace(row, id=f"{name}{row.id}")
 
     rule = ["nli", *names, *(["phrases"] if phrases else [])]
-    cache, files = cached(paths, labelled(), rule, 2, tokenizer, also=judging)
-    entry = {name: value for name, value in cache.account().items() if name not in ("file", "sha256")}
+    cache, files = cache_rows(paths, labelled(), rule, 2, tokenizer, further=evaluated)
+    entry = {name: value for name, value in cache.manifest_entry().items() if name not in ("file", "sha256")}
     return TrainingRows(Pair(cache, tokenizer.cls, tokenizer.sep, length), entry | {"files": files})
 
 
-def _as_pairs(rows: Rows, judging: list[Path]) -> Rows:
+def _as_pairs(rows: Rows, evaluated: list[Path]) -> Rows:
     """Single texts as pairs without a second text, their classes after those of NLI.
 
-    Those that equal, by `readers.key`, a sentence of the files in `judging` are skipped.
+    Those that equal, by `readers.text_key`, a sentence of the files in `evaluated` are skipped.
     """
-    judged = {
-        key(row.texts[0]): path.name
-        for path in judging
+    evaluated_texts = {
+        text_key(row.texts[0]): path.name
+        for path in evaluated
         for row in open_as(path, "single", "test").rows
         if isinstance(row, Row)
     }
     for row in rows:
         if isinstance(row, Skipped):
             yield row
-        elif judged and (name := judged.get(key(row.texts[0]))):
+        elif evaluated_texts and (name := evaluated_texts.get(text_key(row.texts[0]))):
             yield Skipped(row.line, f"equals a sentence of {name}")
         else:
             yield replace(row, texts=(*row.texts, ""), label=len(NLI_CLASSES) + row.label)

@@ -47,9 +47,9 @@ class Inputs:
     def __len__(self) -> int:
         return len(self.sentences)
 
-    def part(self, some: slice) -> Self:
+    def part(self, indices: slice) -> Self:
         """Some of the sentences."""
-        return replace(self, sentences=self.sentences[some], types=self.types and self.types[some])
+        return replace(self, sentences=self.sentences[indices], types=self.types and self.types[indices])
 
     def ragged(self) -> Ragged:
         """All sentences as one batch."""
@@ -60,8 +60,8 @@ class Inputs:
 
 def named(name: str) -> Any:
     """The flag `--objective`, as the record of an objective has it."""
-    about = "what is learned; each has flags of its own, which --objective NAME --help-all shows"
-    return flag(name, about, common=True)
+    description = "what is learned; each has flags of its own, which --objective NAME --help-all shows"
+    return flag(name, description, common=True)
 
 
 class Objective(Record):
@@ -95,7 +95,7 @@ class Objective(Record):
     def check(self, settings: ContrastiveSettings) -> None:
         """Raises `UserError` for shared settings that this objective excludes, or that it needs."""
 
-    def find(self, data: str) -> None:
+    def check_files(self, data: str) -> None:
         """Raises `UserError` if a file is missing or its header cannot be used; nothing is read beyond it."""
         raise NotImplementedError
 

@@ -143,8 +143,8 @@ def _read_presets() -> Presets:
     """The tables of `presets.toml`; a table with a `base` changes some settings of an earlier one."""
     presets: dict[str, tuple[str, dict[str, Any]]] = {}
     for name, table in tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8")).items():
-        about, base = table.pop("about"), table.pop("base", "")
-        presets[name] = about, (presets[base][1] if base else {}) | table
+        description, base = table.pop("about"), table.pop("base", "")
+        presets[name] = description, (presets[base][1] if base else {}) | table
     return presets
 
 

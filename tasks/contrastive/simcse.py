@@ -60,10 +60,10 @@ class SimCSE(PunctuationSettings, TextSettings, Objective):
         """The weighted sum; both terms are logged where there are two."""
         from tasks.contrastive import losses
 
-        first, second, *others = vectors.chunk(len(self.encoded(examples)))
+        first, second, *punctuated = vectors.chunk(len(self.encoded(examples)))
         numbers = ranked(losses.candidates(first, second, None, self.temperature))
-        if others:
-            marked = losses.nt_xent(first, others[0], None, self.temperature)
+        if punctuated:
+            marked = losses.nt_xent(first, punctuated[0], None, self.temperature)
             numbers |= {"punctuation_loss": marked, "loss": numbers["loss"] + self.eda_weight * marked}
         return numbers
 
@@ -74,5 +74,5 @@ class SimCSE(PunctuationSettings, TextSettings, Objective):
     def notes(self, encoder: BertModel) -> list[str]:
         """Without dropout both passes are the same."""
         rates = encoder.config.hidden_dropout_prob, encoder.config.attention_probs_dropout_prob
-        why = f"--objective {self.objective}: the encoder has no dropout, so both passes of a text are the same"
-        return [] if any(rates) else [why]
+        note = f"--objective {self.objective}: the encoder has no dropout, so both passes of a text are the same"
+        return [] if any(rates) else [note]

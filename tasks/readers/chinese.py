@@ -24,10 +24,10 @@ def files(data: Path) -> dict[tuple[str, str], Path]:
 
     Where a folder has a split in two forms it is the last by name.
     """
-    base, found = folder(data), dict[tuple[str, str], Path]()
+    base, paths = folder(data), dict[tuple[str, str], Path]()
     for name, folders in FOLDERS.items():
-        for path in (path for one in reversed(folders) for path in sorted((base / one).glob("*"))):
+        for path in (path for subfolder in reversed(folders) for path in sorted((base / subfolder).glob("*"))):
             split = next((split for word, split in _SPLITS.items() if word in path.stem.lower()), "")
             if split and path.suffix in SUFFIXES:
-                found[name, split] = path
-    return found
+                paths[name, split] = path
+    return paths

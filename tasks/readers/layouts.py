@@ -239,7 +239,7 @@ def read_any(path: Path) -> tuple[str, Rows]:
     It is the first kind that the file's first line fits; any text can be read as lines.
     """
     head, kinds = head_of(path), ("triplet", "nli", "pair-score", "pair-class", "single", "pair", "lines")
-    kind, layout = next((kind, one) for kind in kinds if (one := _layout(path, head, kind, "test", None)))
+    kind, layout = next((kind, fitting) for kind in kinds if (fitting := _layout(path, head, kind, "test", None)))
     return kind, _rows(path, layout._replace(clean=str.strip, rule=None, empty="skip"))
 
 
@@ -269,7 +269,7 @@ def _with_header(path: Path, head: Head, kind: str, split: str, rule: Label | No
     columns = _columns(head, kind)
     if _missing(columns, kind, split):
         return None
-    texts = [columns[one] for one in KINDS[kind].texts if one in columns]
+    texts = [columns[text] for text in KINDS[kind].texts if text in columns]
     label, id_column = columns.get("label"), columns.get("id")
     rule = _BY_COLUMN.get(label, rule) if label else None
     cells = [*texts, *([label] if label and rule else []), *([id_column] if id_column else [])]
@@ -295,23 +295,24 @@ def _is_course(head: Head, kind: str, texts: list[str], label: str | None, id_co
 
 def _without_header(path: Path, head: Head, kind: str, rule: Label | None) -> Layout | None:
     """A published table without a header, by the number of cells and by which of them are numbers."""
-    for one in KINDS[kind].bare:
-        cells = head.line.split(one.delimiter)
-        fits = len(cells) == len(one.columns) or (one.wider and len(cells) > len(one.columns))
+    for known in KINDS[kind].bare:
+        cells = head.line.split(known.delimiter)
+        fits = len(cells) == len(known.columns) or (known.wider and len(cells) > len(known.columns))
         fits = fits and _HEADER_NAMES.isdisjoint(cells)
-        if fits and all(_is_number(cells[one.columns.index(name)]) for name in one.numbers):
+        if fits and all(_is_number(cells[known.columns.index(name)]) for name in known.numbers):
             texts = [*KINDS[kind].texts]
             cells = [*texts, *(["label"] if rule else [])]
-            records = table_records(path, cells, one.columns, one.delimiter, one.quotes, header=False, wider=one.wider)
-            return Layout(one.name, texts, "label", rule, records=records)
+            table = known.columns, known.delimiter, known.quotes
+            records = table_records(path, cells, *table, header=False, wider=known.wider)
+            return Layout(known.name, texts, "label", rule, records=records)
     return None
 
 
 def _columns(head: Head, kind: str) -> dict[str, str]:
     """Text, `label` or `id` -> the name that the header has for it."""
     accepted = {**KINDS[kind].texts, "label": KINDS[kind].label, "id": KINDS[kind].id}
-    found = {target: next((name for name in names if name in head.names), "") for target, names in accepted.items()}
-    return {target: name for target, name in found.items() if name}
+    matches = {target: next((name for name in names if name in head.names), "") for target, names in accepted.items()}
+    return {target: name for target, name in matches.items() if name}
 
 
 def _missing(columns: Mapping[str, str], kind: str, split: str) -> str:
@@ -322,9 +323,9 @@ def _missing(columns: Mapping[str, str], kind: str, split: str) -> str:
 
 def _unknown(path: Path, head: Head, kind: str, split: str) -> UserError:
     target = _missing(_columns(head, kind), kind, split)
-    first, *others = KINDS[kind].label if target == "label" else KINDS[kind].texts[target]
+    first, *alternatives = KINDS[kind].label if target == "label" else KINDS[kind].texts[target]
     shown = listed(head.names[:_NAMES_SHOWN])
-    return UserError(f"{path}:1: no column {first!r} (or {', '.join(others)}): rename the header's, {shown}")
+    return UserError(f"{path}:1: no column {first!r} (or {', '.join(alternatives)}): rename the header's, {shown}")
 
 
 def _is_number(text: str) -> bool:
@@ -350,10 +351,10 @@ def _rows(path: Path, layout: Layout) -> Rows:
     for line, cells in layout.records:
         texts, label, note = tuple(map(layout.clean, cells[:count])), math.nan, ""
         if not all(texts) and layout.empty != "keep":
-            why = f"{layout.texts[texts.index('')]}: empty"
+            reason = f"{layout.texts[texts.index('')]}: empty"
             if layout.empty == "refuse":
-                raise UserError(f"{path}:{line}: {why}")
-            yield Skipped(line, why)
+                raise UserError(f"{path}:{line}: {reason}")
+            yield Skipped(line, reason)
             continue
         if parse is not None:
             try:
@@ -380,7 +381,7 @@ def _rows(path: Path, layout: Layout) -> Rows:
 def sides_of(path: Path) -> list[Path]:
     """SentEval's files `s1.X`, `s2.X` and `labels.X` if `path` is one of them and another one exists, else empty."""
     ending = path.name.partition(".")[2]
-    sides = [path.with_name(f"{one}.{ending}") for one in ("s1", "s2", "labels")]
+    sides = [path.with_name(f"{stem}.{ending}") for stem in ("s1", "s2", "labels")]
     return sides if path in sides and any(side.is_file() for side in sides if side != path) else []
 
 

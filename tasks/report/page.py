@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from minbert.files import distinct_names, expanded
-from minbert.training.settings import Settings, flags_of, places
+from minbert.training.settings import Settings, flags_of, flags_without_effect
 from tasks import compare
 from tasks.compare import Scored
 from tasks.contrastive.settings import ContrastiveSettings
@@ -28,7 +28,7 @@ from tasks.tables import MISSING, Table, number
 _SEED = re.compile(r"[-_/. ]*seed[-_ ]?\d*")
 _KINDS: list[type[Settings]] = [MultitaskSettings, *ContrastiveSettings.kinds().values()]
 _RECORDS = {name: record for kind in _KINDS for name, (record, _) in flags_of(kind).items()}
-_ALIKE = {"seed"}.union(*map(places, _KINDS))
+_ALIKE = {"seed"}.union(*map(flags_without_effect, _KINDS))
 """Settings that may differ between the runs of a group, which read the same data."""
 _NOT_SHOWN = {name for name in _ALIKE if _RECORDS[name] == "run" or name in ("seed", "data") or name.endswith("_out")}
 """Settings that are not in the table of groups."""

@@ -39,7 +39,7 @@ def reviews(monkeypatch: pytest.MonkeyPatch) -> Any:
     made = types.ModuleType(module)
     exec(code, made.__dict__)
     monkeypatch.setitem(sys.modules, module, made)
-    monkeypatch.setitem(registry._PLACES, name, (module, attribute))
+    monkeypatch.setitem(registry._MODULES, name, (module, attribute))
     (task,) = registry.build(name, "cross")
     return task
 

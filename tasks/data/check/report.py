@@ -15,7 +15,7 @@ from minbert.errors import UserError
 from minbert.files import sha256_of
 from minbert.token_cache import Skipped
 from tasks.data.check import corpus
-from tasks.data.check.found import Source, sources
+from tasks.data.check.files import Source, sources
 from tasks.data.check.overlaps import DEFINITIONS, overlap
 from tasks.data.fetch.sources import read_manifest
 
@@ -111,14 +111,14 @@ def _overlaps(splits: list[_Split], numbers: corpus.Corpus) -> list[dict[str, An
     """All comparisons between splits of the same set, and those between sets that have a text in common."""
     meeting = _sharing_a_text(splits, len(numbers.texts))
     pairs = [(i, j) for i, j in combinations(range(len(splits)), 2) if meeting[i, j] or splits[i].set == splits[j].set]
-    found = []
+    results = []
     for pair in tqdm(pairs, "comparing", leave=False, disable=None):
-        left, right = sorted((splits[place] for place in pair), key=lambda split: _RANKS[split.split])
-        own = left.set == right.set
-        watched = _RANKS[left.split] < _RANKS[right.split] and (own or left.split == "train")
+        left, right = sorted((splits[index] for index in pair), key=lambda split: _RANKS[split.split])
+        same_set = left.set == right.set
+        watched = _RANKS[left.split] < _RANKS[right.split] and (same_set or left.split == "train")
         result = overlap(left.rows, right.rows)
-        found.append({"watched": watched, "same_set": own, "left": left.name, "right": right.name, **result})
-    return found
+        results.append({"watched": watched, "same_set": same_set, "left": left.name, "right": right.name, **result})
+    return results
 
 
 def _sharing_a_text(splits: list[_Split], texts: int) -> np.ndarray:
@@ -142,8 +142,8 @@ def _manifest(path: Path, data: Path) -> dict[str, Any]:
         content = read_manifest(path)
     except UserError as error:
         return result | {"broken": str(error)}
-    noted = {entry["path"]: entry["sha256"] for entry in content["files"]}
-    result |= {"complete": content.get("complete") is True, "files": len(noted)}
-    missing = sorted(name for name in noted if not (path.parent / name).is_file())
-    changed = [name for name in noted if name not in missing and sha256_of(path.parent / name) != noted[name]]
+    hashes = {entry["path"]: entry["sha256"] for entry in content["files"]}
+    result |= {"complete": content.get("complete") is True, "files": len(hashes)}
+    missing = sorted(name for name in hashes if not (path.parent / name).is_file())
+    changed = [name for name in hashes if name not in missing and sha256_of(path.parent / name) != hashes[name]]
     return result | {"missing": missing, "changed": changed}

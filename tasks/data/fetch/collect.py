@@ -53,10 +53,10 @@ class Fetcher:
     downloads: Downloader
     mirror: str = ""
 
-    def collect(self, dataset: DataSet, **facts: Any) -> bool:
+    def collect(self, dataset: DataSet, **fields: Any) -> bool:
         """Fetch the missing files of a set, and print the result for each part; True if the set is complete.
 
-        If a part is not available, the other parts are still fetched. The manifest, with `facts`, is written last.
+        If a part is not available, the other parts are still fetched. The manifest, with `fields`, is written last.
         """
         folder = self.to / dataset.folder
         print(f"{dataset.name} -> {folder}")
@@ -75,8 +75,8 @@ class Fetcher:
             print(f"  {part.name}: {outcome}\n    licence: {part.licence}\n    cite: {part.citation}")
             entries += [attempt.entry(file, part) for file in source.files]
         shutil.rmtree(attempt.scratch)
-        when = datetime.now(UTC).isoformat(timespec="seconds")
-        manifest = {"complete": not missing, "written": when, "set": dataset.name, "notes": notes, **facts}
+        written = datetime.now(UTC).isoformat(timespec="seconds")
+        manifest = {"complete": not missing, "written": written, "set": dataset.name, "notes": notes, **fields}
         write_json(folder / "manifest.json", {**manifest, "files": sorted(entries, key=lambda entry: entry["path"])})
         if missing:
             print(f"  incomplete: {', '.join(missing)}; the other parts are kept, run the same command again to go on")
@@ -156,8 +156,8 @@ class _Attempt:
     def unpack(self, source: Source) -> None:
         """Extract a source's files from its archive; none is kept unless all are as expected."""
         unpacked = {file: self.scratch / "files" / file.path for file in source.files}
-        wanted = {file.path.removeprefix(source.drop): path for file, path in unpacked.items()}
-        archives.unpack(self.archive(source), wanted)
+        targets = {file.path.removeprefix(source.drop): path for file, path in unpacked.items()}
+        archives.unpack(self.archive(source), targets)
         for file, path in unpacked.items():
             if why := fault(path, file, exact=source.exact):
                 raise UserError(f"{source}: {file.path} is not the expected file: {why}")
@@ -194,11 +194,11 @@ class _Attempt:
         """The manifest's entry of a file; one that was there before keeps its recorded source."""
         path, old = self.folder / file.path, self.recorded.get(file.path, {})
         digest = sha256_of(path)
-        before = old.get("source", "found in place") if old.get("sha256") == digest else "found in place"
+        recorded = old.get("source", "found in place") if old.get("sha256") == digest else "found in place"
         return {
             "path": file.path,
             "part": part.name,
-            "source": self.origins.get(file.path, before),
+            "source": self.origins.get(file.path, recorded),
             "bytes": path.stat().st_size,
             "sha256": digest,
             "rows": rows(path, file.form),
