@@ -31,6 +31,7 @@ def train(started: "Start[ContrastiveSettings]") -> None:
     from minbert.encode import Encoder
     from minbert.optimizer import AdamW, decay_groups
     from minbert.training import loop, plan, ranks
+    from tasks import augment
     from tasks.contrastive import curriculum, data, evaluation, scoring
     from tasks.contrastive.model import ContrastiveModel, ContrastiveStep, floors
 
@@ -39,7 +40,7 @@ def train(started: "Start[ContrastiveSettings]") -> None:
 
     # read the triplets (or what else the objective trains on)
     data.check_files(settings)
-    resources = data.resources(settings)
+    resources = augment.resources(settings.synonyms, "pretrain", settings.files.data)
     started, initial = started.with_encoder()
     settings = started.settings
     dataset = data.read(settings, initial.tokenizer, initial.max_length)
@@ -55,8 +56,8 @@ def train(started: "Start[ContrastiveSettings]") -> None:
     # fit
     model = ContrastiveModel.of(settings, initial.model).to(started.device)
     optimizer = AdamW(decay_groups(model.parameters(), training.weight_decay), lr=training.lr)
-    augment, synonyms = objective.augmentation(settings, dataset.train, initial.tokenizer, run.path)
-    step = ContrastiveStep(objective, dataset.train, augment, training.chunk)
+    augmentation, synonyms = objective.augmentation(settings, dataset.train, initial.tokenizer, run.path)
+    step = ContrastiveStep(objective, dataset.train, augmentation, training.chunk)
     started.write_manifest(
         identity,
         initial,

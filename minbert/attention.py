@@ -1,7 +1,7 @@
 """The Transformer layer of BERT (Devlin et al. 2019, section 3) over ragged batches, and its attention.
 
-Attention stays within each sentence. There are a reference and four faster paths, which agree without dropout: on a GPU
-one call a layer of a kernel for sentences of different lengths, elsewhere one call for each group of equal length.
+Attention stays within each sentence. A reference and four faster paths compute the same without dropout: on a GPU by
+one call of a variable-length kernel per layer, elsewhere by one call for each group of sentences of equal length.
 
 Axes: T tokens in the batch, B sentences, D hidden, H heads, d = D / H. In a group of n sentences of equal length:
 L tokens and Q queries per sentence (Q = L, or 1 if only the [CLS] rows are needed).
@@ -89,7 +89,7 @@ def path(device: torch.device, dtype: torch.dtype, width: int) -> str:
 
     Flash attention (Dao et al. 2022) needs half precision, compute capability 8.0 and a width divisible by 8, the
     memory-efficient kernel (Rabe & Staats 2021) an alignment to 16 bytes. The meta device counts as a GPU of that
-    capability, so that the operations of a step can be seen without one.
+    capability, so that a step can be traced without one.
     """
     if device.type not in GPUS:
         return "grouped"
@@ -182,13 +182,13 @@ GPU_PATHS: dict[str, Callable[[Tensor, Tensor, Tensor, Ragged, float], Tensor]] 
 }
 GPUS = ("cuda", "meta")
 OPERATORS = {"flash": "_flash_attention_forward", "efficient": "_efficient_attention_forward"}
-"""Private operators of torch, those that its attention over nested tensors calls."""
+"""Private operators of torch, which its attention over nested tensors calls."""
 ARGUMENTS = {
     "flash": "query key value cum_seq_q cum_seq_k max_q max_k dropout_p is_causal return_debug_mask",
     "efficient": "query key value bias cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k dropout_p custom_mask_type "
     "compute_log_sumexp",
 }
-"""Their positional arguments, as the functions of this file give them."""
+"""The positional arguments that this file passes to them."""
 
 
 def _arguments(operator: str) -> str:

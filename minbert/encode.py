@@ -73,7 +73,7 @@ class Encoder:
         return self.model.device
 
     def to(self, device: str | torch.device) -> "Encoder":
-        """Move the model to a device; returns the encoder. Raises `UserError` if the device is not there."""
+        """Move the model to a device; returns the encoder. Raises `UserError` if the device is not available."""
         _move(self.model, device)
         return self
 
@@ -143,7 +143,7 @@ class Encoder:
         `batch_size` is the largest number of sentences in a batch; without it, batches have equal numbers of tokens.
         `convert_to_tensor` returns a tensor on the model's device, `normalize_embeddings` scales vectors to length 1.
         Sentences longer than `max_length` are truncated, with a warning. Raises `TypeError` if `sentences` is neither a
-        string nor strings, such as a list or one column of a table.
+        string nor a sequence of strings, such as a list or a column of a table.
         """
         texts = [sentences] if isinstance(sentences, str) else _strings(sentences)
         rows, truncated = self.rows(texts)
@@ -160,7 +160,7 @@ class Encoder:
     def similarity(a: np.ndarray | Tensor, b: np.ndarray | Tensor) -> Tensor:
         """Cosine similarity of every vector of `a` [N, D] to every vector of `b` [M, D]: [N, M]; [D] counts as [1, D].
 
-        Raises `TypeError` for what is no array.
+        Raises `TypeError` for anything but arrays and tensors.
         """
         for array in (a, b):
             if not isinstance(array, np.ndarray | Tensor):
@@ -204,7 +204,7 @@ class Encoder:
 
 
 def _move(model: BertModel, device: str | torch.device) -> None:
-    """Move a model. Raises `UserError` if the device is not there."""
+    """Move a model. Raises `UserError` if the device is not available."""
     try:
         model.to(device)
     except (AssertionError, RuntimeError) as error:  # the type depends on how torch was built
@@ -212,7 +212,7 @@ def _move(model: BertModel, device: str | torch.device) -> None:
 
 
 def _strings(sentences: Iterable[str]) -> list[str]:
-    """The sentences as a list. Raises `TypeError` if they are no strings."""
+    """The sentences as a list. Raises `TypeError` if they are not strings."""
     kind = type(sentences).__name__
     if hasattr(sentences, "columns"):
         raise TypeError(f"sentences: a {kind}; give one of its columns, such as frame['text']")

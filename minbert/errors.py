@@ -1,10 +1,10 @@
-"""`UserError`, the exception for a user's mistakes, and what its messages are made of."""
+"""`UserError`, the exception for a user's mistakes, and helpers for its messages."""
 
 import reprlib
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_LONGEST, _LONGEST_REASON, _MOST = 80, 200, 20  # characters in a message, and names
+_LONGEST, _LONGEST_REASON, _MOST = 80, 200, 20  # characters of a value and of a reason; names
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = _LONGEST
 
@@ -14,20 +14,20 @@ class UserError(ValueError):
 
 
 def quoted(value: object) -> str:
-    """`repr` of a value that a file or a user gave, cut to at most 80 characters, for a message."""
+    """`repr` of a value from a file or a user, cut to at most 80 characters, for a message."""
     text = _REPR.repr(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def listed(names: Iterable[object]) -> str:
-    """The first 20 of some names of a file or a user, each `quoted`, and the number of the others, for a message."""
+    """The first 20 names, each `quoted`, and the number of the others, for a message."""
     shown = list(map(quoted, names))
-    more = [f"{len(shown) - _MOST:,} more"] if len(shown) > _MOST else []
-    return ", ".join([*shown[:_MOST], *more])
+    rest = [f"{len(shown) - _MOST:,} more"] if len(shown) > _MOST else []
+    return ", ".join([*shown[:_MOST], *rest])
 
 
 def reason(error: BaseException) -> str:
-    """What another library's exception says, on one line of at most 200 characters, for a message."""
+    """The text of another library's exception, on one line of at most 200 characters, for a message."""
     text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 3]}..."
 

@@ -40,8 +40,8 @@ def data_path(folder: str) -> Path:
 def present(path: Path, flag: str = "") -> Path:
     """Return `path` if it is a file. Raises `UserError` otherwise; the message begins with `flag`."""
     if not path.is_file():
-        why = "is a folder, not a file" if path.is_dir() else "no such file"
-        raise UserError(f"{flag} {path}: {why}".lstrip())
+        problem = "is a folder, not a file" if path.is_dir() else "no such file"
+        raise UserError(f"{flag} {path}: {problem}".lstrip())
     return path
 
 
@@ -71,7 +71,7 @@ def sync(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it that are missing, so that a power loss does not take them back."""
+    """Make a folder and its missing parents, synced so that they survive a power loss."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in missing:
@@ -85,7 +85,7 @@ def _temporary(path: Path, ending: str = "tmp") -> Path:
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write `content` to `path` atomically: a reader sees the old file or the new one, never a partial one.
 
-    A link is followed. What is no regular file, such as `/dev/null` or a pipe, is written to directly.
+    Follows a link. Writes directly to anything but a regular file, such as `/dev/null` or a pipe.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     if path.exists() and not path.is_file():
@@ -160,7 +160,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def distinct_names(folders: Sequence[Path]) -> list[str]:
-    """A short unique name for each folder: the fewest last parts of its path that tell all of them apart.
+    """A short unique name for each folder: as many last parts of its path as distinguish all of them.
 
     Raises `UserError` if a folder is given twice.
     """

@@ -1,7 +1,7 @@
 """Data files, tokenised once: token ids, labels and texts in one file of the cache.
 
-On a cache hit, no data file is parsed or tokenised again. The key is made of the hashes of the data files, the
-reader's name and the tokenizer.
+A cache hit parses and tokenises nothing. The key covers the hashes of the data files, the reader's name and the
+tokenizer.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ class TokenCache:
     _text_ends: np.ndarray = field(repr=False)
     report: ReaderReport = field(default_factory=dict)
     key: str = ""  # differs where any row, text or token id may differ
-    left_out: int = 0  # rows after the first ones
+    left_out: int = 0  # rows that `first` dropped
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -120,7 +120,7 @@ class TokenCache:
 
 
 def digest(source: Path, companions: Sequence[Path] = ()) -> str:
-    """Hex SHA-256 of a data file; with further files in `companions`, the SHA-256 of all their hashes.
+    """Hex SHA-256 of a data file; with `companions`, the SHA-256 of all their hashes.
 
     Raises `UserError` if a file is missing.
     """
@@ -137,9 +137,9 @@ def load(
     *,
     sha256: str = "",
 ) -> TokenCache:
-    """The token cache of a data file, built on a cache miss; on a hit nothing is taken from `rows`, a lazy reader.
+    """The token cache of a data file, built on a cache miss; a hit reads nothing from `rows`, a lazy reader.
 
-    `sha256` is the `digest` of all files that the reader opens, such as one with the labels, if there are others.
+    `sha256` is the `digest` of all files that the reader opens, if there are several, such as one with the labels.
     Raises `UserError` if the reader finds an invalid row.
     """
     content = sha256 or digest(source)

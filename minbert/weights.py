@@ -262,8 +262,8 @@ def saved_pooler(folder: Path) -> str | None:
 def resolve(name: str, flag: str = "") -> Path:
     """The folder of weights that `name` means: `minilm`, a folder, a run's folder, or a hub name.
 
-    A name of the hub, and a folder of weights in another form, are opened by transformers the first time and saved
-    into the cache. Raises `UserError` if there are no such weights; the message begins with `flag`.
+    transformers opens a hub name, or a folder of weights in another form, the first time, and the cache keeps the
+    result. Raises `UserError` if there are no such weights; the message begins with `flag`.
     """
     label = f"{flag} {name}".lstrip()
     if name == "minilm":
@@ -292,7 +292,7 @@ def _version(file: Path) -> tuple[int, int]:
 
 
 def _converted(source: str, label: str, version: list[Any]) -> Path:
-    """The folder of the cache with the weights that transformers reads from `source`, saved there the first time."""
+    """The cache folder with the weights that transformers reads from `source`; saves them the first time."""
     readable = source.rstrip("/").replace("/", "--")[-60:].lstrip("-.")
     folder = cache_folder() / "weights" / f"{readable}-{key_hash([source, *version])[:12]}"
     if not folder.is_dir():
@@ -319,7 +319,7 @@ def _save_from_transformers(source: str, label: str, folder: Path) -> None:
     local = Path(source).is_dir()
     hub_error: Exception | None = None
     if not local:
-        try:  # a request with a timeout, which those of transformers have not
+        try:  # a request with a timeout; those of transformers have none
             HfApi().model_info(source, timeout=constants.HF_HUB_ETAG_TIMEOUT)
         except Exception as error:  # the type depends on the HTTP library of the hub's client
             hub_error = error

@@ -26,7 +26,7 @@ from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from minbert.training.loop import Context
 from minbert.training.plan import Step
-from minbert.training.run import Inputs
+from minbert.training.run import InputFiles
 from tasks.examples import Augmentation, Pair, Single, unchanged
 from tasks.settings import MultitaskSettings, TrainingSettings
 from tasks.task import Task
@@ -70,7 +70,7 @@ class MultitaskModel(nn.Module):
     def features(self, task: str, ragged: Ragged, passes: int = 1) -> Tensor:
         """The input of a task's head for a batch: [B, D], for pairs of the form `bi` [B, 3D], `joint` [B, 3D + 1].
 
-        With several `passes` through the encoder, each with dropout of its own, their rows follow each other.
+        With several `passes` through the encoder, each with its own dropout, the rows of the passes are concatenated.
         """
         spec, sentences = self.tasks[task], None
         if spec.columns == 2 and spec.pairs == "joint":
@@ -132,7 +132,7 @@ def _lists(ids: Tensor, mask: Tensor) -> list[list[int]]:
 
 def sentence_encoder(
     settings: MultitaskSettings, encoder: BertModel, tokenizer: Tokenizer
-) -> tuple[BertModel | None, Inputs]:
+) -> tuple[BertModel | None, InputFiles]:
     """The encoder of `--sentence-encoder` and the SHA-256 of its weights, for the run's identity; None if unused.
 
     Raises `UserError` if there are no such weights, or if their sizes or their vocabulary are not those of `encoder`,

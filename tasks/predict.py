@@ -60,9 +60,9 @@ class Predictor:
 
     def task(self, name: str, flag: str = "task") -> "Task":
         """The task with this name or short name; messages begin with `flag`."""
-        from tasks.registry import named
+        from tasks.registry import resolve_task
 
-        task_name, trained = named(name, flag), self.model.tasks
+        task_name, trained = resolve_task(name, flag), self.model.tasks
         if task_name not in trained:
             raise UserError(f"{flag}: the run has no head for {task_name}: it was trained on {', '.join(trained)}")
         return trained[task_name]
@@ -207,9 +207,9 @@ def main(arguments: list[str] | None = None) -> None:
     help_ = "a table with a header, or one sentence a line (default: standard input)"
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help=help_)
     options = parser.parse_intermixed_args(arguments)
-    from tasks.registry import named  # here because it imports torch
+    from tasks.registry import resolve_task  # here because it imports torch
 
-    named(options.task)
+    resolve_task(options.task)
     path = present(Path(options.file)) if options.file != "-" else None
     predictor = load(options.run)
     task = predictor.task(options.task, "--task")

@@ -31,7 +31,7 @@ class EncoderSettings(settings.EncoderSettings):
 
     @property
     def source(self) -> str:
-        """Where the encoder's weights are loaded from: a folder, a run, or a name."""
+        """The source of the encoder's weights: a folder, a run, or a name. Raises `UserError` for a missing folder."""
         if self.encoder and not expanded(self.encoder).is_dir():
             raise UserError(
                 f"--encoder {self.encoder}: no such folder; pretrain_cbcl.py writes one into its run folder"
@@ -57,11 +57,6 @@ class DataSettings(settings.DataSettings):
 
         names = aliases()
         return ",".join(names.get(name.lower(), name) for name in names_in(tasks))
-
-    @property
-    def chosen(self) -> list[str]:
-        """The names in `--tasks`."""
-        return names_in(self.tasks)
 
 
 class ModelSettings(Record):

@@ -9,7 +9,7 @@ from minbert.errors import UserError
 from minbert.files import expanded, present
 from minbert.tokenizer import Tokenizer
 from minbert.training import plan, ranks, start
-from minbert.training.run import Inputs
+from minbert.training.run import InputFiles
 from tasks import readers, schedule
 from tasks.settings import MultitaskSettings
 from tasks.task import SPLITS, Task
@@ -54,12 +54,12 @@ class Splits:
 
     def manifest_entry(self) -> dict[str, Any]:
         """The data read, for the manifest: split -> task -> file, hash and skipped rows."""
-        return {split: {name: one.cache.manifest_entry() for name, one in self.of(split).items()} for split in SPLITS}
+        return {split: {name: rows.cache.manifest_entry() for name, rows in self.of(split).items()} for split in SPLITS}
 
     @property
-    def inputs(self) -> Inputs:
+    def inputs(self) -> InputFiles:
         """`"{split} {task}"` -> the data file and its hash."""
-        caches = {f"{split} {name}": one.cache for split in SPLITS for name, one in self.of(split).items()}
+        caches = {f"{split} {name}": examples.cache for split in SPLITS for name, examples in self.of(split).items()}
         return {name: (cache.source, cache.sha256) for name, cache in caches.items()}
 
 

@@ -74,10 +74,10 @@ def state_of(parent: Path, step: int) -> dict[str, Any]:
 
 
 def set_damaged_aside(parent: Path) -> list[str]:
-    """Rename what is damaged of the checkpoints that a run would resume from; returns a sentence for each.
+    """Rename the damaged checkpoints among those that a run would resume from; returns a message for each.
 
-    Afterwards the newest checkpoint is sound, or there is none; the last sentence says which. The checkpoint that it
-    names as kept may be missing.
+    Afterwards the newest checkpoint is sound, or there is none; the last message says which. The checkpoint of its
+    `kept_step` may be missing.
     """
     messages: list[str] = []
 
@@ -157,7 +157,7 @@ def strip(parent: Path, kept: int) -> None:
 
 
 def not_finite(model: nn.Module, optimizer: AdamW) -> str | None:
-    """The name of a tensor of a checkpoint that is not finite, or None. One device sync."""
+    """The name of the first tensor to be saved that is not finite, or None. One device sync."""
     named = [(name, x) for name, x in (*model.state_dict().items(), *_tensors(model, optimizer)) if x.numel()]
     finite = torch.stack([torch.stack(x.aminmax()).isfinite().all() for _, x in named]).tolist()
     return next((name for (name, _), sound in zip(named, finite, strict=True) if not sound), None)

@@ -22,7 +22,7 @@ from typing import IO, Any, NoReturn
 from minbert.errors import UserError, one_of
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-"""With these a user or a cluster announces the end of a run."""
+"""The signals by which a user or a cluster ends a run."""
 _ONE_NOTICE = 1.0  # seconds in which signals count as one: clusters and launchers send the same one twice
 
 resumable = False
@@ -72,7 +72,7 @@ def demand_writable(out: Path | None, flag: str = "--out") -> None:
 def say(text: str, stream: IO[str] | None = None) -> None:
     """Print a line and flush, to standard output unless `stream` is given; see `discard_if_closed`."""
     stream, tqdm = stream or sys.stdout, sys.modules.get("tqdm")
-    with discard_if_closed(stream), tqdm.tqdm.external_write_mode(stream) if tqdm else nullcontext():  # below no bar
+    with discard_if_closed(stream), tqdm.tqdm.external_write_mode(stream) if tqdm else nullcontext():  # above a bar
         print(text, file=stream, flush=True)
 
 
@@ -123,11 +123,11 @@ class Interrupted(BaseException):
 
 
 class _Signals:
-    """What the handler of `SIGNALS` does: raise `Interrupted`, or only note the signal while a step is under way."""
+    """The handler of `SIGNALS`: it raises `Interrupted`, or defers the signal while a step is under way."""
 
     def __init__(self) -> None:
         self.deferred: list[int] | None = None  # None: signals are not deferred
-        self.first = 0.0  # when the first one was noted
+        self.first = 0.0  # time of the first one
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         if self.deferred is None:
@@ -173,7 +173,7 @@ def stop_on_signal() -> Iterator[list[int]]:
 
 @contextmanager
 def signals_at_once() -> Iterator[None]:
-    """Inside `stop_on_signal`: a signal raises `Interrupted` again, as does one that has been noted before."""
+    """Inside `stop_on_signal`: a signal raises `Interrupted` again, as does one that was deferred before."""
     deferred, _signals.deferred = _signals.deferred, None
     try:
         if deferred:
@@ -183,7 +183,7 @@ def signals_at_once() -> Iterator[None]:
         _signals.deferred = deferred
 
 
-def to_resume() -> str:
+def resume_command() -> str:
     """The command that resumes the run of this process, with its environment variables and its launcher."""
     variables = [f"{name}={shlex.quote(os.environ[name])}" for name in _VARIABLES if os.environ.get(name)]
     launcher = ["python" if shutil.which("python") == sys.executable else sys.executable]
@@ -196,7 +196,7 @@ def to_resume() -> str:
 def run(main: Callable[[], None]) -> NoReturn:
     """Run a script and exit: code 0, 2 after a user's mistake, or 128 + its number after a signal.
 
-    All but the first print one sentence. If the output is a closed pipe, as in `... | head`, the exit code is 0.
+    Every code but 0 comes with one sentence. If the output is a closed pipe, as in `... | head`, the exit code is 0.
     """
     # OpenMP's threads spin for milliseconds at every barrier. If another program needs the same cores, a training step
     # then takes many times as long. A shorter spin costs nothing on an idle machine. It is read when torch is loaded.
@@ -225,6 +225,6 @@ def _outcome(main: Callable[[], None]) -> int:
         return 2
     except Interrupted as stop:
         if os.environ.get("RANK", "0") == "0":  # every process of torchrun gets here
-            say(f"{stop}; resume with: {to_resume()}" if resumable else str(stop), sys.stderr)
+            say(f"{stop}; resume with: {resume_command()}" if resumable else str(stop), sys.stderr)
         return 128 + stop.number
     return 0

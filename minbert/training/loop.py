@@ -46,7 +46,7 @@ class Context:
         return autocast(self.precision, self.device)
 
     def scaled(self, loss: Tensor) -> Tensor:
-        """The loss to differentiate: in fp16 times the scale that `fit` takes out of the gradients again."""
+        """The loss to differentiate: in fp16 times the loss scale, which `fit` divides out of the gradients."""
         scaled: Tensor = self.scaler.scale(loss)
         return scaled
 
@@ -63,7 +63,7 @@ class Objective(Protocol):
         ...
 
 
-Evaluation = tuple[float | None, dict[str, Any]]
+ScoreAndMetrics = tuple[float | None, dict[str, Any]]
 """The score to maximise, and metrics to log; None for what is undefined."""
 
 Scalars = tuple[str, dict[str, Tensor], int]
@@ -107,7 +107,7 @@ def fit(
     run: RunDir,
     training: TrainingSettings,
     run_settings: RunSettings,
-    evaluate: Callable[[], Evaluation],
+    evaluate: Callable[[], ScoreAndMetrics],
     *,
     device: torch.device,
     precision: str,
@@ -117,8 +117,8 @@ def fit(
 ) -> LoopState:
     """Train until the end of the plan or early stopping, and leave the best or the last weights in `model`, by `keep`.
 
-    `run_settings` say whether the run is resumed, and how often it is saved and logged. `precision`: "fp32", "bf16"
-    or "fp16", whose steps with an overflow in a gradient change no weights, count as steps of the plan, and are logged.
+    `run_settings` say whether the run is resumed, and how often it is saved and logged. `precision` is "fp32",
+    "bf16" or "fp16". In fp16, a step whose gradients overflow changes no weights; it counts as a step and is logged.
     `tasks` is the number of tasks; with several, losses are displayed with the task's name. `baseline` is the score of
     the model before training. If `keep` is `best` and no evaluation is above the baseline, the weights before training
     are kept, as step 0. Without a baseline, the first evaluation with a defined score is the best so far; without any,
@@ -146,7 +146,7 @@ def fit(
         _save(model, optimizer, state, run, training)
 
     def evaluate_and_save() -> None:
-        """Evaluate the weights of this step; a signal meanwhile stops the run, which later begins with the same."""
+        """Evaluate and save; a signal during the evaluation stops the run, which resumes with this evaluation."""
         model.eval()
         try:
             with signals_at_once() if ranks.world() == 1 else nullcontext():
@@ -155,8 +155,8 @@ def fit(
             state.unevaluated = True
             _save(model, optimizer, state, run, training)
             run.record_step(state.step, ended=True)
-            where = f"after step {state.step:,} of {plan.total:,}, before its evaluation"
-            raise Interrupted(f"stopped {where}", stop.number) from None
+            position = f"after step {state.step:,} of {plan.total:,}, before its evaluation"
+            raise Interrupted(f"stopped {position}", stop.number) from None
         state.unevaluated = False
         run.log({"kind": "evaluation", "step": state.step, "epoch": plan.at(state.step - 1).epoch + 1, **row})
         progress.evaluated(row)
@@ -268,7 +268,7 @@ def _read_scalars(state: LoopState, pending: list[Scalars], floors: Floors) -> N
 
 
 def _evaluate(
-    state: LoopState, evaluate: Callable[[], Evaluation], total: int, patience: int, device: torch.device
+    state: LoopState, evaluate: Callable[[], ScoreAndMetrics], total: int, patience: int, device: torch.device
 ) -> dict[str, Any]:
     """Evaluate and update the state; returns a row of the metrics."""
     started = time.perf_counter()
@@ -288,7 +288,7 @@ def _evaluate(
 
 
 def _first_ranks_score(score: float | None, device: torch.device) -> float | None:
-    """The first rank's score, or None: all ranks stop and keep alike, whatever their processors round."""
+    """The first rank's score, None if undefined: all ranks stop and keep alike, however their processors round."""
     tensor = torch.tensor(math.nan if score is None else score, dtype=torch.float64, device=device)
     agreed: float | None = _defined(float(ranks.broadcast(tensor)))
     return agreed

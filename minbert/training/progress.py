@@ -42,8 +42,8 @@ class Progress:
 
     On a terminal a bar shows them, below all other output. Elsewhere the loop prints them as a line of text with each
     row of the metrics, and in between when `due`. Evaluations are lines in both. `done` is the step that the run
-    begins with. With several `tasks`, a loss is shown with its task's name. `keeps_best` says whether the best
-    evaluation is kept, and so named.
+    begins with. With several `tasks`, a loss is shown with its task's name. `keeps_best` marks the best
+    evaluation so far in its line.
     """
 
     def __init__(self, plan: Plan, done: int, tasks: int = 1, *, keeps_best: bool = True) -> None:
@@ -79,11 +79,11 @@ class Progress:
 
     @property
     def due(self) -> bool:
-        """Whether a line is to be printed because none was for a minute; False with a bar."""
+        """Whether to print a line because there was none for a minute; False with a bar."""
         return self._printing and time.perf_counter() - self._last_line >= _SILENCE
 
     def show(self, rate: float, means: Mapping[str, float], *, line: bool) -> None:
-        """Show the mean losses since the last row of the metrics; without a bar, if asked for a `line` or `due`."""
+        """Show the mean losses since the last row of the metrics; without a bar, only for a `line` or if `due`."""
         self._means |= means
         if self._bar is not None:
             with discard_if_closed(sys.stdout):

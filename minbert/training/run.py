@@ -28,7 +28,7 @@ _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetens
 _ROOT = Path(__file__).parent.parent.parent
 
 
-Inputs = Mapping[str, tuple[Path, str]]
+InputFiles = Mapping[str, tuple[Path, str]]
 """What a run reads: role, such as `train sst` -> (a file or folder, hex SHA-256 of its content)."""
 
 
@@ -63,7 +63,7 @@ class Lock:
         return bool(self._inode) and not (self.path.exists() and self.path.stat().st_ino == self._inode)
 
     def _holder(self) -> str:
-        """The process that holds the file, as it has written there, perhaps a moment after it locked the file."""
+        """The process that holds the file: it writes its name there, perhaps a moment after it has locked the file."""
         for _ in range(100):
             with suppress(FileNotFoundError):
                 if text := self.path.read_text(encoding="utf-8").strip():
@@ -105,13 +105,13 @@ class RunDir:
         """The folder of a run, locked until the command ends. `tracked` is the value of `--track`.
 
         `identity` is the part of the run's identity that is known before data are read. Raises `UserError` as `check`
-        and `track.chosen` do, and if the folder cannot be written to or another process has locked it.
+        and `track.parse_trackers` do, and if the folder cannot be written to or another process has locked it.
         """
         run = cls(path, resume=resume)
         if tracked != "none":
             from minbert.training import track  # for this alone
 
-            run._tracked = track.chosen(tracked)
+            run._tracked = track.parse_trackers(tracked)
         nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
             raise UserError(f"--run-dir {path}: {nearest} is not a folder that can be written to")
@@ -142,8 +142,8 @@ class RunDir:
         if self._lock.lost:
             raise UserError(f"{self.path}: was removed while the run trained, so nothing more can be saved")
 
-    def check(self, identity: Mapping[str, Any], inputs: Inputs | None = None) -> None:
-        """Raises `UserError` if the folder is not that of a run, or its run is not resumed or is of another identity.
+    def check(self, identity: Mapping[str, Any], inputs: InputFiles | None = None) -> None:
+        """Raises `UserError` if the folder holds other files, a run without `--resume`, or a run of another identity.
 
         `inputs` is what the run reads; its hashes are part of the identity.
         """
@@ -174,7 +174,7 @@ class RunDir:
         return self._manifest.exists() or self._copy.exists()
 
     def _foreign(self) -> Iterator[Path]:
-        """What is in the folder beside the lock and what a run leaves that is killed before its manifest is written."""
+        """Files other than the lock and the remains of a run that was killed before it wrote its manifest."""
         folders = [folder for folder in (self.path, self.checkpoints) if folder.is_dir()]
         for path in (path for folder in folders for path in folder.iterdir()):
             if path not in (self._lock.path, self.checkpoints) and not TEMPORARY.fullmatch(path.name):

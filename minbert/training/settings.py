@@ -1,6 +1,6 @@
 """Settings: one typed record per script, made of nested records, read from a preset, a TOML file and flags.
 
-A script may have several kinds of settings, of which one flag chooses; a flag of another kind does not exist.
+A script may have several kinds of settings, and one flag chooses among them; flags of another kind do not exist.
 This module does not import torch, so that `--help` is fast.
 """
 
@@ -63,7 +63,7 @@ class Record(BaseModel):
 class Settings(BaseModel):
     """All settings of a script: each field is a `Record`. A flag's name is unique across the records.
 
-    `choice` is the flag that chooses among the `kinds` of settings, where there are several.
+    `choice` is the flag that chooses among several `kinds` of settings.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -369,7 +369,7 @@ def _parser(
 
 
 def _extra(option: FieldInfo) -> dict[str, Any]:
-    """What `flag` recorded of a field beside its text and range."""
+    """The properties of a field that `flag` records besides its text and range."""
     extra = option.json_schema_extra
     return extra if isinstance(extra, dict) else {"metavar": "", "common": False, "path": False}
 

@@ -20,7 +20,7 @@ from minbert.precision import DTYPES, amx_crashes, choose, default_device
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from minbert.training.plan import Plan, first_steps
-from minbert.training.run import Inputs, RunDir, environment
+from minbert.training.run import InputFiles, RunDir, environment
 from minbert.training.settings import Parsed, TrainingSettings
 
 S = TypeVar("S", bound=Any)  # the settings of a script
@@ -60,7 +60,7 @@ class Start(Generic[S]):
         return self.parsed.settings
 
     def with_encoder(self) -> tuple["Start[S]", InitialEncoder]:
-        """The encoder that training starts from, and this run with the pooler of its folder where none is asked for.
+        """The encoder that training starts from, and this run with the pooler of its folder if none was requested.
 
         Raises `UserError`.
         """
@@ -71,10 +71,10 @@ class Start(Generic[S]):
         initial = InitialEncoder(model.to(self.device), tokenizer, length, folder, BertConfig.read(folder))
         return replace(self, parsed=replace(self.parsed, settings=settings)), initial
 
-    def identify(self, encoder: InitialEncoder, inputs: Inputs) -> Identity:
+    def identify(self, encoder: InitialEncoder, inputs: InputFiles) -> Identity:
         """The run's identity. Raises `UserError` if the run's folder belongs to a run of another one.
 
-        `inputs` is everything that was read beside the encoder.
+        `inputs` are all files that were read besides the encoder.
         """
         inputs = {f"data {name}": source for name, source in inputs.items()}
         inputs["weights sha256"] = encoder.folder, encoder.sha256
@@ -91,7 +91,7 @@ class Start(Generic[S]):
         return identity | {name: sha256 for name, (_, sha256) in inputs.items()}
 
     def write_manifest(self, identity: Identity, encoder: InitialEncoder, **sections: Any) -> None:
-        """Write all that is needed to repeat the run, and warn if a resumed run's environment has changed.
+        """Write everything needed to repeat the run, and warn if a resumed run's environment has changed.
 
         `sections` are further parts of the manifest; those that are None are left out. `variables` holds `$DATA_DIR`
         if the command has no `--data`, because the command then depends on it.
@@ -129,8 +129,8 @@ class Start(Generic[S]):
 def open_run(parsed: Parsed[S]) -> Iterator[Start[S]]:
     """Open a run: choose device and precision, join torchrun's process group, lock the run's folder.
 
-    At the end the ranks wait for each other, as a rank that leaves ends those that still save; the group is left and
-    the lock released whatever has happened. Raises `UserError`.
+    At the end the ranks wait for each other, because a rank that leaves ends those that are still saving. An error
+    leaves the group and releases the lock, too. Raises `UserError`.
     """
     chosen = device(demanded=parsed.settings.run.use_gpu)
     with ranks.group(chosen):
@@ -174,16 +174,16 @@ def device(*, demanded: bool) -> torch.device:
 
 
 def number_format(requested: str, device: torch.device) -> str:
-    """The precision that `--precision` means on a device, with a warning where `auto` is fp32 though bf16 is usual."""
+    """Resolve `--precision` on a device; warns if `auto` falls back to fp32 because bf16 products crash."""
     chosen = choose(requested, device)
     if (requested, chosen) == ("auto", "fp32") and amx_crashes():
-        why = "a virtual machine that hides the shape of AMX's tiles"
-        ranks.note(f"--precision auto: bf16 products by AMX crash on this machine ({why}), so the run is in fp32")
+        cause = "a virtual machine that hides the shape of AMX's tiles"
+        ranks.note(f"--precision auto: bf16 products by AMX crash on this machine ({cause}), so the run is in fp32")
     return chosen
 
 
 def data_folder(name: str) -> Path:
-    """`data_path`. Raises `UserError` if it is not a folder."""
+    """`data_path`, which must be a folder. Raises `UserError`."""
     folder = data_path(name)
     if not folder.is_dir():
         raise UserError(f"--data {folder}: no such folder")
@@ -209,7 +209,7 @@ def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, P
 
 
 def pooler_of(folder: Path) -> str:
-    """The pooler that a folder of weights names, else BERT's own as in the papers; it is printed which of the two."""
+    """The pooler that a folder of weights names, else BERT's own as in the papers; prints which one."""
     named = weights.saved_pooler(folder)
     origin = f"as {folder} says" if named else f"BERT's pooling layer as in the papers: {folder} names none"
     ranks.say(f"pooling: {named or 'pooler'}, {origin} (--pooler)")
@@ -217,9 +217,9 @@ def pooler_of(folder: Path) -> str:
 
 
 def max_length(requested: int, config: BertConfig) -> int:
-    """The longest input in tokens: as asked, or the encoder's number of positions for 0.
+    """The longest input in tokens; 0 stands for the encoder's number of positions.
 
-    Raises `UserError` if there are fewer positions, or for 1 to 7.
+    Raises `UserError` above that number, and for 1 to 7.
     """
     if requested > config.max_position_embeddings:
         raise UserError(f"--max-length {requested}: the encoder has only {config.max_position_embeddings} positions")

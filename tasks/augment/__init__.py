@@ -50,7 +50,7 @@ class PunctuationSettings(Record):
     )
 
     def check_punctuation(self, synonyms: SynonymSettings) -> None:
-        """Raises `UserError` for synonyms beside punctuation."""
+        """Raises `UserError` if synonyms and punctuation are both requested."""
         if self.marks_most and synonyms.used_in("pretrain"):
             raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
 

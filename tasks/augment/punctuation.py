@@ -2,7 +2,7 @@
 
 The number of marks is uniform in 1..K (EdaCSE, section 5.2). A mark is inserted directly after a word, possibly the
 last one, as in the paper's Table 2. In Chinese text every character is a word, as for BERT's tokenizer. The paper says
-only "randomly": here each mark and its place are drawn independently and uniformly, so a place may get several marks.
+only "randomly": here each mark and its offset are chosen independently and uniformly, so an offset may get several.
 """
 
 import re

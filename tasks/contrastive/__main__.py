@@ -53,7 +53,7 @@ def every_triplet(path: Path) -> "Triplets":
 
 
 def of_premise(triplets: "Triplets", premise: str) -> list[tuple[str, ...]]:
-    """The texts of a premise's triplets; `UserError` names the three nearest premises where there is none."""
+    """The texts of a premise's triplets; raises `UserError`, naming the three nearest premises, if none."""
     from tasks.contrastive.triplets import fold
 
     folded = fold(premise)

@@ -14,9 +14,9 @@ from minbert.files import data_path, expanded, present, sha256_of
 from minbert.token_cache import ReaderReport, Row, Skipped, TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks, start
-from minbert.training.run import Inputs
+from minbert.training.run import InputFiles
 from minbert.training.settings import names_in
-from tasks import augment, readers
+from tasks import readers
 from tasks.contrastive import dev
 from tasks.contrastive.dev import DevSets
 from tasks.examples import Examples
@@ -42,21 +42,16 @@ class Data:
     entry: dict[str, Any]
 
     @property
-    def inputs(self) -> Inputs:
+    def inputs(self) -> InputFiles:
         """The files and their hashes, by their role."""
         train, dev = self.train.cache, next(iter(self.dev.pairs.values())).cache
         return {"train": (train.source, train.sha256), "sts_dev": (dev.source, self.dev.sha256)}
 
 
 def check_files(settings: ContrastiveSettings) -> None:
-    """Raises `UserError` where a file is missing or its header cannot be used: nothing is read beyond it."""
+    """Raises `UserError` if a file is missing or its header cannot be used; reads no further than headers."""
     settings.objective.check_files(settings.files.data)
     dev.find_dev_pairs(settings.files)
-
-
-def resources(settings: ContrastiveSettings) -> Inputs:
-    """WordNet and the tagger, where they are used. Raises `UserError` if one is missing."""
-    return augment.resources(settings.synonyms, "pretrain", settings.files.data)
 
 
 def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Data:
@@ -90,7 +85,10 @@ def cache_rows(
     further: Sequence[Path] = (),
     digest: Callable[[Path], str] = readers.digest,
 ) -> tuple[TokenCache, list[dict[str, str]]]:
-    """The cache of what a rule makes of several files, and each file with its hash; the rule is part of its hash."""
+    """The token cache of the rows that a rule makes of several files, and each file with its hash.
+
+    The key covers the rule, the files, and `further` files that the rows depend on.
+    """
     entries = [{"file": str(path), "sha256": digest(path)} for path in paths]
     content = [*(file["sha256"] for file in entries), *map(sha256_of, further), *map(str, rule)]
     sha256 = hashlib.sha256("\x1f".join(content).encode()).hexdigest()
@@ -113,7 +111,7 @@ def _transductive(source: str) -> bool:
 
 
 def _warn(train: Examples, pairs: DevSets, entry: dict[str, Any], length: int, form: str) -> None:
-    """Say which inputs are truncated, and how many rows were skipped; `form` is how the training rows are read."""
+    """Warn about truncated inputs and skipped rows; `form` is how the training rows are read."""
     sources, skipped = entry["files"], entry["skipped"]
     named = [(train, sources[0]["file"] if len(sources) == 1 else "the training texts", form)]
     named += [(examples, str(examples.cache.source), "bi") for examples in pairs.pairs.values()]

@@ -1,6 +1,6 @@
 """The scored pairs that stage one evaluates on.
 
-| `--sts-dev` | scored pairs for evaluation during training | chosen by |
+| `--sts-dev` | scored pairs for evaluation during training | used by |
 |---|---|---|
 | `stsb` | STS-B's own dev set, 1,500 pairs, in SentEval's layout | ConSERT (section 4.1), SimCSE, SBERT's scripts |
 | `course` | the course's dev set, 863 pairs of STS-B in the course's own split | |
@@ -35,7 +35,7 @@ DEV_SETS = {
     "course": ("the course's dev set (course/sts-dev.csv)", "course"),
     "zh": (f"a dev file of {', '.join(chinese.FOLDERS)} (in zh/)", "chinese"),
 }
-"""What `--sts-dev` may name beside a file: what it is, and the set of data/get_data.py that brings it."""
+"""Name in `--sts-dev` -> (description, the set of data/get_data.py that fetches it)."""
 SINGLE = "sts"
 """The name of a single set in `DevSets.pairs`; the Chinese sets go by their own names."""
 
@@ -54,13 +54,13 @@ class DevSets:
 
     @property
     def sha256(self) -> str:
-        """The hash of the only file, or that of the hashes of all."""
+        """The hash of the only file, or the hash of all files' hashes."""
         hashes = [examples.cache.sha256 for examples in self.pairs.values()]
         return hashes[0] if len(hashes) == 1 else hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
     @property
     def shown(self) -> str:
-        """How many pairs of which files, for people to read."""
+        """The number of pairs, and their files, for display."""
         if len(self.pairs) == 1:
             (only,) = self.pairs.values()
             named = f" (--sts-dev {self.name})" if self.name in DEV_SETS else ""
@@ -69,19 +69,19 @@ class DevSets:
         return f"{len(self):,} pairs, by the mean over {sets} (--sts-dev {self.name})"
 
     def manifest_entry(self) -> dict[str, Any]:
-        """For the manifest: what was read of each file, and how many pairs are also in scored sets."""
+        """For the manifest: the rows of each file, and how many pairs are also in scored sets."""
         entry = {"name": self.name, "absent": list(self.absent), "also_in": dict(self.also_in)}
         if len(self.pairs) == 1:
             (only,) = self.pairs.values()
             return only.cache.manifest_entry() | entry
-        entry |= {"kept": len(self)}
-        return entry | {name: examples.cache.manifest_entry() for name, examples in self.pairs.items()}
+        by_set = {name: pairs.cache.manifest_entry() for name, pairs in self.pairs.items()}
+        return entry | {"kept": len(self)} | by_set
 
 
 def find_dev_pairs(files: FileSettings) -> tuple[str, dict[str, Path]]:
-    """The name that `--sts-dev` says, and the file of each set.
+    """The name in `--sts-dev`, and the file of each of its sets.
 
-    Raises `UserError` for a set that is not there, with the alternatives, and for a header that cannot be used.
+    Raises `UserError` for a set that is missing, with the alternatives, and for a header that cannot be used.
     """
     choice = files.sts_dev
     name = choice.lower() if choice.lower() in DEV_SETS else choice
@@ -141,7 +141,7 @@ def count_in_scored_sets(dev: DevSets, folder: Path) -> dict[str, int]:
 
 
 def count_in_training(train: Examples, dev: DevSets) -> int:
-    """How many pairs to evaluate on are made of training texts; the user is told."""
+    """The number of dev pairs whose texts are both training texts; warns about them."""
     pairs = {name: pair_keys(examples) for name, examples in dev.pairs.items()}
     dev_texts: frozenset[str] = frozenset().union(*(pair for keys in pairs.values() for pair in keys))
     trained, total = dev_texts.intersection(text_key(train.cache.text(row, 0)) for row in range(len(train))), 0
@@ -155,7 +155,7 @@ def count_in_training(train: Examples, dev: DevSets) -> int:
 
 
 def warn(dev: DevSets) -> None:
-    """Say which sets are missing, and how many pairs that choose the encoder are in scored sets too."""
+    """Warn about missing sets, and about pairs that choose the encoder and are in scored sets too."""
     if dev.absent:
         ranks.note(f"--sts-dev {dev.name}: without {', '.join(dev.absent)}, of which the data has no dev file")
     shared = ", ".join(f"{count:,} in {name}" for name, count in dev.also_in.items() if count)
@@ -182,7 +182,7 @@ def _scored_sets(folder: Path, name: str) -> dict[str, list[Path]]:
 
 
 def _dev_files(name: str, data: Path) -> dict[str, Path]:
-    """The file of each set that a name of `DEV_SETS` means, those that are there."""
+    """The existing files of a name of `DEV_SETS`, by set."""
     if name == "zh":
         return {corpus: path for (corpus, split), path in chinese.files(data).items() if split == "dev"}
     candidates = [data / "course" / "sts-dev.csv", data / "sts-dev.csv"]
@@ -193,8 +193,8 @@ def _dev_files(name: str, data: Path) -> dict[str, Path]:
 
 
 def _missing(name: str, folder: Path) -> str:
-    present = {other: bool(_dev_files(other, folder)) for other in DEV_SETS if other != name}
-    alternatives = [f"{other}{' (which is there)' * there}" for other, there in present.items()]
+    exists = {other: bool(_dev_files(other, folder)) for other in DEV_SETS if other != name}
+    alternatives = [f"{other}{' (which is there)' * available}" for other, available in exists.items()]
     needed, command = DEV_SETS[name]
     return (
         f"--sts-dev {name}: {folder} does not hold {needed}; python data/get_data.py {command} fetches the usual files "

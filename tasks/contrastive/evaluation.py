@@ -34,11 +34,11 @@ from tasks.examples import Examples
 from tasks.record import Rows, write_rows
 
 METRIC, NAME = "spearman", "sts_dev_spearman"
-"""What selects the best encoder, and its name among the numbers."""
+"""The metric that selects the best encoder, and its name among the numbers of an evaluation."""
 BERT_BASE_WIDTH = 768
 _BLOCK = 1024  # rows of a matrix of distances at a time
 ALIKE = 4.0
-"""Gold similarity, of 5, from which on a pair is positive for the alignment; SimCSE (section 3) takes those above."""
+"""Lowest gold similarity, of 5, of a positive pair in the alignment; SimCSE (section 3) takes pairs above it."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +78,16 @@ class Evaluation:
         self.texts, self.index = distinct(map(tuple, texts))
 
     def score(self) -> tuple[float | None, dict[str, Any]]:
-        """The score to maximise and the numbers, as the training loop takes them."""
+        """Evaluate; returns the score to maximise and the numbers, for the training loop."""
         self.latest = self.evaluate()
         return self.latest.score, self.latest.numbers
 
     def kept(self, state: LoopState) -> EvaluationResult:
-        """The encoder that the loop has kept: the latest evaluation again, if it was of the same step."""
+        """The evaluation of the encoder that the loop kept: the latest one if it was of that step, else a new one."""
         return self.latest if self.latest and state.kept_step == state.step else self.evaluate()
 
     def evaluate(self) -> EvaluationResult:
-        """The encoder as it is now."""
+        """Evaluate the encoder as it is now."""
         self.encoder.model.eval()
         vectors = unit(encode_over_ranks(self.encoder, self.texts))
         numbers, dev_cosines = _sts_numbers(vectors, self.index[: self.scored], self.dev)
@@ -187,7 +187,7 @@ def _defined(value: float) -> float | None:
 
 
 def print_summary(settings: ContrastiveSettings, data: Data, paced: Paced, encoder: BertModel, hardware: str) -> None:
-    """Print what is trained on what, in a few lines."""
+    """Print the data, the curriculum and the objective in a few lines."""
     objective: Objective = settings.objective
     groups = ", ".join(f"{count:,} {name}" for name, count in paced.group_sizes.items())
     ranks.say(f"{_counted(paced.rows, objective.rows)}{f' ({groups})' if groups else ''}; {hardware}")
@@ -224,8 +224,8 @@ def write(
 ) -> None:
     """Write `scores.json`, `cosines.safetensors` and the dev rows, and print what training has changed.
 
-    `evaluations` are one before training, and one of the encoder that the loop has kept: with `--keep best` that of
-    step 0 if no evaluation was better than before training.
+    `evaluations` are one before training and one of the kept encoder, which is that of step 0 if `--keep best` found
+    no better one.
     """
     before, after = evaluations
     bi = settings.objective.form == "bi"  # whether sentence embeddings are trained
@@ -294,7 +294,7 @@ def as_text(numbers: Mapping[str, float | None]) -> str:
 
 
 def next_command(settings: ContrastiveSettings, encoder: Path, width: int) -> str:
-    """The recommended command of stage two from an encoder of a width, on the same data."""
+    """The recommended command of stage two from an encoder of hidden size `width`, on the same data."""
     preset = "best" if width < BERT_BASE_WIDTH else "best-bert"
     words = ["--preset", preset, "--encoder", str(encoder)]
     if settings.objective.form != "bi":  # this run has trained no sentence embeddings

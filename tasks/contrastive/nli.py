@@ -12,7 +12,7 @@ from minbert.errors import UserError
 from minbert.files import expanded, present
 from minbert.token_cache import Row, Skipped
 from minbert.training.settings import flag
-from tasks.contrastive.objective import Inputs, Numbers, Objective, Texts, labels_of, named
+from tasks.contrastive.objective import Inputs, Numbers, Objective, Texts, labels_of, objective_flag
 from tasks.readers import open_as, senteval, text_key
 from tasks.readers.layouts import NLI_CLASSES, POLARITIES, Rows
 
@@ -44,11 +44,11 @@ class Classification(Objective):
 
     @property
     def classes(self) -> int:
-        """Those of NLI."""
+        """The number of NLI classes."""
         return len(NLI_CLASSES)
 
     def check_files(self, data: str) -> None:
-        """As `Objective.find`."""
+        """See `Objective.find`."""
         self.pair_files(data)
 
     def pair_files(self, data: str) -> list[Path]:
@@ -88,14 +88,14 @@ class Classification(Objective):
         return model.classify(losses.softmax_features(*vectors.chunk(2)))
 
     def chance(self, batch_size: int, columns: int) -> float | None:
-        """As `Objective.chance`."""
+        """See `Objective.chance`."""
         return math.log(len(NLI_CLASSES))
 
 
 class Softmax(Classification):
     """Classification of NLI pairs over [u; v; |u - v|] (SBERT, section 3)."""
 
-    objective: Literal["softmax"] = named("softmax")
+    objective: Literal["softmax"] = objective_flag("softmax")
 
 
 class CrossEncoder(Classification):
@@ -106,7 +106,7 @@ class CrossEncoder(Classification):
     """
 
     form: ClassVar[str] = "cross"
-    objective: Literal["cross"] = named("cross")
+    objective: Literal["cross"] = objective_flag("cross")
     phrases: str = flag(
         "",
         "also classify single texts labelled 0 or 1: sst = the phrases of SST's training sentences in SentEval's "
@@ -117,11 +117,11 @@ class CrossEncoder(Classification):
 
     @property
     def classes(self) -> int:
-        """Those of NLI, and those of the phrases."""
+        """The number of NLI classes, plus that of the phrases' classes."""
         return len(NLI_CLASSES) + (len(POLARITIES) if self.phrases else 0)
 
     def check(self, settings: ContrastiveSettings) -> None:
-        """As `Objective.check`."""
+        """See `Objective.check`."""
         if settings.chooses:
             raise UserError(
                 f"--objective {self.objective} trains no sentence embeddings, so --sts-dev cannot select a checkpoint: "
@@ -129,7 +129,7 @@ class CrossEncoder(Classification):
             )
 
     def check_files(self, data: str) -> None:
-        """As `Objective.find`."""
+        """See `Objective.find`."""
         self.pair_files(data)
         self.phrase_files(data)
 
@@ -183,7 +183,7 @@ class CrossEncoder(Classification):
 
 
 def _sst_files(data: str) -> list[Path]:
-    """The course's dev and test file of SST, where they are there: phrases that equal their sentences are skipped."""
+    """The course's dev and test files of SST that exist; phrases that equal one of their sentences are skipped."""
     from minbert.training import start
 
     folder, names = start.data_folder(data), ("ids-sst-dev.csv", "ids-sst-test-student.csv")
@@ -200,7 +200,9 @@ def _read_files(
     from tasks.examples import Pair
 
     paths = [*pairs, *phrases]
-    names = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]  # where there are several, ids begin with it
+    names = [
+        f"{path.name}:" if len(paths) > 1 else "" for path in paths
+    ]  # prefix of the ids if there are several files
 
     def labelled() -> Iterator[Row | Skipped]:
         opened = [readers.open_as(path, "nli").rows for path in pairs]
@@ -223,7 +225,7 @@ def _read_files(
 def _as_pairs(rows: Rows, evaluated: list[Path]) -> Rows:
     """Single texts as pairs without a second text, their classes after those of NLI.
 
-    Those that equal, by `readers.text_key`, a sentence of the files in `evaluated` are skipped.
+    Skips those that equal, by `readers.text_key`, a sentence of the files in `evaluated`.
     """
     evaluated_texts = {
         text_key(row.texts[0]): path.name

@@ -3,7 +3,7 @@
 | `--texts` | unlabelled texts |
 |---|---|
 | `sts` | ConSERT's: every pair of STS12-16, STS-B and SICK, train, dev and test: transductive |
-| `sts-train` | STS-B train, SICK train and, where it is there, STS12 train (`STS/STS12-en-train`) |
+| `sts-train` | STS-B train, SICK train and, if present, STS12 train (`STS/STS12-en-train`) |
 | `chinese` | EdaCSE's: the train files of ATEC, BQ, LCQMC, PAWS-X and STS-B under `zh/`, those that are there |
 | a path | any file, one sentence a line |
 """
@@ -58,7 +58,7 @@ class TextSettings(Record):
         self.corpus(data)
 
     def corpus(self, data: str) -> Corpus:
-        """The files behind `--texts`; files of one's own do not need the data folder."""
+        """The files of `--texts`; files given by path do not need the data folder."""
         from minbert.training import start  # late, here and below: it imports torch
 
         names = names_in(self.texts)
@@ -66,7 +66,7 @@ class TextSettings(Record):
         return find_texts(names, Path() if only_files else start.data_folder(data))
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
-        """`--limit` of the texts, drawn by seed."""
+        """A sample of `--limit` texts, by seed."""
         from minbert import token_cache
         from minbert.training import ranks
         from tasks.contrastive.data import TrainingRows, cache_rows
@@ -96,7 +96,7 @@ class TextSettings(Record):
 
 @dataclass(frozen=True)
 class TextFile:
-    """One file of texts; `split` is train, dev, test, or text where it is none of them."""
+    """One file of texts; `split` is train, dev, test, or text for a file without splits."""
 
     path: Path
     split: str
@@ -105,7 +105,7 @@ class TextFile:
     def texts(self) -> tuple[list[str], dict[str, Any]]:
         """The texts, and how many rows were read, kept and skipped.
 
-        Of STS12 to 16 rows without a gold score are read too: STS15 and 16 have more of them.
+        Reads rows of STS12 to 16 without a gold score too; in STS15 and 16 most rows have none.
         """
         unscored = self.path.name.startswith("STS.input.")
         rows = open_as(self.path, "pair" if unscored else self.kind).rows
@@ -130,7 +130,7 @@ class Corpus:
 
 
 def find_texts(sources: Sequence[str], data: Path) -> Corpus:
-    """The files of some sources in their order. `UserError` for a source that is not there, or without a file."""
+    """The files of some sources, in order. Raises `UserError` for a source that is unknown or has no file."""
     corpus = Corpus()
     for name in sources:
         source = _source(name, data)
@@ -183,13 +183,13 @@ def _english(name: str, data: Path) -> Corpus:
 def gather_texts(
     corpus: Corpus, seed: int, limit: int = 0, *, keep_duplicates: bool = False
 ) -> tuple[list[str], ReaderReport]:
-    """The first appearance of each text, `limit` of them by seed (0: all), in file order, and facts about them.
+    """The first appearance of each text, `limit` of them by seed (0: all), in file order, and a report on them.
 
     A smaller sample of the same seed is part of a larger one. `keep_duplicates` keeps every appearance, as ConSERT's
-    89,192 texts do. The facts say for each file what was read and skipped, how many texts were duplicates, and
-    `transductive`: whether a test file was read. `also_in_test` counts the kept texts that, up to case, blanks and
-    punctuation, are in a test file of the same source, by its folder and over all: a train file may
-    hold test sentences, as STS-B's was drawn from STS12-16. Raises `UserError` where the files hold no text.
+    89,192 texts do. The report holds, for each file, the rows read and skipped; the number of duplicates; and
+    `transductive`: whether a test file was read. `also_in_test` counts the kept texts that a test file of the same
+    source holds, by its folder and over all, whatever their case, white space and punctuation: a train file may hold
+    test sentences, as STS-B's was sampled from STS12-16. Raises `UserError` if the files hold no text.
     """
     contents = [file.texts() for file in corpus.files]
     texts = [text for file_texts, _ in contents for text in file_texts]

@@ -40,7 +40,7 @@ _DEFECTS = {
 """Defects by their names in the counts, in the order in which they are checked."""
 
 
-class Files(NamedTuple):
+class TripletFiles(NamedTuple):
     """Files that triplets come from, their kind, `triplet` or `nli`, and the number of texts of a triplet."""
 
     paths: list[Path]
@@ -48,11 +48,11 @@ class Files(NamedTuple):
     columns: int
 
 
-def find_triplets(listed: str, folder: str, needs_hard_negatives: str) -> Files:
+def find_triplets(listed: str, folder: str, needs_hard_negatives: str) -> TripletFiles:
     """The files that `--triplets` names, or the usual ones of a data folder.
 
-    Raises `UserError` where one is missing or holds neither kind, and for rows of two texts where there is a reason why
-    they need a third, `needs_hard_negatives`.
+    Raises `UserError` if one is missing or holds neither kind, and for rows of two texts unless `needs_hard_negatives`,
+    the reason why they need a third, is empty.
     """
     paths = data.training_files(listed, folder, "nli_for_simcse.csv", "nli-triplets.csv")
     kinds = [readers.kind_of(path, ("triplet", "nli")) for path in paths]
@@ -65,10 +65,10 @@ def find_triplets(listed: str, folder: str, needs_hard_negatives: str) -> Files:
     texts = 3 if kinds[0] == "nli" else contents[0][1]
     if texts == 2 and needs_hard_negatives:
         raise UserError(f"{paths[0]}: {needs_hard_negatives}")
-    return Files(paths, kinds[0], texts)
+    return TripletFiles(paths, kinds[0], texts)
 
 
-def read(files: Files, per_premise: str, tokenizer: Tokenizer, length: int) -> data.TrainingRows:
+def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: int) -> data.TrainingRows:
     """The triplets of files of triplets or of labelled pairs, cached."""
     names = [path.name for path in files.paths] if len(files.paths) > 1 else []
     rule = per_premise if files.kind == "nli" else ""
@@ -92,13 +92,12 @@ def fold(text: str) -> str:
 
 
 class Triplets:
-    """The rows of all sources as numbers of their texts, and the triplets that are made of them.
+    """The rows of all sources as numbers of their texts, and the triplets made of them; equal texts have one number.
 
-    Equal texts have one number.
-    `source_rows` are the rows, int64 [R, columns], `table` the triplets, int64 [N, 3] (N, 2 where a file has
-    no hard negatives). `counts`: read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable rows,
-    where `skipped` are those that the reader skipped; `alone` are premises with usable rows of one kind only,
-    `unpaired` usable rows that are in no triplet.
+    `source_rows` are int64 [R, columns], `table` holds the triplets, int64 [N, 3], or [N, 2] without hard negatives.
+    `counts`: read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable rows, where `skipped` are
+    those that the reader skipped; `alone` are premises with usable rows of one kind only, `unpaired` usable rows that
+    are in no triplet.
     """
 
     def __init__(self, sources: Sequence[Iterable[Row | Skipped]], columns: int, names: Sequence[str]) -> None:
@@ -162,8 +161,8 @@ class Triplets:
         return f"{name}:{self.lines[row]}" if name else str(self.lines[row])
 
 
-def _named(source: str, line: int, why: str) -> Skipped:
-    return Skipped(line, f"{source}: {why}" if source else why)
+def _named(source: str, line: int, reason: str) -> Skipped:
+    return Skipped(line, f"{source}: {reason}" if source else reason)
 
 
 def from_pairs(

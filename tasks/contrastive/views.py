@@ -30,11 +30,11 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Streams:
-    """Random words for each sentence of a batch, a pure function of (seed, epoch, number of the view, key).
+    """Random 64-bit words for each sentence of a batch, a pure function of (seed, epoch, number of the view, key).
 
-    `keys` (the sentence's row) and `numbers` (0 for the first view) are int64 [B] and belong to the sentences: a draw
-    does not depend on the rest of the batch, the chunk or the rank. Each sentence has its own SplitMix64 sequence
-    (Steele et al. 2014), whose words never repeat; the words of a whole batch are computed at once.
+    `keys` (the sentence's row) and `numbers` (0 for the first view) are int64 [B]; a stream does not depend on the rest
+    of the batch, the chunk or the rank. Each sentence has its own SplitMix64 sequence (Steele et al. 2014), whose words
+    never repeat; the words of a whole batch are computed at once.
     """
 
     seed: int
@@ -51,7 +51,7 @@ class Streams:
 
     @cached_property
     def states(self) -> np.ndarray:
-        """Where each sentence's sequence begins: uint64 [B]."""
+        """The first state of each sentence's sequence: uint64 [B]."""
         first, second = np.frombuffer(digest(self.seed, "views", self.epoch)[:16], dtype=np.uint64)
         by_key = _mixed(self.keys.astype(np.uint64) * _STEP + first)
         return _mixed((by_key ^ second) + self.numbers.astype(np.uint64) * _STEP)
@@ -61,7 +61,7 @@ class Streams:
         return _mixed(np.repeat(self.states, counts) + (ramp(counts) + 1).astype(np.uint64) * _STEP)
 
     def words_of_each(self, counts: np.ndarray) -> Iterator[np.ndarray]:
-        """The same words, one sentence after the other: where there are many, they stay in the processor's cache."""
+        """The same words, one sentence after the other, so that many words stay in the processor's cache."""
         steps = (np.arange(counts.max(initial=0)) + 1).astype(np.uint64) * _STEP
         for state, count in zip(self.states, counts, strict=True):
             yield _mixed(state + steps[:count])
@@ -141,7 +141,7 @@ class SpanCutoff(View):
     name, default = "span-cutoff", 0.15
 
     def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
-        """The start of the run is drawn uniformly."""
+        """The start of the run is uniform."""
         tokens, counts = self._tokens(ragged)
         runs = _shares(counts, self.rate)
         offset = ramp(counts) - np.repeat(streams.below(counts - runs + 1), counts)
@@ -173,9 +173,9 @@ class Dropout(View):
         """Entries drawn without replacement."""
         tokens, counts = self._tokens(ragged)
         sizes = counts * x.shape[1]
-        draws = zip(streams.words_of_each(sizes), _shares(sizes, self.rate), strict=True)
+        sentences = zip(streams.words_of_each(sizes), _shares(sizes, self.rate), strict=True)
         cut = np.zeros((len(x), x.shape[1]), dtype=bool)
-        cut[tokens] = np.concatenate([smallest(words, count) for words, count in draws]).reshape(-1, x.shape[1])
+        cut[tokens] = np.concatenate([smallest(words, count) for words, count in sentences]).reshape(-1, x.shape[1])
         return x.masked_fill(_on(cut, x), 0.0)
 
 
@@ -196,8 +196,7 @@ KINDS: dict[str, type[View]] = {
 def parse(spec: str, *, protect_special: bool = False, flag: str = "views") -> tuple[View, View]:
     """The two views of a text such as "feature-cutoff:0.2,shuffle"; a rate that is left out is the paper's.
 
-    `UserError`, which begins with `flag`, where there are not two views, a name is unknown, or a rate is not a number
-    of its range.
+    Raises `UserError`, which begins with `flag`, unless there are two views, of known names, with rates in their range.
     """
     parts = [part.strip() for part in spec.split(",")]
     if len(parts) != 2:
@@ -228,7 +227,7 @@ def _parsed(part: str, protect_special: bool, flag: str) -> View:
 def apply(
     model: BertModel, ragged: Ragged, views: Sequence[View], streams: Streams, *, perturbation: Tensor | None = None
 ) -> list[Tensor]:
-    """Hidden states, as `BertModel.encode` gives them, with sentence i encoded under views[draw.numbers[i]].
+    """Hidden states, as `BertModel.encode` gives them, with sentence i encoded under views[streams.numbers[i]].
 
     One call of the embedding layer and one of the encoder for all views; any mixture, order or chunk of sentences.
     `perturbation` [T, D] is added to the embeddings of sentences with an adversarial view; its other rows are ignored.

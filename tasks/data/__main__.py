@@ -20,7 +20,7 @@ from minbert.training.cli import Parser, demand_writable, run
 from tasks.data import FOLDER
 
 SETS = {
-    "course": "SST, Quora and STS of the CS 224N default project (--year), CFIMDB where it can be had",
+    "course": "SST, Quora and STS of the CS 224N default project (--year), CFIMDB where available",
     "nli": "SimCSE's triplets, SNLI 1.0 and MultiNLI 1.0",
     "senteval": "STS12 to STS16, STS-B, SICK, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC in SentEval's layout",
     "chinese": "ATEC, BQ, LCQMC, PAWS-X and STS-B in Chinese",

@@ -30,8 +30,8 @@ __all__ = [
     "words",
 ]
 _SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
-_ALONE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WORD = re.compile(f"[{_ALONE}]|[^\\W_{_ALONE}]+")
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD = re.compile(f"[{_CJK}]|[^\\W_{_CJK}]+")
 
 
 def digest(path: Path) -> str:
@@ -72,9 +72,9 @@ def words(text: str) -> list[str]:
 
 
 def text_key(text: str, parts: list[str] | None = None) -> str:
-    """The key that texts share whose letters and digits are equal, whatever their case, width, spaces and signs.
+    """A key that is equal for texts of the same letters and digits, whatever their case, width, spaces and punctuation.
 
-    So the raw and the tokenised form of a sentence have the same key. `parts` are the text's `words`, if known; the
-    key of a text without words is its other characters.
+    So the raw and the tokenised form of a sentence have the same key. `parts` are the text's `words`, if known; the key
+    of a text without words is its other characters.
     """
     return "".join(words(text) if parts is None else parts) or "".join(text.split())

@@ -1,4 +1,4 @@
-"""The Chinese sets of scored pairs, in the folder `zh`: where their files are (EdaCSE, section 4.3.1)."""
+"""The files of the Chinese sets of scored pairs, in the folder `zh` (EdaCSE, section 4.3.1)."""
 
 from pathlib import Path
 
@@ -20,9 +20,9 @@ def folder(data: Path) -> Path:
 
 
 def files(data: Path) -> dict[tuple[str, str], Path]:
-    """The file of each split (train, dev, test) of each set that is there, by set and split.
+    """The existing file of each split (train, dev, test) of each set, by set and split.
 
-    Where a folder has a split in two forms it is the last by name.
+    Of several forms of a split in one folder it is the last by name.
     """
     base, paths = folder(data), dict[tuple[str, str], Path]()
     for name, folders in FOLDERS.items():

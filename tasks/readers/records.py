@@ -43,7 +43,7 @@ def text_lines(path: Path, encoding: str = "utf-8", errors: str = "strict") -> I
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-class Head(NamedTuple):
+class FirstLine(NamedTuple):
     """The first line of a file that is not blank, from which its layout is recognised.
 
     `delimiter` is a tab, a comma, or `json` for JSON lines; `names` are the header's cells, or the JSON object's keys.
@@ -54,8 +54,8 @@ class Head(NamedTuple):
     names: list[str]
 
 
-def head_of(path: Path) -> Head:
-    """The head of a file; raises `UserError` if it is empty or cannot be read.
+def first_line_of(path: Path) -> FirstLine:
+    """The first line of a file that is not blank; raises `UserError` if it is empty or cannot be read.
 
     Invalid UTF-8 is replaced: the encoding is that of the layout, which is not yet known.
     """
@@ -63,11 +63,11 @@ def head_of(path: Path) -> Head:
     if line is None:
         raise UserError(f"{path}: the file is empty")
     try:
-        return Head(line, "json", list(_json_object(path, 1, line)))
+        return FirstLine(line, "json", list(_json_object(path, 1, line)))
     except UserError:
         pass  # not JSON lines
     delimiter = "\t" if "\t" in line else ","
-    return Head(line, delimiter, next(csv.reader([line], delimiter=delimiter)))
+    return FirstLine(line, delimiter, next(csv.reader([line], delimiter=delimiter)))
 
 
 def table_records(

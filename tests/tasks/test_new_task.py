@@ -115,4 +115,4 @@ def test_a_name_goes_before_the_short_name_of_another_task(monkeypatch: pytest.M
         return lambda: types.SimpleNamespace(files=types.SimpleNamespace(short=short))
 
     monkeypatch.setattr(registry, "TASKS", {"reviews": kind("r"), "other": kind("reviews")})
-    assert [registry.named(word) for word in ("reviews", "r", "other")] == ["reviews", "reviews", "other"]
+    assert [registry.resolve_task(word) for word in ("reviews", "r", "other")] == ["reviews", "reviews", "other"]

@@ -20,7 +20,7 @@ _SENTEVAL = ("senteval/downstream", "senteval", "downstream", "")
 
 
 @dataclass(frozen=True)
-class Source:
+class DataFile:
     """A file of a set. `name` is its path for display; `scored` is true if its labels are scores, not classes."""
 
     set: str
@@ -71,7 +71,7 @@ _SCORED = (
 )
 
 
-def sources(data: Path) -> list[Source]:
+def sources(data: Path) -> list[DataFile]:
     """All known files under a folder, in a fixed order; raises `UserError` if there are none."""
     if not data.is_dir():
         raise UserError(f"--data {data}: no such folder; python data/get_data.py course --data {data} fills one")
@@ -93,7 +93,7 @@ def split_of(name: str, otherwise: str = "all") -> str:
     return _SPLITS.get(words[-1], words[-1]) if words else otherwise
 
 
-def _source(data: Path, path: Path, pattern: _Pattern) -> Source:
+def _source(data: Path, path: Path, pattern: _Pattern) -> DataFile:
     split, name = split_of(path.name, pattern.split), pattern.set
     if "mismatched" in path.name:
         name += " mismatched"
@@ -103,7 +103,7 @@ def _source(data: Path, path: Path, pattern: _Pattern) -> Source:
     def rows() -> Rows:
         return open_as(path, pattern.kind, split, classes=pattern.classes).rows
 
-    return Source(name, split, path.relative_to(data).as_posix(), rows, pattern.kind == "pair-score")
+    return DataFile(name, split, path.relative_to(data).as_posix(), rows, pattern.kind == "pair-score")
 
 
 def _of(data: Path, folders: tuple[str, ...], pattern: _Pattern) -> list[Path]:
@@ -118,13 +118,13 @@ def _of(data: Path, folders: tuple[str, ...], pattern: _Pattern) -> list[Path]:
     ]
 
 
-def _classification(data: Path) -> Iterator[Source]:
+def _classification(data: Path) -> Iterator[DataFile]:
     for name, (kind, splits) in senteval.CLASSIFICATION.items():
         for split, files in splits.items():
             for path in _files(data, _SENTEVAL, files[0]):
                 if kind == "polarity":
                     shown = f"{path.relative_to(data).as_posix()} + {Path(files[1]).suffix}"
-                    yield Source(name, split, shown, partial(_both_classes, path.parent.parent, name))
+                    yield DataFile(name, split, shown, partial(_both_classes, path.parent.parent, name))
                 elif kind != "nli":  # SICK-E has the rows of SICK, which is read for its scores
                     yield _source(data, path, _Pattern(name, files[0], kind, split=split))
 
@@ -133,7 +133,7 @@ def _both_classes(root: Path, name: str) -> Rows:
     return senteval.classification(root, name)["all"]
 
 
-def _chinese(data: Path) -> Iterator[Source]:
+def _chinese(data: Path) -> Iterator[DataFile]:
     names = [name for folders in chinese.FOLDERS.values() for name in folders]
     inside = _files(data, ("zh",), "*/*") or [path for name in names for path in _files(data, ("",), f"{name}/*")]
     for path in inside:
@@ -147,6 +147,6 @@ def _chinese(data: Path) -> Iterator[Source]:
 def _files(data: Path, folders: tuple[str, ...], pattern: str) -> list[Path]:
     """The files of the first folder that has any."""
     for folder in folders:
-        if found := sorted(path for path in (data / folder).glob(pattern) if path.is_file()):
-            return found
+        if paths := sorted(path for path in (data / folder).glob(pattern) if path.is_file()):
+            return paths
     return []

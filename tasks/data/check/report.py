@@ -15,7 +15,7 @@ from minbert.errors import UserError
 from minbert.files import sha256_of
 from minbert.token_cache import Skipped
 from tasks.data.check import corpus
-from tasks.data.check.files import Source, sources
+from tasks.data.check.files import DataFile, sources
 from tasks.data.check.overlaps import DEFINITIONS, overlap
 from tasks.data.fetch.sources import read_manifest
 
@@ -60,10 +60,10 @@ def report(data: Path) -> dict[str, Any]:
     }
 
 
-def _file(source: Source, numbers: corpus.Corpus) -> tuple[dict[str, Any], pd.DataFrame | None]:
+def _file(source: DataFile, numbers: corpus.Corpus) -> tuple[dict[str, Any], pd.DataFrame | None]:
     """The report's entry for a file, and its frame of kept rows; None if its reader raises an error."""
     skipped: list[dict[str, Any]] = []
-    noted: list[dict[str, Any]] = []
+    warnings: list[dict[str, Any]] = []
 
     def kept() -> Iterator[tuple[str, tuple[str, ...], float]]:
         for row in source.read():
@@ -71,7 +71,7 @@ def _file(source: Source, numbers: corpus.Corpus) -> tuple[dict[str, Any], pd.Da
                 skipped.append({"line": row.line, "why": row.why})
                 continue
             if row.note:
-                noted.append({"line": row.line, "why": row.note})
+                warnings.append({"line": row.line, "why": row.note})
             yield row.id, row.texts, row.label
 
     entry: dict[str, Any] = {"file": source.name, "set": source.set, "split": source.split, "broken": None}
@@ -79,7 +79,7 @@ def _file(source: Source, numbers: corpus.Corpus) -> tuple[dict[str, Any], pd.Da
         frame = numbers.frame(kept())
     except UserError as error:
         return entry | {"broken": str(error)}, None
-    entry |= {"read": len(frame) + len(skipped), "kept": len(frame), "skipped": skipped, "noted": noted}
+    entry |= {"read": len(frame) + len(skipped), "kept": len(frame), "skipped": skipped, "noted": warnings}
     entry |= {"labels": corpus.labels(frame["label"], scored=source.scored), "words": corpus.lengths(frame)}
     return entry | {"duplicates": corpus.duplicates(frame)}, frame
 
@@ -130,7 +130,7 @@ def _sharing_a_text(splits: list[_Split], texts: int) -> np.ndarray:
 
 
 def _manifests(data: Path) -> list[dict[str, Any]]:
-    """For each fetched set: whether it is complete, and which of its files are missing or have changed since."""
+    """For each fetched set: whether it is complete, and which files are missing or have changed since."""
     folders = (data, *sorted(path for path in data.iterdir() if path.is_dir()))
     return [_manifest(path, data) for folder in folders if (path := folder / "manifest.json").is_file()]
 

@@ -126,8 +126,8 @@ def _reasons(name: str, rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _locations(noun: str, locations: Sequence[str | int]) -> str:
-    more = ", ..." if len(locations) > _FIRST else ""
-    return f"{noun}{'s' * (len(locations) > 1)} {', '.join(map(str, locations[:_FIRST]))}{more}"
+    ending = ", ..." if len(locations) > _FIRST else ""
+    return f"{noun}{'s' * (len(locations) > 1)} {', '.join(map(str, locations[:_FIRST]))}{ending}"
 
 
 def _manifests(report: dict[str, Any]) -> list[str]:
@@ -172,5 +172,5 @@ def _percent(part: int | None, total: int) -> str:
 
 def _bars(counts: Sequence[int]) -> str:
     """One block character per count, its height relative to the largest count; a space for zero."""
-    most = max(counts, default=0)
-    return "".join(_BLOCKS[-(-count * len(_BLOCKS) // most) - 1] if count else " " for count in counts)
+    largest = max(counts, default=0)
+    return "".join(_BLOCKS[-(-count * len(_BLOCKS) // largest) - 1] if count else " " for count in counts)

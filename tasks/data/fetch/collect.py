@@ -106,15 +106,15 @@ class _Attempt:
         failures: dict[str, None] = {}
         for source in part.sources:
             names = f" as {', '.join(Path(file.path).name for file in source.files)}" if source.partial else ""
-            why = "".join(f" (not: {failure})" for failure in failures)
+            notes = "".join(f" (not: {failure})" for failure in failures)
             if not self.lacking(source):
-                return source, f"already there{names}{why}"
+                return source, f"already there{names}{notes}"
             try:
                 self.fetch(source)
             except UserError as error:
                 failures[str(error)] = None
             else:
-                return source, f"fetched from {self.mirror or source}{names}{why}"
+                return source, f"fetched from {self.mirror or source}{names}{notes}"
         raise UserError("; ".join(failures))
 
     def lacking(self, source: Source) -> list[File]:
@@ -149,8 +149,8 @@ class _Attempt:
             if not Path(origin).is_file():
                 raise UserError(f"{origin}: not in the mirror")
             shutil.copyfile(origin, fetched)
-        if why := fault(fetched, file, exact=source.exact):
-            raise UserError(f"{origin}: not the expected file: {why}")
+        if problem := fault(fetched, file, exact=source.exact):
+            raise UserError(f"{origin}: not the expected file: {problem}")
         self.keep(fetched, file, origin)
 
     def unpack(self, source: Source) -> None:
@@ -159,8 +159,8 @@ class _Attempt:
         targets = {file.path.removeprefix(source.drop): path for file, path in unpacked.items()}
         archives.unpack(self.archive(source), targets)
         for file, path in unpacked.items():
-            if why := fault(path, file, exact=source.exact):
-                raise UserError(f"{source}: {file.path} is not the expected file: {why}")
+            if problem := fault(path, file, exact=source.exact):
+                raise UserError(f"{source}: {file.path} is not the expected file: {problem}")
         for file, path in unpacked.items():
             self.keep(path, file, str(source))
 
@@ -174,14 +174,14 @@ class _Attempt:
         self.origins[file.path] = origin
 
     def archive(self, source: Source) -> Path:
-        """The downloaded archive. Raises the `UserError` of the first time if it could not be had."""
+        """The downloaded archive; after a failed download, raises the same `UserError` again."""
         if source.archive not in self.archives:
             path = self.scratch / source.archive.rpartition("/")[2]
             expected = File(path.name, sha256=source.sha256)
             try:
                 self.downloads.fetch(source.archive, path)
-                if why := fault(path, expected):
-                    raise UserError(f"{source}: not the expected archive: {why}")
+                if problem := fault(path, expected):
+                    raise UserError(f"{source}: not the expected archive: {problem}")
                 self.archives[source.archive] = path
             except UserError as error:
                 self.archives[source.archive] = error
@@ -191,7 +191,7 @@ class _Attempt:
         return outcome
 
     def entry(self, file: File, part: Part) -> dict[str, Any]:
-        """The manifest's entry of a file; one that was there before keeps its recorded source."""
+        """The manifest's entry of a file; a file that was there before keeps its recorded source."""
         path, old = self.folder / file.path, self.recorded.get(file.path, {})
         digest = sha256_of(path)
         recorded = old.get("source", "found in place") if old.get("sha256") == digest else "found in place"

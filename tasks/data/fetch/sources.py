@@ -25,7 +25,7 @@ class File:
 
 @dataclass(frozen=True)
 class Source:
-    """A place to fetch files from: a base URL or an archive; without either, only a mirror has them."""
+    """An origin of files: a base URL or an archive; without either, only a mirror has them."""
 
     files: tuple[File, ...]
     url: str = ""
