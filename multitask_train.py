@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Read the settings, open the run, then train."""
-    about, script = __doc__.splitlines()[0], "multitask_train.py"
-    parsed = parse(MultitaskSettings, PRESETS, sys.argv[1:], program=script, about=about, default="default")
+    description, script = __doc__.splitlines()[0], "multitask_train.py"
+    parsed = parse(MultitaskSettings, PRESETS, sys.argv[1:], program=script, description=description, default="default")
     from minbert.training import start  # it imports torch, which --help does not need
 
-    with start.begin(parsed) as started:
+    with start.open_run(parsed) as started:
         train(started)
 
 
@@ -37,7 +37,7 @@ def train(started: "Start[MultitaskSettings]") -> None:
     # read the tasks
     tasks = registry.build(settings.data.tasks, settings.model.pairs, "--tasks")
     paths = record.prediction_paths(tasks, settings)
-    files = splits.find(tasks, settings, paths)
+    files = splits.find_splits(tasks, settings, paths)
     resources = augment.resources(settings.synonyms, "finetune", settings.files.data)
     started, encoder = started.with_encoder()
     settings = started.settings
@@ -100,7 +100,7 @@ def train(started: "Start[MultitaskSettings]") -> None:
     state_dict, pooler = encoder.model.state_dict(), settings.encoder.pooler
     weights.save(run.path / "encoder", state_dict, encoder.config, encoder.tokenizer, pooler)
     cli.say(f"\n{evaluate.as_text(scores, state, training.keep)}")
-    run.reached(state.step, ended=True)
+    run.record_step(state.step, ended=True)
     cli.run_module("tasks.report", str(run.path), "--card")
     folders = sorted({str(path.parent) for path in paths.values()})
     cli.say(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {run.path}")

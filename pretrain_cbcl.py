@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Read the settings, open the run, then train."""
-    about, script = __doc__.splitlines()[0], "pretrain_cbcl.py"
-    parsed = parse(ContrastiveSettings, PRESETS, sys.argv[1:], program=script, about=about, default="cbcl")
+    description, script = __doc__.splitlines()[0], "pretrain_cbcl.py"
+    parsed = parse(ContrastiveSettings, PRESETS, sys.argv[1:], program=script, description=description, default="cbcl")
     from minbert.training import start  # it imports torch, which --help does not need
 
-    with start.begin(parsed) as started:
+    with start.open_run(parsed) as started:
         train(started)
 
 
@@ -31,6 +31,7 @@ def train(started: "Start[ContrastiveSettings]") -> None:
     from minbert.encode import Encoder
     from minbert.optimizer import AdamW, decay_groups
     from minbert.training import loop, plan, ranks
+    from tasks import augment
     from tasks.contrastive import curriculum, data, evaluation, scoring
     from tasks.contrastive.model import ContrastiveModel, ContrastiveStep, floors
 
@@ -38,36 +39,36 @@ def train(started: "Start[ContrastiveSettings]") -> None:
     objective = settings.objective
 
     # read the triplets (or what else the objective trains on)
-    data.check(settings)
-    resources = data.resources(settings)
+    data.check_files(settings)
+    resources = augment.resources(settings.synonyms, "pretrain", settings.files.data)
     started, initial = started.with_encoder()
     settings = started.settings
-    read = data.read(settings, initial.tokenizer, initial.max_length)
-    identity = started.identify(initial, {**read.inputs, **resources})
+    dataset = data.read(settings, initial.tokenizer, initial.max_length)
+    identity = started.identify(initial, {**dataset.inputs, **resources})
 
     # score them with the starting encoder, sort them into easy, semi-hard and hard, pace them over the epochs
     pooler = settings.encoder.trained_pooler
     encoder = Encoder(initial.model, initial.tokenizer, pooler, precision=started.precision)
-    scored = scoring.score(settings, encoder, read.train, initial.sha256)
+    scored = scoring.score(settings, encoder, dataset.train, initial.sha256)
     order, groups = curriculum.sort(objective.curriculum, scored, training.seed)
     paced = curriculum.pace(objective.curriculum, training, order, groups)
 
     # fit
     model = ContrastiveModel.of(settings, initial.model).to(started.device)
     optimizer = AdamW(decay_groups(model.parameters(), training.weight_decay), lr=training.lr)
-    augment, synonyms = objective.augmentation(settings, read.train, initial.tokenizer, run.path)
-    step = ContrastiveStep(objective, read.train, augment, training.chunk)
+    augmentation, synonyms = objective.augmentation(settings, dataset.train, initial.tokenizer, run.path)
+    step = ContrastiveStep(objective, dataset.train, augmentation, training.chunk)
     started.write_manifest(
         identity,
         initial,
-        data=read.entry,
+        data=dataset.entry,
         plan=plan.describe(paced.plan),
         training_rows={"nli": paced.rows},
         curriculum=paced.manifest_entry(),
         synonyms=synonyms,
     )
-    evaluation.print_summary(settings, read, paced, initial.model, started.describe(initial.model))
-    dev = evaluation.Evaluation(settings, encoder, read)
+    evaluation.print_summary(settings, dataset, paced, initial.model, started.describe(initial.model))
+    dev = evaluation.Evaluation(settings, encoder, dataset)
     before = dev.evaluate()
     ranks.say(f"before training: {evaluation.as_text(before.numbers)}")
     state = loop.fit(
@@ -91,8 +92,8 @@ def train(started: "Start[ContrastiveSettings]") -> None:
         return
     folder, state_dict = run.path / "encoder", initial.model.state_dict()
     weights.save(folder, state_dict, initial.config, initial.tokenizer, encoder.pooler)
-    evaluation.write(run, settings, read, scored, paced, [before, after], state)
-    run.reached(state.step, ended=True)
+    evaluation.write(run, settings, dataset, scored, paced, [before, after], state)
+    run.record_step(state.step, ended=True)
     cli.run_module("tasks.report", str(run.path), "--card")
     cli.say(f"encoder in {folder}; next: {evaluation.next_command(settings, folder, initial.config.hidden_size)}")
 

@@ -51,7 +51,7 @@ class Arm:
     def parsed(self, words: list[str]) -> Parsed[Any]:
         """The flags as the arm's script parses them. Raises `UserError`."""
         kind, presets, default, _ = SCRIPTS[self.script]
-        return parse(kind, presets, words, program=f"{self.script}.py", about="", default=default)
+        return parse(kind, presets, words, program=f"{self.script}.py", description="", default=default)
 
     @cached_property
     def flat(self) -> dict[str, Any]:

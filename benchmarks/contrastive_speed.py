@@ -157,9 +157,9 @@ def compare(folder: Path, examples: Examples, options: argparse.Namespace) -> No
             contestants[f"minbert {precision}"] = lambda batch, step=ours: step(batch[0])  # type: ignore[misc]
             contestants[f"sentence-transformers {precision}"] = lambda batch, step=theirs: step(batch[1])  # type: ignore[misc]
         batches, collating = collated(examples, plan, theirs)
-        what = f"{options.batches} batches of {options.batch_size} triplets of at most {examples.max_length} tokens"
+        counts = f"{options.batches} batches of {options.batch_size} triplets of at most {examples.max_length} tokens"
         seconds = harness.measure(contestants, batches, options.warmup, options.device)
-    title = f"{what}, {100 * padding(batches):.0f}% padding in its tensors"
+    title = f"{counts}, {100 * padding(batches):.0f}% padding in its tensors"
     print(harness.table(title, seconds, "step"))
     print(f"\nNot counted: its collator, {harness.cell(1000 * collating, 1)} ms a batch")
 

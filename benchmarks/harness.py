@@ -26,25 +26,25 @@ BASES = ("minbert bf16", "minbert fp32")
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 
 
-def parser(about: str | None, data: str | None, batches: int, warmup: int | None = None) -> argparse.ArgumentParser:
+def parser(doc: str | None, data: str | None, batches: int, warmup: int | None = None) -> argparse.ArgumentParser:
     """A parser with --batches, --weights, --threads, --warmup if given, and --data if `data` says what it holds."""
-    made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     if data is not None:
-        made.add_argument("--data", type=Path, default=os.environ.get("DATA_DIR") or None, help=f"folder with {data}")
-    made.add_argument("--batches", type=int, default=batches, help="timed batches (default: %(default)s)")
+        flags.add_argument("--data", type=Path, default=os.environ.get("DATA_DIR") or None, help=f"folder with {data}")
+    flags.add_argument("--batches", type=int, default=batches, help="timed batches (default: %(default)s)")
     if warmup is not None:
-        made.add_argument(
+        flags.add_argument(
             "--warmup", type=int, default=warmup, help="batches before them, not timed (default: %(default)s)"
         )
-    made.add_argument("--weights", default="minilm", help="minilm, or a folder (default: minilm)")
-    made.add_argument("--threads", type=int, help="(default: as many as torch takes)")
-    made.add_argument("--device", type=torch.device, default=CPU, help="cpu or cuda (default: cpu)")
-    return made
+    flags.add_argument("--weights", default="minilm", help="minilm, or a folder (default: minilm)")
+    flags.add_argument("--threads", type=int, help="(default: as many as torch takes)")
+    flags.add_argument("--device", type=torch.device, default=CPU, help="cpu or cuda (default: cpu)")
+    return flags
 
 
-def parse(made: argparse.ArgumentParser) -> argparse.Namespace:
+def parse(flags: argparse.ArgumentParser) -> argparse.Namespace:
     """Read the command line, set the number of threads, and seed torch's generator."""
-    options = made.parse_args()
+    options = flags.parse_args()
     prepare(options.threads)
     return options
 
@@ -62,12 +62,12 @@ def print_machine(*libraries: str) -> None:
     print(f"{torch.get_num_threads()} threads; load average {os.getloadavg()[0]:.1f}")
 
 
-def triplets(data: Path | None, given: str, length: int) -> Examples:
-    """The NLI triplets of a folder (None: data/sample), tokenised with the vocabulary of the weights `given`."""
+def triplets(data: Path | None, source: str, length: int) -> Examples:
+    """The NLI triplets of a folder (None: data/sample), tokenised with the vocabulary of the weights `source`."""
     if not data:
         print("DATA_DIR is not set: the small sample, whose rows are repeated again and again")
-    tokenizer = Tokenizer.load(weights.resolve(given))
-    path = readers.find(data or SAMPLE, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
+    tokenizer = Tokenizer.load(weights.resolve(source))
+    path = readers.find_file(data or SAMPLE, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
     cache = readers.tokenised(path, "triplet", tokenizer)
     return Examples(cache, tokenizer.cls, tokenizer.sep, length)
 
@@ -102,12 +102,12 @@ def measure(
     for number, batch in enumerate(batches):
         if number == warmup:
             print(f"warm-up: {warmup} batches each, {time.perf_counter() - begun:.0f} s in all")
-        turn = number % len(entries)
-        for name, step in entries[turn:] + entries[:turn]:
-            before = time.perf_counter()
+        shift = number % len(entries)
+        for name, step in entries[shift:] + entries[:shift]:
+            begin = time.perf_counter()
             own = step(batch)
             wait_for(device)
-            seconds[name].append(own if isinstance(own, float) else time.perf_counter() - before)
+            seconds[name].append(own if isinstance(own, float) else time.perf_counter() - begin)
     return {name: torch.tensor(values[warmup:], dtype=torch.float64) for name, values in seconds.items()}
 
 

@@ -51,7 +51,7 @@ class Classifier(nn.Module):
 def rows_of(task: str, split: str, data: Path, limit: int = 0) -> list[Row]:
     """The labelled rows of a split, the first `limit` of them unless it is 0."""
     kind = TASKS[task]()
-    path = readers.find(data, "course", [getattr(kind.files, split)])
+    path = readers.find_file(data, "course", [getattr(kind.files, split)])
     rows = readers.open_as(path, kind.kind, split, classes=kind.class_count).rows
     return [row for row in rows if isinstance(row, Row) and row.label == row.label][: limit or None]
 

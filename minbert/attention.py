@@ -1,7 +1,7 @@
 """The Transformer layer of BERT (Devlin et al. 2019, section 3) over ragged batches, and its attention.
 
-Attention stays within each sentence. There are a reference and four faster paths, which agree without dropout: on a GPU
-one call a layer of a kernel for sentences of different lengths, elsewhere one call for each group of equal length.
+Attention stays within each sentence. A reference and four faster paths compute the same without dropout: on a GPU by
+one call of a variable-length kernel per layer, elsewhere by one call for each group of sentences of equal length.
 
 Axes: T tokens in the batch, B sentences, D hidden, H heads, d = D / H. In a group of n sentences of equal length:
 L tokens and Q queries per sentence (Q = L, or 1 if only the [CLS] rows are needed).
@@ -36,8 +36,8 @@ class SelfAttention(nn.Module):
 
         With `rows` [B], the index of one token per sentence, only these tokens are queries: [T, D] to [B, D].
         """
-        asking = x if rows is None else x.index_select(0, rows)
-        projected = self.query(asking), self.key(x), self.value(x)
+        queries = x if rows is None else x.index_select(0, rows)
+        projected = self.query(queries), self.key(x), self.value(x)
         q, k, v = (y.unflatten(1, (self.heads, -1)) for y in projected)  # [T or B, H, d], [T, H, d], [T, H, d]
         return attend(q, k, v, ragged, self.dropout if self.training else 0.0).flatten(1)  # [T or B, D]
 
@@ -89,7 +89,7 @@ def path(device: torch.device, dtype: torch.dtype, width: int) -> str:
 
     Flash attention (Dao et al. 2022) needs half precision, compute capability 8.0 and a width divisible by 8, the
     memory-efficient kernel (Rabe & Staats 2021) an alignment to 16 bytes. The meta device counts as a GPU of that
-    capability, so that the operations of a step can be seen without one.
+    capability, so that a step can be traced without one.
     """
     if device.type not in GPUS:
         return "grouped"
@@ -147,18 +147,18 @@ def _query_ends(query: Tensor, ragged: Ragged) -> tuple[Tensor, int]:
 
 def flash(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
     """All sentences in one call of flash attention, which `torch.nn.attention.varlen` offers without dropout."""
-    ends, most = _query_ends(query, ragged)
+    ends, max_queries = _query_ends(query, ragged)
     longest = max(ragged.lengths)
     kernel = torch.ops.aten._flash_attention_forward
-    output: Tensor = kernel(query, key, value, ends, ragged.cu_seqlens, most, longest, dropout, False, False)[0]
+    output: Tensor = kernel(query, key, value, ends, ragged.cu_seqlens, max_queries, longest, dropout, False, False)[0]
     return output
 
 
 def efficient(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
     """All sentences in one call of the memory-efficient kernel, for older GPUs and for fp32."""
-    ends, most = _query_ends(query, ragged)
+    ends, max_queries = _query_ends(query, ragged)
     qkv = (x.unsqueeze(0) for x in (query, key, value))  # [1, T or B, H, d]
-    limits = None, ends, ragged.cu_seqlens, most, max(ragged.lengths)
+    limits = None, ends, ragged.cu_seqlens, max_queries, max(ragged.lengths)
     kernel = torch.ops.aten._efficient_attention_forward
     output: Tensor = kernel(*qkv, *limits, dropout, 0, torch.is_grad_enabled())[0]
     return output.squeeze(0)
@@ -182,13 +182,13 @@ GPU_PATHS: dict[str, Callable[[Tensor, Tensor, Tensor, Ragged, float], Tensor]] 
 }
 GPUS = ("cuda", "meta")
 OPERATORS = {"flash": "_flash_attention_forward", "efficient": "_efficient_attention_forward"}
-"""Private operators of torch, those that its attention over nested tensors calls."""
+"""Private operators of torch, which its attention over nested tensors calls."""
 ARGUMENTS = {
     "flash": "query key value cum_seq_q cum_seq_k max_q max_k dropout_p is_causal return_debug_mask",
     "efficient": "query key value bias cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k dropout_p custom_mask_type "
     "compute_log_sumexp",
 }
-"""Their positional arguments, as the functions of this file give them."""
+"""The positional arguments that this file passes to them."""
 
 
 def _arguments(operator: str) -> str:

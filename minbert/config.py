@@ -35,9 +35,9 @@ class BertConfig:
                 if not number or not 0 <= value < 1:
                     raise UserError(f"{field.name} must be a number of at least 0 and below 1, not {quoted(value)}")
                 continue
-            most = _MOST_LAYERS if field.name == "num_hidden_layers" else _LARGEST
-            if not number or isinstance(value, float) or not 1 <= value <= most:
-                raise UserError(f"{field.name} must be a whole number from 1 to {most}, not {quoted(value)}")
+            largest = _MOST_LAYERS if field.name == "num_hidden_layers" else _LARGEST
+            if not number or isinstance(value, float) or not 1 <= value <= largest:
+                raise UserError(f"{field.name} must be a whole number from 1 to {largest}, not {quoted(value)}")
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"

@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> None:
     convert.add_argument("file", type=Path, help="a checkpoint of the course's code")
     like = "weights whose config and vocabulary it has (default: %(default)s)"
     convert.add_argument("--like", default="bert-base-uncased", help=like)
-    convert.add_argument("--to", type=Path, help="folder to write (default: beside the file, named as it)")
+    convert.add_argument("--to", type=Path, help="folder to write (default: FILE without its suffix)")
     options = parser.parse_args(arguments)
     file = present(expanded(options.file))
     print(f"wrote {convert_checkpoint(file, options.like, options.to or file.with_suffix(''))}")
@@ -83,8 +83,8 @@ def _unpickle(path: Path) -> Any:
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file may raise anything in torch's reader
         refused = re.search(r"GLOBAL (\S+)", str(error))
-        why = f"it holds the type {refused.group(1)}, which is refused" if refused else reason(error)
-        raise UserError(f"{path}: not a checkpoint that can be read: {why}") from error
+        cause = f"it holds the type {refused.group(1)}, which is refused" if refused else reason(error)
+        raise UserError(f"{path}: not a checkpoint that can be read: {cause}") from error
 
 
 if __name__ == "__main__":

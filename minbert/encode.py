@@ -73,7 +73,7 @@ class Encoder:
         return self.model.device
 
     def to(self, device: str | torch.device) -> "Encoder":
-        """Move the model to a device; returns the encoder. Raises `UserError` if the device is not there."""
+        """Move the model to a device; returns the encoder. Raises `UserError` if the device is not available."""
         _move(self.model, device)
         return self
 
@@ -143,7 +143,7 @@ class Encoder:
         `batch_size` is the largest number of sentences in a batch; without it, batches have equal numbers of tokens.
         `convert_to_tensor` returns a tensor on the model's device, `normalize_embeddings` scales vectors to length 1.
         Sentences longer than `max_length` are truncated, with a warning. Raises `TypeError` if `sentences` is neither a
-        string nor strings, such as a list or one column of a table.
+        string nor a sequence of strings, such as a list or a column of a table.
         """
         texts = [sentences] if isinstance(sentences, str) else _strings(sentences)
         rows, truncated = self.rows(texts)
@@ -160,11 +160,11 @@ class Encoder:
     def similarity(a: np.ndarray | Tensor, b: np.ndarray | Tensor) -> Tensor:
         """Cosine similarity of every vector of `a` [N, D] to every vector of `b` [M, D]: [N, M]; [D] counts as [1, D].
 
-        Raises `TypeError` for what is no array.
+        Raises `TypeError` for anything but arrays and tensors.
         """
-        for vectors_of in (a, b):
-            if not isinstance(vectors_of, np.ndarray | Tensor):
-                kind = type(vectors_of).__name__
+        for array in (a, b):
+            if not isinstance(array, np.ndarray | Tensor):
+                kind = type(array).__name__
                 raise TypeError(f"similarity takes vectors, which `encode` returns, not a {kind}")
         unit = [F.normalize(torch.atleast_2d(torch.as_tensor(x)).float(), dim=1) for x in (a, b)]
         return unit[0] @ unit[1].T
@@ -204,7 +204,7 @@ class Encoder:
 
 
 def _move(model: BertModel, device: str | torch.device) -> None:
-    """Move a model. Raises `UserError` if the device is not there."""
+    """Move a model. Raises `UserError` if the device is not available."""
     try:
         model.to(device)
     except (AssertionError, RuntimeError) as error:  # the type depends on how torch was built
@@ -212,7 +212,7 @@ def _move(model: BertModel, device: str | torch.device) -> None:
 
 
 def _strings(sentences: Iterable[str]) -> list[str]:
-    """The sentences as a list. Raises `TypeError` if they are no strings."""
+    """The sentences as a list. Raises `TypeError` if they are not strings."""
     kind = type(sentences).__name__
     if hasattr(sentences, "columns"):
         raise TypeError(f"sentences: a {kind}; give one of its columns, such as frame['text']")
@@ -232,10 +232,10 @@ def batches_by_length(lengths: Sequence[int], batch_tokens: int, batch_size: int
     sorts into.
     """
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
-    most = batch_size or len(order)
+    max_rows = batch_size or len(order)
     batches, start, total = [], 0, 0
     for end, row in enumerate(order):
-        if end > start and (total + lengths[row] > batch_tokens or end - start == most):
+        if end > start and (total + lengths[row] > batch_tokens or end - start == max_rows):
             batches.append(order[start:end][::-1])
             start, total = end, 0
         total += lengths[row]

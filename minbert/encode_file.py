@@ -44,8 +44,8 @@ def main() -> None:
 def encode_file(encoder: Encoder, source: Path, out: Path, *, batch_size: int | None = None) -> tuple[int, int]:
     """Write the vector of each line of `source` to the NumPy file `out`; returns the numbers of lines and truncations.
 
-    Lines are read in blocks, and vectors go to a memory map, so memory does not grow with the file. `out` is replaced
-    only when it is complete. Raises `UserError` for a file without lines, and for a line that is not UTF-8.
+    Reads lines in blocks and writes vectors to a memory map, so memory does not grow with the file. Replaces `out`
+    only once it is complete. Raises `UserError` for a file without lines, and for a line that is not UTF-8.
     """
     with open(source, "rb") as file:
         count = sum(1 for _ in file)

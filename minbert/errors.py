@@ -1,10 +1,10 @@
-"""`UserError`, the exception for a user's mistakes, and what its messages are made of."""
+"""`UserError`, the exception for a user's mistakes, and helpers for its messages."""
 
 import reprlib
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_LONGEST, _LONGEST_REASON, _MOST = 80, 200, 20  # characters in a message, and names
+_LONGEST, _LONGEST_REASON, _MOST = 80, 200, 20  # characters of a value and of a reason; names
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = _LONGEST
 
@@ -14,41 +14,41 @@ class UserError(ValueError):
 
 
 def quoted(value: object) -> str:
-    """`repr` of a value that a file or a user gave, cut to at most 80 characters, for a message."""
+    """`repr` of a value from a file or a user, cut to at most 80 characters, for a message."""
     text = _REPR.repr(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def listed(names: Iterable[object]) -> str:
-    """The first 20 of some names of a file or a user, each `quoted`, and the number of the others, for a message."""
+    """The first 20 names, each `quoted`, and the number of the others, for a message."""
     shown = list(map(quoted, names))
-    more = [f"{len(shown) - _MOST:,} more"] if len(shown) > _MOST else []
-    return ", ".join([*shown[:_MOST], *more])
+    rest = [f"{len(shown) - _MOST:,} more"] if len(shown) > _MOST else []
+    return ", ".join([*shown[:_MOST], *rest])
 
 
 def reason(error: BaseException) -> str:
-    """What another library's exception says, on one line of at most 200 characters, for a message."""
-    said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-    return said if len(said) <= _LONGEST_REASON else f"{said[: _LONGEST_REASON - 3]}..."
+    """The text of another library's exception, on one line of at most 200 characters, for a message."""
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 3]}..."
 
 
-def one_of(name: str, known: Iterable[str], what: str) -> str:
-    """The member of `known` that equals `name`, ignoring case.
+def one_of(name: str, choices: Iterable[str], label: str) -> str:
+    """The member of `choices` that equals `name`, ignoring case.
 
-    Raises `UserError` if there is none; the message begins with `what`, lists `known` and suggests the closest match.
+    Raises `UserError` if there is none; its message begins with `label`, lists `choices` and suggests the closest.
     """
-    names = list(known)
+    names = list(choices)
     if name in names:
         return name
-    lower = {one.lower(): one for one in reversed(names)}
-    found = lower.get(name.strip().lower())
-    if found is None:
-        raise UserError(f"{what}: {quoted(name)} is not one of {', '.join(names)}{suggestion(name, names)}")
-    return found
+    lower = {choice.lower(): choice for choice in reversed(names)}
+    match = lower.get(name.strip().lower())
+    if match is None:
+        raise UserError(f"{label}: {quoted(name)} is not one of {', '.join(names)}{suggestion(name, names)}")
+    return match
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, choices: Iterable[str]) -> str:
     """The text `; did you mean 'x'?` for the known name closest to `name`, or "" if none is close."""
-    lower = {one.lower(): one for one in known}
+    lower = {choice.lower(): choice for choice in choices}
     near = get_close_matches(name.strip().lower(), lower, n=1)
     return f"; did you mean {lower[near[0]]!r}?" if near else ""

@@ -32,16 +32,16 @@ def expanded(path: str | Path) -> Path:
         return Path(path)
 
 
-def data_path(given: str) -> Path:
+def data_path(folder: str) -> Path:
     """`--data`, else `$DATA_DIR`, else `data`, with `~` expanded; it need not exist."""
-    return expanded(given or os.environ.get("DATA_DIR") or "data")
+    return expanded(folder or os.environ.get("DATA_DIR") or "data")
 
 
 def present(path: Path, flag: str = "") -> Path:
     """Return `path` if it is a file. Raises `UserError` otherwise; the message begins with `flag`."""
     if not path.is_file():
-        why = "is a folder, not a file" if path.is_dir() else "no such file"
-        raise UserError(f"{flag} {path}: {why}".lstrip())
+        problem = "is a folder, not a file" if path.is_dir() else "no such file"
+        raise UserError(f"{flag} {path}: {problem}".lstrip())
     return path
 
 
@@ -71,7 +71,7 @@ def sync(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it that are missing, so that a power loss does not take them back."""
+    """Make a folder and its missing parents, synced so that they survive a power loss."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in missing:
@@ -85,7 +85,7 @@ def _temporary(path: Path, ending: str = "tmp") -> Path:
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write `content` to `path` atomically: a reader sees the old file or the new one, never a partial one.
 
-    A link is followed. What is no regular file, such as `/dev/null` or a pipe, is written to directly.
+    Follows a link. Writes directly to anything but a regular file, such as `/dev/null` or a pipe.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     if path.exists() and not path.is_file():
@@ -160,16 +160,16 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def distinct_names(folders: Sequence[Path]) -> list[str]:
-    """A short unique name for each folder: the fewest last parts of its path that tell all of them apart.
+    """A short unique name for each folder: as many last parts of its path as distinguish all of them.
 
     Raises `UserError` if a folder is given twice.
     """
     parts = [folder.resolve().parts for folder in folders]
     deepest = max(map(len, parts))
     for depth in range(1, deepest + 1):
-        found = [str(Path(*part[-depth:])) for part in parts]
-        if len(set(found)) == len(found):
-            return found
+        names = [str(Path(*part[-depth:])) for part in parts]
+        if len(set(names)) == len(names):
+            return names
     raise UserError("the same folder is named twice")
 
 
@@ -201,19 +201,18 @@ def cache_entry(path: Path) -> Iterator[None]:
 
 
 def cached(
-    room: str, key: Iterable[object], build: Callable[[], tuple[dict[str, "np.ndarray"], dict[str, Any]]]
+    subfolder: str, key: Iterable[object], build: Callable[[], tuple[dict[str, "np.ndarray"], dict[str, Any]]]
 ) -> tuple[dict[str, "np.ndarray"], dict[str, Any]]:
     """The arrays and the JSON record that `build` returns for a key, from the cache if they are there.
 
-    The arrays are maps of the entry's file. An entry that is missing, damaged or of another key is built
-    anew, by one process, while others wait. `room` is a subfolder of the cache. Raises `UserError` if the cache cannot
-    be written.
+    `subfolder` is that of the cache. The arrays are memory maps of the entry's file. One process builds an entry that
+    is missing, damaged or of another key, while others wait. Raises `UserError` if the cache cannot be written.
     """
     import numpy as np
     from safetensors.numpy import save
 
     name = key_hash(key)
-    path = cache_folder() / room / f"{name}.safetensors"
+    path = cache_folder() / subfolder / f"{name}.safetensors"
     entry = _read_entry(path, name)
     if entry is None:
         with cache_entry(path):
@@ -233,9 +232,9 @@ def _read_entry(path: Path, name: str) -> tuple[dict[str, "np.ndarray"], dict[st
 
     try:
         with safe_open(path, framework="pt") as file:  # of the frameworks, this one maps the file
-            about = file.metadata() or {}
-            if about.get("key") != name:
+            metadata = file.metadata() or {}
+            if metadata.get("key") != name:
                 return None
-            return {key: file.get_tensor(key).numpy() for key in file.keys()}, json.loads(about["record"])  # noqa: SIM118
+            return {key: file.get_tensor(key).numpy() for key in file.keys()}, json.loads(metadata["record"])  # noqa: SIM118
     except (OSError, SafetensorError, KeyError, ValueError):
         return None

@@ -147,7 +147,7 @@ class Ragged:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the host on a device. The copy to a GPU is from pinned memory, so nothing waits for it."""
+    """Copy a host tensor to a device. A copy to a GPU starts from pinned memory, so the host does not wait for it."""
     return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 
 

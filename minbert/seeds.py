@@ -1,4 +1,4 @@
-"""Counter-based randomness: every draw is a pure function of a seed, a purpose and an index."""
+"""Counter-based randomness: every random number is a pure function of a seed, a purpose and an index."""
 
 import hashlib
 from operator import index

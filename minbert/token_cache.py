@@ -1,7 +1,7 @@
 """Data files, tokenised once: token ids, labels and texts in one file of the cache.
 
-On a cache hit, no data file is parsed or tokenised again. The key is made of the hashes of the data files, the
-reader's name and the tokenizer.
+A cache hit parses and tokenises nothing. The key covers the hashes of the data files, the reader's name and the
+tokenizer.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ class Skipped:
     why: str
 
 
-Facts = dict[str, Any]
+ReaderReport = dict[str, Any]
 """What a reader reports about the whole file, such as counts; stored in the cache's metadata."""
 
 
@@ -53,15 +53,15 @@ class TokenCache:
     sha256: str
     columns: int
     skipped: tuple[Skipped, ...]
-    noted: tuple[Skipped, ...]
+    warnings: tuple[Skipped, ...]
     labels: np.ndarray = field(repr=False)
     _ids: np.ndarray = field(repr=False)
     _ends: np.ndarray = field(repr=False)
     _text: np.ndarray = field(repr=False)
     _text_ends: np.ndarray = field(repr=False)
-    facts: Facts = field(default_factory=dict)
+    report: ReaderReport = field(default_factory=dict)
     key: str = ""  # differs where any row, text or token id may differ
-    left_out: int = 0  # rows after the first ones
+    left_out: int = 0  # rows that `first` dropped
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -105,7 +105,7 @@ class TokenCache:
     def _string(self, number: int) -> str:
         return bytes(self._text[self._text_ends[number] : self._text_ends[number + 1]]).decode("utf-8")
 
-    def account(self) -> dict[str, Any]:
+    def manifest_entry(self) -> dict[str, Any]:
         """Numbers of rows read, kept and labelled, and the skipped rows and warnings, for the manifest."""
         return {
             "file": str(self.source),
@@ -115,49 +115,49 @@ class TokenCache:
             **({"left_out": self.left_out} if self.left_out else {}),
             "labelled": int(np.isfinite(self.labels).sum()),
             "skipped": [{"line": row.line, "why": row.why} for row in self.skipped],
-            "noted": [{"line": row.line, "why": row.why} for row in self.noted],
+            "noted": [{"line": row.line, "why": row.why} for row in self.warnings],
         }
 
 
-def digest(source: Path, also: Sequence[Path] = ()) -> str:
-    """Hex SHA-256 of a data file; with further files in `also`, the SHA-256 of all their hashes.
+def digest(source: Path, companions: Sequence[Path] = ()) -> str:
+    """Hex SHA-256 of a data file; with `companions`, the SHA-256 of all their hashes.
 
     Raises `UserError` if a file is missing.
     """
-    own, *others = (sha256_of(present(path)) for path in (source, *also))
-    return hashlib.sha256(" ".join([own, *others]).encode()).hexdigest() if also else own
+    first, *further = (sha256_of(present(path)) for path in (source, *companions))
+    return hashlib.sha256(" ".join([first, *further]).encode()).hexdigest() if companions else first
 
 
 def load(
     source: Path,
-    rows: Iterable[Row | Skipped | Facts],
+    rows: Iterable[Row | Skipped | ReaderReport],
     reader_name: str,
     columns: int,
     tokenizer: Tokenizer,
     *,
     sha256: str = "",
 ) -> TokenCache:
-    """The token cache of a data file, built on a cache miss; on a hit nothing is taken from `rows`, a lazy reader.
+    """The token cache of a data file, built on a cache miss; a hit reads nothing from `rows`, a lazy reader.
 
-    `sha256` is the `digest` of all files that the reader opens, such as one with the labels, if there are others.
+    `sha256` is the `digest` of all files that the reader opens, if there are several, such as one with the labels.
     Raises `UserError` if the reader finds an invalid row.
     """
     content = sha256 or digest(source)
     key = (_VERSION, content, reader_name, columns, tokenizer.fingerprint)
     arrays, record = cached("tokens", key, lambda: _tokenised(rows, columns, tokenizer))
-    skipped, noted = (tuple(Skipped(*row) for row in record[name]) for name in ("skipped", "noted"))
+    skipped, warnings = (tuple(Skipped(*row) for row in record[name]) for name in ("skipped", "noted"))
     labels, ids, ends, text, text_ends = (arrays[name] for name in _ARRAYS)
-    facts, name = record["facts"], key_hash(key)
-    return TokenCache(source, content, columns, skipped, noted, labels, ids, ends, text, text_ends, facts, name)
+    report, name = record["facts"], key_hash(key)
+    return TokenCache(source, content, columns, skipped, warnings, labels, ids, ends, text, text_ends, report, name)
 
 
 def _tokenised(
-    rows: Iterable[Row | Skipped | Facts], columns: int, tokenizer: Tokenizer
+    rows: Iterable[Row | Skipped | ReaderReport], columns: int, tokenizer: Tokenizer
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays of a `TokenCache`, and what the reader reports besides the rows."""
     skipped: list[tuple[int, str]] = []
-    noted: list[tuple[int, str]] = []
-    facts: Facts = {}
+    warnings: list[tuple[int, str]] = []
+    report: ReaderReport = {}
     labels: list[float] = []
     ids: list[np.ndarray] = []
     texts: list[bytes] = []
@@ -166,9 +166,9 @@ def _tokenised(
         kept = [row for row in chunk if isinstance(row, Row)]
         assert all(len(row.texts) == columns for row in kept), f"a row without {columns} texts"
         skipped += [(row.line, row.why) for row in chunk if isinstance(row, Skipped)]
-        noted += [(row.line, row.note) for row in kept if row.note]
-        for report in (row for row in chunk if isinstance(row, dict)):
-            facts |= report
+        warnings += [(row.line, row.note) for row in kept if row.note]
+        for part in (row for row in chunk if isinstance(row, dict)):
+            report |= part
         labels += [row.label for row in kept]
         encoded = tokenizer.encode([text for row in kept for text in row.texts])
         ids += [np.asarray(row, dtype=np.int32) for row in encoded]
@@ -180,7 +180,7 @@ def _tokenised(
         "text": np.frombuffer(b"".join(texts), dtype=np.uint8),
         "text_ends": _ends(texts),
     }
-    return arrays, {"skipped": skipped, "noted": noted, "facts": facts}
+    return arrays, {"skipped": skipped, "noted": warnings, "facts": report}
 
 
 def _ends(pieces: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:

@@ -48,9 +48,9 @@ class Tokenizer:
 
         Raises `UserError` if they are missing, invalid, or not a WordPiece tokenizer.
         """
-        for name, read in (("vocab.txt", _from_vocabulary), ("tokenizer.json", _from_json)):
+        for name, open_file in (("vocab.txt", _from_vocabulary), ("tokenizer.json", _from_json)):
             if (folder / name).is_file():
-                return cls(read(folder / name))
+                return cls(open_file(folder / name))
         raise UserError(f"{folder}: neither vocab.txt nor tokenizer.json")
 
     def check_fits(self, rows: int, source: str) -> None:

@@ -137,13 +137,13 @@ def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
 
     Raises `UserError` if the file is missing, unreadable, does not fit, or is not the one that `save` wrote.
     """
-    path, own = folder / "model.safetensors", folder / "minbert.json"
+    path, record = folder / "model.safetensors", folder / "minbert.json"
     if not path.is_file():
         raise UserError(f"{folder}: no model.safetensors")
     state = fit(load_safetensors(path), model, path)
-    recorded = read_json_object(own).get("sha256") if own.is_file() else None
+    recorded = read_json_object(record).get("sha256") if record.is_file() else None
     if recorded not in (None, sha256(folder)):
-        raise UserError(f"{path}: damaged or replaced: its SHA-256 is not the one in {own.name}")
+        raise UserError(f"{path}: damaged or replaced: its SHA-256 is not the one in {record.name}")
     return state
 
 
@@ -247,9 +247,9 @@ def saved_pooler(folder: Path) -> str | None:
 
     Raises `UserError` for an unknown pooler, or a pooling mode of sentence-transformers other than cls, mean and max.
     """
-    own, path = folder / "minbert.json", folder / "1_Pooling" / "config.json"
-    if own.is_file() and "pooler" in (content := read_json_object(own)):
-        return one_of(str(content["pooler"]), POOLERS, f"{own}: pooler")
+    record, path = folder / "minbert.json", folder / "1_Pooling" / "config.json"
+    if record.is_file() and "pooler" in (content := read_json_object(record)):
+        return one_of(str(content["pooler"]), POOLERS, f"{record}: pooler")
     if not path.is_file():
         return None
     content = read_json_object(path)
@@ -262,8 +262,8 @@ def saved_pooler(folder: Path) -> str | None:
 def resolve(name: str, flag: str = "") -> Path:
     """The folder of weights that `name` means: `minilm`, a folder, a run's folder, or a hub name.
 
-    A name of the hub, and a folder of weights in another form, are opened by transformers the first time and saved
-    into the cache. Raises `UserError` if there are no such weights; the message begins with `flag`.
+    transformers opens a hub name, or a folder of weights in another form, the first time, and the cache keeps the
+    result. Raises `UserError` if there are no such weights; the message begins with `flag`.
     """
     label = f"{flag} {name}".lstrip()
     if name == "minilm":
@@ -278,10 +278,10 @@ def resolve(name: str, flag: str = "") -> Path:
         own_form = (folder / "model.safetensors").is_file() and any((folder / file).is_file() for file in _TOKENIZERS)
         if own_form or not (folder / "config.json").is_file():
             return folder
-        return _opened(str(folder), label, [(file.name, *_version(file)) for file in sorted(folder.iterdir())])
+        return _converted(str(folder), label, [(file.name, *_version(file)) for file in sorted(folder.iterdir())])
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UserError(f"{label}: no such folder")
-    return _opened(name, label, [os.environ.get("HF_ENDPOINT", "")])
+    return _converted(name, label, [os.environ.get("HF_ENDPOINT", "")])
 
 
 _TOKENIZERS = ("vocab.txt", "tokenizer.json")
@@ -291,8 +291,8 @@ def _version(file: Path) -> tuple[int, int]:
     return file.stat().st_size, file.stat().st_mtime_ns
 
 
-def _opened(source: str, label: str, version: list[Any]) -> Path:
-    """The folder of the cache with the weights that transformers reads from `source`, saved there the first time."""
+def _converted(source: str, label: str, version: list[Any]) -> Path:
+    """The cache folder with the weights that transformers reads from `source`; saves them the first time."""
     readable = source.rstrip("/").replace("/", "--")[-60:].lstrip("-.")
     folder = cache_folder() / "weights" / f"{readable}-{key_hash([source, *version])[:12]}"
     if not folder.is_dir():
@@ -317,13 +317,13 @@ def _save_from_transformers(source: str, label: str, folder: Path) -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     local = Path(source).is_dir()
-    why: Exception | None = None
+    hub_error: Exception | None = None
     if not local:
-        try:  # a request with a timeout, which those of transformers have not
+        try:  # a request with a timeout; those of transformers have none
             HfApi().model_info(source, timeout=constants.HF_HUB_ETAG_TIMEOUT)
         except Exception as error:  # the type depends on the HTTP library of the hub's client
-            why = error
-    offline = why is not None
+            hub_error = error
+    offline = hub_error is not None
     try:
         options: dict[str, Any] = {"local_files_only": offline, "trust_remote_code": False}
         config = transformers.AutoConfig.from_pretrained(source, **options)
@@ -344,12 +344,12 @@ def _save_from_transformers(source: str, label: str, folder: Path) -> None:
         if local:
             raise UserError(f"{label}: transformers cannot open it: {reason(error)}") from error
         raise UserError(
-            f"{label}: cannot be had from the hub ({reason(why or error)}), and no folder has this name; "
+            f"{label}: cannot be had from the hub ({reason(hub_error or error)}), and no folder has this name; "
             f"for weights without a hub: `{MINILM}`, then `--weights minilm`"
         ) from error
     model, report = loaded
-    if lacking := sorted(report["missing_keys"]):
-        raise UserError(f"{label}: the weights lack {', '.join(lacking[:_MOST_PROBLEMS])}")
+    if missing := sorted(report["missing_keys"]):
+        raise UserError(f"{label}: the weights lack {', '.join(missing[:_MOST_PROBLEMS])}")
     model.save_pretrained(folder)
     pooler = saved_pooler(folder)
     write_json(folder / "minbert.json", {**({"pooler": pooler} if pooler else {}), "sha256": sha256(folder)})

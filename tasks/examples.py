@@ -75,10 +75,10 @@ class Pair(Examples):
         Both give B sequences. `bi` gives 2B: [CLS] a [SEP] of every row, then [CLS] b [SEP] of every row. `joint` gives
         3B: those of `cross`, then those of `bi`.
         """
-        single = [self.alone(row, column) for column in (0, 1) for row in rows] if form in ("bi", "joint") else []
+        sentences = [self.alone(row, column) for column in (0, 1) for row in rows] if form in ("bi", "joint") else []
         if form == "bi":
-            return Ragged.from_lists([ids for ids, _ in single])
-        joined = [self.joined(row, form) for row in rows] + single
+            return Ragged.from_lists([ids for ids, _ in sentences])
+        joined = [self.joined(row, form) for row in rows] + sentences
         return Ragged.from_lists([ids for ids, _ in joined], [types for _, types in joined])
 
     def alone(self, row: int, column: int) -> tuple[list[int], list[int]]:

@@ -26,7 +26,7 @@ from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from minbert.training.loop import Context
 from minbert.training.plan import Step
-from minbert.training.run import Inputs
+from minbert.training.run import InputFiles
 from tasks.examples import Augmentation, Pair, Single, unchanged
 from tasks.settings import MultitaskSettings, TrainingSettings
 from tasks.task import Task
@@ -70,14 +70,16 @@ class MultitaskModel(nn.Module):
     def features(self, task: str, ragged: Ragged, passes: int = 1) -> Tensor:
         """The input of a task's head for a batch: [B, D], for pairs of the form `bi` [B, 3D], `joint` [B, 3D + 1].
 
-        With several `passes` through the encoder, each with dropout of its own, their rows follow each other.
+        With several `passes` through the encoder, each with its own dropout, the rows of the passes are concatenated.
         """
-        one, apart = self.tasks[task], None
-        if one.columns == 2 and one.pairs == "joint":
-            ragged, apart = ragged.split(len(ragged) // 3)
+        spec, sentences = self.tasks[task], None
+        if spec.columns == 2 and spec.pairs == "joint":
+            ragged, sentences = ragged.split(len(ragged) // 3)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            features = torch.cat([one.features(vectors(self.encoder, ragged, self.pooler)) for _ in range(passes)])
-        return features if apart is None else torch.cat([features, self._compared(apart).repeat(passes, 1)], dim=1)
+            features = torch.cat([spec.features(vectors(self.encoder, ragged, self.pooler)) for _ in range(passes)])
+        if sentences is None:
+            return features
+        return torch.cat([features, self._compared(sentences).repeat(passes, 1)], dim=1)
 
     @torch.no_grad()
     def _compared(self, ragged: Ragged) -> Tensor:
@@ -113,15 +115,15 @@ class MultitaskModel(nn.Module):
         """Two padded batches of [CLS] text [SEP], in the pair form that the task was trained with."""
         first, second = (_lists(ids, mask) for ids, mask in ((ids_1, mask_1), (ids_2, mask_2)))
         form = self.tasks[task].pairs
-        apart = first + second if form in ("bi", "joint") else []
+        sentences = first + second if form in ("bi", "joint") else []
         if form == "bi":
-            return Ragged.from_lists(apart).to(ids_1.device)
+            return Ragged.from_lists(sentences).to(ids_1.device)
         start = 0 if form == "paper" else 1  # a cross-encoder pair has one [CLS]
         ids = [a + b[start:] for a, b in zip(first, second, strict=True)]
         types = [[0] * len(a) + [start] * len(b[start:]) for a, b in zip(first, second, strict=True)]
         if max(map(len, ids)) > self.encoder.config.max_position_embeddings:
             raise UserError(f"a pair of {max(map(len, ids))} tokens is longer than the encoder's positions")
-        return Ragged.from_lists(ids + apart, types + [[0] * len(text) for text in apart]).to(ids_1.device)
+        return Ragged.from_lists(ids + sentences, types + [[0] * len(text) for text in sentences]).to(ids_1.device)
 
 
 def _lists(ids: Tensor, mask: Tensor) -> list[list[int]]:
@@ -130,7 +132,7 @@ def _lists(ids: Tensor, mask: Tensor) -> list[list[int]]:
 
 def sentence_encoder(
     settings: MultitaskSettings, encoder: BertModel, tokenizer: Tokenizer
-) -> tuple[BertModel | None, Inputs]:
+) -> tuple[BertModel | None, InputFiles]:
     """The encoder of `--sentence-encoder` and the SHA-256 of its weights, for the run's identity; None if unused.
 
     Raises `UserError` if there are no such weights, or if their sizes or their vocabulary are not those of `encoder`,
@@ -140,11 +142,11 @@ def sentence_encoder(
     if not source or settings.model.pairs != "joint":
         return None, {}
     folder = weights.resolve(source, "--sentence-encoder")
-    given, trained = (
+    frozen, trained = (
         replace(config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.0)
         for config in (BertConfig.read(folder), encoder.config)
     )
-    if given != trained or Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
+    if frozen != trained or Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
         raise UserError(f"--sentence-encoder {source}: its sizes or vocabulary are not those of the trained encoder")
     return BertModel.from_pretrained(folder), {"sentence encoder": (folder, weights.sha256(folder))}
 
@@ -157,13 +159,13 @@ def build(
     `sentences` is the encoder that reads the sentences of `joint` pairs by themselves, if it is not a copy.
     """
     torch.manual_seed(torch_seed(settings.training.seed, "heads"))
-    how = settings.model
+    options = settings.model
     model = MultitaskModel(
         encoder,
         tasks,
-        how.hidden_dropout_prob,
+        options.hidden_dropout_prob,
         pooler=settings.encoder.pooler,
-        frozen=how.fine_tune_mode == "last-linear-layer",
+        frozen=options.fine_tune_mode == "last-linear-layer",
         sentence_encoder=sentences,
     )
     return model.to(encoder.device)

@@ -60,12 +60,12 @@ class Predictor:
 
     def task(self, name: str, flag: str = "task") -> "Task":
         """The task with this name or short name; messages begin with `flag`."""
-        from tasks.registry import named
+        from tasks.registry import resolve_task
 
-        known, trained = named(name, flag), self.model.tasks
-        if known not in trained:
-            raise UserError(f"{flag}: the run has no head for {known}: it was trained on {', '.join(trained)}")
-        return trained[known]
+        task_name, trained = resolve_task(name, flag), self.model.tasks
+        if task_name not in trained:
+            raise UserError(f"{flag}: the run has no head for {task_name}: it was trained on {', '.join(trained)}")
+        return trained[task_name]
 
     def outputs(self, task: "Task", examples: Any) -> "np.ndarray":
         """The head's outputs: float32 [rows] or [rows, C]."""
@@ -77,10 +77,10 @@ class Predictor:
         """Inputs as examples of a task (`Single` or `Pair`), preprocessed as in the course."""
         from tasks.readers import clean_pair, clean_sentence
 
-        rows = [(one,) if isinstance(one, str) else tuple(one) for one in inputs]
+        rows = [(item,) if isinstance(item, str) else tuple(item) for item in inputs]
         if not rows or isinstance(inputs, str) or any(len(row) != task.columns for row in rows):
-            wanted = "sentences" if task.columns == 1 else "pairs of sentences"
-            raise UserError(f"{task.files.short}: the inputs are not a list of one or more {wanted}")
+            expected = "sentences" if task.columns == 1 else "pairs of sentences"
+            raise UserError(f"{task.files.short}: the inputs are not a list of one or more {expected}")
         clean = clean_sentence if task.kind == "single" else clean_pair
         cache = _in_memory([tuple(map(clean, row)) for row in rows], task.columns, self.tokenizer)
         return task.examples(cache, self.tokenizer.cls, self.tokenizer.sep, self.max_length)
@@ -99,10 +99,10 @@ def _in_memory(rows: Sequence[Texts], columns: int, tokenizer: "Tokenizer") -> "
 
     ids = tokenizer.encode([text for row in rows for text in row])
     ends = np.cumsum([0, *map(len, ids)], dtype=np.int64)
-    flat = np.array([one for text in ids for one in text], dtype=np.int32)
-    none = np.zeros(0, dtype=np.uint8)
+    flat = np.array([token for text in ids for token in text], dtype=np.int32)
+    no_text = np.zeros(0, dtype=np.uint8)
     labels, text_ends = np.full(len(rows), np.nan), np.zeros(len(rows) * (columns + 1) + 1, dtype=np.int64)
-    return TokenCache(Path("-"), "", columns, (), (), labels, flat, ends, none, text_ends)
+    return TokenCache(Path("-"), "", columns, (), (), labels, flat, ends, no_text, text_ends)
 
 
 def header(task: "Task") -> Texts:
@@ -185,34 +185,34 @@ def recorded_file(run: Path, task: str, split: str, data: Path | None = None) ->
     from tasks import readers
 
     manifest = read_json_object(run / "manifest.json")
-    account = ((manifest.get("data") or {}).get(split) or {}).get(task)
-    if not isinstance(account, dict) or not {"file", "sha256"} <= account.keys():
+    entry = ((manifest.get("data") or {}).get(split) or {}).get(task)
+    if not isinstance(entry, dict) or not {"file", "sha256"} <= entry.keys():
         raise UserError(f"{run / 'manifest.json'}: names no {split} file of {task}")
-    recorded = Path(account["file"])
-    places = [data / "course" / recorded.name, data / recorded.name, recorded] if data else [recorded]
-    path = next((place for place in places if place.is_file()), None)
+    recorded = Path(entry["file"])
+    candidates = [data / "course" / recorded.name, data / recorded.name, recorded] if data else [recorded]
+    path = next((candidate for candidate in candidates if candidate.is_file()), None)
     if path is None:
         raise UserError(f"{recorded}: no such file; give the folder that holds {recorded.name} with --data DIR")
-    if readers.digest(path) != account["sha256"]:
+    if readers.digest(path) != entry["sha256"]:
         raise UserError(f"{path}: not the file that {run} was made with (its hash is not the recorded one)")
     return path
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line: load the model, read the inputs, and write a TSV table to standard output."""
-    about = (__doc__ or "").splitlines()[0]
-    parser = cli.Parser(prog="python -m tasks.predict", description=about, allow_abbrev=False)
+    description = (__doc__ or "").splitlines()[0]
+    parser = cli.Parser(prog="python -m tasks.predict", description=description, allow_abbrev=False)
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run of multitask_train.py")
     parser.add_argument("--task", required=True, metavar="NAME", help="which head: sst, quora, sts or one of your own")
     help_ = "a table with a header, or one sentence a line (default: standard input)"
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help=help_)
-    given = parser.parse_intermixed_args(arguments)
-    from tasks.registry import named  # here because it imports torch
+    options = parser.parse_intermixed_args(arguments)
+    from tasks.registry import resolve_task  # here because it imports torch
 
-    named(given.task)
-    path = present(Path(given.file)) if given.file != "-" else None
-    predictor = load(given.run)
-    task = predictor.task(given.task, "--task")
+    resolve_task(options.task)
+    path = present(Path(options.file)) if options.file != "-" else None
+    predictor = load(options.run)
+    task = predictor.task(options.task, "--task")
     with tempfile.TemporaryDirectory() as folder:
         if path is None:
             path = Path(folder) / "standard-input"
@@ -235,12 +235,12 @@ def read_inputs(path: Path, task: "Task") -> list["Row"]:
     from minbert.token_cache import Row
     from tasks.readers import open_as
 
-    every = list(open_as(path, task.kind, labelled=False).rows)
-    rows = [row for row in every if isinstance(row, Row) and all(row.texts)]
+    lines = list(open_as(path, task.kind, labelled=False).rows)
+    rows = [row for row in lines if isinstance(row, Row) and all(row.texts)]
     if not rows:
         raise UserError(f"{path}: holds no {'sentence' if task.columns == 1 else 'pair of sentences'}")
-    if len(rows) < len(every):
-        print(f"note: {path}: {len(every) - len(rows):,} of {len(every):,} rows without a sentence", file=sys.stderr)
+    if len(rows) < len(lines):
+        print(f"note: {path}: {len(lines) - len(rows):,} of {len(lines):,} rows without a sentence", file=sys.stderr)
     return rows
 
 

@@ -82,7 +82,7 @@ def check(folder: Path, data: Path) -> list[Checked]:
 
 def expected(task: "Task", split: str, data: Path) -> tuple[Path, list[str], np.ndarray]:
     """The course's data file of a split, and the ids and gold labels of the rows that need a prediction."""
-    source = readers.find(data, "course", [getattr(task.files, split)])
+    source = readers.find_file(data, "course", [getattr(task.files, split)])
     opened = readers.open_as(source, task.kind, split, classes=task.class_count)
     rows = [row for row in opened.rows if isinstance(row, Row)]
     return source, [row.id for row in rows], np.array([row.label for row in rows], dtype=np.float64)

@@ -7,7 +7,7 @@ from minbert.errors import UserError, one_of
 from minbert.training.settings import names_in
 from tasks.task import Factory, Task
 
-_PLACES = {
+_MODULES = {
     "sst": ("tasks.sst", "Sentiment"),
     "quora": ("tasks.quora", "Paraphrase"),
     "sts": ("tasks.sts", "Similarity"),
@@ -18,35 +18,31 @@ class _Lazy(Mapping[str, Factory]):
     """Imports a task's module on first access."""
 
     def __getitem__(self, name: str) -> Factory:
-        module, attribute = _PLACES[name]
+        module, attribute = _MODULES[name]
         factory: Factory = getattr(import_module(module), attribute)
         return factory
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_PLACES)
+        return iter(_MODULES)
 
     def __len__(self) -> int:
-        return len(_PLACES)
+        return len(_MODULES)
 
 
 TASKS: Mapping[str, Factory] = _Lazy()
 
 
-def shorts() -> dict[str, str]:
-    """Short name in flags and prediction files (`Files.short`) -> task name. Imports all tasks."""
-    return {factory().files.short: name for name, factory in TASKS.items()}
-
-
-def words() -> dict[str, str]:
+def aliases() -> dict[str, str]:
     """Name or short name (`para`, in the course's flags) of a task -> task name. Imports all tasks."""
     names = {name: name for name in TASKS}
-    return names | shorts() | names  # a name goes before another task's short name
+    shorts = {factory().files.short: name for name, factory in TASKS.items()}
+    return names | shorts | names  # a name takes precedence over another task's short name
 
 
-def named(word: str, flag: str = "--task") -> str:
+def resolve_task(word: str, flag: str = "--task") -> str:
     """The task name for a task's short name or name, as given to `flag`; raises `UserError` if it is unknown."""
-    known = words()
-    return known[one_of(word, known, flag)]
+    names = aliases()
+    return names[one_of(word, names, flag)]
 
 
 def build(names: str, pairs: str, flag: str = "tasks") -> list[Task]:
@@ -54,7 +50,7 @@ def build(names: str, pairs: str, flag: str = "tasks") -> list[Task]:
 
     Raises `UserError`, its message starting with `flag`, for an unknown or duplicate name or an empty list.
     """
-    chosen = [named(name, flag) for name in names_in(names)]
+    chosen = [resolve_task(name, flag) for name in names_in(names)]
     if not chosen or len(set(chosen)) < len(chosen):
         raise UserError(f"{flag}: {names!r} must name at least one task, each only once")
     return [TASKS[name](pairs) for name in chosen]

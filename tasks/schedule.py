@@ -17,7 +17,7 @@ Steps = list[tuple[str, np.ndarray]]
 def plan(
     sampling: str, sizes: Mapping[str, int], *, epochs: int, batch_size: int, seed: int, power: float = 0.5
 ) -> Plan:
-    """The plan of a run over data sets of the given sizes (task -> rows), in the order in which tasks take turns.
+    """The plan of a run over data sets of the given sizes (task -> rows); `sizes` is in the order of the round.
 
     Raises `UserError` if `sampling` is not in SAMPLING.
     """
@@ -36,35 +36,35 @@ def plan(
         if sampling == "proportional":
             return _spread(streams, numpy_generator(seed, "mixture", epoch))
         rounds = range(max(quotas.values()))
-        return [streams[task][turn] for turn in rounds for task in sizes if turn < quotas[task]]
+        return [streams[task][index] for index in rounds for task in sizes if index < quotas[task]]
 
     return Plan([sum(quotas.values())] * epochs, build)
 
 
 def _quotas(sampling: str, counts: Mapping[str, int], power: float) -> dict[str, int]:
     """Number of batches of each task per epoch. The largest set is used exactly once per epoch."""
-    most = max(counts.values())
+    largest = max(counts.values())
     if sampling == "round-robin":  # small sets restart until the largest set is used up
-        return dict.fromkeys(counts, most)
+        return dict.fromkeys(counts, largest)
     if sampling == "hybrid":  # a set is dropped when it is used up
         return dict(counts)
     # proportional: each task in proportion to a power of its size
-    return {task: max(1, round(most * (count / most) ** power)) for task, count in counts.items()}
+    return {task: max(1, round(largest * (count / largest) ** power)) for task, count in counts.items()}
 
 
-def _pass(task: str, size: int, epoch: int, turn: int, batch_size: int, seed: int) -> Steps:
-    """One pass over a task's data, shuffled by (seed, task, epoch, turn)."""
-    return [(task, rows) for rows in batches(shuffled(size, seed, task, epoch, turn), batch_size)]
+def _pass(task: str, size: int, epoch: int, index: int, batch_size: int, seed: int) -> Steps:
+    """One pass over a task's data, shuffled by (seed, task, epoch, index of the pass)."""
+    return [(task, rows) for rows in batches(shuffled(size, seed, task, epoch, index), batch_size)]
 
 
 def _stream(task: str, size: int, epoch: int, quota: int, batch_size: int, seed: int) -> Steps:
     """`quota` batches of a task: as many passes as needed, each reshuffled, the last one cut short."""
     passes = -(-quota // batch_count(size, batch_size))
-    return list(chain.from_iterable(_pass(task, size, epoch, turn, batch_size, seed) for turn in range(passes)))[:quota]
+    return list(chain.from_iterable(_pass(task, size, epoch, i, batch_size, seed) for i in range(passes)))[:quota]
 
 
 def _spread(streams: Mapping[str, Steps], generator: np.random.Generator) -> Steps:
     """Merge the streams in a random order of tasks; within a stream the order is kept."""
     names = [task for task, steps in streams.items() for _ in steps]
-    left = {task: iter(steps) for task, steps in streams.items()}
-    return [next(left[names[place]]) for place in generator.permutation(len(names))]
+    remaining = {task: iter(steps) for task, steps in streams.items()}
+    return [next(remaining[names[index]]) for index in generator.permutation(len(names))]

@@ -74,8 +74,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser = cli.Parser(prog="python -m tasks.serve", description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run")
     parser.add_argument("--port", type=int, default=8017, metavar="N", help="on 127.0.0.1 (default: 8017)")
-    given = parser.parse_args(arguments)
-    build(given.run).launch(server_name="127.0.0.1", server_port=given.port, share=False)
+    options = parser.parse_args(arguments)
+    build(options.run).launch(server_name="127.0.0.1", server_port=options.port, share=False)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ class EncoderSettings(settings.EncoderSettings):
 
     @property
     def source(self) -> str:
-        """Where the encoder's weights are loaded from: a folder, a run, or a name."""
+        """The source of the encoder's weights: a folder, a run, or a name. Raises `UserError` for a missing folder."""
         if self.encoder and not expanded(self.encoder).is_dir():
             raise UserError(
                 f"--encoder {self.encoder}: no such folder; pretrain_cbcl.py writes one into its run folder"
@@ -52,16 +52,11 @@ class DataSettings(settings.DataSettings):
     @field_validator("tasks")
     @classmethod
     def _by_their_names(cls, tasks: str) -> str:
-        """The tasks by their names, where a short name or other capitals are given."""
-        from tasks.registry import words  # here because it imports torch, which would delay `--help`
+        """Replace short names, and names in other letter case, by the names of tasks."""
+        from tasks.registry import aliases  # here because it imports torch, which would delay `--help`
 
-        known = words()
-        return ",".join(known.get(name.lower(), name) for name in names_in(tasks))
-
-    @property
-    def chosen(self) -> list[str]:
-        """The names in `--tasks`."""
-        return names_in(self.tasks)
+        names = aliases()
+        return ",".join(names.get(name.lower(), name) for name in names_in(tasks))
 
 
 class ModelSettings(Record):
@@ -171,16 +166,16 @@ class MultitaskSettings(Settings):
 
     @property
     def selection(self) -> dict[str, Any]:
-        """Model selection for the manifest: which model is kept, by which metric, and whether dev sets influence it."""
-        how = self.training
-        by_dev_pairs = how.keep == "best" or how.patience > 0
-        return {"keep": how.keep, "metric": "dev norm", "patience": how.patience, "by_dev_pairs": by_dev_pairs}
+        """Model selection, for the manifest: the model to keep, the metric, and whether dev sets choose it."""
+        keep, patience = self.training.keep, self.training.patience
+        by_dev_pairs = keep == "best" or patience > 0
+        return {"keep": keep, "metric": "dev norm", "patience": patience, "by_dev_pairs": by_dev_pairs}
 
-    def check(self, given: Mapping[str, Any]) -> None:
+    def check(self, overrides: Mapping[str, Any]) -> None:
         """Raises `UserError` for flags that exclude each other."""
-        if "encoder" in given and "weights" in given:
+        if "encoder" in overrides and "weights" in overrides:
             raise UserError("--encoder and --weights exclude each other: both say where the encoder starts")
-        if "option" in given and "fine_tune_mode" in given:
+        if "option" in overrides and "fine_tune_mode" in overrides:
             raise UserError("--option and --fine-tune-mode exclude each other: the first is the older name")
 
 

@@ -9,7 +9,7 @@ from minbert.errors import UserError
 from minbert.files import expanded, present
 from minbert.tokenizer import Tokenizer
 from minbert.training import plan, ranks, start
-from minbert.training.run import Inputs
+from minbert.training.run import InputFiles
 from tasks import readers, schedule
 from tasks.settings import MultitaskSettings
 from tasks.task import SPLITS, Task
@@ -18,23 +18,25 @@ Paths = Mapping[tuple[str, str], Path]
 """(task, split) -> a file."""
 
 
-def find(tasks: Sequence[Task], settings: MultitaskSettings, outputs: Paths) -> Paths:
+def find_splits(tasks: Sequence[Task], settings: MultitaskSettings, outputs: Paths) -> Paths:
     """The data file of every split of every task.
 
     Raises `UserError` if a file is missing, if its header does not fit the task, or if it is also the path of a
     prediction file, which would overwrite it.
     """
-    found, written = {}, [path.resolve() for path in outputs.values()]
+    files, written = {}, [path.resolve() for path in outputs.values()]
     for task in tasks:
         for split in SPLITS:
-            given = getattr(settings.files, f"{task.files.short}_{split}", "")
-            usual = getattr(task.files, split)
-            path = expanded(given) if given else readers.find(start.data_folder(settings.files.data), "course", [usual])
+            chosen = getattr(settings.files, f"{task.files.short}_{split}", "")
+            if chosen:
+                path = expanded(chosen)
+            else:
+                path = readers.find_file(start.data_folder(settings.files.data), "course", [getattr(task.files, split)])
             readers.open_as(present(path), task.kind, split, classes=task.class_count)
             if path.resolve() in written:
                 raise UserError(f"{path}: a --*_out flag names this data file, which the predictions would replace")
-            found[task.name, split] = path
-    return found
+            files[task.name, split] = path
+    return files
 
 
 @dataclass(frozen=True)
@@ -47,41 +49,41 @@ class Splits:
 
     def of(self, split: str) -> dict[str, Any]:
         """The examples of one split, by task."""
-        found: dict[str, Any] = getattr(self, split)
-        return found
+        examples: dict[str, Any] = getattr(self, split)
+        return examples
 
     def manifest_entry(self) -> dict[str, Any]:
         """The data read, for the manifest: split -> task -> file, hash and skipped rows."""
-        return {split: {name: one.cache.account() for name, one in self.of(split).items()} for split in SPLITS}
+        return {split: {name: rows.cache.manifest_entry() for name, rows in self.of(split).items()} for split in SPLITS}
 
     @property
-    def inputs(self) -> Inputs:
+    def inputs(self) -> InputFiles:
         """`"{split} {task}"` -> the data file and its hash."""
-        caches = {f"{split} {name}": one.cache for split in SPLITS for name, one in self.of(split).items()}
+        caches = {f"{split} {name}": examples.cache for split in SPLITS for name, examples in self.of(split).items()}
         return {name: (cache.source, cache.sha256) for name, cache in caches.items()}
 
 
 def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, tokenizer: Tokenizer, length: int) -> Splits:
     """Read the examples of every split of every task; warns about truncated inputs and skipped rows."""
-    found: dict[str, dict[str, Any]] = {split: {} for split in SPLITS}
+    splits: dict[str, dict[str, Any]] = {split: {} for split in SPLITS}
     for task in tasks:
         for split in SPLITS:
             path = files[task.name, split]
             examples = task.open(path, split, tokenizer, length)
             if split != "train" and settings.data.limit_eval:
                 examples = replace(examples, cache=examples.cache.first(settings.data.limit_eval))
-            found[split][task.name] = examples
+            splits[split][task.name] = examples
             (cut, inputs), skipped = examples.truncated(task.pairs), len(examples.cache.skipped)
             if cut:
                 ranks.note(f"{path}: {cut:,} of {inputs:,} inputs are longer than {length} tokens and are truncated")
             if skipped:
                 ranks.note(f"{path}: {skipped} of {len(examples) + skipped} rows skipped (listed in manifest.json)")
         _note_dev_in_train(files[task.name, "train"], files[task.name, "dev"])
-    return Splits(**found)
+    return Splits(**splits)
 
 
 def _note_dev_in_train(train: Path, dev: Path) -> None:
-    """A note if all rows of the one file are lines of the other: dev scores are then those of training rows."""
+    """Warn if all rows of one file are lines of the other: dev scores are then those of training rows."""
     trained, judging = (set(path.read_bytes().splitlines()[1:]) for path in (train, dev))
     if trained <= judging or judging <= trained:
         part = "is the same as" if trained == judging else "has all rows of" if trained < judging else "is a part of"
@@ -91,12 +93,12 @@ def _note_dev_in_train(train: Path, dev: Path) -> None:
 def make_schedule(settings: MultitaskSettings, train: Mapping[str, Any]) -> tuple[plan.Plan, dict[str, int]]:
     """The training plan, and the number of training rows per task: all, or at most `--limit`."""
     training, limit = settings.training, settings.data.limit
-    rows = {name: plan.drawn(len(one), limit, training.seed, name) for name, one in train.items()}
+    rows = {name: plan.random_subset(len(examples), limit, training.seed, name) for name, examples in train.items()}
     sizes = {name: len(chosen) for name, chosen in rows.items()}
-    for name, one in train.items():
-        if limit > len(one):
-            ranks.note(f"--limit {limit:,}: {name} has only {len(one):,} rows")
+    for name, examples in train.items():
+        if limit > len(examples):
+            ranks.note(f"--limit {limit:,}: {name} has only {len(examples):,} rows")
         start.note_rows(name, sizes[name], training)
-    how = {"epochs": training.epochs, "batch_size": training.batch_size, "seed": training.seed}
-    whole = schedule.plan(settings.schedule.sampling, sizes, **how, power=settings.schedule.power)
-    return start.shortened(plan.among(whole, rows), training), sizes
+    options = {"epochs": training.epochs, "batch_size": training.batch_size, "seed": training.seed}
+    full = schedule.plan(settings.schedule.sampling, sizes, **options, power=settings.schedule.power)
+    return start.shortened(plan.over_rows(full, rows), training), sizes

@@ -88,7 +88,7 @@ class Task(ABC):
         return len(self.classes) or None
 
     def encode(self, examples: Single | Pair, rows: np.ndarray) -> Ragged:
-        """Encode the given rows as one ragged batch of B sequences, or of 2B or 3B for pairs that are read apart."""
+        """Encode rows as one ragged batch of B sequences; of 2B or 3B for pairs whose texts are read separately."""
         return examples.ragged(rows, self.pairs)
 
     def features(self, pooled: Tensor) -> Tensor:
@@ -103,13 +103,13 @@ class Task(ABC):
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Sum (not mean) of the rows' losses, in fp32; the caller divides by the number of rows of the whole step."""
 
-    def divergence(self, outputs: Tensor, others: Tensor) -> Tensor:
-        """How far the head's outputs for the same rows in two passes are apart: a sum over the rows, in fp32.
+    def divergence(self, first: Tensor, second: Tensor) -> Tensor:
+        """Divergence of the head's outputs for the same rows in two passes: a sum over the rows, in fp32.
 
         For classes (KL(p || q) + KL(q || p)) / 2, which is (p - q)(log p - log q) / 2 summed over the classes; for a
         score the squared difference.
         """
-        a, b = outputs.float(), others.float()
+        a, b = first.float(), second.float()
         if not self.classes:
             return F.mse_loss(a, b, reduction="sum")
         if a.ndim == 1:

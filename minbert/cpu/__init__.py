@@ -42,7 +42,7 @@ class FastSelfAttention(SelfAttention):
     def _project(self, x: Tensor, names: list[str]) -> list[Tensor]:
         """Several projections of [T, D] in one product; returns [T, H, d] for each of `names`."""
         projections = [self.get_submodule(name) for name in names]
-        weight, bias = (torch.cat([getattr(one, name) for one in projections]) for name in ("weight", "bias"))
+        weight, bias = (torch.cat([getattr(dense, name) for dense in projections]) for name in ("weight", "bias"))
         return self._by_head(blocked_linear(x, weight, bias), len(names))
 
     def _by_head(self, projected: Tensor, count: int) -> list[Tensor]:
@@ -124,15 +124,15 @@ def packed_weights(model: nn.Module, precision: str, tokens: int) -> Iterator[No
 
     It has no effect if the operators are not available, outside of inference mode, or for too few `tokens`.
     """
-    found: list[FastLayer] = []
+    layers: list[FastLayer] = []
     worthwhile = tokens >= _WORTHWHILE and torch.is_inference_mode_enabled()
     if worthwhile and can_pack(next(model.parameters()).device, precision):
-        found = [module for module in model.modules() if isinstance(module, FastLayer)]
+        layers = [module for module in model.modules() if isinstance(module, FastLayer)]
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     try:
-        for layer in found:
+        for layer in layers:
             layer.pack(dtype)
         yield
     finally:
-        for layer in found:
+        for layer in layers:
             layer.unpack()

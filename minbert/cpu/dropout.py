@@ -15,8 +15,8 @@ def keep_factors(like: Tensor, p: float) -> Tensor:
     p is rounded to the nearest 1/65536. Each 64-bit draw of torch's CPU generator decides four elements.
     """
     size, dropped = like.numel(), round(p * _LEVELS)
-    draws = torch.empty((size + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
-    mask = draws.view(torch.int16)[:size] >= dropped - _LEVELS // 2
+    random_words = torch.empty((size + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    mask = random_words.view(torch.int16)[:size] >= dropped - _LEVELS // 2
     scale = _LEVELS / (_LEVELS - dropped)
     return mask.view(like.shape).to(like.dtype).mul_(scale)  # cast first: products of mixed dtypes are slow
 

@@ -33,8 +33,8 @@ _BLOCK, _STEP = 2048, 32
 
 def heights(rows: int) -> list[int]:
     """Heights of disjoint blocks of `rows` rows, for sums: full blocks, then a multiple of 32, then the remainder."""
-    whole, rest = divmod(rows, _BLOCK)
-    return [_BLOCK] * whole + [height for height in (rest - rest % _STEP, rest % _STEP) if height]
+    full, remainder = divmod(rows, _BLOCK)
+    return [_BLOCK] * full + [height for height in (remainder - remainder % _STEP, remainder % _STEP) if height]
 
 
 def spans(rows: int) -> list[slice]:
@@ -70,8 +70,8 @@ class Packed:
     def __call__(self, x: Tensor, activation: str = "none") -> Tensor:
         """The product, followed by GELU if `activation` is "gelu"."""
         x = x.to(self._bias.dtype)
-        made: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, activation, [], "none")
-        return made
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, activation, [], "none")
+        return product
 
 
 def can_pack(device: torch.device, precision: str) -> bool:

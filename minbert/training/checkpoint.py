@@ -33,18 +33,18 @@ def folder_of(parent: Path, step: int) -> Path:
 
 def steps(parent: Path) -> list[int]:
     """Steps of the complete checkpoints in a folder, ascending."""
-    found = (_NAME.fullmatch(path.name) for path in parent.iterdir()) if parent.is_dir() else ()
-    return sorted(int(match.group(1)) for match in found if match)
+    matches = (_NAME.fullmatch(path.name) for path in parent.iterdir()) if parent.is_dir() else ()
+    return sorted(int(match.group(1)) for match in matches if match)
 
 
 def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dict[str, Any]) -> None:
     """Write the checkpoint of `step`: the model, the optimizer's state by parameter name, and the loop's state."""
     content = {"step": step, "state": state, "counts": _counts(model, optimizer)}
-    with new_folder(folder_of(parent, step)) as beside:
-        weights.write(beside / _MODEL, model.state_dict())
-        weights.write(beside / _OPTIMIZER, dict(_tensors(model, optimizer)))
-        hashes = {name: sha256_of(beside / name) for name in (_MODEL, _OPTIMIZER)}
-        write_json(beside / "state.json", content | {"sha256": {"state.json": _digest(content), **hashes}})
+    with new_folder(folder_of(parent, step)) as folder:
+        weights.write(folder / _MODEL, model.state_dict())
+        weights.write(folder / _OPTIMIZER, dict(_tensors(model, optimizer)))
+        hashes = {name: sha256_of(folder / name) for name in (_MODEL, _OPTIMIZER)}
+        write_json(folder / "state.json", content | {"sha256": {"state.json": _digest(content), **hashes}})
 
 
 def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = None) -> dict[str, Any]:
@@ -60,8 +60,8 @@ def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = No
         optimizer.state.clear()
         for name, parameter in model.named_parameters():
             if name in counts:
-                found = {key: tensors[f"{key}/{name}"] for key in _TENSORS if f"{key}/{name}" in tensors}
-                on_device = {key: x.to(parameter.device) for key, x in found.items()}
+                moments = {key: tensors[f"{key}/{name}"] for key in _TENSORS if f"{key}/{name}" in tensors}
+                on_device = {key: x.to(parameter.device) for key, x in moments.items()}
                 optimizer.state[parameter] = {"step": counts[name], **on_device}
     state: dict[str, Any] = content["state"]
     return state
@@ -74,23 +74,23 @@ def state_of(parent: Path, step: int) -> dict[str, Any]:
 
 
 def set_damaged_aside(parent: Path) -> list[str]:
-    """Rename what is damaged of the checkpoints that a run would resume from; returns a sentence for each.
+    """Rename the damaged checkpoints among those that a run would resume from; returns a message for each.
 
-    Afterwards the newest checkpoint is sound, or there is none; the last sentence says which. The checkpoint that it
-    names as kept may be missing.
+    Afterwards the newest checkpoint is sound, or there is none; the last message says which. The checkpoint of its
+    `kept_step` may be missing.
     """
-    said: list[str] = []
+    messages: list[str] = []
 
     def sound(step: int, *names: str) -> bool:
         try:
             _verified(folder_of(parent, step), *names)
         except UserError as error:
-            said.append(_set_aside(folder_of(parent, step), error))
+            messages.append(_set_aside(folder_of(parent, step), error))
             return False
         return True
 
-    while found := steps(parent):
-        newest = found[-1]
+    while left := steps(parent):
+        newest = left[-1]
         if not sound(newest):
             continue
         state = state_of(parent, newest)
@@ -98,19 +98,20 @@ def set_damaged_aside(parent: Path) -> list[str]:
         needed = [] if state["finished"] else [_OPTIMIZER]
         if sound(newest, *needed, *([] if elsewhere and state["finished"] else [_MODEL])):
             break
-    if said:
-        said[-1] += f"; the run goes on from step {found[-1]:,}" if found else "; none is left, so the run starts again"
-    return said
+    if messages:
+        outcome = f"the run goes on from step {left[-1]:,}" if left else "none is left, so the run starts again"
+        messages[-1] += f"; {outcome}"
+    return messages
 
 
-def _set_aside(folder: Path, why: UserError) -> str:
+def _set_aside(folder: Path, damage: UserError) -> str:
     """Rename a checkpoint, if it is there, so that it is never used again."""
     if not folder.exists():
-        return str(why)
+        return str(damage)
     names = (folder.with_name(f"damaged-{folder.name}{f'-{number}' * (number > 1)}") for number in count(1))
-    aside = next(path for path in names if not path.exists())
-    folder.rename(aside)
-    return f"{why}; set aside as {aside.name}"
+    target = next(path for path in names if not path.exists())
+    folder.rename(target)
+    return f"{damage}; set aside as {target.name}"
 
 
 def _verified(folder: Path, *names: str) -> dict[str, Any]:
@@ -156,7 +157,7 @@ def strip(parent: Path, kept: int) -> None:
 
 
 def not_finite(model: nn.Module, optimizer: AdamW) -> str | None:
-    """The name of a tensor of a checkpoint that is not finite, or None. One device sync."""
+    """The name of the first tensor to be saved that is not finite, or None. One device sync."""
     named = [(name, x) for name, x in (*model.state_dict().items(), *_tensors(model, optimizer)) if x.numel()]
     finite = torch.stack([torch.stack(x.aminmax()).isfinite().all() for _, x in named]).tolist()
     return next((name for (name, _), sound in zip(named, finite, strict=True) if not sound), None)

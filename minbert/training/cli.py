@@ -23,7 +23,7 @@ from typing import IO, Any, NoReturn
 from minbert.errors import UserError, one_of
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-"""With these a user or a cluster announces the end of a run."""
+"""The signals by which a user or a cluster ends a run."""
 _ONE_NOTICE = 1.0  # seconds in which signals count as one: clusters and launchers send the same one twice
 
 resumable = False
@@ -41,8 +41,8 @@ def console_command() -> str:
 class Parser(argparse.ArgumentParser):
     """An `ArgumentParser` that raises `UserError` instead of exiting, and is named for the console command if any."""
 
-    def __init__(self, prog: str | None = None, **how: Any) -> None:
-        super().__init__(console_command() or prog, **how)
+    def __init__(self, prog: str | None = None, **options: Any) -> None:
+        super().__init__(console_command() or prog, **options)
 
     def error(self, message: str) -> NoReturn:
         """Raises `UserError`."""
@@ -73,7 +73,7 @@ def demand_writable(out: Path | None, flag: str = "--out") -> None:
 def say(text: str, stream: IO[str] | None = None) -> None:
     """Print a line and flush, to standard output unless `stream` is given; see `discard_if_closed`."""
     stream, tqdm = stream or sys.stdout, sys.modules.get("tqdm")
-    with discard_if_closed(stream), tqdm.tqdm.external_write_mode(stream) if tqdm else nullcontext():  # below no bar
+    with discard_if_closed(stream), tqdm.tqdm.external_write_mode(stream) if tqdm else nullcontext():  # above a bar
         print(text, file=stream, flush=True)
 
 
@@ -101,18 +101,18 @@ def _discard(stream: IO[str]) -> None:
 def run_module(name: str, *arguments: str) -> None:
     """Run `python -m name` in a process of its own and print its output; if it fails, a note is printed instead."""
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-P", "-m", name, *arguments],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode:
-        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        say(f"note: python -m {name} failed: {why.removeprefix('error: ')}", sys.stderr)
+    if process.returncode:
+        message = (process.stderr.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+        say(f"note: python -m {name} failed: {message.removeprefix('error: ')}", sys.stderr)
     else:
-        say(done.stdout.strip())
+        say(process.stdout.strip())
 
 
 class Interrupted(BaseException):
@@ -124,20 +124,20 @@ class Interrupted(BaseException):
 
 
 class _Signals:
-    """What the handler of `SIGNALS` does: raise `Interrupted`, or only note the signal while a step is under way."""
+    """The handler of `SIGNALS`: it raises `Interrupted`, or defers the signal while a step is under way."""
 
     def __init__(self) -> None:
-        self.noted: list[int] | None = None  # None: signals are not deferred
-        self.first = 0.0  # when the first one was noted
+        self.deferred: list[int] | None = None  # None: signals are not deferred
+        self.first = 0.0  # time of the first one
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        if self.noted is None:
+        if self.deferred is None:
             raise Interrupted("stopped", number)
-        if self.noted:
+        if self.deferred:
             if time.monotonic() - self.first > _ONE_NOTICE:
                 raise SystemExit(128 + number)
             return
-        self.noted.append(number)
+        self.deferred.append(number)
         self.first = time.monotonic()
         if os.environ.get("RANK", "0") == "0":
             say("stopping after this step; a second signal stops at once, without a checkpoint", sys.stderr)
@@ -165,33 +165,33 @@ def stop_on_signal() -> Iterator[list[int]]:
     """Defer signals: yield a list, to which the number of the first is added. A second one ends the process at once."""
     with catch_signals():
         received: list[int] = []
-        _signals.noted = received
+        _signals.deferred = received
         try:
             yield received
         finally:
-            _signals.noted = None
+            _signals.deferred = None
 
 
 @contextmanager
 def signals_at_once() -> Iterator[None]:
-    """Inside `stop_on_signal`: a signal raises `Interrupted` again, as does one that has been noted before."""
-    noted, _signals.noted = _signals.noted, None
+    """Inside `stop_on_signal`: a signal raises `Interrupted` again, as does one that was deferred before."""
+    deferred, _signals.deferred = _signals.deferred, None
     try:
-        if noted:
-            raise Interrupted("stopped", noted[0])
+        if deferred:
+            raise Interrupted("stopped", deferred[0])
         yield
     finally:
-        _signals.noted = noted
+        _signals.deferred = deferred
 
 
-def to_resume() -> str:
+def resume_command() -> str:
     """The command that resumes the run of this process, with its environment variables and its launcher."""
     variables = [f"{name}={shlex.quote(os.environ[name])}" for name in _VARIABLES if os.environ.get(name)]
     launcher = ["python" if shutil.which("python") == sys.executable else sys.executable]
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         launcher = ["torchrun", "--nproc-per-node", os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"])]
-    more = [] if "--resume" in sys.argv else ["--resume"]
-    return " ".join([*variables, shlex.join([*launcher, *sys.argv, *more])])
+    extra = [] if "--resume" in sys.argv else ["--resume"]
+    return " ".join([*variables, shlex.join([*launcher, *sys.argv, *extra])])
 
 
 def under_tcmalloc() -> None:
@@ -216,7 +216,7 @@ def allocator() -> str:
 def run(main: Callable[[], None]) -> NoReturn:
     """Run a script and exit: code 0, 2 after a user's mistake, or 128 + its number after a signal.
 
-    All but the first print one sentence. If the output is a closed pipe, as in `... | head`, the exit code is 0.
+    Every code but 0 comes with one sentence. If the output is a closed pipe, as in `... | head`, the exit code is 0.
     """
     # OpenMP's threads spin for milliseconds at every barrier. If another program needs the same cores, a training step
     # then takes many times as long. A shorter spin costs nothing on an idle machine. It is read when torch is loaded.
@@ -245,6 +245,6 @@ def _outcome(main: Callable[[], None]) -> int:
         return 2
     except Interrupted as stop:
         if os.environ.get("RANK", "0") == "0":  # every process of torchrun gets here
-            say(f"{stop}; resume with: {to_resume()}" if resumable else str(stop), sys.stderr)
+            say(f"{stop}; resume with: {resume_command()}" if resumable else str(stop), sys.stderr)
         return 128 + stop.number
     return 0

@@ -27,7 +27,7 @@ from minbert.training.run import RunDir
 from minbert.training.settings import RunSettings, TrainingSettings
 
 BEST, LAST = "best", "last"
-_LOOK_EVERY = 10  # steps between two reads of the losses, each a device sync
+_READ_EVERY = 10  # steps between two reads of the losses, each a device sync
 _REMEDY = "a smaller --lr or --precision fp32 may help (the checkpoints are of earlier steps, and finite)"
 
 
@@ -46,7 +46,7 @@ class Context:
         return autocast(self.precision, self.device)
 
     def scaled(self, loss: Tensor) -> Tensor:
-        """The loss to differentiate: in fp16 times the scale that `fit` takes out of the gradients again."""
+        """The loss to differentiate: in fp16 times the loss scale, which `fit` divides out of the gradients."""
         scaled: Tensor = self.scaler.scale(loss)
         return scaled
 
@@ -63,7 +63,7 @@ class Objective(Protocol):
         ...
 
 
-Evaluation = tuple[float | None, dict[str, Any]]
+ScoreAndMetrics = tuple[float | None, dict[str, Any]]
 """The score to maximise, and metrics to log; None for what is undefined."""
 
 Scalars = tuple[str, dict[str, Tensor], int]
@@ -107,7 +107,7 @@ def fit(
     run: RunDir,
     training: TrainingSettings,
     run_settings: RunSettings,
-    evaluate: Callable[[], Evaluation],
+    evaluate: Callable[[], ScoreAndMetrics],
     *,
     device: torch.device,
     precision: str,
@@ -117,8 +117,8 @@ def fit(
 ) -> LoopState:
     """Train until the end of the plan or early stopping, and leave the best or the last weights in `model`, by `keep`.
 
-    `run_settings` say whether the run is resumed, and how often it is saved and logged. `precision`: "fp32", "bf16"
-    or "fp16", whose steps with an overflow in a gradient change no weights, count as steps of the plan, and are logged.
+    `run_settings` say whether the run is resumed, and how often it is saved and logged. `precision` is "fp32",
+    "bf16" or "fp16". In fp16, a step whose gradients overflow changes no weights; it counts as a step and is logged.
     `tasks` is the number of tasks; with several, losses are displayed with the task's name. `baseline` is the score of
     the model before training. If `keep` is `best` and no evaluation is above the baseline, the weights before training
     are kept, as step 0. Without a baseline, the first evaluation with a defined score is the best so far; without any,
@@ -131,7 +131,7 @@ def fit(
     minimum in `floors`, and `Interrupted`, after a checkpoint, if a signal announced the end of the run.
     """
     restored = _restore(model, optimizer, run) if run_settings.resume else None
-    state = restored or LoopState(best=_of_first(baseline, device))
+    state = restored or LoopState(best=_first_ranks_score(baseline, device))
     scaler = loss_scaler(precision, device)
     if state.loss_scale:
         scaler.load_state_dict(state.loss_scale)
@@ -146,7 +146,7 @@ def fit(
         _save(model, optimizer, state, run, training)
 
     def evaluate_and_save() -> None:
-        """Evaluate the weights of this step; a signal meanwhile stops the run, which later begins with the same."""
+        """Evaluate and save; a signal during the evaluation stops the run, which resumes with this evaluation."""
         model.eval()
         try:
             with signals_at_once() if ranks.world() == 1 else nullcontext():
@@ -154,9 +154,9 @@ def fit(
         except Interrupted as stop:
             state.unevaluated = True
             _save(model, optimizer, state, run, training)
-            run.reached(state.step, ended=True)
-            where = f"after step {state.step:,} of {plan.total:,}, before its evaluation"
-            raise Interrupted(f"stopped {where}", stop.number) from None
+            run.record_step(state.step, ended=True)
+            position = f"after step {state.step:,} of {plan.total:,}, before its evaluation"
+            raise Interrupted(f"stopped {position}", stop.number) from None
         state.unevaluated = False
         run.log({"kind": "evaluation", "step": state.step, "epoch": plan.at(state.step - 1).epoch + 1, **row})
         progress.evaluated(row)
@@ -193,8 +193,8 @@ def fit(
             evaluating = state.step == plan.total or _due(state.step, training.evaluate_every, epoch_ends)
             saving = evaluating or bool(stopping) or _due(state.step, run_settings.save_every)
             logging = evaluating or epoch_ends or _due(state.step, run_settings.log_every)  # no row spans two epochs
-            if logging or saving or progress.due or _due(state.step, _LOOK_EVERY):
-                _look(state, pending, floors or {})
+            if logging or saving or progress.due or _due(state.step, _READ_EVERY):
+                _read_scalars(state, pending, floors or {})
                 progress.show(rate, state.means(), line=logging)
             if logging:
                 row = {"kind": "train", "step": state.step, "epoch": batch.epoch + 1, "lr": rate, **state.means()}
@@ -202,9 +202,9 @@ def fit(
                 state.sums, state.counts = {}, {}
             if saving and (name := checkpoint.not_finite(model, optimizer)):
                 raise UserError(f"step {state.step}: after the update of {batch.task}, {name} is not finite; {_REMEDY}")
-            if saving and (other := ranks.differing(model.parameters(), device)):
+            if saving and (rank := ranks.differing(model.parameters(), device)):
                 raise UserError(
-                    f"step {state.step}: the parameters of process {other} differ from those of process 0, so they are "
+                    f"step {state.step}: the parameters of process {rank} differ from those of process 0, so they are "
                     f"not saved; --resume goes on from the last checkpoint"
                 )
             if averaged_after < state.step == plan.total:
@@ -214,10 +214,10 @@ def fit(
             elif saving:
                 _save(model, optimizer, state, run, training)
             if stopping and not state.finished:
-                run.reached(state.step, ended=True)
+                run.record_step(state.step, ended=True)
                 raise Interrupted(f"stopped after step {state.step:,} of {plan.total:,}", stopping)
     checkpoint.load(run.checkpoints, state.kept_step, model)
-    run.reached(state.step, ended=True)
+    run.record_step(state.step, ended=True)
     if ranks.rank() == 0 and not run_settings.keep_checkpoints:
         checkpoint.strip(run.checkpoints, state.kept_step)
     return state
@@ -250,7 +250,7 @@ def _update_scale(scaler: torch.amp.GradScaler, numbers: dict[str, Tensor], stat
     state.loss_scale = scaler.state_dict()
 
 
-def _look(state: LoopState, pending: list[Scalars], floors: Floors) -> None:
+def _read_scalars(state: LoopState, pending: list[Scalars], floors: Floors) -> None:
     """Copy the scalars since the last call to the host (a device sync), check them and add them to the sums."""
     for step, (task, numbers, examples) in enumerate(pending, start=state.step - len(pending) + 1):
         for name, tensor in numbers.items():
@@ -259,8 +259,8 @@ def _look(state: LoopState, pending: list[Scalars], floors: Floors) -> None:
             if not math.isfinite(value):
                 raise UserError(f"step {step}: the {name.replace('_', ' ')} of {task} is {value}; {_REMEDY}")
             if value < least:
-                why = f"{meaning} ({name} {value:.2g}, less than {least:g})"
-                raise UserError(f"step {step}: {why}; a smaller --lr or a larger --batch-size may help")
+                message = f"{meaning} ({name} {value:.2g}, less than {least:g})"
+                raise UserError(f"step {step}: {message}; a smaller --lr or a larger --batch-size may help")
             key = f"{task}/{name}"
             state.sums[key] = state.sums.get(key, 0.0) + value * examples
             state.counts[key] = state.counts.get(key, 0) + examples
@@ -268,14 +268,14 @@ def _look(state: LoopState, pending: list[Scalars], floors: Floors) -> None:
 
 
 def _evaluate(
-    state: LoopState, evaluate: Callable[[], Evaluation], total: int, patience: int, device: torch.device
+    state: LoopState, evaluate: Callable[[], ScoreAndMetrics], total: int, patience: int, device: torch.device
 ) -> dict[str, Any]:
     """Evaluate and update the state; returns a row of the metrics."""
     started = time.perf_counter()
     score, numbers = evaluate()
-    state.score = _of_first(score, device)
-    gained = state.score is not None and (state.best is None or state.score > state.best)
-    if gained:
+    state.score = _first_ranks_score(score, device)
+    improved = state.score is not None and (state.best is None or state.score > state.best)
+    if improved:
         state.best, state.best_step, state.stale = state.score, state.step, 0
     else:
         state.stale += 1
@@ -284,13 +284,13 @@ def _evaluate(
     state.finished = state.step == total or bool(patience and state.stale >= patience)
     seconds = round(time.perf_counter() - started, 3)
     defined = {name: _defined(value) for name, value in numbers.items()}
-    return {"score": state.score, "best": gained, **defined, "seconds": seconds}
+    return {"score": state.score, "best": improved, **defined, "seconds": seconds}
 
 
-def _of_first(score: float | None, device: torch.device) -> float | None:
-    """The first rank's score, or None: all ranks stop and keep alike, whatever their processors round."""
-    own = torch.tensor(math.nan if score is None else score, dtype=torch.float64, device=device)
-    agreed: float | None = _defined(float(ranks.of_first(own)))
+def _first_ranks_score(score: float | None, device: torch.device) -> float | None:
+    """The first rank's score, None if undefined: all ranks stop and keep alike, however their processors round."""
+    tensor = torch.tensor(math.nan if score is None else score, dtype=torch.float64, device=device)
+    agreed: float | None = _defined(float(ranks.broadcast(tensor)))
     return agreed
 
 
@@ -307,18 +307,18 @@ def _save(model: nn.Module, optimizer: AdamW, state: LoopState, run: RunDir, tra
         run.sync_metrics()
         checkpoint.save(run.checkpoints, state.step, model, optimizer, asdict(state))
         checkpoint.rotate(run.checkpoints, {state.step, state.kept_step})
-        run.reached(state.step)
+        run.record_step(state.step)
     ranks.wait()
 
 
 def _restore(model: nn.Module, optimizer: AdamW, run: RunDir) -> LoopState | None:
-    """Load the newest checkpoint, if there is one; `RunDir.begin` has verified it."""
-    found = checkpoint.steps(run.checkpoints)
-    run.forget_after(found[-1] if found else -1)
-    if not found:
+    """Load the newest checkpoint, if there is one; `RunDir.begin_part` has verified it."""
+    saved = checkpoint.steps(run.checkpoints)
+    run.forget_after(saved[-1] if saved else -1)
+    if not saved:
         return None
-    state = LoopState(**checkpoint.state_of(run.checkpoints, found[-1]))
-    if state.kept_step not in found:  # it was damaged
+    state = LoopState(**checkpoint.state_of(run.checkpoints, saved[-1]))
+    if state.kept_step not in saved:  # it was damaged
         state.kept_step, state.best_step = state.step, state.step
         state.best = state.score if state.finished else None
     if not state.finished:  # a finished run trains no more; `fit` loads the kept weights

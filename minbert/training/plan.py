@@ -21,7 +21,7 @@ class Step:
     rows: np.ndarray
     epoch: int
     number: int = 0  # of the step in the run
-    turn: int = 0  # index among the steps of the same task in the epoch
+    task_index: int = 0  # index among the steps of the same task in the epoch
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Plan:
     build: Callable[[int], list[tuple[str, np.ndarray]]]
     _epoch: int = field(default=-1, repr=False)
     _steps: list[tuple[str, np.ndarray]] = field(default_factory=list, repr=False)
-    _turns: list[int] = field(default_factory=list, repr=False)
+    _task_indices: list[int] = field(default_factory=list, repr=False)
 
     @cached_property
     def ends(self) -> list[int]:
@@ -51,10 +51,10 @@ class Plan:
             self._epoch, self._steps = epoch, self.build(epoch)
             assert len(self._steps) == self.lengths[epoch], "a plan's lengths must be those of its epochs"
             counts: dict[str, count[int]] = defaultdict(count)
-            self._turns = [next(counts[task]) for task, _ in self._steps]
+            self._task_indices = [next(counts[task]) for task, _ in self._steps]
         index = step - (self.ends[epoch] - self.lengths[epoch])
         task, rows = self._steps[index]
-        return Step(task, rows, epoch, step, self._turns[index])
+        return Step(task, rows, epoch, step, self._task_indices[index])
 
 
 def shuffled(size: int, seed: int, *counter: int | str) -> np.ndarray:
@@ -72,24 +72,24 @@ def batch_count(rows: int, size: int) -> int:
     return -(-rows // size)
 
 
-def drawn(count: int, limit: int, seed: int, *counter: int | str) -> np.ndarray:
+def random_subset(count: int, limit: int, seed: int, *counter: int | str) -> np.ndarray:
     """The rows to train on, ascending: a random subset of `limit` of `count` rows (0: all); int64 [rows]."""
     if not 0 < limit < count:
         return np.arange(count)
     return np.sort(numpy_generator(seed, "limit", *counter).permutation(count)[:limit])
 
 
-def among(plan: Plan, rows: Mapping[str, np.ndarray]) -> Plan:
+def over_rows(plan: Plan, rows: Mapping[str, np.ndarray]) -> Plan:
     """The plan with its row numbers as indices into chosen rows: row i of a task becomes `rows[task][i]`."""
-    return Plan(plan.lengths, lambda epoch: [(task, rows[task][places]) for task, places in plan.build(epoch)])
+    return Plan(plan.lengths, lambda epoch: [(task, rows[task][indices]) for task, indices in plan.build(epoch)])
 
 
-def first(plan: Plan, steps: int) -> Plan:
+def first_steps(plan: Plan, steps: int) -> Plan:
     """A plan of the first `steps` steps of `plan` (0: all)."""
     if not 0 < steps < plan.total:
         return plan
-    whole = bisect_right(plan.ends, steps - 1)
-    lengths = [*plan.lengths[:whole], steps - sum(plan.lengths[:whole])]
+    epoch = bisect_right(plan.ends, steps - 1)
+    lengths = [*plan.lengths[:epoch], steps - sum(plan.lengths[:epoch])]
     return Plan(lengths, lambda epoch: plan.build(epoch)[: lengths[epoch]])
 
 

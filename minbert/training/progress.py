@@ -22,18 +22,18 @@ class _Bar(tqdm):  # type: ignore[misc]
     monitor_interval = 0  # no thread of its own
 
 
-def bar(items: Sequence[T], what: str) -> Iterator[T]:
-    """The items one by one, with a bar named `what` on a terminal, else a line a minute; on the first rank only."""
+def bar(items: Sequence[T], label: str) -> Iterator[T]:
+    """The items one by one, with a bar named `label` on a terminal, else a line a minute; on the first rank only."""
     if ranks.rank():
         yield from items
     elif _redraws():
-        yield from _Bar(items, desc=what, file=sys.stdout, leave=False, dynamic_ncols=True)
+        yield from _Bar(items, desc=label, file=sys.stdout, leave=False, dynamic_ncols=True)
     else:
-        said = time.perf_counter()
+        last_line = time.perf_counter()
         for number, item in enumerate(items):
-            if time.perf_counter() - said >= _SILENCE:
-                say(f"{what}: {number:,} of {len(items):,} batches")
-                said = time.perf_counter()
+            if time.perf_counter() - last_line >= _SILENCE:
+                say(f"{label}: {number:,} of {len(items):,} batches")
+                last_line = time.perf_counter()
             yield item
 
 
@@ -42,8 +42,8 @@ class Progress:
 
     On a terminal a bar shows them, below all other output. Elsewhere the loop prints them as a line of text with each
     row of the metrics, and in between when `due`. Evaluations are lines in both. `done` is the step that the run
-    begins with. With several `tasks`, a loss is shown with its task's name. `keeps_best` says whether the best
-    evaluation is kept, and so named.
+    begins with. With several `tasks`, a loss is shown with its task's name. `keeps_best` marks the best
+    evaluation so far in its line.
     """
 
     def __init__(self, plan: Plan, done: int, tasks: int = 1, *, keeps_best: bool = True) -> None:
@@ -54,12 +54,12 @@ class Progress:
         self._bar: _Bar | None = None
         self._printing = ranks.rank() == 0 and not _redraws()  # lines
         self._examples, self._speed = 0, 0.0  # examples a second
-        self._begun = self._started = self._said = time.perf_counter()
+        self._begun = self._started = self._last_line = time.perf_counter()
 
     def __enter__(self) -> "Progress":
         if ranks.rank() == 0 and not self._printing:
-            look = {"file": sys.stdout, "dynamic_ncols": True, "leave": False, "unit": "step"}
-            self._bar = _Bar(total=self._total, initial=self._step, desc=self._epoch, **look)
+            options = {"file": sys.stdout, "dynamic_ncols": True, "leave": False, "unit": "step"}
+            self._bar = _Bar(total=self._total, initial=self._step, desc=self._epoch, **options)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -79,11 +79,11 @@ class Progress:
 
     @property
     def due(self) -> bool:
-        """Whether a line is to be printed because none was for a minute; False with a bar."""
-        return self._printing and time.perf_counter() - self._said >= _SILENCE
+        """Whether to print a line because there was none for a minute; False with a bar."""
+        return self._printing and time.perf_counter() - self._last_line >= _SILENCE
 
     def show(self, rate: float, means: Mapping[str, float], *, line: bool) -> None:
-        """Show the mean losses since the last row of the metrics; without a bar, if asked for a `line` or `due`."""
+        """Show the mean losses since the last row of the metrics; without a bar, only for a `line` or if `due`."""
         self._means |= means
         if self._bar is not None:
             with discard_if_closed(sys.stdout):
@@ -92,7 +92,7 @@ class Progress:
             step, speed = f"{self._step:,}/{self._total:,}", f"{self._speed:.0f} examples/s"
             losses = self._losses(means)
             say(f"epoch {self._epoch}  step {step}  {losses}  lr {rate:.3g}  {speed}  {self._left} left")
-            self._said = time.perf_counter()
+            self._last_line = time.perf_counter()
 
     def times(self) -> dict[str, float]:
         """Seconds and speed since the last call or evaluation, for the metrics."""

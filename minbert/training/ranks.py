@@ -30,7 +30,7 @@ _BUCKET = 6_000_000  # gradients in one exchange, 24 MB: as large as Distributed
 
 @contextmanager
 def group(device: torch.device) -> Iterator[None]:
-    """Join the process group if the script was started by `torchrun`, and leave it at the end, also after an error.
+    """Join the process group if `torchrun` started the script, and leave it at the end, also after an error.
 
     gloo's threads abort a process that ends while it is still in the group.
     """
@@ -47,7 +47,7 @@ def group(device: torch.device) -> Iterator[None]:
 
 
 def _restarted() -> dict[str, Any]:
-    """Where processes that torchrun has restarted find each other: not at the addresses of those that ended.
+    """Arguments by which processes that torchrun has restarted find each other, and not those that ended.
 
     torchrun keeps one store for all restarts (pytorch/pytorch issue 135712). On several machines they count restarts
     differently, and torchrun needs TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1.
@@ -110,16 +110,16 @@ def sum_over_ranks(x: Tensor) -> Tensor:
     return x
 
 
-def gather(rows: Tensor, places: Tensor, total: int) -> Tensor:
-    """The rows of all ranks, without a graph: [total, D], from this rank's `rows` [n, D] and their places among all.
+def gather(rows: Tensor, positions: Tensor, total: int) -> Tensor:
+    """The rows of all ranks, without a graph: [total, D], from this rank's `rows` [n, D] and their positions among all.
 
-    `places` are int64 [n]; a rank may have none. Every place belongs to one rank.
+    `positions` are int64 [n]; a rank may have none. Every position belongs to one rank.
     """
-    whole = torch.zeros(total, rows.shape[1], dtype=rows.dtype, device=rows.device)
-    return sum_over_ranks(whole.index_copy_(0, places, rows.detach()))
+    gathered = torch.zeros(total, rows.shape[1], dtype=rows.dtype, device=rows.device)
+    return sum_over_ranks(gathered.index_copy_(0, positions, rows.detach()))
 
 
-def of_first(x: Tensor) -> Tensor:
+def broadcast(x: Tensor) -> Tensor:
     """The first rank's `x`, in place; `x` has one shape and type on all ranks."""
     if dist.is_initialized():
         with _exchange():
@@ -144,8 +144,8 @@ def differing(tensors: Iterable[Tensor], device: torch.device) -> int:
     digest = hashlib.sha256()
     for tensor in tensors:
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    own = torch.tensor([*digest.digest()], device=device)
-    return highest(0 if torch.equal(of_first(own.clone()), own) else rank(), device)
+    local = torch.tensor([*digest.digest()], device=device)
+    return highest(0 if torch.equal(broadcast(local.clone()), local) else rank(), device)
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter], device: torch.device) -> None:

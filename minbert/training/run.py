@@ -28,7 +28,7 @@ _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetens
 _ROOT = Path(__file__).parent.parent.parent
 
 
-Inputs = Mapping[str, tuple[Path, str]]
+InputFiles = Mapping[str, tuple[Path, str]]
 """What a run reads: role, such as `train sst` -> (a file or folder, hex SHA-256 of its content)."""
 
 
@@ -39,14 +39,14 @@ class Lock:
         self.path = path
         self._lock = FileLock(path)
         self._inode = 0
-        self._made: list[Path] = []  # folders
+        self._created: list[Path] = []  # folders
 
     def hold(self) -> None:
         """Create and lock the file, and its folder if need be.
 
         Raises `UserError`, naming a process that holds it, and `OSError` if it cannot be created or is a link.
         """
-        self._made = [folder for folder in self.path.parents if not folder.exists()]
+        self._created = [folder for folder in self.path.parents if not folder.exists()]
         make_folder(self.path.parent)
         if self.path.is_symlink():  # filelock follows none either, but its error does not say so
             raise UserError(f"{self.path}: is a link; a run's lock must be a file, so delete it")
@@ -63,7 +63,7 @@ class Lock:
         return bool(self._inode) and not (self.path.exists() and self.path.stat().st_ino == self._inode)
 
     def _holder(self) -> str:
-        """The process that holds the file, as it has written there, perhaps a moment after it locked the file."""
+        """The process that holds the file: it writes its name there, perhaps a moment after it has locked the file."""
         for _ in range(100):
             with suppress(FileNotFoundError):
                 if text := self.path.read_text(encoding="utf-8").strip():
@@ -77,13 +77,13 @@ class Lock:
             self.path.unlink()
         self._lock.release()
         self._inode = 0
-        for folder in self._made:
+        for folder in self._created:
             with suppress(OSError):  # something is in it
                 folder.rmdir()
 
 
 class RunDir:
-    """A run's folder, locked by one process from `open` to its end; nothing else is written before `begin`.
+    """A run's folder, locked by one process from `open` to its end; nothing else is written before `begin_part`.
 
     With several ranks, the first one alone writes.
     """
@@ -105,13 +105,13 @@ class RunDir:
         """The folder of a run, locked until the command ends. `tracked` is the value of `--track`.
 
         `identity` is the part of the run's identity that is known before data are read. Raises `UserError` as `check`
-        and `track.chosen` do, and if the folder cannot be written to or another process has locked it.
+        and `track.parse_trackers` do, and if the folder cannot be written to or another process has locked it.
         """
         run = cls(path, resume=resume)
         if tracked != "none":
             from minbert.training import track  # for this alone
 
-            run._tracked = track.chosen(tracked)
+            run._tracked = track.parse_trackers(tracked)
         nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
             raise UserError(f"--run-dir {path}: {nearest} is not a folder that can be written to")
@@ -142,8 +142,8 @@ class RunDir:
         if self._lock.lost:
             raise UserError(f"{self.path}: was removed while the run trained, so nothing more can be saved")
 
-    def check(self, identity: Mapping[str, Any], inputs: Inputs | None = None) -> None:
-        """Raises `UserError` if the folder is not that of a run, or its run is not resumed or is of another identity.
+    def check(self, identity: Mapping[str, Any], inputs: InputFiles | None = None) -> None:
+        """Raises `UserError` if the folder holds other files, a run without `--resume`, or a run of another identity.
 
         `inputs` is what the run reads; its hashes are part of the identity.
         """
@@ -155,16 +155,16 @@ class RunDir:
             raise UserError(
                 f"--run-dir {self.path}: exists already; add --resume to resume it, or choose another folder"
             )
-        before = self._read_manifest()["settings"]
+        earlier = self._read_manifest()["settings"]
         changed = [
-            f"{name if ' ' in name else '--' + name.replace('_', '-')} (was {before.get(name)!r}, now {value!r})"
+            f"{name if ' ' in name else '--' + name.replace('_', '-')} (was {earlier.get(name)!r}, now {value!r})"
             for name, value in identity.items()
-            if before.get(name) != value
+            if earlier.get(name) != value
         ]
         changed += [
             f"{name.removesuffix(' sha256')} ({path} is not what it was at the start)"
             for name, (path, sha256) in (inputs or {}).items()
-            if before.get(name) != sha256
+            if earlier.get(name) != sha256
         ]
         if changed:
             raise UserError(f"--resume: {self.path} was started with other settings or data: {', '.join(changed)}")
@@ -174,7 +174,7 @@ class RunDir:
         return self._manifest.exists() or self._copy.exists()
 
     def _foreign(self) -> Iterator[Path]:
-        """What is in the folder beside the lock and what a run leaves that is killed before its manifest is written."""
+        """Files other than the lock and the remains of a run that was killed before it wrote its manifest."""
         folders = [folder for folder in (self.path, self.checkpoints) if folder.is_dir()]
         for path in (path for folder in folders for path in folder.iterdir()):
             if path not in (self._lock.path, self.checkpoints) and not TEMPORARY.fullmatch(path.name):
@@ -195,7 +195,7 @@ class RunDir:
         write_json(self._copy, self._content)
         write_json(self._manifest, self._content)
 
-    def begin(self, manifest: dict[str, Any]) -> list[str]:
+    def begin_part(self, manifest: dict[str, Any]) -> list[str]:
         """Write the manifest, or add a part to that of a resumed run, whose damaged checkpoints are set aside.
 
         A part is one invocation of the script: when it `started`, its `command` and `environment`, its first and last
@@ -209,16 +209,17 @@ class RunDir:
             return []
         make_folder(self.checkpoints)
         ranks.note(*checkpoint.set_damaged_aside(self.checkpoints))
-        before = self._read_manifest() if self._has_manifest else {}
-        if before and not _manifest(self._manifest):
+        earlier = self._read_manifest() if self._has_manifest else {}
+        if earlier and not _manifest(self._manifest):
             ranks.note(f"{self._manifest}: damaged, so its copy {self._copy} is taken")
-        now = manifest.get("environment", {})
+        current = manifest.get("environment", {})
         step = next(reversed(checkpoint.steps(self.checkpoints)), 0)
-        part = {"started": now.get("started"), "command": manifest.get("command"), "from_step": step, "to_step": None}
-        parts = before.get("parts", [])
+        command = manifest.get("command")
+        part = {"started": current.get("started"), "command": command, "from_step": step, "to_step": None}
+        parts = earlier.get("parts", [])
         if parts and parts[-1]["to_step"] is None:  # it was killed: its steps after the last checkpoint are lost
             parts[-1]["to_step"] = step
-        self._content = {**manifest, **before, "parts": [*parts, part | {"seconds": 0.0, "environment": now}]}
+        self._content = {**manifest, **earlier, "parts": [*parts, part | {"seconds": 0.0, "environment": current}]}
         self._write_manifest()
         self._sweep()
         if self._tracked:
@@ -226,10 +227,10 @@ class RunDir:
 
             self._tracker = Tracker(self.path, self._content, step, self._tracked)
         last = parts[-1].get("environment", {}) if parts else {}
-        kinds = [name for name in last if name != "started" and last[name] != now.get(name)]
-        return [f"{name} {now.get(name)} (was {last[name]})" for name in kinds]
+        kinds = [name for name in last if name != "started" and last[name] != current.get(name)]
+        return [f"{name} {current.get(name)} (was {last[name]})" for name in kinds]
 
-    def reached(self, step: int, *, ended: bool = False) -> None:
+    def record_step(self, step: int, *, ended: bool = False) -> None:
         """Record in the manifest the time of this part until the checkpoint of `step`, and whether the part ended."""
         if ranks.rank():
             return
@@ -246,10 +247,10 @@ class RunDir:
         if self._tracker:
             self._tracker.log(row)
 
-    def figure(self, name: str, draw: Callable[[], "Figure"]) -> None:
+    def figure(self, name: str, plot: Callable[[], "Figure"]) -> None:
         """Record a figure in the tracker; without one, it is not drawn."""
         if self._tracker:
-            self._tracker.figure(name, draw())
+            self._tracker.figure(name, plot())
 
     def sync_metrics(self) -> None:
         """Flush `metrics.jsonl` to disk, so that no checkpoint is newer than its rows."""

@@ -1,6 +1,6 @@
 """Settings: one typed record per script, made of nested records, read from a preset, a TOML file and flags.
 
-A script may have several kinds of settings, of which one flag chooses; a flag of another kind does not exist.
+A script may have several kinds of settings, and one flag chooses among them; flags of another kind do not exist.
 This module does not import torch, so that `--help` is fast.
 """
 
@@ -24,7 +24,7 @@ Presets = Mapping[str, tuple[str, Mapping[str, Any]]]
 Pooler = Literal["pooler", "cls", "mean", "max", "avg-first-last", "avg-static-last", "avg-last-two"]
 """`minbert.pooling.NAMES`, here because that module imports torch."""
 
-PLACES = ("files", "run")
+WITHOUT_EFFECT = ("files", "run")
 """The records that do not affect a run's results: paths, checkpoints and logging."""
 
 
@@ -57,13 +57,13 @@ class Record(BaseModel):
     def _chosen(cls, value: Any, info: ValidationInfo) -> Any:
         """Match choices ignoring case."""
         choices = _kind(cls.model_fields[str(info.field_name)])[1]
-        return next((one for one in choices if one.lower() == str(value).strip().lower()), value)
+        return next((choice for choice in choices if choice.lower() == str(value).strip().lower()), value)
 
 
 class Settings(BaseModel):
     """All settings of a script: each field is a `Record`. A flag's name is unique across the records.
 
-    `choice` is the flag that chooses among the `kinds` of settings, where there are several.
+    `choice` is the flag that chooses among several `kinds` of settings.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -75,12 +75,12 @@ class Settings(BaseModel):
         return {}
 
     @classmethod
-    def kind(cls, values: Mapping[str, Any], where: str = "") -> type[Self]:
-        """The settings that `values`, by flag name, choose. Raises `UserError`, which begins with `where`."""
+    def kind(cls, values: Mapping[str, Any], label: str = "") -> type[Self]:
+        """The settings that `values`, by flag name, choose. Raises `UserError`, which begins with `label`."""
         kinds = cls.kinds()
         if not kinds:
             return cls
-        return kinds[one_of(str(values.get(cls.choice, next(iter(kinds)))), kinds, where or spelled(cls.choice, None))]
+        return kinds[one_of(str(values.get(cls.choice, next(iter(kinds)))), kinds, label or spelled(cls.choice, None))]
 
     @classmethod
     def of(cls, **flat: Any) -> Self:
@@ -96,12 +96,12 @@ class Settings(BaseModel):
         return {name: value for record in self.model_dump().values() for name, value in record.items()}
 
     def identity(self) -> dict[str, Any]:
-        """The values that determine a run's results, by flag name: all but the `places`."""
-        without = places(type(self))
+        """The values that determine a run's results, by flag name: all but the `flags_without_effect`."""
+        without = flags_without_effect(type(self))
         return {name: value for name, value in self.flat().items() if name not in without}
 
-    def check(self, given: Mapping[str, Any]) -> None:
-        """Raises `UserError` for flags that must not be given together; `given` are the values of a user."""
+    def check(self, overrides: Mapping[str, Any]) -> None:
+        """Raises `UserError` for flags that must not be given together; `overrides` are the values of a user."""
 
 
 class EncoderSettings(Record):
@@ -213,9 +213,10 @@ def flags_of(kind: type[Settings]) -> dict[str, tuple[str, FieldInfo]]:
     return flags
 
 
-def places(kind: type[Settings]) -> set[str]:
-    """The flags that do not affect a run's results: those in the records of `PLACES`, and paths."""
-    return {name for name, (record, option) in flags_of(kind).items() if record in PLACES or _about(option)["path"]}
+def flags_without_effect(kind: type[Settings]) -> set[str]:
+    """The flags that do not affect a run's results: those in the records of `WITHOUT_EFFECT`, and paths."""
+    flags = flags_of(kind).items()
+    return {name for name, (record, option) in flags if record in WITHOUT_EFFECT or _extra(option)["path"]}
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,7 @@ class Parsed(Generic[S]):
 
 
 def parse(
-    kind: type[S], presets: Presets, arguments: Sequence[str], *, program: str, about: str, default: str
+    kind: type[S], presets: Presets, arguments: Sequence[str], *, program: str, description: str, default: str
 ) -> Parsed[S]:
     """Parse a command line. Flags override `--config FILE.toml`, which overrides the preset (`default` if not given).
 
@@ -248,36 +249,36 @@ def parse(
     preset = one_of(str(first.preset or by_file), presets, "--preset" if first.preset else f"{in_file}preset")
     by_preset = presets[preset][1]
     chosen = getattr(first, kind.choice, None) if kind.choice else None
-    where = spelled(kind.choice, None) if chosen else f"{in_file}{kind.choice}" if kind.choice in table else ""
-    own = kind.kind({**by_preset, **table, **({kind.choice: chosen} if chosen else {})}, where)
-    flags = flags_of(own)
+    label = spelled(kind.choice, None) if chosen else f"{in_file}{kind.choice}" if kind.choice in table else ""
+    chosen_kind = kind.kind({**by_preset, **table, **({kind.choice: chosen} if chosen else {})}, label)
+    flags = flags_of(chosen_kind)
     by_preset = {name: value for name, value in by_preset.items() if name in flags and name != kind.choice}
-    parser = _parser(own, flags, program, about, preset, by_preset, everything=first.help_all)
+    parser = _parser(chosen_kind, flags, program, description, preset, by_preset, everything=first.help_all)
     if first.help or first.help_all:
         say(parser.format_help().rstrip())
         raise SystemExit(0)
     typed, unknown = parser.parse_known_args(words)
     if unknown:
-        raise UserError(f"{unknown[0]}: {_no_such_flag(unknown[0], kind, own, parser)}")
+        raise UserError(f"{unknown[0]}: {_no_such_flag(unknown[0], kind, chosen_kind, parser)}")
     for key in table:
         if key not in flags:
             raise UserError(f"{in_file}{key}: no such setting{suggestion(key, flags)}")
     by_flags = {name: value for name, value in vars(typed).items() if name in flags}
     sources = {key: f"{in_file}{key}" for key in table} | {name: spelled(name, None) for name in by_flags}
-    settings = _validated(own, {**by_preset, **table, **by_flags}, sources)
+    settings = _validated(chosen_kind, {**by_preset, **table, **by_flags}, sources)
     flat = settings.flat()
     overrides = {name: flat[name] for name in {**table, **by_flags}}
     settings.check(overrides)
     return Parsed(settings, preset, overrides, shlex.join([parser.prog, *arguments]))
 
 
-def _no_such_flag(word: str, kind: type[Settings], own: type[Settings], parser: Parser) -> str:
+def _no_such_flag(word: str, kind: type[Settings], chosen_kind: type[Settings], parser: Parser) -> str:
     """Why a flag is refused: another kind of settings has it, or none."""
     name = word.lstrip("-").partition("=")[0].replace("-", "_").removeprefix("no_")
-    others = [value for value, other in kind.kinds().items() if name in flags_of(other)]
-    if others:
-        chosen = next(value for value, other in kind.kinds().items() if other is own)
-        return f"--{kind.choice} {chosen} has no such flag (it belongs to --{kind.choice} {', '.join(others)})"
+    owners = [value for value, candidate in kind.kinds().items() if name in flags_of(candidate)]
+    if owners:
+        chosen = next(value for value, candidate in kind.kinds().items() if candidate is chosen_kind)
+        return f"--{kind.choice} {chosen} has no such flag (it belongs to --{kind.choice} {', '.join(owners)})"
     options = [option for action in parser._actions for option in action.option_strings]
     return f"no such flag{suggestion(word, options)} (see --help-all)"
 
@@ -321,7 +322,7 @@ def _parser(
     kind: type[Settings],
     flags: Flags,
     program: str,
-    about: str,
+    description: str,
     preset: str,
     defaults: Mapping[str, Any],
     *,
@@ -332,7 +333,7 @@ def _parser(
     parser = Parser(
         prog=program,
         usage="%(prog)s [--preset NAME] [flags]",
-        description=about,
+        description=description,
         epilog="" if everything else f"--help-all shows every flag{of_choice}. A boolean flag has a --no- form.",
         add_help=False,
         allow_abbrev=False,
@@ -350,7 +351,7 @@ def _parser(
     groups = {record: parser.add_argument_group(record) if everything else general for record in records}
     for name, (record, option) in flags.items():
         text, (value_kind, choices) = (option.description or "").replace("%", "%%"), _kind(option)
-        extra, shown = _about(option), defaults.get(name, option.default)
+        extra, shown = _extra(option), defaults.get(name, option.default)
         if name == kind.choice:
             choices = tuple(kind.kinds())
         if value_kind is bool:  # with --no-..., so that what a preset turns on can be turned off
@@ -367,8 +368,8 @@ def _parser(
     return parser
 
 
-def _about(option: FieldInfo) -> dict[str, Any]:
-    """What `flag` recorded of a field beside its text and range."""
+def _extra(option: FieldInfo) -> dict[str, Any]:
+    """The properties of a field that `flag` records besides its text and range."""
     extra = option.json_schema_extra
     return extra if isinstance(extra, dict) else {"metavar": "", "common": False, "path": False}
 
@@ -397,7 +398,7 @@ def _validated(kind: type[S], flat: Mapping[str, Any], sources: Mapping[str, str
         if isinstance(raised, UserError):
             raise raised from None
         name, value, text = str(first["loc"][1]), first["input"], str(first["msg"])
-        where = sources.get(name, spelled(name, None))
+        label = sources.get(name, spelled(name, None))
         if choices := _kind(flags[name][1])[1]:
-            one_of(str(value), choices, where)
-        raise UserError(f"{where}: {text[0].lower()}{text[1:]}, not {quoted(value)}") from None
+            one_of(str(value), choices, label)
+        raise UserError(f"{label}: {text[0].lower()}{text[1:]}, not {quoted(value)}") from None

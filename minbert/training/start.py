@@ -20,8 +20,8 @@ from minbert.files import data_path, expanded
 from minbert.precision import DTYPES, amx_crashes, choose, default_device
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli, ranks
-from minbert.training.plan import Plan, first
-from minbert.training.run import Inputs, RunDir, environment
+from minbert.training.plan import Plan, first_steps
+from minbert.training.run import InputFiles, RunDir, environment
 from minbert.training.settings import Parsed, TrainingSettings
 
 S = TypeVar("S", bound=Any)  # the settings of a script
@@ -61,21 +61,21 @@ class Start(Generic[S]):
         return self.parsed.settings
 
     def with_encoder(self) -> tuple["Start[S]", InitialEncoder]:
-        """The encoder that training starts from, and this run with the pooler of its folder where none is asked for.
+        """The encoder that training starts from, and this run with the pooler of its folder if none was requested.
 
         Raises `UserError`.
         """
-        wanted = self.settings.encoder
-        model, tokenizer, folder = encoder(wanted.source, wanted.encoder_dropout)
-        length = max_length(wanted.max_length, model.config)
-        settings = self.settings if wanted.pooler else self.settings.changed(pooler=pooler_of(folder))
+        options = self.settings.encoder
+        model, tokenizer, folder = encoder(options.source, options.encoder_dropout)
+        length = max_length(options.max_length, model.config)
+        settings = self.settings if options.pooler else self.settings.changed(pooler=pooler_of(folder))
         initial = InitialEncoder(model.to(self.device), tokenizer, length, folder, BertConfig.read(folder))
         return replace(self, parsed=replace(self.parsed, settings=settings)), initial
 
-    def identify(self, encoder: InitialEncoder, inputs: Inputs) -> Identity:
+    def identify(self, encoder: InitialEncoder, inputs: InputFiles) -> Identity:
         """The run's identity. Raises `UserError` if the run's folder belongs to a run of another one.
 
-        `inputs` is everything that was read beside the encoder.
+        `inputs` are all files that were read besides the encoder.
         """
         inputs = {f"data {name}": source for name, source in inputs.items()}
         inputs["weights sha256"] = encoder.folder, encoder.sha256
@@ -92,7 +92,7 @@ class Start(Generic[S]):
         return identity | {name: sha256 for name, (_, sha256) in inputs.items()}
 
     def write_manifest(self, identity: Identity, encoder: InitialEncoder, **sections: Any) -> None:
-        """Write all that is needed to repeat the run, and warn if a resumed run's environment has changed.
+        """Write everything needed to repeat the run, and warn if a resumed run's environment has changed.
 
         `sections` are further parts of the manifest; those that are None are left out. `variables` holds `$DATA_DIR`
         if the command has no `--data`, because the command then depends on it.
@@ -111,11 +111,11 @@ class Start(Generic[S]):
             "selection": self.settings.selection,
             **{name: section for name, section in sections.items() if section is not None},
         }
-        changed = self.run.begin(manifest)
+        changed = self.run.begin_part(manifest)
         ranks.wait()  # damaged checkpoints are set aside
         if changed:
-            other = ", ".join(changed)
-            ranks.note(f"--resume: the run goes on with {other}, so its bits may differ from an unbroken run's")
+            differences = ", ".join(changed)
+            ranks.note(f"--resume: the run goes on with {differences}, so its bits may differ from an unbroken run's")
 
     def describe(self, model: BertModel) -> str:
         """Precision, device, attention path and memory allocator of a training step of this model, for display."""
@@ -128,23 +128,23 @@ class Start(Generic[S]):
 
 
 @contextmanager
-def begin(parsed: Parsed[S]) -> Iterator[Start[S]]:
+def open_run(parsed: Parsed[S]) -> Iterator[Start[S]]:
     """Open a run: choose device and precision, join torchrun's process group, lock the run's folder.
 
-    At the end the ranks wait for each other, as a rank that leaves ends those that still save; the group is left and
-    the lock released whatever has happened. Raises `UserError`.
+    At the end the ranks wait for each other, because a rank that leaves ends those that are still saving. An error
+    leaves the group and releases the lock, too. Raises `UserError`.
     """
     chosen = device(demanded=parsed.settings.run.use_gpu)
     with ranks.group(chosen):
         settings = parsed.settings
         _ = settings.encoder.source  # a mistake in it is found before any data are read
-        known = {name: value for name, value in settings.identity().items() if name != "pooler" or value}
+        identity = {name: value for name, value in settings.identity().items() if name != "pooler" or value}
         precision = number_format(settings.training.precision, chosen)
         try:
             run = RunDir.open(
                 expanded(settings.run.run_dir),
                 resume=settings.run.resume,
-                identity=known,
+                identity=identity,
                 tracked=settings.run.track,
             )
         except (UserError, OSError):
@@ -175,18 +175,18 @@ def device(*, demanded: bool) -> torch.device:
     return chosen
 
 
-def number_format(asked: str, on: torch.device) -> str:
-    """The precision that `--precision` means on a device, with a warning where `auto` is fp32 though bf16 is usual."""
-    chosen = choose(asked, on)
-    if (asked, chosen) == ("auto", "fp32") and amx_crashes():
-        why = "a virtual machine that hides the shape of AMX's tiles"
-        ranks.note(f"--precision auto: bf16 products by AMX crash on this machine ({why}), so the run is in fp32")
+def number_format(requested: str, device: torch.device) -> str:
+    """Resolve `--precision` on a device; warns if `auto` falls back to fp32 because bf16 products crash."""
+    chosen = choose(requested, device)
+    if (requested, chosen) == ("auto", "fp32") and amx_crashes():
+        cause = "a virtual machine that hides the shape of AMX's tiles"
+        ranks.note(f"--precision auto: bf16 products by AMX crash on this machine ({cause}), so the run is in fp32")
     return chosen
 
 
-def data_folder(given: str) -> Path:
-    """`data_path`. Raises `UserError` if it is not a folder."""
-    folder = data_path(given)
+def data_folder(name: str) -> Path:
+    """`data_path`, which must be a folder. Raises `UserError`."""
+    folder = data_path(name)
     if not folder.is_dir():
         raise UserError(f"--data {folder}: no such folder")
     return folder
@@ -211,34 +211,34 @@ def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, P
 
 
 def pooler_of(folder: Path) -> str:
-    """The pooler that a folder of weights names, else BERT's own as in the papers; it is printed which of the two."""
+    """The pooler that a folder of weights names, else BERT's own as in the papers; prints which one."""
     named = weights.saved_pooler(folder)
-    why = f"as {folder} says" if named else f"BERT's pooling layer as in the papers: {folder} names none"
-    ranks.say(f"pooling: {named or 'pooler'}, {why} (--pooler)")
+    origin = f"as {folder} says" if named else f"BERT's pooling layer as in the papers: {folder} names none"
+    ranks.say(f"pooling: {named or 'pooler'}, {origin} (--pooler)")
     return named or "pooler"
 
 
-def max_length(asked: int, config: BertConfig) -> int:
-    """The longest input in tokens: as asked, or the encoder's number of positions for 0.
+def max_length(requested: int, config: BertConfig) -> int:
+    """The longest input in tokens; 0 stands for the encoder's number of positions.
 
-    Raises `UserError` if there are fewer positions, or for 1 to 7.
+    Raises `UserError` above that number, and for 1 to 7.
     """
-    if asked > config.max_position_embeddings:
-        raise UserError(f"--max-length {asked}: the encoder has only {config.max_position_embeddings} positions")
-    if 0 < asked < 8:
-        raise UserError(f"--max-length {asked}: less than 8 leaves no room for a pair")
-    return asked or config.max_position_embeddings
+    if requested > config.max_position_embeddings:
+        raise UserError(f"--max-length {requested}: the encoder has only {config.max_position_embeddings} positions")
+    if 0 < requested < 8:
+        raise UserError(f"--max-length {requested}: less than 8 leaves no room for a pair")
+    return requested or config.max_position_embeddings
 
 
-def shortened(whole: Plan, settings: TrainingSettings) -> Plan:
+def shortened(full: Plan, settings: TrainingSettings) -> Plan:
     """The plan, cut to its first `--max-steps` steps; warns if it has fewer."""
-    if settings.max_steps > whole.total:
-        ranks.note(f"--max-steps {settings.max_steps:,}: the run has only {whole.total:,} steps")
-    return first(whole, settings.max_steps)
+    if settings.max_steps > full.total:
+        ranks.note(f"--max-steps {settings.max_steps:,}: the run has only {full.total:,} steps")
+    return first_steps(full, settings.max_steps)
 
 
-def note_rows(what: str, count: int, settings: TrainingSettings) -> None:
+def note_rows(name: str, count: int, settings: TrainingSettings) -> None:
     """Warn if a training set of `count` rows is smaller than one batch."""
     if count < settings.batch_size:
         rows = f"{count:,} row{'s' * (count != 1)}"
-        ranks.note(f"{what}: {rows} to train on, less than one batch of {settings.batch_size:,} (--batch-size)")
+        ranks.note(f"{name}: {rows} to train on, less than one batch of {settings.batch_size:,} (--batch-size)")

@@ -1,4 +1,4 @@
-"""Tracking a run beside its own `metrics.jsonl`: `--track tensorboard`, or `wandb`, which reads TensorBoard's records.
+"""Tracking a run besides its `metrics.jsonl`: `--track tensorboard`, or `wandb`, which reads TensorBoard's records.
 
 Without `--track` this module is not imported.
 """
@@ -20,7 +20,7 @@ _NAMES = ("tensorboard", "wandb")
 _NO_NUMBERS = ("step", "best")
 
 
-def chosen(names: str) -> list[str]:
+def parse_trackers(names: str) -> list[str]:
     """The trackers named in `--track`; raises `UserError` for an unknown one, and for one that is not installed."""
     trackers = [one_of(name, [*_NAMES, "none"], "--track") for name in names.split(",")]
     for name in trackers:
@@ -33,8 +33,8 @@ def chosen(names: str) -> list[str]:
 class Tracker:
     """Event files in `RUN/tensorboard`, which Weights & Biases reads if asked for; offline if nobody is logged in.
 
-    `step` is the one that the run starts or goes on after. A resumed run adds an event file, which hides the steps that
-    are repeated, and goes on under the same id in Weights & Biases.
+    `step` is the last step before this start. A resumed run adds an event file, which hides the steps that it repeats,
+    and keeps its id in Weights & Biases.
     """
 
     def __init__(self, run: Path, manifest: Mapping[str, Any], step: int, names: list[str]) -> None:

@@ -50,7 +50,7 @@ class PunctuationSettings(Record):
     )
 
     def check_punctuation(self, synonyms: SynonymSettings) -> None:
-        """Raises `UserError` for synonyms beside punctuation."""
+        """Raises `UserError` if synonyms and punctuation are both requested."""
         if self.marks_most and synonyms.used_in("pretrain"):
             raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
 
@@ -72,7 +72,7 @@ def resources(settings: SynonymSettings, stage: str, data: str) -> "dict[str, tu
         return {}
     from tasks.augment import wordnet
 
-    folder = wordnet.find(data)
+    folder = wordnet.find_nltk_data(data)
     names = (("WordNet", wordnet.WORDNET), ("tagger", wordnet.TAGGER))
     return {name: (folder / resource, wordnet.fingerprint(folder, resource)) for name, resource in names}
 

@@ -42,46 +42,46 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str]) -> None:
     """The command line of `tasks.augment`. Raises `UserError` for invalid flags or files."""
-    given = _parser().parse_args(arguments)
-    p = given.p if given.p is not None else 1.0 if given.method == 3 else 0.25
+    options = _parser().parse_args(arguments)
+    p = options.p if options.p is not None else 1.0 if options.method == 3 else 0.25
     if not 0 <= p <= 1:
         raise UserError(f"--p: {p} is not between 0 and 1")
-    if given.limit < 1:
-        raise UserError(f"--limit: {given.limit} is less than 1")
-    kind, every = read_any(present(given.file))
-    rows = [row for row in every if isinstance(row, Row)][: given.limit]
+    if options.limit < 1:
+        raise UserError(f"--limit: {options.limit} is less than 1")
+    kind, all_rows = read_any(present(options.file))
+    rows = [row for row in all_rows if isinstance(row, Row)][: options.limit]
     if not rows:
-        raise UserError(f"{given.file}: no row to show")
-    if given.marks:
-        changes = marks_by_row(rows, given.marks, given.marks_most, given.seed)
-        summary = f"1 to {given.marks_most} {given.marks} marks in each text"
+        raise UserError(f"{options.file}: no row to show")
+    if options.marks:
+        changes = marks_by_row(rows, options.marks, options.marks_most, options.seed)
+        summary = f"1 to {options.marks_most} {options.marks} marks in each text"
     else:
         from tasks.augment.synonyms import summary_of
 
-        words = WordNet(wordnet.find(given.data), given.synonyms_senses)
+        words = WordNet(wordnet.find_nltk_data(options.data), options.synonyms_senses)
         tagged = tag([text for row in rows for text in row.texts], words)
-        changes = changes_by_row(rows, tagged, given.method, p, given.seed)
-        summary = summary_of(tagged, given.method, p, "these texts")
+        changes = changes_by_row(rows, tagged, options.method, p, options.seed)
+        summary = summary_of(tagged, options.method, p, "these texts")
     for row, of_row in zip(rows, changes, strict=True):
         for column, (text, of_text) in enumerate(zip(row.texts, of_row, strict=True), 1):
             name = row.id if len(row.texts) == 1 else f"{row.id}.{column}"
             print(f"{name}  {marked(text, of_text)}")
-    print(f"\n{summary}\nread as {kind} · seed {given.seed}")
+    print(f"\n{summary}\nread as {kind} · seed {options.seed}")
 
 
 def changes_by_row(
     rows: Sequence[Row], tagged: Tagged, method: int, p: float, seed: int
 ) -> Iterator[list[list["Change"]]]:
     """The changes of every text of every row; for method 3, row n is treated as batch n."""
-    from tasks.augment.synonyms import chosen, drawn, live
+    from tasks.augment.synonyms import is_augmented, replace_adjectives, replace_words
 
     numbers, words = iter(range(len(tagged))), tagged.only(KINDS[method])
     for batch, row in enumerate(rows):
         texts = [(next(numbers), column, text) for column, text in enumerate(row.texts)]
         if method != 3:
-            yield [drawn(words, n, text, p=p, seed=seed, row=row.id, column=column) for n, column, text in texts]
-        elif chosen(batch, p=p, seed=seed):
-            yield [live(words, n, text, batch=batch, turn=batch, seed=seed) for n, _, text in texts]
+            yield [replace_words(words, n, text, p=p, seed=seed, row=row.id, column=c) for n, c, text in texts]
+        elif is_augmented(batch, p=p, seed=seed):
+            yield [replace_adjectives(words, n, text, batch=batch, index=batch, seed=seed) for n, _, text in texts]
         else:
             yield [[] for _ in texts]
 
@@ -98,9 +98,9 @@ def marked(text: str, changes: Sequence["Change"]) -> str:
     """A text with each change in the form `[old -> new]`, or `[+new]` for an insertion."""
     from tasks.augment.punctuation import Change, splice
 
-    old = [text[one.start : one.end] for one in changes]
-    forms = [f"[{word} -> {one.new}]" if word else f"[+{one.new}]" for word, one in zip(old, changes, strict=True)]
-    return splice(text, [Change(one.start, one.end, form) for one, form in zip(changes, forms, strict=True)])
+    old = [text[c.start : c.end] for c in changes]
+    forms = [f"[{word} -> {c.new}]" if word else f"[+{c.new}]" for word, c in zip(old, changes, strict=True)]
+    return splice(text, [Change(c.start, c.end, form) for c, form in zip(changes, forms, strict=True)])
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 The number of marks is uniform in 1..K (EdaCSE, section 5.2). A mark is inserted directly after a word, possibly the
 last one, as in the paper's Table 2. In Chinese text every character is a word, as for BERT's tokenizer. The paper says
-only "randomly": here each mark and its place are drawn independently and uniformly, so a place may get several marks.
+only "randomly": here each mark and its offset are chosen independently and uniformly, so an offset may get several.
 """
 
 import re
@@ -45,13 +45,13 @@ class Change:
 def splice(text: str, changes: Sequence[Change]) -> str:
     """Apply the changes, which must be sorted and must not overlap."""
     pieces, done = [], 0
-    for one in changes:
-        pieces += [text[done : one.start], one.new]
-        done = one.end
+    for change in changes:
+        pieces += [text[done : change.start], change.new]
+        done = change.end
     return "".join([*pieces, text[done:]])
 
 
-def places(text: str) -> list[int]:
+def insertion_points(text: str) -> list[int]:
     """Offsets at which a mark may be inserted: after every word, or the end of a text without words."""
     return [match.end() for match in _WORD.finditer(text)] or [len(text)]
 
@@ -66,11 +66,11 @@ def insertions(text: str, *, seed: int, epoch: int, key: int, most: int = 3, mar
     if most < 1:
         raise UserError(f"most: {most} is less than 1")
     generator = numpy_generator(seed, "punctuation", epoch, key)
-    free, kinds = places(text), MARKS[marks]
+    points, kinds = insertion_points(text), MARKS[marks]
     count = int(generator.integers(1, most, endpoint=True))
-    chosen = generator.integers(0, len(free), count), generator.integers(0, len(kinds), count)
-    found = [Change(free[place], free[place], kinds[mark]) for place, mark in zip(*chosen, strict=True)]
-    return sorted(found, key=lambda change: change.start)
+    chosen = generator.integers(0, len(points), count), generator.integers(0, len(kinds), count)
+    changes = [Change(points[point], points[point], kinds[mark]) for point, mark in zip(*chosen, strict=True)]
+    return sorted(changes, key=lambda change: change.start)
 
 
 def insert(text: str, *, seed: int, epoch: int, key: int, most: int = 3, marks: str = "english") -> str:
@@ -90,9 +90,9 @@ class Punctuation:
 
     def __call__(self, examples: E, batch: Step) -> E:
         """The examples with the marks of the step's epoch inserted."""
-        how: dict[str, Any] = {"seed": self.seed, "epoch": batch.epoch, "most": self.most, "marks": self.marks}
+        options: dict[str, Any] = {"seed": self.seed, "epoch": batch.epoch, "most": self.most, "marks": self.marks}
         rows = batch.rows.tolist()
         plain = ((row, examples.cache.text(row, self.source)) for row in rows)
-        texts = [insert(text, key=row, **how) for row, text in plain]
+        texts = [insert(text, key=row, **options) for row, text in plain]
         changed = ((row, 1) for row in rows)
         return examples.changed(dict(zip(changed, self.tokenizer.encode(texts), strict=True)))

@@ -1,8 +1,8 @@
 """Synonym replacement in training, by one of three methods (CBCL, section 4.4).
 
 Method 1 replaces each noun, adjective, verb and adverb with probability p; the paper says "each word", but closed-class
-words have no synonyms. Method 2 does the same for nouns and adjectives only. Both draw once per row. Method 3, the
-paper's best, draws at every step: with probability p a batch is augmented, and then ONE adjective of each sentence is
+words have no synonyms. Method 2 does the same for nouns and adjectives only. Both choose once per row. Method 3, the
+paper's best, chooses at every step: with probability p a batch is augmented, and then ONE adjective of each sentence is
 replaced, alternately the first or the last one that has a synonym.
 
 Letter case is kept. The rest of the text is unchanged ("a" before the word too), and so are labels and row ids. Every
@@ -42,45 +42,47 @@ Ids = dict[tuple[int, int], list[int]]
 """(row, column) of a changed text -> its new token ids."""
 
 
-def drawn(tagged: Tagged, number: int, text: str, *, p: float, seed: int, row: str, column: int) -> list[Change]:
+def replace_words(
+    tagged: Tagged, number: int, text: str, *, p: float, seed: int, row: str, column: int
+) -> list[Change]:
     """Methods 1 and 2: the changes of text `number` of `tagged`, in column `column` of the row with the id `row`.
 
-    A word is replaced if its draw is below p, so a larger p keeps the replacements of a smaller p and adds more. Draws
-    and choices depend only on (seed, row id, column, place), not on other rows of the file.
+    A word is replaced if its random number is below p, so a larger p keeps the replacements of a smaller p and adds
+    more. The random numbers depend only on (seed, row id, column, index of the span), not on other rows of the file.
     """
-    places = tagged.of(number)
-    draws = numpy_generator(seed, "synonyms", row, column).random((len(places), 2)).tolist()
-    return [_change(tagged, text, place, pick) for place, (draw, pick) in zip(places, draws, strict=True) if draw < p]
+    spans = tagged.of(number)
+    numbers = numpy_generator(seed, "synonyms", row, column).random((len(spans), 2)).tolist()
+    return [_change(tagged, text, span, pick) for span, (u, pick) in zip(spans, numbers, strict=True) if u < p]
 
 
-def chosen(batch: int, *, p: float, seed: int, name: str = "") -> bool:
+def is_augmented(batch: int, *, p: float, seed: int, name: str = "") -> bool:
     """Method 3: whether batch `batch` of the set `name` is augmented, with probability p."""
     return bool(numpy_generator(seed, "synonyms live", name, batch).random() < p)
 
 
-def live(
-    tagged: Tagged, number: int, text: str, *, batch: int, turn: int, seed: int, name: str = "", count: int = 1
+def replace_adjectives(
+    tagged: Tagged, number: int, text: str, *, batch: int, index: int, seed: int, name: str = "", count: int = 1
 ) -> list[Change]:
     """Method 3: the changes of text `number` of `tagged` (adjectives only) in a batch that is augmented.
 
-    Replaces the first `count` adjectives if `turn` is even, else the last `count`. Draws depend only on (seed, name,
-    batch, number), not on the other rows of the batch, chunks or ranks.
+    Replaces the first `count` adjectives if `index` is even, else the last `count`. The choice depends only on (seed,
+    name, batch, number), not on the other rows of the batch, chunks or ranks.
     """
-    places = tagged.of(number)
-    picked = places[:count] if turn % 2 == 0 else places[-count:]
+    spans = tagged.of(number)
+    picked = spans[:count] if index % 2 == 0 else spans[-count:]
     if not picked:
         return []
-    bits = digest(seed, "synonyms live", name, batch, number)
-    draws = (int.from_bytes(bits[4 * i : 4 * i + 4], "little") for i in range(len(picked)))
-    return [_change(tagged, text, place, draw / 2**32) for place, draw in zip(picked, draws, strict=True)]
+    random_bytes = digest(seed, "synonyms live", name, batch, number)
+    numbers = (int.from_bytes(random_bytes[4 * i : 4 * i + 4], "little") for i in range(len(picked)))
+    return [_change(tagged, text, span, word / 2**32) for span, word in zip(picked, numbers, strict=True)]
 
 
-def _change(tagged: Tagged, text: str, place: Sequence[int], pick: float) -> Change:
-    """The replacement at one place; `pick` in [0, 1) chooses among the synonyms.
+def _change(tagged: Tagged, text: str, span: Sequence[int], pick: float) -> Change:
+    """The replacement of one span; `pick` in [0, 1) chooses among the synonyms.
 
     Raises `ValueError` if the text is not the one that was tagged.
     """
-    start, end, group = place
+    start, end, group = span
     old, options = text[start:end], tagged.candidates[group]
     if old.lower() != tagged.words[group]:
         raise ValueError(
@@ -121,7 +123,7 @@ def coverage(tagged: Tagged, method: int, p: float) -> dict[str, Any]:
         "replaceable words": int(replaceable.sum()),
         "coverage": round(tagged.coverage(method), 4),
         "texts changed": round(float(texts.mean()), 4),
-        "words changed": round(float(words.sum() / max(tagged.seen.sum(), 1)), 4),
+        "words changed": round(float(words.sum() / max(tagged.word_counts.sum(), 1)), 4),
     }
 
 
@@ -162,12 +164,12 @@ class Synonyms:
         folder: Path,
     ) -> tuple["Synonyms", dict[str, Any]]:
         """The augmentation of some sets, and its entry for the manifest; see `synonym_augmentation`."""
-        words, method = WordNet(wordnet.find(data), settings.synonyms_senses), int(settings.synonyms)
-        tagged = {name: tag(list(_texts(one.cache)), words) for name, one in sets.items()}
-        entry = {name: coverage(one, method, settings.synonyms_p) for name, one in tagged.items()}
-        for name, one in tagged.items():
-            ranks.say(summary_of(one, method, settings.synonyms_p, name))
-        tagged = {name: one.only(KINDS[method]) for name, one in tagged.items()}
+        words, method = WordNet(wordnet.find_nltk_data(data), settings.synonyms_senses), int(settings.synonyms)
+        tagged = {name: tag(list(_texts(examples.cache)), words) for name, examples in sets.items()}
+        entry = {name: coverage(texts, method, settings.synonyms_p) for name, texts in tagged.items()}
+        for name, texts in tagged.items():
+            ranks.say(summary_of(texts, method, settings.synonyms_p, name))
+        tagged = {name: texts.only(KINDS[method]) for name, texts in tagged.items()}
         return cls(settings, training, tokenizer, tagged, folder), {"sets": entry}
 
     def __call__(self, examples: E, batch: Step) -> E:
@@ -186,33 +188,34 @@ class Synonyms:
         return batch.epoch % epochs + 1 if self.settings.synonyms_grow else epochs
 
     def _of_batch(self, cache: TokenCache, batch: Step, epoch: int) -> Ids:
-        how, seed, tagged, new = self.settings, self.training.seed, self.tagged[batch.task], {}
-        if not chosen(batch.number, p=how.synonyms_p, seed=seed, name=batch.task):
+        settings, tagged, new = self.settings, self.tagged[batch.task], {}
+        random: dict[str, Any] = {"seed": self.training.seed, "name": batch.task}
+        if not is_augmented(batch.number, p=settings.synonyms_p, **random):
             return {}
-        count = max(1, MOST_ADJECTIVES * epoch // self.training.epochs) if how.synonyms_grow else 1
-        places = [(int(row), column) for row in batch.rows for column in range(cache.columns)]
-        for row, column in places:
+        count = max(1, MOST_ADJECTIVES * epoch // self.training.epochs) if settings.synonyms_grow else 1
+        texts = [(int(row), column) for row in batch.rows for column in range(cache.columns)]
+        for row, column in texts:
             text, number = cache.text(row, column), row * cache.columns + column
-            changes = live(
-                tagged, number, text, batch=batch.number, turn=batch.turn, seed=seed, name=batch.task, count=count
+            changes = replace_adjectives(
+                tagged, number, text, batch=batch.number, index=batch.task_index, count=count, **random
             )
             if changes:
                 new[row, column] = splice(text, changes)
         return self._tokenised(new)
 
     def _rewrite(self, cache: TokenCache, name: str, epoch: int) -> Ids:
-        how, training, tagged = self.settings, self.training, self.tagged[name]
-        p, new, lines = growing(epoch, training.epochs, how.synonyms_p), {}, []
+        settings, training, tagged = self.settings, self.training, self.tagged[name]
+        p, new, lines = growing(epoch, training.epochs, settings.synonyms_p), {}, []
         for number, text in enumerate(_texts(cache)):
             row, column = divmod(number, cache.columns)
             name_of_row = cache.row_id(row)
-            changes = drawn(tagged, number, text, p=p, seed=training.seed, row=name_of_row, column=column)
-            after = splice(text, changes)
-            lines.append((name_of_row, column, text, after))
+            changes = replace_words(tagged, number, text, p=p, seed=training.seed, row=name_of_row, column=column)
+            new_text = splice(text, changes)
+            lines.append((name_of_row, column, text, new_text))
             if changes:
-                new[row, column] = after
+                new[row, column] = new_text
         if ranks.rank() == 0:
-            suffix = f"-epoch-{epoch}" if how.synonyms_grow else ""
+            suffix = f"-epoch-{epoch}" if settings.synonyms_grow else ""
             self._write(self.folder / f"{name}{suffix}.tsv", lines)
         return self._tokenised(new)
 

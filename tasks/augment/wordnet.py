@@ -5,7 +5,7 @@ republic, "john" not a toilet. Excluded are lemmas that WordNet marks as slurs, 
 words, and names and abbreviations as synonyms of common words.
 
 NLTK and lemminflect take a second to import, so they are imported only to look up words; finding and hashing the files
-needs neither. Axes: N texts, M places (replaceable words of all texts, in order), G groups (distinct words with their
+needs neither. Axes: N texts, M spans (replaceable words of all texts, in order), G groups (distinct words with their
 candidates).
 """
 
@@ -38,7 +38,7 @@ PARTS = {
     "RB": "r",
 }
 """Penn tags whose words can be replaced -> WordNet's part of speech."""
-_ARRAYS = ("ends", "places", "kinds", "seen")  # of `Tagged`
+_ARRAYS = {"ends": "ends", "spans": "places", "kinds": "kinds", "word_counts": "seen"}  # of `Tagged`: name in the cache
 _BASE = {"NN", "NNP", "JJ", "RB", "VB", "VBP"}  # tags of uninflected forms
 _UNIVERSAL = {"n": "NOUN", "a": "ADJ", "v": "VERB"}
 _REPLACEABLE = re.compile(r"[A-Za-z]{2,}(?:-[A-Za-z]+)*")
@@ -46,7 +46,7 @@ _RUDE = {"ethnic_slur", "obscenity", "disparagement"}
 _INSIDE_A_PHRASE = {"of", "in", "at", "on", "to", "for", "by", "and"}
 KINDS = {1: "navr", 2: "na", 3: "a"}
 """Method of replacement (CBCL, section 4.4) -> the parts of speech it replaces."""
-_VERSION = 4  # of what `tag` finds in a text, part of its cache key
+_VERSION = 4  # of the results of `tag`, part of the cache key
 _ORDER = "navr"
 _OTHER = len(_ORDER)
 # Penn Treebank tokens, as far as a tagger needs them: clitics split off, hyphenated words whole, each sign one token.
@@ -88,7 +88,7 @@ Tagger = Callable[[Sequence[str]], list[tuple[str, str]]]
 """Tokens of a sentence -> (token, Penn tag)."""
 
 
-def find(data: str = "") -> Path:
+def find_nltk_data(data: str = "") -> Path:
     """The NLTK data folder that has WordNet and the tagger: of `$NLTK_DATA`, or `nltk_data` in the data folder.
 
     The data folder is the argument `data`, else `$DATA_DIR`, else `data/`. Raises `UserError` if none has both.
@@ -178,8 +178,8 @@ class WordNet:
         total = sum(count for count, _ in senses)
         if self.senses == "first":
             senses = [sense for sense in senses if sense[0] >= RARE * total]
-        found = dict.fromkeys(other for _, others in senses for other in others)
-        return [one for one in found if self.senses == "all" or " " not in one]
+        lemmas = dict.fromkeys(other for _, others in senses for other in others)
+        return [other for other in lemmas if self.senses == "all" or " " not in other]
 
     def lemma(self, word: str, tag: str) -> str | None:
         """The most frequent lemma of a word with its Penn tag; None if WordNet has none."""
@@ -206,19 +206,19 @@ class WordNet:
             return ()
         synonyms = self.synonyms(lemma, PARTS[tag])
         if tag == "NNS" and lemma == lower:
-            found = [one for one in synonyms if _is_plural(one)]
+            forms = [synonym for synonym in synonyms if _is_plural(synonym)]
         else:
-            found = [form for one in synonyms if (form := inflected(one, tag))]
-        return tuple(dict.fromkeys(one for one in found if one.lower() != lower))
+            forms = [form for synonym in synonyms if (form := inflected(synonym, tag))]
+        return tuple(dict.fromkeys(synonym for synonym in forms if synonym.lower() != lower))
 
     def _read_senses(self, lemma: str, part: str) -> list[tuple[int, list[str]]]:
         """(count of the lemma in this sense, synonyms) for each sense, in WordNet's order."""
-        name, found = lemma.replace(" ", "_"), []
+        name, senses = lemma.replace(" ", "_"), []
         with readable(self.folder):
             for synset in self._corpus.synsets(name, part):
-                own = [one for one in synset.lemmas() if one.name() == name]
-                found += [(self._counts.get(one.key().lower(), 0), _others(lemma, synset)) for one in own[:1]]
-        return found
+                if own := next((entry for entry in synset.lemmas() if entry.name() == name), None):
+                    senses.append((self._counts.get(own.key().lower(), 0), _replacements(lemma, synset)))
+        return senses
 
     def _uses(self, lemma: str, part: str) -> int:
         """Count of a lemma as a part of speech; -1 if WordNet does not have it."""
@@ -226,10 +226,10 @@ class WordNet:
         return sum(count for count, _ in senses) if senses else -1
 
 
-def _others(lemma: str, synset: Any) -> list[str]:
+def _replacements(lemma: str, synset: Any) -> list[str]:
     """The lemmas of a synset that can replace `lemma`: no slurs, names for common words, signs or digits."""
-    lemmas = [] if _is_rude(synset) else [_spelled(one) for one in synset.lemmas() if not _is_rude(one)]
-    return [one for one in lemmas if lemma in lemmas and _can_replace(lemma, one)]
+    lemmas = [] if _is_rude(synset) else [_spelled(other) for other in synset.lemmas() if not _is_rude(other)]
+    return [other for other in lemmas if lemma in lemmas and _can_replace(lemma, other)]
 
 
 def inflected(lemma: str, tag: str) -> str | None:
@@ -245,11 +245,11 @@ def inflected(lemma: str, tag: str) -> str | None:
     words = lemma.split(" ")
     if len(words) > 1 and (PARTS[tag] == "a" or (tag == "NNS" and _INSIDE_A_PHRASE & set(words))):
         return None
-    place = -1 if tag == "NNS" else 0
-    forms = getInflection(words[place], tag, inflect_oov=False)
+    position = -1 if tag == "NNS" else 0
+    forms = getInflection(words[position], tag, inflect_oov=False)
     if not forms:
         return None
-    words[place] = forms[0]
+    words[position] = forms[0]
     return " ".join(words)
 
 
@@ -289,15 +289,15 @@ def _nltk_data(folder: Path) -> Any:
 
 @dataclass(frozen=True)
 class Tagged:
-    """The replaceable words of N texts. The places of text i are `ends[i]` to `ends[i + 1]`.
+    """The replaceable words of N texts. The spans of text i are `ends[i]` to `ends[i + 1]`.
 
-    A place is (start, end, group); the first two are character offsets in the text.
+    A span is (start, end, group); the first two are character offsets in the text.
     """
 
     ends: np.ndarray = field(repr=False)  # int64 [N + 1]
-    places: np.ndarray = field(repr=False)  # int32 [M, 3]
+    spans: np.ndarray = field(repr=False)  # int32 [M, 3]
     kinds: np.ndarray = field(repr=False)  # uint8 [M]: 0 noun, 1 adjective, 2 verb, 3 adverb
-    seen: np.ndarray = field(repr=False)  # int64 [5]: number of nouns, adjectives, verbs, adverbs, other words
+    word_counts: np.ndarray = field(repr=False)  # int64 [5]: number of nouns, adjectives, verbs, adverbs, other words
     words: tuple[str, ...] = field(repr=False)  # [G], lower case
     candidates: tuple[tuple[str, ...], ...] = field(repr=False)  # [G]
 
@@ -305,14 +305,14 @@ class Tagged:
         return len(self.ends) - 1
 
     def only(self, kinds: str) -> "Tagged":
-        """The same texts with only the places of the given kinds, letters of `navr`."""
+        """The same texts with the spans of some kinds only, letters of `navr`."""
         keep = np.isin(self.kinds, [_ORDER.index(kind) for kind in kinds])
         ends = np.concatenate([[0], np.cumsum(keep)])[self.ends]
-        return replace(self, ends=ends, places=self.places[keep], kinds=self.kinds[keep])
+        return replace(self, ends=ends, spans=self.spans[keep], kinds=self.kinds[keep])
 
     def of(self, text: int) -> list[list[int]]:
-        """The places of one text, in order."""
-        return self.places[self.ends[text] : self.ends[text + 1]].tolist()
+        """The spans of one text, in order."""
+        return self.spans[self.ends[text] : self.ends[text + 1]].tolist()
 
     def coverage(self, method: int) -> float:
         """Share of the target words of a method (1, 2, 3) that have a synonym; 0 if there are no target words.
@@ -320,7 +320,7 @@ class Tagged:
         Target words are all words (method 1: the paper's "each word"), nouns and adjectives (2), or adjectives (3).
         """
         kinds = [_ORDER.index(kind) for kind in KINDS[method]]
-        targets = int(self.seen.sum() if method == 1 else self.seen[kinds].sum())
+        targets = int(self.word_counts.sum() if method == 1 else self.word_counts[kinds].sum())
         return float(np.isin(self.kinds, kinds).sum() / max(targets, 1))
 
 
@@ -336,19 +336,20 @@ def tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:
     key = (_VERSION, wordnet.fingerprint, fingerprint(wordnet.folder, TAGGER), len(texts), digest.hexdigest())
     arrays, groups = cached("synonyms", key, lambda: _cache_entry(_tag(texts, wordnet)))
     words, candidates = tuple(groups["words"]), tuple(map(tuple, groups["candidates"]))
-    return Tagged(words=words, candidates=candidates, **arrays)
+    fields = {field: arrays[name] for field, name in _ARRAYS.items()}
+    return Tagged(words=words, candidates=candidates, **fields)
 
 
 def _cache_entry(tagged: Tagged) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     groups = {"words": tagged.words, "candidates": tagged.candidates}
-    return {name: getattr(tagged, name) for name in _ARRAYS}, groups
+    return {name: getattr(tagged, field) for field, name in _ARRAYS.items()}, groups
 
 
 def _tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:
     tags_of = tagger(wordnet.folder)
     groups: dict[tuple[str, tuple[str, ...]], int] = {}
 
-    def places(text: str) -> tuple[list[tuple[int, int, int, int]], np.ndarray]:
+    def spans(text: str) -> tuple[list[tuple[int, int, int, int]], np.ndarray]:
         """(start, end, group, kind) of each replaceable word, and the number of words of each kind: [5]."""
         replaceable, kinds = [], []
         for start, end, name in _words(text, tags_of):
@@ -359,12 +360,12 @@ def _tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:
                 replaceable.append((start, end, group, kind))
         return replaceable, np.bincount(np.array(kinds, dtype=np.int64), minlength=_OTHER + 1)
 
-    by_text = {text: places(text) for text in dict.fromkeys(texts)}  # NLI premises are repeated
-    every = np.array([place for text in texts for place in by_text[text][0]], dtype=np.int32).reshape(-1, 4)
+    by_text = {text: spans(text) for text in dict.fromkeys(texts)}  # NLI premises are repeated
+    table = np.array([span for text in texts for span in by_text[text][0]], dtype=np.int32).reshape(-1, 4)
     ends = np.cumsum([0, *(len(by_text[text][0]) for text in texts)])
-    seen = sum((by_text[text][1] for text in texts), np.zeros(_OTHER + 1, dtype=np.int64))
+    word_counts = sum((by_text[text][1] for text in texts), np.zeros(_OTHER + 1, dtype=np.int64))
     words, candidates = tuple(word for word, _ in groups), tuple(synonyms for _, synonyms in groups)
-    return Tagged(ends, every[:, :3], every[:, 3].astype(np.uint8), seen, words, candidates)
+    return Tagged(ends, table[:, :3], table[:, 3].astype(np.uint8), word_counts, words, candidates)
 
 
 def _words(text: str, tags_of: Tagger) -> Iterator[tuple[int, int, str]]:

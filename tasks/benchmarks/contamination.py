@@ -1,6 +1,6 @@
 """How many scored rows an encoder has been trained on: a run's manifest names its training files and their hashes.
 
-Texts are compared by `tasks.readers.key`: the course's files are lower-cased and spaced differently from the
+Texts are compared by `tasks.readers.text_key`: the course's files are lower-cased and spaced differently from the
 original sets.
 """
 
@@ -16,7 +16,7 @@ from minbert.files import sha256_of
 from minbert.token_cache import Row
 from tasks import readers
 from tasks.manifests import data_files, manifest_behind, manifests_behind
-from tasks.readers import key
+from tasks.readers import text_key
 from tasks.tables import Table
 
 Run = tuple[Path, dict[str, Any]]
@@ -115,7 +115,7 @@ def _state(path: Path, recorded: str) -> str:
 def _counts(files: Sequence[TrainingFile], sets: Texts) -> dict[str, Count]:
     numbers: dict[str, int] = {}  # text -> its number among all scored texts
     keyed = {
-        name: [tuple(sorted(numbers.setdefault(key(text), len(numbers)) for text in row)) for row in rows]
+        name: [tuple(sorted(numbers.setdefault(text_key(text), len(numbers)) for text in row)) for row in rows]
         for name, rows in sets.items()
     }
     scored = {name: set(rows) for name, rows in keyed.items()}
@@ -124,7 +124,7 @@ def _counts(files: Sequence[TrainingFile], sets: Texts) -> dict[str, Count]:
         for row in readers.read_any(Path(file.file))[1]:
             if not isinstance(row, Row):
                 continue
-            here = sorted(numbers[text] for text in map(key, row.texts) if text in numbers)
+            here = sorted(numbers[text] for text in map(text_key, row.texts) if text in numbers)
             pairs = set(combinations(here, 2))
             if file.purpose == "train":
                 trained |= pairs | {(number,) for number in here}

@@ -27,8 +27,8 @@ if TYPE_CHECKING:  # at run time pandas and torch would delay `--help`
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = cli.Parser(prog="python -m tasks.contrastive", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True, metavar="show")
-    about = "a premise's triplets with cosines, gap and difficulty, the easiest first (SelfCCL, Table 2)"
-    show = commands.add_parser("show", help=about, description=about, allow_abbrev=False)
+    description = "a premise's triplets with cosines, gap and difficulty, the easiest first (SelfCCL, Table 2)"
+    show = commands.add_parser("show", help=description, description=description, allow_abbrev=False)
     usual = "(default: %(default)s)"
     show.add_argument("--premise", required=True, help="the anchor (case and white space do not matter)")
     show.add_argument("--triplets", required=True, help="labelled pairs (all their triplets are made), or triplets")
@@ -52,22 +52,22 @@ def every_triplet(path: Path) -> "Triplets":
     return triplets.checked([opened.rows])
 
 
-def of_premise(found: "Triplets", premise: str) -> list[tuple[str, ...]]:
-    """The texts of a premise's triplets; `UserError` names the three nearest premises where there is none."""
+def of_premise(triplets: "Triplets", premise: str) -> list[tuple[str, ...]]:
+    """The texts of a premise's triplets; raises `UserError`, naming the three nearest premises, if none."""
     from tasks.contrastive.triplets import fold
 
-    wanted = fold(premise)
-    rows = [row for row in found.table.tolist() if fold(found.text(row[0])) == wanted]
+    folded = fold(premise)
+    rows = [row for row in triplets.table.tolist() if fold(triplets.text(row[0])) == folded]
     if rows:
-        return [tuple(map(found.text, row)) for row in rows]
-    words = set(wanted.split())
+        return [tuple(map(triplets.text, row)) for row in rows]
+    words = set(folded.split())
 
-    def common(text: str) -> float:
-        own = set(text.lower().split())
-        return len(words & own) / max(len(words | own), 1)
+    def overlap(text: str) -> float:
+        text_words = set(text.lower().split())
+        return len(words & text_words) / max(len(words | text_words), 1)
 
-    premises = [found.text(number) for number in np.unique(found.table[:, 0])]
-    near = difflib.get_close_matches(wanted, heapq.nlargest(100, premises, key=common), 3, cutoff=0)
+    premises = [triplets.text(number) for number in np.unique(triplets.table[:, 0])]
+    near = difflib.get_close_matches(folded, heapq.nlargest(100, premises, key=overlap), 3, cutoff=0)
     raise UserError(
         f"--premise: no triplet has {premise!r} as its anchor; the nearest are {', '.join(map(repr, near))}"
     )
@@ -105,9 +105,9 @@ def main() -> None:
     texts = of_premise(every_triplet(Path(arguments.triplets)), arguments.premise)
     folder = weights.resolve(arguments.weights, "--weights")
     encoder = Encoder.load(folder, pooler=arguments.pooler, precision=arguments.precision)
-    different, places = scoring.distinct(text for row in texts for text in row)
-    found = scoring.cosines(encoder.encode(different), places)
-    print(table(texts, found, arguments.margin).terminal())
+    distinct_texts, index = scoring.distinct(text for row in texts for text in row)
+    similarities = scoring.cosines(encoder.encode(distinct_texts), index)
+    print(table(texts, similarities, arguments.margin).terminal())
     print(f"cosines by {arguments.weights}, {encoder.pooler} pooling, {encoder.precision}, dropout off")
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from minbert.training.settings import flag
 from tasks.augment import PunctuationSettings
 from tasks.contrastive.curriculum import CurriculumSettings
-from tasks.contrastive.objective import Numbers, Objective, Texts, named, ranked
+from tasks.contrastive.objective import Numbers, Objective, Texts, loss_and_accuracy, objective_flag
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,20 +50,20 @@ class Triplets(CurriculumSettings, Objective):
         return self
 
     def needs_hard_negatives(self) -> str:
-        """What cannot be done with rows of two texts, or an empty string."""
+        """Why rows without a hard negative cannot be used; empty if they can."""
         return f"--objective {self.objective} needs hard negatives, and these rows have none"
 
-    def find(self, data: str) -> None:
-        """As `Objective.find`."""
+    def check_files(self, data: str) -> None:
+        """See `Objective.find`."""
         from tasks.contrastive import triplets
 
-        triplets.find(self.triplets, data, self.needs_hard_negatives())
+        triplets.find_triplets(self.triplets, data, self.needs_hard_negatives())
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
         """Triplets as the file holds them, or merged from labelled pairs."""
         from tasks.contrastive import triplets
 
-        files = triplets.find(self.triplets, settings.files.data, self.needs_hard_negatives())
+        files = triplets.find_triplets(self.triplets, settings.files.data, self.needs_hard_negatives())
         return triplets.read(files, self.per_premise, tokenizer, length)
 
     def encoded(self, examples: Examples) -> Texts:
@@ -75,7 +75,7 @@ class NTXent(PunctuationSettings, Triplets):
     """NT-Xent with hard negatives (CBCL, equation 1), or with in-batch negatives alone."""
 
     in_batch: ClassVar[bool] = True
-    objective: Literal["nt-xent"] = named("nt-xent")
+    objective: Literal["nt-xent"] = objective_flag("nt-xent")
     temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4, common=True)
     hard_negatives: bool = flag(True, "hard negatives among the candidates")
     mask_false_negatives: bool = flag(True, "leave candidates with the text or the premise of the row out of the loss")
@@ -85,15 +85,15 @@ class NTXent(PunctuationSettings, Triplets):
 
     @property
     def frozen(self) -> tuple[int, float]:
-        """As `Objective.frozen`."""
+        """See `Objective.frozen`."""
         return self.evaluate_triplets, self.evaluate_temperature or self.temperature
 
     def check(self, settings: ContrastiveSettings) -> None:
-        """As `Objective.check`."""
+        """See `Objective.check`."""
         self.check_punctuation(settings.synonyms)
 
     def needs_hard_negatives(self) -> str:
-        """Only an order by cosines does."""
+        """Only an order by cosines needs them."""
         if not self.by_cosine:
             return ""
         return (
@@ -116,15 +116,15 @@ class NTXent(PunctuationSettings, Triplets):
         from minbert.ragged import to_device
         from tasks.contrastive import losses
 
-        anchor, positive, *others = vectors.chunk(len(self.encoded(examples)))
+        anchor, positive, *hard_negatives = vectors.chunk(len(self.encoded(examples)))
         ignored = (
             to_device(self.false_negatives(examples, batch), vectors.device) if self.mask_false_negatives else None
         )
-        hard_negative = others[0] if others else None
-        return ranked(losses.candidates(anchor, positive, hard_negative, self.temperature, ignored=ignored))
+        hard_negative = hard_negatives[0] if hard_negatives else None
+        return loss_and_accuracy(losses.candidates(anchor, positive, hard_negative, self.temperature, ignored=ignored))
 
     def false_negatives(self, examples: Examples, batch: Step) -> Tensor:
-        """Compared by the texts of the data file: synonyms may change one premise differently in two rows."""
+        """The mask by the texts of the data file, as synonyms may change one premise differently in two rows."""
         import torch
 
         from tasks.contrastive import losses
@@ -135,26 +135,26 @@ class NTXent(PunctuationSettings, Triplets):
         return losses.false_negatives(*torch.from_numpy(distinct(texts)[1]).chunk(len(columns)))
 
     def chance(self, batch_size: int, columns: int) -> float:
-        """As `Objective.chance`."""
+        """See `Objective.chance`."""
         return math.log(2 * batch_size if self.hard_negatives and columns == 3 else batch_size)
 
 
 class OverDistances(Triplets):
-    """A loss over distances, with a margin; it is judged by the frozen NT-Xent loss too."""
+    """A loss over distances, with a margin; its evaluation has the frozen NT-Xent loss too."""
 
     loss_margin: float = flag(1.0, "margin of the loss", ge=1e-6)
     evaluate_temperature: float = flag(0.05, "temperature of the frozen loss", ge=1e-4)
 
     @property
     def frozen(self) -> tuple[int, float]:
-        """As `Objective.frozen`."""
+        """See `Objective.frozen`."""
         return self.evaluate_triplets, self.evaluate_temperature
 
 
 class TripletLoss(OverDistances):
     """max(0, D(a, p) - D(a, n) + margin) (SelfCCL, section 3.1)."""
 
-    objective: Literal["triplet"] = named("triplet")
+    objective: Literal["triplet"] = objective_flag("triplet")
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
         """The mean over the batch."""
@@ -167,7 +167,7 @@ class TripletLoss(OverDistances):
 class MarginLoss(OverDistances):
     """The contrastive loss with a margin over (anchor, positive) as similar, (anchor, negative) as dissimilar pairs."""
 
-    objective: Literal["margin"] = named("margin")
+    objective: Literal["margin"] = objective_flag("margin")
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
         """The mean over both kinds of pairs (SelfCCL, section 3.1)."""

@@ -33,8 +33,8 @@ class Share:
 
     def gather(self, own: Sequence[Tensor]) -> Tensor:
         """The vectors of all ranks, without a graph, from the parts of this rank's: [N, D]."""
-        none = torch.zeros(0, self.width, device=self.positions.device)
-        return ranks.gather(torch.cat([none, *own]), self.positions, self.total)
+        no_rows = torch.zeros(0, self.width, device=self.positions.device)
+        return ranks.gather(torch.cat([no_rows, *own]), self.positions, self.total)
 
 
 def backward(

@@ -12,7 +12,7 @@ from pydantic import model_validator
 from minbert.errors import UserError
 from minbert.training.settings import Record, flag
 from tasks.contrastive.nli import Classification
-from tasks.contrastive.objective import Inputs, Numbers, Objective, Texts, named, ranked
+from tasks.contrastive.objective import Inputs, Numbers, Objective, Texts, loss_and_accuracy, objective_flag
 from tasks.contrastive.texts import TextSettings
 
 if TYPE_CHECKING:
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from minbert.training.loop import Context
     from minbert.training.plan import Step
     from tasks.contrastive.model import ContrastiveModel
-    from tasks.contrastive.views import Draw, View
+    from tasks.contrastive.views import Streams, View
     from tasks.examples import Examples
 
 
 @dataclass(frozen=True)
 class ViewInputs(Inputs):
-    """Sentences with their random words, and the perturbation of the adversarial view, [T, D], if there is one."""
+    """Sentences with their random streams, and the perturbation of the adversarial view, [T, D], if there is one."""
 
-    draw: Draw | None = None
+    streams: Streams | None = None
     perturbation: Tensor | None = None
 
-    def part(self, some: slice) -> Self:
+    def part(self, indices: slice) -> Self:
         """As `Inputs.part`."""
-        assert self.draw is not None
-        part, perturbation = super().part(some), self.perturbation
+        assert self.streams is not None
+        part, perturbation = super().part(indices), self.perturbation
         if perturbation is not None:
             ends = np.cumsum([0, *map(len, self.sentences)])
-            perturbation = perturbation[ends[some.start] : ends[min(some.stop, len(self))]]
-        return replace(part, draw=self.draw.take(some), perturbation=perturbation)
+            perturbation = perturbation[ends[indices.start] : ends[min(indices.stop, len(self))]]
+        return replace(part, streams=self.streams.take(indices), perturbation=perturbation)
 
 
 class ViewSettings(Record):
@@ -70,22 +70,22 @@ class ViewSettings(Record):
 
         return (*parse(self.views, protect_special=self.protect_special), View())
 
-    def with_draw(self, sentences: list[list[int]], texts: Texts, batch: Step, context: Context) -> ViewInputs:
-        """The sentences with random words; each text has its own counter, whatever its position in the batch."""
-        from tasks.contrastive.views import Draw
+    def with_streams(self, sentences: list[list[int]], texts: Texts, batch: Step, context: Context) -> ViewInputs:
+        """The sentences with random streams; each text has its own counter, whatever its position in the batch."""
+        from tasks.contrastive.views import Streams
 
         width = 1 + max(column for column, _ in texts)
         keys = np.concatenate([batch.rows * width + column for column, _ in texts])
         views = np.repeat([view for _, view in texts], len(batch.rows))
-        return ViewInputs(sentences, draw=Draw(context.seed, batch.epoch, keys, views))
+        return ViewInputs(sentences, streams=Streams(context.seed, batch.epoch, keys, views))
 
     def encode(self, model: ContrastiveModel, inputs: Inputs, context: Context) -> Tensor:
         """The vectors of sentences under their views: [sentences, D]."""
         from tasks.contrastive.views import apply
 
-        assert isinstance(inputs, ViewInputs) and inputs.draw is not None
+        assert isinstance(inputs, ViewInputs) and inputs.streams is not None
         ragged = inputs.ragged().to(context.device)
-        states = apply(model.encoder, ragged, self.parsed(), inputs.draw, perturbation=inputs.perturbation)
+        states = apply(model.encoder, ragged, self.parsed(), inputs.streams, perturbation=inputs.perturbation)
         return model.pool(states, ragged)
 
 
@@ -93,7 +93,7 @@ class TwoViews(ViewSettings, TextSettings, Objective):
     """NT-Xent over two views of each text (ConSERT, equation 1)."""
 
     in_batch: ClassVar[bool] = True
-    objective: Literal["views"] = named("views")
+    objective: Literal["views"] = objective_flag("views")
 
     @model_validator(mode="after")
     def _unsupervised(self) -> Self:
@@ -106,19 +106,19 @@ class TwoViews(ViewSettings, TextSettings, Objective):
         return ((0, 0), (0, 1))
 
     def inputs(self, model: ContrastiveModel, examples: Examples, batch: Step, context: Context) -> Inputs:
-        """As `Objective.inputs`, with the random words of the views."""
+        """See `Objective.inputs`; with the random streams of the views."""
         sentences = super().inputs(model, examples, batch, context).sentences
-        return self.with_draw(sentences, self.encoded(examples), batch, context)
+        return self.with_streams(sentences, self.encoded(examples), batch, context)
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
         """The loss, and the share of views whose other view is nearest; the loss of a single text is 0."""
         from tasks.contrastive import losses
 
         first, second = vectors.chunk(2)
-        return ranked(losses.view_candidates(first, second, self.temperature))
+        return loss_and_accuracy(losses.view_candidates(first, second, self.temperature))
 
     def chance(self, batch_size: int, columns: int) -> float:
-        """As `Objective.chance`."""
+        """See `Objective.chance`."""
         return math.log(2 * batch_size - 1)
 
 
@@ -127,8 +127,8 @@ class Joint(ViewSettings, Classification):
 
     The paper writes L_ce + alpha * L_con, with L_con the mean over the 2N views of equation 1, and leaves open how the
     two texts of a pair enter it. The released code contrasts premises with premises and hypotheses with hypotheses, and
-    SUMS what it gets: both sides, and on each side both directions (first view to second, and back), each a mean over
-    the B rows. So does this objective, since alpha = 0.15 was found with that sum. It is four times the mean over all
+    SUMS the terms: both sides, and on each side both directions (first view to second, and back), each a mean over the
+    B rows. So does this objective, because alpha = 0.15 was tuned with that sum. It is four times the mean over all
     views: the paper's formula taken literally means alpha = 0.15 / 4.
 
     As in the released code, one encoding serves as the view `none` and for the classification: 4 encodings a row with
@@ -137,7 +137,7 @@ class Joint(ViewSettings, Classification):
     """
 
     in_batch: ClassVar[bool] = True
-    objective: Literal["joint"] = named("joint")
+    objective: Literal["joint"] = objective_flag("joint")
     alpha: float = flag(0.15, "weight of the views' loss, which is added to that of the classification", ge=0)
 
     def encoded(self, examples: Examples) -> Texts:
@@ -153,9 +153,9 @@ class Joint(ViewSettings, Classification):
         return [plain, *(number for number in (0, 1) if number != plain)]
 
     def inputs(self, model: ContrastiveModel, examples: Examples, batch: Step, context: Context) -> Inputs:
-        """As `Objective.inputs`, with the random words of the views, and an adversarial view's perturbation."""
+        """See `Objective.inputs`; with the random streams of the views, and an adversarial view's perturbation."""
         sentences = super().inputs(model, examples, batch, context).sentences
-        inputs = self.with_draw(sentences, self.encoded(examples), batch, context)
+        inputs = self.with_streams(sentences, self.encoded(examples), batch, context)
         return replace(inputs, perturbation=self.perturbation(model, inputs, examples, batch, context))
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
@@ -165,8 +165,9 @@ class Joint(ViewSettings, Classification):
         from tasks.contrastive import losses
 
         numbers, texts = super().loss(model, vectors[: 2 * len(batch.rows)], examples, batch), self.encoded(examples)
-        seen = dict(zip(texts, vectors.chunk(len(texts)), strict=True))
-        sides = [ranked(losses.view_candidates(seen[side, 0], seen[side, 1], self.temperature)) for side in (0, 1)]
+        by_text = dict(zip(texts, vectors.chunk(len(texts)), strict=True))
+        views = [(by_text[side, 0], by_text[side, 1]) for side in (0, 1)]
+        sides = [loss_and_accuracy(losses.view_candidates(first, second, self.temperature)) for first, second in views]
         # The mean over the 2N views of a side is half the sum of its two directions.
         contrast = 2 * torch.stack([side["loss"] for side in sides]).sum()
         return numbers | {
@@ -203,6 +204,6 @@ class Joint(ViewSettings, Classification):
         return torch.cat(parts).detach()
 
     def chance(self, batch_size: int, columns: int) -> float | None:
-        """As `Objective.chance`: two sides, two directions."""
+        """See `Objective.chance`; two sides, two directions."""
         classified = super().chance(batch_size, columns)
         return None if classified is None else classified + self.alpha * 4 * math.log(2 * batch_size - 1)

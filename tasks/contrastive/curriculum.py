@@ -137,8 +137,8 @@ def plan(
     size = len(order)
     least = min(batch_size, size)
     prefixes = [max(eligible(epoch, epochs, size, power), least) for epoch in range(1, epochs + 1)]
-    drawn = [size] * epochs if equal_steps else prefixes
-    lengths = [batch_count(rows, batch_size) for rows in drawn]
+    rows_per_epoch = [size] * epochs if equal_steps else prefixes
+    lengths = [batch_count(rows, batch_size) for rows in rows_per_epoch]
 
     def limits(epoch: int) -> list[int]:
         if pacing == "epoch":
@@ -147,56 +147,56 @@ def plan(
         return [max(eligible(first + i, total, size, power), least) for i in range(lengths[epoch])]
 
     def build(epoch: int) -> list[tuple[str, np.ndarray]]:
-        sizes = [len(part) for part in batches(np.empty(drawn[epoch]), batch_size)]
+        sizes = [len(part) for part in batches(np.empty(rows_per_epoch[epoch]), batch_size)]
         bounds = limits(epoch)
         if within == "sorted":
-            return [("nli", order[places]) for places in _sorted(bounds, sizes)]
+            return [("nli", order[positions]) for positions in _sorted(bounds, sizes)]
 
-        def shuffle(turn: int) -> np.ndarray:
-            return shuffled(bounds[-1], seed, "nli", epoch, *([turn] if turn else []))
+        def shuffle(number: int) -> np.ndarray:
+            return shuffled(bounds[-1], seed, "nli", epoch, *([number] if number else []))
 
-        return [("nli", order[places]) for places in _passes(bounds, sizes, shuffle)]
+        return [("nli", order[positions]) for positions in _passes(bounds, sizes, shuffle)]
 
     return Plan(lengths, build)
 
 
 def _passes(limits: Sequence[int], sizes: Sequence[int], shuffle: Callable[[int], np.ndarray]) -> list[np.ndarray]:
     """Batches of passes 0, 1, ..., each in the order that `shuffle(pass)` gives."""
-    made, ahead, turn = [], np.empty(0, dtype=np.int64), 0
+    steps, ahead, number = [], np.empty(0, dtype=np.int64), 0
     for limit, size in zip(limits, sizes, strict=True):
         batch, ahead = _next(ahead, limit, size)
         if len(batch) < size:
-            fresh, turn = shuffle(turn), turn + 1
+            fresh, number = shuffle(number), number + 1
             held = np.isin(fresh, batch)
-            filling, rest = _next(fresh[~held], limit, size - len(batch))
-            batch, ahead = np.concatenate([batch, filling]), np.concatenate([fresh[held], rest])
-        made.append(batch)
-    return made
+            filling, remaining = _next(fresh[~held], limit, size - len(batch))
+            batch, ahead = np.concatenate([batch, filling]), np.concatenate([fresh[held], remaining])
+        steps.append(batch)
+    return steps
 
 
 def _next(ahead: np.ndarray, limit: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     """The first `size` entries of `ahead` below `limit` (fewer if there are fewer), and the entries that remain."""
-    span, found = size, np.flatnonzero(ahead[:size] < limit)
-    while len(found) < size and span < len(ahead):
+    span, indices = size, np.flatnonzero(ahead[:size] < limit)
+    while len(indices) < size and span < len(ahead):
         span *= 2
-        found = np.flatnonzero(ahead[:span] < limit)
-    end = found[size - 1] + 1 if len(found) >= size else len(ahead)
-    return ahead[found[:size]], ahead[end:]
+        indices = np.flatnonzero(ahead[:span] < limit)
+    end = indices[size - 1] + 1 if len(indices) >= size else len(ahead)
+    return ahead[indices[:size]], ahead[end:]
 
 
 def _sorted(limits: Sequence[int], sizes: Sequence[int]) -> list[np.ndarray]:
     """Batches in order; where the current prefix ends they start again at the first row."""
-    made, at = [], 0
+    steps, at = [], 0
     for limit, size in zip(limits, sizes, strict=True):
-        made.append((at + np.arange(size)) % limit)
+        steps.append((at + np.arange(size)) % limit)
         at = (at + size - 1) % limit + 1
-    return made
+    return steps
 
 
 def mix(plan: Plan, groups: np.ndarray) -> np.ndarray:
     """Share of each group, as `difficulty` gives them, among an epoch's rows: float64 [epochs, 3], each row's sum 1."""
     rows = [np.concatenate([rows for _, rows in plan.build(epoch)]) for epoch in range(len(plan.lengths))]
-    counts = np.array([np.bincount(groups[found], minlength=len(GROUPS)) for found in rows])
+    counts = np.array([np.bincount(groups[epoch_rows], minlength=len(GROUPS)) for epoch_rows in rows])
     return counts / counts.sum(1, keepdims=True)
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from minbert import token_cache
 from minbert.errors import UserError
 from minbert.files import data_path, expanded, present, sha256_of
-from minbert.token_cache import Facts, Row, Skipped, TokenCache
+from minbert.token_cache import ReaderReport, Row, Skipped, TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks, start
-from minbert.training.run import Inputs
+from minbert.training.run import InputFiles
 from minbert.training.settings import names_in
-from tasks import augment, readers
+from tasks import readers
 from tasks.contrastive import dev
 from tasks.contrastive.dev import DevSets
 from tasks.examples import Examples
@@ -42,21 +42,16 @@ class Data:
     entry: dict[str, Any]
 
     @property
-    def inputs(self) -> Inputs:
+    def inputs(self) -> InputFiles:
         """The files and their hashes, by their role."""
         train, dev = self.train.cache, next(iter(self.dev.pairs.values())).cache
         return {"train": (train.source, train.sha256), "sts_dev": (dev.source, self.dev.sha256)}
 
 
-def check(settings: ContrastiveSettings) -> None:
-    """Raises `UserError` where a file is missing or its header cannot be used: nothing is read beyond it."""
-    settings.objective.find(settings.files.data)
-    dev.find(settings.files)
-
-
-def resources(settings: ContrastiveSettings) -> Inputs:
-    """WordNet and the tagger, where they are used. Raises `UserError` if one is missing."""
-    return augment.resources(settings.synonyms, "pretrain", settings.files.data)
+def check_files(settings: ContrastiveSettings) -> None:
+    """Raises `UserError` if a file is missing or its header cannot be used; reads no further than headers."""
+    settings.objective.check_files(settings.files.data)
+    dev.find_dev_pairs(settings.files)
 
 
 def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Data:
@@ -67,40 +62,43 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
         raise UserError(f"{train.cache.source}: no usable row")
     pairs = dev.read(settings.files, tokenizer, length, settings.data.limit_eval)
     if settings.chooses:
-        pairs = replace(pairs, also_in=dev.also_in(pairs, data_path(settings.files.data)))
+        pairs = replace(pairs, also_in=dev.count_in_scored_sets(pairs, data_path(settings.files.data)))
     if limit > len(train):
         ranks.note(f"--limit {limit:,}: there are only {len(train):,} {objective.rows}")
     if _transductive(settings.encoder.source):
         ranks.note(f"--weights {settings.encoder.source}: come from a run on test sentences (transductive)")
         entry["weights_transductive"] = True
     if objective.unlabelled:
-        entry["dev_pairs_seen"] = dev.seen(train, pairs)
+        entry["dev_pairs_seen"] = dev.count_in_training(train, pairs)
     dev.warn(pairs)
     _warn(train, pairs, entry, length, objective.form)
-    return Data(train, pairs, {"train": entry, "sts_dev": pairs.account()})
+    return Data(train, pairs, {"train": entry, "sts_dev": pairs.manifest_entry()})
 
 
-def cached(
+def cache_rows(
     paths: Sequence[Path],
-    rows: Iterable[Row | Skipped | Facts],
+    rows: Iterable[Row | Skipped | ReaderReport],
     rule: Sequence[object],
     columns: int,
     tokenizer: Tokenizer,
     *,
-    also: Sequence[Path] = (),
+    further: Sequence[Path] = (),
     digest: Callable[[Path], str] = readers.digest,
 ) -> tuple[TokenCache, list[dict[str, str]]]:
-    """The cache of what a rule makes of several files, and each file with its hash; the rule is part of its hash."""
+    """The token cache of the rows that a rule makes of several files, and each file with its hash.
+
+    The key covers the rule, the files, and `further` files that the rows depend on.
+    """
     entries = [{"file": str(path), "sha256": digest(path)} for path in paths]
-    content = [*(file["sha256"] for file in entries), *map(sha256_of, also), *map(str, rule)]
+    content = [*(file["sha256"] for file in entries), *map(sha256_of, further), *map(str, rule)]
     sha256 = hashlib.sha256("\x1f".join(content).encode()).hexdigest()
     return token_cache.load(paths[0], rows, str(rule[0]), columns, tokenizer, sha256=sha256), entries
 
 
-def files(given: str, data: str, *usual: str) -> list[Path]:
+def training_files(names: str, data: str, *defaults: str) -> list[Path]:
     """The files of a comma-separated list, or the first of the usual names in the folder `nli` of the data."""
-    return [present(expanded(name)) for name in names_in(given)] or [
-        readers.find(start.data_folder(data), "nli", usual)
+    return [present(expanded(name)) for name in names_in(names)] or [
+        readers.find_file(start.data_folder(data), "nli", defaults)
     ]
 
 
@@ -113,14 +111,15 @@ def _transductive(source: str) -> bool:
 
 
 def _warn(train: Examples, pairs: DevSets, entry: dict[str, Any], length: int, form: str) -> None:
-    """Say which inputs are truncated, and how many rows were skipped; `form` is how the training rows are read."""
+    """Warn about truncated inputs and skipped rows; `form` is how the training rows are read."""
     sources, skipped = entry["files"], entry["skipped"]
     named = [(train, sources[0]["file"] if len(sources) == 1 else "the training texts", form)]
-    for examples, where, how in (*named, *((one, str(one.cache.source), "bi") for one in pairs.pairs.values())):
-        cut, texts = examples.truncated(how)
+    named += [(examples, str(examples.cache.source), "bi") for examples in pairs.pairs.values()]
+    for examples, source, input_form in named:
+        cut, texts = examples.truncated(input_form)
         if cut:
-            what = "sentences" if how == "bi" else "pairs"
-            ranks.note(f"{where}: {cut:,} of {texts:,} {what} are longer than {length} tokens and are truncated")
+            inputs = "sentences" if input_form == "bi" else "pairs"
+            ranks.note(f"{source}: {cut:,} of {texts:,} {inputs} are longer than {length} tokens and are truncated")
     if skipped:
-        place = f"{skipped[0].get('file', '')} line {skipped[0]['line']}".strip()
-        ranks.note(f"{len(skipped):,} rows skipped, such as {place}, {skipped[0]['why']} (listed in manifest.json)")
+        example = f"{skipped[0].get('file', '')} line {skipped[0]['line']}".strip()
+        ranks.note(f"{len(skipped):,} rows skipped, such as {example}, {skipped[0]['why']} (listed in manifest.json)")

@@ -1,6 +1,6 @@
 """The scored pairs that stage one evaluates on.
 
-| `--sts-dev` | scored pairs for evaluation during training | chosen by |
+| `--sts-dev` | scored pairs for evaluation during training | used by |
 |---|---|---|
 | `stsb` | STS-B's own dev set, 1,500 pairs, in SentEval's layout | ConSERT (section 4.1), SimCSE, SBERT's scripts |
 | `course` | the course's dev set, 863 pairs of STS-B in the course's own split | |
@@ -22,7 +22,7 @@ from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
 from minbert.training import ranks, start
 from tasks.examples import Examples
-from tasks.readers import chinese, key, open_as, senteval, tokenised
+from tasks.readers import chinese, open_as, senteval, text_key, tokenised
 
 if TYPE_CHECKING:
     from tasks.contrastive.settings import FileSettings
@@ -35,7 +35,7 @@ DEV_SETS = {
     "course": ("the course's dev set (course/sts-dev.csv)", "course"),
     "zh": (f"a dev file of {', '.join(chinese.FOLDERS)} (in zh/)", "chinese"),
 }
-"""What `--sts-dev` may name beside a file: what it is, and the set of data/get_data.py that brings it."""
+"""Name in `--sts-dev` -> (description, the set of data/get_data.py that fetches it)."""
 SINGLE = "sts"
 """The name of a single set in `DevSets.pairs`; the Chinese sets go by their own names."""
 
@@ -54,46 +54,47 @@ class DevSets:
 
     @property
     def sha256(self) -> str:
-        """The hash of the only file, or that of the hashes of all."""
-        each = [one.cache.sha256 for one in self.pairs.values()]
-        return each[0] if len(each) == 1 else hashlib.sha256(" ".join(each).encode()).hexdigest()
+        """The hash of the only file, or the hash of all files' hashes."""
+        hashes = [examples.cache.sha256 for examples in self.pairs.values()]
+        return hashes[0] if len(hashes) == 1 else hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
     @property
     def shown(self) -> str:
-        """How many pairs of which files, for people to read."""
+        """The number of pairs, and their files, for display."""
         if len(self.pairs) == 1:
             (only,) = self.pairs.values()
             named = f" (--sts-dev {self.name})" if self.name in DEV_SETS else ""
             return f"{len(only):,} pairs of {only.cache.source}{named}"
-        sets = ", ".join(f"{name} {len(one):,}" for name, one in self.pairs.items())
+        sets = ", ".join(f"{name} {len(examples):,}" for name, examples in self.pairs.items())
         return f"{len(self):,} pairs, by the mean over {sets} (--sts-dev {self.name})"
 
-    def account(self) -> dict[str, Any]:
-        """For the manifest: what was read of each file, and how many pairs are also in scored sets."""
-        about = {"name": self.name, "absent": list(self.absent), "also_in": dict(self.also_in)}
+    def manifest_entry(self) -> dict[str, Any]:
+        """For the manifest: the rows of each file, and how many pairs are also in scored sets."""
+        entry = {"name": self.name, "absent": list(self.absent), "also_in": dict(self.also_in)}
         if len(self.pairs) == 1:
             (only,) = self.pairs.values()
-            return only.cache.account() | about
-        return about | {"kept": len(self)} | {name: one.cache.account() for name, one in self.pairs.items()}
+            return only.cache.manifest_entry() | entry
+        by_set = {name: pairs.cache.manifest_entry() for name, pairs in self.pairs.items()}
+        return entry | {"kept": len(self)} | by_set
 
 
-def find(files: FileSettings) -> tuple[str, dict[str, Path]]:
-    """The name that `--sts-dev` says, and the file of each set.
+def find_dev_pairs(files: FileSettings) -> tuple[str, dict[str, Path]]:
+    """The name in `--sts-dev`, and the file of each of its sets.
 
-    Raises `UserError` for a set that is not there, with the alternatives, and for a header that cannot be used.
+    Raises `UserError` for a set that is missing, with the alternatives, and for a header that cannot be used.
     """
-    given = files.sts_dev
-    name = given.lower() if given.lower() in DEV_SETS else given
+    choice = files.sts_dev
+    name = choice.lower() if choice.lower() in DEV_SETS else choice
     if name in DEV_SETS:
         folder = start.data_folder(files.data)
         paths = _dev_files(name, folder)
         if not paths:
             raise UserError(_missing(name, folder))
-    elif not expanded(given).exists():
-        near = suggestion(given, DEV_SETS)
-        raise UserError(f"--sts-dev {given}: no such file, and none of the sets {', '.join(DEV_SETS)}{near}")
+    elif not expanded(choice).exists():
+        near = suggestion(choice, DEV_SETS)
+        raise UserError(f"--sts-dev {choice}: no such file, and none of the sets {', '.join(DEV_SETS)}{near}")
     else:
-        paths = {SINGLE: present(expanded(given), "--sts-dev")}
+        paths = {SINGLE: present(expanded(choice), "--sts-dev")}
     for path in paths.values():
         open_as(path, "pair-score", "dev")
     return name, paths
@@ -102,13 +103,14 @@ def find(files: FileSettings) -> tuple[str, dict[str, Path]]:
 def read(files: FileSettings, tokenizer: Tokenizer, length: int, limit: int = 0) -> DevSets:
     """The pairs that `--sts-dev` names, the first `limit` of each set (0: all).
 
-    Raises `UserError` as `find` does, and for what cannot be read.
+    Raises `UserError` as `find_dev_pairs` does, and for what cannot be read.
     """
-    name, paths = find(files)
-    absent = tuple(one for one in chinese.FOLDERS if one not in paths) if name == "zh" else ()
+    name, paths = find_dev_pairs(files)
+    absent = tuple(corpus for corpus in chinese.FOLDERS if corpus not in paths) if name == "zh" else ()
     if len(paths) == 1:
         paths = {SINGLE: next(iter(paths.values()))}
-    return DevSets(name, {one: _scored_pairs(path, tokenizer, length, limit) for one, path in paths.items()}, absent)
+    pairs = {corpus: _scored_pairs(path, tokenizer, length, limit) for corpus, path in paths.items()}
+    return DevSets(name, pairs, absent)
 
 
 def _scored_pairs(path: Path, tokenizer: Tokenizer, length: int, limit: int) -> Examples:
@@ -118,13 +120,13 @@ def _scored_pairs(path: Path, tokenizer: Tokenizer, length: int, limit: int) -> 
     return Examples(cache.first(limit) if limit else cache, tokenizer.cls, tokenizer.sep, length)
 
 
-def also_in(dev: DevSets, folder: Path) -> dict[str, int]:
-    """How many of the dev pairs are, in either order, in each scored set of the data folder.
+def count_in_scored_sets(dev: DevSets, folder: Path) -> dict[str, int]:
+    """The number of dev pairs that each scored set of the data folder holds, in either order.
 
-    Two texts are the same by `tasks.readers.key`. The seven English sets and STS-B's dev set are looked into, or for
-    `zh` the five Chinese test sets. A set that is there but cannot be read is left out with a warning.
+    Texts are compared by `tasks.readers.text_key`. The scored sets are the seven English ones and STS-B's dev set, or
+    for `zh` the five Chinese test sets. A set that cannot be read is left out with a warning.
     """
-    pairs, counts = [pair for one in dev.pairs.values() for pair in pair_keys(one)], {}
+    pairs, counts = [pair for examples in dev.pairs.values() for pair in pair_keys(examples)], {}
     for name, paths in _scored_sets(folder, dev.name).items():
         if not any(path.is_file() for path in paths):
             continue
@@ -133,27 +135,27 @@ def also_in(dev: DevSets, folder: Path) -> dict[str, int]:
         except UserError as error:  # a damaged set does not keep an encoder from being trained
             ranks.note(f"{error} (so it is not known how many dev pairs are also in {name})")
             continue
-        known = {frozenset(map(key, row.texts)) for row in rows if isinstance(row, Row)}
-        counts[name] = sum(pair in known for pair in pairs)
+        scored_pairs = {frozenset(map(text_key, row.texts)) for row in rows if isinstance(row, Row)}
+        counts[name] = sum(pair in scored_pairs for pair in pairs)
     return counts
 
 
-def seen(train: Examples, dev: DevSets) -> int:
-    """How many pairs to evaluate on are made of training texts; the user is told."""
-    pairs = {name: pair_keys(one) for name, one in dev.pairs.items()}
-    wanted: frozenset[str] = frozenset().union(*(pair for keys in pairs.values() for pair in keys))
-    trained, total = wanted.intersection(key(train.cache.text(row, 0)) for row in range(len(train))), 0
+def count_in_training(train: Examples, dev: DevSets) -> int:
+    """The number of dev pairs whose texts are both training texts; warns about them."""
+    pairs = {name: pair_keys(examples) for name, examples in dev.pairs.items()}
+    dev_texts: frozenset[str] = frozenset().union(*(pair for keys in pairs.values() for pair in keys))
+    trained, total = dev_texts.intersection(text_key(train.cache.text(row, 0)) for row in range(len(train))), 0
     for name, keys in pairs.items():
         count = sum(pair <= trained for pair in keys)
         if count:
-            of = f"{count:,} of {len(keys):,} pairs"
-            ranks.note(f"{dev.pairs[name].cache.source}: {of} are made of training texts (which hold no scores)")
+            share = f"{count:,} of {len(keys):,} pairs"
+            ranks.note(f"{dev.pairs[name].cache.source}: {share} are made of training texts (which hold no scores)")
         total += count
     return total
 
 
 def warn(dev: DevSets) -> None:
-    """Say which sets are missing, and how many pairs that choose the encoder are in scored sets too."""
+    """Warn about missing sets, and about pairs that choose the encoder and are in scored sets too."""
     if dev.absent:
         ranks.note(f"--sts-dev {dev.name}: without {', '.join(dev.absent)}, of which the data has no dev file")
     shared = ", ".join(f"{count:,} in {name}" for name, count in dev.also_in.items() if count)
@@ -162,38 +164,39 @@ def warn(dev: DevSets) -> None:
 
 
 def pair_keys(pairs: Examples) -> list[frozenset[str]]:
-    """The texts of each pair, by `tasks.readers.key`, whatever their order."""
-    return [frozenset(map(key, row.texts)) for row in pairs.cache.rows()]
+    """The texts of each pair, by `tasks.readers.text_key`, whatever their order."""
+    return [frozenset(map(text_key, row.texts)) for row in pairs.cache.rows()]
 
 
 def _scored_sets(folder: Path, name: str) -> dict[str, list[Path]]:
     """The files of the scored sets by the names that the STS suite shows; not all of them need exist."""
     if name == "zh":
-        tests = {one: path for (one, split), path in chinese.files(folder).items() if split == "test"}
-        return {"zh-STS-B" if one == "STS-B" else one: [path] for one, path in tests.items()}
+        tests = {corpus: path for (corpus, split), path in chinese.files(folder).items() if split == "test"}
+        return {"zh-STS-B" if corpus == "STS-B" else corpus: [path] for corpus, path in tests.items()}
     base = senteval.find_root(folder)
     if base is None:
         return {}
     names = {**dict(zip(senteval.STS, senteval.STS, strict=True)), "SICK-R": "SICK", "STS-B": "STS-B"}
-    found = {shown: list(senteval.scored_files(base, one).values()) for shown, one in names.items()}
-    return found | ({"STS-B dev": list(_dev_files("stsb", folder).values())} if name != "stsb" else {})
+    files = {shown: list(senteval.scored_files(base, corpus).values()) for shown, corpus in names.items()}
+    return files | ({"STS-B dev": list(_dev_files("stsb", folder).values())} if name != "stsb" else {})
 
 
 def _dev_files(name: str, data: Path) -> dict[str, Path]:
-    """The file of each set that a name of `DEV_SETS` means, those that are there."""
+    """The existing files of a name of `DEV_SETS`, by set."""
     if name == "zh":
-        return {one: path for (one, split), path in chinese.files(data).items() if split == "dev"}
-    places = [data / "course" / "sts-dev.csv", data / "sts-dev.csv"]
+        return {corpus: path for (corpus, split), path in chinese.files(data).items() if split == "dev"}
+    candidates = [data / "course" / "sts-dev.csv", data / "sts-dev.csv"]
     if name == "stsb":
         base = senteval.find_root(data)
-        places = list(senteval.scored_files(base, "STS-B", "dev").values()) if base else []
-    return next(({SINGLE: path} for path in places if path.is_file()), {})
+        candidates = list(senteval.scored_files(base, "STS-B", "dev").values()) if base else []
+    return next(({SINGLE: path} for path in candidates if path.is_file()), {})
 
 
 def _missing(name: str, folder: Path) -> str:
-    others = [f"{one} (which is there)" if _dev_files(one, folder) else one for one in DEV_SETS if one != name]
-    what, command = DEV_SETS[name]
+    exists = {other: bool(_dev_files(other, folder)) for other in DEV_SETS if other != name}
+    alternatives = [f"{other}{' (which is there)' * available}" for other, available in exists.items()]
+    needed, command = DEV_SETS[name]
     return (
-        f"--sts-dev {name}: {folder} does not hold {what}; python data/get_data.py {command} fetches the usual files "
-        f"into data/; or choose other pairs with --sts-dev: {', '.join(others)}, or a file of scored pairs"
+        f"--sts-dev {name}: {folder} does not hold {needed}; python data/get_data.py {command} fetches the usual files "
+        f"into data/; or choose other pairs with --sts-dev: {', '.join(alternatives)}, or a file of scored pairs"
     )

@@ -28,17 +28,17 @@ from tasks.contrastive.curriculum import Paced, Scored, Similarities
 from tasks.contrastive.data import Data
 from tasks.contrastive.losses import nt_xent
 from tasks.contrastive.objective import Objective
-from tasks.contrastive.scoring import distinct, encoded
+from tasks.contrastive.scoring import distinct, encode_over_ranks
 from tasks.contrastive.settings import ContrastiveSettings, slug
 from tasks.examples import Examples
 from tasks.record import Rows, write_rows
 
 METRIC, NAME = "spearman", "sts_dev_spearman"
-"""What selects the best encoder, and its name among the numbers."""
+"""The metric that selects the best encoder, and its name among the numbers of an evaluation."""
 BERT_BASE_WIDTH = 768
 _BLOCK = 1024  # rows of a matrix of distances at a time
 ALIKE = 4.0
-"""Gold similarity, of 5, from which on a pair is positive for the alignment; SimCSE (section 3) takes those above."""
+"""Lowest gold similarity, of 5, of a positive pair in the alignment; SimCSE (section 3) takes pairs above it."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ class Evaluation:
         self.encoder, self.dev, triplets = encoder, data.dev.pairs, data.train
         self.latest: EvaluationResult | None = None
         self.columns, self.batch_size = 0, settings.training.batch_size
-        texts = [one.sentence(row, column) for one in self.dev.values() for column in (0, 1) for row in range(len(one))]
+        sides = [(pairs, column) for pairs in self.dev.values() for column in (0, 1)]
+        texts = [pairs.sentence(row, column) for pairs, column in sides for row in range(len(pairs))]
         self.scored = len(texts)
         if frozen := settings.objective.frozen:
             limit, self.temperature = frozen
@@ -77,18 +78,18 @@ class Evaluation:
         self.texts, self.index = distinct(map(tuple, texts))
 
     def score(self) -> tuple[float | None, dict[str, Any]]:
-        """The score to maximise and the numbers, as the training loop takes them."""
+        """Evaluate; returns the score to maximise and the numbers, for the training loop."""
         self.latest = self.evaluate()
         return self.latest.score, self.latest.numbers
 
     def kept(self, state: LoopState) -> EvaluationResult:
-        """The encoder that the loop has kept: the latest evaluation again, if it was of the same step."""
+        """The evaluation of the encoder that the loop kept: the latest one if it was of that step, else a new one."""
         return self.latest if self.latest and state.kept_step == state.step else self.evaluate()
 
     def evaluate(self) -> EvaluationResult:
-        """The encoder as it is now."""
+        """Evaluate the encoder as it is now."""
         self.encoder.model.eval()
-        vectors = unit(encoded(self.encoder, self.texts))
+        vectors = unit(encode_over_ranks(self.encoder, self.texts))
         numbers, dev_cosines = _sts_numbers(vectors, self.index[: self.scored], self.dev)
         cosines = None
         if self.columns:
@@ -120,8 +121,8 @@ def uniformity(vectors: np.ndarray) -> float | None:
         return None
     squares, total = np.square(vectors).sum(1), 0.0
     for begin in range(0, len(vectors), _BLOCK):
-        rows, others = slice(begin, begin + _BLOCK), slice(begin, None)
-        squared = squares[rows, None] + squares[None, others] - 2 * vectors[rows] @ vectors[others].T
+        rows, columns = slice(begin, begin + _BLOCK), slice(begin, None)
+        squared = squares[rows, None] + squares[None, columns] - 2 * vectors[rows] @ vectors[columns].T
         total += np.triu(np.exp(-2 * np.maximum(squared, 0)), 1).sum()
     return _defined(np.log(total / (len(vectors) * (len(vectors) - 1) / 2)))
 
@@ -153,28 +154,28 @@ def dev_rows(pairs: Examples, cosines: np.ndarray) -> Rows:
 
 def graded(dev: Mapping[str, Examples]) -> str:
     """The first set whose scores are more than two classes, else the first."""
-    return next((name for name, one in dev.items() if len(np.unique(one.labels)) > 2), next(iter(dev)))
+    return next((name for name, examples in dev.items() if len(np.unique(examples.labels)) > 2), next(iter(dev)))
 
 
 def _sts_numbers(
-    vectors: np.ndarray, places: np.ndarray, dev: Mapping[str, Examples]
+    vectors: np.ndarray, index: np.ndarray, dev: Mapping[str, Examples]
 ) -> tuple[dict[str, float | None], dict[str, np.ndarray]]:
     """The numbers of an evaluation that are over dev pairs, and the cosine of each pair, by set.
 
-    `vectors` are those of the distinct texts, [M, D], `places` both sides of every pair among them, set after set.
+    `vectors` are those of the distinct texts, [M, D], `index` both sides of every pair among them, set after set.
     """
-    ends = np.cumsum([2 * len(one) for one in dev.values()])
-    sides = {name: np.split(part, 2) for name, part in zip(dev, np.split(places, ends[:-1]), strict=True)}
+    ends = np.cumsum([2 * len(examples) for examples in dev.values()])
+    sides = {name: np.split(part, 2) for name, part in zip(dev, np.split(index, ends[:-1]), strict=True)}
     cosines = {name: (vectors[first] * vectors[second]).sum(1) for name, (first, second) in sides.items()}
-    rho = {name: metrics.spearman(found, dev[name].labels) for name, found in cosines.items()}
-    known = [value for value in rho.values() if value is not None]
-    own = {f"{slug(name)}_dev_spearman": value for name, value in rho.items()} if len(rho) > 1 else {}
+    rho = {name: metrics.spearman(values, dev[name].labels) for name, values in cosines.items()}
+    defined = [value for value in rho.values() if value is not None]
+    by_set = {f"{slug(name)}_dev_spearman": value for name, value in rho.items()} if len(rho) > 1 else {}
     name = graded(dev)
     (first, second), gold = sides[name], dev[name].labels
     alike = gold >= (ALIKE if gold.max() > 1 else 1)
     numbers = {
-        "sts_dev_spearman": sum(known) / len(known) if len(known) == len(rho) else None,
-        **own,
+        "sts_dev_spearman": sum(defined) / len(defined) if len(defined) == len(rho) else None,
+        **by_set,
         "alignment": alignment(vectors[first[alike]], vectors[second[alike]]),
         "uniformity": uniformity(vectors[np.concatenate([first, second])]),
     }
@@ -185,18 +186,18 @@ def _defined(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def print_summary(settings: ContrastiveSettings, read: Data, paced: Paced, encoder: BertModel, where: str) -> None:
-    """Print what is trained on what, in a few lines."""
+def print_summary(settings: ContrastiveSettings, data: Data, paced: Paced, encoder: BertModel, hardware: str) -> None:
+    """Print the data, the curriculum and the objective in a few lines."""
     objective: Objective = settings.objective
     groups = ", ".join(f"{count:,} {name}" for name, count in paced.group_sizes.items())
-    ranks.say(f"{_counted(paced.rows, objective.rows)}{f' ({groups})' if groups else ''}; {where}")
+    ranks.say(f"{_counted(paced.rows, objective.rows)}{f' ({groups})' if groups else ''}; {hardware}")
     kept = "of the last step" if settings.training.keep == LAST else f"that is best by {METRIC}"
-    ranks.say(f"evaluated on {read.dev.shown}; the encoder {kept} is kept")
+    ranks.say(f"evaluated on {data.dev.shown}; the encoder {kept} is kept")
     if paced.group_sizes:
         epochs = [f"{epoch}: " + "/".join(f"{share:.0%}" for share in row) for epoch, row in enumerate(paced.mix, 1)]
         shown = epochs if len(epochs) <= 10 else [*epochs[:5], "...", *epochs[-4:]]
         ranks.say(f"{'/'.join(paced.group_sizes)} in epoch {', '.join(shown)}")
-    guess = chance(settings, paced.rows, read.train.cache.columns)
+    guess = chance(settings, paced.rows, data.train.cache.columns)
     by_chance = f"; a guess has a loss of {guess:.3f}" if guess else ""
     batch = _counted(min(settings.training.batch_size, paced.rows), objective.rows)
     ranks.say(f"{_counted(paced.plan.total, 'steps')} of {batch}, {objective.objective}{by_chance}")
@@ -215,7 +216,7 @@ def chance(settings: ContrastiveSettings, rows: int, columns: int) -> float | No
 def write(
     run: RunDir,
     settings: ContrastiveSettings,
-    read: Data,
+    data: Data,
     scored: Scored,
     paced: Paced,
     evaluations: Sequence[EvaluationResult],
@@ -223,8 +224,8 @@ def write(
 ) -> None:
     """Write `scores.json`, `cosines.safetensors` and the dev rows, and print what training has changed.
 
-    `evaluations` are one before training, and one of the encoder that the loop has kept: with `--keep best` that of
-    step 0 if no evaluation was better than before training.
+    `evaluations` are one before training and one of the kept encoder, which is that of step 0 if `--keep best` found
+    no better one.
     """
     before, after = evaluations
     bi = settings.objective.form == "bi"  # whether sentence embeddings are trained
@@ -233,19 +234,20 @@ def write(
     kept = {"step": state.kept_step, "keep": keep, "metric": METRIC}
     steps = {"best_step": state.best_step, "last_step": state.step}
     loss = last_epoch_loss(run.metrics(), paced.plan)
-    losses = {"last_epoch_loss": loss, "chance_loss": chance(settings, len(scored.rows), read.train.cache.columns)}
-    write_json(run.path / "scores.json", {**scores, **kept, **steps, "dev_set": read.dev.name, **losses})
+    losses = {"last_epoch_loss": loss, "chance_loss": chance(settings, len(scored.rows), data.train.cache.columns)}
+    write_json(run.path / "scores.json", {**scores, **kept, **steps, "dev_set": data.dev.name, **losses})
     times = {"start": scored.cosines, "before": before.cosines, "after": after.cosines}
-    arrays = {f"{when} {side}": values for when, one in times.items() if one for side, values in vars(one).items()}
+    scored_at = {time: vars(cosines) for time, cosines in times.items() if cosines}
+    arrays = {f"{time} {side}": values for time, sides in scored_at.items() for side, values in sides.items()}
     if arrays:
         write_atomic(run.path / "cosines.safetensors", save(arrays))
-    name = graded(read.dev.pairs)
-    write_rows(run.path, slug(name), dev_rows(read.dev.pairs[name], after.dev_cosines[name]))
-    why = "the last" if keep == LAST or state.kept_step != state.best_step else f"the best by {METRIC}"
-    which = (
-        f"step {state.kept_step:,} of {state.step:,}, {why}" if state.kept_step else "the encoder from before training"
-    )
-    lines = [f"after training ({which}): {as_text(after.numbers)}", verdict(before, after, state) if bi else ""]
+    name = graded(data.dev.pairs)
+    write_rows(run.path, slug(name), dev_rows(data.dev.pairs[name], after.dev_cosines[name]))
+    reason = "the last" if keep == LAST or state.kept_step != state.best_step else f"the best by {METRIC}"
+    kept_encoder = "the encoder from before training"
+    if state.kept_step:
+        kept_encoder = f"step {state.kept_step:,} of {state.step:,}, {reason}"
+    lines = [f"after training ({kept_encoder}): {as_text(after.numbers)}", verdict(before, after, state) if bi else ""]
     ranks.say("\n".join([*filter(None, lines), f"mean training loss over the last epoch: {metrics.shown(loss)}\n"]))
 
 
@@ -292,7 +294,7 @@ def as_text(numbers: Mapping[str, float | None]) -> str:
 
 
 def next_command(settings: ContrastiveSettings, encoder: Path, width: int) -> str:
-    """The recommended command of stage two from an encoder of a width, on the same data."""
+    """The recommended command of stage two from an encoder of hidden size `width`, on the same data."""
     preset = "best" if width < BERT_BASE_WIDTH else "best-bert"
     words = ["--preset", preset, "--encoder", str(encoder)]
     if settings.objective.form != "bi":  # this run has trained no sentence embeddings
@@ -302,5 +304,5 @@ def next_command(settings: ContrastiveSettings, encoder: Path, width: int) -> st
     return shlex.join([*script, *words, "--run-dir", f"runs/{preset}"])
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what[:-1] if count == 1 else what}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun[:-1] if count == 1 else noun}"

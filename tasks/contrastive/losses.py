@@ -65,14 +65,14 @@ def false_negatives(anchor: Tensor, positive: Tensor, hard_negative: Tensor | No
     Those with the text of the row's anchor or of its positive, and positives of a triplet with the same anchor (one
     premise; its hard negatives contradict this anchor too). A row's own positive and own hard negative never are.
     """
-    given = [anchor, positive] if hard_negative is None else [anchor, positive, hard_negative]
-    if anchor.dim() != 1 or any(keys.shape != anchor.shape or keys.is_floating_point() for keys in given):
-        raise UserError("keys must be integers of one shape [B]: " + ", ".join(str(list(keys.shape)) for keys in given))
-    texts = torch.cat(given[1:])
+    sides = [anchor, positive] if hard_negative is None else [anchor, positive, hard_negative]
+    if anchor.dim() != 1 or any(keys.shape != anchor.shape or keys.is_floating_point() for keys in sides):
+        raise UserError("keys must be integers of one shape [B]: " + ", ".join(str(list(keys.shape)) for keys in sides))
+    texts = torch.cat(sides[1:])
     same_text = (anchor[:, None] == texts) | (positive[:, None] == texts)
     premise = anchor[:, None] == anchor
-    same_premise = torch.cat([premise, *([torch.zeros_like(premise)] * (len(given) - 2))], dim=1)
-    own = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device).repeat(1, len(given) - 1)
+    same_premise = torch.cat([premise, *([torch.zeros_like(premise)] * (len(sides) - 2))], dim=1)
+    own = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device).repeat(1, len(sides) - 1)
     return (same_text | same_premise) & ~own
 
 
@@ -112,8 +112,8 @@ def margin_contrastive(u: Tensor, v: Tensor, similar: Tensor, margin: float) -> 
     if similar.dtype != torch.bool or similar.shape != u.shape[:1]:
         raise UserError(f"similar must be bool [{len(u)}], not {similar.dtype} {list(similar.shape)}")
     distance = _distance(u, v, "euclidean")
-    apart = F.relu(_positive("margin", margin) - distance)
-    return torch.where(similar, distance, apart).square().mean() / 2
+    shortfall = F.relu(_positive("margin", margin) - distance)
+    return torch.where(similar, distance, shortfall).square().mean() / 2
 
 
 def triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float, distance: str = "euclidean") -> Tensor:
@@ -168,6 +168,6 @@ def _positive(name: str, value: float) -> float:
     return value
 
 
-def _check_rows(names: str, *given: Tensor) -> None:
-    if given[0].dim() != 2 or any(x.shape != given[0].shape for x in given):
-        raise UserError(f"{names} must have one shape [B, D], not " + ", ".join(str(list(x.shape)) for x in given))
+def _check_rows(names: str, *tensors: Tensor) -> None:
+    if tensors[0].dim() != 2 or any(x.shape != tensors[0].shape for x in tensors):
+        raise UserError(f"{names} must have one shape [B, D], not " + ", ".join(str(list(x.shape)) for x in tensors))

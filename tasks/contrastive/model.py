@@ -72,7 +72,7 @@ class ContrastiveModel(nn.Module):
         return self.projected(pool(self.encoder, states, ragged, self.pooler))
 
     def projected(self, pooled: Tensor) -> Tensor:
-        """tanh(W x + b) where there is a projection in training only: [B, D]."""
+        """tanh(W x + b) with a projection used in training only, else unchanged: [B, D]."""
         return pooled if self.projection is None else torch.tanh(self.projection(pooled))
 
     def classify(self, features: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ class ContrastiveStep:
 
     @property
     def texts(self) -> int:
-        """How many texts of a row are encoded."""
+        """Number of texts of a row that are encoded."""
         return len(self.objective.encoded(self.examples))
 
     def backward(self, model: nn.Module, batch: Step, context: Context) -> Numbers:
@@ -120,7 +120,7 @@ class ContrastiveStep:
         return {name: value.detach() for name, value in numbers.items()}
 
     def inputs(self, model: ContrastiveModel, batch: Step, context: Context) -> Inputs:
-        """What is encoded of a batch: k * B sentences."""
+        """The k * B sentences of a batch to encode."""
         return self.objective.inputs(model, self.augment(self.examples, batch), batch, context)
 
     def encode(self, model: ContrastiveModel, inputs: Inputs, context: Context, part: int = 0) -> Tensor:

@@ -12,8 +12,8 @@ from minbert.errors import UserError
 from minbert.files import expanded, present
 from minbert.token_cache import Row, Skipped
 from minbert.training.settings import flag
-from tasks.contrastive.objective import Inputs, Numbers, Objective, Texts, labels_of, named
-from tasks.readers import key, open_as, senteval
+from tasks.contrastive.objective import Inputs, Numbers, Objective, Texts, labels_of, objective_flag
+from tasks.readers import open_as, senteval, text_key
 from tasks.readers.layouts import NLI_CLASSES, POLARITIES, Rows
 
 if TYPE_CHECKING:
@@ -44,19 +44,19 @@ class Classification(Objective):
 
     @property
     def classes(self) -> int:
-        """Those of NLI."""
+        """The number of NLI classes."""
         return len(NLI_CLASSES)
 
-    def find(self, data: str) -> None:
-        """As `Objective.find`."""
-        self.files(data)
+    def check_files(self, data: str) -> None:
+        """See `Objective.find`."""
+        self.pair_files(data)
 
-    def files(self, data: str) -> list[Path]:
+    def pair_files(self, data: str) -> list[Path]:
         """The files of labelled pairs."""
         from tasks import readers
-        from tasks.contrastive.data import files
+        from tasks.contrastive.data import training_files
 
-        paths = files(self.nli_pairs, data, "nli-pairs.tsv", *_ORIGINALS)
+        paths = training_files(self.nli_pairs, data, "nli-pairs.tsv", *_ORIGINALS)
         if not self.nli_pairs and paths[0].name != "nli-pairs.tsv":
             originals = (paths[0].parent.parent / name for name in _ORIGINALS)
             paths = [path for path in originals if path.is_file()]
@@ -66,7 +66,7 @@ class Classification(Objective):
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
         """Labelled pairs."""
-        return _read(self.files(settings.files.data), [], [], tokenizer, length)
+        return _read_files(self.pair_files(settings.files.data), [], [], tokenizer, length)
 
     def encoded(self, examples: Examples) -> Texts:
         """Both texts of a pair."""
@@ -88,14 +88,14 @@ class Classification(Objective):
         return model.classify(losses.softmax_features(*vectors.chunk(2)))
 
     def chance(self, batch_size: int, columns: int) -> float | None:
-        """As `Objective.chance`."""
+        """See `Objective.chance`."""
         return math.log(len(NLI_CLASSES))
 
 
 class Softmax(Classification):
     """Classification of NLI pairs over [u; v; |u - v|] (SBERT, section 3)."""
 
-    objective: Literal["softmax"] = named("softmax")
+    objective: Literal["softmax"] = objective_flag("softmax")
 
 
 class CrossEncoder(Classification):
@@ -106,7 +106,7 @@ class CrossEncoder(Classification):
     """
 
     form: ClassVar[str] = "cross"
-    objective: Literal["cross"] = named("cross")
+    objective: Literal["cross"] = objective_flag("cross")
     phrases: str = flag(
         "",
         "also classify single texts labelled 0 or 1: sst = the phrases of SST's training sentences in SentEval's "
@@ -117,20 +117,20 @@ class CrossEncoder(Classification):
 
     @property
     def classes(self) -> int:
-        """Those of NLI, and those of the phrases."""
+        """The number of NLI classes, plus that of the phrases' classes."""
         return len(NLI_CLASSES) + (len(POLARITIES) if self.phrases else 0)
 
     def check(self, settings: ContrastiveSettings) -> None:
-        """As `Objective.check`."""
+        """See `Objective.check`."""
         if settings.chooses:
             raise UserError(
                 f"--objective {self.objective} trains no sentence embeddings, so --sts-dev cannot select a checkpoint: "
                 f"use --keep last"
             )
 
-    def find(self, data: str) -> None:
-        """As `Objective.find`."""
-        self.files(data)
+    def check_files(self, data: str) -> None:
+        """See `Objective.find`."""
+        self.pair_files(data)
         self.phrase_files(data)
 
     def phrase_files(self, data: str) -> list[Path]:
@@ -150,8 +150,8 @@ class CrossEncoder(Classification):
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
         """Labelled pairs, then the phrases."""
         data = settings.files.data
-        judging = _sst_files(data) if self.phrases == "sst" else []
-        return _read(self.files(data), self.phrase_files(data), judging, tokenizer, length)
+        evaluated = _sst_files(data) if self.phrases == "sst" else []
+        return _read_files(self.pair_files(data), self.phrase_files(data), evaluated, tokenizer, length)
 
     def encoded(self, examples: Examples) -> Texts:
         """One sequence for each row."""
@@ -183,7 +183,7 @@ class CrossEncoder(Classification):
 
 
 def _sst_files(data: str) -> list[Path]:
-    """The course's dev and test file of SST, where they are there: phrases that equal their sentences are skipped."""
+    """The course's dev and test files of SST that exist; phrases that equal one of their sentences are skipped."""
     from minbert.training import start
 
     folder, names = start.data_folder(data), ("ids-sst-dev.csv", "ids-sst-test-student.csv")
@@ -191,21 +191,23 @@ def _sst_files(data: str) -> list[Path]:
     return [path for path in paths if path]
 
 
-def _read(
-    pairs: list[Path], phrases: list[Path], judging: list[Path], tokenizer: Tokenizer, length: int
+def _read_files(
+    pairs: list[Path], phrases: list[Path], evaluated: list[Path], tokenizer: Tokenizer, length: int
 ) -> TrainingRows:
     """The rows of files of labelled pairs, then those of single texts, cached."""
     from tasks import readers
-    from tasks.contrastive.data import TrainingRows, cached
+    from tasks.contrastive.data import TrainingRows, cache_rows
     from tasks.examples import Pair
 
     paths = [*pairs, *phrases]
-    names = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]  # where there are several, ids begin with it
+    names = [
+        f"{path.name}:" if len(paths) > 1 else "" for path in paths
+    ]  # prefix of the ids if there are several files
 
     def labelled() -> Iterator[Row | Skipped]:
         opened = [readers.open_as(path, "nli").rows for path in pairs]
         opened += [
-            _as_pairs(readers.open_as(path, "single", classes=len(POLARITIES)).rows, judging) for path in phrases
+            _as_pairs(readers.open_as(path, "single", classes=len(POLARITIES)).rows, evaluated) for path in phrases
         ]
         for rows, name in zip(opened, names, strict=True):
             for row in rows:
@@ -215,26 +217,26 @@ def _read(
                     yield replace(row, id=f"{name}{row.id}")
 
     rule = ["nli", *names, *(["phrases"] if phrases else [])]
-    cache, files = cached(paths, labelled(), rule, 2, tokenizer, also=judging)
-    entry = {name: value for name, value in cache.account().items() if name not in ("file", "sha256")}
+    cache, files = cache_rows(paths, labelled(), rule, 2, tokenizer, further=evaluated)
+    entry = {name: value for name, value in cache.manifest_entry().items() if name not in ("file", "sha256")}
     return TrainingRows(Pair(cache, tokenizer.cls, tokenizer.sep, length), entry | {"files": files})
 
 
-def _as_pairs(rows: Rows, judging: list[Path]) -> Rows:
+def _as_pairs(rows: Rows, evaluated: list[Path]) -> Rows:
     """Single texts as pairs without a second text, their classes after those of NLI.
 
-    Those that equal, by `readers.key`, a sentence of the files in `judging` are skipped.
+    Skips those that equal, by `readers.text_key`, a sentence of the files in `evaluated`.
     """
-    judged = {
-        key(row.texts[0]): path.name
-        for path in judging
+    evaluated_texts = {
+        text_key(row.texts[0]): path.name
+        for path in evaluated
         for row in open_as(path, "single", "test").rows
         if isinstance(row, Row)
     }
     for row in rows:
         if isinstance(row, Skipped):
             yield row
-        elif judged and (name := judged.get(key(row.texts[0]))):
+        elif evaluated_texts and (name := evaluated_texts.get(text_key(row.texts[0]))):
             yield Skipped(row.line, f"equals a sentence of {name}")
         else:
             yield replace(row, texts=(*row.texts, ""), label=len(NLI_CLASSES) + row.label)

@@ -1,7 +1,7 @@
 """An objective of stage one: one record that owns its settings, the data it reads, the texts it encodes and its loss.
 
-Importing this module loads no torch, nor does importing an objective, so that `--help` is fast: what computes is
-imported where it is used.
+Importing this module loads no torch, nor does importing an objective, so that `--help` is fast: heavy modules
+are imported where they are used.
 
 Axes: B rows of a batch, k texts of a row, D hidden.
 """
@@ -47,9 +47,9 @@ class Inputs:
     def __len__(self) -> int:
         return len(self.sentences)
 
-    def part(self, some: slice) -> Self:
+    def part(self, indices: slice) -> Self:
         """Some of the sentences."""
-        return replace(self, sentences=self.sentences[some], types=self.types and self.types[some])
+        return replace(self, sentences=self.sentences[indices], types=self.types and self.types[indices])
 
     def ragged(self) -> Ragged:
         """All sentences as one batch."""
@@ -58,10 +58,10 @@ class Inputs:
         return Ragged.from_lists(self.sentences, self.types)
 
 
-def named(name: str) -> Any:
+def objective_flag(name: str) -> Any:
     """The flag `--objective`, as the record of an objective has it."""
-    about = "what is learned; each has flags of its own, which --objective NAME --help-all shows"
-    return flag(name, about, common=True)
+    description = "what is learned; each has flags of its own, which --objective NAME --help-all shows"
+    return flag(name, description, common=True)
 
 
 class Objective(Record):
@@ -75,11 +75,11 @@ class Objective(Record):
     form: ClassVar[str] = "bi"
     """How a row is read, as `Examples.truncated` takes it."""
     unlabelled: ClassVar[bool] = False
-    """Whether its rows are texts without labels, of which `read` itself draws `--limit`."""
+    """Whether its rows are texts without labels, of which `read` itself takes the sample of `--limit`."""
 
     @property
     def classes(self) -> int:
-        """How many classes a classifier tells apart; 0 for an objective without one."""
+        """Number of classes of the classifier; 0 for an objective without one."""
         return 0
 
     @property
@@ -89,14 +89,14 @@ class Objective(Record):
 
     @property
     def frozen(self) -> tuple[int, float] | None:
-        """How many triplets an evaluation takes (0: all), and the temperature of its frozen loss; None: no triplets."""
+        """Number of triplets of an evaluation (0: all), and the temperature of its frozen loss; None: no triplets."""
         return None
 
     def check(self, settings: ContrastiveSettings) -> None:
-        """Raises `UserError` for shared settings that this objective excludes, or that it needs."""
+        """Raises `UserError` for shared settings that this objective excludes, or for one that it requires."""
 
-    def find(self, data: str) -> None:
-        """Raises `UserError` if a file is missing or its header cannot be used; nothing is read beyond it."""
+    def check_files(self, data: str) -> None:
+        """Raises `UserError` if a file is missing or its header cannot be used; reads no further than headers."""
         raise NotImplementedError
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
@@ -106,7 +106,7 @@ class Objective(Record):
     def augmentation(
         self, settings: ContrastiveSettings, examples: Examples, tokenizer: Tokenizer, run: Path
     ) -> tuple[Augmentation[Any], dict[str, Any] | None]:
-        """What is done to the texts at each step, and its entry in the manifest: synonyms, if they are asked for.
+        """The augmentation of the texts at each step, and its manifest entry: synonyms, if requested.
 
         `run` is the run's folder, for the texts before and after synonyms.
         """
@@ -159,7 +159,7 @@ def labels_of(examples: Examples, batch: Step, like: Tensor) -> Tensor:
     return to_device(torch.from_numpy(examples.labels[batch.rows].astype(np.int64)), like.device)
 
 
-def ranked(logits: Tensor) -> Numbers:
+def loss_and_accuracy(logits: Tensor) -> Numbers:
     """NT-Xent of logits with the positives on the diagonal, and the share of rows whose positive is nearest."""
     from tasks.contrastive import losses
 

@@ -17,7 +17,7 @@ import torch
 from minbert.encode import Encoder
 from minbert.files import cached
 from minbert.training import ranks
-from minbert.training.plan import drawn
+from minbert.training.plan import random_subset
 from tasks.contrastive.curriculum import Scored, Similarities
 from tasks.examples import Examples
 
@@ -31,7 +31,7 @@ K = TypeVar("K", bound=Hashable)
 def score(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, weights_sha256: str) -> Scored:
     """Choose the rows to train on, and score triplets by the starting encoder if the order asks for it."""
     objective, limit = settings.objective, settings.data.limit
-    rows = drawn(len(examples), 0 if objective.unlabelled else limit, settings.training.seed)
+    rows = random_subset(len(examples), 0 if objective.unlabelled else limit, settings.training.seed)
     if objective.curriculum is None or not objective.curriculum.by_cosine:
         return Scored(rows)
     pooler = settings.encoder.pooler
@@ -52,52 +52,52 @@ def similarities(
 
     def build() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         encoder.model.eval()
-        found = np.empty((2, len(chosen)), dtype=np.float32)
+        values = np.empty((2, len(chosen)), dtype=np.float32)
         for begin in range(0, len(chosen), _BLOCK):
             block = chosen[begin : begin + _BLOCK].tolist()
-            texts, places = distinct(tuple(triplets.sentence(row, column)) for row in block for column in range(3))
-            part = cosines(encoder.encode_ids(texts, show_progress_bar=sys.stderr.isatty()), places)
-            found[:, begin : begin + len(block)] = part.positive, part.negative
-        return {"cosines": found}, {}
+            texts, index = distinct(tuple(triplets.sentence(row, column)) for row in block for column in range(3))
+            part = cosines(encoder.encode_ids(texts, show_progress_bar=sys.stderr.isatty()), index)
+            values[:, begin : begin + len(block)] = part.positive, part.negative
+        return {"cosines": values}, {}
 
     config = replace(encoder.model.config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    how = (encoder.pooler, encoder.precision, triplets.max_length, config, encoder.model.device, torch.__version__)
-    key = (triplets.cache.key, hashlib.sha256(chosen.tobytes()).hexdigest(), weights_sha256, *how)
-    found = torch.zeros(2, len(chosen), device=encoder.model.device)
+    encoding = (encoder.pooler, encoder.precision, triplets.max_length, config, encoder.model.device, torch.__version__)
+    key = (triplets.cache.key, hashlib.sha256(chosen.tobytes()).hexdigest(), weights_sha256, *encoding)
+    values = torch.zeros(2, len(chosen), device=encoder.model.device)
     if ranks.rank() == 0:
-        found.copy_(torch.from_numpy(cached("scores", key, build)[0]["cosines"]))
-    positive, negative = ranks.of_first(found).cpu().numpy()
+        values.copy_(torch.from_numpy(cached("scores", key, build)[0]["cosines"]))
+    positive, negative = ranks.broadcast(values).cpu().numpy()
     return Similarities(positive, negative)
 
 
 def distinct(texts: Iterable[K]) -> tuple[list[K], np.ndarray]:
     """The different texts in order of appearance, and each text's number among them: int64 [texts]."""
     numbers: dict[K, int] = {}
-    places = np.fromiter((numbers.setdefault(text, len(numbers)) for text in texts), dtype=np.int64)
-    return list(numbers), places
+    index = np.fromiter((numbers.setdefault(text, len(numbers)) for text in texts), dtype=np.int64)
+    return list(numbers), index
 
 
-def encoded(encoder: Encoder, texts: Sequence[Sequence[int]]) -> np.ndarray:
+def encode_over_ranks(encoder: Encoder, texts: Sequence[Sequence[int]]) -> np.ndarray:
     """Vectors of lists of token ids, divided among the ranks: float32 [M, D] on every rank."""
     if ranks.world() == 1:
         return encoder.encode_ids(texts)
-    places = ranks.share(np.arange(len(texts)))
-    own, device = encoder.encode_ids([texts[place] for place in places]), encoder.model.device
-    whole = ranks.gather(torch.from_numpy(own).to(device), torch.from_numpy(places).to(device), len(texts))
-    return whole.cpu().numpy()
+    positions = ranks.share(np.arange(len(texts)))
+    vectors, device = encoder.encode_ids([texts[position] for position in positions]), encoder.model.device
+    gathered = ranks.gather(torch.from_numpy(vectors).to(device), torch.from_numpy(positions).to(device), len(texts))
+    return gathered.cpu().numpy()
 
 
-def cosines(vectors: np.ndarray, places: np.ndarray) -> Similarities:
+def cosines(vectors: np.ndarray, index: np.ndarray) -> Similarities:
     """Cosines of triplets given as numbers of vectors, [3 N]; `vectors` [M, D] are normalised in place.
 
     A block of triplets at a time, so that no second copy of all vectors is made.
     """
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    table = places.reshape(-1, 3)
-    found = np.empty((2, len(table)), dtype=np.float32)
+    table = index.reshape(-1, 3)
+    values = np.empty((2, len(table)), dtype=np.float32)
     for begin in range(0, len(table), 8192):
         block = table[begin : begin + 8192]
         anchor = vectors[block[:, 0]]
         for side in (0, 1):
-            found[side, begin : begin + len(block)] = (anchor * vectors[block[:, side + 1]]).sum(1)
-    return Similarities(found[0], found[1])
+            values[side, begin : begin + len(block)] = (anchor * vectors[block[:, side + 1]]).sum(1)
+    return Similarities(values[0], values[1])

@@ -24,7 +24,7 @@ OBJECTIVES: Mapping[str, type[Objective]] = {
 
 
 def slug(name: str) -> str:
-    """A dev set's name as numbers and files of a run have it."""
+    """A dev set's name in the metrics and the files of a run."""
     return name.lower().replace("-", "_")
 
 
@@ -42,7 +42,7 @@ class EncoderSettings(settings.EncoderSettings):
 
     @property
     def source(self) -> str:
-        """Where the encoder's weights come from: a folder or a name. `UserError` where a preset wants it named."""
+        """The source of the weights: a folder or a name. Raises `UserError` if a preset leaves it to the user."""
         if not self.weights:
             raise UserError("--weights: name the encoder to go on from, such as runs/consert-sup/encoder")
         return super().source
@@ -115,7 +115,7 @@ class ContrastiveSettings(Settings):
 
     @property
     def selection(self) -> dict[str, Any]:
-        """For the manifest: which encoder is kept, by what, and whether dev pairs have a part in it."""
+        """For the manifest: which encoder is kept, by which metric, and whether dev pairs choose it."""
         return {
             "keep": self.training.keep,
             "metric": "spearman",
@@ -143,8 +143,8 @@ def _read_presets() -> Presets:
     """The tables of `presets.toml`; a table with a `base` changes some settings of an earlier one."""
     presets: dict[str, tuple[str, dict[str, Any]]] = {}
     for name, table in tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8")).items():
-        about, base = table.pop("about"), table.pop("base", "")
-        presets[name] = about, (presets[base][1] if base else {}) | table
+        description, base = table.pop("about"), table.pop("base", "")
+        presets[name] = description, (presets[base][1] if base else {}) | table
     return presets
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from minbert.errors import UserError
 from minbert.training.settings import flag
 from tasks.augment import PunctuationSettings
-from tasks.contrastive.objective import Numbers, Objective, Texts, named, ranked
+from tasks.contrastive.objective import Numbers, Objective, Texts, loss_and_accuracy, objective_flag
 from tasks.contrastive.texts import TextSettings
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ class SimCSE(PunctuationSettings, TextSettings, Objective):
     """
 
     in_batch: ClassVar[bool] = True
-    objective: Literal["simcse"] = named("simcse")
+    objective: Literal["simcse"] = objective_flag("simcse")
     temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4, common=True)
     eda_weight: float = flag(
         0.0, "weight of NT-Xent between a text and itself with punctuation inserted (EdaCSE's lambda)", ge=0
     )
 
     def check(self, settings: ContrastiveSettings) -> None:
-        """As `Objective.check`."""
+        """See `Objective.check`."""
         super().check(settings)
         if bool(self.eda_weight) != bool(self.marks_most):
             raise UserError(
@@ -57,22 +57,22 @@ class SimCSE(PunctuationSettings, TextSettings, Objective):
         return ((0, 0), (0, 0), (1, 0)) if self.eda_weight else ((0, 0), (0, 0))
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
-        """The weighted sum; both terms are logged where there are two."""
+        """The weighted sum; with punctuation, both terms are logged."""
         from tasks.contrastive import losses
 
-        first, second, *others = vectors.chunk(len(self.encoded(examples)))
-        numbers = ranked(losses.candidates(first, second, None, self.temperature))
-        if others:
-            marked = losses.nt_xent(first, others[0], None, self.temperature)
+        first, second, *punctuated = vectors.chunk(len(self.encoded(examples)))
+        numbers = loss_and_accuracy(losses.candidates(first, second, None, self.temperature))
+        if punctuated:
+            marked = losses.nt_xent(first, punctuated[0], None, self.temperature)
             numbers |= {"punctuation_loss": marked, "loss": numbers["loss"] + self.eda_weight * marked}
         return numbers
 
     def chance(self, batch_size: int, columns: int) -> float:
-        """As `Objective.chance`."""
+        """See `Objective.chance`."""
         return math.log(batch_size) * (1 + self.eda_weight)
 
     def notes(self, encoder: BertModel) -> list[str]:
-        """Without dropout both passes are the same."""
+        """A warning if the encoder has no dropout."""
         rates = encoder.config.hidden_dropout_prob, encoder.config.attention_probs_dropout_prob
-        why = f"--objective {self.objective}: the encoder has no dropout, so both passes of a text are the same"
-        return [] if any(rates) else [why]
+        note = f"--objective {self.objective}: the encoder has no dropout, so both passes of a text are the same"
+        return [] if any(rates) else [note]

@@ -3,7 +3,7 @@
 | `--texts` | unlabelled texts |
 |---|---|
 | `sts` | ConSERT's: every pair of STS12-16, STS-B and SICK, train, dev and test: transductive |
-| `sts-train` | STS-B train, SICK train and, where it is there, STS12 train (`STS/STS12-en-train`) |
+| `sts-train` | STS-B train, SICK train and, if present, STS12 train (`STS/STS12-en-train`) |
 | `chinese` | EdaCSE's: the train files of ATEC, BQ, LCQMC, PAWS-X and STS-B under `zh/`, those that are there |
 | a path | any file, one sentence a line |
 """
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from minbert.errors import UserError, suggestion
 from minbert.files import expanded, present
 from minbert.seeds import numpy_generator
-from minbert.token_cache import Facts, Row, Skipped
+from minbert.token_cache import ReaderReport, Row, Skipped
 from minbert.training.settings import Record, flag, names_in
-from tasks.readers import chinese, key, open_as, senteval
+from tasks.readers import chinese, open_as, senteval, text_key
 
 if TYPE_CHECKING:
     from minbert.tokenizer import Tokenizer
@@ -53,39 +53,39 @@ class TextSettings(Record):
             objective = settings.objective.objective
             raise UserError(f"--objective {objective} needs --texts: sts, sts-train, chinese or a file")
 
-    def find(self, data: str) -> None:
+    def check_files(self, data: str) -> None:
         """Raises `UserError` if a file is missing."""
         self.corpus(data)
 
     def corpus(self, data: str) -> Corpus:
-        """The files behind `--texts`; files of one's own do not need the data folder."""
+        """The files of `--texts`; files given by path do not need the data folder."""
         from minbert.training import start  # late, here and below: it imports torch
 
         names = names_in(self.texts)
-        own = all(expanded(name).is_file() for name in names)
-        return find_texts(names, Path() if own else start.data_folder(data))
+        only_files = all(expanded(name).is_file() for name in names)
+        return find_texts(names, Path() if only_files else start.data_folder(data))
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
-        """`--limit` of the texts, drawn by seed."""
+        """A sample of `--limit` texts, by seed."""
         from minbert import token_cache
         from minbert.training import ranks
-        from tasks.contrastive.data import TrainingRows, cached
+        from tasks.contrastive.data import TrainingRows, cache_rows
         from tasks.examples import Examples
 
         seed, limit, sources = settings.training.seed, settings.data.limit, names_in(self.texts)
         corpus = self.corpus(settings.files.data)
 
-        def drawn() -> Iterator[Row | Facts]:
-            kept, facts = gather_texts(corpus, seed, limit, keep_duplicates=self.keep_duplicates)
+        def rows() -> Iterator[Row | ReaderReport]:
+            kept, report = gather_texts(corpus, seed, limit, keep_duplicates=self.keep_duplicates)
             yield from (Row(str(number), (text,)) for number, text in enumerate(kept, 1))
-            yield facts
+            yield report
 
         by_seed, tests = seed if limit else "", [path.name for path in corpus.tests]
         rule = ["texts", *sources, by_seed, limit, self.keep_duplicates, *corpus.absent, *tests]
         paths = [file.path for file in corpus.files]
-        cache, hashes = cached(paths, drawn(), rule, 1, tokenizer, also=corpus.tests, digest=token_cache.digest)
-        files = [here | one for here, one in zip(hashes, cache.facts["files"], strict=True)]
-        entry = {"sources": sources, **cache.facts, "files": files, "absent": corpus.absent}
+        cache, hashes = cache_rows(paths, rows(), rule, 1, tokenizer, further=corpus.tests, digest=token_cache.digest)
+        files = [entry_of_file | counts for entry_of_file, counts in zip(hashes, cache.report["files"], strict=True)]
+        entry = {"sources": sources, **cache.report, "files": files, "absent": corpus.absent}
         entry["skipped"] = [{"file": Path(file["file"]).name, **row} for file in files for row in file["skipped"]]
         if entry["transductive"]:
             ranks.note("the texts hold test sentences (transductive), which the manifest and the report say as well")
@@ -96,7 +96,7 @@ class TextSettings(Record):
 
 @dataclass(frozen=True)
 class TextFile:
-    """One file of texts; `split` is train, dev, test, or text where it is none of them."""
+    """One file of texts; `split` is train, dev, test, or text for a file without splits."""
 
     path: Path
     split: str
@@ -105,7 +105,7 @@ class TextFile:
     def texts(self) -> tuple[list[str], dict[str, Any]]:
         """The texts, and how many rows were read, kept and skipped.
 
-        Of STS12 to 16 rows without a gold score are read too: STS15 and 16 have more of them.
+        Reads rows of STS12 to 16 without a gold score too; in STS15 and 16 most rows have none.
         """
         unscored = self.path.name.startswith("STS.input.")
         rows = open_as(self.path, "pair" if unscored else self.kind).rows
@@ -130,7 +130,7 @@ class Corpus:
 
 
 def find_texts(sources: Sequence[str], data: Path) -> Corpus:
-    """The files of some sources in their order. `UserError` for a source that is not there, or without a file."""
+    """The files of some sources, in order. Raises `UserError` for a source that is unknown or has no file."""
     corpus = Corpus()
     for name in sources:
         source = _source(name, data)
@@ -153,7 +153,7 @@ def _source(name: str, data: Path) -> Corpus:
                 f"--texts chinese: {chinese.folder(data)}: no train file in {', '.join(chinese.FOLDERS)}; "
                 f"python data/get_data.py chinese fetches them into data/"
             )
-        absent = [f"{one} train" for one in chinese.FOLDERS if (one, "train") not in files]
+        absent = [f"{corpus} train" for corpus in chinese.FOLDERS if (corpus, "train") not in files]
         return Corpus(train, [path for (_, split), path in files.items() if split == "test"], absent)
     path = expanded(name)
     if not path.is_file():
@@ -168,43 +168,45 @@ def _english(name: str, data: Path) -> Corpus:
         base = senteval.root(data)
     except UserError as error:
         raise UserError(f"--texts {name}: {error}") from None
-    places = [*((one, "test") for one in senteval.STS), *((one, s) for one in ("STS-B", "SICK") for s in senteval.SICK)]
-    every = [TextFile(path, s) for one, s in places for path in senteval.scored_files(base, one, s).values()]
-    tests = [file.path for file in every if file.split == "test"]
+    subsets = [(year, "test") for year in senteval.STS]
+    subsets += [(corpus, split) for corpus in ("STS-B", "SICK") for split in senteval.SICK]
+    paths = [(path, split) for corpus, split in subsets for path in senteval.scored_files(base, corpus, split).values()]
+    files = [TextFile(path, split) for path, split in paths]
+    tests = [file.path for file in files if file.split == "test"]
     if name == "sts":
-        return Corpus(every, tests)
+        return Corpus(files, tests)
     extra = sorted((base / "STS" / "STS12-en-train").glob("STS.input.*.txt"))
-    train = [*(TextFile(path, "train") for path in extra), *(file for file in every if file.split == "train")]
+    train = [*(TextFile(path, "train") for path in extra), *(file for file in files if file.split == "train")]
     return Corpus(train, tests, [] if extra else ["STS12 train"])
 
 
 def gather_texts(
     corpus: Corpus, seed: int, limit: int = 0, *, keep_duplicates: bool = False
-) -> tuple[list[str], Facts]:
-    """The first appearance of each text, `limit` of them by seed (0: all), in file order, and facts about them.
+) -> tuple[list[str], ReaderReport]:
+    """The first appearance of each text, `limit` of them by seed (0: all), in file order, and a report on them.
 
     A smaller sample of the same seed is part of a larger one. `keep_duplicates` keeps every appearance, as ConSERT's
-    89,192 texts do. The facts say for each file what was read and skipped, how many texts were duplicates, and
-    `transductive`: whether a test file was read. `also_in_test` counts the kept texts that, up to case, blanks and
-    punctuation, are in a test file of the same source, by its folder and over all: a train file may
-    hold test sentences, as STS-B's was drawn from STS12-16. Raises `UserError` where the files hold no text.
+    89,192 texts do. The report holds, for each file, the rows read and skipped; the number of duplicates; and
+    `transductive`: whether a test file was read. `also_in_test` counts the kept texts that a test file of the same
+    source holds, by its folder and over all, whatever their case, white space and punctuation: a train file may hold
+    test sentences, as STS-B's was sampled from STS12-16. Raises `UserError` if the files hold no text.
     """
-    read = [file.texts() for file in corpus.files]
-    texts = [text for own, _ in read for text in own]
+    contents = [file.texts() for file in corpus.files]
+    texts = [text for file_texts, _ in contents for text in file_texts]
     if not texts:
         raise UserError(f"{', '.join(str(file.path) for file in corpus.files)}: no text")
     distinct = list(dict.fromkeys(texts))
     kept = sample(texts if keep_duplicates else distinct, seed, limit)
     tests: dict[str, set[str]] = {}
     for path in corpus.tests:
-        tests.setdefault(path.parent.name, set()).update(map(key, TextFile(path, "test").texts()[0]))
+        tests.setdefault(path.parent.name, set()).update(map(text_key, TextFile(path, "test").texts()[0]))
     tests["any"] = set().union(*tests.values())
-    also = dict.fromkeys(tests, 0)
-    for plain in map(key, kept):
+    counts = dict.fromkeys(tests, 0)
+    for kept_key in map(text_key, kept):
         for folder, keys in tests.items():
-            also[folder] += plain in keys
+            counts[folder] += kept_key in keys
     return kept, {
-        "files": [entry for _, entry in read],
+        "files": [entry for _, entry in contents],
         "texts": len(texts),
         "duplicates": len(texts) - len(distinct),
         "distinct": len(distinct),
@@ -213,7 +215,7 @@ def gather_texts(
         "kept": len(kept),
         "order": "file order",
         "transductive": any(file.split == "test" for file in corpus.files),
-        "also_in_test": also,
+        "also_in_test": counts,
     }
 
 

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from minbert.errors import UserError
-from minbert.token_cache import Facts, Row, Skipped
+from minbert.token_cache import ReaderReport, Row, Skipped
 from minbert.tokenizer import Tokenizer
 from tasks import readers
 from tasks.contrastive import data
@@ -40,7 +40,7 @@ _DEFECTS = {
 """Defects by their names in the counts, in the order in which they are checked."""
 
 
-class Files(NamedTuple):
+class TripletFiles(NamedTuple):
     """Files that triplets come from, their kind, `triplet` or `nli`, and the number of texts of a triplet."""
 
     paths: list[Path]
@@ -48,40 +48,41 @@ class Files(NamedTuple):
     columns: int
 
 
-def find(given: str, folder: str, needs_hard_negatives: str) -> Files:
+def find_triplets(listed: str, folder: str, needs_hard_negatives: str) -> TripletFiles:
     """The files that `--triplets` names, or the usual ones of a data folder.
 
-    Raises `UserError` where one is missing or holds neither kind, and for rows of two texts where there is a reason why
-    they need a third, `needs_hard_negatives`.
+    Raises `UserError` if one is missing or holds neither kind, and for rows of two texts unless `needs_hard_negatives`,
+    the reason why they need a third, is empty.
     """
-    paths = data.files(given, folder, "nli_for_simcse.csv", "nli-triplets.csv")
+    paths = data.training_files(listed, folder, "nli_for_simcse.csv", "nli-triplets.csv")
     kinds = [readers.kind_of(path, ("triplet", "nli")) for path in paths]
     contents = [(kind, readers.open_as(path, kind).texts) for path, kind in zip(paths, kinds, strict=True)]
     names = {("nli", 2): "labelled pairs", ("triplet", 2): "pairs without hard negatives"}
-    held = [f"{path} holds {names.get(content, 'triplets')}" for path, content in zip(paths, contents, strict=True)]
+    shown = [f"{path} holds {names.get(content, 'triplets')}" for path, content in zip(paths, contents, strict=True)]
     for number, content in enumerate(contents):
         if content != contents[0]:
-            raise UserError(f"--triplets: {held[0]}, {held[number]}")
+            raise UserError(f"--triplets: {shown[0]}, {shown[number]}")
     texts = 3 if kinds[0] == "nli" else contents[0][1]
     if texts == 2 and needs_hard_negatives:
         raise UserError(f"{paths[0]}: {needs_hard_negatives}")
-    return Files(paths, kinds[0], texts)
+    return TripletFiles(paths, kinds[0], texts)
 
 
-def read(files: Files, per_premise: str, tokenizer: Tokenizer, length: int) -> data.TrainingRows:
+def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: int) -> data.TrainingRows:
     """The triplets of files of triplets or of labelled pairs, cached."""
     names = [path.name for path in files.paths] if len(files.paths) > 1 else []
     rule = per_premise if files.kind == "nli" else ""
 
-    def merged() -> Iterator[Row | Skipped | Facts]:
+    def merged() -> Iterator[Row | Skipped | ReaderReport]:
         sources = [readers.open_as(path, files.kind).rows for path in files.paths]
         triplets = from_pairs(sources, rule, names=names) if rule else checked(sources, files.columns, names=names)
         if not len(triplets):
             raise UserError(f"{', '.join(map(str, files.paths))}: no triplet can be made of the rows")
         yield from triplets.rows()
 
-    cache, hashes = data.cached(files.paths, merged(), ["triplets", files.kind, rule, *names], files.columns, tokenizer)
-    entry = {"files": hashes, "per_premise": rule, **cache.facts, "skipped": cache.account()["skipped"]}
+    cache_rule = ["triplets", files.kind, rule, *names]
+    cache, hashes = data.cache_rows(files.paths, merged(), cache_rule, files.columns, tokenizer)
+    entry = {"files": hashes, "per_premise": rule, **cache.report, "skipped": cache.manifest_entry()["skipped"]}
     return data.TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, length), entry)
 
 
@@ -91,13 +92,12 @@ def fold(text: str) -> str:
 
 
 class Triplets:
-    """The rows of all sources as numbers of their texts, and the triplets that are made of them.
+    """The rows of all sources as numbers of their texts, and the triplets made of them; equal texts have one number.
 
-    Equal texts have one number.
-    `read` are the rows, int64 [R, columns], `table` the triplets, int64 [N, 3] (N, 2 where a file has
-    no hard negatives). `counts`: read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable rows,
-    where `skipped` are those that the reader skipped; `alone` are premises with usable rows of one kind only,
-    `unpaired` usable rows that are in no triplet.
+    `source_rows` are int64 [R, columns], `table` holds the triplets, int64 [N, 3], or [N, 2] without hard negatives.
+    `counts`: read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable rows, where `skipped` are
+    those that the reader skipped; `alone` are premises with usable rows of one kind only, `unpaired` usable rows that
+    are in no triplet.
     """
 
     def __init__(self, sources: Sequence[Iterable[Row | Skipped]], columns: int, names: Sequence[str]) -> None:
@@ -107,21 +107,21 @@ class Triplets:
         self.lines, self.labels, self.ends = array("q"), array("b"), [0]
         numbers: dict[str, int] = {}
         self._texts: list[str] = []  # in the spelling of their first appearance
-        read = array("q")
+        source_rows = array("q")
         for source, name in zip(sources, names or [""] * len(sources), strict=True):
             for row in source:
                 if isinstance(row, Skipped):
                     self.skipped.append(_named(name, row.line, row.why))
                     continue
                 for text in row.texts:
-                    read.append(numbers.setdefault(fold(text), len(numbers)))
+                    source_rows.append(numbers.setdefault(fold(text), len(numbers)))
                     if len(numbers) > len(self._texts):
                         self._texts.append(text.strip())
                 self.labels.append(-1 if math.isnan(row.label) else int(row.label))
                 self.lines.append(row.line)
             self.ends.append(len(self.lines))
         self.distinct = len(numbers)  # texts
-        self.read = np.array(read, dtype=np.int64).reshape(-1, columns)
+        self.source_rows = np.array(source_rows, dtype=np.int64).reshape(-1, columns)
 
     def make(self, table: np.ndarray, origins: np.ndarray, dropped: Sequence[np.ndarray], **numbers: int) -> Self:
         """Make the triplets of `table`, whose `origins`, int64 [N, 1 or 2], are the numbers of the rows behind them.
@@ -130,10 +130,10 @@ class Triplets:
         """
         self.table, self._origins = table, origins
         self.counts = {"read": len(self.lines) + len(self.skipped), "skipped": len(self.skipped)}
-        for (name, why), mask in zip(_DEFECTS.items(), dropped, strict=True):
-            found = np.flatnonzero(mask).tolist()
-            self.counts[name] = len(found)
-            self.skipped += [_named(self._source(row), self.lines[row], why) for row in found]
+        for (name, reason), mask in zip(_DEFECTS.items(), dropped, strict=True):
+            rows = np.flatnonzero(mask).tolist()
+            self.counts[name] = len(rows)
+            self.skipped += [_named(self._source(row), self.lines[row], reason) for row in rows]
         self.counts |= numbers | {"unpaired": numbers["usable"] - len(np.unique(origins)), "triplets": len(table)}
         return self
 
@@ -144,7 +144,7 @@ class Triplets:
         """A text in the spelling of its first appearance."""
         return self._texts[number]
 
-    def rows(self) -> Iterator[Row | Skipped | Facts]:
+    def rows(self) -> Iterator[Row | Skipped | ReaderReport]:
         """Every triplet, its id the lines it was made of, as `12-15`; then every row that was dropped; the counts."""
         for texts, origins in zip(self.table.tolist(), self._origins.tolist(), strict=True):
             name = "-".join(map(self._origin, origins))
@@ -161,8 +161,8 @@ class Triplets:
         return f"{name}:{self.lines[row]}" if name else str(self.lines[row])
 
 
-def _named(source: str, line: int, why: str) -> Skipped:
-    return Skipped(line, f"{source}: {why}" if source else why)
+def _named(source: str, line: int, reason: str) -> Skipped:
+    return Skipped(line, f"{source}: {reason}" if source else reason)
 
 
 def from_pairs(
@@ -176,7 +176,7 @@ def from_pairs(
     5.1; SelfCCL, section 4.2).
     """
     triplets = Triplets(sources, 2, names)
-    pairs = pd.DataFrame(triplets.read, columns=["premise", "hypothesis"])
+    pairs = pd.DataFrame(triplets.source_rows, columns=["premise", "hypothesis"])
     pairs["label"], pairs["row"] = np.frombuffer(triplets.labels, dtype=np.int8), np.arange(len(pairs))
     pairs["order"] = pd.factorize(pairs["premise"])[0]
     premises = pairs["premise"].nunique()
@@ -184,9 +184,9 @@ def from_pairs(
     pair = pairs["premise"] * triplets.distinct + pairs["hypothesis"]
     both = np.intersect1d(pair[pairs["label"] == ENTAILMENT], pair[pairs["label"] == CONTRADICTION])
     contradictory = pair.isin(both) & ~neutral & ~same
-    rest = ~(neutral | same | contradictory)
-    duplicate = rest & pairs.duplicated(["premise", "hypothesis", "label"])
-    usable = pairs[rest & ~duplicate]
+    remaining = ~(neutral | same | contradictory)
+    duplicate = remaining & pairs.duplicated(["premise", "hypothesis", "label"])
+    usable = pairs[remaining & ~duplicate]
 
     # an entailment and a contradiction of one premise; `number` counts a premise's rows of one kind
     usable = usable.assign(number=usable.groupby(["order", "label"]).cumcount())
@@ -209,7 +209,7 @@ def from_pairs(
 def checked(sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, names: Sequence[str] = ()) -> Triplets:
     """Rows that are triplets already (positive pairs with 2 columns), in file order, without the defective ones."""
     triplets = Triplets(sources, columns, names)
-    table, anchor = triplets.read, triplets.read[:, 0]
+    table, anchor = triplets.source_rows, triplets.source_rows[:, 0]
     same = (table[:, 1:] == anchor[:, None]).any(axis=1)
     contradictory = np.zeros(len(table), dtype=bool)
     if columns == 3:

@@ -29,12 +29,12 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
-class Draw:
-    """Random words for each sentence of a batch, a pure function of (seed, epoch, number of the view, key).
+class Streams:
+    """Random 64-bit words for each sentence of a batch, a pure function of (seed, epoch, number of the view, key).
 
-    `keys` (the sentence's row) and `numbers` (0 for the first view) are int64 [B] and belong to the sentences: a draw
-    does not depend on the rest of the batch, the chunk or the rank. Each sentence has its own SplitMix64 sequence
-    (Steele et al. 2014), whose words never repeat; the words of a whole batch are computed at once.
+    `keys` (the sentence's row) and `numbers` (0 for the first view) are int64 [B]; a stream does not depend on the rest
+    of the batch, the chunk or the rank. Each sentence has its own SplitMix64 sequence (Steele et al. 2014), whose words
+    never repeat; the words of a whole batch are computed at once.
     """
 
     seed: int
@@ -45,13 +45,13 @@ class Draw:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def take(self, sentences: np.ndarray | slice) -> "Draw":
-        """The draws of some of the sentences, such as those of one chunk."""
+    def take(self, sentences: np.ndarray | slice) -> "Streams":
+        """The streams of some of the sentences, such as those of one chunk."""
         return replace(self, keys=self.keys[sentences], numbers=self.numbers[sentences])
 
     @cached_property
     def states(self) -> np.ndarray:
-        """Where each sentence's sequence begins: uint64 [B]."""
+        """The first state of each sentence's sequence: uint64 [B]."""
         first, second = np.frombuffer(digest(self.seed, "views", self.epoch)[:16], dtype=np.uint64)
         by_key = _mixed(self.keys.astype(np.uint64) * _STEP + first)
         return _mixed((by_key ^ second) + self.numbers.astype(np.uint64) * _STEP)
@@ -61,7 +61,7 @@ class Draw:
         return _mixed(np.repeat(self.states, counts) + (ramp(counts) + 1).astype(np.uint64) * _STEP)
 
     def words_of_each(self, counts: np.ndarray) -> Iterator[np.ndarray]:
-        """The same words, one sentence after the other: where there are many, they stay in the processor's cache."""
+        """The same words, one sentence after the other, so that many words stay in the processor's cache."""
         steps = (np.arange(counts.max(initial=0)) + 1).astype(np.uint64) * _STEP
         for state, count in zip(self.states, counts, strict=True):
             yield _mixed(state + steps[:count])
@@ -88,11 +88,11 @@ class View:
     def __str__(self) -> str:
         return self.name if self.default is None else f"{self.name}:{self.rate:g}"
 
-    def positions(self, ragged: Ragged, draw: Draw) -> Ragged:
+    def positions(self, ragged: Ragged, streams: Streams) -> Ragged:
         """The batch that goes into the embedding layer."""
         return ragged
 
-    def hidden(self, x: Tensor, ragged: Ragged, draw: Draw) -> Tensor:
+    def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
         """The input of the first layer, from the embedding layer's output: [T, D] to [T, D]."""
         return x
 
@@ -112,11 +112,11 @@ class Shuffle(View):
 
     name = "shuffle"
 
-    def positions(self, ragged: Ragged, draw: Draw) -> Ragged:
+    def positions(self, ragged: Ragged, streams: Streams) -> Ragged:
         """The same tokens with permuted positions."""
         tokens, counts = self._tokens(ragged)
         source = np.arange(len(ragged.ids))
-        source[tokens] = tokens[draw.permutation(counts)]
+        source[tokens] = tokens[streams.permutation(counts)]
         return replace(ragged, positions=ragged.positions.index_select(0, _on(source, ragged.ids)))
 
 
@@ -125,11 +125,11 @@ class TokenCutoff(View):
 
     name, default = "token-cutoff", 0.15
 
-    def hidden(self, x: Tensor, ragged: Ragged, draw: Draw) -> Tensor:
+    def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
         """Rows drawn without replacement."""
         tokens, counts = self._tokens(ragged)
         cut = ramp(counts) < np.repeat(_shares(counts, self.rate), counts)
-        return x.masked_fill(_rows(x, tokens[draw.permutation(counts)][cut]), 0.0)
+        return x.masked_fill(_rows(x, tokens[streams.permutation(counts)][cut]), 0.0)
 
 
 class SpanCutoff(View):
@@ -140,12 +140,12 @@ class SpanCutoff(View):
 
     name, default = "span-cutoff", 0.15
 
-    def hidden(self, x: Tensor, ragged: Ragged, draw: Draw) -> Tensor:
-        """The start of the run is drawn uniformly."""
+    def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
+        """The start of the run is uniform."""
         tokens, counts = self._tokens(ragged)
         runs = _shares(counts, self.rate)
-        place = ramp(counts) - np.repeat(draw.below(counts - runs + 1), counts)
-        cut = (place >= 0) & (place < np.repeat(runs, counts))
+        offset = ramp(counts) - np.repeat(streams.below(counts - runs + 1), counts)
+        cut = (offset >= 0) & (offset < np.repeat(runs, counts))
         return x.masked_fill(_rows(x, tokens[cut]), 0.0)
 
 
@@ -154,10 +154,10 @@ class FeatureCutoff(View):
 
     name, default = "feature-cutoff", 0.2
 
-    def hidden(self, x: Tensor, ragged: Ragged, draw: Draw) -> Tensor:
+    def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
         """Columns drawn without replacement."""
         width = x.shape[1]
-        words = draw.words(np.full(len(ragged), width)).reshape(-1, width)
+        words = streams.words(np.full(len(ragged), width)).reshape(-1, width)
         columns = _on(smallest(words, int(width * self.rate)), x)  # [B, D]
         sentence = np.repeat(np.arange(len(ragged)), ragged.lengths)
         tokens, _ = self._tokens(ragged)
@@ -169,13 +169,13 @@ class Dropout(View):
 
     name, default = "dropout", 0.2
 
-    def hidden(self, x: Tensor, ragged: Ragged, draw: Draw) -> Tensor:
+    def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
         """Entries drawn without replacement."""
         tokens, counts = self._tokens(ragged)
         sizes = counts * x.shape[1]
-        drawn = zip(draw.words_of_each(sizes), _shares(sizes, self.rate), strict=True)
+        sentences = zip(streams.words_of_each(sizes), _shares(sizes, self.rate), strict=True)
         cut = np.zeros((len(x), x.shape[1]), dtype=bool)
-        cut[tokens] = np.concatenate([smallest(words, share) for words, share in drawn]).reshape(-1, x.shape[1])
+        cut[tokens] = np.concatenate([smallest(words, count) for words, count in sentences]).reshape(-1, x.shape[1])
         return x.masked_fill(_on(cut, x), 0.0)
 
 
@@ -196,8 +196,7 @@ KINDS: dict[str, type[View]] = {
 def parse(spec: str, *, protect_special: bool = False, flag: str = "views") -> tuple[View, View]:
     """The two views of a text such as "feature-cutoff:0.2,shuffle"; a rate that is left out is the paper's.
 
-    `UserError`, which begins with `flag`, where there are not two views, a name is unknown, or a rate is not a number
-    of its range.
+    Raises `UserError`, which begins with `flag`, unless there are two views, of known names, with rates in their range.
     """
     parts = [part.strip() for part in spec.split(",")]
     if len(parts) != 2:
@@ -226,35 +225,35 @@ def _parsed(part: str, protect_special: bool, flag: str) -> View:
 
 
 def apply(
-    model: BertModel, ragged: Ragged, views: Sequence[View], draw: Draw, *, perturbation: Tensor | None = None
+    model: BertModel, ragged: Ragged, views: Sequence[View], streams: Streams, *, perturbation: Tensor | None = None
 ) -> list[Tensor]:
-    """Hidden states, as `BertModel.encode` gives them, with sentence i encoded under views[draw.numbers[i]].
+    """Hidden states, as `BertModel.encode` gives them, with sentence i encoded under views[streams.numbers[i]].
 
     One call of the embedding layer and one of the encoder for all views; any mixture, order or chunk of sentences.
     `perturbation` [T, D] is added to the embeddings of sentences with an adversarial view; its other rows are ignored.
     """
-    assert len(draw) == len(ragged), f"{len(draw)} keys for {len(ragged)} sentences"
+    assert len(streams) == len(ragged), f"{len(streams)} keys for {len(ragged)} sentences"
     starts = np.cumsum(ragged.lengths) - ragged.lengths
     parts = []
-    for number in np.unique(draw.numbers):
-        sentences = np.flatnonzero(draw.numbers == number)
+    for number in np.unique(streams.numbers):
+        sentences = np.flatnonzero(streams.numbers == number)
         counts = np.array(ragged.lengths)[sentences]
         tokens = _on(np.repeat(starts[sentences], counts) + ramp(counts), ragged.ids)
         ids, positions, types = (x.index_select(0, tokens) for x in (ragged.ids, ragged.positions, ragged.types))
         part = Ragged(ids, positions, types, tuple(counts.tolist()))
-        view, own = views[number], draw.take(sentences)
-        parts.append((view, view.positions(part, own), own, tokens))
+        view, part_streams = views[number], streams.take(sentences)
+        parts.append((view, view.positions(part, part_streams), part_streams, tokens))
     back = inverse(torch.cat([tokens for *_, tokens in parts]))
-    seen = replace(ragged, positions=torch.cat([part.positions for _, part, *_ in parts]).index_select(0, back))
-    x = model.embed(seen)
+    viewed = replace(ragged, positions=torch.cat([part.positions for _, part, *_ in parts]).index_select(0, back))
+    x = model.embed(viewed)
     pieces = []
-    for view, part, own, tokens in parts:
-        piece = view.hidden(x.index_select(0, tokens), part, own)
+    for view, part, part_streams, tokens in parts:
+        piece = view.hidden(x.index_select(0, tokens), part, part_streams)
         if isinstance(view, Adversarial):
             assert perturbation is not None, "an adversarial view needs its perturbation"
             piece = piece + perturbation.index_select(0, tokens)
         pieces.append(piece)
-    return model.encode(torch.cat(pieces).index_select(0, back), seen)
+    return model.encode(torch.cat(pieces).index_select(0, back), viewed)
 
 
 def adversarial(gradient: Tensor, ragged: Ragged, eps: float, *, protect_special: bool = False) -> Tensor:

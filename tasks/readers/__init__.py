@@ -21,17 +21,17 @@ __all__ = [
     "clean_sentence",
     "companions",
     "digest",
-    "find",
-    "key",
+    "find_file",
     "kind_of",
     "open_as",
     "read_any",
+    "text_key",
     "tokenised",
     "words",
 ]
 _SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
-_ALONE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WORD = re.compile(f"[{_ALONE}]|[^\\W_{_ALONE}]+")
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD = re.compile(f"[{_CJK}]|[^\\W_{_CJK}]+")
 
 
 def digest(path: Path) -> str:
@@ -44,11 +44,11 @@ def tokenised(
 ) -> TokenCache:
     """The rows of a file as read by `open_as`, tokenised once and cached. Raises `UserError` as `open_as` does."""
     opened = open_as(present(path), kind, split, classes=classes)
-    how = f"{kind} {classes} {split}"
-    return token_cache.load(path, opened.rows, how, opened.texts, tokenizer, sha256=digest(path))
+    reader_name = f"{kind} {classes} {split}"
+    return token_cache.load(path, opened.rows, reader_name, opened.texts, tokenizer, sha256=digest(path))
 
 
-def find(data: Path, folder: str, names: Sequence[str]) -> Path:
+def find_file(data: Path, folder: str, names: Sequence[str]) -> Path:
     """Find a data file by any of its usual names, in `data/folder` or in `data`; raises `UserError` if missing."""
     for parent in (data / folder, data):
         for name in names:
@@ -71,10 +71,10 @@ def words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
-def key(text: str, parts: list[str] | None = None) -> str:
-    """The key that texts share whose letters and digits are equal, whatever their case, width, spaces and signs.
+def text_key(text: str, parts: list[str] | None = None) -> str:
+    """A key that is equal for texts of the same letters and digits, whatever their case, width, spaces and punctuation.
 
-    So the raw and the tokenised form of a sentence have the same key. `parts` are the text's `words`, if known; the
-    key of a text without words is its other characters.
+    So the raw and the tokenised form of a sentence have the same key. `parts` are the text's `words`, if known; the key
+    of a text without words is its other characters.
     """
     return "".join(words(text) if parts is None else parts) or "".join(text.split())

@@ -1,4 +1,4 @@
-"""The Chinese sets of scored pairs, in the folder `zh`: where their files are (EdaCSE, section 4.3.1)."""
+"""The files of the Chinese sets of scored pairs, in the folder `zh` (EdaCSE, section 4.3.1)."""
 
 from pathlib import Path
 
@@ -20,14 +20,14 @@ def folder(data: Path) -> Path:
 
 
 def files(data: Path) -> dict[tuple[str, str], Path]:
-    """The file of each split (train, dev, test) of each set that is there, by set and split.
+    """The existing file of each split (train, dev, test) of each set, by set and split.
 
-    Where a folder has a split in two forms it is the last by name.
+    Of several forms of a split in one folder it is the last by name.
     """
-    base, found = folder(data), dict[tuple[str, str], Path]()
+    base, paths = folder(data), dict[tuple[str, str], Path]()
     for name, folders in FOLDERS.items():
-        for path in (path for one in reversed(folders) for path in sorted((base / one).glob("*"))):
+        for path in (path for subfolder in reversed(folders) for path in sorted((base / subfolder).glob("*"))):
             split = next((split for word, split in _SPLITS.items() if word in path.stem.lower()), "")
             if split and path.suffix in SUFFIXES:
-                found[name, split] = path
-    return found
+                paths[name, split] = path
+    return paths

@@ -1,4 +1,4 @@
-"""What the rows of a data file are, and how a file's layout is recognised from its first line.
+"""The kinds of rows of data files, and the layouts of files, recognised from their first line.
 
 A file is opened as one kind of rows, of `KINDS`: a table whose header has names that the kind accepts, JSON lines with
 such keys, or a published layout without a header. An invalid row raises `UserError`; only known gaps are skipped.
@@ -15,7 +15,15 @@ from typing import NamedTuple
 
 from minbert.errors import UserError, listed, quoted
 from minbert.token_cache import Row, Skipped
-from tasks.readers.records import Head, Record, head_of, json_records, line_records, parallel_records, table_records
+from tasks.readers.records import (
+    FirstLine,
+    Record,
+    first_line_of,
+    json_records,
+    line_records,
+    parallel_records,
+    table_records,
+)
 
 Rows = Iterator[Row | Skipped]
 NLI_CLASSES = ("entailment", "neutral", "contradiction")
@@ -99,7 +107,7 @@ class Bare(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What a row is: its texts, its label and its id, each with the names that a header may give it."""
+    """The texts, the label and the id of a row, each with the names that a header may give it."""
 
     texts: Mapping[str, tuple[str, ...]]
     label: tuple[str, ...] = ()
@@ -210,7 +218,7 @@ def open_as(
     sentence a line (`single`) or two separated by a tab (pairs). Raises `UserError` with the names that a header may
     have if no layout fits, and during iteration for an invalid row.
     """
-    head, rule = head_of(path), class_label(classes) if classes and KINDS[kind].rule else KINDS[kind].rule
+    head, rule = first_line_of(path), class_label(classes) if classes and KINDS[kind].rule else KINDS[kind].rule
     if not labelled:
         rule, split, kind = None, "test", kind_of(path, (kind, "lines" if kind == "single" else "pair"), "test")
     layout = _layout(path, head, kind, split, rule)
@@ -226,7 +234,7 @@ def kind_of(path: Path, kinds: Sequence[str], split: str = "train") -> str:
 
     Raises `UserError` if there is none, with the names that the first kind accepts.
     """
-    head = head_of(path)
+    head = first_line_of(path)
     for kind in kinds:
         if _layout(path, head, kind, split, None) if kind != "lines" else not _is_table(head):
             return kind
@@ -234,20 +242,20 @@ def kind_of(path: Path, kinds: Sequence[str], split: str = "train") -> str:
 
 
 def read_any(path: Path) -> tuple[str, Rows]:
-    """The kind of a data file whose use is not known, and its rows, without labels and as they are written.
+    """The kind of a data file of unknown use, and its rows, without labels and as they are written.
 
     It is the first kind that the file's first line fits; any text can be read as lines.
     """
-    head, kinds = head_of(path), ("triplet", "nli", "pair-score", "pair-class", "single", "pair", "lines")
-    kind, layout = next((kind, one) for kind in kinds if (one := _layout(path, head, kind, "test", None)))
+    head, kinds = first_line_of(path), ("triplet", "nli", "pair-score", "pair-class", "single", "pair", "lines")
+    kind, layout = next((kind, fitting) for kind in kinds if (fitting := _layout(path, head, kind, "test", None)))
     return kind, _rows(path, layout._replace(clean=str.strip, rule=None, empty="skip"))
 
 
-def _is_table(head: Head) -> bool:
+def _is_table(head: FirstLine) -> bool:
     return head.delimiter in ("\t", "json") or not _HEADER_NAMES.isdisjoint(head.names)
 
 
-def _layout(path: Path, head: Head, kind: str, split: str, rule: Label | None) -> Layout | None:
+def _layout(path: Path, head: FirstLine, kind: str, split: str, rule: Label | None) -> Layout | None:
     """The first layout of a kind that fits the first line of a file."""
     pair = ("sentence1", "sentence2")
     if kind == "lines":
@@ -264,12 +272,12 @@ def _layout(path: Path, head: Head, kind: str, split: str, rule: Label | None) -
     return _with_header(path, head, kind, split, rule) or _without_header(path, head, kind, rule)
 
 
-def _with_header(path: Path, head: Head, kind: str, split: str, rule: Label | None) -> Layout | None:
+def _with_header(path: Path, head: FirstLine, kind: str, split: str, rule: Label | None) -> Layout | None:
     """A table whose header has the names of a kind, or JSON lines; the course's if it has the course's names."""
     columns = _columns(head, kind)
     if _missing(columns, kind, split):
         return None
-    texts = [columns[one] for one in KINDS[kind].texts if one in columns]
+    texts = [columns[text] for text in KINDS[kind].texts if text in columns]
     label, id_column = columns.get("label"), columns.get("id")
     rule = _BY_COLUMN.get(label, rule) if label else None
     cells = [*texts, *([label] if label and rule else []), *([id_column] if id_column else [])]
@@ -287,31 +295,32 @@ def _with_header(path: Path, head: Head, kind: str, split: str, rule: Label | No
     return layout._replace(records=records)
 
 
-def _is_course(head: Head, kind: str, texts: list[str], label: str | None, id_column: str | None) -> bool:
+def _is_course(head: FirstLine, kind: str, texts: list[str], label: str | None, id_column: str | None) -> bool:
     """Whether a header has exactly the course's names, apart from the label, which its test files lack."""
     tabs = kind in _COURSE and head.delimiter == "\t"
     return tabs and texts == [*KINDS[kind].texts] and id_column == "id" and label in (_COURSE[kind][0], None)
 
 
-def _without_header(path: Path, head: Head, kind: str, rule: Label | None) -> Layout | None:
+def _without_header(path: Path, head: FirstLine, kind: str, rule: Label | None) -> Layout | None:
     """A published table without a header, by the number of cells and by which of them are numbers."""
-    for one in KINDS[kind].bare:
-        cells = head.line.split(one.delimiter)
-        fits = len(cells) == len(one.columns) or (one.wider and len(cells) > len(one.columns))
+    for bare in KINDS[kind].bare:
+        cells = head.line.split(bare.delimiter)
+        fits = len(cells) == len(bare.columns) or (bare.wider and len(cells) > len(bare.columns))
         fits = fits and _HEADER_NAMES.isdisjoint(cells)
-        if fits and all(_is_number(cells[one.columns.index(name)]) for name in one.numbers):
+        if fits and all(_is_number(cells[bare.columns.index(name)]) for name in bare.numbers):
             texts = [*KINDS[kind].texts]
             cells = [*texts, *(["label"] if rule else [])]
-            records = table_records(path, cells, one.columns, one.delimiter, one.quotes, header=False, wider=one.wider)
-            return Layout(one.name, texts, "label", rule, records=records)
+            table = bare.columns, bare.delimiter, bare.quotes
+            records = table_records(path, cells, *table, header=False, wider=bare.wider)
+            return Layout(bare.name, texts, "label", rule, records=records)
     return None
 
 
-def _columns(head: Head, kind: str) -> dict[str, str]:
+def _columns(head: FirstLine, kind: str) -> dict[str, str]:
     """Text, `label` or `id` -> the name that the header has for it."""
     accepted = {**KINDS[kind].texts, "label": KINDS[kind].label, "id": KINDS[kind].id}
-    found = {target: next((name for name in names if name in head.names), "") for target, names in accepted.items()}
-    return {target: name for target, name in found.items() if name}
+    matches = {target: next((name for name in names if name in head.names), "") for target, names in accepted.items()}
+    return {target: name for target, name in matches.items() if name}
 
 
 def _missing(columns: Mapping[str, str], kind: str, split: str) -> str:
@@ -320,11 +329,11 @@ def _missing(columns: Mapping[str, str], kind: str, split: str) -> str:
     return next((target for target in needed if target not in columns and target != "negative"), "")
 
 
-def _unknown(path: Path, head: Head, kind: str, split: str) -> UserError:
+def _unknown(path: Path, head: FirstLine, kind: str, split: str) -> UserError:
     target = _missing(_columns(head, kind), kind, split)
-    first, *others = KINDS[kind].label if target == "label" else KINDS[kind].texts[target]
+    first, *alternatives = KINDS[kind].label if target == "label" else KINDS[kind].texts[target]
     shown = listed(head.names[:_NAMES_SHOWN])
-    return UserError(f"{path}:1: no column {first!r} (or {', '.join(others)}): rename the header's, {shown}")
+    return UserError(f"{path}:1: no column {first!r} (or {', '.join(alternatives)}): rename the header's, {shown}")
 
 
 def _is_number(text: str) -> bool:
@@ -350,10 +359,10 @@ def _rows(path: Path, layout: Layout) -> Rows:
     for line, cells in layout.records:
         texts, label, note = tuple(map(layout.clean, cells[:count])), math.nan, ""
         if not all(texts) and layout.empty != "keep":
-            why = f"{layout.texts[texts.index('')]}: empty"
+            reason = f"{layout.texts[texts.index('')]}: empty"
             if layout.empty == "refuse":
-                raise UserError(f"{path}:{line}: {why}")
-            yield Skipped(line, why)
+                raise UserError(f"{path}:{line}: {reason}")
+            yield Skipped(line, reason)
             continue
         if parse is not None:
             try:
@@ -380,7 +389,7 @@ def _rows(path: Path, layout: Layout) -> Rows:
 def sides_of(path: Path) -> list[Path]:
     """SentEval's files `s1.X`, `s2.X` and `labels.X` if `path` is one of them and another one exists, else empty."""
     ending = path.name.partition(".")[2]
-    sides = [path.with_name(f"{one}.{ending}") for one in ("s1", "s2", "labels")]
+    sides = [path.with_name(f"{stem}.{ending}") for stem in ("s1", "s2", "labels")]
     return sides if path in sides and any(side.is_file() for side in sides if side != path) else []
 
 

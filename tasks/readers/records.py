@@ -43,7 +43,7 @@ def text_lines(path: Path, encoding: str = "utf-8", errors: str = "strict") -> I
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-class Head(NamedTuple):
+class FirstLine(NamedTuple):
     """The first line of a file that is not blank, from which its layout is recognised.
 
     `delimiter` is a tab, a comma, or `json` for JSON lines; `names` are the header's cells, or the JSON object's keys.
@@ -54,8 +54,8 @@ class Head(NamedTuple):
     names: list[str]
 
 
-def head_of(path: Path) -> Head:
-    """The head of a file; raises `UserError` if it is empty or cannot be read.
+def first_line_of(path: Path) -> FirstLine:
+    """The first line of a file that is not blank; raises `UserError` if it is empty or cannot be read.
 
     Invalid UTF-8 is replaced: the encoding is that of the layout, which is not yet known.
     """
@@ -63,11 +63,11 @@ def head_of(path: Path) -> Head:
     if line is None:
         raise UserError(f"{path}: the file is empty")
     try:
-        return Head(line, "json", list(_json_object(path, 1, line)))
+        return FirstLine(line, "json", list(_json_object(path, 1, line)))
     except UserError:
         pass  # not JSON lines
     delimiter = "\t" if "\t" in line else ","
-    return Head(line, delimiter, next(csv.reader([line], delimiter=delimiter)))
+    return FirstLine(line, delimiter, next(csv.reader([line], delimiter=delimiter)))
 
 
 def table_records(
@@ -126,12 +126,12 @@ def parallel_records(*files: tuple[Path, int]) -> Iterator[Record]:
         cells: list[str] = []
         for (path, width), text in zip(files, texts, strict=True):
             if text is None:
-                longer = next(other for (other, _), there in zip(files, texts, strict=True) if there is not None)
+                longer = next(file for (file, _), there in zip(files, texts, strict=True) if there is not None)
                 raise UserError(f"{path}: ends before line {line}, which {longer.name} has")
-            own = text.split("\t") if width > 1 else [text.strip()]
-            if len(own) != width:
-                raise UserError(f"{path}:{line}: {len(own)} columns, not {width}")
-            cells += own
+            line_cells = text.split("\t") if width > 1 else [text.strip()]
+            if len(line_cells) != width:
+                raise UserError(f"{path}:{line}: {len(line_cells)} columns, not {width}")
+            cells += line_cells
         yield line, tuple(cells)
 
 
@@ -148,10 +148,10 @@ def _rows(path: Path, delimiter: str, quotes: str) -> Iterator[tuple[int, list[s
             yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
-        why = "a cell that begins with a quote does not end with one" if "expected" in str(error) else str(error)
+        reason = "a cell that begins with a quote does not end with one" if "expected" in str(error) else str(error)
         end = max(line, reader.line_num)
         raise UserError(
-            f"{path}:{line}: {why} (read to line {end}); quote whole cells, quotes inside doubled"
+            f"{path}:{line}: {reason} (read to line {end}); quote whole cells, quotes inside doubled"
         ) from error
 
 
@@ -178,8 +178,8 @@ def _json_object(path: Path, line: int, text: str) -> dict[str, Any]:
 def _json_cell(path: Path, line: int, name: str, row: dict[str, Any]) -> str:
     value = row.get(name)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        why = "neither text nor a number" if name in row else f"missing; the line has {listed(row) or 'no key'}"
-        raise UserError(f"{path}:{line}: {name}: {why}")
+        reason = "neither text nor a number" if name in row else f"missing; the line has {listed(row) or 'no key'}"
+        raise UserError(f"{path}:{line}: {name}: {reason}")
     text = str(value)
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise UserError(f"{path}:{line}: {name}: an unpaired surrogate")

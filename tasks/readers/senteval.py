@@ -42,8 +42,8 @@ The kind `polarity` has one file per class: the first holds class 1, the second 
 
 def root(folder: Path) -> Path:
     """The folder `downstream`, given itself or a parent of it; raises `UserError` if there is no SentEval data."""
-    if found := find_root(folder):
-        return found
+    if base := find_root(folder):
+        return base
     raise UserError(
         f"{folder}: no SentEval data there: neither downstream/STS nor STS; "
         f"python data/get_data.py senteval fetches it into data/"
@@ -52,9 +52,9 @@ def root(folder: Path) -> Path:
 
 def find_root(folder: Path) -> Path | None:
     """As `root`; None if there is no SentEval data."""
-    for one in (folder / "downstream", folder / "senteval" / "downstream", folder):
-        if any((one / name).is_dir() for name in ("STS", "SICK", "MR", "SST", "MRPC", "TREC", "stsbenchmark")):
-            return one
+    for candidate in (folder / "downstream", folder / "senteval" / "downstream", folder):
+        if any((candidate / name).is_dir() for name in ("STS", "SICK", "MR", "SST", "MRPC", "TREC", "stsbenchmark")):
+            return candidate
     return None
 
 
@@ -64,15 +64,15 @@ def scored_files(base: Path, name: str, split: str = "test") -> dict[str, Path]:
     `STS12` to `STS16` (test only), `STS-B` and `SICK` (train, dev, test). Raises `UserError` for another set or split.
     """
     if name in STS and split == "test":
-        place, subsets = STS[name]
-        return {subset: base / place / f"STS.input.{subset}.txt" for subset in subsets}
+        directory, subsets = STS[name]
+        return {subset: base / directory / f"STS.input.{subset}.txt" for subset in subsets}
     if name == "STS-B" and split in SICK:
-        places = [base / place / f"sts-{split}.csv" for place in STSB]
-        return {"STS-B": next((path for path in places if path.is_file()), places[0])}
+        candidates = [base / directory / f"sts-{split}.csv" for directory in STSB]
+        return {"STS-B": next((path for path in candidates if path.is_file()), candidates[0])}
     if name == "SICK" and split in SICK:
         return {"SICK": base / "SICK" / SICK[split]}
-    known = f"no such set of scored pairs; there are {', '.join(SCORED)} (STS12-16: test only)"
-    raise UserError(f"{name} {split}: {known}")
+    message = f"no such set of scored pairs; there are {', '.join(SCORED)} (STS12-16: test only)"
+    raise UserError(f"{name} {split}: {message}")
 
 
 def scored(folder: Path, name: str, split: str = "test") -> dict[str, Rows]:
@@ -94,7 +94,7 @@ def classification(folder: Path, name: str) -> dict[str, Rows]:
     if name not in CLASSIFICATION:
         raise UserError(f"{name}: no such classification set; there are {', '.join(CLASSIFICATION)}")
     base, (kind, splits) = root(folder), CLASSIFICATION[name]
-    files = {split: [present(base / one) for one in names] for split, names in splits.items()}
+    files = {split: [present(base / file) for file in names] for split, names in splits.items()}
     if kind == "polarity":
         return {split: _polarity(*paths) for split, paths in files.items()}
     return {split: open_as(paths[0], kind).rows for split, paths in files.items()}

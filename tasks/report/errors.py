@@ -52,7 +52,7 @@ def _sample(options: argparse.Namespace) -> None:
     out = options.out or options.run / "pairs.tsv"
     if out.exists():
         raise UserError(f"{out}: exists, and may hold categories: choose another --out")
-    task = registry.named(options.task)
+    task = registry.resolve_task(options.task)
     sheet = annotation.sample(read_run(options.run), task, seed=options.seed, data=options.data)
     sizes = sheet["group"].value_counts()
     for group, title in annotation.GROUPS.items():
@@ -85,7 +85,7 @@ def _nouns(options: argparse.Namespace) -> None:
     from tasks.report import nouns
     from tasks.runs import read_run
 
-    task = registry.named(options.task)
+    task = registry.resolve_task(options.task)
     pairs = nouns.pairs_of(read_run(options.run), task, seed=options.seed, data=options.data, most=options.rows)
     text = "\n".join(table.markdown() for table in nouns.tables(pairs, options.pairs)).rstrip() + "\n"
     if options.out is not None:

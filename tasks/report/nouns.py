@@ -46,7 +46,7 @@ def pairs_of(run: Run, task: str, *, seed: int, data: Path | None = None, most: 
     scores = run.tasks.get(task)
     if not run.multitask or scores is None or scores.rows is None or not scores.classes:
         raise UserError(f"{run.folder}: has no dev rows of a task {task} with classes")
-    tag = wordnet.tagger(wordnet.find(str(data or "")))
+    tag = wordnet.tagger(wordnet.find_nltk_data(str(data or "")))
     rows = scores.rows.labelled()
     rows = rows.at(np.sort(numpy_generator(seed, "nouns", task).permutation(len(rows))[: most or None]))
     texts = {row.id: row.texts for row in original_rows(run, task, "dev", data)}

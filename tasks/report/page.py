@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from minbert.files import distinct_names, expanded
-from minbert.training.settings import Settings, flags_of, places
+from minbert.training.settings import Settings, flags_of, flags_without_effect
 from tasks import compare
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.intervals import RESAMPLES
@@ -26,7 +26,7 @@ from tasks.tables import MISSING, Table, number
 _SEED = re.compile(r"[-_/. ]*seed[-_ ]?\d*")
 _KINDS: list[type[Settings]] = [MultitaskSettings, *ContrastiveSettings.kinds().values()]
 _RECORDS = {name: record for kind in _KINDS for name, (record, _) in flags_of(kind).items()}
-_MAY_DIFFER = {"seed"}.union(*map(places, _KINDS))
+_MAY_DIFFER = {"seed"}.union(*map(flags_without_effect, _KINDS))
 """Settings that may differ between the runs of a group, which read the same data."""
 _NOT_SHOWN = {
     name for name in _MAY_DIFFER if _RECORDS[name] == "run" or name in ("seed", "data") or name.endswith("_out")

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 from tokenizers.normalizers import BertNormalizer
 
 from minbert import UserError
-from tasks.augment.punctuation import MARKS, Change, insert, insertions, places
+from tasks.augment.punctuation import MARKS, Change, insert, insertion_points, insertions
 
 ENGLISH = "the ferry leaves at noon"
 CHINESE = "渡船中午离开"
@@ -35,7 +35,7 @@ def test_without_its_marks_it_is_the_original(text: str, most: int, marks: str, 
     counter = {"seed": 3, "epoch": epoch, "key": key, "most": most, "marks": marks}
     found, changed = insertions(text, **counter), insert(text, **counter)
     assert 1 <= len(found) <= most and len(changed) == len(text) + len(found)
-    assert all(one.new in MARKS[marks] and one.start == one.end in places(text) for one in found)
+    assert all(one.new in MARKS[marks] and one.start == one.end in insertion_points(text) for one in found)
     assert without(changed, found) == text
 
 
@@ -46,7 +46,7 @@ SEPARATE = BertNormalizer(clean_text=False, handle_chinese_chars=True, strip_acc
 @given(texts)
 def test_places_are_after_words_and_after_every_chinese_character(text: str) -> None:
     apart = SEPARATE.normalize_str(text).split()
-    ends = places(text)
+    ends = insertion_points(text)
     if not apart:
         assert ends == [len(text)]
         return
@@ -58,7 +58,7 @@ def test_the_chinese_characters_are_those_of_berts_tokenizer() -> None:
     every = [chr(code) for code in range(0x30000) if not 0xD800 <= code <= 0xDFFF]
     chinese = {one for one in every if SEPARATE.normalize_str(f"x{one}x") == f"x {one} x"}
     chinese |= set(map(chr, range(0x2B820, 0x2B920)))
-    assert {one for one in every if places(f"x{one}x") == [1, 2, 3]} == chinese
+    assert {one for one in every if insertion_points(f"x{one}x") == [1, 2, 3]} == chinese
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5])
@@ -81,7 +81,7 @@ def test_the_number_of_marks_is_uniform(most: int) -> None:
 def test_every_place_and_every_mark_is_equally_likely(text: str, marks: str) -> None:
     found = [one for key in range(2000) for one in insertions(text, seed=4, epoch=1, key=key, most=3, marks=marks)]
     pairs = Counter((one.start, one.new) for one in found)
-    assert set(pairs) == {(place, mark) for place in places(text) for mark in MARKS[marks]}
+    assert set(pairs) == {(place, mark) for place in insertion_points(text) for mark in MARKS[marks]}
     assert chisquare(list(pairs.values())).pvalue > 1e-3
 
 

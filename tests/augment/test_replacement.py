@@ -14,7 +14,7 @@ from scipy import stats
 from minbert import UserError
 from tasks.augment import wordnet
 from tasks.augment.punctuation import splice
-from tasks.augment.synonyms import chosen, drawn, live
+from tasks.augment.synonyms import is_augmented, replace_adjectives, replace_words
 from tasks.augment.wordnet import KINDS, Tagged, WordNet, tag
 
 SYNSETS = (
@@ -51,14 +51,15 @@ def rewritten(tagged: Tagged, method: int, p: float, seed: int = 0) -> list[str]
     """The texts of `tagged`, each TEXT and in a row of its own, after method 1 or 2."""
     of = tagged.only(KINDS[method])
     return [
-        splice(TEXT, drawn(of, number, TEXT, p=p, seed=seed, row=f"row-{number}", column=0)) for number in range(COPIES)
+        splice(TEXT, replace_words(of, number, TEXT, p=p, seed=seed, row=f"row-{number}", column=0))
+        for number in range(COPIES)
     ]
 
 
 def lively(tagged: Tagged, number: int, text: str, batch: int, **more: Any) -> str:
     """A text after method 3 in a batch that is augmented."""
-    how = {"turn": batch, "seed": 3, **more}
-    return splice(text, live(tagged.only("a"), number, text, batch=batch, **how))
+    how = {"index": batch, "seed": 3, **more}
+    return splice(text, replace_adjectives(tagged.only("a"), number, text, batch=batch, **how))
 
 
 @pytest.mark.parametrize(("method", "p", "replaceable"), [(1, 0.3, 6), (2, 0.3, 4), (1, 0.8, 6), (2, 0.05, 4)])
@@ -86,21 +87,22 @@ def test_every_synonym_comes_equally_often(tagged: Tagged) -> None:
 
 
 def test_a_row_is_augmented_alike_wherever_it_stands(words: WordNet) -> None:
-    one = drawn(tag([TEXT], words), 0, TEXT, p=0.5, seed=9, row="x", column=1)
+    one = replace_words(tag([TEXT], words), 0, TEXT, p=0.5, seed=9, row="x", column=1)
     among = tag(["A quick hour .", "No word here .", TEXT], words)
-    assert one == drawn(among, 2, TEXT, p=0.5, seed=9, row="x", column=1)
+    assert one == replace_words(among, 2, TEXT, p=0.5, seed=9, row="x", column=1)
 
 
 def test_seeds_rows_and_columns_draw_apart(tagged: Tagged) -> None:
     assert rewritten(tagged, 1, 0.5, 1) == rewritten(tagged, 1, 0.5, 1) != rewritten(tagged, 1, 0.5, 2)
     assert len(set(rewritten(tagged, 1, 0.5))) > 50
-    columns = [[drawn(tagged, n, TEXT, p=0.5, seed=0, row=str(n), column=c) for n in range(9)] for c in (0, 1)]
+    columns = [[replace_words(tagged, n, TEXT, p=0.5, seed=0, row=str(n), column=c) for n in range(9)] for c in (0, 1)]
     assert columns[0] != columns[1]
 
 
 def test_method_3_chooses_batches_with_probability_p(tagged: Tagged) -> None:
     low, high = stats.binom.interval(0.9999, 3000, 0.25)
-    found = {name: [chosen(batch, p=0.25, seed=3, name=name) for batch in range(3000)] for name in ("sst", "quora")}
+    names = ("sst", "quora")
+    found = {name: [is_augmented(batch, p=0.25, seed=3, name=name) for batch in range(3000)] for name in names}
     assert all(low <= sum(ones) <= high for ones in found.values()) and found["sst"] != found["quora"]
 
 
@@ -149,13 +151,13 @@ def test_words_that_must_stay(write_wordnet: Callable[..., Path], tmp_path: Path
     """Closed classes, whatever WordNet says; mixed case; what a negation leaves when it is split at its apostrophe."""
     pairs = {"a": "angstrom", "in": "indium", "be": "beryllium", "don": "father", "one": "single", "phone": "telephone"}
     own = WordNet(write_wordnet(tmp_path, *(("n", {one: 1, other: 1}) for one, other in pairs.items())))
-    assert len(tag(["one of you don 't be in a iPhone, don't"], own).places) == 0
+    assert len(tag(["one of you don 't be in a iPhone, don't"], own).spans) == 0
 
 
 def test_coverage_counts_the_words_that_a_method_is_meant_for(words: WordNet) -> None:
     """Of 12 words 6 have a synonym, and all 4 nouns and adjectives that WordNet knows; here it knows no others."""
     found = tag([TEXT, TEXT, "42 !"], words)
-    assert found.seen.tolist() == [2, 6, 2, 2, 12]
+    assert found.word_counts.tolist() == [2, 6, 2, 2, 12]
     assert [found.coverage(method) for method in (1, 2, 3)] == [pytest.approx(0.5), 1.0, 1.0]
     assert tag(["42 !"], words).coverage(3) == 0
 
@@ -166,7 +168,7 @@ def test_tags_come_from_the_cache_and_are_the_same(words: WordNet, monkeypatch: 
     monkeypatch.setattr(wordnet, "_tag", None)
     again = tag(texts, words)
     assert len(again) == 4
-    for name in ("ends", "places", "kinds", "seen"):
+    for name in ("ends", "spans", "kinds", "word_counts"):
         np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
     assert (first.words, first.candidates) == (again.words, again.candidates)
     with pytest.raises(TypeError):
@@ -176,7 +178,7 @@ def test_tags_come_from_the_cache_and_are_the_same(words: WordNet, monkeypatch: 
 @pytest.mark.realdata
 def test_tags_are_those_of_nltks_tagger(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
-        words = WordNet(wordnet.find())
+        words = WordNet(wordnet.find_nltk_data())
     except UserError:
         pytest.skip("WordNet is neither in $NLTK_DATA nor in $DATA_DIR/nltk_data")
     sentence = "An old woman walks her small dog along a narrow path near the quiet river ."

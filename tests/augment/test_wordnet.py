@@ -33,16 +33,16 @@ def test_wordnet_is_looked_for_in_nltk_data_then_in_the_data_folder(
     monkeypatch.delenv("NLTK_DATA", raising=False)
     monkeypatch.setenv("DATA_DIR", str(tmp_path / "elsewhere"))
     with pytest.raises(UserError, match=r"tagger are not in .*data; .*\.py wordnet --data .*elsewhere .*--synonyms$"):
-        wordnet.find()
+        wordnet.find_nltk_data()
     by_variable = fake(tmp_path / "elsewhere" / "nltk_data")
-    assert wordnet.find() == by_variable
+    assert wordnet.find_nltk_data() == by_variable
     by_flag = fake(tmp_path / "given" / "nltk_data")
-    assert wordnet.find(str(tmp_path / "given")) == by_flag
+    assert wordnet.find_nltk_data(str(tmp_path / "given")) == by_flag
     own = fake(tmp_path / "own")
     monkeypatch.setenv("NLTK_DATA", os.pathsep.join([str(tmp_path / "nothing"), str(own)]))
-    assert wordnet.find(str(tmp_path / "given")) == own
+    assert wordnet.find_nltk_data(str(tmp_path / "given")) == own
     shutil.rmtree(own / wordnet.TAGGER)
-    assert wordnet.find(str(tmp_path / "given")) == by_flag, "WordNet alone does not serve"
+    assert wordnet.find_nltk_data(str(tmp_path / "given")) == by_flag, "WordNet alone does not serve"
 
 
 def test_a_zip_counts_and_the_fingerprint_follows_the_bytes(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_what_is_made_with_a_wordnet_is_keyed_by_its_bytes_and_senses(made: Make
 @pytest.fixture(scope="module")
 def folder() -> Path:
     try:
-        return wordnet.find()
+        return wordnet.find_nltk_data()
     except UserError:
         pytest.skip("WordNet is neither in $NLTK_DATA nor in $DATA_DIR/nltk_data")
 
@@ -248,4 +248,4 @@ def test_all_senses_reach_words_that_the_usual_senses_do_not(folder: Path) -> No
     texts = ["An old woman walks her small dog along a narrow path .", "Two men are running quickly down the road ."]
     first, every = (tag(texts, WordNet(folder, senses)) for senses in wordnet.SENSES)
     assert first.coverage(1) < every.coverage(1) < 0.6
-    assert (first.seen == every.seen).all() and first.seen.sum() == 19
+    assert (first.word_counts == every.word_counts).all() and first.word_counts.sum() == 19

@@ -12,7 +12,7 @@ from minbert import token_cache
 from minbert.bert import BertModel
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
-from tasks.contrastive.views import Draw
+from tasks.contrastive.views import Streams
 from tasks.examples import Examples
 from tasks.readers.senteval import STS
 
@@ -80,10 +80,10 @@ def bert(tiny: Path) -> BertModel:
     return BertModel.from_pretrained(tiny)
 
 
-def of_batch(seed: int, epoch: int, keys: Sequence[int] | np.ndarray) -> Draw:
+def of_batch(seed: int, epoch: int, keys: Sequence[int] | np.ndarray) -> Streams:
     """The draws of a batch that holds the same sentences twice: all of view 0, then all of view 1."""
     rows = np.asarray(keys, dtype=np.int64)
-    return Draw(seed, epoch, np.tile(rows, 2), np.repeat([0, 1], len(rows)))
+    return Streams(seed, epoch, np.tile(rows, 2), np.repeat([0, 1], len(rows)))
 
 
 @pytest.fixture(scope="session")

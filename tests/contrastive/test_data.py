@@ -162,7 +162,7 @@ def test_phrases_follow_the_pairs_as_two_further_classes(read: Read, tmp_path: P
     phrases.write_text("a fine film\t2\n", encoding="utf-8")
     missing = ContrastiveSettings.of(**how, phrases=str(phrases) + "s", data=str(SAMPLE))
     with pytest.raises(UserError, match="sentiment-trains: no such file"):
-        data.check(missing)
+        data.check_files(missing)
     with pytest.raises(UserError, match="sentiment-train:1: label: '2'"):
         read(**how, phrases=str(phrases))
 

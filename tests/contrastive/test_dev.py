@@ -47,7 +47,7 @@ def test_stsb_is_its_own_dev_set_in_either_layout(read: Read, corpora: Path, lay
     for given in ("stsb", "STSb"):
         dev = read(given, data)
         assert dev.name == "stsb" and texts(dev) == {"sts": [("Old dev mill", "A mill"), ("A cup!", "New dev mill")]}
-        assert dev.account()["file"].endswith(f"{layout}/sts-dev.csv") and dev.account()["name"] == "stsb"
+        assert dev.manifest_entry()["file"].endswith(f"{layout}/sts-dev.csv") and dev.manifest_entry()["name"] == "stsb"
 
 
 def test_course_and_a_file(read: Read, corpora: Path) -> None:
@@ -55,7 +55,7 @@ def test_course_and_a_file(read: Read, corpora: Path) -> None:
     assert texts(read("course")) == {"sts": [("a cat .", "a dog .")]}
     file = corpora / "downstream/STS/STSBenchmark/sts-test.csv"
     dev = read(str(file))
-    assert dev.name == str(file) and len(dev) == 2 and dev.sha256 == dev.account()["sha256"]
+    assert dev.name == str(file) and len(dev) == 2 and dev.sha256 == dev.manifest_entry()["sha256"]
 
 
 def test_zh_are_the_dev_files_that_are_there_and_never_a_test_or_train_file(read: Read, corpora: Path) -> None:
@@ -78,7 +78,7 @@ def test_zh_are_the_dev_files_that_are_there_and_never_a_test_or_train_file(read
         "dev_2k.tsv",
         "STS-B.valid.data",
     ]
-    account = dev.account()
+    account = dev.manifest_entry()
     assert account["kept"] == 6 and account["BQ"]["kept"] == 1 and account["ATEC"]["file"].endswith("ATEC_CCKS/dev.csv")
     assert dev.sha256 != alone.sha256
 
@@ -117,16 +117,16 @@ def test_dev_pairs_that_are_in_scored_sets_are_counted_in_either_order(
     write(file, "sentence1\tsentence2\tscore\n" + "".join(f"{row}\t{n}\n" for n, row in enumerate(rows)))
     subset = corpora / "downstream/STS/STS12-en-test/STS.input.MSRpar.txt"
     write(subset, "A MSRpar tap.\tThe MSRpar tap.\nA cup.\tA cup.\n")
-    found = devs.also_in(read(str(file)), corpora)
+    found = devs.count_in_scored_sets(read(str(file)), corpora)
     assert {name: count for name, count in found.items() if count} == {"STS12": 1, "STS-B": 1, "STS-B dev": 1}
     assert found.keys() == {"STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "STS-B dev"}
-    assert "STS-B dev" not in devs.also_in(read("stsb"), corpora)
+    assert "STS-B dev" not in devs.count_in_scored_sets(read("stsb"), corpora)
     shutil.rmtree(corpora / "downstream/STS/STS13-en-test")
-    assert "STS13" not in devs.also_in(read(str(file)), corpora)
-    assert devs.also_in(read(str(file)), corpora / "nowhere") == {}
+    assert "STS13" not in devs.count_in_scored_sets(read(str(file)), corpora)
+    assert devs.count_in_scored_sets(read(str(file)), corpora / "nowhere") == {}
     assert not capsys.readouterr().err, "sets that are not there are no defect"
     subset.unlink()
-    assert "STS12" not in devs.also_in(read(str(file)), corpora)
+    assert "STS12" not in devs.count_in_scored_sets(read(str(file)), corpora)
     assert f"note: {subset}: no such file (so it is not known how many dev pairs are also in STS12)" in (
         capsys.readouterr().err
     )
@@ -143,7 +143,7 @@ def test_the_course_dev_set_stands_in_the_scored_sets(tiny: Path) -> None:
 
     course = read("course")
     expected = {"STS12": 153, "STS13": 66, "STS14": 232, "STS15": 186, "STS16": 57, "STS-B": 148, "STS-B dev": 149}
-    found = devs.also_in(course, data)
+    found = devs.count_in_scored_sets(course, data)
     assert len(course) == 863 and {name: found[name] for name in expected} == expected
     assert len(read("stsb")) == 1500
     chinese = read("zh")

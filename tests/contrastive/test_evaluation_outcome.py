@@ -46,7 +46,7 @@ def written(tmp_path: Path, view: Callable[..., Any]) -> Written:
 
     def write(columns: int = 3, *, cosines: bool = True, **given: Any) -> Any:
         run = RunDir(tmp_path / f"run-{len(list(tmp_path.iterdir()))}")
-        run.begin({"settings": {}})
+        run.begin_part({"settings": {}})
         for row in ROWS:
             run.log(row)
         texts = view(*[["the cat"]] * columns, labels=[1.0])

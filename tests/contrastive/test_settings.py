@@ -17,7 +17,7 @@ from tasks.contrastive.settings import PRESETS, ContrastiveSettings
 
 def parse(*flags: str, preset: str = "cbcl") -> Parsed[ContrastiveSettings]:
     words = ["--preset", preset, *flags]
-    return parse_words(ContrastiveSettings, PRESETS, words, program="pretrain_cbcl.py", about="", default="cbcl")
+    return parse_words(ContrastiveSettings, PRESETS, words, program="pretrain_cbcl.py", description="", default="cbcl")
 
 
 # Written down from the papers' texts: CBCL sections 4.3, 4.4 and 5.2; SelfCCL sections 4.3, 5.1, 5.3 and its Table 3,

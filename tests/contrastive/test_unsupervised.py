@@ -24,7 +24,7 @@ from tasks.contrastive.losses import softmax_features
 from tasks.contrastive.model import ContrastiveModel, ContrastiveStep
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.contrastive.simcse import SimCSE
-from tasks.contrastive.views import Draw
+from tasks.contrastive.views import Streams
 from tasks.examples import unchanged
 
 TEXTS = ["the cat sat on a mat", "a dog runs", "the bird is happy", "who is sad ?", "a tree", "the dog sleeps"]
@@ -58,7 +58,7 @@ def backward(
 
 def seen(model: ContrastiveModel, ids: list[int], view: views.View, key: int, number: int, added: Any = None) -> Any:
     """The vector of one sentence through one view, alone in its batch."""
-    draw = Draw(9, 1, np.array([key]), np.array([number]))
+    draw = Streams(9, 1, np.array([key]), np.array([number]))
     chosen = {number: view}
     ragged = Ragged.from_lists([ids])
     with torch.no_grad():

@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from minbert.ragged import Ragged
-from tasks.contrastive.views import Draw, Dropout, FeatureCutoff, Shuffle, SpanCutoff, TokenCutoff, View
+from tasks.contrastive.views import Dropout, FeatureCutoff, Shuffle, SpanCutoff, Streams, TokenCutoff, View
 
 D = 10
 CUTS = (TokenCutoff, SpanCutoff, FeatureCutoff, Dropout)
@@ -23,11 +23,11 @@ sentences = st.lists(st.integers(1, 12), min_size=1, max_size=7)
 rates = st.sampled_from([0.0, 0.05, 0.15, 0.2, 0.29, 0.5, 0.99])
 
 
-def batch(lengths: list[int], seed: int = 0) -> tuple[Ragged, Draw, Tensor]:
+def batch(lengths: list[int], seed: int = 0) -> tuple[Ragged, Streams, Tensor]:
     """Sentences of these lengths, their draws under odd keys, and embeddings without a zero."""
     rng = random.Random(seed)
     ragged = Ragged.from_lists([[rng.randrange(5, 90) for _ in range(length)] for length in lengths])
-    draw = Draw(seed, 1, np.arange(len(lengths)) * 13 + 5, np.arange(len(lengths)) % 2)
+    draw = Streams(seed, 1, np.arange(len(lengths)) * 13 + 5, np.arange(len(lengths)) % 2)
     return ragged, draw, torch.rand(sum(lengths), D) + 0.5
 
 
@@ -93,13 +93,13 @@ def test_batch_mates_chunks_and_order_change_nothing(
 def test_every_part_of_the_counter_counts(kind: type[View]) -> None:
     ragged, draw, x = batch([12, 12, 12])
     view = kind(0.3)
-    same = view.hidden(x, ragged, Draw(draw.seed, draw.epoch, draw.keys.copy(), draw.numbers.copy()))
+    same = view.hidden(x, ragged, Streams(draw.seed, draw.epoch, draw.keys.copy(), draw.numbers.copy()))
     assert torch.equal(same, view.hidden(x, ragged, draw))
     for other in (
-        Draw(draw.seed + 1, draw.epoch, draw.keys, draw.numbers),
-        Draw(draw.seed, draw.epoch + 1, draw.keys, draw.numbers),
-        Draw(draw.seed, draw.epoch, draw.keys + 1, draw.numbers),
-        Draw(draw.seed, draw.epoch, draw.keys, 1 - draw.numbers),
+        Streams(draw.seed + 1, draw.epoch, draw.keys, draw.numbers),
+        Streams(draw.seed, draw.epoch + 1, draw.keys, draw.numbers),
+        Streams(draw.seed, draw.epoch, draw.keys + 1, draw.numbers),
+        Streams(draw.seed, draw.epoch, draw.keys, 1 - draw.numbers),
     ):
         assert not torch.equal(view.hidden(x, ragged, other), same)
 
@@ -118,7 +118,7 @@ def test_gradients_pass_where_nothing_is_cut_and_nowhere_else(kind: type[View], 
 def shares(kind: type[View], length: int, rate: float, protect: bool = False, count: int = 4000) -> list[tuple]:
     """What is cut of each of many sentences."""
     ragged, _, x = batch([length] * count)
-    draw = Draw(2, 0, np.arange(count), np.zeros(count, dtype=int))
+    draw = Streams(2, 0, np.arange(count), np.zeros(count, dtype=int))
     return [tuple(map(tuple, one.tolist())) for one in (kind(rate, protect).hidden(x, ragged, draw) == 0).split(length)]
 
 
@@ -140,7 +140,7 @@ def test_every_choice_is_equally_likely(kind: type[View], length: int, rate: flo
 def test_every_shuffle_is_equally_likely() -> None:
     count = 5000
     ragged, _, _ = batch([4] * count)
-    draw = Draw(2, 0, np.arange(count), np.zeros(count, dtype=int))
+    draw = Streams(2, 0, np.arange(count), np.zeros(count, dtype=int))
     free = Counter(tuple(one.tolist()) for one in Shuffle().positions(ragged, draw).positions.split(4))
     assert len(free) == 24 and chisquare(list(free.values())).pvalue > 1e-3
     kept = Counter(tuple(one.tolist()) for one in Shuffle(0, True).positions(ragged, draw).positions.split(4))

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from minbert import BertModel, Ragged, UserError
-from tasks.contrastive.views import Adversarial, Draw, FeatureCutoff, Shuffle, View, adversarial, apply, parse
+from tasks.contrastive.views import Adversarial, FeatureCutoff, Shuffle, Streams, View, adversarial, apply, parse
 from tests.contrastive.conftest import of_batch
 
 ROWS = [[2, 9, 14, 11, 7, 3], [2, 8, 3], [2, 20, 21, 22, 23, 24, 25, 12, 3], [2, 10, 6, 3]]
@@ -24,7 +24,7 @@ def model(tiny: Path) -> BertModel:
     return BertModel.from_pretrained(tiny)
 
 
-def alone(model: BertModel, row: list[int], view: View, draw: Draw) -> torch.Tensor:
+def alone(model: BertModel, row: list[int], view: View, draw: Streams) -> torch.Tensor:
     """The last layer for one sentence, the plain way."""
     ragged = Ragged.from_lists([row])
     moved = view.positions(ragged, draw)

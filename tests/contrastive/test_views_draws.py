@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 
-from tasks.contrastive.views import Draw
+from tasks.contrastive.views import Streams
 from tests.contrastive.conftest import of_batch
 
 MASK = (1 << 64) - 1
 
 
-def draw(keys: int, *, seed: int = 11, epoch: int = 3, number: int = 0) -> Draw:
-    return Draw(seed, epoch, np.arange(keys), np.full(keys, number))
+def draw(keys: int, *, seed: int = 11, epoch: int = 3, number: int = 0) -> Streams:
+    return Streams(seed, epoch, np.arange(keys), np.full(keys, number))
 
 
 def splitmix(state: int, count: int) -> list[int]:

@@ -16,7 +16,7 @@ import pytest
 from minbert.errors import UserError
 from minbert.files import sha256_of
 from tasks.data.__main__ import check as main
-from tasks.data.check.found import sources, split_of
+from tasks.data.check.files import sources, split_of
 from tasks.data.check.report import report
 from tasks.data.check.screen import render
 

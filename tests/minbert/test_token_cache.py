@@ -90,7 +90,7 @@ def test_skipped_rows_are_listed_and_accounted_for(source: Path, tokenizer: Toke
     for _ in ("built", "opened"):
         cache = load(source, reading(*mixed), "pairs", 2, tokenizer)
         assert cache.skipped == (mixed[0], mixed[3])
-        account = cache.account()
+        account = cache.manifest_entry()
         assert (account["read"], account["kept"], len(account["skipped"])) == (5, 3, 2)
         assert account["skipped"][1] == {"line": 5, "why": "Leer: kein Satz ☃"}
         check(cache, ROWS[:3], tokenizer)
@@ -141,7 +141,7 @@ def test_a_damaged_cache_is_built_anew(source: Path, tokenizer: Tokenizer, name:
 def test_facts_of_a_reader_are_kept(source: Path, tokenizer: Tokenizer) -> None:
     for _ in ("built", "opened"):
         cache = load(source, [*ROWS, {"counts": {"read": 4}}], "pairs", 2, tokenizer)
-        assert cache.facts == {"counts": {"read": 4}}
+        assert cache.report == {"counts": {"read": 4}}
 
 
 def test_a_missing_file_and_an_unwritable_cache(

@@ -75,5 +75,5 @@ def test_the_command_writes_what_it_prints(multitask: Made, tmp_path: Path, caps
 
 @pytest.mark.realdata
 def test_the_tagger_finds_names_at_the_start_of_a_sentence(real_data: Path) -> None:
-    tag = wordnet.tagger(wordnet.find(str(real_data)))
+    tag = wordnet.tagger(wordnet.find_nltk_data(str(real_data)))
     assert nouns.proper_nouns("London's bridges are older than Berlin's.", tag) == ["London", "Berlin"]

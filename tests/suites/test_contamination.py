@@ -159,7 +159,7 @@ def test_a_manifests_hash_of_several_files_is_known(tmp_path: Path, tiny: Path, 
     path = tmp_path / "STS.input.own.txt"
     path.write_text("Somebody eats.\tA man is eating food.\nwho\twhat\n")
     path.with_name("STS.gs.own.txt").write_text("3\n1\n")
-    account = TASKS["sts"]("cross").open(path, "train", Tokenizer.load(tiny), 32).cache.account()
+    account = TASKS["sts"]("cross").open(path, "train", Tokenizer.load(tiny), 32).cache.manifest_entry()
     assert account["sha256"] != sha256_of(path)
     encoder = run(tmp_path / "run", {"train": {"sts": account}})
     found = contamination.check("e", encoder, SET)

@@ -39,7 +39,7 @@ def reviews(monkeypatch: pytest.MonkeyPatch) -> Any:
     made = types.ModuleType(module)
     exec(code, made.__dict__)
     monkeypatch.setitem(sys.modules, module, made)
-    monkeypatch.setitem(registry._PLACES, name, (module, attribute))
+    monkeypatch.setitem(registry._MODULES, name, (module, attribute))
     (task,) = registry.build(name, "cross")
     return task
 
@@ -115,4 +115,4 @@ def test_a_name_goes_before_the_short_name_of_another_task(monkeypatch: pytest.M
         return lambda: types.SimpleNamespace(files=types.SimpleNamespace(short=short))
 
     monkeypatch.setattr(registry, "TASKS", {"reviews": kind("r"), "other": kind("reviews")})
-    assert [registry.named(word) for word in ("reviews", "r", "other")] == ["reviews", "reviews", "other"]
+    assert [registry.resolve_task(word) for word in ("reviews", "r", "other")] == ["reviews", "reviews", "other"]

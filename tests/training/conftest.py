@@ -103,7 +103,7 @@ class Toy:
     @staticmethod
     def begin(path: Path) -> RunDir:
         run = RunDir(path)
-        run.begin({"settings": {}})
+        run.begin_part({"settings": {}})
         return run
 
     @classmethod

@@ -152,7 +152,7 @@ def test_patience_stops_early(toy: Any, run: RunDir, scores: list[float], baseli
 
 
 def test_the_first_ranks_scores_are_those_of_all(toy: Any, run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "of_first", lambda own: torch.full_like(own, 0.4))
+    monkeypatch.setattr(ranks, "broadcast", lambda own: torch.full_like(own, 0.4))
     _, state, _ = toy.fit(run, scores=[0.3, None, 0.9], baseline=0.1)
     assert (state.best, state.best_step, state.score) == (0.4, 0, 0.4)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minbert.training.plan import Plan, Step, among, drawn, first, shuffled
+from minbert.training.plan import Plan, Step, first_steps, over_rows, random_subset, shuffled
 from tasks.schedule import plan
 
 SAMPLING = ["round-robin", "hybrid", "sequential", "proportional"]
@@ -54,14 +54,14 @@ def as_lists(made: Plan) -> list[tuple[str, list[int], int, int]]:
 
 @given(st.integers(1, 50), st.integers(0, 60), seeds)
 def test_a_limit_draws_rows_by_seed_and_a_larger_one_draws_them_too(count: int, limit: int, seed: int) -> None:
-    chosen = drawn(count, limit, seed, "sst").tolist()
+    chosen = random_subset(count, limit, seed, "sst").tolist()
     assert chosen == sorted(set(chosen)) and set(chosen) <= set(range(count))
     assert len(chosen) == (min(limit, count) if limit else count)
-    assert not limit or set(chosen) <= set(drawn(count, limit + 1, seed, "sst").tolist())
+    assert not limit or set(chosen) <= set(random_subset(count, limit + 1, seed, "sst").tolist())
     if not 0 < limit < count:
         assert chosen == list(range(count))
-    others = [drawn(1000, 9, seed, "sts"), drawn(1000, 9, seed + 1, "sst")]
-    assert not any(other.tolist() == drawn(1000, 9, seed, "sst").tolist() for other in others)
+    others = [random_subset(1000, 9, seed, "sts"), random_subset(1000, 9, seed + 1, "sst")]
+    assert not any(other.tolist() == random_subset(1000, 9, seed, "sst").tolist() for other in others)
 
 
 @pytest.mark.parametrize("sampling", SAMPLING)
@@ -71,7 +71,7 @@ def test_a_shortened_plan_is_the_beginning_of_the_whole(
 ) -> None:
     whole = plan(sampling, sizes, epochs=2, batch_size=batch, seed=seed)
     count = data.draw(st.integers(0, whole.total + 2))
-    made = first(whole, count)
+    made = first_steps(whole, count)
     assert made.total == made.ends[-1] == (min(count, whole.total) or whole.total)
     assert as_lists(made) == as_lists(whole)[: made.total]
 
@@ -83,7 +83,7 @@ def test_a_plan_among_chosen_rows_has_them_in_the_places_of_its_own(
     whole = plan("round-robin", sizes, epochs=2, batch_size=batch, seed=seed)
     chosen = {task: np.arange(size) * 7 + 3 for task, size in sizes.items()}
     expected = [(task, [row * 7 + 3 for row in rows], *rest) for task, rows, *rest in as_lists(whole)]
-    assert as_lists(among(whole, chosen)) == expected
+    assert as_lists(over_rows(whole, chosen)) == expected
 
 
 @given(sizes_of_tasks, batch_sizes, seeds)
@@ -179,7 +179,7 @@ def test_a_plan_depends_on_sizes_seed_and_epoch_and_on_nothing_else(sampling: st
     assert [number for *_, number in first] == list(range(made.total))
     turns: Counter[tuple[str, int]] = Counter()
     for step in backwards:
-        assert step.turn == turns[step.task, step.epoch], "a task's own count of its steps in an epoch"
+        assert step.task_index == turns[step.task, step.epoch], "a task's own count of its steps in an epoch"
         turns[step.task, step.epoch] += 1
     for task in "abc":
         orders = defaultdict(list)

@@ -107,7 +107,7 @@ def test_a_damaged_manifest_is_replaced_by_its_copy(
     intact = json.loads(manifest.read_bytes())
     manifest.write_bytes(content)
     with RunDir.open(run.path, resume=True, identity={}) as again:
-        again.begin({"settings": {}})
+        again.begin_part({"settings": {}})
         assert f"{manifest}: damaged, so its copy {copy} is taken" in capsys.readouterr().err
         assert json.loads(manifest.read_bytes())["parts"][0]["from_step"] == intact["parts"][0]["from_step"]
         assert toy.fit(again, scores=[0.1], resume=True)[1].finished
@@ -272,7 +272,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_last_good_one_taken(
         before = (run.path / name).read_bytes()
         after = mutate(before, draw)
         (run.path / name).unlink() if after is None else (run.path / name).write_bytes(after)
-        run.begin({"settings": {}})
+        run.begin_part({"settings": {}})
         step, aside = int(name.parts[1][-8:]), run.checkpoints / f"damaged-{name.parts[1]}" / name.name
         read = ["state.json", "model.safetensors"] + ["optimizer.safetensors"] * (step == 9)  # 4 is not trained from
         same = aside.name == "state.json" and parsed(before, *read) == parsed(after or b"", *read)  # 1e-5 and 1E-5
@@ -293,7 +293,7 @@ def test_a_finished_run_whose_kept_model_is_damaged_trains_again(
     model, *_ = toy.fit(run, scores=[0.3, 0.9, 0.5])
     (run.checkpoints / "step-00000008" / "model.safetensors").write_bytes(b"")
     again = RunDir(run.path, resume=True)
-    again.begin({"settings": {}})
+    again.begin_part({"settings": {}})
     assert checkpoint.steps(run.checkpoints) == []
     assert capsys.readouterr().err.endswith("; none is left, so the run starts again\n")
     assert torch.equal(toy.fit(again, scores=[0.3, 0.9, 0.5], resume=True)[0].weight, model.weight)
@@ -308,7 +308,7 @@ def test_what_a_kill_has_left_is_swept(saved: Callable[[], RunDir], toy: Any) ->
     strays = [run.path / "predictions" / ".sst-dev-output.csv.minbert-77.tmp", run.path / ".scores.json.minbert-77.tmp"]
     for path in (*strays, run.path / ".notes.2024.old"):
         path.write_text("")
-    run.begin({"settings": {}})
+    run.begin_part({"settings": {}})
     toy.fit(run, scores=[0.1], resume=True)
     assert {str(path.relative_to(run.path)) for path in run.path.rglob(".*")} == {".notes.2024.old"}
     assert checkpoint.steps(run.checkpoints) == [4, 12]
@@ -316,7 +316,7 @@ def test_what_a_kill_has_left_is_swept(saved: Callable[[], RunDir], toy: Any) ->
 
 def train(toy: Any, folder: Path) -> torch.Tensor:
     run = RunDir(folder, resume=True)
-    run.begin({"settings": {}})
+    run.begin_part({"settings": {}})
     model, *_ = toy.fit(run, baseline=0.5, save_every=3, evaluate_every=100, resume=True)
     return model.weight
 
@@ -408,7 +408,7 @@ def test_a_folder_that_is_removed_during_training_is_said(toy: Any, tmp_path: Pa
         pytest.raises(UserError, match=f"{tmp_path / 'run'}: was removed while the run trained"),
         RunDir.open(tmp_path / "run", resume=False, identity={}) as run,
     ):
-        run.begin({"settings": {}})
+        run.begin_part({"settings": {}})
         toy.fit(run, objective=remove, save_every=6)
     assert not (tmp_path / "run").exists()
 
@@ -430,6 +430,6 @@ def test_a_resumed_run_says_what_changed_in_its_environment(tmp_path: Path, monk
     for isa in ("AVX512_CORE_BF16", "AVX512_CORE_BF16", "AVX2"):
         monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", isa)
         changed.append(
-            RunDir(tmp_path / "run").begin({"settings": {}, "environment": environment(torch.device("cpu"))})
+            RunDir(tmp_path / "run").begin_part({"settings": {}, "environment": environment(torch.device("cpu"))})
         )
     assert changed == [[], [], ["instructions AVX2 (was AVX512_CORE_BF16)"]]

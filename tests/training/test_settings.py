@@ -22,11 +22,11 @@ TABLES = {MultitaskSettings: PRESETS, ContrastiveSettings: contrastive.PRESETS}
 
 
 def multitask(*words: str) -> Parsed[MultitaskSettings]:
-    return parse(MultitaskSettings, PRESETS, words, program="p", about="a", default="default")
+    return parse(MultitaskSettings, PRESETS, words, program="p", description="a", default="default")
 
 
 def pretrain(*words: str) -> Parsed[ContrastiveSettings]:
-    return parse(ContrastiveSettings, contrastive.PRESETS, words, program="p", about="a", default="cbcl")
+    return parse(ContrastiveSettings, contrastive.PRESETS, words, program="p", description="a", default="cbcl")
 
 
 COURSE = {
@@ -216,10 +216,10 @@ def test_every_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: 
     (tmp_path / "pairs.tsv").write_text("premise\thypothesis\tlabel\na\tb\tentailment\n")
 
     files = {"triplets": "~/nli-triplets.csv", "sts_dev": "~/sts-dev.csv"}
-    data.check(ContrastiveSettings.of(**files))
-    data.check(ContrastiveSettings.of(sts_dev="~/sts-dev.csv", objective="simcse", texts="~/lines.txt"))
+    data.check_files(ContrastiveSettings.of(**files))
+    data.check_files(ContrastiveSettings.of(sts_dev="~/sts-dev.csv", objective="simcse", texts="~/lines.txt"))
     more = {"nli_pairs": "~/pairs.tsv", "phrases": "~/phrases.tsv", "sts_dev": "~/sts-dev.csv"}
-    data.check(ContrastiveSettings.of(objective="cross", keep="last", **more))
+    data.check_files(ContrastiveSettings.of(objective="cross", keep="last", **more))
 
     given = {"run_dir": "~/run", "sst_dev": "~/ids-sst-dev.csv", "sst_test_out": "~/out.csv", "data": str(sample)}
     settings = MultitaskSettings.of(tasks="sst", **given)
@@ -229,7 +229,7 @@ def test_every_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: 
         ("sst", "dev"): tmp_path / "run/predictions/sst-dev-output.csv",
         ("sst", "test"): tmp_path / "out.csv",
     }
-    assert splits.find(tasks, settings, written)["sst", "dev"] == tmp_path / "ids-sst-dev.csv"
+    assert splits.find_splits(tasks, settings, written)["sst", "dev"] == tmp_path / "ids-sst-dev.csv"
 
 
 def test_the_poolers_to_choose_are_those_there_are() -> None:

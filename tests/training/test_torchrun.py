@@ -34,7 +34,7 @@ from minbert.training import ranks, start
 from minbert.training.settings import parse
 from tasks.settings import PRESETS, MultitaskSettings
 saved = Path(sys.argv[2], "saved")
-with start.begin(parse(MultitaskSettings, PRESETS, sys.argv[1:], program="", about="", default="default")):
+with start.open_run(parse(MultitaskSettings, PRESETS, sys.argv[1:], program="", description="", default="default")):
     if ranks.rank() == 0:
         time.sleep(2)
         saved.touch()

@@ -66,7 +66,7 @@ def test_wandb_offline_goes_on_under_the_same_id(tmp_path: Path, monkeypatch: py
     manifest = {"command": "x", "all_settings": {"lr": 0.5}, "parts": [{"started": "now"}]}
     (tmp_path / "run").mkdir()
     for first, last in ((1, 2), (2, 3)):  # killed after the row of step 2, of which there is no checkpoint
-        tracker = track.Tracker(tmp_path / "run", manifest, first - 1, track.chosen("wandb"))
+        tracker = track.Tracker(tmp_path / "run", manifest, first - 1, track.parse_trackers("wandb"))
         for step in range(first, last + 1):
             tracker.log({"kind": "train", "step": step, "lr": 0.5, "sst/loss": 1.5})
         tracker.log({"step": last, "kind": "evaluation", "score": 0.25, "best": True, "sts": None})
@@ -92,10 +92,10 @@ def test_nothing_is_imported_unless_asked_for_and_what_is_missing_is_named(scrip
         assert refused.code == 2 and len(refused.errors) == 1 and words in refused.errors[0]
     code = (
         "import sys; from minbert.training import track; sys.modules['wandb'] = None\n"
-        "assert track.chosen('none') == [] and track.chosen('tensorboard, none') == ['tensorboard']\n"
+        "assert track.parse_trackers('none') == [] and track.parse_trackers('tensorboard, none') == ['tensorboard']\n"
         "assert not {'tensorboard', 'torch.utils.tensorboard', 'matplotlib'} & sys.modules.keys()\n"
         "sys.path[:] = [path for path in sys.path if 'site-packages' not in path]\n"
-        "try: track.chosen('tensorboard')\nexcept ValueError as error: print(error)"
+        "try: track.parse_trackers('tensorboard')\nexcept ValueError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "--track tensorboard: tensorboard is not installed; run `pip install tensorboard`\n"

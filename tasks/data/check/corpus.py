@@ -43,8 +43,8 @@ class Corpus:
             columns = len(row)
             for text in row:
                 words = readers.words(text)
-                numbers.extend((self.texts[readers.key(text, words)], len(words)))
-        names = [f"{what}{column}" for column in range(columns) for what in ("text", "words")]
+                numbers.extend((self.texts[readers.text_key(text, words)], len(words)))
+        names = [f"{prefix}{column}" for column in range(columns) for prefix in ("text", "words")]
         frame = pd.DataFrame(np.array(numbers, dtype=np.int32).reshape(-1, len(names)), columns=names)
         ordered = values(frame, "text")
         frame["ordered"] = self._rows(ordered)
@@ -55,24 +55,24 @@ class Corpus:
         return [self.rows[tuple(row)] for row in table.tolist()]
 
 
-def values(frame: pd.DataFrame, what: str) -> np.ndarray:
+def values(frame: pd.DataFrame, prefix: str) -> np.ndarray:
     """The columns `text0`, `text1`, ... (or `words0`, ...) as an array [rows, columns]."""
-    return frame.filter(regex=rf"^{what}\d").to_numpy()
+    return frame.filter(regex=rf"^{prefix}\d").to_numpy()
 
 
-def labels(found: pd.Series, *, scored: bool) -> dict[str, Any]:
+def labels(column: pd.Series, *, scored: bool) -> dict[str, Any]:
     """Number of missing labels, and either the counts of classes or min, mean, max and histogram of scores."""
-    known = found.dropna()
-    result: dict[str, Any] = {"missing": int(found.isna().sum()), "counts": None, "scores": None}
-    if known.empty:
+    present = column.dropna()
+    result: dict[str, Any] = {"missing": int(column.isna().sum()), "counts": None, "scores": None}
+    if present.empty:
         return result
-    if not scored and known.nunique() <= CLASSES and (known == known.round()).all():
-        counts = known.astype(int).value_counts().sort_index()
+    if not scored and present.nunique() <= CLASSES and (present == present.round()).all():
+        counts = present.astype(int).value_counts().sort_index()
         return result | {"counts": {str(label): int(count) for label, count in counts.items()}}
-    low, high = float(np.floor(known.min())), float(np.ceil(known.max()))
+    low, high = float(np.floor(present.min())), float(np.ceil(present.max()))
     high = max(high, low + 1)
-    heights, edges = np.histogram(known, bins=int(high - low) if high - low <= 20 else 10, range=(low, high))
-    scores = {what: float(getattr(known, what)()) for what in ("min", "mean", "max")}
+    heights, edges = np.histogram(present, bins=int(high - low) if high - low <= 20 else 10, range=(low, high))
+    scores = {statistic: float(getattr(present, statistic)()) for statistic in ("min", "mean", "max")}
     return result | {"scores": scores | {"histogram": {"edges": edges.tolist(), "counts": heights.tolist()}}}
 
 
@@ -81,12 +81,12 @@ def lengths(frame: pd.DataFrame) -> dict[str, Any]:
     counts = values(frame, "words")
     if not counts.size:
         return {"texts": 0, "mean": None, "p50": None, "p95": None, "max": None, "long": [], "histogram": {}}
-    p50, p95, most = np.percentile(counts, [50, 95, 100], method="inverted_cdf").astype(int).tolist()
+    p50, p95, longest = np.percentile(counts, [50, 95, 100], method="inverted_cdf").astype(int).tolist()
     sizes, times = np.unique(counts, return_counts=True)
     return {
         "texts": counts.size,
         "mean": float(counts.mean()),
-        **{"p50": p50, "p95": p95, "max": most},
+        **{"p50": p50, "p95": p95, "max": longest},
         "long": frame["place"].to_numpy()[np.nonzero(counts > LONG)[0]].tolist(),
         "histogram": {str(size): int(count) for size, count in zip(sizes, times, strict=True)},
     }

@@ -23,19 +23,19 @@ def overlap(left: pd.DataFrame, right: pd.DataFrame) -> dict[str, Any]:
     `same` and `same_order` are None if the sides have different numbers of texts per row.
     """
     alike = _columns(left) == _columns(right)
-    found = {side: _counts(*pair, alike) for side, pair in (("of_left", (left, right)), ("of_right", (right, left)))}
+    counts = {side: _counts(*pair, alike) for side, pair in (("of_left", (left, right)), ("of_right", (right, left)))}
     first = right.drop_duplicates("row").set_index("row")["place"]
     same = left[left["row"].isin(first.index)][:EXAMPLES] if alike else left[:0]
-    return {**found, "examples": [[place, first[row]] for place, row in zip(same["place"], same["row"], strict=True)]}
+    return {**counts, "examples": [[place, first[row]] for place, row in zip(same["place"], same["row"], strict=True)]}
 
 
-def _counts(one: pd.DataFrame, other: pd.DataFrame, alike: bool) -> dict[str, int | None]:
-    texts = values(one, "text")
-    shared = np.isin(texts, values(other, "text"), kind="table") & (texts > 0)
+def _counts(rows: pd.DataFrame, against: pd.DataFrame, alike: bool) -> dict[str, int | None]:
+    texts = values(rows, "text")
+    shared = np.isin(texts, values(against, "text"), kind="table") & (texts > 0)
     return {
-        "rows": len(one),
-        "same": int(_among(one, other, "row").sum()) if alike else None,
-        "same_order": int(_among(one, other, "ordered").sum()) if alike else None,
+        "rows": len(rows),
+        "same": int(_among(rows, against, "row").sum()) if alike else None,
+        "same_order": int(_among(rows, against, "ordered").sum()) if alike else None,
         "sharing_a_sentence": int(shared.any(axis=1).sum()),
     }
 
@@ -44,5 +44,5 @@ def _columns(frame: pd.DataFrame) -> list[str]:
     return [name for name in frame if name.startswith("text")]
 
 
-def _among(one: pd.DataFrame, other: pd.DataFrame, column: str) -> np.ndarray:
-    return np.isin(one[column].to_numpy(), other[column].to_numpy(), kind="table")
+def _among(rows: pd.DataFrame, against: pd.DataFrame, column: str) -> np.ndarray:
+    return np.isin(rows[column].to_numpy(), against[column].to_numpy(), kind="table")

@@ -15,7 +15,7 @@ from minbert.errors import UserError
 from minbert.files import sha256_of
 from minbert.token_cache import Skipped
 from tasks.data.check import corpus
-from tasks.data.check.found import Source, sources
+from tasks.data.check.files import DataFile, sources
 from tasks.data.check.overlaps import DEFINITIONS, overlap
 from tasks.data.fetch.sources import read_manifest
 
@@ -60,10 +60,10 @@ def report(data: Path) -> dict[str, Any]:
     }
 
 
-def _file(source: Source, numbers: corpus.Corpus) -> tuple[dict[str, Any], pd.DataFrame | None]:
+def _file(source: DataFile, numbers: corpus.Corpus) -> tuple[dict[str, Any], pd.DataFrame | None]:
     """The report's entry for a file, and its frame of kept rows; None if its reader raises an error."""
     skipped: list[dict[str, Any]] = []
-    noted: list[dict[str, Any]] = []
+    warnings: list[dict[str, Any]] = []
 
     def kept() -> Iterator[tuple[str, tuple[str, ...], float]]:
         for row in source.read():
@@ -71,7 +71,7 @@ def _file(source: Source, numbers: corpus.Corpus) -> tuple[dict[str, Any], pd.Da
                 skipped.append({"line": row.line, "why": row.why})
                 continue
             if row.note:
-                noted.append({"line": row.line, "why": row.note})
+                warnings.append({"line": row.line, "why": row.note})
             yield row.id, row.texts, row.label
 
     entry: dict[str, Any] = {"file": source.name, "set": source.set, "split": source.split, "broken": None}
@@ -79,7 +79,7 @@ def _file(source: Source, numbers: corpus.Corpus) -> tuple[dict[str, Any], pd.Da
         frame = numbers.frame(kept())
     except UserError as error:
         return entry | {"broken": str(error)}, None
-    entry |= {"read": len(frame) + len(skipped), "kept": len(frame), "skipped": skipped, "noted": noted}
+    entry |= {"read": len(frame) + len(skipped), "kept": len(frame), "skipped": skipped, "noted": warnings}
     entry |= {"labels": corpus.labels(frame["label"], scored=source.scored), "words": corpus.lengths(frame)}
     return entry | {"duplicates": corpus.duplicates(frame)}, frame
 
@@ -111,14 +111,14 @@ def _overlaps(splits: list[_Split], numbers: corpus.Corpus) -> list[dict[str, An
     """All comparisons between splits of the same set, and those between sets that have a text in common."""
     meeting = _sharing_a_text(splits, len(numbers.texts))
     pairs = [(i, j) for i, j in combinations(range(len(splits)), 2) if meeting[i, j] or splits[i].set == splits[j].set]
-    found = []
+    results = []
     for pair in tqdm(pairs, "comparing", leave=False, disable=None):
-        left, right = sorted((splits[place] for place in pair), key=lambda split: _RANKS[split.split])
-        own = left.set == right.set
-        watched = _RANKS[left.split] < _RANKS[right.split] and (own or left.split == "train")
+        left, right = sorted((splits[index] for index in pair), key=lambda split: _RANKS[split.split])
+        same_set = left.set == right.set
+        watched = _RANKS[left.split] < _RANKS[right.split] and (same_set or left.split == "train")
         result = overlap(left.rows, right.rows)
-        found.append({"watched": watched, "same_set": own, "left": left.name, "right": right.name, **result})
-    return found
+        results.append({"watched": watched, "same_set": same_set, "left": left.name, "right": right.name, **result})
+    return results
 
 
 def _sharing_a_text(splits: list[_Split], texts: int) -> np.ndarray:
@@ -130,7 +130,7 @@ def _sharing_a_text(splits: list[_Split], texts: int) -> np.ndarray:
 
 
 def _manifests(data: Path) -> list[dict[str, Any]]:
-    """For each fetched set: whether it is complete, and which of its files are missing or have changed since."""
+    """For each fetched set: whether it is complete, and which files are missing or have changed since."""
     folders = (data, *sorted(path for path in data.iterdir() if path.is_dir()))
     return [_manifest(path, data) for folder in folders if (path := folder / "manifest.json").is_file()]
 
@@ -142,8 +142,8 @@ def _manifest(path: Path, data: Path) -> dict[str, Any]:
         content = read_manifest(path)
     except UserError as error:
         return result | {"broken": str(error)}
-    noted = {entry["path"]: entry["sha256"] for entry in content["files"]}
-    result |= {"complete": content.get("complete") is True, "files": len(noted)}
-    missing = sorted(name for name in noted if not (path.parent / name).is_file())
-    changed = [name for name in noted if name not in missing and sha256_of(path.parent / name) != noted[name]]
+    hashes = {entry["path"]: entry["sha256"] for entry in content["files"]}
+    result |= {"complete": content.get("complete") is True, "files": len(hashes)}
+    missing = sorted(name for name in hashes if not (path.parent / name).is_file())
+    changed = [name for name in hashes if name not in missing and sha256_of(path.parent / name) != hashes[name]]
     return result | {"missing": missing, "changed": changed}

@@ -31,11 +31,11 @@ _OVERLAPS = {
 def render(report: dict[str, Any]) -> str:
     """All tables of the report as one text."""
     parts = [_files(report), _splits(report), _overlaps(report)]
-    whole = [entry for entry in report["files"] if entry["broken"] is None]
-    for title, what in (("Skipped rows", "skipped"), ("Kept rows with a gap", "noted")):
-        parts.append([line for entry in whole for line in _reasons(entry["file"], entry[what])])
+    sound = [entry for entry in report["files"] if entry["broken"] is None]
+    for title, key in (("Skipped rows", "skipped"), ("Kept rows with a gap", "noted")):
+        parts.append([line for entry in sound for line in _reasons(entry["file"], entry[key])])
         parts[-1] = [title, *parts[-1]] if parts[-1] else []
-    long = [f"  {one['file']}: {_places('row', one['words']['long'])}" for one in whole if one["words"]["long"]]
+    long = [f"  {file['file']}: {_locations('row', file['words']['long'])}" for file in sound if file["words"]["long"]]
     parts.append([f"Texts of more than {LONG} words", *long] if long else [])
     parts.append(_manifests(report))
     broken = [f"  {entry['broken']}" for entry in report["files"] if entry["broken"] is not None]
@@ -54,21 +54,21 @@ def _files(report: dict[str, Any]) -> list[str]:
         if entry["broken"] is not None:
             rows.append([name, "broken"])
             continue
-        words, found = entry["words"], [entry["read"], entry["kept"], len(entry["skipped"])]
-        found += [entry["duplicates"]["rows"], entry["duplicates"]["disagreeing"]]
+        words, numbers = entry["words"], [entry["read"], entry["kept"], len(entry["skipped"])]
+        numbers += [entry["duplicates"]["rows"], entry["duplicates"]["disagreeing"]]
         heights = [0] * (len(_BINS) + 1)
         for size, count in words["histogram"].items():
-            heights[sum(int(size) > most for most in _BINS)] += count
-        sizes = [_number(words[what]) for what in ("p50", "p95", "max")]
-        rows.append([name, *map(_number, found), f" {_labels(entry['labels']):<20}", *sizes, f"{_bars(heights):<7}"])
+            heights[sum(int(size) > edge for edge in _BINS)] += count
+        sizes = [_number(words[statistic]) for statistic in ("p50", "p95", "max")]
+        rows.append([name, *map(_number, numbers), f" {_labels(entry['labels']):<20}", *sizes, f"{_bars(heights):<7}"])
     return [f"Files of {report['data']}", *_aligned(rows), "", *_legend(_FILES)]
 
 
-def _labels(found: dict[str, Any]) -> str:
-    if scores := found["scores"]:
+def _labels(labels: dict[str, Any]) -> str:
+    if scores := labels["scores"]:
         histogram = _bars(scores["histogram"]["counts"])
         return f"{scores['min']:g}-{scores['max']:g} {histogram} {scores['mean']:.2f}"
-    if not (counts := found["counts"]):
+    if not (counts := labels["counts"]):
         return "-"
     names, total = list(counts), sum(counts.values())
     shares = " ".join(f"{100 * count / total:.0f}" for count in counts.values())
@@ -77,65 +77,66 @@ def _labels(found: dict[str, Any]) -> str:
 
 def _splits(report: dict[str, Any]) -> list[str]:
     lines = [
-        f"{one['name']}: {one['rows']:,} rows in {len(one['files'])} files, duplicates: {one['duplicates']['rows']:,}"
-        for one in report["splits"]
-        if len(one["files"]) > 1
+        f"{split['name']}: {split['rows']:,} rows in {len(split['files'])} files, "
+        f"duplicates: {split['duplicates']['rows']:,}"
+        for split in report["splits"]
+        if len(split["files"]) > 1
     ]
-    twins = [one for one in report["splits"] if one["same_rows_as"]]
-    return lines + [f"{one['name']}: has the rows of {one['same_rows_as']}, compared once" for one in twins]
+    twins = [entry for entry in report["splits"] if entry["same_rows_as"]]
+    return lines + [f"{entry['name']}: has the rows of {entry['same_rows_as']}, compared once" for entry in twins]
 
 
 def _overlaps(report: dict[str, Any]) -> list[str]:
-    shown = [one for one in report["overlaps"] if one["watched"] and _matters(one)]
+    shown = [pair for pair in report["overlaps"] if pair["watched"] and _matters(pair)]
     order = [split["name"] for split in report["splits"]]
     rows = [["", "rows", "same", "", "sharing", "", "|", "same", "", "in order", "sharing", ""]]
     left = None
-    for one in sorted(shown, key=lambda one: order.index(one["left"])):
-        of_left, of_right = one["of_left"], one["of_right"]
-        rows += [] if one["left"] == left else [[f"trained on {one['left']}, {of_left['rows']:,} rows"]]
-        left = one["left"]
-        cells = [f"  {one['right']}", _number(of_right["rows"])]
-        for side, what in ((of_right, "same"), (of_right, "sharing_a_sentence")):
-            cells += [_number(side[what]), _percent(side[what], side["rows"])]
+    for pair in sorted(shown, key=lambda pair: order.index(pair["left"])):
+        of_left, of_right = pair["of_left"], pair["of_right"]
+        rows += [] if pair["left"] == left else [[f"trained on {pair['left']}, {of_left['rows']:,} rows"]]
+        left = pair["left"]
+        cells = [f"  {pair['right']}", _number(of_right["rows"])]
+        for side, count in ((of_right, "same"), (of_right, "sharing_a_sentence")):
+            cells += [_number(side[count]), _percent(side[count], side["rows"])]
         cells += ["|", _number(of_left["same"]), _percent(of_left["same"], of_left["rows"])]
         cells += [_number(of_left["same_order"]), _number(of_left["sharing_a_sentence"])]
         rows.append([*cells, _percent(of_left["sharing_a_sentence"], of_left["rows"])])
-    if not any(one["watched"] for one in report["overlaps"]):
+    if not any(pair["watched"] for pair in report["overlaps"]):
         return []
     table = _aligned(rows) if shown else ["none"]
     head = [f"{'scored split':>{table[0].index('|') - 1}} | training split"] if shown else []
-    rest = len(report["overlaps"]) - len(shown)
-    more = [f"{rest} comparisons with less overlap are only in the JSON (--json FILE)."] if rest else []
-    return ["Overlaps of scored splits with training splits", *head, *table, *more, "", *_legend(_OVERLAPS)]
+    hidden = len(report["overlaps"]) - len(shown)
+    note = [f"{hidden} comparisons with less overlap are only in the JSON (--json FILE)."] if hidden else []
+    return ["Overlaps of scored splits with training splits", *head, *table, *note, "", *_legend(_OVERLAPS)]
 
 
-def _matters(one: dict[str, Any]) -> bool:
-    right = one["of_right"]
-    most = right["same"] or 0
-    enough = most >= _SAME * right["rows"] or right["sharing_a_sentence"] >= _SHARING * right["rows"]
-    return bool((most or right["sharing_a_sentence"]) and (one["same_set"] or enough))
+def _matters(pair: dict[str, Any]) -> bool:
+    right = pair["of_right"]
+    same = right["same"] or 0
+    enough = same >= _SAME * right["rows"] or right["sharing_a_sentence"] >= _SHARING * right["rows"]
+    return bool((same or right["sharing_a_sentence"]) and (pair["same_set"] or enough))
 
 
 def _reasons(name: str, rows: list[dict[str, Any]]) -> list[str]:
     reasons: dict[str, list[int]] = {}
     for row in rows:
         reasons.setdefault(row["why"], []).append(row["line"])
-    lines = [f"    {len(found):,}: {why} ({_places('line', found)})" for why, found in reasons.items()]
+    lines = [f"    {len(numbers):,}: {reason} ({_locations('line', numbers)})" for reason, numbers in reasons.items()]
     return [f"  {name}", *lines] if lines else []
 
 
-def _places(what: str, places: Sequence[str | int]) -> str:
-    more = ", ..." if len(places) > _FIRST else ""
-    return f"{what}{'s' * (len(places) > 1)} {', '.join(map(str, places[:_FIRST]))}{more}"
+def _locations(noun: str, locations: Sequence[str | int]) -> str:
+    ending = ", ..." if len(locations) > _FIRST else ""
+    return f"{noun}{'s' * (len(locations) > 1)} {', '.join(map(str, locations[:_FIRST]))}{ending}"
 
 
 def _manifests(report: dict[str, Any]) -> list[str]:
     lines = []
-    for one in report["manifests"]:
-        state = "complete" if one["complete"] else "NOT complete, run get_data.py again"
-        state += f", {one['files']:,} files"
-        changes = "".join(f"; {what}: {', '.join(one[what])}" for what in ("missing", "changed") if one[what])
-        lines.append(f"  {one['manifest']}: {one['broken'] or state + changes}")
+    for manifest in report["manifests"]:
+        state = "complete" if manifest["complete"] else "NOT complete, run get_data.py again"
+        state += f", {manifest['files']:,} files"
+        changes = "".join(f"; {key}: {', '.join(manifest[key])}" for key in ("missing", "changed") if manifest[key])
+        lines.append(f"  {manifest['manifest']}: {manifest['broken'] or state + changes}")
     return ["Fetched", *lines] if lines else []
 
 
@@ -149,12 +150,12 @@ def _legend(words: Mapping[str, str]) -> list[str]:
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Columns separated by a space, the first left-aligned, the others right-aligned; a row of one cell is a title."""
-    widths = [max(len(row[place]) for row in rows if 1 < len(row) > place) for place in range(len(rows[0]))]
+    widths = [max(len(row[column]) for row in rows if 1 < len(row) > column) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
-        first, *others = row
-        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=False))]
-        lines.append(" ".join(cells).rstrip() if others else first)
+        first, *values = row
+        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(values, widths[1:], strict=False))]
+        lines.append(" ".join(cells).rstrip() if values else first)
     return lines
 
 
@@ -162,14 +163,14 @@ def _number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-def _percent(part: int | None, whole: int) -> str:
+def _percent(part: int | None, total: int) -> str:
     if not part:
         return ""
-    share = 100 * part / whole
+    share = 100 * part / total
     return "<.1%" if share < 0.05 else f"{share:.1f}%"
 
 
 def _bars(counts: Sequence[int]) -> str:
     """One block character per count, its height relative to the largest count; a space for zero."""
-    most = max(counts, default=0)
-    return "".join(_BLOCKS[-(-count * len(_BLOCKS) // most) - 1] if count else " " for count in counts)
+    largest = max(counts, default=0)
+    return "".join(_BLOCKS[-(-count * len(_BLOCKS) // largest) - 1] if count else " " for count in counts)

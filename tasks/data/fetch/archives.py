@@ -14,8 +14,8 @@ LARGEST = 4 << 30
 """Default limit for the total size of the unpacked files, in bytes."""
 
 
-def unpack(archive: Path, wanted: Mapping[str, Path], largest: int = LARGEST) -> None:
-    """Extract members of a zip or tar archive; `wanted` maps the end of a member's name to the target path.
+def unpack(archive: Path, targets: Mapping[str, Path], largest: int = LARGEST) -> None:
+    """Extract members of a zip or tar archive; `targets` maps the end of a member's name to the target path.
 
     Raises `UserError` if the archive is damaged, if any member's name leads outside the archive, if a wanted member is
     missing or not a regular file, or if the wanted members exceed `largest` bytes in total.
@@ -24,14 +24,14 @@ def unpack(archive: Path, wanted: Mapping[str, Path], largest: int = LARGEST) ->
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as opened:
                 sizes = {info.filename: info.file_size for info in opened.infolist() if not info.is_dir()}
-                for name, target in _chosen(archive, opened.namelist(), sizes, wanted, largest):
+                for name, target in _chosen(archive, opened.namelist(), sizes, targets, largest):
                     with opened.open(name) as source:
                         _write(source, target)
         else:
             with tarfile.open(archive) as bundle:
                 members = {info.name: info for info in bundle}  # of two with one name the last counts, as in tar
                 sizes = {name: info.size for name, info in members.items() if info.isreg()}
-                for name, target in _chosen(archive, bundle.getnames(), sizes, wanted, largest):
+                for name, target in _chosen(archive, bundle.getnames(), sizes, targets, largest):
                     member = bundle.extractfile(members[name])
                     assert member is not None  # `sizes` has only regular files
                     _write(member, target)
@@ -44,23 +44,23 @@ def unpack(archive: Path, wanted: Mapping[str, Path], largest: int = LARGEST) ->
 
 
 def _chosen(
-    archive: Path, every: Iterable[str], sizes: Mapping[str, int], wanted: Mapping[str, Path], largest: int
+    archive: Path, names: Iterable[str], sizes: Mapping[str, int], targets: Mapping[str, Path], largest: int
 ) -> list[tuple[str, Path]]:
     """The members to write and their targets. Their declared sizes are a safe limit: no more bytes are ever read."""
-    for name in every:
+    for name in names:
         path = name.replace("\\", "/")
         if path.startswith("/") or path[1:2] == ":" or ".." in path.split("/"):
             raise UserError(f"{archive.name}: refused, its member {quoted(name)} leads out of the archive")
-    found = []
-    for end, target in wanted.items():
+    members = []
+    for end, target in targets.items():
         fits = [name for name in sizes if f"/{name}".endswith(f"/{end}")]
         if not fits:
             raise UserError(f"{archive.name}: no file {end} in it")
-        found.append((min(fits, key=len), target))
-    total = sum(sizes[name] for name, _ in found)
+        members.append((min(fits, key=len), target))
+    total = sum(sizes[name] for name, _ in members)
     if total > largest:
         raise UserError(f"{archive.name}: unpacks to {total} bytes, more than the {largest} allowed")
-    return found
+    return members
 
 
 def _write(source: IO[bytes], target: Path) -> None:

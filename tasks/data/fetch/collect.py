@@ -53,10 +53,10 @@ class Fetcher:
     downloads: Downloader
     mirror: str = ""
 
-    def collect(self, dataset: DataSet, **facts: Any) -> bool:
+    def collect(self, dataset: DataSet, **fields: Any) -> bool:
         """Fetch the missing files of a set, and print the result for each part; True if the set is complete.
 
-        If a part is not available, the other parts are still fetched. The manifest, with `facts`, is written last.
+        If a part is not available, the other parts are still fetched. The manifest, with `fields`, is written last.
         """
         folder = self.to / dataset.folder
         print(f"{dataset.name} -> {folder}")
@@ -75,8 +75,8 @@ class Fetcher:
             print(f"  {part.name}: {outcome}\n    licence: {part.licence}\n    cite: {part.citation}")
             entries += [attempt.entry(file, part) for file in source.files]
         shutil.rmtree(attempt.scratch)
-        when = datetime.now(UTC).isoformat(timespec="seconds")
-        manifest = {"complete": not missing, "written": when, "set": dataset.name, "notes": notes, **facts}
+        written = datetime.now(UTC).isoformat(timespec="seconds")
+        manifest = {"complete": not missing, "written": written, "set": dataset.name, "notes": notes, **fields}
         write_json(folder / "manifest.json", {**manifest, "files": sorted(entries, key=lambda entry: entry["path"])})
         if missing:
             print(f"  incomplete: {', '.join(missing)}; the other parts are kept, run the same command again to go on")
@@ -106,15 +106,15 @@ class _Attempt:
         failures: dict[str, None] = {}
         for source in part.sources:
             names = f" as {', '.join(Path(file.path).name for file in source.files)}" if source.partial else ""
-            why = "".join(f" (not: {failure})" for failure in failures)
+            notes = "".join(f" (not: {failure})" for failure in failures)
             if not self.lacking(source):
-                return source, f"already there{names}{why}"
+                return source, f"already there{names}{notes}"
             try:
                 self.fetch(source)
             except UserError as error:
                 failures[str(error)] = None
             else:
-                return source, f"fetched from {self.mirror or source}{names}{why}"
+                return source, f"fetched from {self.mirror or source}{names}{notes}"
         raise UserError("; ".join(failures))
 
     def lacking(self, source: Source) -> list[File]:
@@ -149,18 +149,18 @@ class _Attempt:
             if not Path(origin).is_file():
                 raise UserError(f"{origin}: not in the mirror")
             shutil.copyfile(origin, fetched)
-        if why := fault(fetched, file, exact=source.exact):
-            raise UserError(f"{origin}: not the expected file: {why}")
+        if problem := fault(fetched, file, exact=source.exact):
+            raise UserError(f"{origin}: not the expected file: {problem}")
         self.keep(fetched, file, origin)
 
     def unpack(self, source: Source) -> None:
         """Extract a source's files from its archive; none is kept unless all are as expected."""
         unpacked = {file: self.scratch / "files" / file.path for file in source.files}
-        wanted = {file.path.removeprefix(source.drop): path for file, path in unpacked.items()}
-        archives.unpack(self.archive(source), wanted)
+        targets = {file.path.removeprefix(source.drop): path for file, path in unpacked.items()}
+        archives.unpack(self.archive(source), targets)
         for file, path in unpacked.items():
-            if why := fault(path, file, exact=source.exact):
-                raise UserError(f"{source}: {file.path} is not the expected file: {why}")
+            if problem := fault(path, file, exact=source.exact):
+                raise UserError(f"{source}: {file.path} is not the expected file: {problem}")
         for file, path in unpacked.items():
             self.keep(path, file, str(source))
 
@@ -174,14 +174,14 @@ class _Attempt:
         self.origins[file.path] = origin
 
     def archive(self, source: Source) -> Path:
-        """The downloaded archive. Raises the `UserError` of the first time if it could not be had."""
+        """The downloaded archive; after a failed download, raises the same `UserError` again."""
         if source.archive not in self.archives:
             path = self.scratch / source.archive.rpartition("/")[2]
             expected = File(path.name, sha256=source.sha256)
             try:
                 self.downloads.fetch(source.archive, path)
-                if why := fault(path, expected):
-                    raise UserError(f"{source}: not the expected archive: {why}")
+                if problem := fault(path, expected):
+                    raise UserError(f"{source}: not the expected archive: {problem}")
                 self.archives[source.archive] = path
             except UserError as error:
                 self.archives[source.archive] = error
@@ -191,14 +191,14 @@ class _Attempt:
         return outcome
 
     def entry(self, file: File, part: Part) -> dict[str, Any]:
-        """The manifest's entry of a file; one that was there before keeps its recorded source."""
+        """The manifest's entry of a file; a file that was there before keeps its recorded source."""
         path, old = self.folder / file.path, self.recorded.get(file.path, {})
         digest = sha256_of(path)
-        before = old.get("source", "found in place") if old.get("sha256") == digest else "found in place"
+        recorded = old.get("source", "found in place") if old.get("sha256") == digest else "found in place"
         return {
             "path": file.path,
             "part": part.name,
-            "source": self.origins.get(file.path, before),
+            "source": self.origins.get(file.path, recorded),
             "bytes": path.stat().st_size,
             "sha256": digest,
             "rows": rows(path, file.form),

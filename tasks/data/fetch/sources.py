@@ -25,7 +25,7 @@ class File:
 
 @dataclass(frozen=True)
 class Source:
-    """A place to fetch files from: a base URL or an archive; without either, only a mirror has them."""
+    """An origin of files: a base URL or an archive; without either, only a mirror has them."""
 
     files: tuple[File, ...]
     url: str = ""
@@ -90,6 +90,6 @@ def _part(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> Part:
         )
         return Source(**{**settings, "files": tuple(files)})
 
-    more = {name: entry[name] for name in ("optional", "without") if name in entry}
-    sources = tuple(source(given) for given in entry.get("sources") or shared["sources"])
-    return Part(entry["name"], sources, entry["licence"], entry["citation"], **more)
+    options = {name: entry[name] for name in ("optional", "without") if name in entry}
+    sources = tuple(source(table) for table in entry.get("sources") or shared["sources"])
+    return Part(entry["name"], sources, entry["licence"], entry["citation"], **options)

@@ -206,9 +206,9 @@ def test_find_looks_in_the_sub_folder_first_and_says_what_is_missing(tmp_path: P
     ):
         told = rf"{folder} holds {' or '.join(names)}; python data/get_data\.py {brings} .*--data DIR or \$DATA_DIR"
         with pytest.raises(UserError, match=told) as caught:
-            readers.find(tmp_path, folder, names)
+            readers.find_file(tmp_path, folder, names)
         assert (sample in str(caught.value)) == helps
     (tmp_path / "a.csv").write_text("x")
-    assert readers.find(tmp_path, "course", ["a.csv"]) == tmp_path / "a.csv"
+    assert readers.find_file(tmp_path, "course", ["a.csv"]) == tmp_path / "a.csv"
     (tmp_path / "course" / "a.csv").write_text("x")
-    assert readers.find(tmp_path, "course", ["a.csv"]) == tmp_path / "course" / "a.csv"
+    assert readers.find_file(tmp_path, "course", ["a.csv"]) == tmp_path / "course" / "a.csv"

@@ -9,7 +9,7 @@ import pytest
 
 from minbert import UserError
 from minbert.token_cache import Row, Skipped
-from tasks.readers import key, kind_of, open_as, read_any
+from tasks.readers import kind_of, open_as, read_any, text_key
 from tasks.readers.layouts import ANY_CLASS, BINARY, KINDS, SCORE, Label, class_label
 
 ONE, PAIR = ("It is warm.",), ("It is warm.", "It isn't cold.")
@@ -59,7 +59,7 @@ def test_a_layout_is_recognised(write: Callable, case: tuple) -> None:
     assert isinstance(row, Row)
     assert (opened.layout, opened.texts, row.id, row.texts) == (expected, len(texts), ident, texts)
     assert row.label == label if label is not None else row.label != row.label
-    assert [tuple(map(key, row.texts)) for row in read_any(path)[1]] == [tuple(map(key, texts))]
+    assert [tuple(map(text_key, row.texts)) for row in read_any(path)[1]] == [tuple(map(text_key, texts))]
 
 
 def test_texts_as_written(write: Callable) -> None:

@@ -53,7 +53,7 @@ def line_feeds(path: Path) -> int:
 
 @pytest.mark.parametrize(("kind", "name", "split", "count", "skipped", "labelled"), REAL)
 def test_the_course(real: Path, kind: str, name: str, split: str, count: int, skipped: int, labelled: int) -> None:
-    path = readers.find(real, "course", [name])
+    path = readers.find_file(real, "course", [name])
     of, classes = COURSE[kind]
     rows = list(open_as(path, of, split, classes=classes).rows)
     found = kept(rows)
@@ -69,7 +69,7 @@ def test_the_course(real: Path, kind: str, name: str, split: str, count: int, sk
 
 
 def test_gaps_of_the_quora_dev_file_are_named_by_line(real: Path) -> None:
-    path = readers.find(real, "course", ["quora-dev.csv"])
+    path = readers.find_file(real, "course", ["quora-dev.csv"])
     rows = list(open_as(path, "pair-class", "dev").rows)
     skipped = [row for row in rows if isinstance(row, Skipped)]
     noted = [row for row in rows if isinstance(row, Row) and row.note]
@@ -80,7 +80,7 @@ def test_gaps_of_the_quora_dev_file_are_named_by_line(real: Path) -> None:
 
 
 def test_nli(real: Path) -> None:
-    path = readers.find(real, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
+    path = readers.find_file(real, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
     with path.open(encoding="utf-8", newline="") as file:
         expected = [tuple(cell.strip() for cell in row) for row in csv.reader(file)][1:]
     assert [row.texts for row in kept(open_as(path, "triplet").rows)] == expected and len(expected) == 10_983

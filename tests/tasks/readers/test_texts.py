@@ -9,7 +9,7 @@ from tasks import readers
 
 
 def same(one: str, other: str) -> bool:
-    return readers.key(one, readers.words(one)) == readers.key(other)
+    return readers.text_key(one, readers.words(one)) == readers.text_key(other)
 
 
 @pytest.mark.parametrize(
