@@ -30,7 +30,7 @@ def capitals(tokens: Sequence[str]) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def tagged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wordnet, "find", lambda data="": Path())
+    monkeypatch.setattr(wordnet, "find_nltk_data", lambda data="": Path())
     monkeypatch.setattr(wordnet, "tagger", lambda folder: capitals)
 
 
