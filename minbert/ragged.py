@@ -147,8 +147,10 @@ class Ragged:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a host tensor to a device. A copy to a GPU starts from pinned memory, so the host does not wait for it."""
-    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+    """A tensor on a device. A copy from the host to a GPU starts from pinned memory, so the host does not wait for it."""
+    if device.type == "cuda" and not tensor.is_cuda:
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def inverse(order: Tensor) -> Tensor:

@@ -133,6 +133,9 @@ def test_a_damaged_manifest_is_one_sentence(server: Any, fetcher: Fetcher, conte
 def test_an_archive_is_fetched_once_for_all_its_parts(server: Any, fetcher: Fetcher) -> None:
     server.files["set.zip"] = zipped(top__a__one=ONE, top__b__many=MANY)
     url = server.url("set.zip")
+    left = fetcher.to / "small" / ".download" / "set.zip"  # by a run that was killed
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"of another address")
     parts = tuple(
         Part(name, (Source((File(f"{name}/{file}", count),), archive=url),), "MIT", "B")
         for name, file, count in (("a", "one", 2), ("b", "many", 50))
