@@ -147,7 +147,7 @@ class Ragged:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor on a device. A copy from the host to a GPU starts from pinned memory, so the host does not wait for it."""
+    """A tensor on a device. A copy from the host to a GPU starts from pinned memory: the host does not wait for it."""
     if device.type == "cuda" and not tensor.is_cuda:
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
