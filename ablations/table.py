@@ -26,8 +26,10 @@ _RESAMPLES = 1000
 _NOTE = (
     "Mean ± standard deviation over seeds. Difference: the mean of the seeds' differences to the baseline. Over seeds: "
     "its 95% interval by Student's t with n − 1 degrees of freedom. Over rows: its 95% bootstrap interval over the dev "
-    "rows, the seeds held fixed. Step: that of the weights which are scored, of the steps of the run."
+    "rows, the seeds held fixed. Step: that of the weights which are scored, of the steps of the run. ●: the best mean "
+    "and those tied with it, whose difference to it has a 95% interval over seeds that contains 0."
 )
+_LOWER_IS_BETTER = ("frozen_loss", "last_epoch_loss", "alignment", "uniformity")
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ def write_results(
     folder.mkdir(parents=True, exist_ok=True)
     summary = overview.summary(frame, study.file.baseline, more_columns(study, frame, over_rows(study, done)))
     summary = summary.assign(step=summary["group"].map(steps(done)).fillna(MISSING))
+    summary = summary.merge(best(study, frame), how="left")
     about: dict[str, Any] = {"study": study.name, "command": command, "seeds": list(seeds), **provenance(done)}
     about["missing"] = [cell.name for cell in cells if cell not in done and not cell.arm.stage]
     about |= {"before_training": _before(done), "failed": failed}
@@ -135,6 +138,25 @@ def steps(cells: Sequence[Cell]) -> dict[str, str]:
 def _span(numbers: Sequence[int]) -> str:
     low, high = min(numbers), max(numbers)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def best(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
+    """A row (group, metric, best) for each arm and score: whether its mean is the best, or tied with the best.
+
+    Tied: the 95% interval over seeds of the difference to the best arm contains 0. Scores of a single seed have no best
+    arm, nor have probes, which measure a property.
+    """
+    parts = []
+    for metric, values in frame.groupby("metric", sort=False):
+        probe = study.file.suites.get(str(metric).partition("/")[0], "").startswith("probes")
+        means = values.groupby("group")["value"].mean().dropna()
+        means = -means if metric in _LOWER_IS_BETTER else means
+        top = None if means.empty else str(means.idxmax())
+        rows = overview.summary(values, top)
+        tied = (rows["low"] <= 0) & (rows["high"] >= 0)
+        first = (rows["group"] == top) & (rows["seeds"].max() > 1)
+        parts.append(rows[["group", "metric"]].assign(best=(tied | first) & (not probe)))
+    return pd.concat(parts)
 
 
 def more_columns(
@@ -217,6 +239,7 @@ def _table(study: Study, rows: pd.DataFrame, score: Score, before: Mapping[str, 
     """The table of one score: a row for each arm, then the rows that the paper quotes."""
     baseline = study.file.baseline
     table = overview.numbers_table(rows, **score.size).drop(columns="metric")
+    table["mean"] = [_marked(text, best) for text, best in zip(table["mean"], rows["best"], strict=True)]
     table.insert(1, "step", rows["step"])
     table["paper"] = [_printed(value * score.times) for value in rows["paper"]]
     table["group"] = table["group"].replace(baseline, f"{baseline} (baseline)")
@@ -234,9 +257,8 @@ def _wide(study: Study, rows: pd.DataFrame, wanted: str) -> str:
     for arm, own in rows.groupby("group", sort=False):
         cells = own.set_index(own["metric"].str.removeprefix(stem)).to_dict("index")
         step = next(iter(cells.values()))["step"]
-        shown.append(
-            {"arm": arm, "step": step} | {name: overview.mean_text(row, **score.size) for name, row in cells.items()}
-        )
+        means = {name: _marked(overview.mean_text(row, **score.size), row["best"]) for name, row in cells.items()}
+        shown.append({"arm": arm, "step": step} | means)
         if own["paper"].notna().any():
             paper = {name: _printed(row["paper"] * score.times) for name, row in cells.items()}
             shown.append({"arm": f"{arm}, paper"} | paper)
@@ -248,6 +270,10 @@ def _wide(study: Study, rows: pd.DataFrame, wanted: str) -> str:
     task, _, measure = stem.rstrip("/.").partition(".")
     title = f"{task}: {measure} of each class" if measure else task
     return Table(title, pd.DataFrame(shown).fillna(MISSING)).markdown()
+
+
+def _marked(text: str, best: bool) -> str:
+    return f"{text} ●" if best else text
 
 
 def _printed(value: float) -> str:

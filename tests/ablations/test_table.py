@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from ablations import figure, table
 from ablations.cells import Cell, cells_of
@@ -62,7 +63,8 @@ def grid() -> tuple[Study, pd.DataFrame]:
 
 
 def summary_of(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
-    return overview.summary(frame, study.file.baseline, table.more_columns(study, frame, {})).assign(step="18 of 18")
+    summary = overview.summary(frame, study.file.baseline, table.more_columns(study, frame, {}))
+    return summary.assign(step="18 of 18").merge(table.best(study, frame))
 
 
 ABOUT: dict[str, Any] = {"command": "python ablations/run.py view-grid", "seeds": [1], "missing": [], "failed": {}}
@@ -77,6 +79,22 @@ def test_a_table_shows_ours_beside_the_papers(grid: tuple[Study, pd.DataFrame]) 
     assert "| none+shuffle | 18 of 18 | 1 | 61.00 | +1.00 | – |" in lines
     assert "Not in the tables: dropout+dropout seed 1." in text
     assert "nan" not in text
+
+
+def test_arms_whose_interval_to_the_best_contains_0_are_tied_with_it() -> None:
+    """The paired t-test at 5% decides; a lower loss is a better one; one seed decides nothing."""
+    study = read_study("order")
+    values = {"anti": [0.80, 0.90, 0.70], "random": [0.78, 0.91, 0.69], "none": [0.79, 0.885, 0.69]}
+    rows = [(arm, seed, "sts_dev_spearman", one) for arm, ones in values.items() for seed, one in enumerate(ones)]
+    frame = pd.DataFrame(rows, columns=["group", "seed", "metric", "value"])
+    tied = {arm for arm in values if arm == "anti" or stats.ttest_rel(values["anti"], values[arm]).pvalue > 0.05}
+    assert tied == {"anti", "random"}
+    for metric, sign in (("sts_dev_spearman", 1), ("frozen_loss", -1)):
+        found = table.best(study, frame.assign(metric=metric, value=sign * frame["value"]))
+        assert set(found["group"][found["best"]]) == tied
+    assert not table.best(study, frame[frame["seed"] == 0])["best"].any()
+    text = table.markdown(study, summary_of(study, frame), ABOUT, False)
+    assert text.count(" ● |") == 2
 
 
 def test_an_arm_that_kept_step_0_is_not_trained(tmp_path: Path) -> None:
