@@ -102,7 +102,7 @@ def fine_tune(task: str, data: Path, *, epochs: int, lr: float, batch_size: int,
     tokenizer, model, kind = AutoTokenizer.from_pretrained(folder), Classifier(folder, OUTPUTS[task]), TASKS[task]()
     train, dev = (rows_of(task, split, data, limit) for split in ("train", "dev"))
     total = -(-len(train) // batch_size) * epochs
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0, fused=True)
     schedule = get_linear_schedule_with_warmup(optimizer, total // 10, total)
     scores: list[float] = []
     for epoch in range(epochs):
