@@ -18,6 +18,7 @@ from minbert.files import read_toml
 STUDIES = Path(__file__).parent / "studies"
 Value = str | int | float | bool
 Values = dict[str, dict[str, float]]
+Slips = dict[str, dict[str, str]]
 Suite = Annotated[str, StringConstraints(pattern="^(sts_suite|transfer|probes)( |$)")]
 Arms = dict[str, dict[str, Value]]
 Axes = dict[str, list[Value] | dict[str, Value]]
@@ -40,14 +41,14 @@ class Quoted(Table):
 class Paper(Table):
     """The result to reproduce: the table or figure, its claim, and its values by arm and score, as printed.
 
-    `slips` are sentences that say which printed values are wrong.
+    `slips` say what is wrong with a printed value, by arm or quoted system, and score.
     """
 
     table: str
     claim: str
     values: Values = {}
     quoted: list[Quoted] = []
-    slips: list[str] = []
+    slips: Slips = {}
 
 
 class Model(Table):
@@ -58,7 +59,7 @@ class Model(Table):
     arms: Arms = {}
     axes: Axes = {}
     values: Values
-    slips: list[str] = []
+    slips: Slips = {}
 
 
 class StudyFile(Table):

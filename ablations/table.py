@@ -227,7 +227,8 @@ def markdown(study: Study, summary: pd.DataFrame, about: Mapping[str, Any], figu
             parts.append(_wide(study, rows, wanted))
         elif len(rows):
             parts.append(_table(study, rows, Score.of(wanted, study), about["before_training"]))
-    parts += [f"A slip of the paper: {slip}." for slip in file.paper.slips]
+    slips = [(name, score, text) for name, texts in file.paper.slips.items() for score, text in texts.items()]
+    parts += [f"\\* A slip of the paper: {name}, {score}: {text}." for name, score, text in slips]
     machines = "; ".join(", ".join(f"{key} {value}" for key, value in one.items()) for one in about["machines"])
     hashes = "\n".join(f"- {name}: `{', '.join(values)}`" for name, values in about["data_sha256"].items())
     parts += ["![figure](figure.svg)"] if figure else []
@@ -237,14 +238,18 @@ def markdown(study: Study, summary: pd.DataFrame, about: Mapping[str, Any], figu
 
 def _table(study: Study, rows: pd.DataFrame, score: Score, before: Mapping[str, float]) -> str:
     """The table of one score: a row for each arm, then the rows that the paper quotes."""
-    baseline = study.file.baseline
+    baseline, slips = study.file.baseline, study.file.paper.slips
     table = overview.numbers_table(rows, **score.size).drop(columns="metric")
     table["mean"] = [_marked(text, best) for text, best in zip(table["mean"], rows["best"], strict=True)]
     table.insert(1, "step", rows["step"])
-    table["paper"] = [_printed(value * score.times) for value in rows["paper"]]
+    table["paper"] = [
+        _printed(value * score.times, score.name in slips.get(arm, ()))
+        for arm, value in zip(rows["group"], rows["paper"], strict=True)
+    ]
     table["group"] = table["group"].replace(baseline, f"{baseline} (baseline)")
     for quoted in (one for one in study.file.paper.quoted if score.name in one.values):
-        own = {"group": f"{quoted.system}: quoted from {quoted.source}", "paper": _printed(quoted.values[score.name])}
+        value = _printed(quoted.values[score.name], score.name in slips.get(quoted.system, ()))
+        own = {"group": f"{quoted.system}: quoted from {quoted.source}", "paper": value}
         table = pd.concat([table, pd.DataFrame([own])]).fillna(MISSING)
     table = table.loc[:, [set(table[name]) != {MISSING} for name in table]].rename(columns={"group": "arm"})
     notes = (f"Before training: {number(before[score.name], **score.size)}.",) if score.name in before else ()
@@ -254,17 +259,22 @@ def _table(study: Study, rows: pd.DataFrame, score: Score, before: Mapping[str, 
 def _wide(study: Study, rows: pd.DataFrame, wanted: str) -> str:
     """The table of several scores, a column each: each arm and its values in the paper, then the rows quoted there."""
     stem, shown, score = wanted[:-1], [], Score.of(str(rows["metric"].iloc[0]), study)
+    slips = study.file.paper.slips
     for arm, own in rows.groupby("group", sort=False):
         cells = own.set_index(own["metric"].str.removeprefix(stem)).to_dict("index")
         step = next(iter(cells.values()))["step"]
         means = {name: _marked(overview.mean_text(row, **score.size), row["best"]) for name, row in cells.items()}
         shown.append({"arm": arm, "step": step} | means)
         if own["paper"].notna().any():
-            paper = {name: _printed(row["paper"] * score.times) for name, row in cells.items()}
+            wrong = slips.get(str(arm), ())
+            paper = {name: _printed(row["paper"] * score.times, stem + name in wrong) for name, row in cells.items()}
             shown.append({"arm": f"{arm}, paper"} | paper)
     for quoted in study.file.paper.quoted:
+        wrong = slips.get(quoted.system, ())
         values = {
-            name.removeprefix(stem): _printed(value) for name, value in quoted.values.items() if matches(name, wanted)
+            name.removeprefix(stem): _printed(value, name in wrong)
+            for name, value in quoted.values.items()
+            if matches(name, wanted)
         }
         shown += [{"arm": f"{quoted.system}: quoted from {quoted.source}"} | values] if values else []
     task, _, measure = stem.rstrip("/.").partition(".")
@@ -276,7 +286,7 @@ def _marked(text: str, best: bool) -> str:
     return f"{text} ●" if best else text
 
 
-def _printed(value: float) -> str:
-    """A number of the paper, with at least two decimals."""
+def _printed(value: float, slip: bool) -> str:
+    """A number of the paper, with at least two decimals, and a star for a slip."""
     decimals = len(f"{value:.6g}".partition(".")[2])
-    return MISSING if math.isnan(value) else f"{value:.{max(2, decimals)}f}"
+    return MISSING if math.isnan(value) else f"{value:.{max(2, decimals)}f}{'*' * slip}"
