@@ -8,7 +8,6 @@ Files that are as expected are not fetched again. A set's manifest.json is writt
 """
 
 import argparse
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -98,8 +97,7 @@ def check(arguments: Sequence[str]) -> None:
     Raises `UserError` for an invalid flag or folder, and, after printing the tables, if any file is broken.
     """
     from minbert.files import write_json
-    from tasks.data.check.report import report
-    from tasks.data.check.screen import render
+    from tasks.data.check import render, report
 
     flags = Parser(
         prog="get_data.py check",
@@ -115,8 +113,6 @@ def check(arguments: Sequence[str]) -> None:
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         write_json(options.json, content)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # for terminals that cannot print block characters
     print(render(content))
     broken = [entry["broken"] for entry in content["files"] if entry["broken"] is not None]
     if broken:

@@ -1,1 +1,0 @@
-"""Statistics of the data files, and overlaps between them: `python data/get_data.py check`."""
