@@ -158,14 +158,7 @@ class Encoder:
 
     @staticmethod
     def similarity(a: np.ndarray | Tensor, b: np.ndarray | Tensor) -> Tensor:
-        """Cosine similarity of every vector of `a` [N, D] to every vector of `b` [M, D]: [N, M]; [D] counts as [1, D].
-
-        Raises `TypeError` for anything but arrays and tensors.
-        """
-        for array in (a, b):
-            if not isinstance(array, np.ndarray | Tensor):
-                kind = type(array).__name__
-                raise TypeError(f"similarity takes vectors, which `encode` returns, not a {kind}")
+        """Cosine similarity of every vector of `a` [N, D] and of `b` [M, D]: [N, M]; [D] counts as [1, D]."""
         unit = [F.normalize(torch.atleast_2d(torch.as_tensor(x)).float(), dim=1) for x in (a, b)]
         return unit[0] @ unit[1].T
 

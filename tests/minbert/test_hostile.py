@@ -25,27 +25,16 @@ Copy = Callable[..., Path]
 DEEP = "[" * 100_000
 
 
-def deep(levels: int) -> dict[str, Any]:
-    normalizer: dict[str, Any] = {"type": "Lowercase"}
-    for _ in range(levels):
-        normalizer = {"type": "Sequence", "normalizers": [normalizer]}
-    return normalizer
-
-
 REGEX = {"type": "Split", "pattern": {"Regex": "(((("}, "behavior": "Isolated", "invert": False}
 SPOILT = [
     ("tokenizer.json", {"normalizer": [1]}),
-    ("tokenizer.json", {"normalizer": deep(200)}),
     ("tokenizer.json", {"model": {"type": "WordPiece", "vocab": ["a"]}}),
     ("tokenizer.json", {"pre_tokenizer": REGEX}),
     ("tokenizer.json", DEEP),
     ("tokenizer_config.json", {"strip_accents": "no"}),
-    ("tokenizer_config.json", []),
     ("minbert.json", {"pooler": ["mean"]}),
-    ("minbert.json", []),
     ("1_Pooling/config.json", "mean"),
     ("config.json", {"num_hidden_layers": 10_000_000}),
-    ("config.json", {"num_hidden_layers": 60}),
     ("config.json", {"hidden_size": 9_999_996}),
     ("config.json", {"hidden_size": 32.7}),
     ("config.json", {"layer_norm_eps": float("nan")}),

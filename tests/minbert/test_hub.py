@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import BertModel as Theirs
 
 from minbert import BertModel, UserError, weights
 from minbert.tokenizer import Tokenizer
@@ -144,32 +143,16 @@ def resolve() -> Iterator[Resolve]:
 
 
 def test_a_name_is_fetched_once(hub: Hub, resolve: Resolve, tmp_path: Path) -> None:
-    """Saved with its pooler; the second time nothing is asked, whether the hub answers or not."""
+    """Saved with its pooler; then nothing is asked. The hub's own cache, as another program leaves it, suffices too."""
     endpoint = f"http://127.0.0.1:{hub.server_port}"
     first = resolve("some/name", tmp_path, endpoint)
     assert first.startswith(f"FOLDER {tmp_path}") and " max " in first, first
     assert int(first.split()[-1]) == len((hub.folder / "vocab.txt").read_text().splitlines())
     asked = len(hub.asked)
     assert resolve("some/name", tmp_path, endpoint) == first
+    shutil.rmtree(tmp_path / "minbert")
     assert resolve("some/name", tmp_path, endpoint, HF_HUB_OFFLINE="1") == first
     assert len(hub.asked) == asked
-
-
-def test_a_name_in_the_cache_of_the_hub_needs_no_hub(hub: Hub, resolve: Resolve, tmp_path: Path) -> None:
-    """As transformers itself or another machine has left it there."""
-    endpoint = f"http://127.0.0.1:{hub.server_port}"
-    first = resolve("some/name", tmp_path, endpoint)
-    shutil.rmtree(tmp_path / "minbert")
-    hub.shutdown()
-    hub.server_close()
-    assert resolve("some/name", tmp_path, endpoint, HF_HUB_OFFLINE="1") == first
-
-
-def test_a_pickle_on_the_hub_is_opened(hub: Hub, resolve: Resolve, tmp_path: Path) -> None:
-    torch.save(load_file(hub.folder / "model.safetensors"), hub.folder / "pytorch_model.bin")
-    (hub.folder / "model.safetensors").unlink()
-    answer = resolve("some/name", tmp_path, f"http://127.0.0.1:{hub.server_port}")
-    assert answer.startswith(f"FOLDER {tmp_path}"), answer
 
 
 @pytest.mark.parametrize("case", ["unknown name", "offline", "silent"])
@@ -190,16 +173,10 @@ def same(folder: Path, other: Path) -> bool:
     return all(torch.equal(x, expected[name]) for name, x in BertModel.from_pretrained(folder).state_dict().items())
 
 
-@pytest.mark.parametrize("form", ["pickle", "several parts"])
-def test_a_folder_in_another_form_is_opened_once_and_left_alone(
-    tiny: Path, tiny_copy: Callable[..., Path], form: str
-) -> None:
-    folder, tensors = tiny_copy("model.safetensors", name=form), load_file(tiny / "model.safetensors")
-    if form == "pickle":
-        heads = {"cls.predictions.bias": torch.zeros(3), "bert.embeddings.position_ids": torch.arange(64)[None]}
-        torch.save({f"bert.{name}": tensor for name, tensor in tensors.items()} | heads, folder / "pytorch_model.bin")
-    else:
-        Theirs.from_pretrained(tiny).save_pretrained(folder, max_shard_size="20KB")
+def test_a_folder_in_another_form_is_opened_once_and_left_alone(tiny: Path, tiny_copy: Callable[..., Path]) -> None:
+    folder, tensors = tiny_copy("model.safetensors", name="pickle"), load_file(tiny / "model.safetensors")
+    heads = {"cls.predictions.bias": torch.zeros(3), "bert.embeddings.position_ids": torch.arange(64)[None]}
+    torch.save({f"bert.{name}": tensor for name, tensor in tensors.items()} | heads, folder / "pytorch_model.bin")
     before = sorted(folder.iterdir())
     saved = weights.resolve(str(folder))
     assert same(saved, tiny) and Tokenizer.load(saved).encode(["the cat"]) == Tokenizer.load(tiny).encode(["the cat"])
@@ -217,7 +194,7 @@ class Harmful:
         return open, (self.path, "w")
 
 
-@pytest.mark.parametrize("case", ["harmful", "damaged", "another architecture", "lacks the pooler", "nothing"])
+@pytest.mark.parametrize("case", ["harmful", "another architecture", "lacks the pooler"])
 def test_a_folder_that_cannot_be_opened_is_refused_in_a_sentence(tiny_copy: Callable[..., Path], case: str) -> None:
     folder = tiny_copy(name="folder")
     tensors = load_file(folder / "model.safetensors")
@@ -225,11 +202,9 @@ def test_a_folder_that_cannot_be_opened_is_refused_in_a_sentence(tiny_copy: Call
     if case == "harmful":
         Harmful.path = str(folder / "created")
         torch.save({"bert.pooler.dense.bias": Harmful()}, folder / "pytorch_model.bin")
-    elif case == "damaged":
-        (folder / "pytorch_model.bin").write_bytes(b"PK\x03\x04 half a zip")
     elif case == "another architecture":
         (folder / "config.json").write_text('{"model_type": "roberta"}')
-    elif case == "lacks the pooler":
+    else:
         torch.save({name: x for name, x in tensors.items() if "pooler" not in name}, folder / "pytorch_model.bin")
     with pytest.raises(UserError, match=f"^--weights {folder}: ") as caught:
         weights.resolve(str(folder), "--weights")

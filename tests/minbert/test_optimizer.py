@@ -163,10 +163,9 @@ def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
         AdamW(fresh(), **wrong)
 
 
-@pytest.mark.parametrize("own", [{"weight_decay": 2.0}, {"weight_decay": 0.1, "peak_lr": 10.0}])
-def test_a_decay_of_a_group_that_would_flip_its_weights_is_refused(own: dict[str, Any]) -> None:
+def test_a_decay_of_a_group_that_would_flip_its_weights_is_refused() -> None:
     with pytest.raises(UserError, match="must be below 1"):
-        AdamW([{"params": fresh()}, {"params": fresh(), **own}], lr=0.5)
+        AdamW([{"params": fresh()}, {"params": fresh(), "weight_decay": 0.1, "peak_lr": 10.0}], lr=0.5)
 
 
 def test_decay_groups_split_by_axes_and_lose_nothing() -> None:

@@ -96,12 +96,6 @@ def test_options_of_the_config_hold_and_survive_saving(
         assert (again.lowercase, again.size, again.cls) == (tokenizer.lowercase, len(PIECES), 2)
 
 
-@pytest.mark.parametrize("key", ["do_lower_case", "strip_accents", "tokenize_chinese_chars"])
-def test_an_option_that_is_no_truth_value_is_named_as_in_the_file(tmp_path: Path, key: str) -> None:
-    with pytest.raises(UserError, match=f"tokenizer_config.json: {key} must be true or false, not 'yes'"):
-        Tokenizer.load(folder_with(tmp_path, PIECES, {key: "yes"}))
-
-
 def test_a_piece_that_is_a_line_separator_of_unicode_moves_no_id(tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(folder_with(tmp_path, [*SPECIAL, "a", "\u2028", "\x85", "b"]))
     assert tokenizer.encode(["a b"]) == [[5, 8]]
@@ -120,10 +114,9 @@ BPE = tokenizers.Tokenizer(tokenizers.models.BPE()).to_str()
 BROKEN = [
     ("vocab.txt", "[PAD]\n[CLS]\n[SEP]\na\n", r"vocab\.txt: the vocabulary lacks \[UNK\], \[MASK\]"),
     ("vocab.txt", "\n".join([*PIECES, "a", "cafe"]), r"vocab\.txt: .*2 of 15 lines"),
-    ("vocab.txt", b"\xff{", r"vocab\.txt"),
     ("vocab.txt", "\n".join(PIECES).encode("utf-16"), r"vocab\.txt:1: not UTF-8 text"),
-    ("tokenizer_config.json", b"\xff{", r"neither vocab\.txt nor tokenizer\.json|tokenizer_config\.json"),
-    *(("tokenizer.json", text, r"tokenizer\.json: (not|holds) ") for text in (BPE, '{"model": {}}', "[]", "{", "")),
+    ("tokenizer_config.json", b"{}", r"neither vocab\.txt nor tokenizer\.json"),
+    *(("tokenizer.json", text, r"tokenizer\.json: (not|holds) ") for text in (BPE, '{"model": {}}', "{")),
 ]
 
 

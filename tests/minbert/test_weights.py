@@ -94,14 +94,12 @@ def test_one_table_names_every_tensor_of_transformers_both_ways(tiny: Path) -> N
 @pytest.mark.parametrize(
     "spelling",
     [
-        prefixed,
         old_names,
-        lambda t: prefixed(old_names(t)),
         course_names,
         lambda t: prefixed(course_names(t)),
         with_extras,
     ],
-    ids=["prefix", "gamma-beta", "prefix-gamma-beta", "course", "course-prefix", "pre-training-heads"],
+    ids=["gamma-beta", "course", "course-prefix", "prefix-pre-training-heads"],
 )
 def test_every_spelling_loads_the_same_weights(
     tiny: Path, tiny_copy: Copy, spelling: Callable[[Tensors], Tensors]
@@ -150,7 +148,7 @@ def test_no_weights_or_broken_weights_are_a_users_error(tiny_copy: Copy, content
         BertModel.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("name", ["./nowhere", "~/nowhere", "a/b/c"])
+@pytest.mark.parametrize("name", ["./nowhere", "~nobody-of-this-name/bert", "a/b/c"])
 def test_a_path_that_is_not_there_is_not_asked_of_the_hub(name: str) -> None:
     with pytest.raises(UserError, match=f"^--like {name}: no such folder"):
         weights.resolve(name, "--like")
@@ -222,10 +220,9 @@ def test_pooler_of_folders_by_others(tmp_path: Path, minilm: Path) -> None:
         weights.saved_pooler(tmp_path)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_are_refused(tiny_copy: Copy, value: float) -> None:
+def test_weights_that_are_not_finite_are_refused(tiny_copy: Copy) -> None:
     def spoil(tensors: Tensors) -> Tensors:
-        tensors["pooler.dense.bias"][3] = value
+        tensors["pooler.dense.bias"][3] = float("inf")
         return tensors
 
     with pytest.raises(UserError, match=r"'pooler\.dense\.bias' holds NaN or infinity"):
@@ -241,8 +238,3 @@ def test_a_saved_encoder_whose_weights_have_changed_is_refused(saved: Callable[[
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(UserError, match=r"model\.safetensors: damaged or replaced"):
         Encoder.load(folder)
-
-
-def test_the_home_of_an_unknown_user_is_no_folder() -> None:
-    with pytest.raises(UserError, match="--weights ~nobody-of-this-name/bert: no such folder"):
-        weights.resolve("~nobody-of-this-name/bert", "--weights")
