@@ -142,32 +142,3 @@ def test_a_run_resumes_to_the_same_bits_after_a_power_loss_at_any_call(
         model, state, _ = toy.fit(run, **SETTINGS, resume=True)
         assert state.finished and torch.equal(model.weight, whole.weight) and torch.equal(model.bias, whole.bias)
         shutil.rmtree(folder.parent)
-
-
-def test_a_checkpoint_that_cannot_be_synced_leaves_the_one_before(tmp_path: Path, toy: Any) -> None:
-    fsync, calls = os.fsync, [0]
-    whole, _, _ = toy.fit(toy.begin(tmp_path / "whole"), **SETTINGS)
-    failing = 1
-    while True:
-        folder = tmp_path / f"failing-{failing}"
-        run = toy.begin(folder)
-        calls[0] = 0
-
-        def fails(descriptor: int, at: int = failing) -> None:
-            calls[0] += 1
-            if calls[0] == at:
-                raise OSError(5, "Input/output error")
-            fsync(descriptor)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(os, "fsync", fails)
-            try:
-                toy.fit(run, **SETTINGS)
-                break
-            except OSError as error:
-                assert error.errno == 5
-        again = toy.begin(folder)
-        model, state, _ = toy.fit(again, **SETTINGS, resume=True)
-        assert state.finished and torch.equal(model.weight, whole.weight)
-        failing += 1
-    assert failing > 10

@@ -1,4 +1,6 @@
-"""Guards: every preset trains to its end, and those of stage one that go on from another run's encoder do so.
+"""Guards: the scores of a preset's run are those of its encoder, and presets go on from another run's encoder.
+
+That every preset trains to its end is in golden/test_golden.py.
 
 python -m pytest --import-mode=importlib tests/training/test_presets.py
 """
@@ -15,12 +17,11 @@ from scipy.stats import spearmanr
 
 from minbert import BertModel, Encoder
 from minbert.token_cache import Row
-from tasks import settings as multitask
 from tasks.contrastive.settings import PRESETS
 from tasks.readers import open_as
 from tests.training.conftest import small_data
 
-MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
+PRETRAIN = "pretrain_cbcl.py"
 SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
 SMALL = ("--epochs", 2, "--batch-size", 4, "--lr", 1e-3, "--limit", 12, "--max-steps", 4)
 SECOND = {"consert-sup-unsup": "consert-sup", "consert-joint-unsup": "consert-joint"}
@@ -41,7 +42,7 @@ def train(runner: Callable[..., Any], tiny: Path, corpora: Path) -> Callable[...
     return run
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", ["cbcl", *SECOND])
 def test_a_preset_trains_to_its_end(train: Callable[..., Any], preset: str, tiny: Path) -> None:
     start = tiny
     if preset in SECOND:
@@ -56,15 +57,6 @@ def test_a_preset_trains_to_its_end(train: Callable[..., Any], preset: str, tiny
     assert set(scores["sts_dev_spearman"]) == {"before", "after"}
     assert scores["keep"] == PRESETS[preset][1]["keep"] and (scores["keep"] == "best" or scores["step"] > 0)
     assert spearman(run.folder / "encoder") == pytest.approx(scores["sts_dev_spearman"]["after"], abs=1e-6)
-
-
-@pytest.mark.parametrize("preset", [name for name in multitask.PRESETS if name != "default"])
-def test_a_preset_of_stage_two_trains_to_its_end(script: Callable[..., Any], preset: str) -> None:
-    run = script(MULTITASK, "--preset", preset, "--limit", 8, "--epochs", 1, "--batch-size", 4)
-    assert run.code == 0, run.err
-    manifest, scores = run.manifest(), json.loads((run.folder / "scores.json").read_text())
-    assert manifest["preset"] == preset and 0 < scores["dev_norm"] < 1
-    assert len(list((run.folder / "predictions").iterdir())) == 6
 
 
 def spearman(folder: Path) -> float:
