@@ -123,65 +123,43 @@ class Interrupted(BaseException):
         self.number = number  # of the signal
 
 
-class _Signals:
-    """The handler of `SIGNALS`: it raises `Interrupted`, or defers the signal while a step is under way."""
-
-    def __init__(self) -> None:
-        self.deferred: list[int] | None = None  # None: signals are not deferred
-        self.first = 0.0  # time of the first one
-
-    def handle(self, number: int, frame: FrameType | None) -> None:
-        if self.deferred is None:
-            raise Interrupted("stopped", number)
-        if self.deferred:
-            if time.monotonic() - self.first > _ONE_NOTICE:
-                raise SystemExit(128 + number)
-            return
-        self.deferred.append(number)
-        self.first = time.monotonic()
-        if os.environ.get("RANK", "0") == "0":
-            say("stopping after this step; a second signal stops at once, without a checkpoint", sys.stderr)
-
-
-_signals = _Signals()
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise Interrupted("stopped", number)
 
 
 @contextmanager
-def catch_signals() -> Iterator[None]:
+def catch_signals(handler: Callable[[int, FrameType | None], None] = _interrupt) -> Iterator[None]:
     """Answer each of `SIGNALS` by `Interrupted`. One that is ignored, such as SIGHUP under nohup, stays ignored."""
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    heeded = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+    heeded = {number: before for number, before in handlers.items() if before not in (signal.SIG_IGN, None)}
     for number in heeded:
-        signal.signal(number, _signals.handle)
+        signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, handler in heeded.items():
-            signal.signal(number, handler)
+        for number, before in heeded.items():
+            signal.signal(number, before)
 
 
 @contextmanager
 def stop_on_signal() -> Iterator[list[int]]:
     """Defer signals: yield a list, to which the number of the first is added. A second one ends the process at once."""
-    with catch_signals():
-        received: list[int] = []
-        _signals.deferred = received
-        try:
-            yield received
-        finally:
-            _signals.deferred = None
+    received: list[int] = []
+    first = 0.0
 
+    def defer(number: int, frame: FrameType | None) -> None:
+        nonlocal first
+        if received:
+            if time.monotonic() - first > _ONE_NOTICE:
+                raise SystemExit(128 + number)
+            return
+        received.append(number)
+        first = time.monotonic()
+        if os.environ.get("RANK", "0") == "0":
+            say("stopping after this step; a second signal stops at once, without a checkpoint", sys.stderr)
 
-@contextmanager
-def signals_at_once() -> Iterator[None]:
-    """Inside `stop_on_signal`: a signal raises `Interrupted` again, as does one that was deferred before."""
-    deferred, _signals.deferred = _signals.deferred, None
-    try:
-        if deferred:
-            raise Interrupted("stopped", deferred[0])
-        yield
-    finally:
-        _signals.deferred = deferred
+    with catch_signals(defer):
+        yield received
 
 
 def resume_command() -> str:

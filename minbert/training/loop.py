@@ -20,7 +20,7 @@ from minbert.optimizer import AdamW, learning_rate
 from minbert.precision import autocast, loss_scaler
 from minbert.seeds import torch_seed
 from minbert.training import checkpoint, ranks
-from minbert.training.cli import Interrupted, signals_at_once, stop_on_signal
+from minbert.training.cli import Interrupted, catch_signals, stop_on_signal
 from minbert.training.plan import Plan, Step
 from minbert.training.progress import Progress
 from minbert.training.run import RunDir
@@ -149,7 +149,9 @@ def fit(
         """Evaluate and save; a signal during the evaluation stops the run, which resumes with this evaluation."""
         model.eval()
         try:
-            with signals_at_once() if ranks.world() == 1 else nullcontext():
+            with catch_signals() if ranks.world() == 1 else nullcontext():
+                if signals and ranks.world() == 1:
+                    raise Interrupted("stopped", signals[0])
                 row = _evaluate(state, evaluate, plan.total, training.patience, device)
         except Interrupted as stop:
             state.unevaluated = True
