@@ -49,11 +49,6 @@ def run(arguments: Sequence[str]) -> None:
     print(f"wrote {convert_checkpoint(file, options.like, options.to or file.with_suffix(''))}")
 
 
-def main() -> None:
-    """The command line of `python -m minbert.weights`."""
-    cli.run(lambda: run(sys.argv[1:]))
-
-
 def convert_checkpoint(source: Path, like: str, to: Path) -> Path:
     """Convert the encoder in a checkpoint of the course's code, without its heads, to the new encoder folder `to`.
 
@@ -88,4 +83,4 @@ def _unpickle(path: Path) -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    cli.run(lambda: run(sys.argv[1:]))

@@ -7,9 +7,8 @@ From the shell, `python -m minbert.encode TEXTS --encoder DIR --out FILE` (`minb
 
 import runpy
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, overload
 
 import numpy as np
 import torch
@@ -67,22 +66,6 @@ class Encoder:
         self.precision = choose(precision, model.device)
         self.max_length = min(max_length or 10**9, model.config.max_position_embeddings)
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the model."""
-        return self.model.device
-
-    def to(self, device: str | torch.device) -> "Encoder":
-        """Move the model to a device; returns the encoder. Raises `UserError` if the device is not available."""
-        _move(self.model, device)
-        return self
-
-    def __repr__(self) -> str:
-        config, count = self.model.config, sum(parameter.numel() for parameter in self.model.parameters())
-        size = f"{config.num_hidden_layers} layers, {config.hidden_size} dimensions, {count:,} parameters"
-        use = f"pooler {self.pooler}, at most {self.max_length} tokens, {self.precision} on {self.model.device}"
-        return f"Encoder({size}; {use})"
-
     @classmethod
     def load(
         cls,
@@ -95,53 +78,35 @@ class Encoder:
         """Load from an encoder's folder, a run's folder, `minilm` or a hub name.
 
         `pooler` defaults to the one the folder was saved with, `device` to CUDA if available. Raises `UserError` if
-        the weights or the vocabulary are missing, invalid or do not fit the config.
+        the weights or the vocabulary are missing, invalid or do not fit the config, or the device is not available.
         """
         if pooler is not None:
             pooling.check(pooler)
         folder = weights.resolve(str(dir_or_name))
         model, tokenizer = BertModel.from_pretrained(folder), Tokenizer.load(folder)
         tokenizer.check_fits(model.config.vocab_size, str(folder))
-        _move(model, device or default_device())
+        try:
+            model.to(device or default_device())
+        except (AssertionError, RuntimeError) as error:  # the type depends on how torch was built
+            raise UserError(f"device {quoted(str(device))}: {reason(error)}") from error
         return cls(model, tokenizer, pooler or weights.saved_pooler(folder) or "cls", precision=precision)
 
     def save(self, folder: str | Path) -> None:
         """Write a folder that `load`, transformers and sentence-transformers open; replaces `folder`."""
         weights.save(Path(folder), self.model.state_dict(), self.model.config, self.tokenizer, self.pooler)
 
-    @overload
     def encode(
         self,
         sentences: str | Iterable[str],
         *,
         batch_size: int | None = None,
         show_progress_bar: bool = False,
-        convert_to_tensor: Literal[False] = False,
         normalize_embeddings: bool = False,
-    ) -> np.ndarray: ...
-    @overload
-    def encode(
-        self,
-        sentences: str | Iterable[str],
-        *,
-        batch_size: int | None = None,
-        show_progress_bar: bool = False,
-        convert_to_tensor: Literal[True],
-        normalize_embeddings: bool = False,
-    ) -> Tensor: ...
-    def encode(
-        self,
-        sentences: str | Iterable[str],
-        *,
-        batch_size: int | None = None,
-        show_progress_bar: bool = False,
-        convert_to_tensor: bool = False,
-        normalize_embeddings: bool = False,
-    ) -> np.ndarray | Tensor:
+    ) -> np.ndarray:
         """Vectors of N sentences: float32 [N, D], or [D] for a single string. The names are sentence-transformers'.
 
         `batch_size` is the largest number of sentences in a batch; without it, batches have equal numbers of tokens.
-        `convert_to_tensor` returns a tensor on the model's device, `normalize_embeddings` scales vectors to length 1.
+        `normalize_embeddings` scales vectors to length 1.
         Sentences longer than `max_length` are truncated, with a warning. Raises `TypeError` if `sentences` is neither a
         string nor a sequence of strings, such as a list or a column of a table.
         """
@@ -153,8 +118,7 @@ class Encoder:
         result = self.encode_ids(rows, batch_size=batch_size, show_progress_bar=show_progress_bar)
         if normalize_embeddings:
             result /= np.maximum(np.linalg.norm(result, axis=1, keepdims=True), 1e-12)
-        result = result[0] if isinstance(sentences, str) else result
-        return torch.from_numpy(result).to(self.device) if convert_to_tensor else result
+        return result[0] if isinstance(sentences, str) else result
 
     @staticmethod
     def similarity(a: np.ndarray | Tensor, b: np.ndarray | Tensor) -> Tensor:
@@ -196,21 +160,10 @@ class Encoder:
             yield batch, Ragged.from_lists([rows[i] for i in batch]).to(self.model.device)
 
 
-def _move(model: BertModel, device: str | torch.device) -> None:
-    """Move a model. Raises `UserError` if the device is not available."""
-    try:
-        model.to(device)
-    except (AssertionError, RuntimeError) as error:  # the type depends on how torch was built
-        raise UserError(f"device {quoted(str(device))}: {reason(error)}") from error
-
-
 def _strings(sentences: Iterable[str]) -> list[str]:
     """The sentences as a list. Raises `TypeError` if they are not strings."""
-    kind = type(sentences).__name__
     if hasattr(sentences, "columns"):
-        raise TypeError(f"sentences: a {kind}; give one of its columns, such as frame['text']")
-    if not isinstance(sentences, Iterable) or isinstance(sentences, Mapping):
-        raise TypeError(f"sentences: a {kind}; give a string or a list of strings")
+        raise TypeError("sentences: a table; give one of its columns, such as frame['text']")
     texts = list(sentences)
     for index, text in enumerate(texts):
         if not isinstance(text, str):

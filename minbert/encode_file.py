@@ -36,11 +36,6 @@ def run(arguments: Sequence[str]) -> None:
     cli.say(f"{options.out}: {rows:,} vectors{note}")
 
 
-def main() -> None:
-    """The command line of `python -m minbert.encode`."""
-    cli.run(lambda: run(sys.argv[1:]))
-
-
 def encode_file(encoder: Encoder, source: Path, out: Path, *, batch_size: int | None = None) -> tuple[int, int]:
     """Write the vector of each line of `source` to the NumPy file `out`; returns the numbers of lines and truncations.
 
@@ -75,4 +70,4 @@ def lines(source: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    main()
+    cli.run(lambda: run(sys.argv[1:]))

@@ -26,10 +26,7 @@ TEMPORARY = re.compile(r"\..+\.minbert-\d+\.(tmp|old)")
 
 def expanded(path: str | Path) -> Path:
     """The path with `~` replaced by a home folder; unchanged if there is no such user."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        return Path(path)
+    return Path(os.path.expanduser(path))  # noqa: PTH111  (Path.expanduser raises an error without such a user)
 
 
 def data_path(folder: str) -> Path:
@@ -145,14 +142,8 @@ def new_folder(path: Path) -> Iterator[Path]:
         sync(temporary)
         if path.exists():
             os.rename(path, retired)
-            try:
-                os.rename(temporary, path)
-            except BaseException:
-                os.rename(retired, path)
-                raise
-            shutil.rmtree(retired)
-        else:
-            os.rename(temporary, path)
+        os.rename(temporary, path)
+        shutil.rmtree(retired, ignore_errors=True)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

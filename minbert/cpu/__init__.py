@@ -1,4 +1,4 @@
-"""Faster modules for the CPU: `accelerate` puts them in place of a model's plain modules, `plain` reverts this.
+"""Faster modules for the CPU: `accelerate` puts them in place of a model's plain modules.
 
 A fast module is a subclass of its plain module, with the same parameters and state-dict names. On other devices it
 falls back to the plain computation, so an accelerated model can be moved.
@@ -6,7 +6,7 @@ falls back to the plain computation, so an accelerated model can be moved.
 
 import ctypes
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -93,17 +93,8 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
 
 def accelerate(model: M) -> M:
     """Replace a model's modules by their fast versions, in place. Existing optimizers of it stay valid."""
-    return _swap(model, FAST)
-
-
-def plain(model: M) -> M:
-    """Replace a model's fast modules by their plain versions, in place."""
-    return _swap(model, {fast: twin for twin, fast in FAST.items()})
-
-
-def _swap(model: M, twins: Mapping[type[nn.Module], type[nn.Module]]) -> M:
     for module in model.modules():
-        module.__class__ = twins.get(type(module), type(module))
+        module.__class__ = FAST.get(type(module), type(module))
     return model
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from minbert import AdamW, BertModel, Ragged
-from minbert.cpu import FAST, accelerate, attention, dropout, linear, plain
+from minbert.cpu import FAST, accelerate, attention, dropout, linear
 
 ROWS = [[2, 9, 8, 7, 3], [2, 5, 3], [2, *range(5, 40), 3], [2, 3], [2, 6, 3]]
 
@@ -42,24 +42,22 @@ def gradients(model: BertModel) -> dict[str, Tensor]:
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
-def test_every_plain_part_is_swapped_and_swapped_back(pair: tuple[BertModel, BertModel]) -> None:
+def test_every_plain_part_is_swapped(pair: tuple[BertModel, BertModel]) -> None:
     model, fast = pair
-    before = kinds(model)
-    assert not set(before) & set(FAST.values())
+    assert not set(kinds(model)) & set(FAST.values())
     assert not set(kinds(fast)) & set(FAST)
     assert set(kinds(fast)) >= set(FAST.values())
-    assert kinds(plain(fast)) == before
 
 
 def test_parameters_stay_the_very_same(tiny: Path) -> None:
     model = BertModel.from_pretrained(tiny, accelerated=False)
     state, optimizer = model.state_dict(keep_vars=True), AdamW(model.parameters(), lr=0.1)
-    for swap in (accelerate, accelerate, plain, plain):
-        assert swap(model) is model
+    for _ in range(2):
+        assert accelerate(model) is model
         assert list(model.state_dict()) == list(state)
         assert all(value is state[name] for name, value in model.state_dict(keep_vars=True).items())
     before = model.pooler_dense.weight.detach().clone()
-    gradients(accelerate(model))
+    gradients(model)
     optimizer.step()
     assert not torch.equal(model.pooler_dense.weight, before)
 
