@@ -7,17 +7,12 @@ import numpy as np
 
 
 def digest(seed: int, *counter: int | str) -> bytes:
-    """A 32-byte hash of the seed and of every part of the counter."""
-    text = "\x1f".join([str(index(seed)), *map(_tagged, counter)])
-    return hashlib.blake2b(text.encode("utf-8"), digest_size=32).digest()
+    """A 32-byte hash of the seed and of every part of the counter, with its type, so that 1 and "1" differ.
 
-
-def _tagged(part: int | str) -> str:
-    """A part of the counter with its type, so that 1 and "1" differ. NumPy integers count as Python's.
-
-    Raises `TypeError` for a float.
+    NumPy integers count as Python's. Raises `TypeError` for a float.
     """
-    return f"str:{part}" if isinstance(part, str) else f"int:{index(part)}"
+    tagged = (f"str:{part}" if isinstance(part, str) else f"int:{index(part)}" for part in counter)
+    return hashlib.blake2b("\x1f".join([str(index(seed)), *tagged]).encode("utf-8"), digest_size=32).digest()
 
 
 def numpy_generator(seed: int, *counter: int | str) -> np.random.Generator:

@@ -148,12 +148,11 @@ def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_safetensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file. Raises `UserError` if it cannot be read."""
+    """The tensors of a safetensors file. Raises `UserError` if it is not one, `OSError` if it cannot be opened."""
+    with open(path, "rb"):  # safetensors reports every failure to open as a missing file
+        pass
     try:
-        with open(path, "rb"):  # safetensors reports every failure to open as a missing file
-            return safetensors.torch.load_file(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+        return safetensors.torch.load_file(path)
     except (safetensors.SafetensorError, ValueError, LookupError) as error:  # the last two for an unknown type
         raise UserError(f"{path}: not a readable safetensors file: {reason(error)}") from error
 
@@ -275,20 +274,15 @@ def resolve(name: str, flag: str = "") -> Path:
     if (folder / "encoder" / "config.json").is_file():  # a run's folder
         folder = folder / "encoder"
     if folder.is_dir():
-        own_form = (folder / "model.safetensors").is_file() and any((folder / file).is_file() for file in _TOKENIZERS)
+        tokenizer = (folder / "vocab.txt").is_file() or (folder / "tokenizer.json").is_file()
+        own_form = tokenizer and (folder / "model.safetensors").is_file()
         if own_form or not (folder / "config.json").is_file():
             return folder
-        return _converted(str(folder), label, [(file.name, *_version(file)) for file in sorted(folder.iterdir())])
+        files = ((file.name, file.stat()) for file in sorted(folder.iterdir()))
+        return _converted(str(folder), label, [(name, status.st_size, status.st_mtime_ns) for name, status in files])
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UserError(f"{label}: no such folder")
     return _converted(name, label, [os.environ.get("HF_ENDPOINT", "")])
-
-
-_TOKENIZERS = ("vocab.txt", "tokenizer.json")
-
-
-def _version(file: Path) -> tuple[int, int]:
-    return file.stat().st_size, file.stat().st_mtime_ns
 
 
 def _converted(source: str, label: str, version: list[Any]) -> Path:

@@ -55,15 +55,12 @@ class Parser(argparse.ArgumentParser):
 
 def demand_writable(out: Path | None, flag: str = "--out") -> None:
     """Raises `UserError` if `out` is a folder, or if no file can be made there; missing folders can be made."""
-    if out is None:
+    if out is None or out.is_char_device() or out.is_fifo():  # these are written to directly
         return
     try:
-        if out.exists() and not out.is_file() and not out.is_dir():  # a device or a pipe is written to directly
-            writable = os.access(out, os.W_OK)
-        else:
-            folder = next(folder for folder in out.absolute().parents if folder.exists())
-            with tempfile.TemporaryFile(dir=folder):  # os.access lets root write where nobody can, as in /proc
-                writable = not out.is_dir()
+        folder = next(folder for folder in out.absolute().parents if folder.exists())
+        with tempfile.TemporaryFile(dir=folder):  # os.access lets root write where nobody can, as in /proc
+            writable = not out.is_dir()
     except OSError:
         writable = False
     if not writable:

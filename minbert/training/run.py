@@ -17,12 +17,10 @@ from filelock import FileLock, Timeout
 
 from minbert.errors import UserError
 from minbert.files import TEMPORARY, make_folder, read_json, sync, write_atomic, write_json
-from minbert.training import checkpoint, cli, ranks
+from minbert.training import checkpoint, cli, ranks, track
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from minbert.training.track import Tracker
 
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk", "lemminflect")
 _ROOT = Path(__file__).parent.parent.parent
@@ -96,7 +94,7 @@ class RunDir:
         self._resume = resume
         self._lock = Lock(path / ".minbert.lock")
         self._tracked: list[str] = []
-        self._tracker: Tracker | None = None
+        self._tracker: track.Tracker | None = None
         self._content: dict[str, Any] = {}
         self._begun = time.perf_counter()
 
@@ -108,10 +106,7 @@ class RunDir:
         and `track.parse_trackers` do, and if the folder cannot be written to or another process has locked it.
         """
         run = cls(path, resume=resume)
-        if tracked != "none":
-            from minbert.training import track  # for this alone
-
-            run._tracked = track.parse_trackers(tracked)
+        run._tracked = track.parse_trackers(tracked)
         nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
             raise UserError(f"--run-dir {path}: {nearest} is not a folder that can be written to")
@@ -223,9 +218,7 @@ class RunDir:
         self._write_manifest()
         self._sweep()
         if self._tracked:
-            from minbert.training.track import Tracker
-
-            self._tracker = Tracker(self.path, self._content, step, self._tracked)
+            self._tracker = track.Tracker(self.path, self._content, step, self._tracked)
         last = parts[-1].get("environment", {}) if parts else {}
         kinds = [name for name in last if name != "started" and last[name] != current.get(name)]
         return [f"{name} {current.get(name)} (was {last[name]})" for name in kinds]

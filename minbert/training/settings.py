@@ -238,23 +238,24 @@ def parse(
     taken. Raises `UserError`; prints and exits for `--help`, `--help-all` and `--list-presets`.
     """
     words = [_with_dashes(word) for word in arguments]
-    first, _ = _first_parser(kind).parse_known_args(words)
-    if first.list_presets:
+    deciding = {name: flag for name, flag in flags_of(kind.kind({})).items() if name == kind.choice}
+    first_parser = _parser(kind, deciding, program, description, default, {}, everything=False)
+    first = vars(first_parser.parse_known_args(words)[0])  # the flags that decide which others there are
+    if "list_presets" in first:
         say(_listed(presets, default))
         raise SystemExit(0)
-    file = present(expanded(first.config), "--config") if first.config else None
+    file = present(expanded(first["config"]), "--config") if "config" in first else None
     table = {key.replace("-", "_"): value for key, value in read_toml(file).items()} if file else {}
     in_file = f"{file}: "
-    by_file = table.pop("preset", default)
-    preset = one_of(str(first.preset or by_file), presets, "--preset" if first.preset else f"{in_file}preset")
+    by_file = str(table.pop("preset", default))
+    preset = one_of(first.get("preset", by_file), presets, "--preset" if "preset" in first else f"{in_file}preset")
     by_preset = presets[preset][1]
-    chosen = getattr(first, kind.choice, None) if kind.choice else None
-    label = spelled(kind.choice, None) if chosen else f"{in_file}{kind.choice}" if kind.choice in table else ""
-    chosen_kind = kind.kind({**by_preset, **table, **({kind.choice: chosen} if chosen else {})}, label)
+    label = f"{in_file}{kind.choice}" if kind.choice in table and kind.choice not in first else ""
+    chosen_kind = kind.kind({**by_preset, **table, **first}, label)
     flags = flags_of(chosen_kind)
     by_preset = {name: value for name, value in by_preset.items() if name in flags and name != kind.choice}
-    parser = _parser(chosen_kind, flags, program, description, preset, by_preset, everything=first.help_all)
-    if first.help or first.help_all:
+    parser = _parser(chosen_kind, flags, program, description, preset, by_preset, everything="help_all" in first)
+    if "help" in first or "help_all" in first:
         say(parser.format_help().rstrip())
         raise SystemExit(0)
     typed, unknown = parser.parse_known_args(words)
@@ -305,17 +306,6 @@ def _with_dashes(word: str) -> str:
         return word
     name, equals, value = word.partition("=")
     return f"{name.replace('_', '-')}{equals}{value}"
-
-
-def _first_parser(kind: type[Settings]) -> Parser:
-    """The flags that decide which others there are."""
-    parser = Parser(add_help=False, allow_abbrev=False)
-    for name in ("preset", "config", *filter(None, [kind.choice])):
-        parser.add_argument(spelled(name, None))
-    parser.add_argument("-h", "--help", action="store_true")
-    for name in ("help-all", "list-presets"):
-        parser.add_argument(f"--{name}", action="store_true")
-    return parser
 
 
 def _parser(

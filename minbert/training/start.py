@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -40,7 +39,7 @@ class InitialEncoder:
     folder: Path
     config: BertConfig  # as it is in that folder
 
-    @cached_property
+    @property
     def sha256(self) -> str:
         """Hex SHA-256 of the initial weights."""
         return weights.sha256(self.folder)

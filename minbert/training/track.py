@@ -1,6 +1,6 @@
 """Tracking a run besides its `metrics.jsonl`: `--track tensorboard`, or `wandb`, which reads TensorBoard's records.
 
-Without `--track` this module is not imported.
+Without `--track` neither library is imported.
 """
 
 import hashlib
