@@ -27,16 +27,15 @@ def run(arguments: Sequence[str]) -> None:
     parser.add_argument("--out", type=expanded, required=True, metavar="FILE", help="the file to write, float32 [N, D]")
     parser.add_argument("--pooler", help="(default: the one that the folder names, else cls)")
     parser.add_argument("--precision", default="auto", help="auto, fp32, bf16 or fp16 (default: auto)")
-    parser.add_argument("--batch-size", type=int, help="most texts of a batch (default: equal numbers of tokens)")
     options = parser.parse_args(arguments)
     cli.demand_writable(options.out)
     encoder = Encoder.load(options.encoder, pooler=options.pooler, precision=options.precision)
-    rows, truncated = encode_file(encoder, present(options.texts), options.out, batch_size=options.batch_size)
+    rows, truncated = encode_file(encoder, present(options.texts), options.out)
     note = f" ({truncated:,} texts of more than {encoder.max_length} tokens were truncated)" if truncated else ""
     cli.say(f"{options.out}: {rows:,} vectors{note}")
 
 
-def encode_file(encoder: Encoder, source: Path, out: Path, *, batch_size: int | None = None) -> tuple[int, int]:
+def encode_file(encoder: Encoder, source: Path, out: Path) -> tuple[int, int]:
     """Write the vector of each line of `source` to the NumPy file `out`; returns the numbers of lines and truncations.
 
     Reads lines in blocks and writes vectors to a memory map, so memory does not grow with the file. Replaces `out`
@@ -52,7 +51,7 @@ def encode_file(encoder: Encoder, source: Path, out: Path, *, batch_size: int | 
         texts = lines(source)
         while block := list(islice(texts, BLOCK)):
             rows, cut = encoder.rows(block)
-            result[start : start + len(rows)] = encoder.encode_ids(rows, batch_size=batch_size)
+            result[start : start + len(rows)] = encoder.encode_ids(rows)
             start, truncated = start + len(rows), truncated + cut
             bar.update(len(rows))
         result.flush()

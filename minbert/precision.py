@@ -10,7 +10,6 @@ import torch
 from minbert.errors import UserError, one_of
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-CHOICES = ("auto", *DTYPES)
 
 
 @cache
@@ -54,7 +53,7 @@ def choose(name: str, device: torch.device) -> str:
 
     Raises `UserError` for an unknown name, and for fp16 on a CPU.
     """
-    name = one_of(name, CHOICES, "precision")
+    name = one_of(name, ("auto", *DTYPES), "precision")
     if name == "fp16" and device.type == "cpu":
         raise UserError("precision fp16 needs a GPU; a CPU has fp32 and bf16")
     if device.type == "cpu" and amx_crashes():  # oneDNN reads this variable at its first product

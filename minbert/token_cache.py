@@ -146,8 +146,9 @@ def load(
     key = (_VERSION, content, reader_name, columns, tokenizer.fingerprint)
     arrays, record = cached("tokens", key, lambda: _tokenised(rows, columns, tokenizer))
     skipped, warnings = (tuple(Skipped(*row) for row in record[name]) for name in ("skipped", "noted"))
-    columns_of_arrays = (arrays[name] for name in _ARRAYS)
-    return TokenCache(source, content, columns, skipped, warnings, *columns_of_arrays, record["facts"], key_hash(key))
+    labels, ids, ends, text, text_ends = (arrays[name] for name in _ARRAYS)
+    report, name = record["facts"], key_hash(key)
+    return TokenCache(source, content, columns, skipped, warnings, labels, ids, ends, text, text_ends, report, name)
 
 
 def _tokenised(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from tqdm import tqdm
 
 from minbert.training import ranks
-from minbert.training.cli import discard_if_closed, say
+from minbert.training.cli import say
 from minbert.training.plan import Plan
 
 _SILENCE = 60.0  # seconds; without a bar, at least one line is printed in this time
@@ -64,8 +64,7 @@ class Progress:
 
     def __exit__(self, *error: object) -> None:
         if self._bar is not None:
-            with discard_if_closed(sys.stdout):
-                self._bar.close()
+            self._bar.close()
 
     def advance(self, examples: int) -> None:
         """Count one step of `examples` examples."""
@@ -73,9 +72,8 @@ class Progress:
         self._examples += examples
         self._speed = self._examples / (time.perf_counter() - self._started)
         if self._bar is not None:
-            with discard_if_closed(sys.stdout):
-                self._bar.set_description_str(self._epoch, refresh=False)
-                self._bar.update()
+            self._bar.set_description_str(self._epoch, refresh=False)
+            self._bar.update()
 
     @property
     def due(self) -> bool:
@@ -86,8 +84,7 @@ class Progress:
         """Show the mean losses since the last row of the metrics; without a bar, only for a `line` or if `due`."""
         self._means |= means
         if self._bar is not None:
-            with discard_if_closed(sys.stdout):
-                self._bar.set_postfix_str("  ".join(filter(None, [self._losses(self._means), self._score])))
+            self._bar.set_postfix_str("  ".join(filter(None, [self._losses(self._means), self._score])))
         elif self._printing and (line or self.due):
             step, speed = f"{self._step:,}/{self._total:,}", f"{self._speed:.0f} examples/s"
             losses = self._losses(means)

@@ -42,12 +42,11 @@ class Lock:
     def hold(self) -> None:
         """Create and lock the file, and its folder if need be.
 
-        Raises `UserError`, naming a process that holds it, and `OSError` if it cannot be created or is a link.
+        Raises `UserError`, naming a process that holds it, and `OSError` if it cannot be created or is a link, which
+        filelock does not follow.
         """
         self._created = [folder for folder in self.path.parents if not folder.exists()]
         make_folder(self.path.parent)
-        if self.path.is_symlink():  # filelock follows none either, but its error does not say so
-            raise UserError(f"{self.path}: is a link; a run's lock must be a file, so delete it")
         try:
             self._lock.acquire(blocking=False)
         except Timeout:

@@ -3,7 +3,6 @@
 python -m pytest --import-mode=importlib tests/minbert/test_encode.py
 """
 
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -143,13 +142,6 @@ def test_vectors_of_sentences_in_any_order_are_those_of_each_alone(tiny: Path, n
     )  # sorting them is no swap
     alone = torch.cat([vectors(model, Ragged.from_lists([row]), name) for row in rows])
     torch.testing.assert_close(vectors(model, Ragged.from_lists(rows), name), alone, atol=1e-5, rtol=0)
-
-
-def test_a_runs_folder_stands_for_its_encoder(tiny: Path, tmp_path: Path) -> None:
-    shutil.copytree(tiny, tmp_path / "run" / "encoder")
-    expected = Encoder.load(tiny).encode(["the cat"])
-    np.testing.assert_array_equal(Encoder.load(tmp_path / "run").encode(["the cat"]), expected)
-    assert BertModel.from_pretrained(tmp_path / "run").config == BertModel.from_pretrained(tiny).config
 
 
 FRAME = pd.DataFrame({"text": ["the cat", "a dog"]})

@@ -4,10 +4,8 @@ python -m pytest --import-mode=importlib tests/minbert/test_hostile.py
 """
 
 import json
-import os
 import resource
 import shutil
-import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -106,14 +104,3 @@ def test_a_message_lists_ten_keys_at_most_and_cuts_long_ones(folder: Path) -> No
     save_file({**load_file(path), **{f"{n}" + "x" * 10_000: torch.zeros(1) for n in range(50)}}, path)
     message = refused(folder)
     assert message.count("unknown") == 10 and "and 40 more" in message
-
-
-def test_saved_weights_have_the_mode_of_the_umask(folder: Path, tiny: Path, tmp_path: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        weights.write(tmp_path / "model.safetensors", load_file(tiny / "model.safetensors"))
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "model.safetensors").stat().st_mode) == 0o640
-    modes = {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*") if path.is_file()}
-    assert modes == {0o666 & ~before}
