@@ -77,7 +77,6 @@ class NTXent(PunctuationSettings, Triplets):
     in_batch: ClassVar[bool] = True
     objective: Literal["nt-xent"] = objective_flag("nt-xent")
     temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4, common=True)
-    hard_negatives: bool = flag(True, "hard negatives among the candidates")
     mask_false_negatives: bool = flag(True, "leave candidates with the text or the premise of the row out of the loss")
     evaluate_temperature: float | None = flag(
         None, "temperature of the frozen loss, to compare runs (default: --temperature)", ge=1e-4
@@ -108,8 +107,8 @@ class NTXent(PunctuationSettings, Triplets):
         return (punctuation, None) if punctuation else super().augmentation(settings, examples, tokenizer, run)
 
     def encoded(self, examples: Examples) -> Texts:
-        """Anchor and positive, and the hard negative where the data have one and it is used."""
-        return ((0, 0), (1, 0), (2, 0))[: examples.cache.columns if self.hard_negatives else 2]
+        """Anchor and positive, and the hard negative where the data have one."""
+        return ((0, 0), (1, 0), (2, 0))[: examples.cache.columns]
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
         """The loss, and the share of rows whose positive is the nearest candidate."""
@@ -117,11 +116,12 @@ class NTXent(PunctuationSettings, Triplets):
         from tasks.contrastive import losses
 
         anchor, positive, *hard_negatives = vectors.chunk(len(self.encoded(examples)))
-        ignored = (
-            to_device(self.false_negatives(examples, batch), vectors.device) if self.mask_false_negatives else None
-        )
         hard_negative = hard_negatives[0] if hard_negatives else None
-        return loss_and_accuracy(losses.candidates(anchor, positive, hard_negative, self.temperature, ignored=ignored))
+        logits = losses.candidates(anchor, positive, hard_negative, self.temperature)
+        if self.mask_false_negatives:
+            false_negatives = to_device(self.false_negatives(examples, batch), logits.device)
+            logits = logits.masked_fill(false_negatives, -math.inf)
+        return loss_and_accuracy(logits)
 
     def false_negatives(self, examples: Examples, batch: Step) -> Tensor:
         """The mask by the texts of the data file, as synonyms may change one premise differently in two rows."""
@@ -136,7 +136,7 @@ class NTXent(PunctuationSettings, Triplets):
 
     def chance(self, batch_size: int, columns: int) -> float:
         """See `Objective.chance`."""
-        return math.log(2 * batch_size if self.hard_negatives and columns == 3 else batch_size)
+        return math.log(2 * batch_size if columns == 3 else batch_size)
 
 
 class OverDistances(Triplets):
