@@ -89,7 +89,7 @@ class Classification(Objective):
 
     def chance(self, batch_size: int, columns: int) -> float | None:
         """See `Objective.chance`."""
-        return math.log(len(NLI_CLASSES))
+        return math.log(self.classes)
 
 
 class Softmax(Classification):
