@@ -73,6 +73,14 @@ def synonym_augmentation(
         from tasks.examples import unchanged
 
         return unchanged, None
-    from tasks.augment.synonyms import Synonyms
+    from minbert.training import ranks
+    from tasks.augment import synonyms, wordnet
 
-    return Synonyms.of(settings, training, sets, tokenizer, data=data, folder=run / "synonyms")
+    method, p = int(settings.synonyms), settings.synonyms_p
+    words = wordnet.WordNet(wordnet.find_nltk_data(data), settings.synonyms_senses)
+    tagged = {name: wordnet.tag(list(synonyms.texts_of(examples.cache)), words) for name, examples in sets.items()}
+    for name, texts in tagged.items():
+        ranks.say(synonyms.summary_of(texts, method, p, name))
+    targets = {name: texts.only(wordnet.KINDS[method]) for name, texts in tagged.items()}
+    augmentation = synonyms.Synonyms(settings, training, tokenizer, targets, run / "synonyms")
+    return augmentation, {"sets": {name: synonyms.coverage(texts, method, p) for name, texts in tagged.items()}}
