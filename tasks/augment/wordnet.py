@@ -227,7 +227,9 @@ class WordNet:
 
 def _replacements(lemma: str, synset: Any) -> list[str]:
     """The lemmas of a synset that can replace `lemma`: no slurs, names for common words, signs or digits."""
-    lemmas = [] if _is_rude(synset) else [_spelled(other) for other in synset.lemmas() if not _is_rude(other)]
+    if _is_rude(synset):
+        return []
+    lemmas = [str(other.name()).replace("_", " ") for other in synset.lemmas() if not _is_rude(other)]
     return [other for other in lemmas if lemma in lemmas and _can_replace(lemma, other)]
 
 
@@ -271,10 +273,6 @@ def _is_plural(word: str) -> bool:
 
 def _is_rude(synset_or_lemma: Any) -> bool:
     return any(domain.name().split(".")[0] in _RUDE for domain in synset_or_lemma.usage_domains())
-
-
-def _spelled(lemma: Any) -> str:
-    return str(lemma.name()).replace("_", " ")
 
 
 def _nltk_data(folder: Path) -> Any:
