@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from minbert.errors import UserError
 from minbert.training.settings import Record, TrainingSettings, flag
 
 if TYPE_CHECKING:
@@ -39,28 +38,6 @@ class SynonymSettings(Record):
     def used_in(self, stage: str) -> bool:
         """Whether a stage, `pretrain` or `finetune`, uses synonym augmentation."""
         return self.synonyms != "none" and self.synonyms_stage in (stage, "both")
-
-
-class PunctuationSettings(Record):
-    """Settings of punctuation, shared by the objectives of stage one that insert it."""
-
-    marks_most: int = flag(0, "insert 1 to N punctuation marks into positives; 0 inserts none", ge=0)
-    marks: Literal["english", "chinese", "without-exclamation", "chinese-without-exclamation", "extra"] = flag(
-        "english", "the punctuation that is inserted"
-    )
-
-    def check_punctuation(self, synonyms: SynonymSettings) -> None:
-        """Raises `UserError` if synonyms and punctuation are both requested."""
-        if self.marks_most and synonyms.used_in("pretrain"):
-            raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
-
-    def punctuation(self, tokenizer: "Tokenizer", source: int, seed: int) -> "Augmentation[Any] | None":
-        """The insertion of marks into column `source`, or None if there are none to insert."""
-        if not self.marks_most:
-            return None
-        from tasks.augment.punctuation import Punctuation
-
-        return Punctuation(tokenizer, source, seed=seed, most=self.marks_most, marks=self.marks)
 
 
 def resources(settings: SynonymSettings, stage: str, data: str) -> "dict[str, tuple[Path, str]]":
@@ -96,6 +73,14 @@ def synonym_augmentation(
         from tasks.examples import unchanged
 
         return unchanged, None
-    from tasks.augment.synonyms import Synonyms
+    from minbert.training import ranks
+    from tasks.augment import synonyms, wordnet
 
-    return Synonyms.of(settings, training, sets, tokenizer, data=data, folder=run / "synonyms")
+    method, p = int(settings.synonyms), settings.synonyms_p
+    words = wordnet.WordNet(wordnet.find_nltk_data(data), settings.synonyms_senses)
+    tagged = {name: wordnet.tag(list(synonyms.texts_of(examples.cache)), words) for name, examples in sets.items()}
+    for name, texts in tagged.items():
+        ranks.say(synonyms.summary_of(texts, method, p, name))
+    targets = {name: texts.only(wordnet.KINDS[method]) for name, texts in tagged.items()}
+    augmentation = synonyms.Synonyms(settings, training, tokenizer, targets, run / "synonyms")
+    return augmentation, {"sets": {name: synonyms.coverage(texts, method, p) for name, texts in tagged.items()}}

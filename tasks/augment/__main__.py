@@ -53,14 +53,20 @@ def main(arguments: Sequence[str]) -> None:
     if not rows:
         raise UserError(f"{options.file}: no row to show")
     if options.marks:
-        changes = marks_by_row(rows, options.marks, options.marks_most, options.seed)
+        from tasks.augment.punctuation import insertions
+
+        # row n is marked as in a training set, in its epoch 1
+        options_of_training = {"seed": options.seed, "epoch": 0, "most": options.marks_most, "marks": options.marks}
+        changes = [
+            [insertions(text, key=key, **options_of_training) for text in row.texts] for key, row in enumerate(rows)
+        ]
         summary = f"1 to {options.marks_most} {options.marks} marks in each text"
     else:
         from tasks.augment.synonyms import summary_of
 
         words = WordNet(wordnet.find_nltk_data(options.data), options.synonyms_senses)
         tagged = tag([text for row in rows for text in row.texts], words)
-        changes = changes_by_row(rows, tagged, options.method, p, options.seed)
+        changes = list(changes_by_row(rows, tagged, options.method, p, options.seed))
         summary = summary_of(tagged, options.method, p, "these texts")
     for row, of_row in zip(rows, changes, strict=True):
         for column, (text, of_text) in enumerate(zip(row.texts, of_row, strict=True), 1):
@@ -84,14 +90,6 @@ def changes_by_row(
             yield [replace_adjectives(words, n, text, batch=batch, index=batch, seed=seed) for n, _, text in texts]
         else:
             yield [[] for _ in texts]
-
-
-def marks_by_row(rows: Sequence[Row], marks: str, most: int, seed: int) -> Iterator[list[list["Change"]]]:
-    """The punctuation marks inserted into every text of every row, as for row n of a training set in its epoch 1."""
-    from tasks.augment.punctuation import insertions
-
-    for key, row in enumerate(rows):
-        yield [insertions(text, seed=seed, epoch=0, key=key, most=most, marks=marks) for text in row.texts]
 
 
 def marked(text: str, changes: Sequence["Change"]) -> str:

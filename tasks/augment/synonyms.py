@@ -9,14 +9,13 @@ Letter case is kept. The rest of the text is unchanged ("a" before the word too)
 replacement is a pure function of (seed, row or step).
 """
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from minbert.files import write_atomic
 from minbert.seeds import digest, numpy_generator
@@ -25,10 +24,9 @@ from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from minbert.training.plan import Step
 from minbert.training.settings import TrainingSettings
-from tasks.augment import wordnet
 from tasks.augment.punctuation import Change, splice
-from tasks.augment.wordnet import KINDS, Tagged, WordNet, tag
-from tasks.examples import E, Examples
+from tasks.augment.wordnet import KINDS, Tagged
+from tasks.examples import E
 
 if TYPE_CHECKING:
     from tasks.augment import SynonymSettings
@@ -78,17 +76,10 @@ def replace_adjectives(
 
 
 def _change(tagged: Tagged, text: str, span: Sequence[int], pick: float) -> Change:
-    """The replacement of one span; `pick` in [0, 1) chooses among the synonyms.
-
-    Raises `ValueError` if the text is not the one that was tagged.
-    """
+    """The replacement of one span of the tagged text; `pick` in [0, 1) chooses among the synonyms."""
     start, end, group = span
-    old, options = text[start:end], tagged.candidates[group]
-    if old.lower() != tagged.words[group]:
-        raise ValueError(
-            f"{text!r} is not the text that was tagged: {tagged.words[group]!r} should be at {start}, not {old!r}"
-        )
-    return Change(start, end, in_case(options[int(pick * len(options))], old))
+    options = tagged.candidates[group]
+    return Change(start, end, in_case(options[int(pick * len(options))], text[start:end]))
 
 
 def in_case(word: str, like: str) -> str:
@@ -96,17 +87,6 @@ def in_case(word: str, like: str) -> str:
     if like.isupper() and len(like) > 1:
         return word.upper()
     return word[0].upper() + word[1:] if like[0].isupper() else word
-
-
-def growing(epoch: int, epochs: int, most: float) -> float:
-    """Growing augmentation: the probability in `epoch` (1..epochs), most * epoch / epochs.
-
-    SelfCCL (section 6) names it as future work; the form follows its linear pacing function (section 4.3.2). Raises
-    `ValueError` for an epoch outside 1..epochs.
-    """
-    if not 1 <= epoch <= epochs:
-        raise ValueError(f"epoch {epoch} is not between 1 and {epochs}")
-    return most * (epoch / epochs)
 
 
 def coverage(tagged: Tagged, method: int, p: float) -> dict[str, Any]:
@@ -141,8 +121,9 @@ def summary_of(tagged: Tagged, method: int, p: float, name: str) -> str:
 class Synonyms:
     """Augmentation of the training sets of a run by one of the three methods.
 
-    Methods 1 and 2 rewrite a whole set before training, or before each epoch with `--synonyms-grow`, and write the
-    texts before and after to `folder` for inspection. Method 3 rewrites the rows of a batch in the step.
+    Methods 1 and 2 rewrite a whole set before training, or before each epoch with `--synonyms-grow` (epoch t of T has
+    the probability p * t / T, after SelfCCL's linear pacing function, section 4.3.2), and write the texts before and
+    after to `folder` for inspection. Method 3 rewrites the rows of a batch in the step.
     """
 
     settings: "SynonymSettings"
@@ -151,26 +132,6 @@ class Synonyms:
     tagged: Mapping[str, Tagged]
     folder: Path
     _rewritten: dict[str, tuple[int, Ids]] = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def of(
-        cls,
-        settings: "SynonymSettings",
-        training: TrainingSettings,
-        sets: Mapping[str, Examples],
-        tokenizer: Tokenizer,
-        *,
-        data: str,
-        folder: Path,
-    ) -> tuple["Synonyms", dict[str, Any]]:
-        """The augmentation of some sets, and its entry for the manifest; see `synonym_augmentation`."""
-        words, method = WordNet(wordnet.find_nltk_data(data), settings.synonyms_senses), int(settings.synonyms)
-        tagged = {name: tag(list(_texts(examples.cache)), words) for name, examples in sets.items()}
-        entry = {name: coverage(texts, method, settings.synonyms_p) for name, texts in tagged.items()}
-        for name, texts in tagged.items():
-            ranks.say(summary_of(texts, method, settings.synonyms_p, name))
-        tagged = {name: texts.only(KINDS[method]) for name, texts in tagged.items()}
-        return cls(settings, training, tokenizer, tagged, folder), {"sets": entry}
 
     def __call__(self, examples: E, batch: Step) -> E:
         """The examples with the texts changed for this step."""
@@ -204,9 +165,10 @@ class Synonyms:
         return self._tokenised(new)
 
     def _rewrite(self, cache: TokenCache, name: str, epoch: int) -> Ids:
+        """Methods 1 and 2: the new texts of a set. Writes a table with one line per text, changed or not."""
         settings, training, tagged = self.settings, self.training, self.tagged[name]
-        p, new, lines = growing(epoch, training.epochs, settings.synonyms_p), {}, []
-        for number, text in enumerate(_texts(cache)):
+        p, new, lines = settings.synonyms_p * (epoch / training.epochs), {}, []
+        for number, text in enumerate(texts_of(cache)):
             row, column = divmod(number, cache.columns)
             name_of_row = cache.row_id(row)
             changes = replace_words(tagged, number, text, p=p, seed=training.seed, row=name_of_row, column=column)
@@ -216,20 +178,15 @@ class Synonyms:
                 new[row, column] = new_text
         if ranks.rank() == 0:
             suffix = f"-epoch-{epoch}" if settings.synonyms_grow else ""
-            self._write(self.folder / f"{name}{suffix}.tsv", lines)
+            table = pd.DataFrame(lines, columns=["id", "column", "before", "after"])
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(self.folder / f"{name}{suffix}.tsv", table.to_csv(sep="\t", index=False, lineterminator="\n"))
         return self._tokenised(new)
-
-    def _write(self, path: Path, lines: list[tuple[str, int, str, str]]) -> None:
-        """Write a TSV table with one line per text, changed or not."""
-        file = io.StringIO()
-        csv.writer(file, delimiter="\t", lineterminator="\n").writerows([("id", "column", "before", "after"), *lines])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, file.getvalue())
 
     def _tokenised(self, texts: Mapping[tuple[int, int], str]) -> Ids:
         return dict(zip(texts, self.tokenizer.encode(list(texts.values())), strict=True))
 
 
-def _texts(cache: TokenCache) -> Iterator[str]:
+def texts_of(cache: TokenCache) -> Iterator[str]:
     """All texts, row by row; within a row, column by column."""
     return (cache.text(row, column) for row in range(len(cache)) for column in range(cache.columns))

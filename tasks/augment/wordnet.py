@@ -5,7 +5,7 @@ republic, "john" not a toilet. Excluded are lemmas that WordNet marks as slurs, 
 words, and names and abbreviations as synonyms of common words.
 
 NLTK and lemminflect take a second to import, so they are imported only to look up words; finding and hashing the files
-needs neither. Axes: N texts, M spans (replaceable words of all texts, in order), G groups (distinct words with their
+needs neither. Axes: N texts, M spans (replaceable words of all texts, in order), G groups (words with the same
 candidates).
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from minbert.errors import UserError, one_of
+from minbert.errors import UserError
 from minbert.files import cached, data_path
 
 WORDNET = "corpora/wordnet"
@@ -38,7 +38,6 @@ PARTS = {
     "RB": "r",
 }
 """Penn tags whose words can be replaced -> WordNet's part of speech."""
-_ARRAYS = {"ends": "ends", "spans": "places", "kinds": "kinds", "word_counts": "seen"}  # of `Tagged`: name in the cache
 _BASE = {"NN", "NNP", "JJ", "RB", "VB", "VBP"}  # tags of uninflected forms
 _UNIVERSAL = {"n": "NOUN", "a": "ADJ", "v": "VERB"}
 _REPLACEABLE = re.compile(r"[A-Za-z]{2,}(?:-[A-Za-z]+)*")
@@ -46,7 +45,7 @@ _RUDE = {"ethnic_slur", "obscenity", "disparagement"}
 _INSIDE_A_PHRASE = {"of", "in", "at", "on", "to", "for", "by", "and"}
 KINDS = {1: "navr", 2: "na", 3: "a"}
 """Method of replacement (CBCL, section 4.4) -> the parts of speech it replaces."""
-_VERSION = 4  # of the results of `tag`, part of the cache key
+_VERSION = 5  # of the results of `tag`, part of the cache key
 _ORDER = "navr"
 _OTHER = len(_ORDER)
 # Penn Treebank tokens, as far as a tagger needs them: clitics split off, hyphenated words whole, each sign one token.
@@ -149,7 +148,7 @@ class WordNet:
     """
 
     def __init__(self, folder: Path, senses: str = "first") -> None:
-        self.folder, self.senses = folder, one_of(senses, SENSES, "senses")
+        self.folder, self.senses = folder, senses
         self.candidates, self._senses = cache(self._candidates), cache(self._read_senses)
 
     @cached_property
@@ -228,7 +227,9 @@ class WordNet:
 
 def _replacements(lemma: str, synset: Any) -> list[str]:
     """The lemmas of a synset that can replace `lemma`: no slurs, names for common words, signs or digits."""
-    lemmas = [] if _is_rude(synset) else [_spelled(other) for other in synset.lemmas() if not _is_rude(other)]
+    if _is_rude(synset):
+        return []
+    lemmas = [str(other.name()).replace("_", " ") for other in synset.lemmas() if not _is_rude(other)]
     return [other for other in lemmas if lemma in lemmas and _can_replace(lemma, other)]
 
 
@@ -274,10 +275,6 @@ def _is_rude(synset_or_lemma: Any) -> bool:
     return any(domain.name().split(".")[0] in _RUDE for domain in synset_or_lemma.usage_domains())
 
 
-def _spelled(lemma: Any) -> str:
-    return str(lemma.name()).replace("_", " ")
-
-
 def _nltk_data(folder: Path) -> Any:
     """NLTK's `data` module, with the folder added to its search path, outside which it reads nothing."""
     import nltk.data
@@ -298,7 +295,6 @@ class Tagged:
     spans: np.ndarray = field(repr=False)  # int32 [M, 3]
     kinds: np.ndarray = field(repr=False)  # uint8 [M]: 0 noun, 1 adjective, 2 verb, 3 adverb
     word_counts: np.ndarray = field(repr=False)  # int64 [5]: number of nouns, adjectives, verbs, adverbs, other words
-    words: tuple[str, ...] = field(repr=False)  # [G], lower case
     candidates: tuple[tuple[str, ...], ...] = field(repr=False)  # [G]
 
     def __len__(self) -> int:
@@ -334,20 +330,14 @@ def tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:
     for text in texts:
         digest.update(text.encode("utf-8") + b"\0")
     key = (_VERSION, wordnet.fingerprint, fingerprint(wordnet.folder, TAGGER), len(texts), digest.hexdigest())
-    arrays, groups = cached("synonyms", key, lambda: _cache_entry(_tag(texts, wordnet)))
-    words, candidates = tuple(groups["words"]), tuple(map(tuple, groups["candidates"]))
-    fields = {field: arrays[name] for field, name in _ARRAYS.items()}
-    return Tagged(words=words, candidates=candidates, **fields)
+    arrays, groups = cached("synonyms", key, lambda: _tag(texts, wordnet))
+    return Tagged(**arrays, candidates=tuple(map(tuple, groups["candidates"])))
 
 
-def _cache_entry(tagged: Tagged) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    groups = {"words": tagged.words, "candidates": tagged.candidates}
-    return {name: getattr(tagged, field) for field, name in _ARRAYS.items()}, groups
-
-
-def _tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:
+def _tag(texts: Sequence[str], wordnet: WordNet) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays of a `Tagged`, and its candidates, for the cache."""
     tags_of = tagger(wordnet.folder)
-    groups: dict[tuple[str, tuple[str, ...]], int] = {}
+    groups: dict[tuple[str, ...], int] = {}
 
     def spans(text: str) -> tuple[list[tuple[int, int, int, int]], np.ndarray]:
         """(start, end, group, kind) of each replaceable word, and the number of words of each kind: [5]."""
@@ -356,7 +346,7 @@ def _tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:
             word, kind = text[start:end], _ORDER.index(PARTS[name]) if name in PARTS else _OTHER
             kinds.append(kind)
             if candidates := wordnet.candidates(word, name):
-                group = groups.setdefault((word.lower(), candidates), len(groups))
+                group = groups.setdefault(candidates, len(groups))
                 replaceable.append((start, end, group, kind))
         return replaceable, np.bincount(np.array(kinds, dtype=np.int64), minlength=_OTHER + 1)
 
@@ -364,8 +354,9 @@ def _tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:
     table = np.array([span for text in texts for span in by_text[text][0]], dtype=np.int32).reshape(-1, 4)
     ends = np.cumsum([0, *(len(by_text[text][0]) for text in texts)])
     word_counts = sum((by_text[text][1] for text in texts), np.zeros(_OTHER + 1, dtype=np.int64))
-    words, candidates = tuple(word for word, _ in groups), tuple(synonyms for _, synonyms in groups)
-    return Tagged(ends, table[:, :3], table[:, 3].astype(np.uint8), word_counts, words, candidates)
+    kinds = table[:, 3].astype(np.uint8)
+    arrays = {"ends": ends, "spans": table[:, :3], "kinds": kinds, "word_counts": word_counts}
+    return arrays, {"candidates": list(groups)}
 
 
 def _words(text: str, tags_of: Tagger) -> Iterator[tuple[int, int, str]]:

@@ -4,7 +4,6 @@ python -m tasks.contrastive show --premise "A man pulls on a rope ." --weights m
 """
 
 import argparse
-import difflib
 import heapq
 import sys
 from collections.abc import Sequence
@@ -53,7 +52,7 @@ def every_triplet(path: Path) -> "Triplets":
 
 
 def of_premise(triplets: "Triplets", premise: str) -> list[tuple[str, ...]]:
-    """The texts of a premise's triplets; raises `UserError`, naming the three nearest premises, if none."""
+    """The texts of a premise's triplets; raises `UserError`, naming three premises that share most words, if none."""
     from tasks.contrastive.triplets import fold
 
     folded = fold(premise)
@@ -67,7 +66,7 @@ def of_premise(triplets: "Triplets", premise: str) -> list[tuple[str, ...]]:
         return len(words & text_words) / max(len(words | text_words), 1)
 
     premises = [triplets.text(number) for number in np.unique(triplets.table[:, 0])]
-    near = difflib.get_close_matches(folded, heapq.nlargest(100, premises, key=overlap), 3, cutoff=0)
+    near = heapq.nlargest(3, premises, key=overlap)
     raise UserError(
         f"--premise: no triplet has {premise!r} as its anchor; the nearest are {', '.join(map(repr, near))}"
     )

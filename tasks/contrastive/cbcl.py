@@ -6,13 +6,11 @@ Triplets are the objectives with a curriculum: an encoder scores them, and the e
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from minbert.training.settings import flag
-from tasks.augment import PunctuationSettings
 from tasks.contrastive.curriculum import CurriculumSettings
-from tasks.contrastive.objective import Numbers, Objective, Texts, loss_and_accuracy, objective_flag
+from tasks.contrastive.objective import Numbers, Objective, Punctuated, Texts, loss_and_accuracy, objective_flag
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from tasks.contrastive.data import TrainingRows
     from tasks.contrastive.model import ContrastiveModel
     from tasks.contrastive.settings import ContrastiveSettings
-    from tasks.examples import Augmentation, Examples
+    from tasks.examples import Examples
 
 
 class Triplets(CurriculumSettings, Objective):
@@ -54,7 +52,7 @@ class Triplets(CurriculumSettings, Objective):
         return f"--objective {self.objective} needs hard negatives, and these rows have none"
 
     def check_files(self, data: str) -> None:
-        """See `Objective.find`."""
+        """See `Objective.check_files`."""
         from tasks.contrastive import triplets
 
         triplets.find_triplets(self.triplets, data, self.needs_hard_negatives())
@@ -71,13 +69,13 @@ class Triplets(CurriculumSettings, Objective):
         return ((0, 0), (1, 0), (2, 0))
 
 
-class NTXent(PunctuationSettings, Triplets):
+class NTXent(Punctuated, Triplets):
     """NT-Xent with hard negatives (CBCL, equation 1), or with in-batch negatives alone."""
 
     in_batch: ClassVar[bool] = True
+    punctuated: ClassVar[int] = 1
     objective: Literal["nt-xent"] = objective_flag("nt-xent")
     temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4, common=True)
-    hard_negatives: bool = flag(True, "hard negatives among the candidates")
     mask_false_negatives: bool = flag(True, "leave candidates with the text or the premise of the row out of the loss")
     evaluate_temperature: float | None = flag(
         None, "temperature of the frozen loss, to compare runs (default: --temperature)", ge=1e-4
@@ -88,10 +86,6 @@ class NTXent(PunctuationSettings, Triplets):
         """See `Objective.frozen`."""
         return self.evaluate_triplets, self.evaluate_temperature or self.temperature
 
-    def check(self, settings: ContrastiveSettings) -> None:
-        """See `Objective.check`."""
-        self.check_punctuation(settings.synonyms)
-
     def needs_hard_negatives(self) -> str:
         """Only an order by cosines needs them."""
         if not self.by_cosine:
@@ -100,16 +94,9 @@ class NTXent(PunctuationSettings, Triplets):
             f"rows without a hard negative have no gap for --technique {self.technique}; choose --order none or random"
         )
 
-    def augmentation(
-        self, settings: ContrastiveSettings, examples: Examples, tokenizer: Tokenizer, run: Path
-    ) -> tuple[Augmentation[Any], dict[str, Any] | None]:
-        """Punctuation in positives, or synonyms."""
-        punctuation = self.punctuation(tokenizer, 1, settings.training.seed)
-        return (punctuation, None) if punctuation else super().augmentation(settings, examples, tokenizer, run)
-
     def encoded(self, examples: Examples) -> Texts:
-        """Anchor and positive, and the hard negative where the data have one and it is used."""
-        return ((0, 0), (1, 0), (2, 0))[: examples.cache.columns if self.hard_negatives else 2]
+        """Anchor and positive, and the hard negative where the data have one."""
+        return ((0, 0), (1, 0), (2, 0))[: examples.cache.columns]
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
         """The loss, and the share of rows whose positive is the nearest candidate."""
@@ -117,11 +104,12 @@ class NTXent(PunctuationSettings, Triplets):
         from tasks.contrastive import losses
 
         anchor, positive, *hard_negatives = vectors.chunk(len(self.encoded(examples)))
-        ignored = (
-            to_device(self.false_negatives(examples, batch), vectors.device) if self.mask_false_negatives else None
-        )
         hard_negative = hard_negatives[0] if hard_negatives else None
-        return loss_and_accuracy(losses.candidates(anchor, positive, hard_negative, self.temperature, ignored=ignored))
+        logits = losses.candidates(anchor, positive, hard_negative, self.temperature)
+        if self.mask_false_negatives:
+            false_negatives = to_device(self.false_negatives(examples, batch), logits.device)
+            logits = logits.masked_fill(false_negatives, -math.inf)
+        return loss_and_accuracy(logits)
 
     def false_negatives(self, examples: Examples, batch: Step) -> Tensor:
         """The mask by the texts of the data file, as synonyms may change one premise differently in two rows."""
@@ -136,7 +124,7 @@ class NTXent(PunctuationSettings, Triplets):
 
     def chance(self, batch_size: int, columns: int) -> float:
         """See `Objective.chance`."""
-        return math.log(2 * batch_size if self.hard_negatives and columns == 3 else batch_size)
+        return math.log(2 * batch_size if columns == 3 else batch_size)
 
 
 class OverDistances(Triplets):

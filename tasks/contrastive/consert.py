@@ -61,7 +61,7 @@ class ViewSettings(Record):
             raise UserError("--views: two views of a text are needed, such as feature-cutoff:0.2,shuffle")
         from tasks.contrastive.views import parse  # late: it imports torch
 
-        parse(self.views, flag="--views")
+        parse(self.views)
         return self
 
     def parsed(self) -> tuple[View, ...]:
@@ -203,7 +203,6 @@ class Joint(ViewSettings, Classification):
         ]
         return torch.cat(parts).detach()
 
-    def chance(self, batch_size: int, columns: int) -> float | None:
+    def chance(self, batch_size: int, columns: int) -> float:
         """See `Objective.chance`; two sides, two directions."""
-        classified = super().chance(batch_size, columns)
-        return None if classified is None else classified + self.alpha * 4 * math.log(2 * batch_size - 1)
+        return math.log(self.classes) + self.alpha * 4 * math.log(2 * batch_size - 1)

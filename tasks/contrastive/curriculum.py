@@ -61,26 +61,12 @@ def difficulty(pos_sim: np.ndarray, neg_sim: np.ndarray, margin: float) -> np.nd
     """0 easy, 1 semi-hard, 2 hard for each triplet (CBCL, section 4.3; SelfCCL, section 4.3.1).
 
     With gap = cos(anchor, positive) - cos(anchor, negative): easy where gap > margin, semi-hard where
-    0 < gap <= margin, hard where gap <= 0. The papers do not define ties. `UserError` for shapes that differ and for
-    a cosine that is not finite.
+    0 < gap <= margin, hard where gap <= 0. The papers do not define ties. `UserError` for a cosine that is not finite.
     """
-    positive, negative = (np.asarray(cosines, dtype=np.float64) for cosines in (pos_sim, neg_sim))
-    if positive.shape != negative.shape:
-        raise UserError(f"pos_sim and neg_sim must have one shape, not {positive.shape} and {negative.shape}")
-    gap = positive - negative
+    gap = np.asarray(pos_sim, dtype=np.float64) - np.asarray(neg_sim, dtype=np.float64)
     if not np.isfinite(gap).all():
         raise UserError("a triplet's similarity is not finite")
     return np.where(gap > margin, 0, np.where(gap > 0, 1, 2))
-
-
-def hardness(technique: str, cosines: Similarities, groups: np.ndarray) -> np.ndarray:
-    """The difficulty of each triplet by its cosines: float64 [N], the easiest one lowest (CBCL, section 4.3).
-
-    groups: by the groups that `difficulty` gives; entailment: cos(anchor, positive) descending; contradiction:
-    cos(anchor, hard negative) ascending.
-    """
-    values = {"groups": groups, "entailment": -cosines.positive, "contradiction": cosines.negative}
-    return values[technique].astype(np.float64)
 
 
 def arrange(values: np.ndarray, seed: int, direction: str = "curriculum") -> np.ndarray:
@@ -99,12 +85,10 @@ def eligible(epoch: int, epochs: int, size: int, power: float) -> int:
     """How many of `size` triplets epoch 1..epochs may draw on: floor((epoch / epochs)^power * size).
 
     CBCL, equation 2. Power 0.5 is the root, 1 the linear and 2 the quadratic pacing; the last epoch sees everything.
-    `UserError` for an epoch or a power out of range.
+    `UserError` for an epoch out of range.
     """
     if not 1 <= epoch <= epochs:
         raise UserError(f"epoch {epoch} is not in 1..{epochs}")
-    if not (power >= 0 and math.isfinite(power)):
-        raise UserError(f"power: {power} is not a number of 0 or more")
     return math.floor((epoch / epochs) ** power * size + 1e-9)  # the summand undoes rounding just below a whole number
 
 
@@ -193,13 +177,6 @@ def _sorted(limits: Sequence[int], sizes: Sequence[int]) -> list[np.ndarray]:
     return steps
 
 
-def mix(plan: Plan, groups: np.ndarray) -> np.ndarray:
-    """Share of each group, as `difficulty` gives them, among an epoch's rows: float64 [epochs, 3], each row's sum 1."""
-    rows = [np.concatenate([rows for _, rows in plan.build(epoch)]) for epoch in range(len(plan.lengths))]
-    counts = np.array([np.bincount(groups[epoch_rows], minlength=len(GROUPS)) for epoch_rows in rows])
-    return counts / counts.sum(1, keepdims=True)
-
-
 @dataclass(frozen=True)
 class Scored:
     """The training `rows`, int64 [n], and their cosines under the starting encoder where the order needs them: [n]."""
@@ -228,16 +205,20 @@ class Paced:
 
     @cached_property
     def mix(self) -> np.ndarray:
-        """Share of each group in each epoch: [epochs, 3]."""
+        """Share of each group among an epoch's rows: float64 [epochs, 3], each row's sum 1."""
         assert self.groups is not None
-        return mix(self.plan, self.groups)
+        epochs = range(len(self.plan.lengths))
+        rows = [np.concatenate([rows for _, rows in self.plan.build(epoch)]) for epoch in epochs]
+        counts = np.array([np.bincount(self.groups[epoch_rows], minlength=len(GROUPS)) for epoch_rows in rows])
+        return counts / counts.sum(1, keepdims=True)
 
 
 def sort(settings: CurriculumSettings | None, scored: Scored, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
     """The rows in training order, int64 [n], and the group of each row of the file by the margin (CBCL, section 4.3).
 
     Groups are int64 [1 + last row trained on]: 0 easy, 1 semi-hard, 2 hard, -1 not trained on. They are None for rows
-    without cosines. Without a curriculum the order is that of the file.
+    without cosines. Without a curriculum the order is that of the file. The easiest triplets are those of the easy
+    group, or of the largest cosine of the entailment, or of the smallest cosine of the contradiction.
     """
     rows, cosines = scored.rows, scored.cosines
     if settings is None or settings.order == "none":
@@ -247,7 +228,9 @@ def sort(settings: CurriculumSettings | None, scored: Scored, seed: int) -> tupl
     of_rows = difficulty(cosines.positive, cosines.negative, settings.margin)
     groups = np.full(rows.max() + 1, -1)
     groups[rows] = of_rows
-    return rows[arrange(hardness(settings.technique, cosines, of_rows), seed, settings.order)], groups
+    hardness = {"groups": of_rows, "entailment": -cosines.positive, "contradiction": cosines.negative}
+    values = hardness[settings.technique].astype(np.float64)
+    return rows[arrange(values, seed, settings.order)], groups
 
 
 def pace(

@@ -27,7 +27,6 @@ from tasks import metrics
 from tasks.contrastive.curriculum import Paced, Scored, Similarities
 from tasks.contrastive.data import Data
 from tasks.contrastive.losses import nt_xent
-from tasks.contrastive.objective import Objective
 from tasks.contrastive.scoring import distinct, encode_over_ranks
 from tasks.contrastive.settings import ContrastiveSettings, slug
 from tasks.examples import Examples
@@ -43,15 +42,16 @@ ALIKE = 4.0
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """One evaluation: the score to maximise, its numbers, and the cosines of every dev set and of the triplets.
+    """One evaluation: its numbers, None where undefined, and the cosines of every dev set and of the triplets."""
 
-    What is undefined is None.
-    """
-
-    score: float | None
     numbers: dict[str, float | None]
     dev_cosines: dict[str, np.ndarray]
     cosines: Similarities | None = None
+
+    @property
+    def score(self) -> float | None:
+        """The score to maximise."""
+        return self.numbers[NAME]
 
 
 class Evaluation:
@@ -98,7 +98,7 @@ class Evaluation:
                 cosines = Similarities(*((anchor * side).sum(1) for side in (positive, hard[0])))
                 numbers["triplet_accuracy"] = triplet_accuracy(cosines)
             numbers["frozen_loss"] = frozen_loss([anchor, positive, *hard], self.batch_size, self.temperature)
-        return EvaluationResult(numbers[NAME], numbers, dev_cosines, cosines)
+        return EvaluationResult(numbers, dev_cosines, cosines)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -174,7 +174,7 @@ def _sts_numbers(
     (first, second), gold = sides[name], dev[name].labels
     alike = gold >= (ALIKE if gold.max() > 1 else 1)
     numbers = {
-        "sts_dev_spearman": sum(defined) / len(defined) if len(defined) == len(rho) else None,
+        NAME: sum(defined) / len(defined) if len(defined) == len(rho) else None,
         **by_set,
         "alignment": alignment(vectors[first[alike]], vectors[second[alike]]),
         "uniformity": uniformity(vectors[np.concatenate([first, second])]),
@@ -188,7 +188,7 @@ def _defined(value: float) -> float | None:
 
 def print_summary(settings: ContrastiveSettings, data: Data, paced: Paced, encoder: BertModel, hardware: str) -> None:
     """Print the data, the curriculum and the objective in a few lines."""
-    objective: Objective = settings.objective
+    objective = settings.objective
     groups = ", ".join(f"{count:,} {name}" for name, count in paced.group_sizes.items())
     ranks.say(f"{_counted(paced.rows, objective.rows)}{f' ({groups})' if groups else ''}; {hardware}")
     kept = "of the last step" if settings.training.keep == LAST else f"that is best by {METRIC}"
@@ -209,8 +209,7 @@ def print_summary(settings: ContrastiveSettings, data: Data, paced: Paced, encod
 
 def chance(settings: ContrastiveSettings, rows: int, columns: int) -> float | None:
     """The loss of a random guess over `rows` training rows, which may be less than a batch."""
-    guess: float | None = settings.objective.chance(min(settings.training.batch_size, rows), columns)
-    return guess
+    return settings.objective.chance(min(settings.training.batch_size, rows), columns)
 
 
 def write(

@@ -13,45 +13,25 @@ from minbert.errors import UserError, one_of
 DISTANCES = ("euclidean", "cosine")
 
 
-def candidates(
-    anchor: Tensor,
-    positive: Tensor,
-    hard_negative: Tensor | None,
-    temperature: float,
-    *,
-    ignored: Tensor | None = None,
-) -> Tensor:
+def candidates(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None, temperature: float) -> Tensor:
     """cos(anchor_i, candidate_j) / temperature for all positives, then all hard negatives of the batch: [B, C].
 
-    C is 2B, or B without hard negatives. Where `ignored` (bool [B, C]) is true the logit is -inf; a row's own positive
-    always stays.
+    C is 2B, or B without hard negatives.
     """
     sides = [anchor, positive] if hard_negative is None else [anchor, positive, hard_negative]
     _check_rows("anchor, positive and hard_negative", *sides)
-    logits = _cosines(anchor, torch.cat(sides[1:])) / _positive("temperature", temperature)
-    if ignored is None:
-        return logits
-    if ignored.shape != logits.shape or ignored.dtype != torch.bool:
-        raise UserError(f"ignored must be bool {list(logits.shape)}, not {ignored.dtype} {list(ignored.shape)}")
-    return logits.masked_fill(ignored.clone().fill_diagonal_(False), -torch.inf)
+    return _cosines(anchor, torch.cat(sides[1:])) / temperature
 
 
-def nt_xent(
-    anchor: Tensor,
-    positive: Tensor,
-    hard_negative: Tensor | None,
-    temperature: float,
-    *,
-    ignored: Tensor | None = None,
-) -> Tensor:
+def nt_xent(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None, temperature: float) -> Tensor:
     """NT-Xent with hard negatives (CBCL, equation 1; SelfCCL, section 4.4): a scalar, the mean over the batch of
 
         -log( exp(cos(a_i, p_i) / t) / sum_j ( exp(cos(a_i, p_j) / t) + exp(cos(a_i, n_j) / t) ) )
 
     with t the temperature: the multiple negatives ranking loss with scale = 1 / temperature. Without hard negatives
-    the second term is absent. Terms that are `ignored` (see `false_negatives`) are left out of the sum.
+    the second term is absent.
     """
-    return over_candidates(candidates(anchor, positive, hard_negative, temperature, ignored=ignored))
+    return over_candidates(candidates(anchor, positive, hard_negative, temperature))
 
 
 def over_candidates(logits: Tensor) -> Tensor:
@@ -65,15 +45,11 @@ def false_negatives(anchor: Tensor, positive: Tensor, hard_negative: Tensor | No
     Those with the text of the row's anchor or of its positive, and positives of a triplet with the same anchor (one
     premise; its hard negatives contradict this anchor too). A row's own positive and own hard negative never are.
     """
-    sides = [anchor, positive] if hard_negative is None else [anchor, positive, hard_negative]
-    if anchor.dim() != 1 or any(keys.shape != anchor.shape or keys.is_floating_point() for keys in sides):
-        raise UserError("keys must be integers of one shape [B]: " + ", ".join(str(list(keys.shape)) for keys in sides))
-    texts = torch.cat(sides[1:])
-    same_text = (anchor[:, None] == texts) | (positive[:, None] == texts)
-    premise = anchor[:, None] == anchor
-    same_premise = torch.cat([premise, *([torch.zeros_like(premise)] * (len(sides) - 2))], dim=1)
-    own = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device).repeat(1, len(sides) - 1)
-    return (same_text | same_premise) & ~own
+    texts = positive if hard_negative is None else torch.cat([positive, hard_negative])
+    false = (anchor[:, None] == texts) | (positive[:, None] == texts)
+    false[:, : len(anchor)] |= anchor[:, None] == anchor
+    row = torch.arange(len(texts), device=anchor.device) % len(anchor)  # that a candidate is from
+    return false & (row != row[: len(anchor), None])
 
 
 def view_candidates(first: Tensor, second: Tensor, temperature: float) -> Tensor:
@@ -89,7 +65,7 @@ def view_candidates(first: Tensor, second: Tensor, temperature: float) -> Tensor
     """
     _check_rows("the two views", first, second)
     views = torch.cat([first, second])
-    logits = _cosines(views, torch.cat([second, first])) / _positive("temperature", temperature)
+    logits = _cosines(views, torch.cat([second, first])) / temperature
     itself = torch.eye(len(views), dtype=torch.bool, device=views.device).roll(len(first), 1)
     return logits.masked_fill(itself, -torch.inf)
 
@@ -109,10 +85,8 @@ def margin_contrastive(u: Tensor, v: Tensor, similar: Tensor, margin: float) -> 
     `similar` is bool [B]. (The paper's text gives similar pairs Y = 1, its formula Y = 0.)
     """
     _check_rows("u and v", u, v)
-    if similar.dtype != torch.bool or similar.shape != u.shape[:1]:
-        raise UserError(f"similar must be bool [{len(u)}], not {similar.dtype} {list(similar.shape)}")
     distance = _distance(u, v, "euclidean")
-    shortfall = F.relu(_positive("margin", margin) - distance)
+    shortfall = F.relu(margin - distance)
     return torch.where(similar, distance, shortfall).square().mean() / 2
 
 
@@ -123,12 +97,11 @@ def triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float, d
     """
     _check_rows("anchor, positive and negative", anchor, positive, negative)
     gap = _distance(anchor, positive, distance) - _distance(anchor, negative, distance)
-    return F.relu(gap + _positive("margin", margin)).mean()
+    return F.relu(gap + margin).mean()
 
 
 def softmax_features(u: Tensor, v: Tensor) -> Tensor:
     """[u; v; |u - v|] (SBERT, section 3): [B, 3D]."""
-    _check_rows("u and v", u, v)
     u, v = _full(u), _full(v)
     return torch.cat([u, v, (u - v).abs()], dim=1)
 
@@ -138,9 +111,6 @@ def softmax_pairs(logits: Tensor, labels: Tensor) -> Tensor:
 
     `logits` are [B, classes], `labels` int64 [B].
     """
-    if logits.dim() != 2 or labels.shape != logits.shape[:1] or labels.dtype != torch.int64:
-        shapes = f"{list(logits.shape)} and {labels.dtype} {list(labels.shape)}"
-        raise UserError(f"logits must be [B, classes] and labels int64 [B], not {shapes}")
     return F.cross_entropy(_full(logits), labels)
 
 
@@ -160,12 +130,6 @@ def _distance(x: Tensor, y: Tensor, kind: str) -> Tensor:
     if kind == "euclidean":
         return torch.linalg.vector_norm(x - y, dim=1)
     return 1 - (F.normalize(x, dim=1) * F.normalize(y, dim=1)).sum(1)
-
-
-def _positive(name: str, value: float) -> float:
-    if not value > 0:
-        raise UserError(f"{name}: {value} is not above 0")
-    return value
 
 
 def _check_rows(names: str, *tensors: Tensor) -> None:

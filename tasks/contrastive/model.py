@@ -54,7 +54,7 @@ class ContrastiveModel(nn.Module):
     def of(cls, settings: ContrastiveSettings, encoder: BertModel) -> "ContrastiveModel":
         """The encoder with the layers that the settings ask for, their weights drawn by the run's seed."""
         torch.manual_seed(torch_seed(settings.training.seed, "heads"))
-        objective: Objective = settings.objective
+        objective = settings.objective
         return cls(
             encoder,
             settings.encoder.pooler,

@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+import numpy as np
+
 from minbert.errors import UserError
 from minbert.files import expanded, present
 from minbert.token_cache import Row, Skipped
 from minbert.training.settings import flag
-from tasks.contrastive.objective import Inputs, Numbers, Objective, Texts, labels_of, objective_flag
+from tasks.contrastive.objective import Inputs, Numbers, Objective, Texts, objective_flag
 from tasks.readers import open_as, senteval, text_key
 from tasks.readers.layouts import NLI_CLASSES, POLARITIES, Rows
 
@@ -48,12 +50,11 @@ class Classification(Objective):
         return len(NLI_CLASSES)
 
     def check_files(self, data: str) -> None:
-        """See `Objective.find`."""
+        """See `Objective.check_files`."""
         self.pair_files(data)
 
     def pair_files(self, data: str) -> list[Path]:
         """The files of labelled pairs."""
-        from tasks import readers
         from tasks.contrastive.data import training_files
 
         paths = training_files(self.nli_pairs, data, "nli-pairs.tsv", *_ORIGINALS)
@@ -61,7 +62,7 @@ class Classification(Objective):
             originals = (paths[0].parent.parent / name for name in _ORIGINALS)
             paths = [path for path in originals if path.is_file()]
         for path in paths:
-            readers.open_as(path, "nli")
+            open_as(path, "nli")
         return paths
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
@@ -74,9 +75,12 @@ class Classification(Objective):
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
         """Cross entropy and accuracy."""
+        import torch
+
+        from minbert.ragged import to_device
         from tasks.contrastive import losses
 
-        labels = labels_of(examples, batch, vectors)
+        labels = to_device(torch.from_numpy(examples.labels[batch.rows].astype(np.int64)), vectors.device)
         logits = self.logits(model, vectors, labels)
         accuracy = (logits.detach().argmax(1) == labels).float().mean()
         return {"loss": losses.softmax_pairs(logits, labels), "accuracy": accuracy}
@@ -89,7 +93,7 @@ class Classification(Objective):
 
     def chance(self, batch_size: int, columns: int) -> float | None:
         """See `Objective.chance`."""
-        return math.log(len(NLI_CLASSES))
+        return math.log(self.classes)
 
 
 class Softmax(Classification):
@@ -129,8 +133,8 @@ class CrossEncoder(Classification):
             )
 
     def check_files(self, data: str) -> None:
-        """See `Objective.find`."""
-        self.pair_files(data)
+        """See `Objective.check_files`."""
+        super().check_files(data)
         self.phrase_files(data)
 
     def phrase_files(self, data: str) -> list[Path]:
@@ -138,13 +142,12 @@ class CrossEncoder(Classification):
         if not self.phrases:
             return []
         from minbert.training import start
-        from tasks import readers
 
         path = expanded(self.phrases)
         if self.phrases == "sst":
             (name,) = senteval.CLASSIFICATION["SST2"][1]["train"]
             path = senteval.root(start.data_folder(data)) / name
-        readers.open_as(present(path), "single", classes=len(POLARITIES))
+        open_as(present(path), "single", classes=len(POLARITIES))
         return [path]
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
@@ -195,20 +198,15 @@ def _read_files(
     pairs: list[Path], phrases: list[Path], evaluated: list[Path], tokenizer: Tokenizer, length: int
 ) -> TrainingRows:
     """The rows of files of labelled pairs, then those of single texts, cached."""
-    from tasks import readers
     from tasks.contrastive.data import TrainingRows, cache_rows
     from tasks.examples import Pair
 
     paths = [*pairs, *phrases]
-    names = [
-        f"{path.name}:" if len(paths) > 1 else "" for path in paths
-    ]  # prefix of the ids if there are several files
+    names = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]  # prefixes of the ids
 
     def labelled() -> Iterator[Row | Skipped]:
-        opened = [readers.open_as(path, "nli").rows for path in pairs]
-        opened += [
-            _as_pairs(readers.open_as(path, "single", classes=len(POLARITIES)).rows, evaluated) for path in phrases
-        ]
+        opened = [open_as(path, "nli").rows for path in pairs]
+        opened += [_as_pairs(open_as(path, "single", classes=len(POLARITIES)).rows, evaluated) for path in phrases]
         for rows, name in zip(opened, names, strict=True):
             for row in rows:
                 if isinstance(row, Skipped):

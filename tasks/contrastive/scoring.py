@@ -39,22 +39,19 @@ def score(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, w
     return Scored(rows, similarities(scorer, examples, weights_sha256, rows))
 
 
-def similarities(
-    encoder: Encoder, triplets: Examples, weights_sha256: str, rows: np.ndarray | None = None
-) -> Similarities:
-    """Cosines of all triplets, or of some `rows`, under the frozen encoder, dropout off.
+def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows: np.ndarray) -> Similarities:
+    """Cosines of some `rows` of triplets, int64 [N], under the frozen encoder, dropout off.
 
     A block of triplets is scored at a time, so that memory does not grow with their number; each distinct text of a
     block is encoded once. A second call reads the cosines from the cache. Of several ranks the first one scores. The
     cache is keyed by the tokens, the weights' hash, rows, pooler, length, number format, device and torch's version.
     """
-    chosen = np.arange(len(triplets)) if rows is None else rows.astype(np.int64)
 
     def build() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         encoder.model.eval()
-        values = np.empty((2, len(chosen)), dtype=np.float32)
-        for begin in range(0, len(chosen), _BLOCK):
-            block = chosen[begin : begin + _BLOCK].tolist()
+        values = np.empty((2, len(rows)), dtype=np.float32)
+        for begin in range(0, len(rows), _BLOCK):
+            block = rows[begin : begin + _BLOCK].tolist()
             texts, index = distinct(tuple(triplets.sentence(row, column)) for row in block for column in range(3))
             part = cosines(encoder.encode_ids(texts, show_progress_bar=sys.stderr.isatty()), index)
             values[:, begin : begin + len(block)] = part.positive, part.negative
@@ -62,8 +59,8 @@ def similarities(
 
     config = replace(encoder.model.config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     encoding = (encoder.pooler, encoder.precision, triplets.max_length, config, encoder.model.device, torch.__version__)
-    key = (triplets.cache.key, hashlib.sha256(chosen.tobytes()).hexdigest(), weights_sha256, *encoding)
-    values = torch.zeros(2, len(chosen), device=encoder.model.device)
+    key = (triplets.cache.key, hashlib.sha256(rows.tobytes()).hexdigest(), weights_sha256, *encoding)
+    values = torch.zeros(2, len(rows), device=encoder.model.device)
     if ranks.rank() == 0:
         values.copy_(torch.from_numpy(cached("scores", key, build)[0]["cosines"]))
     positive, negative = ranks.broadcast(values).cpu().numpy()

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from minbert.errors import UserError
 from minbert.training.settings import flag
-from tasks.augment import PunctuationSettings
-from tasks.contrastive.objective import Numbers, Objective, Texts, loss_and_accuracy, objective_flag
+from tasks.contrastive.objective import Numbers, Objective, Punctuated, Texts, loss_and_accuracy, objective_flag
 from tasks.contrastive.texts import TextSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from minbert.bert import BertModel
-    from minbert.tokenizer import Tokenizer
     from minbert.training.plan import Step
     from tasks.contrastive.model import ContrastiveModel
     from tasks.contrastive.settings import ContrastiveSettings
-    from tasks.examples import Augmentation, Examples
+    from tasks.examples import Examples
 
 
-class SimCSE(PunctuationSettings, TextSettings, Objective):
+class SimCSE(Punctuated, TextSettings, Objective):
     """Two passes of a text under dropout (SimCSE, section 3), and of a text and itself with punctuation (EdaCSE).
 
     L_SimCSE + lambda * L_EdaCSE (EdaCSE, equation 2), each NT-Xent with in-batch negatives.
     """
 
     in_batch: ClassVar[bool] = True
+    punctuated: ClassVar[int] = 0
     objective: Literal["simcse"] = objective_flag("simcse")
     temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4, common=True)
     eda_weight: float = flag(
@@ -43,14 +41,6 @@ class SimCSE(PunctuationSettings, TextSettings, Objective):
             raise UserError(
                 "--eda-weight and --marks-most require each other: a weight, and the punctuation that it weighs"
             )
-        self.check_punctuation(settings.synonyms)
-
-    def augmentation(
-        self, settings: ContrastiveSettings, examples: Examples, tokenizer: Tokenizer, run: Path
-    ) -> tuple[Augmentation[Any], dict[str, Any] | None]:
-        """Punctuation in the third text, or synonyms."""
-        punctuation = self.punctuation(tokenizer, 0, settings.training.seed)
-        return (punctuation, None) if punctuation else super().augmentation(settings, examples, tokenizer, run)
 
     def encoded(self, examples: Examples) -> Texts:
         """The text twice, and its punctuated form, column 1, where that has a weight."""

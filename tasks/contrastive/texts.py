@@ -55,15 +55,7 @@ class TextSettings(Record):
 
     def check_files(self, data: str) -> None:
         """Raises `UserError` if a file is missing."""
-        self.corpus(data)
-
-    def corpus(self, data: str) -> Corpus:
-        """The files of `--texts`; files given by path do not need the data folder."""
-        from minbert.training import start  # late, here and below: it imports torch
-
-        names = names_in(self.texts)
-        only_files = all(expanded(name).is_file() for name in names)
-        return find_texts(names, Path() if only_files else start.data_folder(data))
+        find_texts(names_in(self.texts), data)
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
         """A sample of `--limit` texts, by seed."""
@@ -73,7 +65,7 @@ class TextSettings(Record):
         from tasks.examples import Examples
 
         seed, limit, sources = settings.training.seed, settings.data.limit, names_in(self.texts)
-        corpus = self.corpus(settings.files.data)
+        corpus = find_texts(sources, settings.files.data)
 
         def rows() -> Iterator[Row | ReaderReport]:
             kept, report = gather_texts(corpus, seed, limit, keep_duplicates=self.keep_duplicates)
@@ -85,7 +77,7 @@ class TextSettings(Record):
         paths = [file.path for file in corpus.files]
         cache, hashes = cache_rows(paths, rows(), rule, 1, tokenizer, further=corpus.tests, digest=token_cache.digest)
         files = [entry_of_file | counts for entry_of_file, counts in zip(hashes, cache.report["files"], strict=True)]
-        entry = {"sources": sources, **cache.report, "files": files, "absent": corpus.absent}
+        entry = {**cache.report, "files": files, "absent": corpus.absent}
         entry["skipped"] = [{"file": Path(file["file"]).name, **row} for file in files for row in file["skipped"]]
         if entry["transductive"]:
             ranks.note("the texts hold test sentences (transductive), which the manifest and the report say as well")
@@ -129,8 +121,11 @@ class Corpus:
     absent: list[str] = field(default_factory=list)
 
 
-def find_texts(sources: Sequence[str], data: Path) -> Corpus:
-    """The files of some sources, in order. Raises `UserError` for a source that is unknown or has no file."""
+def find_texts(sources: Sequence[str], data: str) -> Corpus:
+    """The files of some sources, in order, those with a name in the data folder `data`, as `--data` gives it.
+
+    Raises `UserError` for a source that is unknown or has no file.
+    """
     corpus = Corpus()
     for name in sources:
         source = _source(name, data)
@@ -142,15 +137,18 @@ def find_texts(sources: Sequence[str], data: Path) -> Corpus:
     return corpus
 
 
-def _source(name: str, data: Path) -> Corpus:
+def _source(name: str, data: str) -> Corpus:
+    from minbert.training import start  # late: it imports torch
+
     if name in ("sts", "sts-train"):
-        return _english(name, data)
+        return _english(name, start.data_folder(data))
     if name == "chinese":
-        files = chinese.files(data)
+        folder = start.data_folder(data)
+        files = chinese.files(folder)
         train = [TextFile(path, split) for (_, split), path in files.items() if split == "train"]
         if not train:
             raise UserError(
-                f"--texts chinese: {chinese.folder(data)}: no train file in {', '.join(chinese.FOLDERS)}; "
+                f"--texts chinese: {chinese.folder(folder)}: no train file in {', '.join(chinese.FOLDERS)}; "
                 f"python data/get_data.py chinese fetches them into data/"
             )
         absent = [f"{corpus} train" for corpus in chinese.FOLDERS if (corpus, "train") not in files]
@@ -187,9 +185,9 @@ def gather_texts(
 
     A smaller sample of the same seed is part of a larger one. `keep_duplicates` keeps every appearance, as ConSERT's
     89,192 texts do. The report holds, for each file, the rows read and skipped; the number of duplicates; and
-    `transductive`: whether a test file was read. `also_in_test` counts the kept texts that a test file of the same
-    source holds, by its folder and over all, whatever their case, white space and punctuation: a train file may hold
-    test sentences, as STS-B's was sampled from STS12-16. Raises `UserError` if the files hold no text.
+    `transductive`: whether a test file was read. `also_in_test` counts the kept texts that `any` test file of the same
+    sources holds, whatever their case, white space and punctuation: a train file may hold test sentences, as STS-B's
+    was sampled from STS12-16. Raises `UserError` if the files hold no text.
     """
     contents = [file.texts() for file in corpus.files]
     texts = [text for file_texts, _ in contents for text in file_texts]
@@ -197,25 +195,14 @@ def gather_texts(
         raise UserError(f"{', '.join(str(file.path) for file in corpus.files)}: no text")
     distinct = list(dict.fromkeys(texts))
     kept = sample(texts if keep_duplicates else distinct, seed, limit)
-    tests: dict[str, set[str]] = {}
-    for path in corpus.tests:
-        tests.setdefault(path.parent.name, set()).update(map(text_key, TextFile(path, "test").texts()[0]))
-    tests["any"] = set().union(*tests.values())
-    counts = dict.fromkeys(tests, 0)
-    for kept_key in map(text_key, kept):
-        for folder, keys in tests.items():
-            counts[folder] += kept_key in keys
+    tests = {text_key(text) for path in corpus.tests for text in TextFile(path, "test").texts()[0]}
     return kept, {
         "files": [entry for _, entry in contents],
         "texts": len(texts),
         "duplicates": len(texts) - len(distinct),
-        "distinct": len(distinct),
-        "duplicates_kept": keep_duplicates,
-        "limit": limit,
         "kept": len(kept),
-        "order": "file order",
         "transductive": any(file.split == "test" for file in corpus.files),
-        "also_in_test": counts,
+        "also_in_test": {"any": sum(text_key(text) in tests for text in kept)},
     }
 
 

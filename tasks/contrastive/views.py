@@ -85,9 +85,6 @@ class View:
     name: ClassVar[str] = "none"
     default: ClassVar[float | None] = None  # None: the view takes no rate
 
-    def __str__(self) -> str:
-        return self.name if self.default is None else f"{self.name}:{self.rate:g}"
-
     def positions(self, ragged: Ragged, streams: Streams) -> Ragged:
         """The batch that goes into the embedding layer."""
         return ragged
@@ -193,34 +190,33 @@ KINDS: dict[str, type[View]] = {
 }
 
 
-def parse(spec: str, *, protect_special: bool = False, flag: str = "views") -> tuple[View, View]:
+def parse(spec: str, *, protect_special: bool = False) -> tuple[View, View]:
     """The two views of a text such as "feature-cutoff:0.2,shuffle"; a rate that is left out is the paper's.
 
-    Raises `UserError`, which begins with `flag`, unless there are two views, of known names, with rates in their range.
+    Raises `UserError`, which begins with `--views`, unless there are two views, of known names, with rates in range.
     """
     parts = [part.strip() for part in spec.split(",")]
     if len(parts) != 2:
-        raise UserError(f"{flag}: {spec!r} holds {len(parts)} view{'s' * (len(parts) != 1)}, two are needed")
-    first, second = (_parsed(part, protect_special, flag) for part in parts)
+        raise UserError(f"--views: {spec!r} holds {len(parts)} view{'s' * (len(parts) != 1)}, two are needed")
+    first, second = (_parsed(part, protect_special) for part in parts)
     return first, second
 
 
-def _parsed(part: str, protect_special: bool, flag: str) -> View:
+def _parsed(part: str, protect_special: bool) -> View:
     name, colon, number = part.partition(":")
-    name = one_of(name, KINDS, flag)
-    kind = KINDS[name]
+    kind = KINDS[one_of(name, KINDS, "--views")]
     if kind.default is None:
         if colon:
-            raise UserError(f"{flag}: {part!r}: {name} takes no rate")
+            raise UserError(f"--views: {part!r}: {kind.name} takes no rate")
         return kind(0.0, protect_special)
     try:
         rate = float(number) if colon else kind.default
     except ValueError:
-        raise UserError(f"{flag}: {part!r}: {number!r} is not a number") from None
+        raise UserError(f"--views: {part!r}: {number!r} is not a number") from None
     if kind is Adversarial and not 0 < rate < math.inf:
-        raise UserError(f"{flag}: {part!r}: the size of the perturbation must be above 0")
+        raise UserError(f"--views: {part!r}: the size of the perturbation must be above 0")
     if kind is not Adversarial and not 0 <= rate < 1:
-        raise UserError(f"{flag}: {part!r}: the rate must be at least 0 and below 1")
+        raise UserError(f"--views: {part!r}: the rate must be at least 0 and below 1")
     return kind(rate, protect_special)
 
 

@@ -11,13 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minbert import UserError
 from minbert.training.plan import Plan
-from tasks.contrastive.curriculum import Similarities, arrange, difficulty, eligible, hardness, mix, plan
+from tasks.contrastive.curriculum import CurriculumSettings, Paced, Scored, Similarities, arrange, eligible, plan, sort
 
 POSITIVE = np.array([0.9, 0.5, 0.8, 0.3, 0.7])
 NEGATIVE = np.array([0.2, 0.4, 0.8, 0.5, 0.1])
-COSINES, NO_GROUPS = Similarities(POSITIVE, NEGATIVE), np.zeros(5)
 
 variants = st.fixed_dictionaries(
     {
@@ -44,15 +42,17 @@ def steps(made: Plan) -> list[list[int]]:
     ],
 )
 def test_a_technique_puts_the_easiest_first_and_anti_the_hardest(technique: str, easiest_first: list[int]) -> None:
-    assert arrange(hardness(technique, COSINES, NO_GROUPS), 1).tolist() == easiest_first
-    assert arrange(hardness(technique, COSINES, NO_GROUPS), 1, "anti").tolist() == easiest_first[::-1]
+    scored = Scored(np.arange(5), Similarities(POSITIVE, NEGATIVE))
+    for order, expected in (("curriculum", easiest_first), ("anti", easiest_first[::-1])):
+        assert sort(CurriculumSettings(technique=technique, order=order), scored, 1)[0].tolist() == expected
 
 
 def test_groups_come_by_margin() -> None:
-    groups = difficulty(POSITIVE, NEGATIVE, 0.3)
-    assert groups.tolist() == [0, 1, 2, 2, 0]
-    assert [groups[i] for i in arrange(hardness("groups", COSINES, groups), 4)] == [0, 0, 1, 2, 2]
-    assert [groups[i] for i in arrange(hardness("groups", COSINES, groups), 4, "anti")] == [2, 2, 1, 0, 0]
+    scored = Scored(np.arange(5), Similarities(POSITIVE, NEGATIVE))
+    for order, expected in (("curriculum", [0, 0, 1, 2, 2]), ("anti", [2, 2, 1, 0, 0])):
+        rows, groups = sort(CurriculumSettings(margin=0.3, order=order), scored, 4)
+        assert groups is not None and groups.tolist() == [0, 1, 2, 2, 0]
+        assert groups[rows].tolist() == expected
 
 
 @given(st.lists(st.integers(0, 3), max_size=40), st.integers(0, 99), st.sampled_from(["curriculum", "anti", "random"]))
@@ -69,13 +69,6 @@ def test_every_direction_is_a_seeded_permutation(values: list[int], seed: int, d
 def test_equal_values_come_in_an_order_of_the_seed(direction: str) -> None:
     orders = [arrange(np.zeros(60), seed, direction).tolist() for seed in (1, 2)]
     assert orders[0] != orders[1] and list(range(60)) not in orders
-
-
-def test_mistakes_are_named() -> None:
-    with pytest.raises(UserError, match=r"must have one shape, not \(1,\) and \(2,\)"):
-        difficulty(np.array([0.1]), np.array([0.2, 0.3]), 0.2)
-    with pytest.raises(UserError, match=r"^power: -1"):
-        eligible(1, 3, 10, -1)
 
 
 def limit(size: int, step: int, made: Plan, variant: dict) -> int:
@@ -161,5 +154,5 @@ def test_passes_differ_and_sorted_passes_keep_the_order() -> None:
 def test_the_mix_counts_what_the_steps_hold() -> None:
     groups = np.array([0] * 20 + [1] * 12 + [2] * 8)
     made = plan(np.arange(40), epochs=4, batch_size=3, seed=2, power=1.0)
-    shares = mix(made, groups)
+    shares = Paced(made, 40, groups).mix
     assert shares.tolist() == pytest.approx(np.array([[1, 0, 0], [1, 0, 0], [20 / 30, 10 / 30, 0], [0.5, 0.3, 0.2]]))

@@ -37,7 +37,7 @@ Written = Callable[..., tuple[dict[str, Any], dict[str, np.ndarray]]]
 
 
 def look(rho: float, cosines: Similarities | None = None) -> EvaluationResult:
-    return EvaluationResult(rho, {"sts_dev_spearman": rho, "frozen_loss": -rho}, {"sts": np.zeros(1)}, cosines)
+    return EvaluationResult({"sts_dev_spearman": rho, "frozen_loss": -rho}, {"sts": np.zeros(1)}, cosines)
 
 
 @pytest.fixture

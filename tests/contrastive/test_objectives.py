@@ -26,7 +26,7 @@ from tasks.contrastive.evaluation import unit
 from tasks.contrastive.model import COLLAPSED, ContrastiveModel, ContrastiveStep, floors, spread
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, Pair
-from tests.contrastive.conftest import ANCHORS
+from tests.contrastive.conftest import ANCHORS, NEGATIVES, POSITIVES
 
 ROWS = np.array([4, 0, 3, 1])
 STEP = Step("nli", ROWS, 0, 0)
@@ -69,12 +69,11 @@ def cosine(x: np.ndarray, y: np.ndarray) -> float:
     return float(x @ y / math.sqrt((x @ x) * (y @ y)))
 
 
-def nt_xent(columns: list[np.ndarray], temperature: float, *, hard: bool) -> float:
-    anchors, positives, negatives = columns
+def nt_xent(columns: list[np.ndarray], temperature: float) -> float:
+    anchors, positives, *_ = columns
     total = 0.0
     for i, anchor in enumerate(anchors):
-        candidates = [*positives, *(negatives if hard else [])]
-        below = sum(math.exp(cosine(anchor, other) / temperature) for other in candidates)
+        below = sum(math.exp(cosine(anchor, other) / temperature) for side in columns[1:] for other in side)
         total -= math.log(math.exp(cosine(anchor, positives[i]) / temperature) / below)
     return total / len(anchors)
 
@@ -82,12 +81,14 @@ def nt_xent(columns: list[np.ndarray], temperature: float, *, hard: bool) -> flo
 @pytest.mark.parametrize("hard", [True, False])
 @pytest.mark.parametrize("projection", ["none", "training", "kept"])
 def test_nt_xent_is_the_formula_over_the_batch(
-    bert: BertModel, triplets: Examples, hard: bool, projection: str
+    bert: BertModel, view: Callable[..., Any], hard: bool, projection: str
 ) -> None:
+    columns = [ANCHORS, POSITIVES, NEGATIVES] if hard else [ANCHORS, POSITIVES]
+    examples = view(*columns)
     pooler = "mean" if projection == "none" else "cls"
-    how = settings("nt-xent", hard_negatives=hard, pooler=pooler, projection=projection, mask_false_negatives=False)
-    numbers, _, model = run(bert, triplets, how)
-    expected = nt_xent(encoded(model, triplets, 3), 0.05, hard=hard)
+    how = settings("nt-xent", pooler=pooler, projection=projection, mask_false_negatives=False)
+    numbers, _, model = run(bert, examples, how)
+    expected = nt_xent(encoded(model, examples, len(columns)), 0.05)
     assert numbers["loss"].item() == pytest.approx(expected, rel=1e-4)
 
 
@@ -211,10 +212,8 @@ def test_chance_is_the_loss_of_equal_vectors(rows: int, columns: int) -> None:
         return settings(objective, **given).objective.chance(rows, columns)
 
     same = torch.ones(rows, 7)
-    for hard in (same, None) if columns == 3 else (None,):
-        expected = float(losses.nt_xent(same, same, hard, 0.05))
-        wanted = hard is not None or columns == 2
-        assert chance("nt-xent", hard_negatives=wanted) == pytest.approx(expected, rel=1e-6, abs=1e-5)
+    expected = float(losses.nt_xent(same, same, same if columns == 3 else None, 0.05))
+    assert chance("nt-xent") == pytest.approx(expected, rel=1e-6, abs=1e-5)
     views = float(losses.over_candidates(losses.view_candidates(same, same, 0.05)))
     assert chance("views", texts="sts", views="none,shuffle") == pytest.approx(views, abs=1e-5)
     joint = chance("joint", views="none,shuffle", alpha=2.0)

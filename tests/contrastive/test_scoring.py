@@ -65,6 +65,10 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return calls
 
 
+def similarities(encoder: Encoder, made: Examples, weights: str) -> scoring.Similarities:
+    return scoring.similarities(encoder, made, weights, np.arange(len(made)))
+
+
 def plain(encoder: Encoder, texts: list[tuple[str, ...]]) -> np.ndarray:
     """Each cosine by itself, in float64: [2, N]."""
     found = []
@@ -78,9 +82,9 @@ def test_blocks_of_triplets_change_no_cosine(
     encoder: Encoder, opened: Opened, encoded: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = opened(TEXTS)
-    whole = scoring.similarities(encoder, made, "whole")
+    whole = similarities(encoder, made, "whole")
     monkeypatch.setattr(scoring, "_BLOCK", 3)
-    parts = scoring.similarities(encoder, made, "in blocks")
+    parts = similarities(encoder, made, "in blocks")
     np.testing.assert_allclose([parts.positive, parts.negative], [whole.positive, whole.negative], atol=1e-6)
     assert encoded == [9, 7, 3], "each text of a block once"
 
@@ -88,7 +92,7 @@ def test_blocks_of_triplets_change_no_cosine(
 @pytest.mark.parametrize("pooler", ["pooler", "mean", "avg-static-last"])
 def test_cosines_are_those_of_the_vectors(encoder: Encoder, opened: Opened, pooler: str) -> None:
     encoder.pooler = pooler
-    found = scoring.similarities(encoder, opened(TEXTS), "weights")
+    found = similarities(encoder, opened(TEXTS), "weights")
     assert found.positive.dtype == found.negative.dtype == np.float32
     np.testing.assert_allclose([found.positive, found.negative], plain(encoder, TEXTS), atol=2e-6)
     np.testing.assert_allclose(found.gap, plain(encoder, TEXTS)[0] - plain(encoder, TEXTS)[1], atol=4e-6)
@@ -97,22 +101,22 @@ def test_cosines_are_those_of_the_vectors(encoder: Encoder, opened: Opened, pool
 def test_each_distinct_text_is_encoded_once_and_the_cache_spares_all(
     encoder: Encoder, opened: Opened, encoded: list[int]
 ) -> None:
-    scoring.similarities(encoder, opened(TEXTS), "weights")
+    similarities(encoder, opened(TEXTS), "weights")
     assert encoded == [len({text for row in TEXTS for text in row})] == [9]
-    again = scoring.similarities(encoder, opened(TEXTS), "weights")
+    again = similarities(encoder, opened(TEXTS), "weights")
     assert len(encoded) == 1 and again.positive.shape == (len(TEXTS),)
 
 
 def test_what_the_numbers_depend_on_is_in_the_key(encoder: Encoder, opened: Opened, encoded: list[int]) -> None:
     texts = [*TEXTS, LONG]
-    scoring.similarities(encoder, opened(texts), "weights")
-    scoring.similarities(encoder, opened(texts), "other weights")
-    scoring.similarities(encoder, opened(texts, max_length=8), "weights")
-    scoring.similarities(encoder, opened([*texts[1:], texts[0]], "turned"), "weights")
+    similarities(encoder, opened(texts), "weights")
+    similarities(encoder, opened(texts), "other weights")
+    similarities(encoder, opened(texts, max_length=8), "weights")
+    similarities(encoder, opened([*texts[1:], texts[0]], "turned"), "weights")
     encoder.pooler = "cls"
-    scoring.similarities(encoder, opened(texts), "weights")
+    similarities(encoder, opened(texts), "weights")
     encoder.precision = "bf16"
-    scoring.similarities(encoder, opened(texts), "weights")
+    similarities(encoder, opened(texts), "weights")
     assert len(encoded) == 6
 
 

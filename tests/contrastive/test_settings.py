@@ -60,7 +60,7 @@ MORE: dict[str, dict[str, Any]] = {
     "selfccl-bert": GROUPS | {"power": 1.0, "projection": "none", "evaluate_every": 125},
     "selfccl-sbert": GROUPS | {"power": 1.0, "weight_decay": 0.01, "mask_false_negatives": False},
     "sbert-nli-v2": {"order": "none", "weight_decay": 0.01},
-    "simcse-sup": {"order": "none", "projection": "kept", "weight_decay": 0.0, "hard_negatives": True},
+    "simcse-sup": {"order": "none", "projection": "kept", "weight_decay": 0.0},
     "consert": FEATURES | {"protect_special": False, "keep_duplicates": True, "evaluate_every": 200},
     "consert-tuned": FEATURES | {"protect_special": True},
     "consert-sup": {"encoder_dropout": None, "evaluate_every": 200},

@@ -3,16 +3,13 @@
 python -m pytest --import-mode=importlib tests/contrastive/test_views_draws.py
 """
 
-from collections import Counter
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chisquare, kstest
+from scipy.stats import kstest
 
 from tasks.contrastive.views import Streams
-from tests.contrastive.conftest import of_batch
 
 MASK = (1 << 64) - 1
 
@@ -59,27 +56,3 @@ def test_words_are_uniform(words: np.ndarray) -> None:
 def test_no_word_stands_twice() -> None:
     assert len(np.unique(WORDS)) == WORDS.size
     assert len(np.unique(draw(100_000).states)) == 100_000
-
-
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=8), st.data())
-def test_batch_mates_and_their_order_change_nothing(counts: list[int], data: st.DataObject) -> None:
-    whole = of_batch(5, 1, np.arange(len(counts)) * 7)
-    doubled = np.array(counts * 2)
-    chosen = np.array(data.draw(st.lists(st.integers(0, len(doubled) - 1), min_size=1, max_size=8, unique=True)))
-    ends = np.cumsum(doubled)
-    for name in ("words", "permutation"):
-        every = getattr(whole, name)(doubled)
-        base = ends - doubled if name == "permutation" else np.zeros_like(ends)
-        expected = [every[ends[i] - doubled[i] : ends[i]] - base[i].astype(every.dtype) for i in chosen]
-        part = getattr(whole.take(chosen), name)(doubled[chosen])
-        starts = np.cumsum(doubled[chosen]) - doubled[chosen]
-        shift = np.repeat(starts, doubled[chosen]) if name == "permutation" else 0
-        assert (part - np.asarray(shift, dtype=every.dtype)).tolist() == np.concatenate(expected).tolist()
-    assert whole.take(chosen).below(doubled[chosen] + 1).tolist() == whole.below(doubled + 1)[chosen].tolist()
-
-
-def test_every_order_of_four_is_equally_likely() -> None:
-    found = draw(6000).permutation(np.full(6000, 4)).reshape(-1, 4) - 4 * np.arange(6000)[:, None]
-    orders = Counter(map(tuple, found.tolist()))
-    assert len(orders) == 24 and all(sorted(order) == [0, 1, 2, 3] for order in orders)
-    assert chisquare(list(orders.values())).pvalue > 1e-3
