@@ -142,8 +142,14 @@ def new_folder(path: Path) -> Iterator[Path]:
         sync(temporary)
         if path.exists():
             os.rename(path, retired)
-        os.rename(temporary, path)
-        shutil.rmtree(retired, ignore_errors=True)
+            try:
+                os.rename(temporary, path)
+            except BaseException:
+                os.rename(retired, path)
+                raise
+            shutil.rmtree(retired)
+        else:
+            os.rename(temporary, path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -60,21 +60,24 @@ class AdamW(torch.optim.Optimizer):
                 )
 
     @torch.no_grad()
-    def step(self) -> None:  # type: ignore[override]  # no closure
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One update of every parameter that has a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         for group in self.param_groups:
             by_step: dict[int, list[Tensor]] = defaultdict(list)
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    state = self._state_of(parameter)
-                    state["step"] += 1
-                    by_step[state["step"]].append(parameter)
+                    by_step[self._advance(parameter)].append(parameter)
             for step, parameters in by_step.items():
                 if self.fused:
                     self._fused_update(parameters, step, group)
                 else:
                     for parameter in parameters:
                         self._plain_update(parameter, step, group)
+        return loss
 
     @torch.no_grad()
     def average(self, count: int) -> None:
@@ -105,6 +108,11 @@ class AdamW(torch.optim.Optimizer):
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)
         return state
+
+    def _advance(self, parameter: Tensor) -> int:
+        state = self._state_of(parameter)
+        state["step"] += 1
+        return int(state["step"])
 
     def _plain_update(self, parameter: Tensor, step: int, group: dict[str, Any]) -> None:
         assert parameter.grad is not None

@@ -41,10 +41,12 @@ class Ragged:
     @classmethod
     def from_lists(cls, ids: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None) -> "Ragged":
         """Concatenate lists of token ids. Positions count from 0 in each list; token types default to 0."""
+        if not ids or not all(len(row) for row in ids):
+            raise UserError("a batch needs at least one sentence, and every sentence at least one token")
         lengths = tuple(len(row) for row in ids)
         if types is not None and lengths != tuple(len(row) for row in types):
             raise UserError("the lists of token types must be as long as the lists of ids")
-        positions = torch.from_numpy(ramp(np.array(lengths, dtype=np.int64)))
+        positions = torch.from_numpy(ramp(np.array(lengths)))
         joined = _joined(ids)
         return cls(joined, positions, torch.zeros_like(joined) if types is None else _joined(types), lengths)
 
@@ -157,7 +159,7 @@ def inverse(order: Tensor) -> Tensor:
 
 
 def _joined(rows: Sequence[Sequence[int]]) -> Tensor:
-    return torch.from_numpy(np.concatenate([np.zeros(0, np.int64), *(np.asarray(row, np.int64) for row in rows)]))
+    return torch.from_numpy(np.concatenate([np.asarray(row, dtype=np.int64) for row in rows]))
 
 
 def ramp(lengths: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -81,16 +82,10 @@ def set_damaged_aside(parent: Path) -> list[str]:
     messages: list[str] = []
 
     def sound(step: int, *names: str) -> bool:
-        folder = folder_of(parent, step)
         try:
-            _verified(folder, *names)
-        except UserError as damage:
-            messages.append(str(damage))
-            if folder.exists():
-                aside = parent / f"damaged-{folder.name}"
-                shutil.rmtree(aside, ignore_errors=True)  # an earlier one of this step
-                folder.rename(aside)
-                messages[-1] += f"; set aside as {aside.name}"
+            _verified(folder_of(parent, step), *names)
+        except UserError as error:
+            messages.append(_set_aside(folder_of(parent, step), error))
             return False
         return True
 
@@ -107,6 +102,16 @@ def set_damaged_aside(parent: Path) -> list[str]:
         outcome = f"the run goes on from step {left[-1]:,}" if left else "none is left, so the run starts again"
         messages[-1] += f"; {outcome}"
     return messages
+
+
+def _set_aside(folder: Path, damage: UserError) -> str:
+    """Rename a checkpoint, if it is there, so that it is never used again."""
+    if not folder.exists():
+        return str(damage)
+    names = (folder.with_name(f"damaged-{folder.name}{f'-{number}' * (number > 1)}") for number in count(1))
+    target = next(path for path in names if not path.exists())
+    folder.rename(target)
+    return f"{damage}; set aside as {target.name}"
 
 
 def _verified(folder: Path, *names: str) -> dict[str, Any]:

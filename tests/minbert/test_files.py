@@ -71,6 +71,22 @@ def test_new_folder_leaves_nothing_on_error(tmp_path: Path, existing: bool, erro
     assert not existing or names(path) == ["old"]
 
 
+def test_new_folder_keeps_the_old_one_where_the_rename_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, real = tmp_path / "folder", os.rename
+    path.mkdir()
+    (path / "old").write_text("x")
+
+    def fail(source: Any, target: Any) -> None:
+        if str(source).endswith(".tmp"):
+            raise OSError("no")
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(OSError), new_folder(path):
+        pass
+    assert names(tmp_path) == ["folder"] and names(path) == ["old"]
+
+
 def test_a_device_a_pipe_and_a_link_are_written_to_and_never_replaced(tmp_path: Path) -> None:
     """First the pipe: where it is replaced, the test ends before it takes the machine's null device away."""
     pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
