@@ -96,11 +96,11 @@ def classification(folder: Path, name: str) -> dict[str, Rows]:
     base, (kind, splits) = root(folder), CLASSIFICATION[name]
     files = {split: [present(base / file) for file in names] for split, names in splits.items()}
     if kind == "polarity":
-        return {split: _polarity(*paths) for split, paths in files.items()}
+        return {split: polarity(*paths) for split, paths in files.items()}
     return {split: open_as(paths[0], kind).rows for split, paths in files.items()}
 
 
-def _polarity(first: Path, second: Path) -> Rows:
+def polarity(first: Path, second: Path) -> Rows:
     """The sentences of two latin-1 files, class 1 then class 0; ids are `{file suffix}-{line}`."""
     for path, label in ((first, 1.0), (second, 0.0)):
         for line, (text,) in line_records(path, "latin-1"):
