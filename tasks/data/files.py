@@ -78,8 +78,6 @@ def _senteval(data: Path) -> Iterator[DataFile]:
             for path in senteval.scored_files(base, name, split).values():
                 if path.is_file():
                     yield _file(data, name, split, path, "pair-score")
-    for path in sorted(base.glob("SNLI/s1.*")):
-        yield _file(data, "SNLI", split_of(path.name), path, "nli")
     for name, (kind, parts) in senteval.CLASSIFICATION.items():
         for split, files in parts.items():
             path = base / files[0]
