@@ -57,14 +57,9 @@ def main() -> None:
     options = parser().parse_args(arguments)
     if options.set == "check":
         raise UserError("check comes first: get_data.py check [--data DIR]")
-    if options.timeout <= 0 or options.tries < 1:
-        raise UserError("--timeout and --tries must be more than 0")
     mirror = options.from_mirror.rstrip("/")
-    if mirror and not mirror.startswith(("http://", "https://")):
-        if not Path(mirror).is_dir():
-            raise UserError(f"--from-mirror {mirror}: neither an http address nor a folder")
-        if Path(mirror).resolve() == options.data.resolve():
-            raise UserError(f"--from-mirror {mirror}: the mirror and --data are the same folder")
+    if mirror and not mirror.startswith(("http://", "https://")) and not Path(mirror).is_dir():
+        raise UserError(f"--from-mirror {mirror}: neither an http address nor a folder")
     fetch(options, mirror)
 
 

@@ -192,25 +192,3 @@ def test_both_copies_of_the_chinese_sts_b_say_the_same(real: Path) -> None:
         files = (real / f"zh/STS-B/{name}-{split}.txt" for name in ("cnsd-sts", "sts-b"))
         first, second = (kept(open_as(path, "pair-score").rows) for path in files)
         assert [row.texts for row in first] == [row.texts for row in second]
-
-
-OPENED = [
-    ("single", "course/ids-cfimdb-dev.csv", 2, 245),
-    ("single", "senteval/downstream/SST/binary/sentiment-dev", 2, 872),
-    ("pair-class", "senteval/downstream/MRPC/msr_paraphrase_train.txt", 2, 4076),
-    ("pair-class", "zh/LCQMC/dev.txt", 2, 8802),
-    ("pair-class", "zh/PAWS-X/test_2k.tsv", 2, 2000),
-    ("pair-score", "senteval/downstream/stsbenchmark/sts-test.csv", None, 1379),
-    ("pair-score", "senteval/downstream/SICK/SICK_train.txt", None, 4500),
-    ("nli", "nli/nli-pairs.tsv", None, 87622),
-    ("triplet", "nli/nli-triplets.csv", None, 10983),
-    ("lines", "senteval/downstream/CR/custrev.pos", None, 2405),
-]
-
-
-@pytest.mark.parametrize(("kind", "name", "classes", "count"), OPENED)
-def test_formats(real: Path, kind: str, name: str, classes: int | None, count: int) -> None:
-    opened = open_as(real / name, kind, classes=classes)
-    found = kept(opened.rows)
-    assert len(found) == count
-    assert {len(row.texts) for row in found} == {opened.texts}
