@@ -151,6 +151,13 @@ def load(
     return TokenCache(source, content, columns, skipped, warnings, labels, ids, ends, text, text_ends, report, name)
 
 
+def in_memory(rows: Iterable[Row], columns: int, tokenizer: Tokenizer) -> TokenCache:
+    """A token cache of rows that come from no file; nothing is written to disk."""
+    arrays, _ = _tokenised(rows, columns, tokenizer)
+    labels, ids, ends, text, text_ends = (arrays[name] for name in _ARRAYS)
+    return TokenCache(Path("-"), "", columns, (), (), labels, ids, ends, text, text_ends)
+
+
 def _tokenised(
     rows: Iterable[Row | Skipped | ReaderReport], columns: int, tokenizer: Tokenizer
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

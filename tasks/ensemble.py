@@ -23,17 +23,14 @@ from tasks.tables import MISSING, Table
 if TYPE_CHECKING:  # at run time torch would delay `--help`
     from tasks.task import Task
 
-Predicted = Mapping[tuple[str, str], Rows]
-"""(task, split) -> the rows of a file with their predictions."""
-
 
 @dataclass(frozen=True)
 class Member:
-    """A finished run: its name, its tasks by name, and its predictions for dev and test rows."""
+    """A finished run: its name, its tasks by name, and by (task, split) the dev and test rows with its predictions."""
 
     name: str
     tasks: Mapping[str, "Task"]
-    rows: Predicted
+    rows: Mapping[tuple[str, str], Rows]
 
 
 def check_alike(runs: Sequence[Path]) -> None:
@@ -59,14 +56,12 @@ def load(run: Path, name: str, data: Path | None = None) -> Member:
     Data files are those that the manifest names, or the files of the same names in `data`. Raises `UserError` if one
     is missing or has changed.
     """
-    from tasks import evaluate
-
     predictor, rows = predict.load(run), {}
     for task in predictor.model.tasks.values():
         for split in ("dev", "test"):
-            examples = predictor.recorded(run, task, split, data)
-            outputs = evaluate.outputs(predictor.model, task, examples, predictor.precision)
-            rows[task.name, split] = record.task_rows(task, examples, outputs)
+            path = predict.recorded_file(run, task.name, split, data)
+            examples = task.open(path, split, predictor.tokenizer, predictor.max_length)
+            rows[task.name, split] = record.task_rows(task, examples, predictor.outputs(task, examples))
     return Member(name, predictor.model.tasks, rows)
 
 

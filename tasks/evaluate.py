@@ -46,9 +46,8 @@ def outputs(
     own = order[ranks.rank() :: ranks.world()] if divided else order
     model.eval()
     with packed_weights(model, precision, int(lengths.sum())):
-        for rows in bar(
-            own or order[:1], f"predicting {task.title}"
-        ):  # one for the shape, where ranks outnumber batches
+        # one batch for the shape, where ranks outnumber batches
+        for rows in bar(own or order[:1], f"predicting {task.title}"):
             ragged = task.encode(examples, rows).to(device)
             with autocast(precision, device):
                 results.append(model(task.name, ragged).float().cpu().numpy())

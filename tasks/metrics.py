@@ -59,7 +59,9 @@ def dev_norm(scores: Iterable[tuple[str, S | None]]) -> S:
     A correlation r counts as (r + 1) / 2, another score as it is, and an undefined one as 0. Arrays of scores, of one
     shape, give an array.
     """
-    shares: list[Any] = [_share(metric, score) for metric, score in scores]
+    shares: list[Any] = [
+        0.0 if score is None else (score + 1) / 2 if metric in CORRELATIONS else score for metric, score in scores
+    ]
     mean: S = sum(shares) / len(shares)
     return mean
 
@@ -67,9 +69,3 @@ def dev_norm(scores: Iterable[tuple[str, S | None]]) -> S:
 def shown(score: float | None, digits: int = 4) -> str:
     """A score for the terminal."""
     return "undefined" if score is None else f"{score:.{digits}f}"
-
-
-def _share(metric: str, score: S | None) -> S | float:
-    if score is None:
-        return 0.0
-    return (score + 1) / 2 if metric in CORRELATIONS else score

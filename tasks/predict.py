@@ -21,14 +21,12 @@ from minbert.training import cli
 if TYPE_CHECKING:  # at run time torch would delay `--help`
     import numpy as np
 
-    from minbert.token_cache import Row, TokenCache
+    from minbert.token_cache import Row
     from minbert.tokenizer import Tokenizer
     from tasks.model import MultitaskModel
     from tasks.task import Task
 
 Texts = tuple[str, ...]
-
-
 Inputs = Sequence[str] | Sequence[Sequence[str]]
 """Sentences for a task over single sentences; pairs of sentences for a task over pairs."""
 
@@ -75,6 +73,7 @@ class Predictor:
 
     def examples(self, task: "Task", inputs: Inputs) -> Any:
         """Inputs as examples of a task (`Single` or `Pair`), preprocessed as in the course."""
+        from minbert import token_cache
         from tasks.readers import clean_pair, clean_sentence
 
         rows = [(item,) if isinstance(item, str) else tuple(item) for item in inputs]
@@ -82,27 +81,9 @@ class Predictor:
             expected = "sentences" if task.columns == 1 else "pairs of sentences"
             raise UserError(f"{task.files.short}: the inputs are not a list of one or more {expected}")
         clean = clean_sentence if task.kind == "single" else clean_pair
-        cache = _in_memory([tuple(map(clean, row)) for row in rows], task.columns, self.tokenizer)
+        cleaned = [token_cache.Row("", tuple(map(clean, row))) for row in rows]
+        cache = token_cache.in_memory(cleaned, task.columns, self.tokenizer)
         return task.examples(cache, self.tokenizer.cls, self.tokenizer.sep, self.max_length)
-
-    def recorded(self, run: Path, task: "Task", split: str, data: Path | None = None) -> Any:
-        """The examples of a task in a file of the run's data, as `recorded_file` finds it. Raises `UserError`."""
-        path = recorded_file(run, task.name, split, data)
-        return task.open(path, split, self.tokenizer, self.max_length)
-
-
-def _in_memory(rows: Sequence[Texts], columns: int, tokenizer: "Tokenizer") -> "TokenCache":
-    """A token cache of texts that is not written to disk; it does not hold the texts themselves."""
-    import numpy as np
-
-    from minbert.token_cache import TokenCache
-
-    ids = tokenizer.encode([text for row in rows for text in row])
-    ends = np.cumsum([0, *map(len, ids)], dtype=np.int64)
-    flat = np.array([token for text in ids for token in text], dtype=np.int32)
-    no_text = np.zeros(0, dtype=np.uint8)
-    labels, text_ends = np.full(len(rows), np.nan), np.zeros(len(rows) * (columns + 1) + 1, dtype=np.int64)
-    return TokenCache(Path("-"), "", columns, (), (), labels, flat, ends, no_text, text_ends)
 
 
 def header(task: "Task") -> Texts:
@@ -153,11 +134,9 @@ def load(run: Path | str) -> Predictor:
     tasks = registry.build(settings["tasks"], settings["pairs"])
     pooler = weights.saved_pooler(run / "encoder") or "cls"
     model = MultitaskModel(accelerate(BertModel(config)), tasks, dropout=0.0, pooler=pooler)
-    if not checkpoint.folder_of(run / "checkpoints", step).is_dir():
-        raise UserError(f"{run / 'checkpoints'}: the checkpoint that was kept, of step {step}, is not there")
     checkpoint.load(run / "checkpoints", step, model)
     length = start.max_length(settings["max_length"], config)
-    precision = choose(str(read_json_object(run / "manifest.json").get("precision")), device)
+    precision = choose(read_json_object(run / "manifest.json")["precision"], device)
     return Predictor(model.to(device).eval(), tokenizer, length, precision)
 
 
@@ -165,15 +144,12 @@ def kept(run: Path) -> tuple[dict[str, Any], int]:
     """A run's settings, and the step of the checkpoint that it has kept. Raises `UserError` if it is not finished."""
     if not (run / "manifest.json").is_file():
         raise UserError(f"{run}: not a run folder: it holds no manifest.json")
-    settings = read_json_object(run / "manifest.json").get("all_settings")
-    if not isinstance(settings, dict) or not {"tasks", "pairs", "max_length"} <= settings.keys():
+    settings = read_json_object(run / "manifest.json").get("all_settings", {})
+    if "tasks" not in settings:
         raise UserError(f"{run}: holds no heads: only runs of multitask_train.py can predict")
     if not (run / "scores.json").is_file():
         raise UserError(f"{run}: has no scores.json that names the step it keeps: let the run finish first (--resume)")
-    step = read_json_object(run / "scores.json").get("step")
-    if not isinstance(step, int):
-        raise UserError(f"{run / 'scores.json'}: names no step that the run keeps")
-    return settings, step
+    return settings, read_json_object(run / "scores.json")["step"]
 
 
 def recorded_file(run: Path, task: str, split: str, data: Path | None = None) -> Path:
@@ -184,9 +160,8 @@ def recorded_file(run: Path, task: str, split: str, data: Path | None = None) ->
     """
     from tasks import readers
 
-    manifest = read_json_object(run / "manifest.json")
-    entry = ((manifest.get("data") or {}).get(split) or {}).get(task)
-    if not isinstance(entry, dict) or not {"file", "sha256"} <= entry.keys():
+    entry = read_json_object(run / "manifest.json")["data"].get(split, {}).get(task)
+    if entry is None:
         raise UserError(f"{run / 'manifest.json'}: names no {split} file of {task}")
     recorded = Path(entry["file"])
     candidates = [data / "course" / recorded.name, data / recorded.name, recorded] if data else [recorded]

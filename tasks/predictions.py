@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from minbert.errors import UserError
+from minbert.errors import UserError, quoted
 from minbert.files import distinct_names
 from minbert.token_cache import Row
 from minbert.training import cli
@@ -114,28 +114,22 @@ def _check(path: Path, task: "Task", split: str, data: Path) -> Checked:
 
 def _read(path: Path, task: "Task") -> tuple[list[tuple[int, str, float]], list[Finding]]:
     """(line, id, value) of every row with an id, and the errors found; an invalid value is NaN."""
-    header, *lines = path.read_bytes().split(b"\n")
+    header, *lines = path.read_bytes().decode("utf-8", "backslashreplace").split("\n")
     rows, findings = [], []
-    if header + b"\n" != task.files.header.encode() or not lines:
-        findings.append((1, f"the header is {_shown(header)}, not {task.files.header.rstrip(chr(10))!r}"))
+    if header + "\n" != task.files.header or not lines:
+        findings.append((1, f"the header is {quoted(header)}, not {task.files.header.rstrip(chr(10))!r}"))
     if lines and lines.pop():
         findings.append((len(lines) + 2, "the last line has no line feed at its end"))
-    for line, raw in enumerate(lines, start=2):
-        text = raw.decode("utf-8", "replace")
+    for line, text in enumerate(lines, start=2):
         match = _ROW.fullmatch(text)
-        if match is None or "\ufffd" in text:
-            findings.append((line, f"not '{{id}} , {{value}} ' but {_shown(raw)}"))
+        if match is None:
+            findings.append((line, f"not '{{id}} , {{value}} ' but {quoted(text)}"))
             continue
         value, why = _value(task, match[2])
         if why:
             findings.append((line, f"value {match[2]!r} is {why}"))
         rows.append((line, match[1], value))
     return rows, findings
-
-
-def _shown(raw: bytes) -> str:
-    text = raw.decode("utf-8", "backslashreplace")
-    return repr(text if len(text) <= 60 else text[:60] + "…")
 
 
 def _value(task: "Task", text: str) -> tuple[float, str]:
@@ -228,8 +222,6 @@ def main(arguments: list[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     if options.command == "submit":
         cli.demand_writable(options.out)
-    elif options.compare is not None and not options.compare.is_dir():
-        raise UserError(f"--compare {options.compare}: no such folder")
 
     from minbert.training.start import data_folder
     from tasks import compare

@@ -1,39 +1,21 @@
 """Task factories by name. To add a task, write one file and add one line to this table."""
 
-from collections.abc import Iterator, Mapping
-from importlib import import_module
+from pkgutil import resolve_name
 
 from minbert.errors import UserError, one_of
 from minbert.training.settings import names_in
 from tasks.task import Factory, Task
 
-_MODULES = {
-    "sst": ("tasks.sst", "Sentiment"),
-    "quora": ("tasks.quora", "Paraphrase"),
-    "sts": ("tasks.sts", "Similarity"),
+_TABLE = {
+    "sst": "tasks.sst:Sentiment",
+    "quora": "tasks.quora:Paraphrase",
+    "sts": "tasks.sts:Similarity",
 }
-
-
-class _Lazy(Mapping[str, Factory]):
-    """Imports a task's module on first access."""
-
-    def __getitem__(self, name: str) -> Factory:
-        module, attribute = _MODULES[name]
-        factory: Factory = getattr(import_module(module), attribute)
-        return factory
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_MODULES)
-
-    def __len__(self) -> int:
-        return len(_MODULES)
-
-
-TASKS: Mapping[str, Factory] = _Lazy()
+TASKS: dict[str, Factory] = {name: resolve_name(place) for name, place in _TABLE.items()}
 
 
 def aliases() -> dict[str, str]:
-    """Name or short name (`para`, in the course's flags) of a task -> task name. Imports all tasks."""
+    """Name or short name (`para`, in the course's flags) of a task -> task name."""
     names = {name: name for name in TASKS}
     shorts = {factory().files.short: name for name, factory in TASKS.items()}
     return names | shorts | names  # a name takes precedence over another task's short name

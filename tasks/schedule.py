@@ -5,11 +5,8 @@ from itertools import chain
 
 import numpy as np
 
-from minbert.errors import one_of
 from minbert.seeds import numpy_generator
 from minbert.training.plan import Plan, batch_count, batches, shuffled
-
-SAMPLING = ("round-robin", "hybrid", "sequential", "proportional")
 
 Steps = list[tuple[str, np.ndarray]]
 
@@ -19,9 +16,8 @@ def plan(
 ) -> Plan:
     """The plan of a run over data sets of the given sizes (task -> rows); `sizes` is in the order of the round.
 
-    Raises `UserError` if `sampling` is not in SAMPLING.
+    `sampling` is one of the values of `--sampling`.
     """
-    sampling = one_of(sampling, SAMPLING, "sampling")
     counts = {task: batch_count(size, batch_size) for task, size in sizes.items()}
     if sampling == "sequential":
         order = [task for task in sizes for _ in range(epochs)]

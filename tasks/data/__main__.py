@@ -40,14 +40,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add = flags.add_argument
     add("set", choices=[*descriptions], metavar="SET", help=", ".join(descriptions))
-    add(
-        *("--data", "--to"),
-        dest="to",
-        type=expanded,
-        default=FOLDER,
-        metavar="DIR",
-        help="target folder (default: the project's data/)",
-    )
+    add("--data", type=expanded, default=FOLDER, metavar="DIR", help="target folder (default: the project's data/)")
     add("--year", type=int, choices=[2024, 2023], default=2024, help="the course's handout (default: 2024)")
     add("--from-mirror", default="", metavar="URL|DIR", help="fetch from here instead; same layout as --data")
     add("--timeout", type=float, default=30.0, metavar="SECONDS", help="longest wait for data (default: 30)")
@@ -64,14 +57,9 @@ def main() -> None:
     options = parser().parse_args(arguments)
     if options.set == "check":
         raise UserError("check comes first: get_data.py check [--data DIR]")
-    if options.timeout <= 0 or options.tries < 1:
-        raise UserError("--timeout and --tries must be more than 0")
     mirror = options.from_mirror.rstrip("/")
-    if mirror and not mirror.startswith(("http://", "https://")):
-        if not Path(mirror).is_dir():
-            raise UserError(f"--from-mirror {mirror}: neither an http address nor a folder")
-        if Path(mirror).resolve() == options.to.resolve():
-            raise UserError(f"--from-mirror {mirror}: the mirror and --data are the same folder")
+    if mirror and not mirror.startswith(("http://", "https://")) and not Path(mirror).is_dir():
+        raise UserError(f"--from-mirror {mirror}: neither an http address nor a folder")
     fetch(options, mirror)
 
 
@@ -81,7 +69,7 @@ def fetch(options: argparse.Namespace, mirror: str) -> None:
     from tasks.data.fetch.collect import Fetcher
     from tasks.data.fetch.download import Downloader
 
-    fetcher = Fetcher(options.to, Downloader(options.tries, options.timeout), mirror)
+    fetcher = Fetcher(options.data, Downloader(options.tries, options.timeout), mirror)
     missing = []
     for name in SETS if options.set == "all" else [options.set]:
         fields = {"year": options.year} if name == "course" else {}

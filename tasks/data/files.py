@@ -78,22 +78,16 @@ def _senteval(data: Path) -> Iterator[DataFile]:
             for path in senteval.scored_files(base, name, split).values():
                 if path.is_file():
                     yield _file(data, name, split, path, "pair-score")
-    for path in sorted(base.glob("SNLI/s1.*")):
-        yield _file(data, "SNLI", split_of(path.name), path, "nli")
     for name, (kind, parts) in senteval.CLASSIFICATION.items():
-        for split, (first, *others) in parts.items():
-            path = base / first
+        for split, files in parts.items():
+            path = base / files[0]
             if not path.is_file() or kind == "nli":  # SICK-E has the rows of SICK
                 continue
             if kind == "polarity":
-                shown = " + ".join([path.relative_to(data).as_posix(), *(Path(other).suffix for other in others)])
-                yield DataFile(name, split, shown, partial(_both_classes, base, name))
+                shown = " + ".join([path.relative_to(data).as_posix(), *(Path(other).suffix for other in files[1:])])
+                yield DataFile(name, split, shown, partial(senteval.polarity, *(base / file for file in files)))
             else:
                 yield _file(data, name, split, path, kind)
-
-
-def _both_classes(base: Path, name: str) -> Rows:
-    return senteval.classification(base, name)["all"]
 
 
 def _chinese(data: Path) -> Iterator[DataFile]:

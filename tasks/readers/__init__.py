@@ -35,7 +35,7 @@ _WORD = re.compile(f"[{_CJK}]|[^\\W_{_CJK}]+")
 
 
 def digest(path: Path) -> str:
-    """Hex SHA-256 of a data file as recorded in manifests; with companion files, the hash over all their hashes."""
+    """Hex SHA-256 of a data file as recorded in manifests; for an STS input, the hash over its and its gold file's."""
     return token_cache.digest(path, companions(path))
 
 
@@ -71,10 +71,10 @@ def words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
-def text_key(text: str, parts: list[str] | None = None) -> str:
+def text_key(text: str) -> str:
     """A key that is equal for texts of the same letters and digits, whatever their case, width, spaces and punctuation.
 
-    So the raw and the tokenised form of a sentence have the same key. `parts` are the text's `words`, if known; the key
-    of a text without words is its other characters.
+    So the raw and the tokenised form of a sentence have the same key. The key of a text without words is its other
+    characters.
     """
-    return "".join(words(text) if parts is None else parts) or "".join(text.split())
+    return "".join(words(text)) or "".join(text.split())

@@ -21,7 +21,7 @@ from tasks.readers.records import (
     first_line_of,
     json_records,
     line_records,
-    parallel_records,
+    scored_records,
     table_records,
 )
 
@@ -98,7 +98,6 @@ def class_label(count: int) -> Label:
 class Bare(NamedTuple):
     """A published table without a header: its columns in order, and those of them that hold numbers."""
 
-    name: str
     delimiter: str
     columns: tuple[str, ...]
     numbers: tuple[str, ...] = ("label",)
@@ -124,9 +123,9 @@ _STSB = ("genre", "file", "year", "number", "label", "sentence1", "sentence2")
 _FOUR = ("number", "sentence1", "sentence2", "label")
 # Chinese pairs: cnsd, whose ids are not unique; ATEC; LCQMC and STS-B.
 _BARE_PAIRS = (
-    Bare("two bars", "||", _FOUR),
-    Bare("numbered pairs", "\t", _FOUR, ("number", "label")),
-    Bare("pairs", "\t", _FOUR[1:]),
+    Bare("||", _FOUR),
+    Bare("\t", _FOUR, ("number", "label")),
+    Bare("\t", _FOUR[1:]),
 )
 KINDS = {
     "lines": Kind({"sentence": ()}),
@@ -134,16 +133,16 @@ KINDS = {
         {"sentence": ("sentence", "text", "review")},
         ("sentiment", "label", "class"),
         ANY_CLASS,
-        bare=(Bare("text and class", "\t", ("sentence", "label"), quotes="none"),),
+        bare=(Bare("\t", ("sentence", "label"), quotes="none"),),
     ),
     "pair-class": Kind(_PAIR, ("is_duplicate", "label", "class", "Quality"), BINARY, bare=_BARE_PAIRS),
     "pair-score": Kind(
         _PAIR,
         ("similarity", "relatedness_score", "score", "label"),
         SCORE,
-        bare=(Bare("STS-B", "\t", _STSB, quotes="none", wider=True), *_BARE_PAIRS),
+        bare=(Bare("\t", _STSB, quotes="none", wider=True), *_BARE_PAIRS),
     ),
-    "pair": Kind(_PAIR, bare=(Bare("two texts", "\t", ("sentence1", "sentence2"), ()),)),
+    "pair": Kind(_PAIR, bare=(Bare("\t", ("sentence1", "sentence2"), ()),)),
     "nli": Kind(
         {
             "sentence1": ("sentence1", "premise", "sentence_A"),
@@ -181,7 +180,6 @@ class Layout(NamedTuple):
     row without a label is skipped, or kept if rows are `predicted`.
     """
 
-    name: str
     texts: Sequence[str]
     label: str | None = None
     rule: Label | None = None
@@ -194,9 +192,8 @@ class Layout(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """An opened file: name of its layout, number of texts per row, and an iterator over its rows."""
+    """An opened file: number of texts per row, and an iterator over its rows."""
 
-    layout: str
     texts: int
     rows: Rows
 
@@ -226,7 +223,7 @@ def open_as(
         raise _unknown(path, head, kind, split)
     if not (clean and labelled):
         layout = layout._replace(clean=str.strip, lower_ids=labelled)
-    return Opened(layout.name, len(layout.texts), _rows(labels_of(path), layout))
+    return Opened(len(layout.texts), _rows([path, *companions(path)][-1], layout))
 
 
 def kind_of(path: Path, kinds: Sequence[str], split: str = "train") -> str:
@@ -259,16 +256,15 @@ def _layout(path: Path, head: FirstLine, kind: str, split: str, rule: Label | No
     """The first layout of a kind that fits the first line of a file."""
     pair = ("sentence1", "sentence2")
     if kind == "lines":
-        return Layout("lines", ("sentence",), records=line_records(path))
+        return Layout(("sentence",), records=line_records(path))
     if kind == "single" and head.delimiter == "," and head.line.split(":")[0] in QUESTIONS:
-        return Layout("TREC", ("sentence",), "label", _QUESTION_TYPE, records=_questions(path))
+        return Layout(("sentence",), "label", _QUESTION_TYPE, records=_questions(path))
     if kind == "pair-score" and path.name.startswith("STS.input."):
-        records = parallel_records((path, 2), (gold_of(path), 1))
-        return Layout("STS input", pair, "score", replace(SCORE, gaps={"": "no gold score"}), records=records)
+        records = scored_records(path, *companions(path))
+        return Layout(pair, "score", replace(SCORE, gaps={"": "no gold score"}), records=records)
     if kind == "pair" and path.name.startswith("STS.input."):
-        return Layout("STS input", pair, records=parallel_records((path, 2)))
-    if kind == "nli" and (sides := sides_of(path)):
-        return Layout("SentEval's NLI", pair, "label", NLI, records=parallel_records(*((side, 1) for side in sides)))
+        records = table_records(path, pair, pair, "\t", "none", header=False, wider=False)
+        return Layout(pair, records=records)
     return _with_header(path, head, kind, split, rule) or _without_header(path, head, kind, rule)
 
 
@@ -281,13 +277,13 @@ def _with_header(path: Path, head: FirstLine, kind: str, split: str, rule: Label
     label, id_column = columns.get("label"), columns.get("id")
     rule = _BY_COLUMN.get(label, rule) if label else None
     cells = [*texts, *([label] if label and rule else []), *([id_column] if id_column else [])]
-    layout = Layout("table", texts, label, rule, bool(id_column))
+    layout = Layout(texts, label, rule, bool(id_column))
     if head.delimiter == "json":
         return layout._replace(records=json_records(path, cells))
     quotes = "csv" if head.delimiter == "," or head.line.startswith('"') else "none" if kind == "nli" else "cell"
     if _is_course(head, kind, texts, label, id_column):
         quotes, empty = "csv", "refuse" if kind in ("single", "pair-score") else "skip"
-        layout = layout._replace(name="course", clean=_COURSE[kind][1], empty=empty)
+        layout = layout._replace(clean=_COURSE[kind][1], empty=empty)
         if kind == "pair-class":  # the published Quora files have gaps
             rule = rule and replace(rule, gaps={"": f"{label}: empty"})
             layout = layout._replace(rule=rule, empty="keep" if split == "test" else empty, predicted=split != "train")
@@ -312,7 +308,7 @@ def _without_header(path: Path, head: FirstLine, kind: str, rule: Label | None) 
             cells = [*texts, *(["label"] if rule else [])]
             table = bare.columns, bare.delimiter, bare.quotes
             records = table_records(path, cells, *table, header=False, wider=bare.wider)
-            return Layout(bare.name, texts, "label", rule, records=records)
+            return Layout(texts, "label", rule, records=records)
     return None
 
 
@@ -386,25 +382,6 @@ def _rows(path: Path, layout: Layout) -> Rows:
         yield Row(name, texts, label, line, note)
 
 
-def sides_of(path: Path) -> list[Path]:
-    """SentEval's files `s1.X`, `s2.X` and `labels.X` if `path` is one of them and another one exists, else empty."""
-    ending = path.name.partition(".")[2]
-    sides = [path.with_name(f"{stem}.{ending}") for stem in ("s1", "s2", "labels")]
-    return sides if path in sides and any(side.is_file() for side in sides if side != path) else []
-
-
-def gold_of(path: Path) -> Path:
-    """The file of gold scores for `STS.input.X.txt`."""
-    return path.with_name(path.name.replace("input", "gs", 1))
-
-
 def companions(path: Path) -> list[Path]:
-    """The files read together with `path`: gold scores of an STS input, or SentEval's other SNLI files."""
-    if path.name.startswith("STS.input."):
-        return [gold_of(path)]
-    return [other for other in sides_of(path) if other != path]
-
-
-def labels_of(path: Path) -> Path:
-    """The file that holds the labels of `path`'s rows."""
-    return path if path.name.startswith("labels.") else [path, *companions(path)][-1]
+    """The file read together with `path`: the gold scores of `STS.input.X.txt`, which are its rows' labels."""
+    return [path.with_name(path.name.replace("input", "gs", 1))] if path.name.startswith("STS.input.") else []

@@ -59,27 +59,24 @@ def find_root(folder: Path) -> Path | None:
 
 
 def scored_files(base: Path, name: str, split: str = "test") -> dict[str, Path]:
-    """The files of a set of scored pairs below `root`, by subset; they need not exist.
+    """The files of a set of `SCORED` below `root`, by subset; they need not exist.
 
-    `STS12` to `STS16` (test only), `STS-B` and `SICK` (train, dev, test). Raises `UserError` for another set or split.
+    `STS12` to `STS16` have the split test alone, `STS-B` and `SICK` have train, dev and test.
     """
-    if name in STS and split == "test":
+    if name in STS:
         directory, subsets = STS[name]
         return {subset: base / directory / f"STS.input.{subset}.txt" for subset in subsets}
-    if name == "STS-B" and split in SICK:
-        candidates = [base / directory / f"sts-{split}.csv" for directory in STSB]
-        return {"STS-B": next((path for path in candidates if path.is_file()), candidates[0])}
-    if name == "SICK" and split in SICK:
-        return {"SICK": base / "SICK" / SICK[split]}
-    message = f"no such set of scored pairs; there are {', '.join(SCORED)} (STS12-16: test only)"
-    raise UserError(f"{name} {split}: {message}")
+    if name == "SICK":
+        return {name: base / name / SICK[split]}
+    candidates = [base / directory / f"sts-{split}.csv" for directory in STSB]
+    return {name: next((path for path in candidates if path.is_file()), candidates[0])}
 
 
 def scored(folder: Path, name: str, split: str = "test") -> dict[str, Rows]:
     """Pairs with a human score, by subset: `scored_files`, opened.
 
     Scores are from 0 to 5, in SICK from 1 to 5. Pairs without a score (a blank line of an STS gold file) are skipped.
-    Raises `UserError` for an unknown set or split, or a missing file.
+    Raises `UserError` for a missing file.
     """
     files = scored_files(root(folder), name, split)
     return {subset: open_as(present(path), "pair-score").rows for subset, path in files.items()}
@@ -89,18 +86,16 @@ def classification(folder: Path, name: str) -> dict[str, Rows]:
     """Sentences (pairs for MRPC and SICK-E) with a class from 0, by split; `all` for sets that are cross-validated.
 
     Class 1 is positive, objective (SUBJ) or paraphrase (MRPC); TREC follows `layouts.QUESTIONS`, SICK-E
-    `layouts.NLI_CLASSES`. Raises `UserError` for an unknown set or a missing file.
+    `layouts.NLI_CLASSES`. Raises `UserError` for a missing file.
     """
-    if name not in CLASSIFICATION:
-        raise UserError(f"{name}: no such classification set; there are {', '.join(CLASSIFICATION)}")
     base, (kind, splits) = root(folder), CLASSIFICATION[name]
     files = {split: [present(base / file) for file in names] for split, names in splits.items()}
     if kind == "polarity":
-        return {split: _polarity(*paths) for split, paths in files.items()}
+        return {split: polarity(*paths) for split, paths in files.items()}
     return {split: open_as(paths[0], kind).rows for split, paths in files.items()}
 
 
-def _polarity(first: Path, second: Path) -> Rows:
+def polarity(first: Path, second: Path) -> Rows:
     """The sentences of two latin-1 files, class 1 then class 0; ids are `{file suffix}-{line}`."""
     for path, label in ((first, 1.0), (second, 0.0)):
         for line, (text,) in line_records(path, "latin-1"):

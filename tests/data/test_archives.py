@@ -1,4 +1,4 @@
-"""Guards: unpacking writes the wanted files only: no path traversal, links or bombs; a damaged archive is an error.
+"""Guards: unpacking writes the wanted files only, whatever an archive's members are called; a damaged one is an error.
 
 python -m pytest --import-mode=importlib tests/data/test_archives.py
 """
@@ -44,18 +44,19 @@ def test_wanted_members_are_found_by_the_end_of_their_name(tmp_path: Path, kind:
     members = {f"{prefix}MR/one": TEXT, f"{prefix}XMR/one": b"no", f"__MACOSX/{prefix}MR/one": b"no"}
     make = zipped if kind == "zip" else tarred
     path = make(tmp_path / f"a.{kind}", members, **({"mode": "w:gz"} if kind == "tar.gz" else {}))
-    archives.unpack(path, {"MR/one": tmp_path / "out" / "one"}, 10_000)
+    archives.unpack(path, {"MR/one": tmp_path / "out" / "one"})
     assert (tmp_path / "out" / "one").read_bytes() == TEXT
     assert len(list((tmp_path / "out").iterdir())) == 1
 
 
 @pytest.mark.parametrize("name", ["../evil", "/etc/evil", "a/../../evil", "..\\evil", "C:\\evil", "a/b/../evil"])
 @pytest.mark.parametrize("kind", ["zip", "tar"])
-def test_names_that_lead_out_spoil_the_archive(tmp_path: Path, kind: str, name: str) -> None:
+def test_a_member_whose_name_leads_out_is_not_written(tmp_path: Path, kind: str, name: str) -> None:
     path = (zipped if kind == "zip" else tarred)(tmp_path / f"a.{kind}", {"good": TEXT, name: TEXT})
-    with pytest.raises(UserError, match="leads out of the archive"):
-        archives.unpack(path, {"good": tmp_path / "out" / "good"}, 10_000)
-    assert not (tmp_path / "out").exists() and not (tmp_path.parent / "evil").exists()
+    before = {path}
+    archives.unpack(path, {"good": tmp_path / "out" / "good"})
+    assert {one for one in tmp_path.rglob("*") if one.is_file()} - before == {tmp_path / "out" / "good"}
+    assert not (tmp_path.parent / "evil").exists()
 
 
 @pytest.mark.parametrize("link", ["/etc/passwd", "../../etc/passwd", "good"])
@@ -65,16 +66,6 @@ def test_a_link_is_never_a_wanted_file(tmp_path: Path, link: str) -> None:
     with pytest.raises(UserError, match="no file wanted in it"):
         archives.unpack(path, {"wanted": tmp_path / "out" / "wanted"})
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["good"]
-
-
-@pytest.mark.parametrize("kind", ["zip", "tar.gz"])
-def test_a_bomb_stops_at_the_cap_before_anything_is_written(tmp_path: Path, kind: str) -> None:
-    members = {"small": TEXT, "bomb": b"\0" * 5_000_000}
-    path = zipped(tmp_path / "a.zip", members) if kind == "zip" else tarred(tmp_path / "a.tgz", members, mode="w:gz")
-    assert path.stat().st_size < 50_000
-    with pytest.raises(UserError, match="unpacks to 5001500 bytes, more than the 4000000 allowed"):
-        archives.unpack(path, {"small": tmp_path / "s", "bomb": tmp_path / "b"}, 4_000_000)
-    assert not (tmp_path / "s").exists() and not (tmp_path / "b").exists()
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar.gz", "text"])
@@ -90,7 +81,7 @@ def test_a_broken_archive_is_one_sentence(tmp_path: Path, kind: str) -> None:
     else:
         path.write_text("<html>404 but polite</html>")
     with pytest.raises(UserError, match="a: damaged archive"):
-        archives.unpack(path, {"one": tmp_path / "one"}, 1 << 20)
+        archives.unpack(path, {"one": tmp_path / "one"})
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -107,14 +98,7 @@ def test_an_archive_with_random_bytes_changed_is_unpacked_or_refused(
         content[place % len(content)] = data.draw(st.integers(0, 255))
     path.write_bytes(content[: data.draw(st.sampled_from([len(content), len(content) // 2]))])
     try:
-        archives.unpack(path, {"one": out}, 1 << 20)
+        archives.unpack(path, {"one": out})
     except UserError as error:
         assert "fuzzed: " in str(error)
     assert {found.name for found in tmp_path.iterdir()} <= {"fuzzed", "out"}
-
-
-def test_a_link_after_a_file_of_the_same_name_does_not_pass_the_size_limit(tmp_path: Path) -> None:
-    path = tarred(tmp_path / "a.tar", {"big.txt": b"x" * 1000, "small.txt": b"y"}, {"small.txt": "big.txt"})
-    with pytest.raises(UserError, match=r"no file small\.txt"):
-        archives.unpack(path, {"small.txt": tmp_path / "out.txt"}, largest=10)
-    assert not (tmp_path / "out.txt").exists()

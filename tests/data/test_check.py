@@ -194,6 +194,3 @@ def test_known_overlaps_of_the_real_files(real: dict[str, Any]) -> None:
     assert round(100 * questions["sharing"] / questions["rows"]) == 25 and questions["same"] == 0
     dev = find(real["files"], file="course/quora-dev.csv")
     assert (dev["read"], len(dev["skipped"]), len(dev["noted"])) == (10_108, 1, 1)
-    for split in ("dev", "test"):
-        pair = against(f"SNLI {split}", "NLI pairs train")
-        assert pair["same"] == pair["rows"]

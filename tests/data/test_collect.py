@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from minbert.errors import UserError
-from tasks.data.fetch import archives, collect, sources
+from tasks.data.fetch import collect, sources
 from tasks.data.fetch.collect import Fetcher
 from tasks.data.fetch.download import Downloader
 from tasks.data.fetch.sources import DataSet, File, Part, Source
@@ -118,18 +117,6 @@ def test_a_set_that_loses_a_file_is_incomplete(server: Any, fetcher: Fetcher) ->
     assert not manifest(fetcher)["complete"]
 
 
-@pytest.mark.parametrize(
-    "content", ["[]", "3", "{", '{"files": [1]}', '{"files": [{"path": ["one.txt"]}]}', '{"files": {}}']
-)
-def test_a_damaged_manifest_is_one_sentence(server: Any, fetcher: Fetcher, content: str) -> None:
-    path = fetcher.to / "small" / "manifest.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(content)
-    with pytest.raises(UserError, match=r"manifest\.json: (holds|not a)"):
-        fetcher.collect(small_set(server))
-    assert path.read_text() == content
-
-
 def test_an_archive_is_fetched_once_for_all_its_parts(server: Any, fetcher: Fetcher) -> None:
     server.files["set.zip"] = zipped(top__a__one=ONE, top__b__many=MANY)
     url = server.url("set.zip")
@@ -146,16 +133,12 @@ def test_an_archive_is_fetched_once_for_all_its_parts(server: Any, fetcher: Fetc
     assert manifest(fetcher)["files"][0]["source"] == url
 
 
-@pytest.mark.parametrize("case", ["hostile", "rows", "hash", "404", "bomb"])
-def test_an_archive_that_is_not_right_gives_way_to_the_next_source(
-    server: Any, fetcher: Fetcher, case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    members = {"rows": {"one.txt": MANY}, "hostile": {"one.txt": ONE, "../x": ONE}}.get(case, {"one.txt": ONE})
-    server.files |= {"set.zip": zipped(**members), "plain/one.txt": ONE}
+@pytest.mark.parametrize("case", ["rows", "hash", "404"])
+def test_an_archive_that_is_not_right_gives_way_to_the_next_source(server: Any, fetcher: Fetcher, case: str) -> None:
+    content = MANY if case == "rows" else ONE
+    server.files |= {"set.zip": zipped(**{"one.txt": content}), "plain/one.txt": ONE}
     if case == "404":
         del server.files["set.zip"]
-    if case == "bomb":
-        monkeypatch.setattr(archives.unpack, "__defaults__", (5,))
     digest = "0" * 64 if case == "hash" else ""
     bad = Source((File("one.txt", 2),), archive=server.url("set.zip"), sha256=digest)
     good = Source(bad.files, url=server.url("plain"))

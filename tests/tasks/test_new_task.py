@@ -35,11 +35,10 @@ def reviews(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The task of the page, registered."""
     text = PAGE.read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(\"\"\"Film reviews.*?)```", text, re.DOTALL)
-    (name, module, attribute) = re.search(r'`"(\w+)": \("([\w.]+)", "(\w+)"\)`', text).groups()
+    (name, module, attribute) = re.search(r'`"(\w+)": "([\w.]+):(\w+)"`', text).groups()
     made = types.ModuleType(module)
     exec(code, made.__dict__)
-    monkeypatch.setitem(sys.modules, module, made)
-    monkeypatch.setitem(registry._MODULES, name, (module, attribute))
+    monkeypatch.setitem(registry.TASKS, name, getattr(made, attribute))
     (task,) = registry.build(name, "cross")
     return task
 

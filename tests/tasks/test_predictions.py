@@ -192,9 +192,9 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert not (tmp_path / "t.zip").exists()
     with pytest.raises(UserError, match="no file can be written there"):
         predictions.main(["submit", str(other), "--data", data, "--out", str(tmp_path)])
-    with pytest.raises(UserError, match=r"^--compare .*none: no such folder"):
-        predictions.main(["check", str(other), "--data", data, "--compare", str(tmp_path / "none")])
     assert capsys.readouterr().out == ""
+    with pytest.raises(UserError, match=r"none: no such folder"):
+        predictions.main(["check", str(other), "--data", data, "--compare", str(tmp_path / "none")])
     with pytest.raises(UserError, match="required: --out"):
         predictions.main(["submit", str(other)])
 

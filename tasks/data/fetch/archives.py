@@ -1,39 +1,34 @@
-"""Unpacking of untrusted archives: only the requested regular files, only to the given paths, up to a size limit."""
+"""Unpacking of downloaded archives: only the requested regular files, each to the path that the caller names."""
 
 import errno
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from minbert.errors import UserError, quoted
-
-LARGEST = 4 << 30
-"""Default limit for the total size of the unpacked files, in bytes."""
+from minbert.errors import UserError
 
 
-def unpack(archive: Path, targets: Mapping[str, Path], largest: int = LARGEST) -> None:
+def unpack(archive: Path, targets: Mapping[str, Path]) -> None:
     """Extract members of a zip or tar archive; `targets` maps the end of a member's name to the target path.
 
-    Raises `UserError` if the archive is damaged, if any member's name leads outside the archive, if a wanted member is
-    missing or not a regular file, or if the wanted members exceed `largest` bytes in total.
+    No other path is written, whatever the archive's members are called. Raises `UserError` if the archive is damaged,
+    or if a wanted member is missing or not a regular file.
     """
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as opened:
-                sizes = {info.filename: info.file_size for info in opened.infolist() if not info.is_dir()}
-                for name, target in _chosen(archive, opened.namelist(), sizes, targets, largest):
+                for name, target in _members(archive, opened.namelist(), targets):
                     with opened.open(name) as source:
                         _write(source, target)
         else:
             with tarfile.open(archive) as bundle:
-                members = {info.name: info for info in bundle}  # of two with one name the last counts, as in tar
-                sizes = {name: info.size for name, info in members.items() if info.isreg()}
-                for name, target in _chosen(archive, bundle.getnames(), sizes, targets, largest):
-                    member = bundle.extractfile(members[name])
-                    assert member is not None  # `sizes` has only regular files
+                regular = {info.name: info for info in bundle if info.isreg()}
+                for name, target in _members(archive, regular, targets):
+                    member = bundle.extractfile(regular[name])
+                    assert member is not None  # it is a regular file
                     _write(member, target)
     except UserError:
         raise
@@ -43,24 +38,13 @@ def unpack(archive: Path, targets: Mapping[str, Path], largest: int = LARGEST) -
         raise UserError(f"{archive.name}: damaged archive: {error or type(error).__name__}") from error
 
 
-def _chosen(
-    archive: Path, names: Iterable[str], sizes: Mapping[str, int], targets: Mapping[str, Path], largest: int
-) -> list[tuple[str, Path]]:
-    """The members to write and their targets. Their declared sizes are a safe limit: no more bytes are ever read."""
-    for name in names:
-        path = name.replace("\\", "/")
-        if path.startswith("/") or path[1:2] == ":" or ".." in path.split("/"):
-            raise UserError(f"{archive.name}: refused, its member {quoted(name)} leads out of the archive")
-    members = []
+def _members(archive: Path, names: Iterable[str], targets: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
+    """The member to write to each target: of several with the wanted end, the one of the shortest name."""
     for end, target in targets.items():
-        fits = [name for name in sizes if f"/{name}".endswith(f"/{end}")]
+        fits = [name for name in names if f"/{name}".endswith(f"/{end}")]
         if not fits:
             raise UserError(f"{archive.name}: no file {end} in it")
-        members.append((min(fits, key=len), target))
-    total = sum(sizes[name] for name, _ in members)
-    if total > largest:
-        raise UserError(f"{archive.name}: unpacks to {total} bytes, more than the {largest} allowed")
-    return members
+        yield min(fits, key=len), target
 
 
 def _write(source: IO[bytes], target: Path) -> None:

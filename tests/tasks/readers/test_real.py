@@ -93,13 +93,6 @@ def test_nli(real: Path) -> None:
     assert len(found) == line_feeds(path) - 1 == 87_622
 
 
-@pytest.mark.parametrize("split", ["dev", "test"])
-def test_snli_as_senteval_has_it(real: Path, split: str) -> None:
-    path = real / f"senteval/downstream/SNLI/s1.{split}"
-    labels = path.with_name(f"labels.{split}").read_text().split()
-    assert [NLI_CLASSES[int(row.label)] for row in kept(open_as(path, "nli").rows)] == labels
-
-
 @pytest.mark.parametrize(("name", "pairs"), list(zip(senteval.STS, (3108, 1500, 3750, 3000, 1186), strict=True)))
 def test_sts(real: Path, name: str, pairs: int) -> None:
     total = 0
@@ -199,25 +192,3 @@ def test_both_copies_of_the_chinese_sts_b_say_the_same(real: Path) -> None:
         files = (real / f"zh/STS-B/{name}-{split}.txt" for name in ("cnsd-sts", "sts-b"))
         first, second = (kept(open_as(path, "pair-score").rows) for path in files)
         assert [row.texts for row in first] == [row.texts for row in second]
-
-
-OPENED = [
-    ("single", "course/ids-cfimdb-dev.csv", 2, "course", 245),
-    ("single", "senteval/downstream/SST/binary/sentiment-dev", 2, "text and class", 872),
-    ("pair-class", "senteval/downstream/MRPC/msr_paraphrase_train.txt", 2, "table", 4076),
-    ("pair-class", "zh/LCQMC/dev.txt", 2, "pairs", 8802),
-    ("pair-class", "zh/PAWS-X/test_2k.tsv", 2, "table", 2000),
-    ("pair-score", "senteval/downstream/stsbenchmark/sts-test.csv", None, "STS-B", 1379),
-    ("pair-score", "senteval/downstream/SICK/SICK_train.txt", None, "table", 4500),
-    ("nli", "nli/nli-pairs.tsv", None, "table", 87622),
-    ("triplet", "nli/nli-triplets.csv", None, "table", 10983),
-    ("lines", "senteval/downstream/CR/custrev.pos", None, "lines", 2405),
-]
-
-
-@pytest.mark.parametrize(("kind", "name", "classes", "expected", "count"), OPENED)
-def test_formats(real: Path, kind: str, name: str, classes: int | None, expected: str, count: int) -> None:
-    opened = open_as(real / name, kind, classes=classes)
-    found = kept(opened.rows)
-    assert (opened.layout, len(found)) == (expected, count)
-    assert {len(row.texts) for row in found} == {opened.texts}
