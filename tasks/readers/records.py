@@ -162,8 +162,10 @@ def _unquoted(cell: str) -> str:
 def _json_object(path: Path, line: int, text: str) -> dict[str, Any]:
     try:
         row = json.loads(text)
-    except (RecursionError, ValueError) as error:
-        raise UserError(f"{path}:{line}: not JSON: {error}") from error
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}:{line}: not JSON: {error.msg} at character {error.pos + 1}") from error
+    except (RecursionError, ValueError) as error:  # nested too deep, or a number of thousands of digits
+        raise UserError(f"{path}:{line}: JSON that cannot be read: {error}") from error
     if not isinstance(row, dict):
         raise UserError(f"{path}:{line}: not a JSON object")
     return row
@@ -174,4 +176,7 @@ def _json_cell(path: Path, line: int, name: str, row: dict[str, Any]) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         reason = "neither text nor a number" if name in row else f"missing; the line has {listed(row) or 'no key'}"
         raise UserError(f"{path}:{line}: {name}: {reason}")
-    return str(value)
+    text = str(value)
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise UserError(f"{path}:{line}: {name}: an unpaired surrogate")
+    return text
