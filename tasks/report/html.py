@@ -30,16 +30,13 @@ class Figure:
 
 
 def write_page(path: Path, html: str, figures: Sequence[Figure] = ()) -> None:
-    """Write a page, and its figures as SVG into a folder next to it (`report.html`: `report-figures`).
-
-    Folders are created if missing. A lone surrogate in a text, which UTF-8 cannot encode, becomes a `?`.
-    """
+    """Write a page, and its figures as SVG into a folder next to it (`report.html`: `report-figures`)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     folder = path.with_name(f"{path.stem}-figures")
     for figure in figures:
         folder.mkdir(exist_ok=True)
         write_atomic(folder / f"{figure.name}.svg", figure.svg)
-    write_atomic(path, html.encode("utf-8", "replace"))
+    write_atomic(path, html)
 
 
 def rendered(template: str, **values: Any) -> str:
