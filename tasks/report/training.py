@@ -37,7 +37,9 @@ def training_figures(run: Run) -> list[Figure]:
         for kind, name, values in [*logged_losses(run), *logged_scores(run)]
     ]
     names = parts(run, "gradient_norm")
-    norms = [(run.task_title(one), points(run.train, f"{one}/gradient_norm"), colours.get(one, 0)) for one in names]
+    norms: list[Line] = [
+        (run.task_title(one), points(run.train, f"{one}/gradient_norm"), colours.get(one, 0)) for one in names
+    ]
     drawn.append((("gradient-norm", "gradient norm", "L2 norm of the gradient", False), norms))
     for title, key, unit in (("learning rate", "lr", ""), ("speed", "examples_per_second", "examples a second")):
         drawn.append(((title.replace(" ", "-"), title, unit, False), [(title, points(run.train, key), 4)]))
