@@ -55,7 +55,7 @@ class Contamination:
     encoder: str
     manifests: list[str]
     files: list[TrainingFile]
-    counts: dict[str, Count] = field(default_factory=dict)
+    sets: dict[str, Count] = field(default_factory=dict)
     why: str = ""  # the reason why training data is unknown, if there is one
     choices: list[str] = field(default_factory=list)  # for each manifest, which set selected the checkpoint
 
@@ -143,8 +143,7 @@ def _counts(files: Sequence[TrainingFile], sets: Texts) -> dict[str, Count]:
 
 def as_json(result: Contamination) -> dict[str, Any]:
     """The result of one encoder, for JSON."""
-    entry = {**asdict(result), "complete": result.complete}
-    return entry | {"sets": entry.pop("counts")}
+    return {**asdict(result), "complete": result.complete}
 
 
 def table(result: Contamination) -> Table:
@@ -159,7 +158,7 @@ def table(result: Contamination) -> Table:
             "with a sentence trained on": f"{one.sentence:,}",
             "selection pairs in the set": f"{one.chosen_on:,}",
         }
-        for name, one in result.counts.items()
+        for name, one in result.sets.items()
         if read
     ]
     notes = [*([result.why] if result.why else []), *result.choices]

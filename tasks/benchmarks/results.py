@@ -13,7 +13,7 @@ import pandas as pd
 
 from minbert.files import write_atomic, write_json
 from tasks.benchmarks import contamination
-from tasks.benchmarks.encoders import Bank, Loaded, System, load
+from tasks.benchmarks.encoders import Bank, Loaded, System
 from tasks.intervals import Interval, interval, verdict
 from tasks.tables import Table, between, numbers, records
 
@@ -119,11 +119,6 @@ class Suite:
     tables: list[Table] = field(default_factory=list)
     content: dict[str, Any] = field(default_factory=dict)
     figures: list[Path] = field(default_factory=list)
-
-    @classmethod
-    def open(cls, options: argparse.Namespace, data: Path | None) -> "Suite":
-        """Load the encoders that the flags name."""
-        return cls(options, data, load(options))
 
     @property
     def systems(self) -> list[System]:
