@@ -114,13 +114,15 @@ def _suite_values(content: dict[str, Any]) -> Iterator[tuple[str, float | None]]
 
 def long_frame(study: Study, cells: Sequence[Cell]) -> pd.DataFrame:
     """A row (group, seed, metric, value) for each of the study's scores of each cell; measured arms have no seed."""
-    rows = []
-    by_cell = [(cell, values_of(cell)) for cell in cells]
-    for wanted in study.file.scores:
-        for arm in study.arms:
-            for cell, values in ((cell, values) for cell, values in by_cell if cell.arm.name == arm):
-                seed = None if cell.arm.measured else cell.seed
-                rows += [(arm, seed, name, value) for name, value in values.items() if matches(name, wanted)]
+    by_arm = sorted(cells, key=lambda cell: [*study.arms].index(cell.arm.name))
+    by_cell = [(cell.arm.name, None if cell.arm.measured else cell.seed, values_of(cell)) for cell in by_arm]
+    rows = [
+        (arm, seed, name, value)
+        for wanted in study.file.scores
+        for arm, seed, values in by_cell
+        for name, value in values.items()
+        if matches(name, wanted)
+    ]
     frame = pd.DataFrame(rows, columns=["group", "seed", "metric", "value"]).astype({"seed": "Int64"})
     return frame.drop_duplicates(["group", "seed", "metric"], ignore_index=True)
 

@@ -5,7 +5,7 @@ original sets.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -139,11 +139,6 @@ def _counts(files: Sequence[TrainingFile], sets: Texts) -> dict[str, Count]:
         )
         for name, rows in keyed.items()
     }
-
-
-def as_json(result: Contamination) -> dict[str, Any]:
-    """The result of one encoder, for JSON."""
-    return {**asdict(result), "complete": result.complete}
 
 
 def table(result: Contamination) -> Table:

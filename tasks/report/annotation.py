@@ -4,9 +4,7 @@ CBCL (section 6.1) samples 100 failed dev pairs, 100 pairs of train and 100 of d
 failed. Importing this module loads no matplotlib.
 """
 
-import tomllib
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from minbert.errors import UserError
-from minbert.files import present
+from minbert.files import present, read_toml
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Row
 from tasks import charts, predict
@@ -25,8 +23,7 @@ from tasks.tables import MISSING, Table, number
 
 GROUPS = {"failed": "failed dev pairs", "train": "train pairs", "dev": "dev pairs"}
 COUNT = 100  # pairs of each group
-_DATA = tomllib.loads(resources.files("tasks.report").joinpath("categories.toml").read_text(encoding="utf-8"))
-CATEGORIES: list[dict[str, str]] = _DATA["categories"]
+CATEGORIES: list[dict[str, str]] = read_toml(Path(__file__).with_name("categories.toml"))["categories"]
 """The categories of CBCL (section 6.1, appendix A.2) in its order: key, name, when to choose it, which of two wins."""
 NAMES = {one["key"]: one["name"] for one in CATEGORIES}
 _COLUMNS = ["pair", "text", "gold", "category", "group", "id"]
