@@ -18,7 +18,6 @@ from minbert.files import read_json, sha256_of
 from minbert.training.settings import flags_of
 
 ROOT = Path(__file__).parent.parent
-SUITE_FILES = {"sts_suite": "sts.json", "transfer": "transfer.json", "probes": "probes.json"}
 Command = tuple[str, list[str]]
 """The suite's name, or "" for the training script, and the arguments of Python."""
 
@@ -66,7 +65,8 @@ class Cell:
 
     def suite(self, name: str) -> dict[str, Any]:
         """The JSON of one suite, empty if it has not been run."""
-        return _json(self.folder / "suites" / name / SUITE_FILES[dict(self.suites)[name].split()[0]])
+        module = dict(self.suites)[name].split()[0]
+        return _json(self.folder / "suites" / name / f"{module.removesuffix('_suite')}.json")
 
     @property
     def manifest(self) -> dict[str, Any]:

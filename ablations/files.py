@@ -2,7 +2,6 @@
 
 An arm is one run of a training script, with settings under the flags' names. With `from` it starts at another arm's
 encoder. `stage = true` marks an arm that only others start from. `measured` names an encoder that is not trained.
-Importing this module does not import torch.
 """
 
 import os

@@ -13,17 +13,15 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from ablations.cells import Cell, cells_of, shown, suite_words
 from ablations.files import Value, read_file, study_names
+from ablations.runner import Runner, environment
+from ablations.study import Study, read_study
 from minbert.errors import UserError
 from minbert.training.cli import Interrupted, Parser, run, say
-
-if TYPE_CHECKING:
-    from ablations.cells import Cell
-    from ablations.study import Study
 
 RUNS = Path("runs/ablations")
 
@@ -53,10 +51,7 @@ def main() -> None:
     if options.study == "list":
         list_studies()
         return
-    from ablations import table  # these import torch, which `list` does not wait for
-    from ablations.cells import cells_of, shown
-    from ablations.runner import Runner
-    from ablations.study import read_study
+    from ablations import table  # imports scipy, which `list` does not wait for
 
     for flag, least in (("jobs", 1), ("seeds", 0)):
         if getattr(options, flag) < least:
@@ -103,11 +98,8 @@ def settings_of(words: list[str]) -> dict[str, Value]:
     return settings
 
 
-def run_together(study: "Study", cells: "list[Cell]", folder: Path, threads: int) -> None:
+def run_together(study: Study, cells: list[Cell], folder: Path, threads: int) -> None:
     """Run the suites that show all arms side by side, with the first seed's encoders, into `together/`."""
-    from ablations.cells import shown, suite_words
-    from ablations.runner import environment
-
     first = [cell for cell in cells if not cell.arm.stage and cell.seed == cells[0].seed]
     if study.file.together and all(cell.finished for cell in first):
         for name, command in study.file.together.items():

@@ -90,8 +90,6 @@ class Study:
         """
         new = underscored(settings)
         for name in new:
-            if name in FROM_RUNNER:
-                raise UserError(f"--set {name}: is given by the runner ({FROM_RUNNER[name]})")
             if not any(arm.knows(name) for arm in self.arms.values()):
                 flags = {flag for arm in self.arms.values() if arm.script for flag in arm.flat}
                 raise UserError(f"--set {name}: no such setting{suggestion(name, sorted(flags))}")
@@ -104,17 +102,16 @@ class Study:
 
         arms = {name: of(arm) for name, arm in self.arms.items()}
         listed = ", ".join(f"--set {name}={value}" for name, value in settings.items())
-        before, after = ({_content(arm) for arm in of_study.values()} for of_study in (self.arms, arms))
+        before, after = (
+            {repr((arm.script, sorted(arm.settings.items()), arm.upstream, arm.measured)) for arm in side.values()}
+            for side in (self.arms, arms)
+        )
         if len(after) < len(before):
             raise UserError(f"{listed}: two arms would be the same")
         for name, arm in arms.items():
-            _check_words(arm, f"--set, in arm {name}")
+            _check_settings(arm, f"--set, in arm {name}")
         limits = ", in place of: ".join(filter(None, [listed, self.file.limits]))
         return replace(self, file=self.file.model_copy(update={"limits": limits}), arms=arms)
-
-
-def _content(arm: Arm) -> str:
-    return repr((arm.script, sorted(arm.settings.items()), arm.upstream, arm.measured))
 
 
 def read_study(name: str, model: str = "") -> Study:
@@ -175,12 +172,7 @@ def _arm(file: StudyFile, name: str, settings: dict[str, Value]) -> Arm:
 
 
 def _check_arm(study: Study, arm: Arm) -> None:
-    """Raise `UserError` for settings that the arm's script does not accept, and for a cycle of `from`."""
-    if arm.measured:
-        return
-    for name in arm.settings:
-        if name in FROM_RUNNER:
-            raise UserError(f"arms.{arm.name}.{name}: is given by the runner ({FROM_RUNNER[name]})")
+    """Raise `UserError` for settings that the arm may not have, and for a cycle of `from`."""
     chain = [arm.name]
     while upstream := study.arms[chain[-1]].upstream:
         before = study.arms.get(upstream)
@@ -189,12 +181,15 @@ def _check_arm(study: Study, arm: Arm) -> None:
         if upstream in chain:
             raise UserError(f"arms.{arm.name}.from: a cycle: {' from '.join([*chain, upstream])}")
         chain.append(upstream)
-    _check_words(arm, f"arms.{arm.name}")
+    _check_settings(arm, f"arms.{arm.name}")
 
 
-def _check_words(arm: Arm, where: str) -> None:
+def _check_settings(arm: Arm, where: str) -> None:
+    """Raise `UserError` for settings that the runner gives, or that the arm's script does not accept."""
     if arm.measured:
         return
+    for name in FROM_RUNNER.keys() & arm.settings.keys():
+        raise UserError(f"{where}: {name} is given by the runner ({FROM_RUNNER[name]})")
     try:
         arm.parsed(arm.words(encoder="runs" if arm.upstream else ""))
     except UserError as error:

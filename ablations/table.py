@@ -114,13 +114,15 @@ def _suite_values(content: dict[str, Any]) -> Iterator[tuple[str, float | None]]
 
 def long_frame(study: Study, cells: Sequence[Cell]) -> pd.DataFrame:
     """A row (group, seed, metric, value) for each of the study's scores of each cell; measured arms have no seed."""
-    rows = []
-    by_cell = [(cell, values_of(cell)) for cell in cells]
-    for wanted in study.file.scores:
-        for arm in study.arms:
-            for cell, values in ((cell, values) for cell, values in by_cell if cell.arm.name == arm):
-                seed = None if cell.arm.measured else cell.seed
-                rows += [(arm, seed, name, value) for name, value in values.items() if matches(name, wanted)]
+    by_arm = sorted(cells, key=lambda cell: [*study.arms].index(cell.arm.name))
+    by_cell = [(cell.arm.name, None if cell.arm.measured else cell.seed, values_of(cell)) for cell in by_arm]
+    rows = [
+        (arm, seed, name, value)
+        for wanted in study.file.scores
+        for arm, seed, values in by_cell
+        for name, value in values.items()
+        if matches(name, wanted)
+    ]
     frame = pd.DataFrame(rows, columns=["group", "seed", "metric", "value"]).astype({"seed": "Int64"})
     return frame.drop_duplicates(["group", "seed", "metric"], ignore_index=True)
 
@@ -238,17 +240,14 @@ def markdown(study: Study, summary: pd.DataFrame, about: Mapping[str, Any], figu
 
 def _table(study: Study, rows: pd.DataFrame, score: Score, before: Mapping[str, float]) -> str:
     """The table of one score: a row for each arm, then the rows that the paper quotes."""
-    baseline, slips = study.file.baseline, study.file.paper.slips
+    baseline = study.file.baseline
     table = overview.numbers_table(rows, **score.size).drop(columns="metric")
-    table["mean"] = [_marked(text, best) for text, best in zip(table["mean"], rows["best"], strict=True)]
+    table["mean"] = [text + " ●" * best for text, best in zip(table["mean"], rows["best"], strict=True)]
     table.insert(1, "step", rows["step"])
-    table["paper"] = [
-        _printed(value * score.times, score.name in slips.get(arm, ()))
-        for arm, value in zip(rows["group"], rows["paper"], strict=True)
-    ]
+    table["paper"] = [_printed(study, arm, score.name) for arm in rows["group"]]
     table["group"] = table["group"].replace(baseline, f"{baseline} (baseline)")
     for quoted in (one for one in study.file.paper.quoted if score.name in one.values):
-        value = _printed(quoted.values[score.name], score.name in slips.get(quoted.system, ()))
+        value = _printed(study, quoted.system, score.name)
         own = {"group": f"{quoted.system}: quoted from {quoted.source}", "paper": value}
         table = pd.concat([table, pd.DataFrame([own])]).fillna(MISSING)
     table = table.loc[:, [set(table[name]) != {MISSING} for name in table]].rename(columns={"group": "arm"})
@@ -259,34 +258,28 @@ def _table(study: Study, rows: pd.DataFrame, score: Score, before: Mapping[str, 
 def _wide(study: Study, rows: pd.DataFrame, wanted: str) -> str:
     """The table of several scores, a column each: each arm and its values in the paper, then the rows quoted there."""
     stem, shown, score = wanted[:-1], [], Score.of(str(rows["metric"].iloc[0]), study)
-    slips = study.file.paper.slips
     for arm, own in rows.groupby("group", sort=False):
         cells = own.set_index(own["metric"].str.removeprefix(stem)).to_dict("index")
         step = next(iter(cells.values()))["step"]
-        means = {name: _marked(overview.mean_text(row, **score.size), row["best"]) for name, row in cells.items()}
+        means = {name: overview.mean_text(row, **score.size) + " ●" * row["best"] for name, row in cells.items()}
         shown.append({"arm": arm, "step": step} | means)
         if own["paper"].notna().any():
-            wrong = slips.get(str(arm), ())
-            paper = {name: _printed(row["paper"] * score.times, stem + name in wrong) for name, row in cells.items()}
-            shown.append({"arm": f"{arm}, paper"} | paper)
+            shown.append({"arm": f"{arm}, paper"} | {name: _printed(study, str(arm), stem + name) for name in cells})
     for quoted in study.file.paper.quoted:
-        wrong = slips.get(quoted.system, ())
-        values = {
-            name.removeprefix(stem): _printed(value, name in wrong)
-            for name, value in quoted.values.items()
-            if matches(name, wanted)
-        }
+        names = [name for name in quoted.values if matches(name, wanted)]
+        values = {name.removeprefix(stem): _printed(study, quoted.system, name) for name in names}
         shown += [{"arm": f"{quoted.system}: quoted from {quoted.source}"} | values] if values else []
     task, _, measure = stem.rstrip("/.").partition(".")
     title = f"{task}: {measure} of each class" if measure else task
     return Table(title, pd.DataFrame(shown).fillna(MISSING)).markdown()
 
 
-def _marked(text: str, best: bool) -> str:
-    return f"{text} ●" if best else text
-
-
-def _printed(value: float, slip: bool) -> str:
-    """A number of the paper, with at least two decimals, and a star for a slip."""
+def _printed(study: Study, system: str, score: str) -> str:
+    """The paper's number of an arm or a quoted system, with at least two decimals, and a star for a slip."""
+    paper = study.file.paper
+    values = paper.values | {one.system: one.values for one in paper.quoted}
+    value = values.get(system, {}).get(score)
+    if value is None:
+        return MISSING
     decimals = len(f"{value:.6g}".partition(".")[2])
-    return MISSING if math.isnan(value) else f"{value:.{max(2, decimals)}f}{'*' * slip}"
+    return f"{value:.{max(2, decimals)}f}{'*' * (score in paper.slips.get(system, ()))}"

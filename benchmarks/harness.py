@@ -26,16 +26,14 @@ BASES = ("minbert bf16", "minbert fp32")
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 
 
-def parser(doc: str | None, data: str | None, batches: int, warmup: int | None = None) -> argparse.ArgumentParser:
-    """A parser with --batches, --weights, --threads, --warmup if given, and --data if `data` says what it holds."""
+def parser(doc: str | None, data: str, batches: int, warmup: int) -> argparse.ArgumentParser:
+    """The flags that the benchmarks share; `data` says what the folder of --data holds."""
     flags = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    if data is not None:
-        flags.add_argument("--data", type=Path, default=os.environ.get("DATA_DIR") or None, help=f"folder with {data}")
+    flags.add_argument("--data", type=Path, default=os.environ.get("DATA_DIR") or None, help=f"folder with {data}")
     flags.add_argument("--batches", type=int, default=batches, help="timed batches (default: %(default)s)")
-    if warmup is not None:
-        flags.add_argument(
-            "--warmup", type=int, default=warmup, help="batches before them, not timed (default: %(default)s)"
-        )
+    flags.add_argument(
+        "--warmup", type=int, default=warmup, help="batches before them, not timed (default: %(default)s)"
+    )
     flags.add_argument("--weights", default="minilm", help="minilm, or a folder (default: minilm)")
     flags.add_argument("--threads", type=int, help="(default: as many as torch takes)")
     flags.add_argument("--device", type=torch.device, default=CPU, help="cpu or cuda (default: cpu)")
@@ -45,15 +43,10 @@ def parser(doc: str | None, data: str | None, batches: int, warmup: int | None =
 def parse(flags: argparse.ArgumentParser) -> argparse.Namespace:
     """Read the command line, set the number of threads, and seed torch's generator."""
     options = flags.parse_args()
-    prepare(options.threads)
-    return options
-
-
-def prepare(threads: int | None) -> None:
-    """Set the number of threads, if one is given, and seed torch's generator."""
-    if threads:
-        torch.set_num_threads(threads)
+    if options.threads:
+        torch.set_num_threads(options.threads)
     torch.manual_seed(0)
+    return options
 
 
 def print_machine(*libraries: str) -> None:

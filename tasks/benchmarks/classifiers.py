@@ -22,7 +22,7 @@ from minbert.token_cache import Row
 from minbert.training import start
 from tasks import intervals
 from tasks.benchmarks import results
-from tasks.benchmarks.encoders import Bank, System
+from tasks.benchmarks.encoders import Bank, System, load
 from tasks.benchmarks.results import AVERAGE, SYSTEM, Results, Suite
 from tasks.readers import senteval
 from tasks.tables import Table, between, numbers, wide
@@ -144,7 +144,7 @@ def run_transfer(options: argparse.Namespace) -> None:
     """Classify with every encoder, and write `transfer.json` and `transfer.md`."""
     folder = start.data_folder(options.data)
     data = {name: read_set(folder, name, options.folds) for name in options.sets}
-    suite, scores = Suite.open(options, folder), Results()
+    suite, scores = Suite(options, folder, load(options)), Results()
     bank = suite.bank(text for one in data.values() for some in one.rows.values() for row in some for text in row.texts)
     for system in suite.systems:
         for name, one in data.items():

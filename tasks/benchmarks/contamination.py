@@ -5,7 +5,7 @@ original sets.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ class Contamination:
     encoder: str
     manifests: list[str]
     files: list[TrainingFile]
-    counts: dict[str, Count] = field(default_factory=dict)
+    sets: dict[str, Count] = field(default_factory=dict)
     why: str = ""  # the reason why training data is unknown, if there is one
     choices: list[str] = field(default_factory=list)  # for each manifest, which set selected the checkpoint
 
@@ -141,12 +141,6 @@ def _counts(files: Sequence[TrainingFile], sets: Texts) -> dict[str, Count]:
     }
 
 
-def as_json(result: Contamination) -> dict[str, Any]:
-    """The result of one encoder, for JSON."""
-    entry = {**asdict(result), "complete": result.complete}
-    return entry | {"sets": entry.pop("counts")}
-
-
 def table(result: Contamination) -> Table:
     """The counts of one encoder, and notes on the files and on how checkpoints were selected."""
     read = [f"{file.file} ({file.purpose})" for file in result.files if file.state == "read"]
@@ -159,7 +153,7 @@ def table(result: Contamination) -> Table:
             "with a sentence trained on": f"{one.sentence:,}",
             "selection pairs in the set": f"{one.chosen_on:,}",
         }
-        for name, one in result.counts.items()
+        for name, one in result.sets.items()
         if read
     ]
     notes = [*([result.why] if result.why else []), *result.choices]

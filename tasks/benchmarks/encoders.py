@@ -9,7 +9,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -25,7 +24,6 @@ from minbert.ragged import Ragged
 from tasks.benchmarks.options import chosen
 from tasks.contrastive.evaluation import unit
 
-K = TypeVar("K", bound=Hashable)
 Pool = Callable[[BertModel, Sequence[Tensor], Ragged], Tensor]
 """Hidden states (the embedding layer's and every layer's, [T, D]) to one vector a sentence: [B, D]."""
 
@@ -62,9 +60,7 @@ def load(options: argparse.Namespace) -> list[Loaded]:
     """Every encoder of `--encoder`; `UserError` where one cannot be loaded."""
     names = ",".join(pooling.NAMES) if options.pooler.lower() in ("every", "all") else options.pooler
     poolers = chosen(names, pooling.NAMES, "--pooler") if names else []
-    sources = options.encoder
-    if len(set(sources)) < len(sources):
-        raise UserError(f"--encoder: {', '.join(sources)}: an encoder is named twice")
+    sources = list(dict.fromkeys(options.encoder))
     try:
         torch.empty(0, device=options.device or None)
     except (RuntimeError, AssertionError) as error:
@@ -84,27 +80,6 @@ def short_names(sources: list[str]) -> list[str]:
     return [one if short.count(one) == 1 else source for one, source in zip(short, sources, strict=True)]
 
 
-@torch.inference_mode()
-def encode_by(encoder: Encoder, texts: Sequence[str], pools: Mapping[K, Pool], *, name: str) -> dict[K, np.ndarray]:
-    """For each pooling function float32 [M, D], in the order of the texts. Each text is encoded once.
-
-    The number of truncated texts is printed to standard error under `name`.
-    """
-    model = encoder.model
-    rows, cut = encoder.rows(texts)
-    if cut:
-        note = f"{cut} of {len(texts)} texts are over {encoder.max_length} tokens and are truncated"
-        print(f"{name}: {note}", file=sys.stderr)
-    vectors = {one: np.empty((len(rows), model.config.hidden_size), dtype=np.float32) for one in pools}
-    with packed_weights(model, encoder.precision, sum(map(len, rows))):
-        for batch, ragged in encoder.batches(rows):
-            with autocast(encoder.precision, model.device):
-                states = model.encode(model.embed(ragged), ragged)
-                for one, pooled in pools.items():
-                    vectors[one][batch] = pooled(model, states, ragged).float().cpu().numpy()
-    return vectors
-
-
 class Bank:
     """The vectors of distinct texts, float32 [M, D], by system or by whatever else `add` encodes them for."""
 
@@ -112,10 +87,25 @@ class Bank:
         self.index = {text: row for row, text in enumerate(dict.fromkeys(texts))}
         self.vectors: dict[Hashable, np.ndarray] = {}
 
+    @torch.inference_mode()
     def add(self, loaded: Loaded, pools: Mapping[Hashable, Pool] | None = None) -> "Bank":
-        """Encode every distinct text once, by each of `pools` (default: the encoder's systems); returns the bank."""
+        """Encode every distinct text once, by each of `pools` (default: the encoder's systems); returns the bank.
+
+        The number of truncated texts is printed to standard error.
+        """
         pools = pools or {system: partial(pool, pooler=system.pooler) for system in loaded.systems}
-        self.vectors |= encode_by(loaded.encoder, list(self.index), pools, name=loaded.name)
+        encoder, model = loaded.encoder, loaded.encoder.model
+        rows, cut = encoder.rows(list(self.index))
+        if cut:
+            note = f"{cut} of {len(rows)} texts are over {encoder.max_length} tokens and are truncated"
+            print(f"{loaded.name}: {note}", file=sys.stderr)
+        self.vectors |= {key: np.empty((len(rows), model.config.hidden_size), dtype=np.float32) for key in pools}
+        with packed_weights(model, encoder.precision, sum(map(len, rows))):
+            for batch, ragged in encoder.batches(rows):
+                with autocast(encoder.precision, model.device):
+                    states = model.encode(model.embed(ragged), ragged)
+                    for key, pooled in pools.items():
+                        self.vectors[key][batch] = pooled(model, states, ragged).float().cpu().numpy()
         return self
 
     def raw(self, key: Hashable, texts: Iterable[str]) -> np.ndarray:

@@ -9,8 +9,6 @@ from minbert.errors import UserError, one_of
 from minbert.training.cli import Parser
 from minbert.training.settings import names_in
 
-RESAMPLES = 1000
-
 
 def parser(suite: str, about: str | None) -> argparse.ArgumentParser:
     """The flags of every suite: `--encoder`, `--pooler`, `--data`, `--out` and a few more.
@@ -20,22 +18,20 @@ def parser(suite: str, about: str | None) -> argparse.ArgumentParser:
     description = (about or "").partition("\n")[0]
     flags = Parser(prog=f"python -m tasks.benchmarks.{suite}", description=description, allow_abbrev=False)
     flags.set_defaults(suite=suite)
-    help_ = {
-        "encoder": "a folder, a run, minilm or a hub name; others are compared with the first, by paired intervals",
-        "pooler": "mean, cls and so on, several with commas, or `every` (default: each encoder's own)",
-        "data": "folder in SentEval's layout (default: $DATA_DIR/senteval, $DATA_DIR or data/)",
-        "out": "results folder (default: runs/benchmarks/ENCODER)",
-        "resamples": f"bootstrap resamples of an interval, 0 for none (default: {RESAMPLES})",
-    }
-    flags.add_argument("--encoder", nargs="+", required=True, metavar="DIR|NAME", help=help_["encoder"])
-    flags.add_argument("--pooler", metavar="NAMES", default="", help=help_["pooler"])
-    flags.add_argument("--data", metavar="DIR", default="", help=help_["data"])
-    flags.add_argument("--out", metavar="DIR", type=Path, help=help_["out"])
+    encoders = "a folder, a run, minilm or a hub name; others are compared with the first, by paired intervals"
+    flags.add_argument("--encoder", nargs="+", required=True, metavar="DIR|NAME", help=encoders)
+    poolers = "mean, cls and so on, several with commas, or `every` (default: each encoder's own)"
+    flags.add_argument("--pooler", metavar="NAMES", default="", help=poolers)
+    data = "folder in SentEval's layout (default: $DATA_DIR/senteval, $DATA_DIR or data/)"
+    flags.add_argument("--data", metavar="DIR", default="", help=data)
+    out = "results folder (default: runs/benchmarks/ENCODER)"
+    flags.add_argument("--out", metavar="DIR", type=Path, help=out)
     formats = ("fp32", "bf16", "fp16", "auto")
     flags.add_argument("--precision", default="fp32", choices=formats, help="number format (default: fp32)")
     flags.add_argument("--device", default="", help="where the encoder runs (default: a GPU if there is one)")
     flags.add_argument("--seed", type=int, default=0, metavar="N", help="seed of all random numbers (default: 0)")
-    flags.add_argument("--resamples", type=int, default=RESAMPLES, metavar="N", help=help_["resamples"])
+    resamples = "bootstrap resamples of an interval, 0 for none (default: 1000)"
+    flags.add_argument("--resamples", type=int, default=1000, metavar="N", help=resamples)
     return flags
 
 

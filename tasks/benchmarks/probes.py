@@ -18,16 +18,13 @@ PROBES = ("geometry", "frequency", "length", "weat")
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line, probe, and write tables, JSON and figures."""
     parser = options.parser("probes", __doc__)
-    help_ = {
-        "probes": f"{', '.join(PROBES)}, several with commas (default: all)",
-        "sets": f"sets of the frequency probe: {NAMES_HELP} (default: STS-B; the paper takes en)",
-        "pairs": "pairs of the length probe (default: STS-B test)",
-        "append": "what the length probe appends; may be given several times (default: five phrases)",
-    }
-    parser.add_argument("--probes", default=",".join(PROBES), metavar="NAMES", help=help_["probes"])
-    parser.add_argument("--sets", default="STS-B", metavar="NAMES", help=help_["sets"])
-    parser.add_argument("--pairs", type=Path, metavar="FILE", help=help_["pairs"])
-    parser.add_argument("--append", action="append", metavar="TEXT", help=help_["append"])
+    names = f"{', '.join(PROBES)}, several with commas (default: all)"
+    parser.add_argument("--probes", default=",".join(PROBES), metavar="NAMES", help=names)
+    names = f"sets of the frequency probe: {NAMES_HELP} (default: STS-B; the paper takes en)"
+    parser.add_argument("--sets", default="STS-B", metavar="NAMES", help=names)
+    parser.add_argument("--pairs", type=Path, metavar="FILE", help="pairs of the length probe (default: STS-B test)")
+    texts = "what the length probe appends; may be given several times (default: five phrases)"
+    parser.add_argument("--append", action="append", metavar="TEXT", help=texts)
     parsed = options.parse(parser, arguments)
     parsed.probes = options.chosen(parsed.probes, PROBES, "--probes")
     if parsed.pairs is not None:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from minbert.files import write_atomic, write_json
 from tasks.benchmarks import contamination
-from tasks.benchmarks.encoders import Bank, Loaded, System, load
+from tasks.benchmarks.encoders import Bank, Loaded, System
 from tasks.intervals import Interval, interval, verdict
 from tasks.tables import Table, between, numbers, records
 
@@ -120,11 +120,6 @@ class Suite:
     content: dict[str, Any] = field(default_factory=dict)
     figures: list[Path] = field(default_factory=list)
 
-    @classmethod
-    def open(cls, options: argparse.Namespace, data: Path | None) -> "Suite":
-        """Load the encoders that the flags name."""
-        return cls(options, data, load(options))
-
     @property
     def systems(self) -> list[System]:
         """Every encoder with each of its poolers, in order."""
@@ -156,7 +151,7 @@ class Suite:
     def check_contamination(self, texts: contamination.Texts) -> None:
         """Count the scored rows that each encoder has been trained on, as tables and in the JSON."""
         counts = [contamination.check(one.name, one.folder, texts) for one in self.loaded]
-        self.content["contamination"] = [contamination.as_json(one) for one in counts]
+        self.content["contamination"] = [{**asdict(one), "complete": one.complete} for one in counts]
         self.tables += [contamination.table(one) for one in counts]
 
     def write(self, title: str) -> None:

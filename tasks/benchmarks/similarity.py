@@ -15,7 +15,7 @@ from minbert.token_cache import Row
 from minbert.training import start
 from tasks import intervals, metrics
 from tasks.benchmarks import figures, results, sets
-from tasks.benchmarks.encoders import Bank, System
+from tasks.benchmarks.encoders import Bank, System, load
 from tasks.benchmarks.results import SYSTEM, Results, Suite
 from tasks.benchmarks.sets import ScoredSet
 from tasks.contrastive.evaluation import unit
@@ -36,7 +36,7 @@ def run_similarity(options: argparse.Namespace) -> None:
     """Score the encoders on the sets, and write `sts.json`, `sts.md` and the scatters."""
     folder = start.data_folder(options.data)
     scored = sets.read(folder, sets.named(options.sets, folder))
-    suite = Suite.open(options, folder)
+    suite = Suite(options, folder, load(options))
     bank = suite.bank(text for one in scored for text in one.texts)
     cosines: Cosines = {}
     for system in suite.systems:

@@ -18,7 +18,7 @@ from minbert.ragged import Ragged
 from minbert.training import start
 from tasks import intervals, metrics
 from tasks.benchmarks import figures, results, sets, weat
-from tasks.benchmarks.encoders import Bank, Loaded, Pool, System
+from tasks.benchmarks.encoders import Bank, Loaded, Pool, System, load
 from tasks.benchmarks.results import SYSTEM, Results, Suite, defined
 from tasks.benchmarks.sets import ScoredSet
 from tasks.contrastive.evaluation import ALIKE, uniformity
@@ -42,7 +42,7 @@ def run_probes(options: argparse.Namespace) -> None:
     needs_data = {"geometry", "frequency"} & set(options.probes) or ("length" in options.probes and not options.pairs)
     folder = start.data_folder(options.data) if needs_data else None
     stsb = sets.read(folder, ["STS-B"])[0] if folder is not None else None
-    suite = Suite.open(options, folder)
+    suite = Suite(options, folder, load(options))
     probes: Any = {"geometry": geometry, "frequency": frequency, "length": length, "weat": weat.weat}
     for name in options.probes:
         suite.content[name] = probes[name](suite, stsb)

@@ -4,7 +4,6 @@ CBCL (section 8) proposes it as a check after contrastive training. Axes: X, Y t
 attribute words, D hidden.
 """
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from minbert.files import read_toml
 from minbert.seeds import numpy_generator
 from tasks.benchmarks import results
 from tasks.benchmarks.results import Results, Suite
@@ -26,7 +26,7 @@ _NOTE = (
 
 def word_sets() -> dict[str, tuple[list[str], ...]]:
     """The published tests by name: target words X and Y, attribute words A and B."""
-    data = tomllib.loads(Path(__file__).with_name("weat.toml").read_text(encoding="utf-8"))
+    data = read_toml(Path(__file__).with_name("weat.toml"))
     return {name: tuple(data["words"][part].split() for part in parts) for name, parts in data["tests"].items()}
 
 

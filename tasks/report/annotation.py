@@ -4,9 +4,7 @@ CBCL (section 6.1) samples 100 failed dev pairs, 100 pairs of train and 100 of d
 failed. Importing this module loads no matplotlib.
 """
 
-import tomllib
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +12,18 @@ import numpy as np
 import pandas as pd
 
 from minbert.errors import UserError
-from minbert.files import present
+from minbert.files import present, read_toml
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Row
 from tasks import charts, predict
 from tasks.charts import BLUE, GREY, VERMILION
-from tasks.record import TaskScores
 from tasks.report.details import failed
 from tasks.runs import Run
 from tasks.tables import MISSING, Table, number
 
 GROUPS = {"failed": "failed dev pairs", "train": "train pairs", "dev": "dev pairs"}
 COUNT = 100  # pairs of each group
-_DATA = tomllib.loads(resources.files("tasks.report").joinpath("categories.toml").read_text(encoding="utf-8"))
-CATEGORIES: list[dict[str, str]] = _DATA["categories"]
+CATEGORIES: list[dict[str, str]] = read_toml(Path(__file__).with_name("categories.toml"))["categories"]
 """The categories of CBCL (section 6.1, appendix A.2) in its order: key, name, when to choose it, which of two wins."""
 NAMES = {one["key"]: one["name"] for one in CATEGORIES}
 _COLUMNS = ["pair", "text", "gold", "category", "group", "id"]
@@ -54,21 +50,12 @@ def sample(run: Run, task: str, *, seed: int, data: Path | None = None, count: i
     for group, candidates in every.items():
         for index in numpy_generator(seed, "annotation", task, group).permutation(len(candidates))[:count]:
             row = candidates[index]
-            gold = _label(scores, row.label)
+            gold = ""
+            if not np.isnan(row.label):
+                gold = scores.classes[int(row.label)] if scores.classes else f"{row.label:.1f} of 5"
             rows.append({"text": " / ".join(row.texts), "gold": gold, "category": "", "group": group, "id": row.id})
     order = numpy_generator(seed, "annotation order", task).permutation(len(rows))
     return pd.DataFrame([{"pair": str(pair), **rows[index]} for pair, index in enumerate(order, 1)], columns=_COLUMNS)
-
-
-def _label(task: TaskScores, value: float) -> str:
-    if np.isnan(value):
-        return ""
-    return task.classes[int(value)] if task.classes else f"{value:.1f} of 5"
-
-
-def as_tsv(sheet: pd.DataFrame) -> str:
-    """The sheet as a file for a spreadsheet."""
-    return sheet.to_csv(sep="\t", index=False, lineterminator="\n")
 
 
 def original_rows(run: Run, task: str, split: str, data: Path | None = None) -> list[Row]:

@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,10 @@ from tasks.runs import Run, read_run
 from tasks.tables import MISSING, Table, number
 
 _MINILM = "sentence-transformers/all-MiniLM-L6-v2"
-_NOTES = {
-    _MINILM: f"{_MINILM} was trained on Quora duplicates and on the captions of Flickr30k and COCO, among others: "
+_MINILM_NOTE = (
+    f"{_MINILM} was trained on Quora duplicates and on the captions of Flickr30k and COCO, among others: "
     "scores on Quora are not clean, nor are those on STS, some of whose pairs are such captions."
-}
+)
 
 
 def write_missing(folders: Sequence[Path]) -> None:
@@ -44,7 +43,7 @@ def write_card(folder: Path, resamples: int = RESAMPLES) -> Path:
     run, encoder = read_run(folder), folder / "encoder"
     manifests = [manifest for _, manifest in manifests_behind(encoder)]
     base = _base(manifests[-1])
-    template = resources.files("tasks.report").joinpath("card.md").read_text(encoding="utf-8")
+    template = Path(__file__).with_name("card.md").read_text(encoding="utf-8")
     card = Template(template, undefined=StrictUndefined).render(
         run=run,
         config=read_json(encoder / "config.json"),
@@ -101,5 +100,5 @@ def _notes(manifests: Sequence[dict[str, Any]], base: str | None) -> Iterator[st
             yield f"Training texts: {texts}."
         if counts := facts.shared(data.get("sts_dev", DataSet())):
             yield f"Pairs of a development set that are also in other scored sets: {counts}."
-    yield _NOTES.get(base or "", "What the first weights were trained on is not recorded here.")
+    yield _MINILM_NOTE if base == _MINILM else "What the first weights were trained on is not recorded here."
     yield "`python -m tasks.benchmarks.sts_suite` counts the scored pairs that are in the training files."

@@ -17,13 +17,13 @@ _SCALE = 5.0  # points between the ends of the similarity scale
 
 @dataclass(frozen=True)
 class Details:
-    """What a page shows of one task."""
+    """What a page shows of one task; no errors where predictions have another scale than gold."""
 
     anchor: str
     title: str
     figure: Figure | None
     table: Table
-    errors: Table
+    errors: Table | None
 
 
 def details(task: TaskScores, *, texts: bool = True) -> Details:
@@ -32,7 +32,7 @@ def details(task: TaskScores, *, texts: bool = True) -> Details:
     table = class_table("", task.per_class)
     rows = task.rows.labelled() if task.rows is not None else None
     if rows is None or not len(rows):
-        return Details(anchor, title, None, table, Table("", pd.DataFrame()))
+        return Details(anchor, title, None, table, None)
     if task.classes:
         svg = figures.confusion(metrics.confusion(rows.predicted, rows.gold, len(task.classes)), task.classes)
         note = "Dev rows, and their share of the gold class."
@@ -41,9 +41,7 @@ def details(task: TaskScores, *, texts: bool = True) -> Details:
         label = "cosine" if task.cosines else "predicted (points)"
         svg = figures.scatter(rows.gold, rows.predicted, y_label=label, same_scale=not task.cosines)
         figure = Figure(f"{anchor}-scatter", "Predicted against gold", svg, _regression(task, rows))
-    no_errors = Table("", pd.DataFrame())  # cosines have another scale than gold
-    errors = no_errors if task.cosines else worst_errors(task, rows, texts=texts)
-    return Details(anchor, title, figure, table, errors)
+    return Details(anchor, title, figure, table, None if task.cosines else worst_errors(task, rows, texts=texts))
 
 
 def _regression(task: TaskScores, rows: Rows) -> str:

@@ -31,16 +31,12 @@ def _parser() -> argparse.ArgumentParser:
     figure.add_argument("files", nargs="+", type=Path, metavar="FILE", help="one or two labelled sheets")
     base = "without suffix (default: error-categories in the folder of the first sheet)"
     figure.add_argument("--out", type=Path, metavar="BASE", help=base)
-    nouns.add_argument("--rows", type=int, default=1300, metavar="N", help="dev pairs (default: 1300; 0: all)")
-    nouns.add_argument("--pairs", type=int, default=3, metavar="N", help="examples of each side (default: 3)")
-    nouns.add_argument("--out", type=Path, metavar="FILE", help="also write it to this file")
     return parser
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line and run its command."""
     options = _parser().parse_args(arguments)
-    cli.demand_writable(options.out)
     {"sample": _sample, "figure": _figure, "nouns": _nouns}[options.command](options)
 
 
@@ -50,6 +46,7 @@ def _sample(options: argparse.Namespace) -> None:
     from tasks.runs import read_run
 
     out = options.out or options.run / "pairs.tsv"
+    cli.demand_writable(out)
     if out.exists():
         raise UserError(f"{out}: exists, and may hold categories: choose another --out")
     task = registry.resolve_task(options.task)
@@ -59,7 +56,7 @@ def _sample(options: argparse.Namespace) -> None:
         if sizes.get(group, 0) < annotation.COUNT:
             print(f"note: only {sizes.get(group, 0)} {title}: all of them are in the sheet", file=sys.stderr)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(out, annotation.as_tsv(sheet))
+    write_atomic(out, sheet.to_csv(sep="\t", index=False, lineterminator="\n"))
     print(f"{out}: {len(sheet)} pairs. Open it in a spreadsheet, hide the column `group`, fill in `category` as if a")
     print("model had failed on every pair, and save it as tab-separated text in UTF-8. The categories:\n")
     for one in annotation.CATEGORIES:
@@ -69,6 +66,7 @@ def _sample(options: argparse.Namespace) -> None:
 def _figure(options: argparse.Namespace) -> None:
     from tasks.report import annotation
 
+    cli.demand_writable(options.out)
     if len(options.files) > 2:
         raise UserError("figure takes one sheet, or two of the same sample")
     names, sheets = distinct_names(options.files), [annotation.read_sheet(path) for path in options.files]
@@ -86,12 +84,8 @@ def _nouns(options: argparse.Namespace) -> None:
     from tasks.runs import read_run
 
     task = registry.resolve_task(options.task)
-    pairs = nouns.pairs_of(read_run(options.run), task, seed=options.seed, data=options.data, most=options.rows)
-    text = "\n".join(table.markdown() for table in nouns.tables(pairs, options.pairs)).rstrip() + "\n"
-    if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(options.out, text.encode("utf-8", "replace"))
-    print(text, end="")
+    pairs = nouns.pairs_of(read_run(options.run), task, seed=options.seed, data=options.data)
+    print("\n".join(table.markdown() for table in nouns.tables(pairs)).rstrip())
 
 
 if __name__ == "__main__":

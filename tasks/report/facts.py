@@ -59,9 +59,7 @@ def _shown(value: Any) -> str:
 
 def _training_rows(run: Run) -> str:
     """The number of training rows, by task if there are several."""
-    counts = run.manifest.get("training_rows")
-    if not counts:
-        counts = {name.removeprefix("train "): one.rows or 0 for name, one in run.data.items() if "train" in name}
+    counts = run.manifest.get("training_rows", {})
     if run.multitask:
         return ", ".join(f"{count:,} {run.task_title(name)}" for name, count in counts.items())
     return f"{sum(counts.values()):,}"

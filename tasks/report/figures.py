@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,69 +12,59 @@ from tasks.charts import BLUE, DASHED, GREEN, GREY, INK, ORANGE, QUIET, SLOTS, V
 from tasks.contrastive.curriculum import GROUPS, difficulty
 
 Points = Sequence[tuple[float, float]]
+Line = tuple[str, Points, int]
+"""The name of a line, its points, and the number of its colour."""
 _LONGEST = 400  # points of a curve; longer ones are averaged over neighbours
 _MOST_DOTS = 1500
 _MOST_MARKS = 60  # points of a curve that are marked
-_SIDES = {"positive": "positive", "negative": "hard negative"}
 _GROUP_COLOURS = dict(zip(GROUPS, (GREEN, ORANGE, VERMILION), strict=True))
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Lines over steps: (name, points, colour) each. `dotted` marks the points.
-
-    `marks` are steps that are marked on the axis, `kept` is the step whose weights were kept, `last` is where the
-    axis ends at least, `level` a value to compare with and its name.
-    """
-
-    unit: str
-    lines: Sequence[tuple[str, Points, int]]
-    dotted: bool = False
-    marks: Sequence[float] = ()
-    kept: float | None = None
-    last: float = 0.0
-    level: tuple[float, str] | None = None
-
-    @property
-    def points(self) -> list[Points]:
-        """The points of each line."""
-        return [points for _, points, _ in self.lines]
-
-
-def thinned(points: Points, longest: int = _LONGEST) -> list[tuple[float, float]]:
-    """At most `longest` points, each the mean of as many neighbours."""
-    size = max(1, -(-len(points) // longest))
+def thinned(points: Points) -> list[tuple[float, float]]:
+    """At most 400 points, each the mean of as many neighbours."""
+    size = max(1, -(-len(points) // _LONGEST))
     chunks = [points[start : start + size] for start in range(0, len(points), size)]
     return [tuple(np.mean(chunk, axis=0).tolist()) for chunk in chunks] if size > 1 else list(points)
 
 
-def curves(curve: Curve) -> bytes:
-    """Lines over steps. The y axis fits the values, so that a change is seen; the x axis begins at 0."""
-    with page_svg(340, 210 + 11 * len(curve.lines) * (len(curve.lines) > 1)) as (axes, out):
+def curves(
+    unit: str,
+    lines: Sequence[Line],
+    *,
+    dotted: bool = False,
+    marks: Sequence[float] = (),
+    kept: float | None = None,
+    last: float = 0.0,
+    level: tuple[float, str] | None = None,
+) -> bytes:
+    """Lines over steps; `dotted` marks their points. The y axis fits the values, the x axis begins at 0.
+
+    `marks` are steps that are marked on the axis, `kept` is the step whose weights were kept, `last` is where the axis
+    ends at least, `level` a value to compare with and its name.
+    """
+    with page_svg(340, 210 + 11 * len(lines) * (len(lines) > 1)) as (axes, out):
         drawn = Counter[int]()
-        for name, points, slot in (line for line in curve.lines if line[1]):
+        for name, points, slot in (line for line in lines if line[1]):
             x, y = zip(*thinned(points), strict=True)
-            marked = curve.dotted or len(x) == 1
+            marked = dotted or len(x) == 1
             look: Any = {"marker": "o" if marked else "", "markevery": -(-len(x) // _MOST_MARKS), "markersize": 4.5}
             dash = ("-", "--", ":")[drawn[slot] % 3]  # lines of one colour differ by their dashes
             drawn[slot] += 1
             axes.plot(x, y, dash, color=SLOTS[slot % len(SLOTS)], label=charts.clipped(name), **look)
-        if curve.level is not None:
-            value, name = curve.level
+        if level is not None:
+            value, name = level
             axes.axhline(value, color=GREY, linewidth=1.2, linestyle=DASHED)
             axes.annotate(name, (0, value), (3, 3), xycoords=("axes fraction", "data"), textcoords="offset points")
-        foot, few = axes.get_xaxis_transform(), curve.marks[:: -(-len(curve.marks) // _MOST_MARKS) or 1]
+        foot, few = axes.get_xaxis_transform(), marks[:: -(-len(marks) // _MOST_MARKS) or 1]
         if few:  # an empty line outside of the axes would leave a gap below them
             axes.plot(few, [0] * len(few), marker=2, linestyle="none", color=QUIET, transform=foot, clip_on=False)
-        if curve.kept is not None:
-            axes.axvline(curve.kept, color=INK, linewidth=1, linestyle=(0, (2, 3)))
-            axes.annotate(
-                "kept", (curve.kept, 1), (0, 3), xycoords=foot, textcoords="offset points", ha="center", color=INK
-            )
-        axes.set(xlabel="step", xlim=(0, max(curve.last, *(x for points in curve.points for x, _ in points), 1)))
-        axes.set_title(curve.unit, pad=8 if curve.kept is None else 16)
+        if kept is not None:
+            axes.axvline(kept, color=INK, linewidth=1, linestyle=(0, (2, 3)))
+            axes.annotate("kept", (kept, 1), (0, 3), xycoords=foot, textcoords="offset points", ha="center", color=INK)
+        axes.set(xlabel="step", xlim=(0, max(last, *(x for _, points, _ in lines for x, _ in points), 1)))
+        axes.set_title(unit, pad=8 if kept is None else 16)
         charts.thousands(axes.xaxis)
-        if len(curve.lines) > 1:
+        if len(lines) > 1:
             charts.legend(axes, 2, handlelength=1)
     return out.getvalue()
 
@@ -142,16 +131,14 @@ def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
 def cosines(by_side: Mapping[tuple[str, str], np.ndarray]) -> bytes:
     """Histograms of cos(anchor, positive) and cos(anchor, hard negative), by (before or after, side)."""
     edges = np.linspace(min(-0.1, *(float(values.min()) for values in by_side.values())), 1.0, 56)
+    filled: Any = {"histtype": "stepfilled", "alpha": 0.45}
+    outlined: Any = {"histtype": "step", "linewidth": 1.8}
     with page_svg(340, 292) as (axes, out):
         for (when, side), values in by_side.items():
-            look: Any = (
-                {"histtype": "stepfilled", "alpha": 0.45} if when == "after" else {"histtype": "step", "linewidth": 1.8}
-            )
-            look |= {
-                "weights": np.full(len(values), 1 / len(values)),
-                "label": f"{_SIDES[side]}, {when}: mean {values.mean():.2f}",
-            }
-            axes.hist(values, bins=edges.tolist(), color=BLUE if side == "positive" else VERMILION, **look)
+            name, colour = ("positive", BLUE) if side == "positive" else ("hard negative", VERMILION)
+            label, shares = f"{name}, {when}: mean {values.mean():.2f}", np.full(len(values), 1 / len(values))
+            look = filled if when == "after" else outlined
+            axes.hist(values, bins=edges.tolist(), weights=shares, color=colour, label=label, **look)
         axes.set(xlabel="cosine to the anchor", xlim=(edges[0], edges[-1]))
         axes.set_title("share of the triplets per bin")
         axes.yaxis.set_major_formatter(charts.percent)

@@ -3,15 +3,20 @@
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from minbert.files import write_atomic
+
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 
 
 @dataclass(frozen=True)
@@ -30,29 +35,15 @@ class Figure:
 
 
 def write_page(path: Path, html: str, figures: Sequence[Figure] = ()) -> None:
-    """Write a page, and its figures as SVG into a folder next to it (`report.html`: `report-figures`).
-
-    Folders are created if missing. A lone surrogate in a text, which UTF-8 cannot encode, becomes a `?`.
-    """
+    """Write a page, and its figures as SVG into a folder next to it (`report.html`: `report-figures`)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     folder = path.with_name(f"{path.stem}-figures")
     for figure in figures:
         folder.mkdir(exist_ok=True)
         write_atomic(folder / f"{figure.name}.svg", figure.svg)
-    write_atomic(path, html.encode("utf-8", "replace"))
+    write_atomic(path, html)
 
 
 def rendered(template: str, **values: Any) -> str:
-    """A template with the style and the script."""
-    page = {"style": Markup(_part("style.css")), "script": Markup(_part("base.js"))}
-    return _environment().get_template(template).render(**page, **values)
-
-
-@cache
-def _environment() -> Environment:
-    options: dict[str, Any] = {"autoescape": True, "undefined": StrictUndefined}
-    return Environment(loader=FunctionLoader(_part), trim_blocks=True, lstrip_blocks=True, **options)
-
-
-def _part(name: str) -> str:
-    return resources.files("tasks.report").joinpath(name).read_text(encoding="utf-8")
+    """A template of this folder with some values."""
+    return _TEMPLATES.get_template(template).render(**values)

@@ -16,6 +16,7 @@ from tasks.runs import Run
 from tasks.tables import MISSING, Table
 
 EXAMINED = 1300  # dev pairs, as in CBCL, section 6.1
+SHOWN = 3  # pairs of each side
 _WORD = re.compile(r"[^\W\d_]+(?:[-’'][^\W\d_]+)*")
 _TOKEN = re.compile(rf"{_WORD.pattern}|\d+(?:[.,]\d+)*|[^\w\s]")
 
@@ -35,8 +36,8 @@ def proper_nouns(text: str, tag: wordnet.Tagger) -> list[str]:
     return list(dict.fromkeys(_bare(token) for token, name in tagged if name in ("NNP", "NNPS") and _WORD.match(token)))
 
 
-def pairs_of(run: Run, task: str, *, seed: int, data: Path | None = None, most: int = EXAMINED) -> pd.DataFrame:
-    """`most` labelled dev pairs (0: all) with their proper nouns, counted over the sentences of all fine-tuning files.
+def pairs_of(run: Run, task: str, *, seed: int, data: Path | None = None) -> pd.DataFrame:
+    """1,300 labelled dev pairs with their proper nouns, counted over the sentences of all fine-tuning files.
 
     The columns are `texts` as published, `right` for a correct prediction, `nouns` with their counts in training, and
     `rarest`, the least of these (NaN without nouns). A noun is counted as a word whatever its case. Pairs are sampled
@@ -48,7 +49,7 @@ def pairs_of(run: Run, task: str, *, seed: int, data: Path | None = None, most: 
         raise UserError(f"{run.folder}: has no dev rows of a task {task} with classes")
     tag = wordnet.tagger(wordnet.find_nltk_data(str(data or "")))
     rows = scores.rows.labelled()
-    rows = rows.at(np.sort(numpy_generator(seed, "nouns", task).permutation(len(rows))[: most or None]))
+    rows = rows.at(np.sort(numpy_generator(seed, "nouns", task).permutation(len(rows))[:EXAMINED]))
     texts = {row.id: row.texts for row in original_rows(run, task, "dev", data)}
     train = (text for name in run.tasks for row in original_rows(run, name, "train", data) for text in row.texts)
     counts = Counter(word for text in train for word in words(text))
@@ -69,8 +70,8 @@ def difference(pairs: pd.DataFrame) -> tuple[float, Interval | None]:
     return float(logs[1].mean() - logs[0].mean()), interval(samples[1] - samples[0])
 
 
-def tables(pairs: pd.DataFrame, shown: int) -> list[Table]:
-    """The summary over all pairs, and `shown` correct and failed pairs of those with the rarest nouns."""
+def tables(pairs: pd.DataFrame) -> list[Table]:
+    """The summary over all pairs, and three correct and three failed ones with the rarest nouns."""
     rows, examples, notes = [], [], []
     for name, right in (("predicted correctly", True), ("predicted incorrectly", False)):
         every = pairs[pairs["right"] == right]
@@ -85,7 +86,7 @@ def tables(pairs: pd.DataFrame, shown: int) -> list[Table]:
                 "rarest noun: median count": f"{side['rarest'].median():g}" if len(side) else MISSING,
             }
         )
-        for _, pair in side.sort_values("rarest", kind="stable").head(shown).iterrows():
+        for _, pair in side.sort_values("rarest", kind="stable").head(SHOWN).iterrows():
             nouns = ", ".join(f"{noun}: {count:,}" for noun, count in pair["nouns"].items())
             examples.append({"pair": " / ".join(pair["texts"]), "noun frequency": nouns, "dev pairs": name})
     if pairs.dropna(subset="rarest")["right"].nunique() == 2:

@@ -4,7 +4,7 @@ A group is a setting, or an arm of a study. Its runs are the rows of a plain fra
 and value, in the order in which groups and metrics are shown. A group that has no seeds has a missing seed.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,9 +13,6 @@ from scipy import stats
 from tasks import charts, intervals
 from tasks.charts import BLUE, DASHED, GROUND, INK
 from tasks.tables import MISSING, Table, between, number, numbers
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def summary(frame: pd.DataFrame, baseline: str | None = None, more: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -65,24 +62,20 @@ def forest(summary: pd.DataFrame) -> bytes:
     """
     rows = summary[summary["difference"].notna()].reset_index(drop=True)
     with charts.page_svg(340, 72 + 26 * len(rows)) as (axes, out):
-        _draw_differences(axes, rows)
+        for y, row in rows.iterrows():
+            if not np.isnan(row.get("row_low", np.nan)):
+                axes.plot([row["row_low"], row["row_high"]], [y] * 2, color=BLUE, linewidth=7, alpha=0.3)
+            if not np.isnan(row["low"]):
+                axes.plot([row["low"], row["high"]], [y] * 2, color=BLUE, linewidth=1.6)
+        look: Any = {"markersize": 8, "markerfacecolor": GROUND, "markeredgewidth": 2}
+        axes.plot(rows["difference"], rows.index, "o", color=BLUE, **look)
+        axes.axvline(0, color=INK, linewidth=1, linestyle=DASHED)
+        widest = max(map(abs, axes.get_xlim()))
+        axes.set(xlim=(-widest, widest), ylim=(len(rows) - 0.5, -0.5))
+        axes.set_yticks(range(len(rows)), [charts.clipped(name, 20) for name in rows["group"]])
+        axes.locator_params(axis="x", nbins=3)
+        axes.grid(visible=False)
     return out.getvalue()
-
-
-def _draw_differences(axes: "Axes", rows: pd.DataFrame) -> None:
-    for y, row in rows.iterrows():
-        if not np.isnan(row.get("row_low", np.nan)):
-            axes.plot([row["row_low"], row["row_high"]], [y] * 2, color=BLUE, linewidth=7, alpha=0.3)
-        if not np.isnan(row["low"]):
-            axes.plot([row["low"], row["high"]], [y] * 2, color=BLUE, linewidth=1.6)
-    look: Any = {"markersize": 8, "markerfacecolor": GROUND, "markeredgewidth": 2}
-    axes.plot(rows["difference"], rows.index, "o", color=BLUE, **look)
-    axes.axvline(0, color=INK, linewidth=1, linestyle=DASHED)
-    widest = max(map(abs, axes.get_xlim()))
-    axes.set(xlim=(-widest, widest), ylim=(len(rows) - 0.5, -0.5))
-    axes.set_yticks(range(len(rows)), [charts.clipped(name, 20) for name in rows["group"]])
-    axes.locator_params(axis="x", nbins=3)
-    axes.grid(visible=False)
 
 
 def scores_table(summary: pd.DataFrame) -> Table:

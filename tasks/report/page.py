@@ -25,11 +25,13 @@ from tasks.tables import MISSING, Table, number
 
 _SEED = re.compile(r"[-_/. ]*seed[-_ ]?\d*")
 _KINDS: list[type[Settings]] = [MultitaskSettings, *ContrastiveSettings.kinds().values()]
-_RECORDS = {name: record for kind in _KINDS for name, (record, _) in flags_of(kind).items()}
 _MAY_DIFFER = {"seed"}.union(*map(flags_without_effect, _KINDS))
 """Settings that may differ between the runs of a group, which read the same data."""
 _NOT_SHOWN = {
-    name for name in _MAY_DIFFER if _RECORDS[name] == "run" or name in ("seed", "data") or name.endswith("_out")
+    name
+    for kind in _KINDS
+    for name, (record, _) in flags_of(kind).items()
+    if record == "run" or name in ("seed", "data") or name.endswith("_out")
 }
 """Settings that are not in the table of groups."""
 

@@ -1,12 +1,12 @@
 """How a run was trained, in figures: losses, scores at evaluations, rates, difficulty of the triplets, and speed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from safetensors.numpy import load_file
 
 from tasks.report import figures
-from tasks.report.figures import Curve
+from tasks.report.figures import Line, Points
 from tasks.report.html import Figure
 from tasks.runs import Run
 
@@ -20,75 +20,73 @@ NUMBERS = {
     "last_epoch_loss": ("last epoch's training loss", "mean (less is better)"),
 }
 """Title and unit of the numbers of evaluations and studies."""
+Kind = tuple[str, str, str, bool]
+"""Of a figure: the stem of its file, its title, the unit of its values, and whether its points are marked."""
 _NOT_SCORES = {"kind", "step", "epoch", "score", "best", "seconds"}
 
 
 def training_figures(run: Run) -> list[Figure]:
     """Losses, evaluations, learning rate, gradient norm, speed, and stage one's curriculum and cosines."""
-    steps = run.planned_steps or 0
-    look: dict[str, Any] = {"marks": [row["step"] for row in run.evaluations], "kept": run.kept_step, "last": steps}
-    drawn = []
-    for name in parts(run, "loss"):
-        title, unit = loss_meaning(run, name)
-        chance = run.scores.get("chance_loss")
-        level = None if chance is None else (chance, f"chance: {chance:.2f}")
-        lines = [(title, points(run.train, f"{name}/loss"), _slot(run, name))]
-        drawn.append((f"loss-{name}", title, Curve(unit, lines, level=level, **look)))
-    for key in evaluated(run):
-        title, unit = meaning(run, key)
-        line = (title, at_evaluations(run, key), _slot(run, key))
-        drawn.append((f"dev-{key}", title, Curve(unit, [line], dotted=True, **look)))
+    colours = {name: number for number, name in enumerate(run.tasks)}
+    steps: dict[str, Any] = {"marks": [row["step"] for row in run.evaluations], "kept": run.kept_step}
+    steps["last"] = run.planned_steps or 0
+    chance = run.scores.get("chance_loss")
+    level = None if chance is None else (chance, f"chance: {chance:.2f}")
+    drawn: list[tuple[Kind, list[Line]]] = [
+        (kind, [(kind[1], values, colours.get(name, 0))])
+        for kind, name, values in [*logged_losses(run), *logged_scores(run)]
+    ]
     names = parts(run, "gradient_norm")
-    norms = [(run.task_title(name), points(run.train, f"{name}/gradient_norm"), _slot(run, name)) for name in names]
-    drawn.append(("gradient-norm", "gradient norm", Curve("L2 norm of the gradient", norms, **look)))
+    norms: list[Line] = [
+        (run.task_title(one), points(run.train, f"{one}/gradient_norm"), colours.get(one, 0)) for one in names
+    ]
+    drawn.append((("gradient-norm", "gradient norm", "L2 norm of the gradient", False), norms))
     for title, key, unit in (("learning rate", "lr", ""), ("speed", "examples_per_second", "examples a second")):
-        line = (title, points(run.train, key), 4)
-        drawn.append((title.replace(" ", "-"), title, Curve(unit, [line], **look)))
-    curves = [Figure(name, title, figures.curves(curve)) for name, title, curve in drawn if any(curve.points)]
-    return [*curves, *_triplets(run)]
-
-
-def _slot(run: Run, name: str) -> int:
-    """The number of a task's colour."""
-    return list(run.tasks).index(name) if name in run.tasks else 0
+        drawn.append(((title.replace(" ", "-"), title, unit, False), [(title, points(run.train, key), 4)]))
+    shown = []
+    for (stem, title, unit, dotted), lines in drawn:
+        if any(values for _, values, _ in lines):
+            of_loss = level if stem.startswith("loss-") else None
+            shown.append(Figure(stem, title, figures.curves(unit, lines, dotted=dotted, level=of_loss, **steps)))
+    return [*shown, *_triplets(run)]
 
 
 def common_curves(runs: Sequence[tuple[Run, int]]) -> list[Figure]:
     """What at least two runs have logged, a line for each run; the number of a run is that of its colour."""
-    lines: dict[tuple[str, str, str, bool], list[tuple[str, figures.Points, int]]] = {}
+    lines: dict[Kind, list[Line]] = {}
     for run, slot in runs:
-        for key in evaluated(run):
-            figure = (f"dev-{key}", *meaning(run, key), True)
-            lines.setdefault(figure, []).append((run.name, at_evaluations(run, key), slot))
-        for key in parts(run, "loss"):
-            figure = (f"loss-{key}", *loss_meaning(run, key), False)
-            lines.setdefault(figure, []).append((run.name, points(run.train, f"{key}/loss"), slot))
+        for kind, _, values in [*logged_scores(run), *logged_losses(run)]:
+            lines.setdefault(kind, []).append((run.name, values, slot))
     last = max(run.step for run, _ in runs)
-    drawn = []
-    for (name, title, unit, dotted), each in lines.items():
-        curve = Curve(unit, each, dotted=dotted, last=last)
-        if len(each) > 1 and all(curve.points):
-            drawn.append(Figure(f"all-{name}", title, figures.curves(curve)))
-    return drawn
+    return [
+        Figure(f"all-{stem}", title, figures.curves(unit, each, dotted=dotted, last=last))
+        for (stem, title, unit, dotted), each in lines.items()
+        if len(each) > 1 and all(values for _, values, _ in each)
+    ]
+
+
+def logged_losses(run: Run) -> Iterator[tuple[Kind, str, Points]]:
+    """(figure, task, points) of each training loss."""
+    for name in parts(run, "loss"):
+        title, unit = "training loss", "mean loss (nats)" if run.scores.get("chance_loss") else "mean loss"
+        if run.multitask and name in run.tasks:
+            title = f"{run.tasks[name].title}: training loss"
+            unit = f"mean loss ({'nats' if run.tasks[name].classes else 'points²'})"
+        yield (f"loss-{name}", title, unit, False), name, points(run.train, f"{name}/loss")
+
+
+def logged_scores(run: Run) -> Iterator[tuple[Kind, str, Points]]:
+    """(figure, name, points) of each number of the evaluations, with stage one's value before training at step 0."""
+    for name in dict.fromkeys(name for row in run.evaluations for name in row if name not in _NOT_SCORES):
+        before = run.changes[name].before if name in run.changes else None
+        values = [*([] if before is None else [(0, before)]), *points(run.evaluations, name)]
+        yield (f"dev-{name}", *meaning(run, name), True), name, values
 
 
 def parts(run: Run, number: str) -> list[str]:
     """The tasks (or `nli`) for which training logs a number, in the order of the run's tasks."""
     names = {name.removesuffix(f"/{number}") for row in run.train for name in row if name.endswith(f"/{number}")}
     return sorted(names, key=lambda one: ([*run.tasks, one].index(one), one))
-
-
-def loss_meaning(run: Run, name: str) -> tuple[str, str]:
-    """Title and unit of a training loss."""
-    if not run.multitask or name not in run.tasks:
-        return "training loss", "mean loss (nats)" if run.scores.get("chance_loss") else "mean loss"
-    unit = "nats" if run.tasks[name].classes else "points²"
-    return f"{run.tasks[name].title}: training loss", f"mean loss ({unit})"
-
-
-def evaluated(run: Run) -> list[str]:
-    """The names of the numbers that a run's evaluations give, in their order."""
-    return list(dict.fromkeys(name for row in run.evaluations for name in row if name not in _NOT_SCORES))
 
 
 def meaning(run: Run, key: str) -> tuple[str, str]:
@@ -101,12 +99,6 @@ def meaning(run: Run, key: str) -> tuple[str, str]:
 def points(rows: list[dict[str, Any]], key: str) -> list[tuple[float, float]]:
     """(step, value) of the rows in which `key` is a number."""
     return [(row["step"], row[key]) for row in rows if row.get(key) is not None]
-
-
-def at_evaluations(run: Run, key: str) -> list[tuple[float, float]]:
-    """(step, value) of a number of the evaluations, with stage one's value before training at step 0."""
-    before = run.changes[key].before if key in run.changes else None
-    return [*([] if before is None else [(0, before)]), *points(run.evaluations, key)]
 
 
 def _triplets(run: Run) -> list[Figure]:

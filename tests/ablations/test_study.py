@@ -82,7 +82,7 @@ def test_a_study_of_ours_is_sound(name: str, model: str, tmp_path: Path) -> None
         ("margin = 0.3", "margin = -1", "arms.wide: --margin: input should be"),
         ("margin = 0.3", 'script = "pretrain"', "arms.wide.script: 'pretrain' is not one of pretrain_cbcl"),
         ("[settings.pretrain_cbcl]", "[settings.pretrain]", "settings.pretrain.[key]: input should be 'pretrain_cbcl'"),
-        ("margin = 0.3", "seed = 3", "arms.wide.seed: is given by the runner (see seeds)"),
+        ("margin = 0.3", "seed = 3", "arms.wide: seed is given by the runner (see seeds)"),
         ('baseline = "narrow"', 'baseline = "narow"', "baseline: no arm narow; did you mean 'narrow'"),
         ('"sts_dev_spearman"', '"dev_norm"', "scores: no arm has a score dev_norm"),
         ("question", "querstion", "querstion: no such key; did you mean 'question'"),
@@ -129,7 +129,7 @@ def test_a_setting_of_the_command_is_in_every_arm_and_in_the_tables(write: WRITE
         ({"margin": 0.2}, "--set margin=0.2: two arms would be the same"),
         ({"margn": 0.2}, "--set margn: no such setting; did you mean 'margin'"),
         ({"limit": "many"}, "--set, in arm narrow: argument --limit: invalid int value: 'many'"),
-        ({"seed": 3}, "--set seed: is given by the runner (see seeds)"),
+        ({"seed": 3}, "--set, in arm narrow: seed is given by the runner (see seeds)"),
     ],
 )
 def test_a_setting_that_no_study_can_have_is_an_error(write: WRITE, settings: dict[str, Any], message: str) -> None:

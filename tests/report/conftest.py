@@ -97,7 +97,7 @@ def multitask(tmp_path: Path) -> Callable[..., Path]:
                 scores = {**dict.fromkeys(sizes, 0.5 + step / 1000), "dev_norm": 0.6}
                 evaluation = {"kind": "evaluation", "step": step, "score": 0.5, "best": step == 20, "seconds": 1.0}
                 metrics.append(evaluation | scores)
-        _write(folder, settings, data, metrics, plan=describe(plan))
+        _write(folder, settings, data, metrics, plan=describe(plan), training_rows=sizes)
         if finished:
             made = {task: made_rows(task, rows, seed, skill, texts) for task in sizes}
             scores = {task: evaluate.report(TASKS[task](), one.predicted, one.gold) for task, one in made.items()}
@@ -124,8 +124,8 @@ def contrastive(tmp_path: Path) -> Callable[..., Path]:
             {"kind": "train", "step": 5, "lr": 2e-5, "nli/loss": 2.0, "seconds": 1.0, "examples_per_second": 80.0},
             {"kind": "evaluation", "step": 5, "score": -1.0, "best": True, "sts_dev_spearman": None, "seconds": 0.1},
         ]
-        plan = {"steps": 19, "steps_per_epoch": [5, 6, 8]}
-        _write(folder, settings, {"train": train, "sts_dev": _file("sts", 50)}, metrics, curriculum=mix, plan=plan)
+        more = {"curriculum": mix, "plan": {"steps": 19, "steps_per_epoch": [5, 6, 8]}, "training_rows": {"nli": 1200}}
+        _write(folder, settings, {"train": train, "sts_dev": _file("sts", 50)}, metrics, **more)
         scores = {"sts_dev_spearman": {"before": 0.8, "after": after}, "uniformity": {"before": -1.5, "after": -2}}
         more = {"step": 5, "keep": "last", "chance_loss": 3.0}
         (folder / "scores.json").write_text(json.dumps(scores | more))

@@ -63,7 +63,7 @@ def labelled(path: Path, seed: int, count: int = 90) -> Path:
     groups = [list(annotation.GROUPS)[n % 3] for n in range(count)]
     rows = {"pair": range(count), "text": "a / b", "gold": "", "category": categories, "group": groups}
     sheet = pd.DataFrame(rows | {"id": [f"id{n}" for n in range(count)]})
-    path.write_text(annotation.as_tsv(sheet))
+    sheet.to_csv(path, sep="\t", index=False)
     return path
 
 

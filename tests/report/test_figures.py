@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 
 from tasks.contrastive.curriculum import difficulty
 from tasks.report import figures
-from tasks.report.figures import Curve
 from tests.report.conftest import HOSTILE, made_rows
 
 DRAWS = np.random.default_rng(3)
@@ -27,7 +26,7 @@ def drawings() -> dict[str, Callable[[], bytes]]:
     lines = [(bad, [(1, 2.0), (2, 3.0)], 0), ("b", [(1, 2.0)], 1)]
     taken = {(when, side): POSITIVE for when in ("after", "before") for side in ("positive", "negative")}
     return {
-        "curves": lambda: figures.curves(Curve(bad, lines, marks=[1], kept=2, level=(1.0, bad))),
+        "curves": lambda: figures.curves(bad, lines, marks=[1], kept=2, level=(1.0, bad)),
         "mix": lambda: figures.mix([[0.8, 0.2, 0], [0.5, 0.3, 0.2]]),
         "confusion": lambda: figures.confusion(np.eye(5, dtype=int), [bad] * 5),
         "scatter": lambda: figures.scatter(sts.gold, sts.predicted, y_label=bad, same_scale=True),

@@ -41,7 +41,7 @@ def test_proper_nouns_are_those_of_the_tagger_without_possessives() -> None:
 
 
 @pytest.mark.usefixtures("tagged")
-def test_nouns_are_counted_over_all_fine_tuning_sentences(multitask: Made) -> None:
+def test_nouns_are_counted_over_all_fine_tuning_sentences(multitask: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ("who is Anna and who is anna in Berlin", "is Quux near Anna's house")
     run = read_run(with_files(multitask(rows=30, skill=0.5, texts=texts), TRAIN))
     pairs = nouns.pairs_of(run, "quora", seed=0)
@@ -51,7 +51,8 @@ def test_nouns_are_counted_over_all_fine_tuning_sentences(multitask: Made) -> No
     assert first["texts"][0] == "Who is Anna and who is anna in Berlin" and first["nouns"] == {"Anna": 3, "Berlin": 3}
     assert second["nouns"]["Quux"] == 0 == second["rarest"]
     assert pairs["right"].tolist() == (rows.predicted == rows.gold)[:-1].tolist()
-    fewer, again, other = (nouns.pairs_of(run, "quora", seed=seed, most=7) for seed in (0, 0, 1))
+    monkeypatch.setattr(nouns, "EXAMINED", 7)
+    fewer, again, other = (nouns.pairs_of(run, "quora", seed=seed) for seed in (0, 0, 1))
     assert len(fewer) == 7 and fewer.equals(again) and not fewer.equals(other)
 
 
@@ -64,11 +65,10 @@ def test_the_difference_is_of_mean_logarithms() -> None:
 
 
 @pytest.mark.usefixtures("tagged")
-def test_the_command_writes_what_it_prints(multitask: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_its_tables(multitask: Made, capsys: pytest.CaptureFixture[str]) -> None:
     folder = with_files(multitask(rows=60, skill=0.4, texts=("is Anna here",)), TRAIN)
-    errors.main(["nouns", str(folder), "--rows", "0", "--pairs", "2", "--out", str(tmp_path / "new" / "table.md")])
-    printed = capsys.readouterr().out
-    assert printed == (tmp_path / "new" / "table.md").read_text() and "| predicted incorrectly | " in printed
+    errors.main(["nouns", str(folder)])
+    assert "| predicted incorrectly | " in capsys.readouterr().out
     with pytest.raises(UserError, match="a task sts with classes"):
         errors.main(["nouns", str(folder), "--task", "sts"])
 

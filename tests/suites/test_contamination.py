@@ -44,7 +44,7 @@ def test_pairs_are_found_in_either_order_whatever_case_and_spaces(tmp_path: Path
         "0\tx\tsomebody eats .\ta man is eating food .\t3\n1\ty\tthe dog 's asleep\ta bus\t1\n",
     )
     found = contamination.check("e", run(tmp_path / "run", {"train": {"sts": train}}), SET)
-    assert found.counts == {"STS-B": Count(4, 1, 2, 0)} and found.complete
+    assert found.sets == {"STS-B": Count(4, 1, 2, 0)} and found.complete
     assert "1" in found_table(found) and "25.0%" in found_table(found)
 
 
@@ -65,7 +65,7 @@ def found_table(found: contamination.Contamination) -> str:
 def test_every_form_of_file(tmp_path: Path, name: str, content: str) -> None:
     record = write(tmp_path / name, content)
     encoder = run(tmp_path / "run", {"train": {"files": [record], "counts": {"read": 1}}})
-    assert contamination.check("e", encoder, SET).counts == {"STS-B": Count(4, 1, 1, 0)}
+    assert contamination.check("e", encoder, SET).sets == {"STS-B": Count(4, 1, 1, 0)}
 
 
 def test_files_that_are_gone_or_changed_are_said_and_not_looked_into(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_files_that_are_gone_or_changed_are_said_and_not_looked_into(tmp_path: P
     (tmp_path / "gone.tsv").unlink()
     (tmp_path / "changed.tsv").write_text("What is it?\tWho are they?\nmore\tmore\n")
     found = contamination.check("e", run(tmp_path / "run", {"train": {"files": [gone, changed]}}), SET)
-    assert not found.complete and found.counts["STS-B"].trained == 0
+    assert not found.complete and found.sets["STS-B"].trained == 0
     said = found_table(found)
     assert f"1 of 2 files missing, not searched: {tmp_path / 'gone.tsv'}" in said and "1 of 2 files changed" in said
     assert "scored rows" not in said, "no counts where nothing could be read"
@@ -89,7 +89,7 @@ def test_the_encoder_that_a_run_began_with_counts_too(tmp_path: Path) -> None:
     data = {split: {"sts": write(tmp_path / f"{split}.tsv", text)} for split, text in texts.items()}
     second = run(tmp_path / "multitask", data, str(first))
     found = contamination.check("e", second, SET)
-    assert found.complete and found.counts == {"STS-B": Count(4, 2, 2, 1)}
+    assert found.complete and found.sets == {"STS-B": Count(4, 2, 2, 1)}
     assert found.manifests == [str(tmp_path / "multitask/manifest.json"), str(tmp_path / "cbcl/manifest.json")]
     purposes = {Path(file.file).name: file.purpose for file in found.files}
     assert purposes == {"train.tsv": "train", "dev.tsv": "dev", "a.tsv": "train"}, "test files are not trained on"
@@ -108,15 +108,13 @@ def test_the_pairs_that_chose_a_checkpoint_are_counted_and_named(tmp_path: Path)
     train = write(tmp_path / "train.tsv", "x\ty\n")
     how = {"keep": "best", "metric": "spearman", "patience": 0, "by_dev_pairs": True}
     best = contamination.check("e", chosen(tmp_path / "best", {"train": train, "sts_dev": dev}, how), SET)
-    assert best.counts == {"STS-B": Count(4, 0, 0, 2)}, (
-        "two of the three choosing pairs, though they are one pair of it"
-    )
+    assert best.sets == {"STS-B": Count(4, 0, 0, 2)}, "two of the three choosing pairs, though they are one pair of it"
     assert best.choices == [f"{tmp_path / 'best'} keeps the best checkpoint by spearman on 3 pairs of course"]
     assert best.choices[0] in found_table(best)
 
     how = {"keep": "last", "metric": "spearman", "patience": 0, "by_dev_pairs": False}
     last = contamination.check("e", chosen(tmp_path / "last", {"train": train, "sts_dev": dev}, how), SET)
-    assert last.counts == {"STS-B": Count(4, 0, 0, 0)} and [file.purpose for file in last.files] == ["train"]
+    assert last.sets == {"STS-B": Count(4, 0, 0, 0)} and [file.purpose for file in last.files] == ["train"]
     assert last.choices == [f"{tmp_path / 'last'} keeps its last step; not selected on dev pairs"]
 
 
@@ -125,7 +123,7 @@ def test_the_phrases_hold_sentences_of_mr_and_subj(real_data: Path, tmp_path: Pa
     path = real_data / "senteval/downstream/SST/binary/sentiment-train"
     record = {"file": str(path), "sha256": sha256_of(path)}
     rows = {name: classifiers.read_set(real_data, name, 2).texts for name in ("MR", "SUBJ")}
-    counts = contamination.check("e", run(tmp_path / "run", {"train": {"files": [record]}}), rows).counts
+    counts = contamination.check("e", run(tmp_path / "run", {"train": {"files": [record]}}), rows).sets
     assert {name: (one.rows, one.trained) for name, one in counts.items()} == {
         "MR": (10_662, 5_542),
         "SUBJ": (10_000, 2_107),
@@ -141,14 +139,14 @@ def test_the_course_dev_set_stands_in_sets_that_judge(real_data: Path, tmp_path:
     judging["STS-B dev"] = sets.scored_set("STS-B dev", readers.open_as(dev, "pair-score").rows).pairs
     found = contamination.check("e", run(tmp_path / "run", {"sts_dev": record}), judging)
     expected = {"STS12": 153, "STS13": 66, "STS14": 232, "STS15": 186, "STS16": 57, "STS-B": 148, "STS-B dev": 149}
-    assert {name: found.counts[name].chosen_on for name in expected} == expected
+    assert {name: found.sets[name].chosen_on for name in expected} == expected
 
 
 def test_an_encoder_that_a_run_began_with_and_that_is_gone_is_said(tmp_path: Path) -> None:
     train = {"train": write(tmp_path / "a.tsv", "Two birds sing.\tno bird sings\t1\n")}
     missing = tmp_path / "cbcl/encoder"
     found = contamination.check("e", run(tmp_path / "multitask", train, str(missing)), SET)
-    assert not found.complete and found.counts == {"STS-B": Count(4, 1, 1, 0)}
+    assert not found.complete and found.sets == {"STS-B": Count(4, 1, 1, 0)}
     assert f"the encoder that this run started from, {missing}, is missing" in found_table(found)
     missing.mkdir(parents=True)
     assert contamination.check("e", tmp_path / "multitask/encoder", SET).complete, "weights without a manifest"
@@ -163,7 +161,7 @@ def test_a_manifests_hash_of_several_files_is_known(tmp_path: Path, tiny: Path, 
     assert account["sha256"] != sha256_of(path)
     encoder = run(tmp_path / "run", {"train": {"sts": account}})
     found = contamination.check("e", encoder, SET)
-    assert found.complete and found.counts == {"STS-B": Count(4, 1, 1, 0)}
+    assert found.complete and found.sets == {"STS-B": Count(4, 1, 1, 0)}
     path.with_name("STS.gs.own.txt").write_text("3\n2\n")
     assert [file.state for file in contamination.check("e", encoder, SET).files] == ["changed"]
 

@@ -18,7 +18,6 @@ import pytest
 from scipy import stats
 
 from minbert import Encoder, UserError
-from minbert.encode import pool
 from minbert.pooling import NAMES
 from tasks.benchmarks import encoders, options, results, sets, similarity, sts_suite
 from tasks.benchmarks.encoders import System
@@ -124,10 +123,10 @@ def test_all_poolers_at_once_agree_with_one_at_a_time(tiny: Path, monkeypatch: p
     encoder = Encoder.load(tiny, precision="fp32")
     monkeypatch.setattr(encoder, "batches", partial(encoder.batches, batch_tokens=12))
     texts = ["the cat sat on the mat", "a dog", "the dog sleeps under a tree!", "who?"]
-    found = encoders.encode_by(encoder, texts, {name: partial(pool, pooler=name) for name in NAMES}, name="x")
+    bank = encoders.Bank(texts).add(encoders.Loaded("x", tiny, encoder, NAMES))
     for name in NAMES:
         alone = Encoder.load(tiny, pooler=name, precision="fp32").encode(texts)
-        assert np.allclose(found[name], alone, atol=2e-6), name
+        assert np.allclose(bank.raw(System("x", name), texts), alone, atol=2e-6), name
 
 
 def test_chinese_sets(tiny: Path, folder: Path, tmp_path: Path) -> None:
