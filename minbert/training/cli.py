@@ -126,7 +126,10 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextmanager
 def catch_signals(handler: Callable[[int, FrameType | None], None] = _interrupt) -> Iterator[None]:
-    """Answer each of `SIGNALS` by `Interrupted`. One that is ignored, such as SIGHUP under nohup, stays ignored."""
+    """Answer each of `SIGNALS` by a handler, which by default raises `Interrupted`.
+
+    A signal that is ignored, such as SIGHUP under nohup, stays ignored.
+    """
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     heeded = {number: before for number, before in handlers.items() if before not in (signal.SIG_IGN, None)}
     for number in heeded:

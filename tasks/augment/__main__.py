@@ -56,10 +56,8 @@ def main(arguments: Sequence[str]) -> None:
         from tasks.augment.punctuation import insertions
 
         # row n is marked as in a training set, in its epoch 1
-        options_of_training = {"seed": options.seed, "epoch": 0, "most": options.marks_most, "marks": options.marks}
-        changes = [
-            [insertions(text, key=key, **options_of_training) for text in row.texts] for key, row in enumerate(rows)
-        ]
+        settings = {"seed": options.seed, "epoch": 0, "most": options.marks_most, "marks": options.marks}
+        changes = [[insertions(text, key=key, **settings) for text in row.texts] for key, row in enumerate(rows)]
         summary = f"1 to {options.marks_most} {options.marks} marks in each text"
     else:
         from tasks.augment.synonyms import summary_of

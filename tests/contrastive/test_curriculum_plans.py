@@ -11,8 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minbert import UserError
 from minbert.training.plan import Plan
-from tasks.contrastive.curriculum import CurriculumSettings, Paced, Scored, Similarities, arrange, eligible, plan, sort
+from tasks.contrastive.curriculum import (
+    CurriculumSettings,
+    Paced,
+    Scored,
+    Similarities,
+    arrange,
+    difficulty,
+    eligible,
+    plan,
+    sort,
+)
 
 POSITIVE = np.array([0.9, 0.5, 0.8, 0.3, 0.7])
 NEGATIVE = np.array([0.2, 0.4, 0.8, 0.5, 0.1])
@@ -69,6 +80,13 @@ def test_every_direction_is_a_seeded_permutation(values: list[int], seed: int, d
 def test_equal_values_come_in_an_order_of_the_seed(direction: str) -> None:
     orders = [arrange(np.zeros(60), seed, direction).tolist() for seed in (1, 2)]
     assert orders[0] != orders[1] and list(range(60)) not in orders
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(UserError, match=r"must have one shape, not \(1,\) and \(2,\)"):
+        difficulty(np.array([0.1]), np.array([0.2, 0.3]), 0.2)
+    with pytest.raises(UserError, match=r"^power: -1"):
+        eligible(1, 3, 10, -1)
 
 
 def limit(size: int, step: int, made: Plan, variant: dict) -> int:

@@ -103,6 +103,8 @@ X, KEYS = torch.ones(3, 4), torch.arange(3)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: nt_xent(X, X, X, 0.0), "temperature"),
+        (lambda: nt_xent(X, X, X, math.nan), "temperature"),
         (lambda: nt_xent(X, X, X[:2], 0.05), r"\[B, D\]"),
         (lambda: nt_xent(X, X[:, :3], X, 0.05), r"\[B, D\]"),
         (lambda: nt_xent(KEYS, KEYS, None, 0.05), r"\[B, D\]"),

@@ -3,6 +3,8 @@
 python -m pytest --import-mode=importlib tests/contrastive/test_losses_pairs.py
 """
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -184,6 +186,9 @@ X, Y, Z = torch.ones(3, 2), torch.ones(3, 4), torch.ones(3)
     ("call", "message"),
     [
         (lambda: two_views(X, Y, 0.1), r"one shape \[B, D\]"),
+        (lambda: two_views(X, X, 0.0), "temperature"),
+        (lambda: losses.margin_contrastive(X, X, Z.bool(), math.nan), "margin"),
+        (lambda: losses.triplet(X, X, X, 0.0), "margin"),
         (lambda: losses.margin_contrastive(X, Y, Z.bool(), 1.0), r"u and v must have one shape"),
         (lambda: losses.triplet(X, X, Y, 1.0), r"one shape \[B, D\]"),
         (lambda: losses.triplet(X, X, X, 1.0, "manhattan"), "'manhattan' is not one of euclidean, cosine"),
