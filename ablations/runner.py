@@ -56,10 +56,10 @@ class Runner:
         """How many runs are finished, and the time that the others take by the mean of these."""
         seconds = [cell.seconds for cell in self.cells if cell.seconds]
         left = len(self.cells) - sum(cell.finished for cell in self.cells)
-        time_left = "nothing is left" if not left else "a time not known yet is left"
+        text = f"{len(self.cells) - left} of {len(self.cells)} runs are finished"
         if left and seconds:
-            time_left = f"about {duration(left * sum(seconds) / len(seconds) / self.jobs)} left"
-        return f"{len(self.cells) - left} of {len(self.cells)} runs are finished; {time_left}"
+            return f"{text}; about {duration(left * sum(seconds) / len(seconds) / self.jobs)} left"
+        return text if left else f"{text}; nothing is left"
 
     def _finish(self, cell: Cell, before: "Future[bool] | None") -> bool:
         """Run the commands of a cell after the cell that it starts from; whether it is finished."""
