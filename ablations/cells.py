@@ -59,9 +59,15 @@ class Cell:
         if not self.arm.measured and not self.trained():
             yield "", [os.path.relpath(ROOT / f"{self.arm.script}.py"), *self.words()]
         for name, command in self.suites:
-            words = suite_words(command, [self.encoder], self.data, self.folder / "suites" / name)
+            words = self._suite_words(command, self.folder / "suites" / name)
             if self.suite(name).get("command") != shlex.join(["python", *words]):
                 yield name, words
+
+    def _suite_words(self, command: str, out: Path) -> list[str]:
+        """The arguments of Python for a suite of the study's file on the cell's encoder."""
+        module, *flags = shlex.split(command)
+        folder = ["--data", self.data] if self.data and "--data" not in flags else []
+        return ["-m", f"tasks.benchmarks.{module}", "--encoder", self.encoder, *flags, *folder, "--out", str(out)]
 
     def suite(self, name: str) -> dict[str, Any]:
         """The JSON of one suite, empty if it has not been run."""
@@ -109,13 +115,6 @@ class Cell:
     def finished(self) -> bool:
         """Whether nothing is left to be run."""
         return next(self.commands(), None) is None
-
-
-def suite_words(command: str, encoders: Sequence[str], data: str, out: Path) -> list[str]:
-    """The arguments of Python for a suite of a study's file on some encoders."""
-    module, *flags = shlex.split(command)
-    folder = ["--data", data] if data and "--data" not in flags else []
-    return ["-m", f"tasks.benchmarks.{module}", "--encoder", *encoders, *flags, *folder, "--out", str(out)]
 
 
 def _json(path: Path) -> dict[str, Any]:

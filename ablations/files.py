@@ -77,7 +77,6 @@ class StudyFile(Table):
     grid: dict[str, str] = {}
     models: dict[str, Model] = {}
     suites: dict[str, Suite] = {}
-    together: dict[str, Suite] = {}
     x: str = ""
 
     def shared(self, script: Any) -> dict[str, Value]:

@@ -10,16 +10,15 @@ The same command continues a stopped study: finished runs are skipped, stopped o
 
 import argparse
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from ablations.cells import Cell, cells_of, shown, suite_words
+from ablations.cells import cells_of, shown
 from ablations.files import Value, read_file, study_names
-from ablations.runner import Runner, environment
-from ablations.study import Study, read_study
+from ablations.runner import Runner
+from ablations.study import read_study
 from minbert.errors import UserError
 from minbert.training.cli import Interrupted, Parser, run, say
 
@@ -73,7 +72,6 @@ def main() -> None:
     interrupted = None
     try:
         runner.run()
-        run_together(study, cells, runs / study.name, runner.threads)
     except Interrupted as stop:
         interrupted = stop
     folder = runs / study.name
@@ -96,18 +94,6 @@ def settings_of(words: list[str]) -> dict[str, Value]:
             raise UserError(f"--set {word}: is not FLAG=VALUE")
         settings[name.lstrip("-")] = {"true": True, "false": False}.get(value, value)
     return settings
-
-
-def run_together(study: Study, cells: list[Cell], folder: Path, threads: int) -> None:
-    """Run the suites that show all arms side by side, with the first seed's encoders, into `together/`."""
-    first = [cell for cell in cells if not cell.arm.stage and cell.seed == cells[0].seed]
-    if study.file.together and all(cell.finished for cell in first):
-        for name, command in study.file.together.items():
-            words = suite_words(command, [cell.encoder for cell in first], first[0].data, folder / "together" / name)
-            say(f"{name}, all arms: {shown(words, threads)}")
-            ended = subprocess.run([sys.executable, *words], env=environment(threads), stdout=subprocess.DEVNULL)
-            if ended.returncode:
-                say(f"{name}: failed with exit code {ended.returncode}")
 
 
 def command() -> str:
