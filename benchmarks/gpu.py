@@ -100,7 +100,7 @@ def main() -> None:
     top = peak(device, DTYPES[precision])
     print(f"{torch.cuda.get_device_name(device)}: {precision}, {top / 1e12:.0f} TFLOPS in a large matrix product")
     tests = subprocess.run([sys.executable, "-m", "pytest", "-q", str(TESTS)], capture_output=True, text=True)
-    print(f"tests of CUDA: {tests.stdout.strip().splitlines()[-1]}")
+    print("tests of CUDA:", *(tests.stdout or tests.stderr).strip().splitlines()[-1:])
     path = (options.data or harness.SAMPLE) / "course" / "quora-train.csv"
     pairs = train_speed.read_pairs(path, Tokenizer.load(folder))
     for shape, sizes in SIZES.items():

@@ -114,7 +114,7 @@ def cell(values: Tensor, digits: int) -> str:
 def table(
     title: str, seconds: Mapping[str, Tensor], unit: str, more: Mapping[str, dict[str, str]] | None = None
 ) -> str:
-    """A table for the terminal: milliseconds per `unit`, and the ratios, batch by batch, to the times of each base.
+    """A table in Markdown: milliseconds per `unit`, and the ratios, batch by batch, to the times of each base.
 
     `more` are further cells of a contestant, by their column.
     """
@@ -124,4 +124,4 @@ def table(
         | (more[name] if more else {})
         for name, values in seconds.items()
     ]
-    return Table(f"\n{title}", pd.DataFrame(rows)).terminal()
+    return f"\n{title}\n\n{Table('', pd.DataFrame(rows)).markdown()}"
