@@ -84,7 +84,8 @@ class Run:
     @property
     def selection(self) -> dict[str, Any]:
         """How the checkpoint that the run keeps is chosen: `keep`, `metric` and `by_dev_pairs`."""
-        return {"keep": "", "metric": "dev score", "by_dev_pairs": True} | self.manifest.get("selection", {})
+        selection: dict[str, Any] = self.manifest["selection"]
+        return selection
 
     @property
     def parts(self) -> list[dict[str, Any]]:

@@ -18,8 +18,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFold
 
 from minbert.errors import UserError
+from minbert.files import data_folder
 from minbert.token_cache import Row
-from minbert.training import start
 from tasks import intervals
 from tasks.benchmarks import results
 from tasks.benchmarks.encoders import Bank, System, load
@@ -142,7 +142,7 @@ def classify(bank: Bank, system: System, rows: Mapping[str, Sequence[Row]], fold
 
 def run_transfer(options: argparse.Namespace) -> None:
     """Classify with every encoder, and write `transfer.json` and `transfer.md`."""
-    folder = start.data_folder(options.data)
+    folder = data_folder(options.data)
     data = {name: read_set(folder, name, options.folds) for name in options.sets}
     suite, scores = Suite(options, folder, load(options)), Results()
     bank = suite.bank(text for one in data.values() for some in one.rows.values() for row in some for text in row.texts)

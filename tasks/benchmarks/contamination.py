@@ -81,22 +81,17 @@ def training_files(runs: Sequence[Run]) -> list[TrainingFile]:
     files: dict[tuple[str, str], TrainingFile] = {}
     for _, content in runs:
         for file, sha256, use in data_files(content["data"]):
-            if use == "train" or (_by_dev_pairs(content) and (file, sha256) not in files):
+            if use == "train" or (content["selection"]["by_dev_pairs"] and (file, sha256) not in files):
                 files[file, sha256] = TrainingFile(file, sha256, use, _state(Path(file), sha256))
     return list(files.values())
-
-
-def _by_dev_pairs(manifest: dict[str, Any]) -> bool:
-    """Whether a run's dev sets selected its checkpoint or ended it early; true if the manifest does not say."""
-    return bool((manifest.get("selection") or {}).get("by_dev_pairs", True))
 
 
 def _choice(run: Run) -> str:
     """The checkpoint that a run has kept, and the pairs that selected it."""
     path, content = run
-    selection, dev = content.get("selection") or {}, content["data"].get("sts_dev") or {}
-    last = selection.get("keep") == "last"
-    if not _by_dev_pairs(content):
+    selection, dev = content["selection"], content["data"].get("sts_dev") or {}
+    last = selection["keep"] == "last"
+    if not selection["by_dev_pairs"]:
         kept = "its last step" if last else "the best checkpoint by its training triplets"
         return f"{path.parent} keeps {kept}; not selected on dev pairs"
     pairs = f"{dev['kept']:,} pairs of " if isinstance(dev.get("kept"), int) else ""

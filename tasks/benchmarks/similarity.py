@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from minbert.errors import UserError
+from minbert.files import data_folder
 from minbert.token_cache import Row
-from minbert.training import start
 from tasks import intervals, metrics
 from tasks.benchmarks import figures, results, sets
 from tasks.benchmarks.encoders import Bank, System, load
@@ -34,9 +35,12 @@ _WHITENED = "Whitened: fitted on the sentences of each set's own pairs, without 
 
 def run_similarity(options: argparse.Namespace) -> None:
     """Score the encoders on the sets, and write `sts.json`, `sts.md` and the scatters."""
-    folder = start.data_folder(options.data)
+    folder = data_folder(options.data)
     scored = sets.read(folder, sets.named(options.sets, folder))
     suite = Suite(options, folder, load(options))
+    width = min(one.encoder.model.config.hidden_size for one in suite.loaded)
+    if options.whiten > width:
+        raise UserError(f"--whiten {options.whiten}: is more than the {width} dimensions of the vectors")
     bank = suite.bank(text for one in scored for text in one.texts)
     cosines: Cosines = {}
     for system in suite.systems:

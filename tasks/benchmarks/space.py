@@ -14,8 +14,8 @@ from torch import Tensor
 from minbert import pooling
 from minbert.bert import BertModel
 from minbert.encode import Encoder
+from minbert.files import data_folder
 from minbert.ragged import Ragged
-from minbert.training import start
 from tasks import intervals, metrics
 from tasks.benchmarks import figures, results, sets, weat
 from tasks.benchmarks.encoders import Bank, Loaded, Pool, System, load
@@ -40,7 +40,7 @@ _LENGTH_NOTES = (
 def run_probes(options: argparse.Namespace) -> None:
     """Run the probes with every encoder, and write `probes.json`, `probes.md` and the figure."""
     needs_data = {"geometry", "frequency"} & set(options.probes) or ("length" in options.probes and not options.pairs)
-    folder = start.data_folder(options.data) if needs_data else None
+    folder = data_folder(options.data) if needs_data else None
     stsb = sets.read(folder, ["STS-B"])[0] if folder is not None else None
     suite = Suite(options, folder, load(options))
     probes: Any = {"geometry": geometry, "frequency": frequency, "length": length, "weat": weat.weat}
@@ -119,7 +119,7 @@ def frequency_curve(one: Loaded, pooler: str, scored: Sequence[ScoredSet], count
 
 def frequency(suite: Suite, pairs: ScoredSet) -> dict[str, Any]:
     """The curve of every encoder; poolers that do not average tokens are probed as `mean`."""
-    folder = start.data_folder(suite.options.data)
+    folder = data_folder(suite.options.data)
     scored = sets.read(folder, sets.named(suite.options.sets, folder))
     scores, curves = Results(), {}
     over = f"mean of {len(scored)} sets" if len(scored) > 1 else scored[0].name

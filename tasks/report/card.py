@@ -48,6 +48,7 @@ def write_card(folder: Path, resamples: int = RESAMPLES) -> Path:
         run=run,
         config=read_json(encoder / "config.json"),
         pooler=read_json(encoder / "minbert.json")["pooler"],
+        kept=facts.kept(run),
         kind="fine-tuned on several tasks" if run.multitask else "trained by contrastive learning",
         base=base,
         scores=_scores(run, resamples).pipes(),
@@ -92,7 +93,7 @@ def _files(manifests: Sequence[dict[str, Any]]) -> Table:
 
 
 def _notes(manifests: Sequence[dict[str, Any]], base: str | None) -> Iterator[str]:
-    chosen = any((one.get("selection") or {}).get("by_dev_pairs", True) for one in manifests)
+    chosen = any(one["selection"]["by_dev_pairs"] for one in manifests)
     verb = "helped to choose" if chosen else "did not choose"
     yield f"The development rows {verb} the checkpoint or the end of training."
     for data in (dict(data_sets(one["data"])) for one in manifests):

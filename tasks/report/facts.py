@@ -40,7 +40,7 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
         ("device", f"{environment['device']}, {manifest['precision']}"),
         ("training rows", _training_rows(run)),
         ("steps", f"{run.step:,}" + (f" of {run.planned_steps:,}" if run.planned_steps else "")),
-        ("kept", _kept(run)),
+        ("kept", kept(run)),
         ("started", started.replace("T", " ")[:16] + resumed),
         ("preset", manifest.get("preset", "")),
         *((name.replace("_", " "), _shown(settings.get(name))) for name in _SETTINGS),
@@ -65,13 +65,16 @@ def _training_rows(run: Run) -> str:
     return f"{sum(counts.values()):,}"
 
 
-def _kept(run: Run) -> str:
-    """The step whose weights are kept, and by which rule."""
+def kept(run: Run) -> str:
+    """The step whose weights are kept, and by which rule; with `--average` the steps whose mean they are."""
     rule = "the last" if run.selection["keep"] == "last" else f"the best by {run.selection['metric']}"
     if not run.finished:
         return f"{rule} evaluation" if rule != "the last" else "the last step"
     if not run.kept_step:
         return f"the encoder from before training: no evaluation was better by {run.selection['metric']}"
+    share = run.settings.get("average") or 0
+    if share and run.kept_step == run.planned_steps:
+        return f"the mean of the weights over the last {share:.0%} of {run.kept_step:,} steps, {rule}"
     return f"step {run.kept_step:,}, {rule}"
 
 

@@ -19,7 +19,7 @@ from tasks.metrics import DEV_NORM
 from tasks.report import facts, overview, training
 from tasks.report.details import details
 from tasks.report.html import Figure, rendered, write_page
-from tasks.runs import Run, files_of_run, read_run
+from tasks.runs import Run, read_run
 from tasks.settings import MultitaskSettings
 from tasks.tables import MISSING, Table, number
 
@@ -43,13 +43,12 @@ def write_report(folders: Sequence[Path], out: Path | None = None, *, texts: boo
     Raises `UserError` if a folder is not a run's.
     """
     names = distinct_names(list(folders))
-    with files_of_run(", ".join(map(str, folders))):
-        if len(folders) > 1:
-            path = out or Path("runs/comparison.html")
-            write_comparison(path, [read_run(folder, name) for folder, name in zip(folders, names, strict=True)])
-        else:
-            run, path = read_run(folders[0]), out or expanded(folders[0]) / "report.html"
-            write_page(path, *build(run, texts=texts))
+    if len(folders) > 1:
+        path = out or Path("runs/comparison.html")
+        write_comparison(path, [read_run(folder, name) for folder, name in zip(folders, names, strict=True)])
+    else:
+        run, path = read_run(folders[0]), out or expanded(folders[0]) / "report.html"
+        write_page(path, *build(run, texts=texts))
     return path
 
 

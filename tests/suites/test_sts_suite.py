@@ -160,7 +160,7 @@ def test_the_folder_s_own_pooler_is_the_default_and_a_run_stands_for_its_encoder
         (["--resamples", "-1"], "--resamples: -1 is less than 0"),
         (["--resamples", "x"], "invalid int value: 'x' (see --help)"),
         (["--precision", "fp8"], "--precision: 'fp8' is not one of fp32, bf16, fp16, auto"),
-        (["--device", "abacus"], "--device abacus: not a device"),
+        (["--device", "abacus"], "device 'abacus'"),
         (["--sets", "ATEC"], "zh: no test file of ATEC (in ATEC or ATEC_CCKS)"),
     ],
 )
