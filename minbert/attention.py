@@ -166,11 +166,13 @@ def efficient(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout
 
 def nested(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
     """All sentences in one call of torch's public attention over nested tensors."""
-    ends = [_query_ends(query, ragged)[0], ragged.cu_seqlens, ragged.cu_seqlens]
+    ends, max_queries = _query_ends(query, ragged)
+    queries = ends, 1 if max_queries == 1 else min(ragged.lengths), max_queries
+    keys = ragged.cu_seqlens, min(ragged.lengths), max(ragged.lengths)
     q, k, v = (
-        torch.nested.nested_tensor_from_jagged(x, offsets.long()).transpose(1, 2)  # [B, H, lengths, d]
-        for x, offsets in zip((query, key, value), ends, strict=True)
-    )
+        torch.nested.nested_tensor_from_jagged(x, offsets.long(), min_seqlen=least, max_seqlen=most).transpose(1, 2)
+        for x, (offsets, least, most) in ((query, queries), (key, keys), (value, keys))
+    )  # [B, H, lengths, d]
     output: Tensor = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout).transpose(1, 2).values()
     return output
 

@@ -12,6 +12,7 @@ from minbert import weights
 from minbert.attention import Layer, sorted_by_length
 from minbert.config import BertConfig
 from minbert.cpu import accelerate
+from minbert.errors import UserError
 from minbert.ragged import Ragged, inverse
 
 
@@ -75,7 +76,13 @@ class BertModel(nn.Module):
         return self.pooler_dense.weight.device
 
     def embed(self, ragged: Ragged) -> Tensor:
-        """Sum of word, position and token type embeddings, then layer normalisation and dropout: [T, D]."""
+        """Sum of word, position and token type embeddings, then layer normalisation and dropout: [T, D].
+
+        Raises `UserError` if a sentence has more tokens than the encoder has positions.
+        """
+        longest, positions = max(ragged.lengths), self.config.max_position_embeddings
+        if longest > positions:  # on a GPU the lookup would end the process
+            raise UserError(f"a sentence of {longest} tokens: the encoder has {positions} positions")
         x = self.word_embedding(ragged.ids) + self.pos_embedding(ragged.positions)
         return self.embed_dropout(self.embed_layer_norm(x + self.tk_type_embedding(ragged.types)))
 

@@ -46,6 +46,7 @@ def encode_file(encoder: Encoder, source: Path, out: Path) -> tuple[int, int]:
     if not count:
         raise UserError(f"{source}: no line")
     shape, start, truncated = (count, encoder.model.config.hidden_size), 0, 0
+    out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as temporary, tqdm(total=count, desc="encoding", unit="text", disable=None) as bar:
         result = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape)
         texts = lines(source)

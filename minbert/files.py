@@ -34,6 +34,14 @@ def data_path(folder: str) -> Path:
     return expanded(folder or os.environ.get("DATA_DIR") or "data")
 
 
+def data_folder(name: str) -> Path:
+    """`data_path`, which must be a folder. Raises `UserError`."""
+    folder = data_path(name)
+    if not folder.is_dir():
+        raise UserError(f"--data {folder}: no such folder")
+    return folder
+
+
 def present(path: Path, flag: str = "") -> Path:
     """Return `path` if it is a file. Raises `UserError` otherwise; the message begins with `flag`."""
     if not path.is_file():
@@ -94,8 +102,13 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary file to write; it replaces `path` if the block raises nothing, and is deleted otherwise."""
+    """Yield a temporary file to write; it replaces `path` if the block raises nothing, and is deleted otherwise.
+
+    Raises `UserError` if `path` is a device, a pipe or a folder.
+    """
     path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: is not a regular file, so it cannot be replaced")
     temporary = _temporary(path)
     try:
         yield temporary
@@ -141,6 +154,7 @@ def new_folder(path: Path) -> Iterator[Path]:
             sync(inner)
         sync(temporary)
         if path.exists():
+            shutil.rmtree(retired, ignore_errors=True)  # of a killed process that had this one's number
             os.rename(path, retired)
             try:
                 os.rename(temporary, path)

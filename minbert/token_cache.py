@@ -18,7 +18,7 @@ from minbert.files import cached, key_hash, present, sha256_of
 from minbert.tokenizer import Tokenizer
 
 _CHUNK = 4096  # rows that the tokenizer takes at once
-_VERSION = 4
+_VERSION = 5
 _ARRAYS = ("labels", "ids", "ends", "text", "text_ends")
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 import runpy
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -27,6 +28,7 @@ from minbert.files import (
     expanded,
     key_hash,
     new_folder,
+    read_json,
     read_json_object,
     sha256_of,
     write_json,
@@ -242,18 +244,26 @@ def _sha256(path: Path, *_: int) -> str:
 def saved_pooler(folder: Path) -> str | None:
     """The pooler that a folder of weights names in `minbert.json` or `1_Pooling/config.json`; None if it names none.
 
-    Raises `UserError` for an unknown pooler, or a pooling mode of sentence-transformers other than cls, mean and max.
+    Warns if `modules.json` names further modules that change the vectors. Raises `UserError` for an unknown pooler, or
+    a pooling mode of sentence-transformers other than one of cls, mean and max.
     """
     record, path = folder / "minbert.json", folder / "1_Pooling" / "config.json"
     if record.is_file() and "pooler" in (content := read_json_object(record)):
         return one_of(str(content["pooler"]), POOLERS, f"{record}: pooler")
     if not path.is_file():
         return None
+    modules = folder / "modules.json"
+    kinds = [str(module["type"]).rpartition(".")[2] for module in read_json(modules)] if modules.is_file() else []
+    if further := [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]:
+        warnings.warn(
+            f"{folder}: {', '.join(further)} is left out: sentence-transformers' vectors differ", stacklevel=2
+        )
     content = read_json_object(path)
+    modes = {key.removeprefix("pooling_mode_") for key, value in content.items() if value is True} - {"include_prompt"}
     for name, key in _POOLING_MODES.items():
-        if content.get(f"pooling_mode_{key}") or content.get("pooling_mode") == name:
+        if modes == {key} or content.get("pooling_mode") == name:
             return name
-    raise UserError(f"{path}: a pooling mode other than cls, mean and max")
+    raise UserError(f"{path}: a pooling mode other than one of cls, mean and max")
 
 
 def resolve(name: str, flag: str = "") -> Path:
@@ -323,7 +333,7 @@ def _save_from_transformers(source: str, label: str, folder: Path) -> None:
             raise UserError(f"{label}: model_type is {quoted(config.model_type)}; this encoder is 'bert'")
         loaded: Any = transformers.BertModel.from_pretrained(source, output_loading_info=True, **options)
         transformers.AutoTokenizer.from_pretrained(source, **options).save_pretrained(folder)
-        for name in ("minbert.json", "1_Pooling/config.json"):
+        for name in ("minbert.json", "modules.json", "1_Pooling/config.json"):
             try:
                 path = Path(source, name) if local else Path(hf_hub_download(source, name, local_files_only=offline))
                 (folder / name).parent.mkdir(exist_ok=True)

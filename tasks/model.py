@@ -139,7 +139,7 @@ def sentence_encoder(
     which reads the same token ids.
     """
     source = settings.encoder.sentence_encoder
-    if not source or settings.model.pairs != "joint":
+    if not source:
         return None, {}
     folder = weights.resolve(source, "--sentence-encoder")
     frozen, trained = (

@@ -136,7 +136,8 @@ def load(run: Path | str) -> Predictor:
     model = MultitaskModel(accelerate(BertModel(config)), tasks, dropout=0.0, pooler=pooler)
     checkpoint.load(run / "checkpoints", step, model)
     length = start.max_length(settings["max_length"], config)
-    precision = choose(read_json_object(run / "manifest.json")["precision"], device)
+    recorded = read_json_object(run / "manifest.json")["precision"]
+    precision = choose("auto" if recorded == "fp16" and device.type == "cpu" else recorded, device)
     return Predictor(model.to(device).eval(), tokenizer, length, precision)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from minbert.errors import UserError, quoted
-from minbert.files import distinct_names
+from minbert.files import data_folder, distinct_names
 from minbert.token_cache import Row
 from minbert.training import cli
 from tasks import metrics, readers
@@ -223,7 +223,6 @@ def main(arguments: list[str] | None = None) -> None:
     if options.command == "submit":
         cli.demand_writable(options.out)
 
-    from minbert.training.start import data_folder
     from tasks import compare
 
     data = data_folder(options.data)

@@ -75,7 +75,7 @@ class TaskScores:
 
 
 def task_rows(task: "Task", examples: "Examples", outputs: np.ndarray) -> Rows:
-    """The rows of a development set, from the head's outputs: float32 [rows] or [rows, C]."""
+    """The rows of a dev or test set, from the head's outputs: float32 [rows] or [rows, C]."""
     cache, indices = examples.cache, range(len(examples))
     texts = [tuple(cache.text(row, column) for column in range(cache.columns)) for row in indices]
     gold = np.asarray(examples.labels, dtype=np.float64)

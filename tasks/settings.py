@@ -156,6 +156,8 @@ class MultitaskSettings(Settings):
         """Check combinations of settings (`UserError`), and set the default learning rate of `last-linear-layer`."""
         if self.training.patience and self.schedule.sampling == "sequential":
             raise UserError("--patience and --sampling sequential exclude each other: later tasks might never begin")
+        if self.encoder.sentence_encoder and self.model.pairs != "joint":
+            raise UserError("--sentence-encoder belongs to --pairs joint: no other form of pairs reads its vectors")
         if self.training.batch_size < self.schedule.accumulate:
             raise UserError(
                 f"--accumulate {self.schedule.accumulate} is more than --batch-size {self.training.batch_size}"
@@ -167,9 +169,13 @@ class MultitaskSettings(Settings):
     @property
     def selection(self) -> dict[str, Any]:
         """Model selection, for the manifest: the model to keep, the metric, and whether dev sets choose it."""
-        keep, patience = self.training.keep, self.training.patience
-        by_dev_pairs = keep == "best" or patience > 0
-        return {"keep": keep, "metric": "dev norm", "patience": patience, "by_dev_pairs": by_dev_pairs}
+        training = self.training
+        return {
+            "keep": training.keep,
+            "metric": "dev norm",
+            "patience": training.patience,
+            "by_dev_pairs": training.chooses,
+        }
 
     def check(self, overrides: Mapping[str, Any]) -> None:
         """Raises `UserError` for flags that exclude each other."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError
-from minbert.files import expanded, present
+from minbert.files import data_folder, expanded, present
 from minbert.tokenizer import Tokenizer
 from minbert.training import plan, ranks, start
 from minbert.training.run import InputFiles
@@ -31,7 +31,7 @@ def find_splits(tasks: Sequence[Task], settings: MultitaskSettings, outputs: Pat
             if chosen:
                 path = expanded(chosen)
             else:
-                path = readers.find_file(start.data_folder(settings.files.data), "course", [getattr(task.files, split)])
+                path = readers.find_file(data_folder(settings.files.data), "course", [getattr(task.files, split)])
             readers.open_as(present(path), task.kind, split, classes=task.class_count)
             if path.resolve() in written:
                 raise UserError(f"{path}: a --*_out flag names this data file, which the predictions would replace")

@@ -105,7 +105,7 @@ def keep_freed_memory() -> None:
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt:
-        mallopt(_MMAP_THRESHOLD, 1 << 30)
+        mallopt(_MMAP_THRESHOLD, 1 << 30) or mallopt(_MMAP_THRESHOLD, 1 << 25)  # the most that older versions take
         mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
 
 

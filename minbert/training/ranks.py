@@ -91,6 +91,8 @@ def _exchange() -> Iterator[None]:
     """Raises `UserError` if an exchange with the other ranks fails: another rank has ended."""
     try:
         yield
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         raise UserError(f"another process of this run has ended or cannot be reached: {reason(error)}") from error
 

@@ -60,12 +60,10 @@ class Lock:
         return bool(self._inode) and not (self.path.exists() and self.path.stat().st_ino == self._inode)
 
     def _holder(self) -> str:
-        """The process that holds the file: it writes its name there, perhaps a moment after it has locked the file."""
-        for _ in range(100):
-            with suppress(FileNotFoundError):
-                if text := self.path.read_text(encoding="utf-8").strip():
-                    return text
-            time.sleep(0.05)
+        """The process that holds the file, by what it has written there."""
+        with suppress(FileNotFoundError):
+            if text := self.path.read_text(encoding="utf-8").strip():
+                return text
         return "another process"
 
     def release(self) -> None:

@@ -167,6 +167,11 @@ class TrainingSettings(Record):
             raise UserError("--average and --patience exclude each other: it is not known which steps are the last")
         return self
 
+    @property
+    def chooses(self) -> bool:
+        """Whether the dev sets choose the weights that are kept, or when training stops."""
+        return self.keep == "best" or self.patience > 0
+
 
 class FileSettings(Record):
     """Paths of the data. They are not part of a run's identity; the hashes of the files are."""

@@ -15,7 +15,7 @@ from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.cpu import accelerate, keep_freed_memory
 from minbert.errors import UserError
-from minbert.files import data_path, expanded
+from minbert.files import expanded
 from minbert.precision import DTYPES, amx_crashes, choose, default_device
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli, ranks
@@ -82,8 +82,8 @@ class Start(Generic[S]):
         identity = {
             **{f"config {name}": value for name, value in asdict(encoder.config).items()},
             **self.settings.identity(),
-            "number format": self.precision,
-            "on": self.device.type,
+            "chosen precision": self.precision,
+            "device type": self.device.type,
             "number of processes": ranks.world(),
         }
         self.run.check(identity, inputs)
@@ -159,7 +159,7 @@ def open_run(parsed: Parsed[S]) -> Iterator[Start[S]]:
 def device(*, demanded: bool) -> torch.device:
     """CUDA if available, else the CPU. Also turns on deterministic algorithms, and keeps freed memory.
 
-    Raises `UserError` if CUDA is `demanded` and not available.
+    Raises `UserError` if CUDA is `demanded` and not available, or if this process of several has no GPU of its own.
     """
     if demanded and not torch.cuda.is_available():
         raise UserError("--use-gpu: torch sees no CUDA device here")
@@ -169,7 +169,10 @@ def device(*, demanded: bool) -> torch.device:
     keep_freed_memory()
     chosen = default_device()
     if chosen.type == "cuda":
-        chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        local, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+        if local >= count:
+            raise UserError(f"--nproc-per-node: process {local + 1} has no GPU of its own, torch sees {count}")
+        chosen = torch.device("cuda", local)
         torch.cuda.set_device(chosen)
     return chosen
 
@@ -181,14 +184,6 @@ def number_format(requested: str, device: torch.device) -> str:
         cause = "a virtual machine that hides the shape of AMX's tiles"
         ranks.note(f"--precision auto: bf16 products by AMX crash on this machine ({cause}), so the run is in fp32")
     return chosen
-
-
-def data_folder(name: str) -> Path:
-    """`data_path`, which must be a folder. Raises `UserError`."""
-    folder = data_path(name)
-    if not folder.is_dir():
-        raise UserError(f"--data {folder}: no such folder")
-    return folder
 
 
 def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, Path]:

@@ -32,7 +32,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     show.add_argument("--premise", required=True, help="the anchor (case and white space do not matter)")
     show.add_argument("--triplets", required=True, help="labelled pairs (all their triplets are made), or triplets")
     show.add_argument("--weights", default="bert-base-uncased", help=f"minilm, a folder, or a hub name {usual}")
-    show.add_argument("--pooler", choices=get_args(Pooler), metavar="NAME", help="default: as the folder says")
+    show.add_argument(
+        "--pooler", choices=get_args(Pooler), metavar="NAME", help="default: as the folder says, else pooler"
+    )
     show.add_argument("--margin", type=float, default=0.2, help=f"of easy triplets {usual}")
     show.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto", help="number format")
     return parser.parse_args(arguments)
@@ -90,7 +92,7 @@ def table(texts: Sequence[Sequence[str]], scores: Similarities, margin: float) -
         }
     )
     counts = ", ".join(f"{(groups == group).sum()} {name}" for group, name in enumerate(GROUPS))
-    note = f"{len(texts)} triplet{'s'[: len(texts) != 1]}: {counts} (margin {margin:g})"
+    note = f"{len(texts)} triplet{'s' * (len(texts) != 1)}: {counts} (margin {margin:g})"
     return Table(texts[0][0], rows.iloc[np.argsort(-scores.gap, kind="stable")], (note,), left=2)
 
 
@@ -103,7 +105,8 @@ def main() -> None:
 
     texts = of_premise(every_triplet(Path(arguments.triplets)), arguments.premise)
     folder = weights.resolve(arguments.weights, "--weights")
-    encoder = Encoder.load(folder, pooler=arguments.pooler, precision=arguments.precision)
+    pooler = arguments.pooler or weights.saved_pooler(folder) or "pooler"  # as training does
+    encoder = Encoder.load(folder, pooler=pooler, precision=arguments.precision)
     distinct_texts, index = scoring.distinct(text for row in texts for text in row)
     similarities = scoring.cosines(encoder.encode(distinct_texts), index)
     print(table(texts, similarities, arguments.margin).terminal())

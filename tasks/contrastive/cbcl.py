@@ -65,8 +65,8 @@ class Triplets(CurriculumSettings, Objective):
         return triplets.read(files, self.per_premise, tokenizer, length)
 
     def encoded(self, examples: Examples) -> Texts:
-        """Anchor, positive and hard negative."""
-        return ((0, 0), (1, 0), (2, 0))
+        """Anchor, positive and, where the data have one, hard negative."""
+        return ((0, 0), (1, 0), (2, 0))[: examples.cache.columns]
 
 
 class NTXent(Punctuated, Triplets):
@@ -93,10 +93,6 @@ class NTXent(Punctuated, Triplets):
         return (
             f"rows without a hard negative have no gap for --technique {self.technique}; choose --order none or random"
         )
-
-    def encoded(self, examples: Examples) -> Texts:
-        """Anchor and positive, and the hard negative where the data have one."""
-        return ((0, 0), (1, 0), (2, 0))[: examples.cache.columns]
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
         """The loss, and the share of rows whose positive is the nearest candidate."""

@@ -97,7 +97,9 @@ class TwoViews(ViewSettings, TextSettings, Objective):
 
     @model_validator(mode="after")
     def _unsupervised(self) -> Self:
-        if "adversarial" in self.views:
+        from tasks.contrastive.views import Adversarial
+
+        if any(isinstance(view, Adversarial) for view in self.parsed()):
             raise UserError("--views: an adversarial view needs the supervision of --objective joint")
         return self
 

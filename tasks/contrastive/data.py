@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minbert import token_cache
 from minbert.errors import UserError
-from minbert.files import data_path, expanded, present, sha256_of
+from minbert.files import data_folder, data_path, expanded, present, sha256_of
 from minbert.token_cache import ReaderReport, Row, Skipped, TokenCache
 from minbert.tokenizer import Tokenizer
-from minbert.training import ranks, start
+from minbert.training import ranks
 from minbert.training.run import InputFiles
 from minbert.training.settings import names_in
 from tasks import readers
@@ -61,7 +61,7 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
     if not len(train):
         raise UserError(f"{train.cache.source}: no usable row")
     pairs = dev.read(settings.files, tokenizer, length, settings.data.limit_eval)
-    if settings.chooses:
+    if settings.training.chooses:
         pairs = replace(pairs, also_in=dev.count_in_scored_sets(pairs, data_path(settings.files.data)))
     if limit > len(train):
         ranks.note(f"--limit {limit:,}: there are only {len(train):,} {objective.rows}")
@@ -98,7 +98,7 @@ def cache_rows(
 def training_files(names: str, data: str, *defaults: str) -> list[Path]:
     """The files of a comma-separated list, or the first of the usual names in the folder `nli` of the data."""
     return [present(expanded(name)) for name in names_in(names)] or [
-        readers.find_file(start.data_folder(data), "nli", defaults)
+        readers.find_file(data_folder(data), "nli", defaults)
     ]
 
 

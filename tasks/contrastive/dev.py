@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minbert.errors import UserError, suggestion
-from minbert.files import expanded, present
+from minbert.files import data_folder, expanded, present
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
-from minbert.training import ranks, start
+from minbert.training import ranks
 from tasks.examples import Examples
 from tasks.readers import chinese, open_as, senteval, text_key, tokenised
 
@@ -86,7 +86,7 @@ def find_dev_pairs(files: FileSettings) -> tuple[str, dict[str, Path]]:
     choice = files.sts_dev
     name = choice.lower() if choice.lower() in DEV_SETS else choice
     if name in DEV_SETS:
-        folder = start.data_folder(files.data)
+        folder = data_folder(files.data)
         paths = _dev_files(name, folder)
         if not paths:
             raise UserError(_missing(name, folder))

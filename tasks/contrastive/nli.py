@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from minbert.errors import UserError
-from minbert.files import expanded, present
+from minbert.files import data_folder, data_path, expanded, present
 from minbert.token_cache import Row, Skipped
 from minbert.training.settings import flag
 from tasks.contrastive.objective import Inputs, Numbers, Objective, Texts, objective_flag
@@ -126,7 +126,7 @@ class CrossEncoder(Classification):
 
     def check(self, settings: ContrastiveSettings) -> None:
         """See `Objective.check`."""
-        if settings.chooses:
+        if settings.training.chooses:
             raise UserError(
                 f"--objective {self.objective} trains no sentence embeddings, so --sts-dev cannot select a checkpoint: "
                 f"use --keep last"
@@ -141,19 +141,17 @@ class CrossEncoder(Classification):
         """The file of `--phrases`, if it is given."""
         if not self.phrases:
             return []
-        from minbert.training import start
-
         path = expanded(self.phrases)
         if self.phrases == "sst":
             (name,) = senteval.CLASSIFICATION["SST2"][1]["train"]
-            path = senteval.root(start.data_folder(data)) / name
+            path = senteval.root(data_folder(data)) / name
         open_as(present(path), "single", classes=len(POLARITIES))
         return [path]
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
         """Labelled pairs, then the phrases."""
         data = settings.files.data
-        evaluated = _sst_files(data) if self.phrases == "sst" else []
+        evaluated = _sst_files(data) if self.phrases else []
         return _read_files(self.pair_files(data), self.phrase_files(data), evaluated, tokenizer, length)
 
     def encoded(self, examples: Examples) -> Texts:
@@ -186,12 +184,19 @@ class CrossEncoder(Classification):
 
 
 def _sst_files(data: str) -> list[Path]:
-    """The course's dev and test files of SST that exist; phrases that equal one of their sentences are skipped."""
-    from minbert.training import start
+    """The course's dev and test files of SST; phrases that equal one of their sentences are skipped.
 
-    folder, names = start.data_folder(data), ("ids-sst-dev.csv", "ids-sst-test-student.csv")
-    paths = [next(filter(Path.is_file, (folder / "course" / name, folder / name)), None) for name in names]
-    return [path for path in paths if path]
+    Warns for each file that does not exist.
+    """
+    from minbert.training import ranks
+
+    folder, paths = data_path(data), []
+    for name in ("ids-sst-dev.csv", "ids-sst-test-student.csv"):
+        if path := next(filter(Path.is_file, (folder / "course" / name, folder / name)), None):
+            paths.append(path)
+        else:
+            ranks.note(f"--phrases: {folder} has no {name}, so phrases that equal its sentences are not skipped")
+    return paths
 
 
 def _read_files(

@@ -24,7 +24,7 @@ from tasks.examples import Examples
 if TYPE_CHECKING:
     from tasks.contrastive.settings import ContrastiveSettings
 
-_BLOCK = 1 << 16  # triplets scored at a time
+_BLOCK = 1 << 15  # triplets scored at a time
 K = TypeVar("K", bound=Hashable)
 
 
@@ -85,16 +85,7 @@ def encode_over_ranks(encoder: Encoder, texts: Sequence[Sequence[int]]) -> np.nd
 
 
 def cosines(vectors: np.ndarray, index: np.ndarray) -> Similarities:
-    """Cosines of triplets given as numbers of vectors, [3 N]; `vectors` [M, D] are normalised in place.
-
-    A block of triplets at a time, so that no second copy of all vectors is made.
-    """
-    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    table = index.reshape(-1, 3)
-    values = np.empty((2, len(table)), dtype=np.float32)
-    for begin in range(0, len(table), 8192):
-        block = table[begin : begin + 8192]
-        anchor = vectors[block[:, 0]]
-        for side in (0, 1):
-            values[side, begin : begin + len(block)] = (anchor * vectors[block[:, side + 1]]).sum(1)
-    return Similarities(values[0], values[1])
+    """Cosines of N triplets: `index` [3 N] holds the rows of anchors, positives and negatives in `vectors` [M, D]."""
+    vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    anchor, positive, negative = (vectors[column] for column in index.reshape(-1, 3).T)
+    return Similarities((anchor * positive).sum(1), (anchor * negative).sum(1))

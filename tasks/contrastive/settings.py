@@ -109,11 +109,6 @@ class ContrastiveSettings(Settings):
         return cast(Mapping[str, type[Self]], _KINDS)
 
     @property
-    def chooses(self) -> bool:
-        """Whether the pairs of `--sts-dev` choose the encoder that is kept, or when training stops."""
-        return self.training.keep == "best" or self.training.patience > 0
-
-    @property
     def selection(self) -> dict[str, Any]:
         """For the manifest: which encoder is kept, by which metric, and whether dev pairs choose it."""
         return {
@@ -121,7 +116,7 @@ class ContrastiveSettings(Settings):
             "metric": "spearman",
             "patience": self.training.patience,
             "dev_set": self.files.sts_dev,
-            "by_dev_pairs": self.chooses,
+            "by_dev_pairs": self.training.chooses,
         }
 
     @model_validator(mode="after")

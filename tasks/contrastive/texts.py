@@ -10,18 +10,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from minbert.errors import UserError, suggestion
-from minbert.files import expanded, present
+from minbert.files import data_folder, expanded, present
 from minbert.seeds import numpy_generator
 from minbert.token_cache import ReaderReport, Row, Skipped
 from minbert.training.settings import Record, flag, names_in
-from tasks.readers import chinese, open_as, senteval, text_key
+from tasks.readers import chinese, is_table, open_as, senteval, text_key
 
 if TYPE_CHECKING:
     from minbert.tokenizer import Tokenizer
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 SOURCES = ("sts", "sts-train", "chinese")
 """The names of texts that need no path."""
-_LINE_FEEDS = re.compile(r"[\r\n]+")  # a quoted cell may hold some
 
 
 class TextSettings(Record):
@@ -101,13 +99,13 @@ class TextFile:
         """
         unscored = self.path.name.startswith("STS.input.")
         rows = open_as(self.path, "pair" if unscored else self.kind).rows
-        texts, skipped, kept = [], [], 0
+        texts, skipped, kept = list[str](), [], 0
         for row in rows:
             if isinstance(row, Skipped):
                 skipped.append({"line": row.line, "why": row.why})
             else:
                 kept += 1
-                texts += [_LINE_FEEDS.sub(" ", text) for text in row.texts]
+                texts += row.texts
         counts = {"read": kept + len(skipped), "kept": kept, "skipped": skipped, "texts": len(texts)}
         return texts, {"split": self.split, **counts}
 
@@ -138,12 +136,10 @@ def find_texts(sources: Sequence[str], data: str) -> Corpus:
 
 
 def _source(name: str, data: str) -> Corpus:
-    from minbert.training import start  # late: it imports torch
-
     if name in ("sts", "sts-train"):
-        return _english(name, start.data_folder(data))
+        return _english(name, data_folder(data))
     if name == "chinese":
-        folder = start.data_folder(data)
+        folder = data_folder(data)
         files = chinese.files(folder)
         train = [TextFile(path, split) for (_, split), path in files.items() if split == "train"]
         if not train:
@@ -157,6 +153,8 @@ def _source(name: str, data: str) -> Corpus:
     if not path.is_file():
         near = suggestion(name, SOURCES)
         raise UserError(f"--texts: {name!r} is neither {', '.join(SOURCES)} nor a file{near}")
+    if is_table(path):
+        raise UserError(f"--texts {path}: is a table; a file of texts has one on each line")
     return Corpus([TextFile(path, "text", "lines")])
 
 

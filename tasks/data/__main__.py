@@ -26,6 +26,12 @@ SETS = {
     "wordnet": "WordNet 3.0 and the English tagger, for NLTK",
 }
 
+_DEFAULT = "(default: $DATA_DIR, else the project's data/)"
+
+
+def _folder() -> str:
+    return os.environ.get("DATA_DIR") or str(FOLDER)
+
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
@@ -40,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add = flags.add_argument
     add("set", choices=[*descriptions], metavar="SET", help=", ".join(descriptions))
-    add("--data", type=expanded, default=FOLDER, metavar="DIR", help="target folder (default: the project's data/)")
+    add("--data", type=expanded, default=_folder(), metavar="DIR", help=f"target folder {_DEFAULT}")
     add("--year", type=int, choices=[2024, 2023], default=2024, help="the course's handout (default: 2024)")
     add("--from-mirror", default="", metavar="URL|DIR", help="fetch from here instead; same layout as --data")
     add("--timeout", type=float, default=30.0, metavar="SECONDS", help="longest wait for data (default: 30)")
@@ -92,8 +98,7 @@ def check(arguments: Sequence[str]) -> None:
         description="Rows, labels, duplicates and overlaps of data files; nothing is downloaded or changed.",
         allow_abbrev=False,
     )
-    data, text = os.environ.get("DATA_DIR") or FOLDER, "folder (default: $DATA_DIR, else the project's data/)"
-    flags.add_argument("--data", type=expanded, default=data, metavar="DIR", help=text)
+    flags.add_argument("--data", type=expanded, default=_folder(), metavar="DIR", help=f"folder {_DEFAULT}")
     flags.add_argument("--json", type=Path, metavar="FILE", help="write the whole report to this file")
     options = flags.parse_args(list(arguments))
     demand_writable(options.json, "--json")

@@ -14,7 +14,7 @@ from minbert.errors import UserError
 from minbert.files import present
 from minbert.token_cache import TokenCache
 from minbert.tokenizer import Tokenizer
-from tasks.readers.layouts import clean_pair, clean_sentence, companions, kind_of, open_as, read_any
+from tasks.readers.layouts import clean_pair, clean_sentence, companions, is_table, kind_of, open_as, read_any
 
 __all__ = [
     "clean_pair",
@@ -22,6 +22,7 @@ __all__ = [
     "companions",
     "digest",
     "find_file",
+    "is_table",
     "kind_of",
     "open_as",
     "read_any",

@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -31,7 +30,6 @@ POLARITIES = ("negative", "positive")
 QUESTIONS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 _QUESTION = re.compile(r"([A-Z]+):\w+ (.*)")
 _NAMES_SHOWN = 8  # names of a header in an error message
-_LABELS_CACHED = 1024  # parsed labels per file, to bound memory for a column of many different scores
 
 
 def clean_sentence(text: str) -> str:
@@ -238,6 +236,11 @@ def kind_of(path: Path, kinds: Sequence[str], split: str = "train") -> str:
     raise _unknown(path, head, kinds[0], split)
 
 
+def is_table(path: Path) -> bool:
+    """Whether a file's first line has tabs, is a JSON object, or names columns."""
+    return _is_table(first_line_of(path))
+
+
 def read_any(path: Path) -> tuple[str, Rows]:
     """The kind of a data file of unknown use, and its rows, without labels and as they are written.
 
@@ -280,7 +283,7 @@ def _with_header(path: Path, head: FirstLine, kind: str, split: str, rule: Label
     layout = Layout(texts, label, rule, bool(id_column))
     if head.delimiter == "json":
         return layout._replace(records=json_records(path, cells))
-    quotes = "csv" if head.delimiter == "," or head.line.startswith('"') else "none" if kind == "nli" else "cell"
+    quotes = "csv" if head.delimiter == "," or head.line.startswith('"') else "cell"
     if _is_course(head, kind, texts, label, id_column):
         quotes, empty = "csv", "refuse" if kind in ("single", "pair-score") else "skip"
         layout = layout._replace(clean=_COURSE[kind][1], empty=empty)
@@ -351,7 +354,7 @@ def _questions(path: Path) -> Iterator[Record]:
 def _rows(path: Path, layout: Layout) -> Rows:
     """The rows of a layout; `path` is the file that holds the labels, which errors name."""
     count, lines = len(layout.texts), dict[str, int]()
-    parse = lru_cache(_LABELS_CACHED)(layout.rule.parse) if layout.rule else None  # parsing is slow, labels are few
+    parse = layout.rule.parse if layout.rule else None
     for line, cells in layout.records:
         texts, label, note = tuple(map(layout.clean, cells[:count])), math.nan, ""
         if not all(texts) and layout.empty != "keep":

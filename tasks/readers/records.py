@@ -82,8 +82,8 @@ def table_records(
     """
     rows, first = _rows(path, delimiter, quotes), True
     indices, width = [names.index(name) for name in columns], len(names)
-    if header:
-        next(rows)
+    if header:  # blank lines may come before it, as in `first_line_of`
+        next(cells for _, cells in rows if any(cell.strip() for cell in cells))
     for line, cells in rows:
         if len(cells) < width or (len(cells) > width and not wider):
             if cells in ([], [""]):

@@ -167,7 +167,9 @@ def test_phrases_follow_the_pairs_as_two_further_classes(read: Read, tmp_path: P
         read(**how, phrases=str(phrases))
 
 
-def test_phrases_that_equal_a_dev_or_test_sentence_are_skipped(read: Read, tmp_path: Path) -> None:
+def test_phrases_that_equal_a_dev_or_test_sentence_are_skipped(
+    read: Read, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Letters and digits alone decide: the course's files are spaced and cased differently from SentEval's."""
     pairs = str(table(tmp_path / "pairs.csv", ["premise", "hypothesis", "label"], PAIRS))
     phrases = tmp_path / "SST" / "binary" / "sentiment-train"
@@ -185,7 +187,10 @@ def test_phrases_that_equal_a_dev_or_test_sentence_are_skipped(read: Read, tmp_p
         {"line": 3, "why": "sentiment-train: equals a sentence of ids-sst-test-student.csv"},
     ]
     (tmp_path / "ids-sst-test-student.csv").unlink()
-    assert texts(read(**how, phrases="sst", sts_dev=dev).train)[-1] == ("the end", ""), "read anew"
+    assert texts(read(**how, phrases=str(phrases), sts_dev=dev).train)[-1] == ("the end", ""), "read anew"
+    assert (
+        "has no ids-sst-test-student.csv, so phrases that equal its sentences are not skipped" in capfd.readouterr().err
+    )
 
 
 def test_several_files_are_merged_on_the_premise(read: Read, tmp_path: Path) -> None:

@@ -129,6 +129,9 @@ def test_a_limit_draws_by_the_seed(of: Callable) -> None:
 
 
 def test_what_is_not_there_is_named(of: Callable, corpora: Path) -> None:
+    write(corpora / "table.csv", "id,sentence\n1,a cat\n")
+    with pytest.raises(UserError, match=r"^--texts .*table\.csv: is a table"):
+        of(str(corpora / "table.csv"))
     with pytest.raises(UserError, match=r"^--texts: 'stss' is neither .* nor a file; did you mean 'sts'"):
         of("stss")
     (corpora / "downstream/SICK/SICK_trial.txt").unlink()

@@ -255,7 +255,7 @@ def test_punctuation_goes_into_positives_of_triplets(view: Callable[..., Any], t
         ({"objective": "views", "views": SPEC}, ["--objective views", "--texts"]),
         ({"objective": "views", "views": SPEC, "texts": " , "}, ["--objective views", "--texts"]),
         ({"objective": "simcse", "texts": "sts", "eda_weight": 0.6}, ["--eda-weight", "--marks-most"]),
-        ({"objective": "views", "texts": "sts", "views": "adversarial,none"}, ["adversarial", "joint"]),
+        ({"objective": "views", "texts": "sts", "views": "Adversarial,none"}, ["adversarial", "joint"]),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], words: list[str]) -> None:

@@ -178,6 +178,12 @@ def test_save_and_load(tiny: Path, tmp_path: Path) -> None:
     again = Encoder.load(tmp_path / "saved", precision="fp32", device="cpu")
     assert again.pooler == "max" and again.model.device == torch.device("cpu")
     np.testing.assert_array_equal(again.encode(["the cat"]), encoder.encode(["the cat"]))
+    again.save(tmp_path / "saved")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").touch()
+    with pytest.raises(UserError, match="other: is not empty and holds no saved encoder"):
+        again.save(tmp_path / "other")
+    assert (tmp_path / "other" / "notes.txt").exists()
 
 
 def test_a_length_without_room_for_a_text_is_refused(tiny: Path) -> None:

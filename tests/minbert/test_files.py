@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from minbert import BertConfig, UserError
-from minbert.files import cached, new_folder, read_json, write_atomic, write_json
+from minbert.files import cached, new_folder, read_json, replacing, write_atomic, write_json
 
 
 def names(folder: Path) -> list[str]:
@@ -95,6 +95,9 @@ def test_a_device_a_pipe_and_a_link_are_written_to_and_never_replaced(tmp_path: 
     write_atomic(pipe, "new")
     assert os.read(reader, 9) == b"new" and pipe.is_fifo()
     os.close(reader)
+    with pytest.raises(UserError, match="pipe: is not a regular file"), replacing(pipe):
+        pass
+    assert pipe.is_fifo()
     write_atomic(Path("/dev/null"), "new")
     assert Path("/dev/null").is_char_device()
     target.write_text("old")

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from minbert import BertModel, Ragged
+from minbert import BertModel, Ragged, UserError
 from minbert.weights import their_name
 
 SENTENCES = [
@@ -139,6 +139,13 @@ def test_any_mask_equals_transformers(tiny: Path, shape: Callable[..., tuple[lis
     real = mask.bool()
     assert worst(mine["last_hidden_state"][real], reference.last_hidden_state[real]) <= 1e-5
     assert not mine["last_hidden_state"][~real].any()
+
+
+def test_a_sentence_longer_than_the_position_table_is_refused(tiny: Path) -> None:
+    model = BertModel.from_pretrained(tiny)
+    positions = model.config.max_position_embeddings
+    with pytest.raises(UserError, match=f"{positions + 1} tokens: the encoder has {positions} positions"):
+        model.pooled(Ragged.from_lists([[2, 3], [4] * (positions + 1)]))
 
 
 @pytest.mark.parametrize("grad", [True, False], ids=["with-grad", "no-grad"])

@@ -212,12 +212,20 @@ def test_pooler_of_folders_by_others(tmp_path: Path, minilm: Path) -> None:
     assert weights.saved_pooler(minilm) == "mean"
     assert weights.saved_pooler(tmp_path) is None
     (tmp_path / "1_Pooling").mkdir()
-    for content, pooler in (({"pooling_mode_max_tokens": True}, "max"), ({"pooling_mode": "mean"}, "mean")):
+    flags = {"pooling_mode_max_tokens": True, "include_prompt": True}
+    for content, pooler in ((flags, "max"), ({"pooling_mode": "mean"}, "mean")):
         (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(content))
         assert weights.saved_pooler(tmp_path) == pooler
-    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_weightedmean_tokens": true}')
-    with pytest.raises(UserError, match="other than cls, mean and max"):
+    types = [{"type": f"sentence_transformers.models.{name}"} for name in ("Transformer", "Pooling", "Dense")]
+    (tmp_path / "modules.json").write_text(json.dumps(types))
+    with pytest.warns(UserWarning, match="Dense is left out"):
         weights.saved_pooler(tmp_path)
+    (tmp_path / "modules.json").write_text(json.dumps(types[:2]))
+    for modes in (["weightedmean_tokens"], ["cls_token", "mean_tokens"]):
+        content = {"include_prompt": True} | {f"pooling_mode_{mode}": True for mode in modes}
+        (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(content))
+        with pytest.raises(UserError, match="other than one of cls, mean and max"):
+            weights.saved_pooler(tmp_path)
 
 
 def test_weights_that_are_not_finite_are_refused(tiny_copy: Copy) -> None:

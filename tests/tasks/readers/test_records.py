@@ -55,10 +55,10 @@ def test_other_separators_of_lines_end_none(write: Callable) -> None:
 
 @pytest.mark.parametrize("quotes", ["csv", "cell", "none"])
 def test_blank_lines_are_no_rows_but_count_as_lines(write: Callable, refusal: Callable, quotes: str) -> None:
-    path = write("a\tb\n\n1\t2\n\n\n3\t4\n5\n")
-    assert refusal(table, path, quotes) == "file.csv:7: 1 column, the header has 2"
+    path = write("\n \na\tb\n\n1\t2\n\n\n3\t4\n5\n")
+    assert refusal(table, path, quotes) == "file.csv:9: 1 column, the header has 2"
     rows = table(path, quotes)
-    assert [next(rows), next(rows)] == [(3, ("1", "2")), (6, ("3", "4"))]
+    assert [next(rows), next(rows)] == [(5, ("1", "2")), (8, ("3", "4"))]
 
 
 def test_wider_rows(write: Callable, refusal: Callable) -> None:
