@@ -84,7 +84,7 @@ def training(shape: str, size: int, pairs: train_speed.Pairs, folder: Path, devi
         for name, values in seconds.items()
     ]
     title = f"{shape}, {size} pairs, {100 * train_speed.padding(batches):.0f}% padding if padded"
-    return f"\n{title}\n\n{Table('', pd.DataFrame(rows)).markdown()}"
+    return f"\n{title}\n\n{Table('', pd.DataFrame(rows)).pipes()}"
 
 
 def main() -> None:

@@ -124,4 +124,4 @@ def table(
         | (more[name] if more else {})
         for name, values in seconds.items()
     ]
-    return f"\n{title}\n\n{Table('', pd.DataFrame(rows)).markdown()}"
+    return f"\n{title}\n\n{Table('', pd.DataFrame(rows)).pipes()}"
