@@ -38,6 +38,8 @@ def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, 
         axes.set(xlabel=f"--{study.file.x}", ylabel=score.title)
         if x[0] > 0 and x[-1] / x[0] > 20:
             axes.set_xscale("log")
+            axes.set_xticks(x, [f"{value:,g}" for value in x])
+            axes.minorticks_off()
     return out.getvalue()
 
 
