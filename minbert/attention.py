@@ -19,6 +19,16 @@ from torch import Tensor, nn
 from minbert.config import BertConfig
 from minbert.ragged import Ragged
 
+GPUS = ("cuda", "meta")
+OPERATORS = {"flash": "_flash_attention_forward", "efficient": "_efficient_attention_forward"}
+"""Private operators of torch, which its attention over nested tensors calls."""
+ARGUMENTS = {
+    "flash": "query key value cum_seq_q cum_seq_k max_q max_k dropout_p is_causal return_debug_mask",
+    "efficient": "query key value bias cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k dropout_p custom_mask_type "
+    "compute_log_sumexp",
+}
+"""The positional arguments that this file passes to them."""
+
 
 class SelfAttention(nn.Module):
     """Multi-head self-attention without its output projection."""
@@ -31,12 +41,12 @@ class SelfAttention(nn.Module):
         self.key = nn.Linear(config.hidden_size, config.hidden_size)
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, x: Tensor, ragged: Ragged, rows: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, ragged: Ragged, query_index: Tensor | None = None) -> Tensor:
         """Attention within each sentence: [T, D] to [T, D].
 
-        With `rows` [B], the index of one token per sentence, only these tokens are queries: [T, D] to [B, D].
+        With `query_index` [B], the index of one token per sentence, only these tokens are queries: [T, D] to [B, D].
         """
-        queries = x if rows is None else x.index_select(0, rows)
+        queries = x if query_index is None else x.index_select(0, query_index)
         projected = self.query(queries), self.key(x), self.value(x)
         q, k, v = (y.unflatten(1, (self.heads, -1)) for y in projected)  # [T or B, H, d], [T, H, d], [T, H, d]
         return attend(q, k, v, ragged, self.dropout if self.training else 0.0).flatten(1)  # [T or B, D]
@@ -56,10 +66,10 @@ class Layer(nn.Module):
         self.out_layer_norm = nn.LayerNorm(narrow, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, x: Tensor, ragged: Ragged, rows: Tensor | None = None) -> Tensor:
-        """[T, D] to [T, D], or to [B, D] with `rows` [B], the index of one token per sentence."""
-        kept = x if rows is None else x.index_select(0, rows)
-        x = self.attention_layer_norm(self.add(kept, self.attention_dense(self.self_attention(x, ragged, rows))))
+    def forward(self, x: Tensor, ragged: Ragged, query_index: Tensor | None = None) -> Tensor:
+        """[T, D] to [T, D], or to [B, D] with `query_index` [B], the index of one token per sentence."""
+        kept = x if query_index is None else x.index_select(0, query_index)
+        x = self.attention_layer_norm(self.add(kept, self.attention_dense(self.self_attention(x, ragged, query_index))))
         return self.out_layer_norm(self.add(x, self.feed_forward(x)))
 
     def add(self, x: Tensor, change: Tensor) -> Tensor:
@@ -77,14 +87,14 @@ def attend(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: f
     `query` is [T, H, d], or [B, H, d] for one query per sentence; `key` and `value` are [T, H, d]. The groups are
     fastest if the sentences are sorted by length (`sorted_by_length`). Returns the shape of `query`.
     """
-    name = path(query.device, query.dtype, query.shape[2])
+    name = kernel_name(query.device, query.dtype, query.shape[2])
     if name == "grouped":
         return grouped(query, key, value, ragged, partial(F.scaled_dot_product_attention, dropout_p=dropout))
     return GPU_PATHS[name](query, key, value, ragged, dropout)
 
 
 @cache
-def path(device: torch.device, dtype: torch.dtype, width: int) -> str:
+def kernel_name(device: torch.device, dtype: torch.dtype, width: int) -> str:
     """Name of the path that `attend` takes for heads of d = `width`.
 
     Flash attention (Dao et al. 2022) needs half precision, compute capability 8.0 and a width divisible by 8, the
@@ -182,15 +192,6 @@ GPU_PATHS: dict[str, Callable[[Tensor, Tensor, Tensor, Ragged, float], Tensor]] 
     "efficient": efficient,
     "nested": nested,
 }
-GPUS = ("cuda", "meta")
-OPERATORS = {"flash": "_flash_attention_forward", "efficient": "_efficient_attention_forward"}
-"""Private operators of torch, which its attention over nested tensors calls."""
-ARGUMENTS = {
-    "flash": "query key value cum_seq_q cum_seq_k max_q max_k dropout_p is_causal return_debug_mask",
-    "efficient": "query key value bias cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k dropout_p custom_mask_type "
-    "compute_log_sumexp",
-}
-"""The positional arguments that this file passes to them."""
 
 
 def _arguments(operator: str) -> str:

@@ -81,9 +81,9 @@ class AdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def average(self, count: int) -> None:
-        """Add the current weights to each parameter's running mean (Izmailov et al., 2018, algorithm 1).
+        """Take the current weights into each parameter's running mean as its `count`-th value; 1 starts the mean.
 
-        It then is the mean of `count` values; a count of 1 starts it.
+        The mean has the parameter's shape (Izmailov et al., 2018, algorithm 1).
         """
         for parameter in self._parameters():
             state = self._state_of(parameter)
@@ -170,7 +170,7 @@ def decay_groups(parameters: Iterable[nn.Parameter], weight_decay: float) -> lis
 SCHEDULES = ("constant", "linear", "cosine")
 
 
-def learning_rate(schedule: str, step: int, total: int, warmup: int = 0) -> float:
+def lr_factor(schedule: str, step: int, total: int, warmup: int = 0) -> float:
     """Factor on the learning rate at `step` of 0..total-1: `warmup` steps of linear warm-up, then the schedule.
 
     The warm-up rises from 1/warmup to 1; `linear` and `cosine` then fall from 1 to 0, reached at `total`.

@@ -22,7 +22,7 @@ def cls(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
 
 def mean_of(x: Tensor, ragged: Ragged) -> Tensor:
     """Mean over each sentence's tokens, computed in fp32: [T, D] to [B, D]."""
-    return torch.segment_reduce(x.float(), "mean", lengths=ragged.sizes, axis=0, unsafe=True)
+    return torch.segment_reduce(x.float(), "mean", lengths=ragged.lengths_on_device, axis=0, unsafe=True)
 
 
 def mean(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
@@ -32,7 +32,7 @@ def mean(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
 
 def maximum(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
     """Element-wise maximum of the last layer over each sentence's tokens: [B, D]."""
-    return torch.segment_reduce(states[-1].float(), "max", lengths=ragged.sizes, axis=0, unsafe=True)
+    return torch.segment_reduce(states[-1].float(), "max", lengths=ragged.lengths_on_device, axis=0, unsafe=True)
 
 
 def average(states: Sequence[Tensor], ragged: Ragged, layers: tuple[int, int]) -> Tensor:

@@ -61,7 +61,7 @@ class Ragged:
                 f"attention_mask must have the shape of input_ids {list(ids.shape)}, not {list(mask.shape)}"
             )
         real = mask.bool()
-        lengths = tuple(int(count) for count in real.sum(1).tolist())  # the only device sync here
+        lengths = tuple(int(count) for count in real.sum(1).tolist())  # a device sync, and so is the indexing below
         if not lengths or min(lengths) == 0:
             raise UserError("attention_mask has a row without a single 1")
         columns = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
@@ -103,7 +103,7 @@ class Ragged:
         return to_device(torch.from_numpy(ends), self.ids.device)
 
     @cached_property
-    def sizes(self) -> Tensor:
+    def lengths_on_device(self) -> Tensor:
         """The lengths on the batch's device: int64 [B]."""
         return self.cu_seqlens.diff().long()
 

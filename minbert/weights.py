@@ -101,7 +101,7 @@ def shapes_only() -> Iterator[None]:
         yield
 
 
-def fit(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[str, Tensor]:
+def matched(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[str, Tensor]:
     """Rename `tensors` for `model` and convert them to fp32.
 
     Raises `UserError`, listing the first ten keys that are unknown, missing, duplicate, of another shape or not finite.
@@ -140,7 +140,7 @@ def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
     path, record = folder / "model.safetensors", folder / "minbert.json"
     if not path.is_file():
         raise UserError(f"{folder}: no model.safetensors")
-    state = fit(load_safetensors(path), model, path)
+    state = matched(load_safetensors(path), model, path)
     recorded = read_json_object(record).get("sha256") if record.is_file() else None
     if recorded not in (None, sha256(folder)):
         raise UserError(f"{path}: damaged or replaced: its SHA-256 is not the one in {record.name}")

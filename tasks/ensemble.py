@@ -73,8 +73,8 @@ def average(members: Sequence[Member]) -> Member:
         if first.probabilities is None:
             rows[key] = replace(first, predicted=np.mean([one.predicted for one in every], axis=0))
             continue
-        shares = np.mean([one.probabilities for one in every if one.probabilities is not None], axis=0)
-        rows[key] = replace(first, predicted=shares.argmax(1).astype(np.float64), probabilities=shares)
+        probabilities = np.mean([one.probabilities for one in every if one.probabilities is not None], axis=0)
+        rows[key] = replace(first, predicted=probabilities.argmax(1).astype(np.float64), probabilities=probabilities)
     return Member("ensemble", members[0].tasks, rows)
 
 

@@ -41,8 +41,8 @@ def per_class(predicted: np.ndarray, gold: np.ndarray, names: Sequence[str]) -> 
     from sklearn.metrics import precision_recall_fscore_support  # here, as it takes a second to import
 
     labels = list(range(len(names)))
-    *shares, support = precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=np.nan)
-    defined = [[None if np.isnan(value) else float(value) for value in column] for column in shares]
+    *scores, support = precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=np.nan)
+    defined = [[None if np.isnan(value) else float(value) for value in column] for column in scores]
     rows = zip(names, *defined, support.tolist(), strict=True)
     return [dict(zip(("label", "precision", "recall", "f1", "support"), row, strict=True)) for row in rows]
 
@@ -59,10 +59,10 @@ def dev_norm(scores: Iterable[tuple[str, S | None]]) -> S:
     A correlation r counts as (r + 1) / 2, another score as it is, and an undefined one as 0. Arrays of scores, of one
     shape, give an array.
     """
-    shares: list[Any] = [
+    terms: list[Any] = [
         0.0 if score is None else (score + 1) / 2 if metric in CORRELATIONS else score for metric, score in scores
     ]
-    mean: S = sum(shares) / len(shares)
+    mean: S = sum(terms) / len(terms)
     return mean
 
 

@@ -198,7 +198,7 @@ class MultitaskObjective:
         task, examples = model.tasks[batch.task], self.augment(self.examples[batch.task], batch)
         passes = 2 if self.r_drop else 1
         total = torch.zeros((), device=context.device)
-        for part, rows in enumerate(np.array_split(ranks.share(batch.rows), self.accumulate)):
+        for part, rows in enumerate(np.array_split(ranks.own_rows(batch.rows), self.accumulate)):
             if not len(rows):
                 continue
             ragged = task.encode(examples, rows).to(context.device)

@@ -102,14 +102,14 @@ def table(task: "Task", outputs: "np.ndarray", rows: Sequence["Row"]) -> Iterato
     The prediction is a class, its name and its probability (sentiment); 0.0 or 1.0 and the probability of that class
     (paraphrase); or the similarity from 0 to 5.
     """
-    shares = task.probabilities(outputs)
+    probabilities = task.probabilities(outputs)
     for number, (row, value) in enumerate(zip(rows, task.predict(outputs).tolist(), strict=True)):
         texts = (" ".join(text.split()) for text in row.texts)
-        if shares is None:
+        if probabilities is None:
             yield (row.id, f"{value:.4f}", *texts)
             continue
         name = [task.classes[int(value)]] if len(task.classes) > 2 else []
-        yield (row.id, task.written(value), *name, f"{shares[number, int(value)]:.4f}", *texts)
+        yield (row.id, task.written(value), *name, f"{probabilities[number, int(value)]:.4f}", *texts)
 
 
 def load(run: Path | str) -> Predictor:

@@ -79,8 +79,8 @@ def task_rows(task: "Task", examples: "Examples", outputs: np.ndarray) -> Rows:
     cache, indices = examples.cache, range(len(examples))
     texts = [tuple(cache.text(row, column) for column in range(cache.columns)) for row in indices]
     gold = np.asarray(examples.labels, dtype=np.float64)
-    shares = task.probabilities(outputs)
-    return Rows([cache.row_id(row) for row in indices], texts, gold, task.predict(outputs), shares)
+    probabilities = task.probabilities(outputs)
+    return Rows([cache.row_id(row) for row in indices], texts, gold, task.predict(outputs), probabilities)
 
 
 def prediction_paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> dict[tuple[str, str], Path]:
@@ -120,11 +120,11 @@ def write_rows(run: Path, name: str, rows: Rows) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     gold = [None if np.isnan(label) else label for label in rows.gold.tolist()]
     predicted = [round(float(value), 6) for value in rows.predicted]
-    shares: list[Any] = [None] * len(rows)
+    probabilities: list[Any] = [None] * len(rows)
     if rows.probabilities is not None:
-        shares = [[round(share, 6) for share in row] for row in rows.probabilities.tolist()]
+        probabilities = [[round(value, 6) for value in row] for row in rows.probabilities.tolist()]
     names = ("id", "texts", "gold", "predicted", "probabilities")
-    columns = (rows.ids, rows.texts, gold, predicted, shares)
+    columns = (rows.ids, rows.texts, gold, predicted, probabilities)
     lines = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
     # ASCII, as some readers treat U+2028 as a line end
     write_atomic(path, "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines))
@@ -147,6 +147,6 @@ def read_rows(path: Path) -> Rows:
     """Read a file written by `write_rows`."""
     rows = json_lines(path)
     gold, predicted = (np.array([row[key] for row in rows], dtype=np.float64) for key in ("gold", "predicted"))
-    shares = [row["probabilities"] for row in rows]
-    probabilities = np.array(shares, dtype=np.float64) if any(shares) else None
+    recorded = [row["probabilities"] for row in rows]
+    probabilities = np.array(recorded, dtype=np.float64) if any(recorded) else None
     return Rows([row["id"] for row in rows], [tuple(row["texts"]) for row in rows], gold, predicted, probabilities)

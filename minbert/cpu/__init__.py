@@ -27,12 +27,12 @@ class FastSelfAttention(SelfAttention):
 
     packed: Packed | None = None  # of query, key and value
 
-    def forward(self, x: Tensor, ragged: Ragged, rows: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, ragged: Ragged, query_index: Tensor | None = None) -> Tensor:
         """As in the plain module."""
         if x.device.type != "cpu":
-            return super().forward(x, ragged, rows)
-        if rows is not None:
-            (q,), (k, v) = self._project(x.index_select(0, rows), ["query"]), self._project(x, ["key", "value"])
+            return super().forward(x, ragged, query_index)
+        if query_index is not None:
+            (q,), (k, v) = self._project(x.index_select(0, query_index), ["query"]), self._project(x, ["key", "value"])
         elif self.packed:
             q, k, v = self._by_head(self.packed(x), 3)
         else:

@@ -6,7 +6,8 @@ masks. Each group then takes three calls forward and five backward. The products
 small, and oneDNN would compile a bf16 kernel for each of their many shapes.
 
 Axes: T tokens in the batch, B sentences, H heads, d width of a head. In a group of n sentences of equal length:
-L tokens and Q queries per sentence (Q = L, or 1 if only the [CLS] rows are needed).
+L tokens and Q queries per sentence (Q = L, or 1 if only the [CLS] rows are needed). The suffix `_g` is the part of one
+group; `grad_x` is the gradient of x.
 """
 
 import math
@@ -57,7 +58,7 @@ class GroupedAttention(torch.autograd.Function):
         factors = keep_factors(probabilities, p) if p else None  # 0 or 1 / (1 - p)
         dropped = probabilities if factors is None else probabilities * factors
         out = torch.empty_like(q)
-        for out_g, v_g, dropped_g in zip(layout.queries(out), layout.keys(v), layout.squares(dropped), strict=True):
+        for out_g, v_g, dropped_g in zip(layout.queries(out), layout.keys(v), layout.scores(dropped), strict=True):
             torch.bmm(dropped_g, v_g, out=out_g)
         ctx.save_for_backward(q, k, v, probabilities, factors, dropped)
         return layout.scatter(out)
@@ -68,53 +69,53 @@ class GroupedAttention(torch.autograd.Function):
         """Gradients of query, key and value."""
         q, k, v, probabilities, factors, dropped = ctx.saved_tensors
         layout: _Layout = ctx.layout
-        to_dropped, to_v = _through_mixing(layout.gather(gradient), v, dropped, layout)
+        grad_dropped, grad_v = _backward_of_weighted_sum(layout.gather(gradient), v, dropped, layout)
         if factors is not None:
-            to_dropped *= factors
-        to_q, to_k = _through_softmax(to_dropped, probabilities, q, k, layout)
-        to_q *= ctx.scale
-        return layout.scatter(to_q), layout.scatter(to_k), layout.scatter(to_v), None, None
+            grad_dropped *= factors
+        grad_q, grad_k = _backward_of_softmax(grad_dropped, probabilities, q, k, layout)
+        grad_q *= ctx.scale
+        return layout.scatter(grad_q), layout.scatter(grad_k), layout.scatter(grad_v), None, None
 
 
 def _probabilities(q: Tensor, k: Tensor, layout: "_Layout") -> Tensor:
     """softmax(q k') of every group, flattened and concatenated."""
-    scores, probabilities = q.new_empty(layout.area), q.new_empty(layout.area)
-    rows = zip(layout.queries(q), layout.keys(k), layout.squares(scores), layout.squares(probabilities), strict=True)
+    scores, probabilities = q.new_empty(layout.number_of_scores), q.new_empty(layout.number_of_scores)
+    rows = zip(layout.queries(q), layout.keys(k), layout.scores(scores), layout.scores(probabilities), strict=True)
     for q_g, k_g, scores_g, probabilities_g in rows:
         torch.bmm(q_g, k_g.transpose(1, 2), out=scores_g)
         torch.softmax(scores_g, -1, out=probabilities_g)
     return probabilities
 
 
-def _through_mixing(to_out: Tensor, v: Tensor, dropped: Tensor, layout: "_Layout") -> tuple[Tensor, Tensor]:
+def _backward_of_weighted_sum(grad_out: Tensor, v: Tensor, dropped: Tensor, layout: "_Layout") -> tuple[Tensor, Tensor]:
     """Backward of out = dropped v: from the gradient of `out`, the gradients of `dropped` and `v`."""
-    to_dropped, to_v = torch.empty_like(dropped), torch.empty_like(v)
-    rows = zip(layout.queries(to_out), layout.keys(v), layout.keys(to_v), strict=True)
-    squares = zip(layout.squares(dropped), layout.squares(to_dropped), strict=True)
-    for (to_out_g, v_g, to_v_g), (dropped_g, to_dropped_g) in zip(rows, squares, strict=True):
-        torch.bmm(to_out_g, v_g.transpose(1, 2), out=to_dropped_g)
-        torch.bmm(dropped_g.transpose(1, 2), to_out_g, out=to_v_g)
-    return to_dropped, to_v
+    grad_dropped, grad_v = torch.empty_like(dropped), torch.empty_like(v)
+    rows = zip(layout.queries(grad_out), layout.keys(v), layout.keys(grad_v), strict=True)
+    squares = zip(layout.scores(dropped), layout.scores(grad_dropped), strict=True)
+    for (grad_out_g, v_g, grad_v_g), (dropped_g, grad_dropped_g) in zip(rows, squares, strict=True):
+        torch.bmm(grad_out_g, v_g.transpose(1, 2), out=grad_dropped_g)
+        torch.bmm(dropped_g.transpose(1, 2), grad_out_g, out=grad_v_g)
+    return grad_dropped, grad_v
 
 
-def _through_softmax(
-    to_probabilities: Tensor, probabilities: Tensor, q: Tensor, k: Tensor, layout: "_Layout"
+def _backward_of_softmax(
+    grad_probabilities: Tensor, probabilities: Tensor, q: Tensor, k: Tensor, layout: "_Layout"
 ) -> tuple[Tensor, Tensor]:
     """Backward of probabilities = softmax(q k'): from their gradient, the gradients of `q` and `k`."""
-    to_q, to_k = torch.empty_like(q), torch.empty_like(k)
-    rows = zip(layout.queries(q), layout.keys(k), layout.queries(to_q), layout.keys(to_k), strict=True)
-    squares = zip(layout.squares(to_probabilities), layout.squares(probabilities), strict=True)
-    for (q_g, k_g, to_q_g, to_k_g), (to_probabilities_g, probabilities_g) in zip(rows, squares, strict=True):
-        to_scores_g = torch._softmax_backward_data(to_probabilities_g, probabilities_g, -1, probabilities_g.dtype)
-        torch.bmm(to_scores_g, k_g, out=to_q_g)
-        torch.bmm(to_scores_g.transpose(1, 2), q_g, out=to_k_g)
-    return to_q, to_k
+    grad_q, grad_k = torch.empty_like(q), torch.empty_like(k)
+    rows = zip(layout.queries(q), layout.keys(k), layout.queries(grad_q), layout.keys(grad_k), strict=True)
+    squares = zip(layout.scores(grad_probabilities), layout.scores(probabilities), strict=True)
+    for (q_g, k_g, grad_q_g, grad_k_g), (grad_probabilities_g, probabilities_g) in zip(rows, squares, strict=True):
+        grad_scores_g = torch._softmax_backward_data(grad_probabilities_g, probabilities_g, -1, probabilities_g.dtype)
+        torch.bmm(grad_scores_g, k_g, out=grad_q_g)
+        torch.bmm(grad_scores_g.transpose(1, 2), q_g, out=grad_k_g)
+    return grad_q, grad_k
 
 
 class _Layout:
     """The memory layout of the groups: `gather` makes each head of a sentence contiguous, `scatter` is its inverse.
 
-    On gathered tensors, `queries`, `keys` and `squares` return one view per group.
+    On gathered tensors, `queries`, `keys` and `scores` return one view per group.
     """
 
     def __init__(self, query: Tensor, ragged: Ragged) -> None:
@@ -122,10 +123,10 @@ class _Layout:
         single = rows == len(ragged)  # one query per sentence; if all sentences have one token, both layouts agree
         self._dtype = query.dtype
         self._order, self._inverse = ragged.head_order(self._heads)
-        self._squares = [(n * self._heads, 1 if single else length, length) for n, length in ragged.groups]
-        self._queries = [(n, asked, width) for n, asked, _ in self._squares]
-        self._keys = [(n, length, width) for n, _, length in self._squares]
-        self.area = sum(math.prod(shape) for shape in self._squares)
+        self._scores = [(n * self._heads, 1 if single else length, length) for n, length in ragged.groups]
+        self._queries = [(n, asked, width) for n, asked, _ in self._scores]
+        self._keys = [(n, length, width) for n, _, length in self._scores]
+        self.number_of_scores = sum(math.prod(shape) for shape in self._scores)
 
     def gather(self, x: Tensor) -> Tensor:
         """[T, H, d] to fp32 [T * H, d] in the order of `Ragged.head_order`; [B, H, d] needs no reordering."""
@@ -146,9 +147,9 @@ class _Layout:
         """A view [n * H, L, d] for each group."""
         return _views(x, self._keys)
 
-    def squares(self, x: Tensor) -> list[Tensor]:
+    def scores(self, x: Tensor) -> list[Tensor]:
         """A view [n * H, Q, L] for each group."""
-        return _views(x, self._squares)
+        return _views(x, self._scores)
 
 
 def _views(x: Tensor, shapes: list[tuple[int, int, int]]) -> list[Tensor]:

@@ -114,13 +114,13 @@ class _BlockedLinear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         x, weight = ctx.saved_tensors
         gradient = gradient.bfloat16()
-        to_x = None
+        grad_x = None
         if ctx.needs_input_grad[0]:
-            to_x = torch.empty_like(x)
+            grad_x = torch.empty_like(x)
             for span in spans(len(x)):
-                torch.mm(gradient[span], weight, out=to_x[span])
-            to_x = to_x.to(ctx.dtype)
-        return to_x, _weight_gradient(gradient, x), gradient.sum(0).float()  # sum accumulates in fp32 and rounds once
+                torch.mm(gradient[span], weight, out=grad_x[span])
+            grad_x = grad_x.to(ctx.dtype)
+        return grad_x, _weight_gradient(gradient, x), gradient.sum(0).float()  # sum accumulates in fp32 and rounds once
 
 
 def _weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:

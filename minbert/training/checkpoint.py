@@ -74,10 +74,10 @@ def state_of(parent: Path, step: int) -> dict[str, Any]:
 
 
 def set_damaged_aside(parent: Path) -> list[str]:
-    """Rename the damaged checkpoints among those that a run would resume from; returns a message for each.
+    """Rename every damaged checkpoint that a resumed run would read: the newest, and the one whose model is kept.
 
-    Afterwards the newest checkpoint is sound, or there is none; the last message says which. The checkpoint of its
-    `kept_step` may be missing.
+    Returns a message for each; the last one says from which step the run goes on. The kept checkpoint may be missing
+    afterwards, which `loop._restore` handles.
     """
     messages: list[str] = []
 
@@ -94,9 +94,9 @@ def set_damaged_aside(parent: Path) -> list[str]:
         if not sound(newest):
             continue
         state = state_of(parent, newest)
-        elsewhere = state["kept_step"] != newest and sound(state["kept_step"], _MODEL)
+        kept_is_sound = state["kept_step"] != newest and sound(state["kept_step"], _MODEL)
         needed = [] if state["finished"] else [_OPTIMIZER]
-        if sound(newest, *needed, *([] if elsewhere and state["finished"] else [_MODEL])):
+        if sound(newest, *needed, *([] if kept_is_sound and state["finished"] else [_MODEL])):
             break
     if messages:
         outcome = f"the run goes on from step {left[-1]:,}" if left else "none is left, so the run starts again"

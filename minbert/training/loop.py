@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from minbert.errors import UserError
-from minbert.optimizer import AdamW, learning_rate
+from minbert.optimizer import AdamW, lr_factor
 from minbert.precision import autocast, loss_scaler
 from minbert.seeds import torch_seed
 from minbert.training import checkpoint, ranks
@@ -66,7 +66,7 @@ class Objective(Protocol):
 ScoreAndMetrics = tuple[float | None, dict[str, Any]]
 """The score to maximise, and metrics to log; None for what is undefined."""
 
-Scalars = tuple[str, dict[str, Tensor], int]
+LoggedStep = tuple[str, dict[str, Tensor], int]
 """The task of a step, its scalars to log, on the device, and the number of its examples."""
 
 Floors = Mapping[str, tuple[float, str]]
@@ -117,15 +117,15 @@ def fit(
 ) -> LoopState:
     """Train until the end of the plan or early stopping, and leave the best or the last weights in `model`, by `keep`.
 
-    `run_settings` say whether the run is resumed, and how often it is saved and logged. `precision` is "fp32",
-    "bf16" or "fp16". In fp16, a step whose gradients overflow changes no weights; it counts as a step and is logged.
-    `tasks` is the number of tasks; with several, losses are displayed with the task's name. `baseline` is the score of
-    the model before training. If `keep` is `best` and no evaluation is above the baseline, the weights before training
-    are kept, as step 0. Without a baseline, the first evaluation with a defined score is the best so far; without any,
-    the last step is kept.
-    With `average`, the weights of the last step are replaced by the mean over the last steps before they are evaluated
-    (stochastic weight averaging; Izmailov et al., 2018, section 3, after every step and under the same schedule).
-    The learning rate of a parameter group follows the schedule from its `peak_lr`, by default that of `training`.
+    training: among others `keep` (with `best`, the weights before training are kept as step 0 if no evaluation is above
+    the baseline; without a defined score, the last step is kept) and `average` (the weights of the last step become the
+    mean over the last steps; Izmailov et al., 2018, section 3, after every step and under the same schedule).
+    run_settings: whether the run is resumed, and how often it is saved and logged.
+    precision: "fp32", "bf16" or "fp16", in which a step whose gradients overflow changes no weights, but counts.
+    baseline: the score of the model before training; without it the first defined score is the best so far.
+    tasks: the number of tasks; with several, losses are displayed with the task's name.
+    floors: the least value that a logged scalar may have.
+    A parameter group's learning rate follows the schedule from its `peak_lr`, by default that of `training`.
 
     Raises `UserError` if a loss, a gradient norm or a tensor to be saved is not finite, or a scalar is below its
     minimum in `floors`, and `Interrupted`, after a checkpoint, if a signal announced the end of the run.
@@ -135,7 +135,7 @@ def fit(
     scaler = loss_scaler(precision, device)
     if state.loss_scale:
         scaler.load_state_dict(state.loss_scale)
-    pending: list[Scalars] = []
+    pending: list[LoggedStep] = []
     # 1e-9: 0.07 * 100 is 7.000000000000001
     warmup, averaged = (math.ceil(share * plan.total - 1e-9) for share in (training.warmup, training.average))
     averaged_after = plan.total - averaged
@@ -176,7 +176,7 @@ def fit(
             ranks.sum_gradients(model.parameters(), device)
             scaler.unscale_(optimizer)
             numbers["gradient_norm"] = _clip(model, training.clip)
-            factor = learning_rate(training.lr_schedule, state.step, plan.total, warmup)
+            factor = lr_factor(training.lr_schedule, state.step, plan.total, warmup)
             rate = training.lr * factor
             for group in optimizer.param_groups:
                 group["lr"] = group.get("peak_lr", training.lr) * factor
@@ -190,7 +190,7 @@ def fit(
             progress.advance(len(batch.rows))
 
             # once in a while; with several ranks `highest` is a device sync: they must stop after the same step
-            stopping = ranks.highest(max(signals, default=0), device)
+            stopping = ranks.max_over_ranks(max(signals, default=0), device)
             epoch_ends = state.step in plan.ends
             evaluating = state.step == plan.total or _due(state.step, training.evaluate_every, epoch_ends)
             saving = evaluating or bool(stopping) or _due(state.step, run_settings.save_every)
@@ -204,7 +204,7 @@ def fit(
                 state.sums, state.counts = {}, {}
             if saving and (name := checkpoint.not_finite(model, optimizer)):
                 raise UserError(f"step {state.step}: after the update of {batch.task}, {name} is not finite; {_REMEDY}")
-            if saving and (rank := ranks.differing(model.parameters(), device)):
+            if saving and (rank := ranks.differing_rank(model.parameters(), device)):
                 raise UserError(
                     f"step {state.step}: the parameters of process {rank} differ from those of process 0, so they are "
                     f"not saved; --resume goes on from the last checkpoint"
@@ -252,7 +252,7 @@ def _update_scale(scaler: torch.amp.GradScaler, numbers: dict[str, Tensor], stat
     state.loss_scale = scaler.state_dict()
 
 
-def _read_scalars(state: LoopState, pending: list[Scalars], floors: Floors) -> None:
+def _read_scalars(state: LoopState, pending: list[LoggedStep], floors: Floors) -> None:
     """Copy the scalars since the last call to the host (a device sync), check them and add them to the sums."""
     for step, (task, numbers, examples) in enumerate(pending, start=state.step - len(pending) + 1):
         for name, tensor in numbers.items():
@@ -310,7 +310,7 @@ def _save(model: nn.Module, optimizer: AdamW, state: LoopState, run: RunDir, tra
         checkpoint.save(run.checkpoints, state.step, model, optimizer, asdict(state))
         checkpoint.rotate(run.checkpoints, {state.step, state.kept_step})
         run.record_step(state.step)
-    ranks.wait()
+    ranks.barrier()
 
 
 def _restore(model: nn.Module, optimizer: AdamW, run: RunDir) -> LoopState | None:
@@ -327,5 +327,5 @@ def _restore(model: nn.Module, optimizer: AdamW, run: RunDir) -> LoopState | Non
         checkpoint.load(run.checkpoints, state.step, model, optimizer)
     if ranks.rank() == 0:
         checkpoint.rotate(run.checkpoints, {state.step, state.kept_step})
-    ranks.wait()
+    ranks.barrier()
     return state

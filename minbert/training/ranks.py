@@ -81,7 +81,7 @@ def note(*texts: str) -> None:
         cli.say(f"note: {text}", sys.stderr)
 
 
-def share(rows: np.ndarray) -> np.ndarray:
+def own_rows(rows: np.ndarray) -> np.ndarray:
     """This rank's part of a step's examples."""
     return rows[rank() :: world()]
 
@@ -97,8 +97,8 @@ def _exchange() -> Iterator[None]:
         raise UserError(f"another process of this run has ended or cannot be reached: {reason(error)}") from error
 
 
-def wait() -> None:
-    """Wait until every rank has called this (a barrier)."""
+def barrier() -> None:
+    """Wait until every rank has called this."""
     if dist.is_initialized():
         with _exchange():
             dist.barrier()
@@ -129,7 +129,7 @@ def broadcast(x: Tensor) -> Tensor:
     return x
 
 
-def highest(number: int, device: torch.device) -> int:
+def max_over_ranks(number: int, device: torch.device) -> int:
     """The highest number of any rank; all ranks get the same one. A device sync with several ranks."""
     if not dist.is_initialized():
         return number
@@ -139,7 +139,7 @@ def highest(number: int, device: torch.device) -> int:
     return int(tensor)
 
 
-def differing(tensors: Iterable[Tensor], device: torch.device) -> int:
+def differing_rank(tensors: Iterable[Tensor], device: torch.device) -> int:
     """The highest rank whose tensors differ in a bit from those of the first rank; 0 if there is none."""
     if not dist.is_initialized():
         return 0
@@ -147,7 +147,7 @@ def differing(tensors: Iterable[Tensor], device: torch.device) -> int:
     for tensor in tensors:
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     local = torch.tensor([*digest.digest()], device=device)
-    return highest(0 if torch.equal(broadcast(local.clone()), local) else rank(), device)
+    return max_over_ranks(0 if torch.equal(broadcast(local.clone()), local) else rank(), device)
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter], device: torch.device) -> None:

@@ -60,7 +60,7 @@ class Start(Generic[S]):
         return self.parsed.settings
 
     def with_encoder(self) -> tuple["Start[S]", InitialEncoder]:
-        """The encoder that training starts from, and this run with the pooler of its folder if none was requested.
+        """The initial encoder, and this run with its pooler: `--pooler`, else that of the folder, else `pooler`.
 
         Raises `UserError`.
         """
@@ -72,9 +72,9 @@ class Start(Generic[S]):
         return replace(self, parsed=replace(self.parsed, settings=settings)), initial
 
     def identify(self, encoder: InitialEncoder, inputs: InputFiles) -> Identity:
-        """The run's identity. Raises `UserError` if the run's folder belongs to a run of another one.
+        """The run's identity; `inputs` are all files that were read besides the encoder.
 
-        `inputs` are all files that were read besides the encoder.
+        Raises `UserError` if the run's folder was started with a different identity.
         """
         inputs = {f"data {name}": source for name, source in inputs.items()}
         inputs["weights sha256"] = encoder.folder, encoder.sha256
@@ -87,7 +87,7 @@ class Start(Generic[S]):
             "number of processes": ranks.world(),
         }
         self.run.check(identity, inputs)
-        ranks.wait()  # no rank may write before all have checked the folder
+        ranks.barrier()  # no rank may write before all have checked the folder
         return identity | {name: sha256 for name, (_, sha256) in inputs.items()}
 
     def write_manifest(self, identity: Identity, encoder: InitialEncoder, **sections: Any) -> None:
@@ -111,7 +111,7 @@ class Start(Generic[S]):
             **{name: section for name, section in sections.items() if section is not None},
         }
         changed = self.run.begin_part(manifest)
-        ranks.wait()  # damaged checkpoints are set aside
+        ranks.barrier()  # damaged checkpoints are set aside
         if changed:
             differences = ", ".join(changed)
             ranks.note(f"--resume: the run goes on with {differences}, so its bits may differ from an unbroken run's")
@@ -120,18 +120,18 @@ class Start(Generic[S]):
         """Precision, device, attention path and memory allocator of a training step of this model, for display."""
         config = model.config
         width = config.hidden_size // config.num_attention_heads
-        path = attention.path(self.device, DTYPES[self.precision], width)
+        kernel = attention.kernel_name(self.device, DTYPES[self.precision], width)
         rate = config.attention_probs_dropout_prob
         memory = f"; {cli.allocator()}" if self.device.type == "cpu" and sys.platform == "linux" else ""
-        return f"{self.precision} on {self.device}, {path} attention with dropout {rate:g}{memory}"
+        return f"{self.precision} on {self.device}, {kernel} attention with dropout {rate:g}{memory}"
 
 
 @contextmanager
 def open_run(parsed: Parsed[S]) -> Iterator[Start[S]]:
     """Open a run: choose device and precision, join torchrun's process group, lock the run's folder.
 
-    At the end the ranks wait for each other, because a rank that leaves ends those that are still saving. An error
-    leaves the group and releases the lock, too. Raises `UserError`.
+    At the end every rank waits for the others, because torchrun may end those that are still saving once one has
+    exited. After an error no rank waits. Raises `UserError`.
     """
     chosen = device(demanded=parsed.settings.run.use_gpu)
     with ranks.group(chosen):
@@ -147,13 +147,13 @@ def open_run(parsed: Parsed[S]) -> Iterator[Start[S]]:
                 tracked=settings.run.track,
             )
         except (UserError, OSError):
-            ranks.highest(1, chosen)  # so that no other rank waits for this one
+            ranks.max_over_ranks(1, chosen)  # so that no other rank waits for this one
             raise
         with run:
-            if ranks.highest(0, chosen):
+            if ranks.max_over_ranks(0, chosen):
                 raise SystemExit(2)
             yield Start(parsed, run, chosen, precision)
-            ranks.wait()
+            ranks.barrier()
 
 
 def device(*, demanded: bool) -> torch.device:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from minbert.training.settings import flag
 from tasks.contrastive.curriculum import CurriculumSettings
-from tasks.contrastive.objective import Numbers, Objective, Punctuated, Texts, loss_and_accuracy, objective_flag
+from tasks.contrastive.objective import (
+    FrozenLoss,
+    Numbers,
+    Objective,
+    Punctuated,
+    TextKeys,
+    loss_and_accuracy,
+    objective_flag,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +55,7 @@ class Triplets(CurriculumSettings, Objective):
         """The fields of the record itself."""
         return self
 
-    def needs_hard_negatives(self) -> str:
+    def why_hard_negatives(self) -> str:
         """Why rows without a hard negative cannot be used; empty if they can."""
         return f"--objective {self.objective} needs hard negatives, and these rows have none"
 
@@ -55,16 +63,16 @@ class Triplets(CurriculumSettings, Objective):
         """See `Objective.check_files`."""
         from tasks.contrastive import triplets
 
-        triplets.find_triplets(self.triplets, data, self.needs_hard_negatives())
+        triplets.find_triplets(self.triplets, data, self.why_hard_negatives())
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
         """Triplets as the file holds them, or merged from labelled pairs."""
         from tasks.contrastive import triplets
 
-        files = triplets.find_triplets(self.triplets, settings.files.data, self.needs_hard_negatives())
+        files = triplets.find_triplets(self.triplets, settings.files.data, self.why_hard_negatives())
         return triplets.read(files, self.per_premise, tokenizer, length)
 
-    def encoded(self, examples: Examples) -> Texts:
+    def encoded(self, examples: Examples) -> TextKeys:
         """Anchor, positive and, where the data have one, hard negative."""
         return ((0, 0), (1, 0), (2, 0))[: examples.cache.columns]
 
@@ -82,11 +90,11 @@ class NTXent(Punctuated, Triplets):
     )
 
     @property
-    def frozen(self) -> tuple[int, float]:
-        """See `Objective.frozen`."""
-        return self.evaluate_triplets, self.evaluate_temperature or self.temperature
+    def frozen_loss(self) -> FrozenLoss:
+        """See `Objective.frozen_loss`."""
+        return FrozenLoss(self.evaluate_triplets, self.evaluate_temperature or self.temperature)
 
-    def needs_hard_negatives(self) -> str:
+    def why_hard_negatives(self) -> str:
         """Only an order by cosines needs them."""
         if not self.by_cosine:
             return ""
@@ -101,7 +109,7 @@ class NTXent(Punctuated, Triplets):
 
         anchor, positive, *hard_negatives = vectors.chunk(len(self.encoded(examples)))
         hard_negative = hard_negatives[0] if hard_negatives else None
-        logits = losses.candidates(anchor, positive, hard_negative, self.temperature)
+        logits = losses.candidate_logits(anchor, positive, hard_negative, self.temperature)
         if self.mask_false_negatives:
             false_negatives = to_device(self.false_negatives(examples, batch), logits.device)
             logits = logits.masked_fill(false_negatives, -math.inf)
@@ -130,9 +138,9 @@ class OverDistances(Triplets):
     evaluate_temperature: float = flag(0.05, "temperature of the frozen loss", ge=1e-4)
 
     @property
-    def frozen(self) -> tuple[int, float]:
-        """See `Objective.frozen`."""
-        return self.evaluate_triplets, self.evaluate_temperature
+    def frozen_loss(self) -> FrozenLoss:
+        """See `Objective.frozen_loss`."""
+        return FrozenLoss(self.evaluate_triplets, self.evaluate_temperature)
 
 
 class TripletLoss(OverDistances):

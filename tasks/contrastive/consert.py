@@ -12,7 +12,7 @@ from pydantic import model_validator
 from minbert.errors import UserError
 from minbert.training.settings import Record, flag
 from tasks.contrastive.nli import Classification
-from tasks.contrastive.objective import Inputs, Numbers, Objective, Texts, loss_and_accuracy, objective_flag
+from tasks.contrastive.objective import Inputs, Numbers, Objective, TextKeys, loss_and_accuracy, objective_flag
 from tasks.contrastive.texts import TextSettings
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class ViewSettings(Record):
 
         return (*parse(self.views, protect_special=self.protect_special), View())
 
-    def with_streams(self, sentences: list[list[int]], texts: Texts, batch: Step, context: Context) -> ViewInputs:
+    def with_streams(self, sentences: list[list[int]], texts: TextKeys, batch: Step, context: Context) -> ViewInputs:
         """The sentences with random streams; each text has its own counter, whatever its position in the batch."""
         from tasks.contrastive.views import Streams
 
@@ -103,7 +103,7 @@ class TwoViews(ViewSettings, TextSettings, Objective):
             raise UserError("--views: an adversarial view needs the supervision of --objective joint")
         return self
 
-    def encoded(self, examples: Examples) -> Texts:
+    def encoded(self, examples: Examples) -> TextKeys:
         """The text under both views."""
         return ((0, 0), (0, 1))
 
@@ -117,7 +117,7 @@ class TwoViews(ViewSettings, TextSettings, Objective):
         from tasks.contrastive import losses
 
         first, second = vectors.chunk(2)
-        return loss_and_accuracy(losses.view_candidates(first, second, self.temperature))
+        return loss_and_accuracy(losses.view_logits(first, second, self.temperature))
 
     def chance(self, batch_size: int, columns: int) -> float:
         """See `Objective.chance`."""
@@ -142,7 +142,7 @@ class Joint(ViewSettings, Classification):
     objective: Literal["joint"] = objective_flag("joint")
     alpha: float = flag(0.15, "weight of the views' loss, which is added to that of the classification", ge=0)
 
-    def encoded(self, examples: Examples) -> Texts:
+    def encoded(self, examples: Examples) -> TextKeys:
         """Both texts unchanged, for the classification; then through the views that change them."""
         return [(side, view) for view in self.encoded_views() for side in (0, 1)]
 
@@ -169,7 +169,7 @@ class Joint(ViewSettings, Classification):
         numbers, texts = super().loss(model, vectors[: 2 * len(batch.rows)], examples, batch), self.encoded(examples)
         by_text = dict(zip(texts, vectors.chunk(len(texts)), strict=True))
         views = [(by_text[side, 0], by_text[side, 1]) for side in (0, 1)]
-        sides = [loss_and_accuracy(losses.view_candidates(first, second, self.temperature)) for first, second in views]
+        sides = [loss_and_accuracy(losses.view_logits(first, second, self.temperature)) for first, second in views]
         # The mean over the 2N views of a side is half the sum of its two directions.
         contrast = 2 * torch.stack([side["loss"] for side in sides]).sum()
         return numbers | {

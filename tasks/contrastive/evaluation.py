@@ -71,8 +71,8 @@ class Evaluation:
         sides = [(pairs, column) for pairs in self.dev.values() for column in (0, 1)]
         texts = [pairs.sentence(row, column) for pairs, column in sides for row in range(len(pairs))]
         self.scored = len(texts)
-        if frozen := settings.objective.frozen:
-            limit, self.temperature = frozen
+        if loss := settings.objective.frozen_loss:
+            limit, self.temperature = loss
             rows, self.columns = range(min(limit or len(triplets), len(triplets))), triplets.cache.columns
             texts += [triplets.sentence(row, column) for column in range(self.columns) for row in rows]
         self.texts, self.index = distinct(map(tuple, texts))

@@ -13,7 +13,7 @@ from minbert.errors import UserError, one_of
 DISTANCES = ("euclidean", "cosine")
 
 
-def candidates(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None, temperature: float) -> Tensor:
+def candidate_logits(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None, temperature: float) -> Tensor:
     """cos(anchor_i, candidate_j) / temperature for all positives, then all hard negatives of the batch: [B, C].
 
     C is 2B, or B without hard negatives.
@@ -31,11 +31,11 @@ def nt_xent(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None, temp
     with t the temperature: the multiple negatives ranking loss with scale = 1 / temperature. Without hard negatives
     the second term is absent.
     """
-    return over_candidates(candidates(anchor, positive, hard_negative, temperature))
+    return nt_xent_from_logits(candidate_logits(anchor, positive, hard_negative, temperature))
 
 
-def over_candidates(logits: Tensor) -> Tensor:
-    """`nt_xent` from its logits [B, C], as `candidates` gives them."""
+def nt_xent_from_logits(logits: Tensor) -> Tensor:
+    """`nt_xent` from its logits [B, C], as `candidate_logits` gives them."""
     return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
 
 
@@ -52,11 +52,11 @@ def false_negatives(anchor: Tensor, positive: Tensor, hard_negative: Tensor | No
     return false & (row != row[: len(anchor), None])
 
 
-def view_candidates(first: Tensor, second: Tensor, temperature: float) -> Tensor:
+def view_logits(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     """cos(r_i, r_k) / temperature of each of the 2N views with all of them: [2N, 2N], its other view in column i.
 
-    The logit of a view with itself is -inf. `over_candidates` of this is NT-Xent over two views of N texts (ConSERT,
-    equation 1; SimCLR), the mean over the 2N views r of
+    The logit of a view with itself is -inf. `nt_xent_from_logits` of this is NT-Xent over two views of N texts
+    (ConSERT, equation 1; SimCLR), the mean over the 2N views r of
 
         -log( exp(cos(r_i, r_j) / t) / sum_{k != i} exp(cos(r_i, r_k) / t) )
 

@@ -139,7 +139,7 @@ class ContrastiveStep:
 
         Each rank encodes the sentences of its own rows, and takes the loss of the whole batch.
         """
-        inputs = self.inputs(model, replace(batch, rows=ranks.share(batch.rows)), context)
+        inputs = self.inputs(model, replace(batch, rows=ranks.own_rows(batch.rows)), context)
         size = self.chunk or max(len(inputs), 1)
         parts = [inputs.part(slice(start, start + size)) for start in range(0, len(inputs), size)]
         return chunked.backward(

@@ -14,7 +14,7 @@ from minbert.errors import UserError
 from minbert.files import data_folder, data_path, expanded, present
 from minbert.token_cache import Row, Skipped
 from minbert.training.settings import flag
-from tasks.contrastive.objective import Inputs, Numbers, Objective, Texts, objective_flag
+from tasks.contrastive.objective import Inputs, Numbers, Objective, TextKeys, objective_flag
 from tasks.readers import open_as, senteval, text_key
 from tasks.readers.layouts import NLI_CLASSES, POLARITIES, Rows
 
@@ -69,7 +69,7 @@ class Classification(Objective):
         """Labelled pairs."""
         return _read_files(self.pair_files(settings.files.data), [], [], tokenizer, length)
 
-    def encoded(self, examples: Examples) -> Texts:
+    def encoded(self, examples: Examples) -> TextKeys:
         """Both texts of a pair."""
         return ((0, 0), (1, 0))
 
@@ -154,7 +154,7 @@ class CrossEncoder(Classification):
         evaluated = _sst_files(data) if self.phrases else []
         return _read_files(self.pair_files(data), self.phrase_files(data), evaluated, tokenizer, length)
 
-    def encoded(self, examples: Examples) -> Texts:
+    def encoded(self, examples: Examples) -> TextKeys:
         """One sequence for each row."""
         return ((0, 0),)
 

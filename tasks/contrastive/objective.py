@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from minbert.errors import UserError
 from minbert.training.settings import Record, flag
@@ -32,8 +32,15 @@ if TYPE_CHECKING:
 
 Numbers = dict[str, "Tensor"]
 """Scalars to log, among them the `loss` to minimise."""
-Texts = Sequence[tuple[int, int]]
+TextKeys = Sequence[tuple[int, int]]
 """The k texts of a row that are encoded: (column of the data, number of the view)."""
+
+
+class FrozenLoss(NamedTuple):
+    """The loss of an evaluation, NT-Xent without dropout: over how many triplets (0: all), and its temperature."""
+
+    triplets: int
+    temperature: float
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,7 @@ class Objective(Record):
     in_batch: ClassVar[bool] = False
     """Whether the other rows of a batch are the negatives of a row."""
     form: ClassVar[str] = "bi"
-    """How a row is read, as `Examples.truncated` takes it."""
+    """`bi`: each text of a row is a sequence of its own; `cross`: a row is one sequence."""
     unlabelled: ClassVar[bool] = False
     """Whether its rows are texts without labels, of which `read` itself takes the sample of `--limit`."""
 
@@ -87,8 +94,8 @@ class Objective(Record):
         return None
 
     @property
-    def frozen(self) -> tuple[int, float] | None:
-        """Number of triplets of an evaluation (0: all), and the temperature of its frozen loss; None: no triplets."""
+    def frozen_loss(self) -> FrozenLoss | None:
+        """What an evaluation computes on training triplets; None if the data are not triplets."""
         return None
 
     def check(self, settings: ContrastiveSettings) -> None:
@@ -121,7 +128,7 @@ class Objective(Record):
             run=run,
         )
 
-    def encoded(self, examples: Examples) -> Texts:
+    def encoded(self, examples: Examples) -> TextKeys:
         """The texts of a row that are encoded."""
         raise NotImplementedError
 
@@ -181,4 +188,4 @@ def loss_and_accuracy(logits: Tensor) -> Numbers:
     """NT-Xent of logits with the positives on the diagonal, and the share of rows whose positive is nearest."""
     from tasks.contrastive import losses
 
-    return {"loss": losses.over_candidates(logits), "accuracy": losses.in_batch_accuracy(logits.detach())}
+    return {"loss": losses.nt_xent_from_logits(logits), "accuracy": losses.in_batch_accuracy(logits.detach())}

@@ -78,7 +78,7 @@ def encode_over_ranks(encoder: Encoder, texts: Sequence[Sequence[int]]) -> np.nd
     """Vectors of lists of token ids, divided among the ranks: float32 [M, D] on every rank."""
     if ranks.world() == 1:
         return encoder.encode_ids(texts)
-    positions = ranks.share(np.arange(len(texts)))
+    positions = ranks.own_rows(np.arange(len(texts)))
     vectors, device = encoder.encode_ids([texts[position] for position in positions]), encoder.model.device
     gathered = ranks.gather(torch.from_numpy(vectors).to(device), torch.from_numpy(positions).to(device), len(texts))
     return gathered.cpu().numpy()

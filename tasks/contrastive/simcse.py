@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from minbert.errors import UserError
 from minbert.training.settings import flag
-from tasks.contrastive.objective import Numbers, Objective, Punctuated, Texts, loss_and_accuracy, objective_flag
+from tasks.contrastive.objective import Numbers, Objective, Punctuated, TextKeys, loss_and_accuracy, objective_flag
 from tasks.contrastive.texts import TextSettings
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class SimCSE(Punctuated, TextSettings, Objective):
                 "--eda-weight and --marks-most require each other: a weight, and the punctuation that it weighs"
             )
 
-    def encoded(self, examples: Examples) -> Texts:
+    def encoded(self, examples: Examples) -> TextKeys:
         """The text twice, and its punctuated form, column 1, where that has a weight."""
         return ((0, 0), (0, 0), (1, 0)) if self.eda_weight else ((0, 0), (0, 0))
 
@@ -51,7 +51,7 @@ class SimCSE(Punctuated, TextSettings, Objective):
         from tasks.contrastive import losses
 
         first, second, *punctuated = vectors.chunk(len(self.encoded(examples)))
-        numbers = loss_and_accuracy(losses.candidates(first, second, None, self.temperature))
+        numbers = loss_and_accuracy(losses.candidate_logits(first, second, None, self.temperature))
         if punctuated:
             marked = losses.nt_xent(first, punctuated[0], None, self.temperature)
             numbers |= {"punctuation_loss": marked, "loss": numbers["loss"] + self.eda_weight * marked}

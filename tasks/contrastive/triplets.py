@@ -48,10 +48,10 @@ class TripletFiles(NamedTuple):
     columns: int
 
 
-def find_triplets(listed: str, folder: str, needs_hard_negatives: str) -> TripletFiles:
+def find_triplets(listed: str, folder: str, why_hard_negatives: str) -> TripletFiles:
     """The files that `--triplets` names, or the usual ones of a data folder.
 
-    Raises `UserError` if one is missing or holds neither kind, and for rows of two texts unless `needs_hard_negatives`,
+    Raises `UserError` if one is missing or holds neither kind, and for rows of two texts unless `why_hard_negatives`,
     the reason why they need a third, is empty.
     """
     paths = data.training_files(listed, folder, "nli_for_simcse.csv", "nli-triplets.csv")
@@ -63,8 +63,8 @@ def find_triplets(listed: str, folder: str, needs_hard_negatives: str) -> Triple
         if content != contents[0]:
             raise UserError(f"--triplets: {shown[0]}, {shown[number]}")
     texts = 3 if kinds[0] == "nli" else contents[0][1]
-    if texts == 2 and needs_hard_negatives:
-        raise UserError(f"{paths[0]}: {needs_hard_negatives}")
+    if texts == 2 and why_hard_negatives:
+        raise UserError(f"{paths[0]}: {why_hard_negatives}")
     return TripletFiles(paths, kinds[0], texts)
 
 

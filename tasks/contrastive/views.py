@@ -125,7 +125,7 @@ class TokenCutoff(View):
     def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
         """Rows drawn without replacement."""
         tokens, counts = self._tokens(ragged)
-        cut = ramp(counts) < np.repeat(_shares(counts, self.rate), counts)
+        cut = ramp(counts) < np.repeat(_counts_to_cut(counts, self.rate), counts)
         return x.masked_fill(_rows(x, tokens[streams.permutation(counts)][cut]), 0.0)
 
 
@@ -140,7 +140,7 @@ class SpanCutoff(View):
     def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
         """The start of the run is uniform."""
         tokens, counts = self._tokens(ragged)
-        runs = _shares(counts, self.rate)
+        runs = _counts_to_cut(counts, self.rate)
         offset = ramp(counts) - np.repeat(streams.below(counts - runs + 1), counts)
         cut = (offset >= 0) & (offset < np.repeat(runs, counts))
         return x.masked_fill(_rows(x, tokens[cut]), 0.0)
@@ -170,7 +170,7 @@ class Dropout(View):
         """Entries drawn without replacement."""
         tokens, counts = self._tokens(ragged)
         sizes = counts * x.shape[1]
-        sentences = zip(streams.words_of_each(sizes), _shares(sizes, self.rate), strict=True)
+        sentences = zip(streams.words_of_each(sizes), _counts_to_cut(sizes, self.rate), strict=True)
         cut = np.zeros((len(x), x.shape[1]), dtype=bool)
         cut[tokens] = np.concatenate([smallest(words, count) for words, count in sentences]).reshape(-1, x.shape[1])
         return x.masked_fill(_on(cut, x), 0.0)
@@ -286,7 +286,7 @@ def _mixed(words: np.ndarray) -> np.ndarray:
     return words
 
 
-def _shares(sizes: np.ndarray, rate: float) -> np.ndarray:
+def _counts_to_cut(sizes: np.ndarray, rate: float) -> np.ndarray:
     return (sizes * rate).astype(np.int64)
 
 

@@ -36,7 +36,7 @@ def same(found: Tensor, expected: Tensor, inputs: list[Tensor], tolerance: float
 
 
 def two_views(first: Tensor, second: Tensor, temperature: float) -> Tensor:
-    return losses.over_candidates(losses.view_candidates(first, second, temperature))
+    return losses.nt_xent_from_logits(losses.view_logits(first, second, temperature))
 
 
 @pytest.mark.parametrize("temperature", [0.05, 0.1, 1.0])
@@ -63,7 +63,7 @@ def test_two_views_of_one_text_have_no_negatives() -> None:
 
 def test_another_view_of_a_text_is_its_own_candidate() -> None:
     first, second = drawn(5)
-    logits = losses.view_candidates(first, second, 0.1)
+    logits = losses.view_logits(first, second, 0.1)
     every = torch.cat([first, second]).detach().double().numpy()
     unit = every / np.linalg.norm(every, axis=1, keepdims=True)
     cosines = unit @ unit.T

@@ -214,7 +214,7 @@ def test_chance_is_the_loss_of_equal_vectors(rows: int, columns: int) -> None:
     same = torch.ones(rows, 7)
     expected = float(losses.nt_xent(same, same, same if columns == 3 else None, 0.05))
     assert chance("nt-xent") == pytest.approx(expected, rel=1e-6, abs=1e-5)
-    views = float(losses.over_candidates(losses.view_candidates(same, same, 0.05)))
+    views = float(losses.nt_xent_from_logits(losses.view_logits(same, same, 0.05)))
     assert chance("views", texts="sts", views="none,shuffle") == pytest.approx(views, abs=1e-5)
     joint = chance("joint", views="none,shuffle", alpha=2.0)
     assert joint == pytest.approx(math.log(3) + 2 * 4 * views, abs=1e-5)

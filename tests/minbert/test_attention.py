@@ -152,16 +152,16 @@ def test_gradient_under_dropout_equals_autograd_with_the_same_mask(attend: Atten
 def test_the_path_follows_device_and_number_format(
     device: str, dtype: torch.dtype, width: int, name: str, recwarn: pytest.WarningsRecorder
 ) -> None:
-    assert attention.path(torch.device(device), dtype, width) == name
+    assert attention.kernel_name(torch.device(device), dtype, width) == name
     assert not recwarn.list
 
 
 def test_another_operator_in_torch_means_nested_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(attention.ARGUMENTS, "flash", "query key value")
-    attention.path.cache_clear()
+    attention.kernel_name.cache_clear()
     with pytest.warns(UserWarning, match="_flash_attention_forward"):
-        assert attention.path(torch.device("meta"), torch.bfloat16, 64) == "nested"
-    attention.path.cache_clear()
+        assert attention.kernel_name(torch.device("meta"), torch.bfloat16, 64) == "nested"
+    attention.kernel_name.cache_clear()
 
 
 @pytest.mark.parametrize("kind", KINDS)

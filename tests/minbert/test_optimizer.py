@@ -14,7 +14,7 @@ import transformers
 from torch import Tensor, nn
 
 from minbert import AdamW, UserError
-from minbert.optimizer import SCHEDULES, decay_groups, learning_rate
+from minbert.optimizer import SCHEDULES, decay_groups, lr_factor
 
 PATHS = pytest.mark.parametrize("fused", [True, False], ids=["fused", "plain"])
 
@@ -147,7 +147,7 @@ def test_converges_on_a_quadratic(fused: bool) -> None:
     x = nn.Parameter(torch.zeros(3))
     optimizer = AdamW([x], lr=0.1, fused=fused)
     for step in range(600):
-        optimizer.param_groups[0]["lr"] = 0.1 * learning_rate("linear", step, 600)
+        optimizer.param_groups[0]["lr"] = 0.1 * lr_factor("linear", step, 600)
         optimizer.zero_grad()
         (curvature * (x - target) ** 2).sum().backward()
         optimizer.step()
@@ -190,5 +190,5 @@ def test_schedule_equals_transformers(schedule: str, warmup: int) -> None:
     factor = THEIRS[schedule](AdamW(fresh(), lr=1.0), warmup, 50).lr_lambdas[0]
     for step in range(50):
         theirs = factor(step) if step >= warmup else factor(step + 1) if step + 1 < warmup else 1.0
-        mine = learning_rate(schedule, step, 50, warmup)
+        mine = lr_factor(schedule, step, 50, warmup)
         assert mine == pytest.approx(theirs, abs=1e-12) and 0 < mine <= 1
