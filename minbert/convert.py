@@ -40,12 +40,12 @@ def run(arguments: Sequence[str]) -> None:
     parser = cli.Parser(prog="python -m minbert.weights", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True, metavar="convert")
     convert = commands.add_parser("convert", help="a checkpoint of the course's code to an encoder folder")
-    convert.add_argument("file", type=Path, help="a checkpoint of the course's code")
+    convert.add_argument("file", type=expanded, help="a checkpoint of the course's code")
     like = "weights whose config and vocabulary it has (default: %(default)s)"
     convert.add_argument("--like", default="bert-base-uncased", help=like)
-    convert.add_argument("--to", type=Path, help="folder to write (default: FILE without its suffix)")
+    convert.add_argument("--to", type=expanded, help="folder to write (default: FILE without its suffix)")
     options = parser.parse_args(arguments)
-    file = present(expanded(options.file))
+    file = present(options.file)
     print(f"wrote {convert_checkpoint(file, options.like, options.to or file.with_suffix(''))}")
 
 

@@ -120,7 +120,7 @@ def score(tasks: Mapping[str, Task], data: Splits, outputs: Outputs) -> dict[str
 
 
 def save(run: RunDir, tasks: Mapping[str, Task], data: Splits, outputs: Outputs, paths: Paths) -> None:
-    """Write the leaderboard's prediction files and the dev rows, and record the tables of confusion."""
+    """Write the leaderboard's prediction files and the dev rows, and record the confusion matrices."""
     for (name, split), path in paths.items():
         rows = record.task_rows(tasks[name], data.of(split)[name], outputs[name, split])
         record.write_predictions(path, tasks[name], rows.ids, rows.predicted)

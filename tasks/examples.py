@@ -1,4 +1,4 @@
-"""Examples as views of the token cache: rows of sentences, which stage two collates into ragged batches.
+"""Examples as views of the token cache: rows of sentences, which both stages collate into ragged batches.
 
 Axes: B rows of a batch.
 """

@@ -59,7 +59,8 @@ def bootstrap(
     return resampled(
         lambda rows: scores(metric, predicted[:, rows], gold[rows]),
         len(gold),
-        *("bootstrap", name),
+        "bootstrap",
+        name,
         seed=seed,
         resamples=resamples,
     )

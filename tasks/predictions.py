@@ -177,7 +177,7 @@ def table(files: Sequence[Checked], *, gold: bool = False) -> Table:
 
     With `gold`, the scores of the files with gold labels that have no findings, and the dev norm.
     """
-    rows, notes = [], [f"dev norm {metrics.shown(norm(files))}"] * gold
+    rows, notes = [], [f"dev norm {metrics.shown(norm(files))}"] if gold else []
     for file in files:
         count, labelled = len(file.findings), not np.isnan(file.gold).all()
         state = f"{count:,} finding{'s' * (count > 1)}" if count else "ok"
@@ -190,7 +190,8 @@ def table(files: Sequence[Checked], *, gold: bool = False) -> Table:
             row["score"] = metrics.shown(value) if scored else MISSING
         rows.append(row)
         notes += [f"{file.path}{f':{line}' if line else ''}: {why}" for line, why in file.findings[:_SHOWN]]
-        notes += [f"and {count - _SHOWN:,} more in {file.path.name}"] * (count > _SHOWN)
+        if count > _SHOWN:
+            notes.append(f"and {count - _SHOWN:,} more in {file.path.name}")
     return Table(f"{files[0].path.parent}", pd.DataFrame(rows), tuple(notes), left=2)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rows:
-    """The dev rows of one task, in file order.
+    """The rows of a dev or test set of one task, in file order.
 
     gold: float64 [rows], NaN without a label. predicted: float64 [rows].
     probabilities: float64 [rows, classes], or None for a task without classes.

@@ -362,8 +362,8 @@ def _tag(texts: Sequence[str], wordnet: WordNet) -> tuple[dict[str, np.ndarray],
 def _words(text: str, tags_of: Tagger) -> Iterator[tuple[int, int, str]]:
     """(start, end, Penn tag) of each word."""
     tokens, lower = list(_TOKEN.finditer(text)), text.lower()
-    spoken = lower if text.isupper() and len(lower) == len(text) else text  # tagged as names otherwise
-    heard = [spoken[token.start() : token.end()] for token in tokens]
-    for token, (word, name) in zip(tokens, tags_of(heard), strict=True):
+    tagged_text = lower if text.isupper() and len(lower) == len(text) else text  # tagged as names otherwise
+    words = [tagged_text[token.start() : token.end()] for token in tokens]
+    for token, (word, name) in zip(tokens, tags_of(words), strict=True):
         if _WORD.fullmatch(word):
             yield token.start(), token.end(), "NN" if name == "NNP" and word.islower() else name

@@ -13,7 +13,7 @@ import numpy as np
 
 from minbert.errors import UserError
 from minbert.seeds import numpy_generator
-from minbert.training.plan import Plan, batch_count, batches, shuffled
+from minbert.training.plan import Plan, batch_count, shuffled
 from minbert.training.settings import Record, TrainingSettings, flag
 
 GROUPS = ("easy", "semi-hard", "hard")
@@ -137,7 +137,8 @@ def plan(
         return [max(eligible(first + i, total, size, power), least) for i in range(lengths[epoch])]
 
     def build(epoch: int) -> list[tuple[str, np.ndarray]]:
-        sizes = [len(part) for part in batches(np.empty(rows_per_epoch[epoch]), batch_size)]
+        rows = rows_per_epoch[epoch]
+        sizes = [min(batch_size, rows - start) for start in range(0, rows, batch_size)]
         bounds = limits(epoch)
         if within == "sorted":
             return [("nli", order[positions]) for positions in _sorted(bounds, sizes)]

@@ -17,8 +17,14 @@ from tasks.contrastive.objective import Objective
 OBJECTIVES: Mapping[str, type[Objective]] = {
     str(kind.model_fields["objective"].default): kind
     for kind in (
-        *(cbcl.NTXent, cbcl.TripletLoss, cbcl.MarginLoss),
-        *(nli.Softmax, nli.CrossEncoder, consert.Joint, consert.TwoViews, simcse.SimCSE),
+        cbcl.NTXent,
+        cbcl.TripletLoss,
+        cbcl.MarginLoss,
+        nli.Softmax,
+        nli.CrossEncoder,
+        consert.Joint,
+        consert.TwoViews,
+        simcse.SimCSE,
     )
 }
 

@@ -221,7 +221,8 @@ def open_as(
         raise _unknown(path, head, kind, split)
     if not (clean and labelled):
         layout = layout._replace(clean=str.strip, lower_ids=labelled)
-    return Opened(len(layout.texts), _rows([path, *companions(path)][-1], layout))
+    labelled_file = next(iter(companions(path)), path)
+    return Opened(len(layout.texts), _rows(labelled_file, layout))
 
 
 def kind_of(path: Path, kinds: Sequence[str], split: str = "train") -> str:
