@@ -40,6 +40,7 @@ def gradio_loops() -> Iterator[None]:
     gc.collect()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("gradio_loops")
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_the_page_answers_over_http(tiny: Path, tmp_path: Path) -> None:
