@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -37,10 +38,11 @@ WORDS = "the a cat dog bird sat sleeps runs on under mat tree is not very happy 
 
 # They start first, the longest first, so that no worker is left alone with one of them at the end.
 LONGEST = (
-    *("training/test_scripts_end_to_end.py", "training/test_resume.py", "ablations/test_run.py"),
-    *("training/test_presets.py", "test_install.py", "training/test_scripts_bad_input.py"),
-    *("training/test_stage_one_ranks.py", "test_benchmarks.py", "contrastive/test_ranks.py", "report/test_browser.py"),
-    *("minbert/test_hub.py", "training/test_synonym_runs.py"),
+    *("training/test_scripts_end_to_end.py", "training/test_resume.py", "training/golden/test_golden.py"),
+    *("ablations/test_run.py", "test_install.py", "training/test_scripts_bad_input.py", "training/test_torchrun.py"),
+    *("training/test_stage_one_ranks.py", "training/test_reliability.py", "test_benchmarks.py"),
+    *("training/test_ranks.py", "report/test_browser.py", "minbert/test_hub.py", "training/test_gpu_steps.py"),
+    *("training/test_synonym_runs.py", "training/test_track.py", "training/test_power_loss.py"),
 )
 
 
@@ -107,6 +109,25 @@ def tiny_copy(tiny: Path, tmp_path: Path) -> Callable[..., Path]:
         return target
 
     return copy
+
+
+@pytest.fixture
+def examples_of(tiny: Path, tmp_path: Path) -> Callable[..., Any]:
+    """A function that makes examples of rows of texts, with labels, for the tiny BERT."""
+    from minbert import token_cache
+    from minbert.tokenizer import Tokenizer
+    from tasks.examples import Examples
+
+    def make(rows: Any, labels: Any = None, max_length: int = 64, kind: type = Examples) -> Any:
+        labels = [float("nan")] * len(rows) if labels is None else labels
+        lines = [token_cache.Row(f"id-{n}", row, float(label)) for n, (row, label) in enumerate(zip(rows, labels))]
+        source = tmp_path / f"rows-{len(list(tmp_path.iterdir()))}.txt"
+        source.write_text(repr(lines))
+        tokenizer = Tokenizer.load(tiny)
+        cache = token_cache.load(source, lines, "rows of a test", len(rows[0]), tokenizer)
+        return kind(cache, tokenizer.cls, tokenizer.sep, max_length)
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,8 @@ import transformers
 from scipy.special import expit
 from scipy.stats import pearsonr
 
-from benchmarks import contrastive_speed, encode_speed, gpu, harness, single_task, train_speed
-from minbert import BertModel, UserError
+from benchmarks import contrastive_speed, encode_speed, harness, single_task, train_speed
+from minbert import BertModel
 from minbert.tokenizer import Tokenizer
 from minbert.training.loop import Context
 from tasks.contrastive.settings import ContrastiveSettings
@@ -102,16 +102,6 @@ def test_the_commands_print_a_row_for_each_contestant(
         assert all(f"{library} {kind}" in names for library in libraries for kind in ("bf16", "fp32"))
 
 
-def test_batches_go_through_all_contestants_in_turn(capsys: pytest.CaptureFixture[str]) -> None:
-    calls: list[tuple[str, int]] = []
-    steps = {name: (lambda batch, name=name: calls.append((name, batch))) for name in "abc"}
-    seconds = harness.measure(steps, range(5), warmup=2)
-    assert [name for name, _ in calls] == [*"abc", *"bca", *"cab", *"abc", *"bca"]
-    assert [batch for _, batch in calls] == [number for number in range(5) for _ in "abc"]
-    assert {name: len(values) for name, values in seconds.items()} == dict.fromkeys("abc", 3)
-    assert "2 batches" in capsys.readouterr().out
-
-
 def test_both_encoders_of_a_training_step_give_the_same_pooled_vectors(still: Path) -> None:
     pairs = train_speed.read_pairs(SAMPLE / "course" / "quora-train.csv", Tokenizer.load(still))
     pairs = [pair for pair in pairs if len(pair[0]) <= 64][:6]
@@ -148,41 +138,3 @@ def test_the_single_task_peer_takes_the_mean_of_real_tokens(still: Path) -> None
     with torch.no_grad():
         vectors = model(dict(tokenizer(texts, padding=True, return_tensors="pt")))
     np.testing.assert_allclose(vectors, encode_speed.our_encode(still, 64, "fp32")(texts), atol=1e-5)
-
-
-def test_a_gpu_benchmark_counts_the_work_of_layers_and_tokens(tiny: Path) -> None:
-    ours, theirs = train_speed.models("minilm", tiny, torch.device("cpu"))
-    pairs = [([2, 5, 3], [0, 0, 1], 1.0), ([2, 3], [0, 1], 0.0)]
-    assert gpu.work(ours, pairs) == 6 * 5 * sum(p.numel() for p in theirs.encoder.parameters())
-    assert train_speed.padding([pairs]) == pytest.approx(1 / 6)
-
-
-def test_without_a_gpu_its_benchmark_stops_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["x"])
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match="no CUDA device"):
-        gpu.main()
-
-
-def test_a_peer_that_cannot_start_is_one_sentence(tmp_path: Path) -> None:
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\nexit 1\n")
-    python.chmod(0o755)
-    with pytest.raises(UserError, match="--peers: onnx failed"):
-        encode_speed.Peer(python, "onnx", tmp_path, 16)
-
-
-def test_a_peers_call_is_timed_by_itself(tmp_path: Path) -> None:
-    """A stand-in that answers as `peer.py` does, with two vectors."""
-    python = tmp_path / "python"
-    python.write_text(
-        f"#!{sys.executable}\nimport json, sys\nimport numpy as np\nprint('{{}}', flush=True)\n"
-        "for line in sys.stdin:\n    call = json.loads(line)\n"
-        "    call['out'] and np.save(call['out'], np.ones((len(call['texts']), 3), dtype=np.float32))\n"
-        "    print(json.dumps({'seconds': 7.5}), flush=True)\n"
-    )
-    python.chmod(0o755)
-    peer = encode_speed.Peer(python, "onnx", tmp_path, 16)
-    assert peer.vectors(["a", "b"]).shape == (2, 3)
-    assert harness.measure({"peer": peer}, [["a"], ["b"]], 1)["peer"].tolist() == [7.5]
-    peer.process.kill()

@@ -45,8 +45,8 @@ def test_the_figure_shows_the_numbers_of_the_tables() -> None:
     lines = [line.lstrip("| ") for line in (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8").splitlines()]
     figure = (ROOT / "docs" / "results.svg").read_text(encoding="utf-8")
     for name, value, _, _, start in json.loads((ROOT / "docs" / "results.json").read_text())["rows"]:
-        (row,) = [line for line in lines if line.startswith(start) and f"| {value:.4f}".replace("0.", ".") in line]
-        assert row and f"{name}: {value:.4f}" in figure
+        rows = [line for line in lines if line.startswith(start) and f"| {value:.4f}".replace("0.", ".") in line]
+        assert len(rows) == 1 and f"{name}: {value:.4f}" in figure
 
 
 # Placeholders of the pages, and what their reader is to write.

@@ -68,15 +68,25 @@ def commands(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
-def ran(command: Path, *words: str | Path, folder: Path) -> tuple[str, set[str]]:
+def ran(command: Path, *words: str | Path, folder: Path, **variables: str) -> tuple[str, set[str]]:
     """What a command prints, and the modules that it imports."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "tests" / "guard"), "PYTHONPROFILEIMPORTTIME": "1"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "tests" / "guard"), "PYTHONPROFILEIMPORTTIME": "1"} | variables
     done = subprocess.run([command, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout, {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
 
 
-def test_stage_one_runs_from_another_folder(commands: Path, tiny: Path, tmp_path: Path) -> None:
+STAGE_TWO = """
+import minbert, multitask_train
+from minbert.training import cli
+encoder = minbert.Encoder.load("runs/cbcl/encoder")
+print("similarity", encoder.similarity(*encoder.encode(["the cat", "a dog"])).item())
+cli.run_module = lambda *_: None  # the report is another process, with modules of its own
+multitask_train.command()
+"""
+
+
+def test_both_stages_run_from_another_folder(commands: Path, tiny: Path, tmp_path: Path) -> None:
     """It waits for none of the libraries that take seconds to import and that it does not need."""
     data = ("--data", ROOT / "data" / "sample", "--weights", tiny, "--max-length", "24")
     words = ("--preset", "sample", "--max-steps", "2", *data)
@@ -86,7 +96,15 @@ def test_stage_one_runs_from_another_folder(commands: Path, tiny: Path, tmp_path
     assert manifest["command"].startswith("minbert-pretrain --preset sample ")
     assert "report: runs/cbcl/report.html" in out
     assert "</html>" in (tmp_path / "runs" / "cbcl" / "report.html").read_text()
-    assert "torch" in imported and not {"torch._dynamo", "sklearn", "matplotlib", "transformers"} & imported
+    heavy = {"torch._dynamo", "sklearn", "matplotlib", "transformers", "tensorboard", "wandb"}
+    assert "torch" in imported and not heavy & imported
+
+    words = ("--weights", "runs/cbcl", "--max-steps", "1", "--max_length", "16", "--tasks", "sst")
+    variables = {"DATA_DIR": str(ROOT / "data" / "sample")}
+    out, imported = ran(commands / "python", "-c", STAGE_TWO, *words, folder=tmp_path, **variables)
+    assert "dev norm" in out and not {"transformers", "sentence_transformers"} & imported
+    assert -1.001 < float(out.split("similarity ")[1].split()[0]) < 1.001
+    assert (tmp_path / "runs" / "multitask" / "predictions" / "sst-test-output.csv").is_file()
 
 
 @pytest.mark.parametrize("command", [*PYPROJECT["project"]["scripts"]])

@@ -6,7 +6,6 @@ python -m pytest --import-mode=importlib tests/ablations/test_study.py
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -79,21 +78,14 @@ def test_a_study_of_ours_is_sound(name: str, model: str, tmp_path: Path) -> None
     ("old", "new", "said"),
     [
         ("margin = 0.3", "margn = 0.3", "arms.wide: --margn: no such flag; did you mean '--margin'"),
-        ("margin = 0.3", "margin = -1", "arms.wide: --margin: input should be"),
-        ("margin = 0.3", 'script = "pretrain"', "arms.wide.script: 'pretrain' is not one of pretrain_cbcl"),
-        ("[settings.pretrain_cbcl]", "[settings.pretrain]", "settings.pretrain.[key]: input should be 'pretrain_cbcl'"),
         ("margin = 0.3", "seed = 3", "arms.wide: seed is given by the runner (see seeds)"),
         ('baseline = "narrow"', 'baseline = "narow"', "baseline: no arm narow; did you mean 'narrow'"),
         ('"sts_dev_spearman"', '"dev_norm"', "scores: no arm has a score dev_norm"),
-        ("question", "querstion", "querstion: no such key; did you mean 'question'"),
         ("margin = 0.3", 'margin = 0.3\nfrom = "narrow"\n[arms.x]\nfrom = "y"\n[arms.y]\nfrom = "x"', "a cycle"),
         ("margin = 0.3", 'margin = 0.3\nfrom = "wise"', "arms.wide.from: no arm wise is trained"),
         ("margin = 0.3", "margin = 0.3" + CHAIN, "arms.fine: has none of the scores"),
-        (STUDY, f'x = "order"\n{STUDY}order = "anti"', "x: no arm has a number for order"),
         ("margin = 0.3", 'margin = 0.3\nmeasured = "minilm"', "only measured has no settings"),
         ("[arms.wide]", '[arms."wi/de"]', "an arm's name"),
-        ("[paper]", "[paper", "not a TOML file"),
-        ("[paper]", '[suites]\nmine = "stsuite"\n[paper]', "suites.mine: string should match pattern"),
     ],
 )
 def test_a_mistake_is_named_with_its_file_and_key(write: WRITE, old: str, new: str, said: str) -> None:
@@ -123,19 +115,9 @@ def test_a_setting_of_the_command_is_in_every_arm_and_in_the_tables(write: WRITE
     assert order.changed({"limit": 50}).file.limits == f"--set limit=50, in place of: {order.file.limits}"
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"margin": 0.2}, "--set margin=0.2: two arms would be the same"),
-        ({"margn": 0.2}, "--set margn: no such setting; did you mean 'margin'"),
-        ({"limit": "many"}, "--set, in arm narrow: argument --limit: invalid int value: 'many'"),
-        ({"seed": 3}, "--set, in arm narrow: seed is given by the runner (see seeds)"),
-    ],
-)
-def test_a_setting_that_no_study_can_have_is_an_error(write: WRITE, settings: dict[str, Any], message: str) -> None:
-    study = read_study(str(write(STUDY)))
-    with pytest.raises(UserError, match=re.escape(message)):
-        study.changed(settings)
+def test_a_setting_that_makes_two_arms_the_same_is_an_error(write: WRITE) -> None:
+    with pytest.raises(UserError, match=r"--set margin=0\.2: two arms would be the same"):
+        read_study(str(write(STUDY))).changed({"margin": 0.2})
 
 
 def test_a_model_has_the_papers_settings_and_values() -> None:
@@ -157,15 +139,6 @@ def test_a_grid_is_every_combination(write: WRITE) -> None:
         "mixed+cut": "shuffle,token-cutoff:0.1",
         "mixed+none": "shuffle,none",
     }
-
-
-@pytest.mark.parametrize("text", ["{lr.x}", "{", "{0}"])
-def test_braces_of_a_grid_hold_the_name_of_an_axis(write: WRITE, text: str) -> None:
-    head = STUDY[: STUDY.index("[arms.narrow]")].replace('"narrow"', '"0.1"')
-    path = write(f'{head}[axes]\nmargin = [0.1, 0.3]\n[grid]\nmargin = "{text}"\n')
-    with pytest.raises(UserError) as raised:
-        read_study(str(path))
-    assert str(raised.value) == f"{path}: grid.margin: {text!r}: braces hold the name of an axis: margin"
 
 
 def test_the_page_of_the_papers_names_every_study() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from minbert import UserError
 from tasks.augment import __main__ as synonym_preview
 from tasks.augment.punctuation import insert
 
@@ -46,17 +45,3 @@ def test_punctuation_is_shown_as_training_inserts_it(tmp_path: Path, capsys: pyt
     shown = re.sub(r"\[\+(.)\]", r"\1", capsys.readouterr().out)
     for key, text in enumerate(texts):
         assert f"{key + 1}  {insert(text, seed=1, epoch=0, key=key)}\n" in shown
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--p", "2"], "--p: 2.0 is not between 0 and 1"),
-        (["--method", "4"], "--method: '4' is not one of 1, 2, 3"),
-        (["--limit", "0"], "--limit: 0 is less than 1"),
-    ],
-)
-def test_mistakes_on_the_command_line(tmp_path: Path, arguments: list[str], said: str) -> None:
-    (tmp_path / "a.txt").write_text("A big car.\n", encoding="utf-8")
-    with pytest.raises(UserError, match=said):
-        synonym_preview.main(["preview", str(tmp_path / "a.txt"), *arguments])

@@ -14,7 +14,7 @@ from scipy import stats
 from minbert import UserError
 from tasks.augment import wordnet
 from tasks.augment.punctuation import splice
-from tasks.augment.synonyms import is_augmented, replace_adjectives, replace_words
+from tasks.augment.synonyms import replace_adjectives, replace_words
 from tasks.augment.wordnet import KINDS, Tagged, WordNet, tag
 
 SYNSETS = (
@@ -97,31 +97,6 @@ def test_seeds_rows_and_columns_draw_apart(tagged: Tagged) -> None:
     assert len(set(rewritten(tagged, 1, 0.5))) > 50
     columns = [[replace_words(tagged, n, TEXT, p=0.5, seed=0, row=str(n), column=c) for n in range(9)] for c in (0, 1)]
     assert columns[0] != columns[1]
-
-
-def test_method_3_chooses_batches_with_probability_p(tagged: Tagged) -> None:
-    low, high = stats.binom.interval(0.9999, 3000, 0.25)
-    names = ("sst", "quora")
-    found = {name: [is_augmented(batch, p=0.25, seed=3, name=name) for batch in range(3000)] for name in names}
-    assert all(low <= sum(ones) <= high for ones in found.values()) and found["sst"] != found["quora"]
-
-
-def test_method_3_draws_anew_for_each_batch_text_seed_and_name(words: WordNet) -> None:
-    texts = ["A big car ."] * 64
-    of = tag(texts, words)
-    draws = [
-        tuple(lively(of, number, text, batch, **more) for number, text in enumerate(texts))
-        for batch, more in ((0, {}), (2, {}), (0, {"seed": 4}), (0, {"name": "quora"}))
-    ]
-    assert len(set(draws)) == 4 and len(set(draws[0])) == 3
-
-
-def test_method_3_grows_inwards_from_the_first_or_the_last(tagged: Tagged) -> None:
-    expected = {0: {1: ["big"], 2: ["big", "old"], 9: ["big", "old", "quick"]}, 1: {1: ["quick"], 2: ["old", "quick"]}}
-    for batch, by_count in expected.items():
-        for count, names in by_count.items():
-            after = lively(tagged, 0, TEXT, batch, count=count)
-            assert [old for old, _ in changed_words(TEXT, after)] == names
 
 
 @pytest.mark.parametrize(

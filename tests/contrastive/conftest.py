@@ -1,18 +1,13 @@
 """What the tests of stage one share: triplets and pairs over the tiny BERT's vocabulary, and a model to train."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from minbert import token_cache
 from minbert.bert import BertModel
-from minbert.token_cache import Row
-from minbert.tokenizer import Tokenizer
-from tasks.contrastive.views import Streams
 from tasks.examples import Examples
 from tasks.readers.senteval import STS
 
@@ -25,6 +20,12 @@ NEGATIVES = ["a cat runs", "the dog sleeps", "the bird is sad", "what is happy ?
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing comes from the cache of another test."""
+    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -51,20 +52,9 @@ def corpora(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def view(tiny: Path, tmp_path: Path) -> Callable[..., Any]:
+def view(examples_of: Callable[..., Any]) -> Callable[..., Any]:
     """A function that makes examples of texts, rows of 1, 2 or 3, with labels."""
-
-    def make(*columns: list[str], labels: list[float] | None = None) -> Any:
-        texts = list(zip(*columns, strict=True))
-        values = labels or [float("nan")] * len(texts)
-        rows = [Row(str(number), row, value) for number, (row, value) in enumerate(zip(texts, values, strict=True))]
-        source = tmp_path / f"rows-{len(list(tmp_path.iterdir()))}.txt"
-        source.write_text(repr(rows))
-        tokenizer = Tokenizer.load(tiny)
-        cache = token_cache.load(source, rows, "rows of a test", len(columns), tokenizer)
-        return Examples(cache, tokenizer.cls, tokenizer.sep, 64)
-
-    return make
+    return lambda *columns, labels=None: examples_of([*zip(*columns, strict=True)], labels)
 
 
 @pytest.fixture
@@ -78,12 +68,6 @@ def triplets(view: Callable[..., Any]) -> Examples:
 def bert(tiny: Path) -> BertModel:
     """The tiny BERT."""
     return BertModel.from_pretrained(tiny)
-
-
-def of_batch(seed: int, epoch: int, keys: Sequence[int] | np.ndarray) -> Streams:
-    """The draws of a batch that holds the same sentences twice: all of view 0, then all of view 1."""
-    rows = np.asarray(keys, dtype=np.int64)
-    return Streams(seed, epoch, np.tile(rows, 2), np.repeat([0, 1], len(rows)))
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ WORLD_SIZE=2 RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python -m tests.cont
 """
 
 import hashlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -78,4 +79,4 @@ def write(folder: str, rows: int, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3] + os.environ["RANK"]))

@@ -18,7 +18,7 @@ from minbert.encode import vectors
 from minbert.precision import autocast
 from minbert.training.loop import Context
 from tasks.contrastive import chunked
-from tasks.contrastive.losses import nt_xent, softmax_features, softmax_pairs
+from tasks.contrastive.losses import nt_xent
 
 CPU = torch.device("cpu")
 Ids = list[list[int]]
@@ -106,65 +106,16 @@ def test_with_dropout_the_second_forward_is_bit_equal_and_the_gradients_are_of_t
     close(found, gradients(model), 1e-5 if precision == "fp32" else 1e-2)
 
 
-def test_parameters_of_the_loss_get_their_gradients(model: BertModel) -> None:
-    """A classifier over pairs behind a projection, as in a joint objective."""
-    torch.manual_seed(2)
-    projection, classifier = nn.Linear(32, 8), nn.Linear(24, 3)
-    labels = torch.tensor([0, 2, 1, 1, 0])
-
-    def loss(encoded: Tensor) -> dict[str, Tensor]:
-        u, v = projection(encoded).chunk(2)
-        return {"loss": softmax_pairs(classifier(softmax_features(u, v)), labels)}
-
-    rows = sentences(10)
-    loss(vectors(model, Ragged.from_lists(rows), "mean"))["loss"].backward()
-    expected = gradients(model, projection, classifier)
-    chunked.backward(encoding(model), parts_of(rows, 3, 3, 4), loss)
-    close(gradients(model, projection, classifier), expected)
-
-
-class Held:
-    """Bytes that a backward pass is keeping: now, and at most so far. Weights do not count."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.now = self.peak = 0
-        self.weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
-
-    def _keep(self, x: Tensor) -> "list[Tensor] | Tensor":
-        if x.untyped_storage().data_ptr() in self.weights:
-            return x
-        size, box = x.numel() * x.element_size(), _Box(x.detach())  # an output with its graph would hold itself
-        self.now += size
-        self.peak = max(self.peak, self.now)
-        weakref.finalize(box, self._gone, size)
-        return box
-
-    def _gone(self, size: int) -> None:
-        self.now -= size
-
-    def hooks(self) -> torch.autograd.graph.saved_tensors_hooks:
-        return torch.autograd.graph.saved_tensors_hooks(self._keep, lambda kept: getattr(kept, "tensor", kept))
-
-
-class _Box:
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-
-
-def kept_at_most(model: BertModel, parts: list[Ids]) -> int:
-    held = Held(model)
-    with held.hooks():
-        chunked.backward(encoding(model), parts, triplet_loss)
-    gradients(model)
-    return held.peak
-
-
 def test_no_more_than_one_part_is_kept_for_the_backward_pass(model: BertModel) -> None:
-    model.train()
-    rows = [list(range(5, 15))] * 96
-    one_pass = kept_at_most(model, [rows])
-    in_parts = kept_at_most(model, parts_of(rows, *[6] * 16))
-    one_part = kept_at_most(model, [rows[:6]])
-    of_the_loss = 4 * (4 * 96 * 32 + 3 * 32 * 64)  # vectors and logits [32, 64], a few times over
-    assert in_parts <= max(one_part, of_the_loss) * 1.01
-    assert one_pass > 10 * in_parts
+    """The graph of a part is gone when the next one is encoded."""
+    encode, marks = encoding(model), []
+
+    def watched(number: int, part: Ids) -> Tensor:
+        assert all(mark() is None for mark in marks)
+        encoded, mark = encode(number, part), set()
+        encoded.grad_fn.metadata["mark"] = mark  # it lives as long as the graph
+        marks.append(weakref.ref(mark))
+        return encoded
+
+    chunked.backward(watched, parts_of(sentences(24), 9, 8, 7), triplet_loss)
+    assert len(marks) == 6

@@ -24,6 +24,7 @@ from tasks.contrastive.dev import DevSets
 from tasks.contrastive.evaluation import Evaluation, unit
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, Pair
+from tests.contrastive import formulas
 
 PAIRS = [
     ("the cat sat on the mat", "a cat sat on a mat", 4.8),
@@ -89,16 +90,13 @@ def evaluate(encoder: Encoder, dev: dict[str, Pair], train: Examples | None = No
 
 
 def cosine(u: np.ndarray, v: np.ndarray) -> float:
-    u, v = u.astype(np.float64), v.astype(np.float64)
-    return float(u @ v / math.sqrt((u @ u) * (v @ v)))
+    return formulas.cosine(u, v).item()
 
 
-def loss_of(batch: list[tuple[np.ndarray, ...]], temperature: float) -> list[float]:
-    terms = []
-    for anchor, positive, *_ in batch:
-        total = sum(math.exp(cosine(anchor, side) / temperature) for _, *sides in batch for side in sides)
-        terms.append(-math.log(math.exp(cosine(anchor, positive) / temperature) / total))
-    return terms
+def mean_loss(rows: list[tuple[np.ndarray, ...]], batch_size: int, temperature: float) -> float:
+    batches = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
+    losses = [formulas.nt_xent(*zip(*batch, strict=True), temperature=temperature).item() for batch in batches]
+    return float(np.average(losses, weights=[len(batch) for batch in batches]))
 
 
 def by_hand(encoder: Encoder, count: int, batch_size: int, temperature: float) -> dict[str, float]:
@@ -107,13 +105,12 @@ def by_hand(encoder: Encoder, count: int, batch_size: int, temperature: float) -
     sentences = [u for u, _, _ in pairs] + [v for _, v, _ in pairs]
     kernel = [math.exp(-4 * (1 - cosine(u, v))) for u, v in combinations(sentences, 2)]
     rows = [tuple(encoder.encode(list(texts))) for texts in TRIPLETS[:count]]
-    losses = [x for i in range(0, count, batch_size) for x in loss_of(rows[i : i + batch_size], temperature)]
     return {
         "sts_dev_spearman": stats.spearmanr([cosine(u, v) for u, v, _ in pairs], [g for *_, g in pairs]).statistic,
         "alignment": np.mean([2 - 2 * cosine(u, v) for u, v, gold in pairs if gold >= 4]),
         "uniformity": math.log(sum(kernel) / len(kernel)),
         "triplet_accuracy": np.mean([cosine(a, p) > cosine(a, n) for a, p, n in rows]),
-        "frozen_loss": np.mean(losses),
+        "frozen_loss": mean_loss(rows, batch_size, temperature),
     }
 
 
@@ -161,7 +158,7 @@ def test_of_several_dev_sets_the_mean_chooses_and_each_ones_own_is_told(
 ) -> None:
     found = evaluate(encoder, {"PAWS-X": classes, "STS-B": pairs}).evaluate()
     own = stats.spearmanr([cosine(*encoder.encode(list(row))) for row in OTHERS], CLASSES).statistic
-    expected = by_hand(encoder, 0, 1, 1.0)
+    expected = by_hand(encoder, 1, 1, 1.0)
     numbers = found.numbers
     assert numbers["paws_x_dev_spearman"] == pytest.approx(own)
     assert numbers["sts_b_dev_spearman"] == pytest.approx(expected["sts_dev_spearman"])
@@ -181,8 +178,7 @@ def test_rows_without_hard_negatives_have_a_loss_and_no_accuracy(encoder: Counti
     found = evaluate(encoder, {"sts": pairs}, pairs, batch_size=3, evaluate_temperature=0.1).evaluate()
     assert "triplet_accuracy" not in found.numbers and found.cosines is None
     rows = [tuple(encoder.encode([a, b])) for a, b, _ in PAIRS]
-    expected = np.mean(loss_of(rows[:3], 0.1) + loss_of(rows[3:], 0.1))
-    assert found.numbers["frozen_loss"] == pytest.approx(expected, abs=1e-5)
+    assert found.numbers["frozen_loss"] == pytest.approx(mean_loss(rows, 3, 0.1), abs=1e-5)
     numbers = evaluate(encoder, {"sts": pairs}).evaluate().numbers
     assert numbers.keys() == {"sts_dev_spearman", "alignment", "uniformity"}, "labelled pairs are no triplets"
 

@@ -12,16 +12,14 @@ from torch import Tensor
 
 from minbert import UserError
 from tasks.contrastive import losses
+from tests.contrastive import formulas
+from tests.contrastive.formulas import cosine
 
 WIDTH = 5
 
 
 def drawn(rows: int, sides: int = 2) -> list[Tensor]:
     return [torch.randn(rows, WIDTH, dtype=torch.float64).requires_grad_() for _ in range(sides)]
-
-
-def cosine(u: Tensor, v: Tensor) -> Tensor:
-    return (u * v).sum() / torch.sqrt((u * u).sum() * (v * v).sum())
 
 
 def far(u: Tensor, v: Tensor) -> Tensor:
@@ -43,15 +41,7 @@ def two_views(first: Tensor, second: Tensor, temperature: float) -> Tensor:
 @pytest.mark.parametrize("texts", [2, 3, 8])
 def test_two_views_are_equation_1_of_consert_term_by_term(texts: int, temperature: float) -> None:
     inputs = drawn(texts)
-    views = [*inputs[0], *inputs[1]]
-    terms = []
-    for i in range(2 * texts):
-        others = [torch.exp(cosine(views[i], views[k]) / temperature) for k in range(2 * texts) if k != i]
-        assert len(others) == 2 * (texts - 1) + 1
-        terms.append(
-            -torch.log(torch.exp(cosine(views[i], views[(i + texts) % (2 * texts)]) / temperature) / sum(others))
-        )
-    same(two_views(*inputs, temperature), torch.stack(terms).mean(), inputs, 1e-10)
+    same(two_views(*inputs, temperature), formulas.two_views(*inputs, temperature), inputs, 1e-10)
 
 
 def test_two_views_of_one_text_have_no_negatives() -> None:
@@ -117,17 +107,6 @@ def test_softmax_is_a_classifier_over_u_v_and_their_difference() -> None:
         terms.append(torch.log(sum(torch.exp(x) for x in logits)) - logits[int(labels[row])])
     found = losses.softmax_pairs(losses.softmax_features(u, v) @ weight.t() + bias, labels)
     same(found, torch.stack(terms).mean(), inputs, 1e-10)
-
-
-def test_gradients_by_finite_differences() -> None:
-    check = torch.autograd.gradcheck
-    assert check(lambda *x: two_views(*x, 0.5), drawn(4))
-    assert check(lambda *x: losses.margin_contrastive(*x, SIMILAR, 3.0), drawn(6))
-    for distance in losses.DISTANCES:
-        assert check(lambda *x, how=distance: losses.triplet(*x, 1.0, how), drawn(4, 3))
-    logits = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
-    assert check(lambda x: losses.softmax_pairs(x, torch.tensor([0, 2, 1, 1])), (logits,))
-    assert check(losses.softmax_features, drawn(3))
 
 
 def features(*sides: Tensor) -> list[dict[str, Tensor]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minbert import UserError, token_cache
+from minbert import UserError
 from minbert.encode import Encoder
 from minbert.token_cache import Row
 from tasks.contrastive import __main__ as show
@@ -25,30 +25,12 @@ TEXTS = [
 ]
 LONG = ("the dog runs " * 9, "a dog runs", "the dog sleeps on the mat")
 
-Opened = Callable[..., Examples]
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path / "cache"))
+Make = Callable[..., Examples]
 
 
 @pytest.fixture
 def encoder(tiny: Path) -> Encoder:
     return Encoder.load(tiny, pooler="mean", precision="fp32")
-
-
-@pytest.fixture
-def opened(encoder: Encoder, tmp_path: Path) -> Opened:
-    """A function that makes triplets of texts, as if they stood in a file of some name."""
-
-    def make(texts: list[tuple[str, ...]], name: str = "file", max_length: int = 16) -> Examples:
-        (tmp_path / name).write_text(f"{name} {texts}")
-        made = (Row(f"{name}{number}", row) for number, row in enumerate(texts))
-        cache = token_cache.load(tmp_path / name, made, name, 3, encoder.tokenizer)
-        return Examples(cache, encoder.tokenizer.cls, encoder.tokenizer.sep, max_length)
-
-    return make
 
 
 @pytest.fixture
@@ -79,9 +61,9 @@ def plain(encoder: Encoder, texts: list[tuple[str, ...]]) -> np.ndarray:
 
 
 def test_blocks_of_triplets_change_no_cosine(
-    encoder: Encoder, opened: Opened, encoded: list[int], monkeypatch: pytest.MonkeyPatch
+    encoder: Encoder, examples_of: Make, encoded: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = opened(TEXTS)
+    made = examples_of(TEXTS, max_length=16)
     whole = similarities(encoder, made, "whole")
     monkeypatch.setattr(scoring, "_BLOCK", 3)
     parts = similarities(encoder, made, "in blocks")
@@ -90,33 +72,33 @@ def test_blocks_of_triplets_change_no_cosine(
 
 
 @pytest.mark.parametrize("pooler", ["pooler", "mean", "avg-static-last"])
-def test_cosines_are_those_of_the_vectors(encoder: Encoder, opened: Opened, pooler: str) -> None:
+def test_cosines_are_those_of_the_vectors(encoder: Encoder, examples_of: Make, pooler: str) -> None:
     encoder.pooler = pooler
-    found = similarities(encoder, opened(TEXTS), "weights")
+    found = similarities(encoder, examples_of(TEXTS, max_length=16), "weights")
     assert found.positive.dtype == found.negative.dtype == np.float32
     np.testing.assert_allclose([found.positive, found.negative], plain(encoder, TEXTS), atol=2e-6)
     np.testing.assert_allclose(found.gap, plain(encoder, TEXTS)[0] - plain(encoder, TEXTS)[1], atol=4e-6)
 
 
 def test_each_distinct_text_is_encoded_once_and_the_cache_spares_all(
-    encoder: Encoder, opened: Opened, encoded: list[int]
+    encoder: Encoder, examples_of: Make, encoded: list[int]
 ) -> None:
-    similarities(encoder, opened(TEXTS), "weights")
+    similarities(encoder, examples_of(TEXTS, max_length=16), "weights")
     assert encoded == [len({text for row in TEXTS for text in row})] == [9]
-    again = similarities(encoder, opened(TEXTS), "weights")
+    again = similarities(encoder, examples_of(TEXTS, max_length=16), "weights")
     assert len(encoded) == 1 and again.positive.shape == (len(TEXTS),)
 
 
-def test_what_the_numbers_depend_on_is_in_the_key(encoder: Encoder, opened: Opened, encoded: list[int]) -> None:
+def test_what_the_numbers_depend_on_is_in_the_key(encoder: Encoder, examples_of: Make, encoded: list[int]) -> None:
     texts = [*TEXTS, LONG]
-    similarities(encoder, opened(texts), "weights")
-    similarities(encoder, opened(texts), "other weights")
-    similarities(encoder, opened(texts, max_length=8), "weights")
-    similarities(encoder, opened([*texts[1:], texts[0]], "turned"), "weights")
+    similarities(encoder, examples_of(texts, max_length=16), "weights")
+    similarities(encoder, examples_of(texts, max_length=16), "other weights")
+    similarities(encoder, examples_of(texts, max_length=8), "weights")
+    similarities(encoder, examples_of([*texts[1:], texts[0]], max_length=16), "weights")
     encoder.pooler = "cls"
-    similarities(encoder, opened(texts), "weights")
+    similarities(encoder, examples_of(texts, max_length=16), "weights")
     encoder.precision = "bf16"
-    similarities(encoder, opened(texts), "weights")
+    similarities(encoder, examples_of(texts, max_length=16), "weights")
     assert len(encoded) == 6
 
 

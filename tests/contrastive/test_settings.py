@@ -3,8 +3,6 @@
 python -m pytest --import-mode=importlib tests/contrastive/test_settings.py
 """
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -95,13 +93,6 @@ def test_a_preset_has_its_numbers(row: list[str]) -> None:
     }
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_is_valid_and_told_apart_from_overrides(name: str) -> None:
-    parsed = parse("--seed", "3", preset=name)
-    assert (parsed.preset, parsed.overrides) == (name, {"seed": 3})
-    assert PRESETS[name][1].items() <= parsed.settings.flat().items()
-
-
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
@@ -146,10 +137,3 @@ def test_flags_that_exclude_each_other_are_both_named(flags: list[str], named: l
         parse(*flags)
     said = str(caught.value)
     assert all(word in said for word in named) and "\n" not in said
-
-
-def test_settings_and_presets_load_no_torch() -> None:
-    code = "import sys, tasks.contrastive.settings, tasks.settings as _\n"
-    code += "print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

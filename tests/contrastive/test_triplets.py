@@ -18,16 +18,6 @@ from tasks.contrastive.triplets import checked, fold, from_pairs
 
 Pair = tuple[str, str, int]
 E, N, C = triplets.ENTAILMENT, triplets.NEUTRAL, triplets.CONTRADICTION
-FILE: list[Pair] = [
-    ("A cook stirs soup.", "Someone is cooking.", E),  # line 1
-    ("A cook stirs soup.", "The cook sleeps.", C),
-    ("Two boys row a boat.", "Boys are on water.", E),
-    ("a cook  stirs soup.", "A person makes soup.", E),  # the same premise in another spelling
-    ("A cook stirs soup.", "The kitchen is empty.", C),
-    ("Two boys row a boat.", "They may be brothers.", N),
-    ("A cook stirs soup.", "Nobody cooks.", C),
-    ("A dog barks.", "It is silent.", C),
-]
 
 
 def rows(pairs: list[Pair]) -> Iterator[Row]:
@@ -36,41 +26,6 @@ def rows(pairs: list[Pair]) -> Iterator[Row]:
 
 def texts(made: triplets.Triplets) -> list[tuple[str, ...]]:
     return [row.texts for row in made.rows() if isinstance(row, Row)]
-
-
-COOK = "A cook stirs soup."
-ZIPPED = [(COOK, "Someone is cooking.", "The cook sleeps."), (COOK, "A person makes soup.", "The kitchen is empty.")]
-
-
-@pytest.mark.parametrize(
-    ("per_premise", "expected"),
-    [
-        ("first", ZIPPED[:1]),
-        ("zip", ZIPPED),
-        (
-            "cross",
-            [
-                (COOK, e, c)
-                for e in ("Someone is cooking.", "A person makes soup.")
-                for c in ("The cook sleeps.", "The kitchen is empty.", "Nobody cooks.")
-            ],
-        ),
-    ],
-)
-def test_the_three_ways(per_premise: str, expected: list[tuple[str, ...]]) -> None:
-    made = from_pairs([rows(FILE)], per_premise)
-    assert texts(made) == expected and len(made) == len(expected)
-    counts = made.counts
-    assert (counts["read"], counts["neutral"], counts["usable"], counts["premises"], counts["alone"]) == (8, 1, 7, 3, 2)
-    assert counts["unpaired"] == {"first": 5, "zip": 3, "cross": 2}[per_premise]
-    assert [next(iter(made.rows())).id] == ["1-2"]
-
-
-def test_premises_come_in_the_order_in_which_they_are_premises_first() -> None:
-    """`b` is read before `d`, but as a hypothesis; `e` has a neutral row first."""
-    pairs = [("a", "b", E), ("a", "c", C), ("e", "a", N), ("d", "b", E), ("d", "f", C), ("b", "x", C), ("b", "y", E)]
-    made = from_pairs([rows([*pairs, ("e", "x", E), ("e", "y", C)])])
-    assert texts(made) == [("a", "b", "c"), ("e", "x", "y"), ("d", "b", "f"), ("b", "y", "x")]
 
 
 def test_each_defect_is_dropped_counted_and_listed_with_its_line() -> None:
@@ -132,15 +87,16 @@ def by_loop(pairs: list[Pair], per_premise: str) -> tuple[list[tuple[str, ...]],
             counts["duplicates"] += 1
         else:
             kept[label].append(h)
-    found = []
+    found, paired = [], 0
     for p, kept in premises.items():
         zipped = list(zip(kept[E], kept[C]))
         crossed = [(e, c) for e in kept[E] for c in kept[C]]
-        for e, c in {"first": zipped[:1], "zip": zipped, "cross": crossed}[per_premise]:
-            found.append((shown[p], shown[e], shown[c]))
+        chosen = {"first": zipped[:1], "zip": zipped, "cross": crossed}[per_premise]
+        found += [(shown[p], shown[e], shown[c]) for e, c in chosen]
+        paired += len({e for e, _ in chosen}) + len({c for _, c in chosen})
     counts["alone"] = sum(bool(kept[E]) != bool(kept[C]) for kept in premises.values())
     counts |= {"usable": sum(len(kept[E]) + len(kept[C]) for kept in premises.values()), "premises": len(premises)}
-    return found, counts
+    return found, counts | {"unpaired": counts["usable"] - paired}
 
 
 TEXT = st.sampled_from(["a", "A", "b", " b", "c", "d e", "d  E", "f"])

@@ -3,7 +3,6 @@
 python -m pytest --import-mode=importlib tests/contrastive/test_unsupervised.py
 """
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from tasks.contrastive.settings import ContrastiveSettings
 from tasks.contrastive.simcse import SimCSE
 from tasks.contrastive.views import Streams
 from tasks.examples import unchanged
+from tests.contrastive.formulas import nt_xent, two_views
 
 TEXTS = ["the cat sat on a mat", "a dog runs", "the bird is happy", "who is sad ?", "a tree", "the dog sleeps"]
 OTHERS = ["a cat sat", "the dog runs on", "a bird is not sad", "who is not happy ?", "the tree .", "a dog sleeps"]
@@ -67,19 +67,6 @@ def seen(model: ContrastiveModel, ids: list[int], view: views.View, key: int, nu
         return model.pool(states, ragged)[0].double().numpy()
 
 
-def cosine(x: np.ndarray, y: np.ndarray) -> float:
-    return float(x @ y / math.sqrt((x @ x) * (y @ y)))
-
-
-def two_views(first: list[np.ndarray], second: list[np.ndarray], temperature: float) -> float:
-    every, total = [*first, *second], 0.0
-    for i, own in enumerate(every):
-        other = (i + len(first)) % len(every)
-        below = sum(math.exp(cosine(own, every[k]) / temperature) for k in range(len(every)) if k != i)
-        total -= math.log(math.exp(cosine(own, every[other]) / temperature) / below)
-    return total / len(every)
-
-
 @pytest.mark.parametrize(("protect", "temperature"), [(True, 0.1), (False, 0.07)])
 def test_views_are_contrasted_as_equation_1_says(
     bert: BertModel, view: Callable[..., Any], protect: bool, temperature: float
@@ -91,9 +78,9 @@ def test_views_are_contrasted_as_equation_1_says(
         [seen(model, examples.sentence(row, 0), one, int(row), number) for row in ROWS]
         for number, one in enumerate((a, b))
     )
-    expected = two_views(first, second, temperature)
+    expected = two_views(first, second, temperature).item()
     assert numbers["loss"].item() == pytest.approx(expected, rel=1e-4)
-    assert two_views(first, first, temperature) != pytest.approx(expected, rel=1e-3), "views change nothing"
+    assert two_views(first, first, temperature).item() != pytest.approx(expected, rel=1e-3), "views change nothing"
 
 
 @pytest.mark.parametrize("size", [1, 3, 8])
@@ -112,14 +99,6 @@ def test_parts_change_neither_draws_nor_gradients(
         torch.testing.assert_close(in_parts[name], gradient, atol=1e-5, rtol=0, msg=name)
 
 
-def in_batch(first: list[np.ndarray], second: list[np.ndarray], temperature: float) -> float:
-    total = 0.0
-    for i, own in enumerate(first):
-        terms = [math.exp(cosine(own, other) / temperature) for other in second]
-        total -= math.log(terms[i] / sum(terms))
-    return total / len(first)
-
-
 def test_edacse_is_simcse_plus_lambda_times_punctuation(bert: BertModel, view: Callable[..., Any], tiny: Any) -> None:
     tokenizer, examples = Tokenizer.load(tiny), view(TEXTS)
     how = settings("simcse", eda_weight=0.6, marks_most=3)
@@ -131,10 +110,10 @@ def test_edacse_is_simcse_plus_lambda_times_punctuation(bert: BertModel, view: C
         assert text != TEXTS[row]
         ids = [tokenizer.cls, *tokenizer.encode([text])[0], tokenizer.sep]
         marked.append(seen(model, ids, views.View(), 0, 0))
-    expected = in_batch(plain, plain, 0.05) + 0.6 * in_batch(plain, marked, 0.05)
-    assert numbers["loss"].item() == pytest.approx(expected, rel=1e-4)
+    own, to_marked = (nt_xent(plain, other, temperature=0.05).item() for other in (plain, marked))
+    assert numbers["loss"].item() == pytest.approx(own + 0.6 * to_marked, rel=1e-4)
     alone = backward(bert, examples, settings("simcse"))[0]
-    assert alone["loss"].item() == pytest.approx(in_batch(plain, plain, 0.05), rel=1e-4)
+    assert alone["loss"].item() == pytest.approx(own, rel=1e-4)
 
 
 @pytest.mark.parametrize("chunk", [0, 5])
@@ -153,8 +132,8 @@ def test_simcse_draws_two_masks_of_dropout(
     numbers = backward(bert, examples, how, train=True, augment=Punctuation(Tokenizer.load(tiny), 0, seed=9, most=3))[0]
     first, second, marked = np.split(seen_by_the_loss[0], 3)
     assert (np.abs(first - second).max(1) > 1e-3).all(), "both passes have the same mask"
-    expected = in_batch(first, second, 0.05) + 0.6 * in_batch(first, marked, 0.05)
-    assert numbers["loss"].item() == pytest.approx(expected, rel=1e-4)
+    own, to_marked = (nt_xent(first, other, temperature=0.05).item() for other in (second, marked))
+    assert numbers["loss"].item() == pytest.approx(own + 0.6 * to_marked, rel=1e-4)
 
 
 def test_an_adversarial_pass_has_dropout_of_its_own_counter(bert: BertModel, view: Callable[..., Any]) -> None:
@@ -211,7 +190,7 @@ def test_joint_is_classification_plus_alpha_times_views(
             ]
             for number, one in enumerate(parsed)
         )
-        contrast += 2 * two_views(first, second, 0.07)  # of two directions, each a mean over half of the views
+        contrast += 2 * two_views(first, second, 0.07).item()  # of two directions, each a mean over half of the views
     assert numbers["views_loss"].item() == pytest.approx(contrast, rel=1e-3)
     assert ContrastiveStep(how.objective, examples).texts == encodings
 

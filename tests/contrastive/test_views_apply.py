@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/contrastive/test_views_apply.py
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,6 @@ from tasks.contrastive.views import (
     apply,
     parse,
 )
-from tests.contrastive.conftest import of_batch
 
 ROWS = [[2, 9, 14, 11, 7, 3], [2, 8, 3], [2, 20, 21, 22, 23, 24, 25, 12, 3], [2, 10, 6, 3]]
 KEYS = [40, 7, 3, 12]
@@ -33,6 +33,12 @@ PAIRS = ["feature-cutoff,shuffle", "token-cutoff:0.3,dropout:0.4", "span-cutoff:
 @pytest.fixture(scope="module")
 def model(tiny: Path) -> BertModel:
     return BertModel.from_pretrained(tiny)
+
+
+def of_batch(seed: int, epoch: int, keys: Sequence[int] | np.ndarray) -> Streams:
+    """The draws of a batch that holds the same sentences twice: all of view 0, then all of view 1."""
+    rows = np.asarray(keys, dtype=np.int64)
+    return Streams(seed, epoch, np.tile(rows, 2), np.repeat([0, 1], len(rows)))
 
 
 def alone(model: BertModel, row: list[int], view: View, draw: Streams) -> torch.Tensor:
@@ -52,31 +58,6 @@ def test_both_views_in_one_batch_are_every_sentence_alone(model: BertModel, spec
     for i, found in enumerate(states[-1].split(ragged.lengths)):
         expected = alone(model, (ROWS + ROWS)[i], views[i // 4], draw.take(np.array([i])))
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("spec", PAIRS)
-@pytest.mark.parametrize(
-    "chunks", [[[0, 1, 2], [3, 4, 5], [6, 7]], [[5, 1, 4, 0], [7, 2, 3, 6]], [[6], [0, 1, 2, 3, 4, 5, 7]]]
-)
-def test_chunks_of_any_sentences_give_the_same(model: BertModel, spec: str, chunks: list[list[int]]) -> None:
-    views, draw, rows = parse(spec), of_batch(3, 1, KEYS), ROWS + ROWS
-    whole = apply(model, Ragged.from_lists(rows), views, draw)[-1].split([len(row) for row in rows])
-    for chunk in chunks:
-        part = Ragged.from_lists([rows[i] for i in chunk])
-        found = apply(model, part, views, draw.take(np.array(chunk)))[-1]
-        torch.testing.assert_close(found, torch.cat([whole[i] for i in chunk]), atol=1e-5, rtol=1e-5)
-
-
-def test_gradients_reach_the_weights_as_from_every_sentence_alone(model: BertModel) -> None:
-    views, draw, rows = parse("feature-cutoff,shuffle"), of_batch(3, 1, KEYS), ROWS + ROWS
-    weight = model.word_embedding.weight
-
-    def gradient(last: torch.Tensor) -> torch.Tensor:
-        return torch.autograd.grad((last * last.sin()).sum(), weight)[0]
-
-    plain = torch.cat([alone(model, row, views[i // 4], draw.take(np.array([i]))) for i, row in enumerate(rows)])
-    together = apply(model, Ragged.from_lists(rows), views, draw)[-1]
-    torch.testing.assert_close(gradient(together), gradient(plain), atol=1e-4, rtol=1e-4)
 
 
 def test_a_perturbation_reaches_the_adversarial_view_alone(model: BertModel) -> None:

@@ -98,25 +98,6 @@ def test_a_set_that_is_missing_a_part_says_so_and_goes_on(
     assert content["complete"] and content["files"][1]["source"] == server.url("public/sub/many.txt")
 
 
-def test_files_of_an_incomplete_part_are_not_fetched_again(server: Any, fetcher: Fetcher) -> None:
-    source = Source((File("first"), File("second")), url=server.url("public"))
-    small = DataSet("small", "small", (Part("p", (source,), "MIT", "B"),))
-    server.files["public/first"] = ONE
-    assert not fetcher.collect(small)
-    server.files["public/second"] = TWO
-    assert fetcher.collect(small)
-    assert server.asked.count("public/first") == 1
-
-
-def test_a_set_that_loses_a_file_is_incomplete(server: Any, fetcher: Fetcher) -> None:
-    small = small_set(server)
-    assert fetcher.collect(small)
-    (fetcher.to / "small" / "one.txt").unlink()
-    server.files.clear()
-    assert not fetcher.collect(small)
-    assert not manifest(fetcher)["complete"]
-
-
 def test_an_archive_is_fetched_once_for_all_its_parts(server: Any, fetcher: Fetcher) -> None:
     server.files["set.zip"] = zipped(top__a__one=ONE, top__b__many=MANY)
     url = server.url("set.zip")
@@ -124,12 +105,12 @@ def test_an_archive_is_fetched_once_for_all_its_parts(server: Any, fetcher: Fetc
     left.parent.mkdir(parents=True)
     left.write_bytes(b"of another address")
     parts = tuple(
-        Part(name, (Source((File(f"{name}/{file}", count),), archive=url),), "MIT", "B")
+        Part(name, (Source((File(f"kept/{name}/{file}", count),), archive=url, drop="kept/"),), "MIT", "B")
         for name, file, count in (("a", "one", 2), ("b", "many", 50))
     )
     assert fetcher.collect(DataSet("small", "small", parts))
     assert len(server.asked) == 1
-    assert names(fetcher.to / "small") == ["a/one", "b/many", "manifest.json"]
+    assert names(fetcher.to / "small") == ["kept/a/one", "kept/b/many", "manifest.json"]
     assert manifest(fetcher)["files"][0]["source"] == url
 
 
@@ -195,17 +176,6 @@ def test_a_mirror_has_the_layout_of_the_data_folder(
     assert fetcher.collect(small)
     assert manifest(fetcher)["files"][0]["source"] == f"{mirror}/small/one.txt"
     assert len(server.asked) == (3 if kind == "url" else 0)
-
-
-def test_a_mirror_with_other_content_is_refused(
-    server: Any, tmp_path: Path, downloads: Downloader, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "mirror" / "small").mkdir(parents=True)
-    (tmp_path / "mirror" / "small" / "one.txt").write_bytes(MANY)
-    fetcher = Fetcher(tmp_path / "to", downloads, str(tmp_path / "mirror"))
-    assert not fetcher.collect(DataSet("small", "small", small_set(server).parts[:1]))
-    assert "small/one.txt: not the expected file" in capsys.readouterr().out
-    assert names(tmp_path / "to" / "small") == ["manifest.json"]
 
 
 @pytest.mark.parametrize(

@@ -56,19 +56,6 @@ def test_a_mistake_is_one_sentence(
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_help_is_quick_because_nothing_heavy_is_loaded(tmp_path: Path) -> None:
-    code = (
-        f"import runpy, sys; sys.argv = ['get_data.py', '--help']\n"
-        f"try: runpy.run_path({str(SCRIPT)!r}, run_name='__main__')\n"
-        f"except SystemExit as end: assert not end.code\n"
-        f"heavy = ['pooch', 'requests', 'torch', 'numpy', 'pandas', 'tasks.data.fetch']\n"
-        f"print([name for name in heavy if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert all(name in done.stdout for name in ("course", "nli", "senteval", "chinese", "wordnet", "check"))
-    assert done.stdout.splitlines()[-1] == "[]"
-
-
 def chinese_mirror(folder: Path) -> dict[str, bytes]:
     """A mirror's files with as many rows as the real ones, and nothing else of them."""
     files = {}
@@ -122,10 +109,3 @@ def test_killed_in_the_middle_it_leaves_no_part_of_a_file(server: Any, tmp_path:
     assert code == 2 and "incomplete: chinese" in error  # LCQMC is not in this mirror
     assert (tmp_path / "to" / name).read_bytes() == files[name]
     assert not (tmp_path / "to/zh/.download").exists()
-
-
-def test_a_server_out_of_reach_is_one_sentence(tmp_path: Path) -> None:
-    arguments = ("--data", "to", "--from-mirror", "http://127.0.0.1:9", "--tries", "1", "--timeout", "1")
-    code, out, error = command("chinese", *arguments, folder=tmp_path)
-    assert code == 2 and error.count("\n") == 1 and "Connection refused" in out
-    assert [path.name for path in (tmp_path / "to").rglob("*") if path.is_file()] == ["manifest.json"]

@@ -15,11 +15,7 @@ import torch
 
 from minbert import BertModel, UserError, convert
 from minbert.convert import convert_checkpoint
-
-
-def same(folder: Path, other: Path) -> bool:
-    wanted = BertModel.from_pretrained(other).state_dict()
-    return all(torch.equal(x, wanted[name]) for name, x in BertModel.from_pretrained(folder).state_dict().items())
+from tests.minbert.conftest import Harmful, same
 
 
 @pytest.fixture
@@ -48,15 +44,6 @@ def test_course_checkpoint_becomes_an_encoder_without_its_heads(course: Path, ti
     assert same(tmp_path / "new", tiny)
     with pytest.raises(UserError, match="exists already"):
         convert_checkpoint(course, str(tiny), tmp_path / "new")
-
-
-class Harmful:
-    """Unpickling it would create a file."""
-
-    path = ""
-
-    def __reduce__(self) -> Any:
-        return open, (self.path, "w")
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 half a zip"])

@@ -75,6 +75,9 @@ def test_equals_sentence_transformers_on_minilm(
     assert encoder.pooler == "mean" and type(actual) is type(expected) and actual.dtype == expected.dtype
     one = theirs.encode(SENTENCES[0], **options)
     assert encoder.encode(SENTENCES[0], **options).shape == one.shape
+    assert encoder.encode([], **options).shape == (0, 384)
+    if "normalize_embeddings" in options:
+        np.testing.assert_allclose(np.linalg.norm(actual, axis=1), 1, atol=1e-6)
     unit = [np.asarray(x) / np.linalg.norm(np.asarray(x), axis=1, keepdims=True) for x in (actual, expected)]
     assert np.abs(unit[0] - unit[1]).max() <= 1e-6
 
@@ -121,15 +124,7 @@ def test_batches_cover_all_within_the_budget_longest_first(lengths: list[int], b
     assert in_order == sorted(in_order, reverse=True), "batch by batch, and inside each from its end"
 
 
-def test_shapes_unit_length_and_evaluation_mode(encoder: Encoder, tiny: Path) -> None:
-    one, plain = encoder.encode(SENTENCES[0]), encoder.encode(SENTENCES).astype(np.float64)
-    assert one.shape == (384,) and encoder.encode([], normalize_embeddings=True).shape == encoder.encode([]).shape == (
-        0,
-        384,
-    )
-    np.testing.assert_array_equal(one, encoder.encode(SENTENCES[:1])[0])
-    unit = encoder.encode(SENTENCES, normalize_embeddings=True)
-    np.testing.assert_allclose(unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6)
+def test_a_model_in_training_is_encoded_without_dropout(tiny: Path) -> None:
     training = Encoder(BertModel.from_pretrained(tiny).train(), Tokenizer.load(tiny), "mean", precision="fp32")
     np.testing.assert_array_equal(training.encode(["the cat"]), training.encode(["the cat"]))
 

@@ -1,7 +1,7 @@
 """Guards: weights of other forms are opened by transformers once; a hub that cannot be reached ends in one sentence.
 
 A server on this machine plays the hub; each case is a process of its own: huggingface_hub reads settings at import.
-They are forks of one process that has imported torch.
+They are forks of one process that has imported torch, with those parts of it that transformers takes seconds for.
 
     python -m pytest --import-mode=importlib tests/minbert/test_hub.py
 """
@@ -17,18 +17,19 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from minbert import BertModel, UserError, weights
+from minbert import UserError, weights
 from minbert.tokenizer import Tokenizer
+from tests.minbert.conftest import Harmful, same
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FORKS = """
 import json, os, sys, traceback
+import scipy.optimize, torch._dynamo, torch.distributed.checkpoint, torch.distributed.tensor, torch.export
 from minbert import BertModel, UserError, weights
 from minbert.tokenizer import Tokenizer
 
@@ -168,11 +169,6 @@ def test_failure_is_one_sentence_that_names_minilm(hub: Hub, resolve: Resolve, t
     assert case != "offline" or not hub.asked
 
 
-def same(folder: Path, other: Path) -> bool:
-    expected = BertModel.from_pretrained(other).state_dict()
-    return all(torch.equal(x, expected[name]) for name, x in BertModel.from_pretrained(folder).state_dict().items())
-
-
 def test_a_folder_in_another_form_is_opened_once_and_left_alone(tiny: Path, tiny_copy: Callable[..., Path]) -> None:
     folder, tensors = tiny_copy("model.safetensors", name="pickle"), load_file(tiny / "model.safetensors")
     heads = {"cls.predictions.bias": torch.zeros(3), "bert.embeddings.position_ids": torch.arange(64)[None]}
@@ -183,15 +179,6 @@ def test_a_folder_in_another_form_is_opened_once_and_left_alone(tiny: Path, tiny
     made = (saved / "model.safetensors").stat().st_mtime_ns
     assert weights.resolve(str(folder)) == saved and (saved / "model.safetensors").stat().st_mtime_ns == made
     assert sorted(folder.iterdir()) == before
-
-
-class Harmful:
-    """Unpickling it would create a file."""
-
-    path = ""
-
-    def __reduce__(self) -> Any:
-        return open, (self.path, "w")
 
 
 @pytest.mark.parametrize("case", ["harmful", "another architecture", "lacks the pooler"])

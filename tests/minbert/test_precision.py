@@ -41,6 +41,7 @@ def test_amx_that_crashes_is_no_fast_bf16(monkeypatch: pytest.MonkeyPatch) -> No
         assert precision.supports_bf16(CPU) == fast
 
 
+@pytest.mark.skipif(not torch.cpu._is_amx_tile_supported(), reason="the processor has no AMX")
 def test_bf16_products_run_after_the_choice() -> None:
     """In a fresh process, because oneDNN chooses its instructions once."""
     product = (

@@ -14,7 +14,6 @@ from PIL import Image
 
 from tasks.report import html, page
 from tasks.runs import read_run
-from tests.report.conftest import HOSTILE
 
 Made = Callable[..., Path]
 
@@ -78,13 +77,6 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., ReportTab]]:
         tab.context.close()
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_hostile_data_is_shown_and_never_runs(multitask: Made, opened: Callable[..., ReportTab]) -> None:
-    tab = opened(multitask(HOSTILE[2], texts=HOSTILE, skill=0.05))
-    tab.page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
-    assert HOSTILE[0] in tab.page.inner_text("table.errors >> nth=0") and tab.quiet()
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_theme_of_page_and_figures_follows_the_system_and_the_button(
     scheme: str, contrastive: Made, opened: Callable[..., ReportTab]
@@ -106,14 +98,13 @@ def test_the_theme_of_page_and_figures_follows_the_system_and_the_button(
     assert dark() == (scheme == "light") and tab.quiet()
 
 
-@pytest.mark.parametrize("width", [390, 1300])
-def test_no_page_scrolls_sideways(
-    width: int, multitask: Made, contrastive: Made, opened: Callable[..., ReportTab]
+def test_no_page_scrolls_sideways_on_a_phone(
+    multitask: Made, contrastive: Made, opened: Callable[..., ReportTab]
 ) -> None:
     long = ("word" * 200, "https://example.org/" + "path/" * 60, "一" * 300)
     folders = [multitask("a" * 90, texts=long, skill=0.2), multitask("second", seed=2), contrastive()]
     for chosen in ([folders[0]], [folders[2]], folders):
-        tab = opened(*chosen, viewport={"width": width, "height": 844})
+        tab = opened(*chosen, viewport={"width": 390, "height": 844})
         assert tab.too_wide() == []
         tab.page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
         assert tab.too_wide() == [] and tab.quiet()

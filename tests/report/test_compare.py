@@ -4,7 +4,6 @@ python -m pytest --import-mode=importlib tests/report/test_compare.py
 """
 
 import re
-import runpy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -135,15 +134,6 @@ def test_an_interval_over_rows_is_of_the_seeds_that_are_compared(multitask: Made
     sides = [runs[name] for name in ("a1", "a2")], [runs[name] for name in ("b1", "b2", "b3")]
     every = list(page._over_rows("b", *sides, 20))
     assert every == list(page._over_rows("b", sides[0], sides[1][:2], 20))
-
-
-def test_the_module_is_a_command(
-    multitask: Made, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.argv", ["compare", str(multitask("a")), str(multitask("b", seed=2))])
-    with pytest.raises(SystemExit) as end:
-        runpy.run_path(str(compare.__file__), run_name="__main__")
-    assert end.value.code == 0 and capsys.readouterr().out.startswith("b (second) minus a (first)\n")
 
 
 def test_the_command_prints_a_table(multitask: Made, contrastive: Made, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,19 +36,6 @@ def drawings() -> dict[str, Callable[[], bytes]]:
     }
 
 
-def test_no_legend_is_wider_than_its_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names and counts are as long as in a run of all triplets; a legend takes fewer columns then."""
-    kept: list[Figure] = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: kept.append(figure))
-    for draw in drawings().values():
-        draw()
-    legends = [(one, figure) for figure in kept for one in figure.legends]
-    assert len(legends) >= 4
-    for one, figure in legends:
-        box = one.get_window_extent()
-        assert box.x0 >= 0 and box.x1 <= figure.bbox.width, [text.get_text() for text in one.get_texts()]
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", drawings())
 def test_a_figure_is_xml_with_the_same_bytes_twice(name: str) -> None:

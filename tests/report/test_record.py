@@ -3,7 +3,6 @@
 python -m pytest --import-mode=importlib tests/report/test_record.py
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +10,7 @@ import torch
 
 from minbert.tokenizer import Tokenizer
 from tasks import record
-from tasks.contrastive import evaluation
 from tasks.registry import TASKS
-
-Made = Callable[..., Path]
 
 
 def test_rows_of_a_task_hold_its_texts_labels_and_probabilities(tmp_path: Path) -> None:
@@ -35,20 +31,6 @@ def test_rows_of_a_task_hold_its_texts_labels_and_probabilities(tmp_path: Path) 
     assert rows.probabilities is not None
     np.testing.assert_allclose(rows.probabilities[:, 1], torch.sigmoid(torch.tensor(logits)).numpy(), atol=1e-6)
     assert rows.labelled().ids == ["a1"]
-
-
-def test_stage_one_records_the_cosine_of_each_pair(tmp_path: Path) -> None:
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "cat", "dog", "bird", "tree"]
-    (tmp_path / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
-    source = tmp_path / "sts-dev.csv"
-    lines = ["\tid\tsentence1\tsentence2\tsimilarity", "0\tA1\tthe cat\ta dog\t1.5", "1\tB2\tbird\tbird\t5.0"]
-    source.write_text("\n".join(lines) + "\n")
-    tokenizer = Tokenizer.load(tmp_path)
-    rows = evaluation.dev_rows(TASKS["sts"]("bi").open(source, "dev", tokenizer, 16), np.array([0.3, 1.0]))
-    np.testing.assert_array_equal(rows.predicted, [0.3, 1.0])
-    assert (rows.ids, rows.texts) == (["a1", "b2"], [("the cat", "a dog"), ("bird", "bird")])
-    np.testing.assert_array_equal(rows.gold, [1.5, 5.0])
-    assert rows.probabilities is None
 
 
 def test_probabilities_are_torchs_softmax_and_none_for_a_regression() -> None:

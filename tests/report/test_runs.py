@@ -4,18 +4,15 @@ python -m pytest --import-mode=importlib tests/report/test_runs.py
 """
 
 import json
-import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
 from minbert.errors import UserError
-from tasks.report import page
-from tasks.runs import files_of_run, read_run
+from tasks.runs import read_run
 from tests.report.conftest import HOSTILE
 
 Made = Callable[..., Path]
@@ -64,37 +61,3 @@ def test_a_damaged_run_folder_is_a_users_mistake(multitask: Made, name: str, tex
     (folder / name).write_text(text)
     with pytest.raises(UserError, match=re.escape(message)):
         read_run(folder)
-
-
-def spots(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every (container, key) in a value of JSON."""
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in pairs:
-        yield value, key
-        yield from spots(inner)
-
-
-@pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("stage", ["multitask", "contrastive"])
-def test_json_of_wrong_types_ends_in_one_sentence_or_a_page(stage: str, request: pytest.FixtureRequest) -> None:
-    """Half of the spots of the three files, each with a value of another type."""
-    folder, rng, refused = request.getfixturevalue(stage)(), random.Random(0), 0
-    for name in ("manifest.json", "scores.json", "metrics.jsonl"):
-        path = folder / name
-        text = path.read_text()
-        *lines, last = text.splitlines() if name == "metrics.jsonl" else [text]
-        for number in range(len(list(spots(json.loads(last))))):
-            content = json.loads(last)
-            container, key = list(spots(content))[number]
-            if rng.random() < 0.5:
-                continue
-            container[key] = rng.choice(["x", 7, 2.5, [], ["x"], {}, {"x": "y"}, None, True])
-            path.write_text("\n".join([*lines, json.dumps(content), ""]))
-            try:
-                with files_of_run(folder):
-                    page.build(read_run(folder), resamples=2)
-            except UserError as error:
-                refused += 1
-                assert str(folder) in str(error) and "\n" not in str(error)
-        path.write_text(text)
-    assert refused >= 5

@@ -11,10 +11,9 @@ import pytest
 
 from minbert.files import sha256_of
 from minbert.tokenizer import Tokenizer
-from tasks import TASKS, readers
-from tasks.benchmarks import classifiers, contamination, sets
+from tasks import TASKS
+from tasks.benchmarks import classifiers, contamination
 from tasks.benchmarks.contamination import Count
-from tasks.readers import senteval
 
 PAIRS = [
     ("A man is eating food.", "Somebody eats."),
@@ -52,22 +51,6 @@ def found_table(found: contamination.Contamination) -> str:
     return contamination.table(found).terminal()
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("triplets.csv", 'sent0,sent1,hard_neg\n"A cat runs, fast!",The dog\'s asleep,No.\n'),
-        ("snli.jsonl", '{"sentence1": "The dog\'s asleep", "sentence2": "a cat runs fast", "gold_label": "neutral"}\n'),
-        ("cnsd.txt", "1||the dog's asleep||a cat runs fast||3\n"),
-        ("pairs.tsv", "The dog's asleep\tA cat runs, fast!\t1\n"),
-        ("nli.tsv", "premise\thypothesis\tlabel\nThe dog's asleep\tA cat runs, fast!\tneutral\n"),
-    ],
-)
-def test_every_form_of_file(tmp_path: Path, name: str, content: str) -> None:
-    record = write(tmp_path / name, content)
-    encoder = run(tmp_path / "run", {"train": {"files": [record], "counts": {"read": 1}}})
-    assert contamination.check("e", encoder, SET).sets == {"STS-B": Count(4, 1, 1, 0)}
-
-
 def test_files_that_are_gone_or_changed_are_said_and_not_looked_into(tmp_path: Path) -> None:
     gone, changed = (write(tmp_path / name, "What is it?\tWho are they?\t1\n") for name in ("gone.tsv", "changed.tsv"))
     (tmp_path / "gone.tsv").unlink()
@@ -80,7 +63,8 @@ def test_files_that_are_gone_or_changed_are_said_and_not_looked_into(tmp_path: P
 
 
 def test_the_encoder_that_a_run_began_with_counts_too(tmp_path: Path) -> None:
-    first = run(tmp_path / "cbcl", {"train": write(tmp_path / "a.tsv", "Two birds sing.\tno bird sings\t1\n")})
+    triplets = write(tmp_path / "a.csv", 'sent0,sent1,hard_neg\n"Two birds sing.",no bird sings,No.\n')
+    first = run(tmp_path / "cbcl", {"train": {"files": [triplets], "counts": {"read": 1}}})
     texts = {
         "train": "what is it\twho are they\t1\n",
         "dev": "who are they\twhat is it\t1\nA cat runs, fast\tThe dog is asleep\t0\n",
@@ -92,7 +76,7 @@ def test_the_encoder_that_a_run_began_with_counts_too(tmp_path: Path) -> None:
     assert found.complete and found.sets == {"STS-B": Count(4, 2, 2, 1)}
     assert found.manifests == [str(tmp_path / "multitask/manifest.json"), str(tmp_path / "cbcl/manifest.json")]
     purposes = {Path(file.file).name: file.purpose for file in found.files}
-    assert purposes == {"train.tsv": "train", "dev.tsv": "dev", "a.tsv": "train"}, "test files are not trained on"
+    assert purposes == {"train.tsv": "train", "dev.tsv": "dev", "a.csv": "train"}, "test files are not trained on"
 
 
 def chosen(folder: Path, data: Any, selection: dict[str, Any]) -> Path:
@@ -128,18 +112,6 @@ def test_the_phrases_hold_sentences_of_mr_and_subj(real_data: Path, tmp_path: Pa
         "MR": (10_662, 5_542),
         "SUBJ": (10_000, 2_107),
     }
-
-
-@pytest.mark.realdata
-def test_the_course_dev_set_stands_in_sets_that_judge(real_data: Path, tmp_path: Path) -> None:
-    path = real_data / "course" / "sts-dev.csv"
-    record = {"file": str(path), "sha256": sha256_of(path), "name": "course", "kept": 863}
-    judging = {one.name: one.pairs for one in sets.read(real_data, sets.ENGLISH)}
-    dev = senteval.root(real_data) / senteval.STSB[0] / "sts-dev.csv"
-    judging["STS-B dev"] = sets.scored_set("STS-B dev", readers.open_as(dev, "pair-score").rows).pairs
-    found = contamination.check("e", run(tmp_path / "run", {"sts_dev": record}), judging)
-    expected = {"STS12": 153, "STS13": 66, "STS14": 232, "STS15": 186, "STS16": 57, "STS-B": 148, "STS-B dev": 149}
-    assert {name: found.sets[name].chosen_on for name in expected} == expected
 
 
 def test_an_encoder_that_a_run_began_with_and_that_is_gone_is_said(tmp_path: Path) -> None:

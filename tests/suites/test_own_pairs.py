@@ -11,9 +11,6 @@ import pytest
 from minbert import UserError
 from tasks.benchmarks.sets import own_pairs
 
-SAMPLE = Path(__file__).parents[2] / "data/sample"
-Capture = pytest.CaptureFixture[str]
-
 
 @pytest.mark.parametrize(
     ("content", "pairs", "gold"),

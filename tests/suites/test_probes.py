@@ -15,7 +15,7 @@ import pytest
 import torch
 from scipy import stats
 
-from minbert import Encoder, UserError
+from minbert import Encoder
 from minbert.encode import pool
 from tasks.benchmarks import probes, sets, space, weat
 from tasks.benchmarks.encoders import Bank, Loaded, System
@@ -156,12 +156,3 @@ def test_a_comparison_has_the_paired_differences_of_alignment_and_shift(
         values = [one["value"] for one in found[name]["results"] if one["measure"] == measure]
         assert row["difference"] == pytest.approx(values[1] - values[0])
     assert "95% interval, paired" in capsys.readouterr().out
-
-
-def test_mistakes(tiny: Path, tmp_path: Path) -> None:
-    for more, words in (
-        (["--probes", "magic"], "--probes: 'magic' is not one of geometry"),
-        (["--pairs", str(tmp_path / "no")], "no: no such file"),
-    ):
-        with pytest.raises(UserError, match=words):
-            probes.main(["--encoder", str(tiny), *more])

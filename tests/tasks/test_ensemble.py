@@ -134,8 +134,5 @@ def test_members_must_be_alike(runs: list[Path], tiny: Path, tmp_path: Path) -> 
     assert said(first, second) == f"{second}: the test file of quora is not that of {first}"
     (first / "manifest.json").write_text(json.dumps(changed))
     assert "not the file that" in said(first, second)
-    assert "at least two" in said(runs[0]) and "named twice" in said(runs[0], runs[0])
-    (second / "scores.json").unlink()
-    assert "let the run finish first" in said(first, second)
     with pytest.raises(UserError, match="not an empty folder"):
         ensemble.main([*map(str, runs), "--out", str(runs[0])])

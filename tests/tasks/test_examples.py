@@ -39,21 +39,6 @@ def theirs(tiny: Path) -> Any:
     return AutoTokenizer.from_pretrained(tiny)
 
 
-@pytest.fixture
-def view(tmp_path: Path, tokenizer: Tokenizer) -> Callable[..., Any]:
-    """Examples of rows of texts."""
-
-    def make(kind: type, rows: list[tuple[str, ...]], max_length: int = 64, labels: list[float] | None = None) -> Any:
-        path = tmp_path / "source.txt"
-        path.write_text(repr((rows, labels)))
-        labels = labels or [0.0] * len(rows)
-        made = [Row(f"id{i}", row, label) for i, (row, label) in enumerate(zip(rows, labels, strict=True))]
-        cache = token_cache.load(path, made, "test", len(rows[0]), tokenizer)
-        return kind(cache, tokenizer.cls, tokenizer.sep, max_length)
-
-    return make
-
-
 def lists(ragged: Ragged) -> list[tuple[list[int], list[int]]]:
     """(ids, types) of each sentence; positions must count from 0."""
     parts = zip(*(x.split(list(ragged.lengths)) for x in (ragged.ids, ragged.types, ragged.positions)), strict=True)
@@ -74,40 +59,40 @@ LENGTHS = [8, 15, 16, 64]
 
 
 @pytest.mark.parametrize("max_length", LENGTHS)
-def test_single_sentences_equal_transformers(view: Callable, theirs: Any, max_length: int) -> None:
-    examples = view(Single, [(text,) for text in SENTENCES], max_length)
+def test_single_sentences_equal_transformers(examples_of: Callable, theirs: Any, max_length: int) -> None:
+    examples = examples_of([(text,) for text in SENTENCES], max_length=max_length, kind=Single)
     rows = np.array([3, 0, 5, 4, 1, 2])
     assert lists(examples.ragged(rows)) == [expected(theirs, SENTENCES[i], max_length=max_length) for i in rows]
 
 
 @pytest.mark.parametrize("max_length", LENGTHS)
-def test_cross_pairs_equal_transformers(view: Callable, theirs: Any, max_length: int) -> None:
+def test_cross_pairs_equal_transformers(examples_of: Callable, theirs: Any, max_length: int) -> None:
     """Truncation too: the longer text is cut first, until the row fits."""
-    examples = view(Pair, PAIRS, max_length)
+    examples = examples_of(PAIRS, max_length=max_length, kind=Pair)
     found = lists(examples.ragged(np.arange(len(PAIRS)), "cross"))
     for pair, ours in zip(PAIRS, found, strict=True):
         assert ours == expected(theirs, *pair, max_length=max_length), pair
 
 
-def test_paper_pairs_are_two_whole_inputs_end_to_end(view: Callable, theirs: Any) -> None:
+def test_paper_pairs_are_two_whole_inputs_end_to_end(examples_of: Callable, theirs: Any) -> None:
     """CBCL, section 4.2.2: two encoded sequences, [CLS] and [SEP] included, all of type 0."""
     pairs = [pair for pair in PAIRS if sum(len(expected(theirs, text)[0]) for text in pair) <= 64]
     assert len(pairs) > 20
-    found = lists(view(Pair, pairs).ragged(np.arange(len(pairs)), "paper"))
+    found = lists(examples_of(pairs, kind=Pair).ragged(np.arange(len(pairs)), "paper"))
     for pair, (ids, types) in zip(pairs, found, strict=True):
         assert ids == expected(theirs, pair[0])[0] + expected(theirs, pair[1])[0]
         assert types == [0] * len(ids)
 
 
 @pytest.mark.parametrize("max_length", LENGTHS)
-def test_bi_pairs_are_all_first_then_all_second_sentences(view: Callable, theirs: Any, max_length: int) -> None:
+def test_bi_pairs_are_all_first_then_all_second_sentences(examples_of: Callable, theirs: Any, max_length: int) -> None:
     rows = np.array([4, 0, 17])
-    found = lists(view(Pair, PAIRS, max_length).ragged(rows, "bi"))
+    found = lists(examples_of(PAIRS, max_length=max_length, kind=Pair).ragged(rows, "bi"))
     assert found == [expected(theirs, PAIRS[i][side], max_length=max_length) for side in (0, 1) for i in rows]
 
 
-def test_joint_pairs_are_cross_pairs_then_both_sentences_alone(view: Callable) -> None:
-    examples, rows = view(Pair, PAIRS, 16), np.array([4, 0, 17])
+def test_joint_pairs_are_cross_pairs_then_both_sentences_alone(examples_of: Callable) -> None:
+    examples, rows = examples_of(PAIRS, max_length=16, kind=Pair), np.array([4, 0, 17])
     crossed, apart = examples.ragged(rows, "joint").split(3)
     assert lists(crossed) == lists(examples.ragged(rows, "cross"))
     assert lists(apart) == lists(examples.ragged(rows, "bi"))
@@ -142,19 +127,24 @@ def test_truncation_fills_the_room_and_cuts_the_longer_side(
 @pytest.mark.parametrize(
     ("form", "special", "joined"), [("cross", 3, True), ("paper", 4, True), ("bi", 2, False), ("joint", 3, True)]
 )
-def test_cut_inputs_are_counted_exactly(view: Callable, theirs: Any, form: str, special: int, joined: bool) -> None:
+def test_cut_inputs_are_counted_exactly(
+    examples_of: Callable, theirs: Any, form: str, special: int, joined: bool
+) -> None:
     count = {text: len(theirs(text, add_special_tokens=False)["input_ids"]) for text in SENTENCES}
     texts = [[count[a] + count[b]] if joined else [count[a], count[b]] for a, b in PAIRS]
     lengths = [n + special for row in texts for n in row]
     for most in sorted({4, *lengths, *(n - 1 for n in lengths if n > 4)}):
-        assert view(Pair, PAIRS, most).truncated(form) == (sum(n > most for n in lengths), len(lengths))
-    single = view(Single, [(text,) for text in SENTENCES], 24)
+        assert examples_of(PAIRS, max_length=most, kind=Pair).truncated(form) == (
+            sum(n > most for n in lengths),
+            len(lengths),
+        )
+    single = examples_of([(text,) for text in SENTENCES], max_length=24, kind=Single)
     assert single.truncated("cross") == (sum(n + 2 > 24 for n in count.values()), len(single))
 
 
-def test_an_empty_text_is_an_input_too(view: Callable, theirs: Any) -> None:
+def test_an_empty_text_is_an_input_too(examples_of: Callable, theirs: Any) -> None:
     """Quora's test file has such rows, and every id needs a prediction."""
-    examples = view(Pair, [("cat", ""), ("", "")])
+    examples = examples_of([("cat", ""), ("", "")], kind=Pair)
     for form in ("cross", "paper", "bi", "joint"):
         assert min(examples.ragged(np.arange(2), form).lengths) >= 2
     cat = theirs.convert_tokens_to_ids("cat")

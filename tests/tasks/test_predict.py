@@ -142,23 +142,6 @@ def test_lines_are_sentences_and_blank_ones_are_counted(
     ]
 
 
-@pytest.mark.parametrize(
-    ("task", "content", "words"),
-    [
-        ("sst", "id,body,label\n1,good,2\n", "own:1: .*no column 'sentence' "),
-        ("sts", "a\tb\nc\n", "own:2: "),
-        ("sst", "a\n\xe9\n", "own:2: not UTF-8"),
-    ],
-)
-def test_another_file_is_refused_and_nothing_is_printed(
-    task: str, content: str, words: str, made: Callable[..., Path], tmp_path: Path, capsys: Capture
-) -> None:
-    (tmp_path / "own").write_bytes(content.encode("latin-1"))
-    with pytest.raises(UserError, match=words):
-        predict.main([str(made()), "--task", task, str(tmp_path / "own")])
-    assert capsys.readouterr().out == ""
-
-
 def test_truncated_inputs_are_counted(made: Callable[..., Path], tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "own.txt").write_text("the cat\ta dog\n" * 3 + f"{SENTENCES[-1]}\tthe cat\n" * 7)
     predict.main([str(made("bi")), "--task", "sts", str(tmp_path / "own.txt")])

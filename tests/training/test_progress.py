@@ -63,14 +63,6 @@ def test_a_terminal_shows_a_bar_below_the_evaluations(toy: Any, run: RunDir, mon
     assert not any("lr " in line for line in lines), "no lines beside the bar"
 
 
-def test_a_run_that_keeps_its_last_step_has_no_best_so_far(
-    toy: Any, run: RunDir, capsys: pytest.CaptureFixture[str]
-) -> None:
-    toy.fit(run, keep="last")
-    shown = capsys.readouterr().out
-    assert "evaluation" in shown and "best" not in shown
-
-
 def test_a_run_whose_terminal_is_closed_trains_to_its_end(
     toy: Any, run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,20 +42,13 @@ BAD = [
     (MULTITASK, "--sts_test_out {taken}", "--sts-test-out {taken}"),
     (MULTITASK, "--sst_dev {dev} --sst_dev_out {dev}", "{dev} --*_out"),
     (MULTITASK, "--sst_dev_out {taken}/out.csv --sts_dev_out {taken}/../taken/out.csv", "out.csv --*_out"),
-    (MULTITASK, "--synonyms 1", "WordNet"),
     (MULTITASK, "--run-dir {taken}", "{taken} holds no run"),
     (MULTITASK, "--run-dir {dev}", "--run-dir {dev}"),
     (MULTITASK, "--run-dir {dev}/run --resume", "--run-dir {dev}"),
     (MULTITASK, "", "--weights no-such-weights"),
-    (PRETRAIN, "--objective views --texts sts --views feature-cutof:0.2,shuffle", "--views feature-cutof"),
     (PRETRAIN, "--triplets no-such-file.csv", "no-such-file.csv"),
     (PRETRAIN, "--triplets {headless}", "{headless}:1 cat"),
-    (PRETRAIN, "--objective softmax --nli-pairs {headless}", "{headless}:1 cat"),
     (PRETRAIN, "--objective simcse --texts no-such-file.txt", "no-such-file.txt"),
-    (PRETRAIN, "--sts-dev {headless}", "{headless}:1 cat"),
-    (PRETRAIN, "--synonyms 1", "WordNet"),
-    (PRETRAIN, "--synonyms 1 --marks-most 2", "--synonyms --marks-most"),
-    (PRETRAIN, "--triplets a.csv --alpha 2", "--alpha joint"),
     (PRETRAIN, "--data {taken}", "{taken} nli_for_simcse.csv --data"),
     (PRETRAIN, "--run-dir {taken}", "{taken} holds no run"),
 ]
@@ -64,11 +57,7 @@ READ = [
     (MULTITASK, "--sst_train {bad}", "{bad}:3: sentiment: '7'"),
     (MULTITASK, "--para_train {empty}", "{empty}"),
     (PRETRAIN, "--triplets {pairs} --order anti", "{pairs} --technique"),
-    (PRETRAIN, "--lr 0.5 --weight-decay 2", "0.5 weight 2.0"),
-    (MULTITASK, "--lr 0.5 --weight-decay 2", "0.5 weight 2.0"),
     (MULTITASK, "--max-length 100", "--max-length 100 64"),
-    (MULTITASK, "--max-length 4", "--max-length 4"),
-    (MULTITASK, "--weights bert-base-uncased", "bert-base-uncased --weights minilm"),
 ]
 
 
@@ -124,14 +113,11 @@ def test_weights_that_do_not_fit(script: Script, tiny_copy: Callable[..., Path])
     joint = script(MULTITASK, "--pairs", "joint", "--sentence-encoder", folder)
     refused(joint, f"--sentence-encoder {folder}", "sizes")
     refused(script(MULTITASK, "--sentence-encoder", folder), "--sentence-encoder belongs to --pairs joint")
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    refused(script(MULTITASK, "--weights", folder), f"--weights {folder}: transformers cannot open it")
     refused(script(PRETRAIN, "--preset", "consert-sup-unsup", weights=False), "--weights", "runs/consert-sup/encoder")
 
 
-@pytest.mark.parametrize("name", [MULTITASK, PRETRAIN])
-def test_a_loss_that_is_not_finite_stops_the_run(script: Script, name: str) -> None:
-    run = script(name, "--lr", 1e30, "--clip", 0, "--epochs", 4, "--save-every", 1)
+def test_a_loss_that_is_not_finite_stops_the_run(script: Script) -> None:
+    run = script(PRETRAIN, "--lr", 1e30, "--clip", 0, "--epochs", 4, "--save-every", 1)
     sentence = refused(run, "step", "--lr", folder=True)
     assert "nan" in sentence or "inf" in sentence
     for path in (run.folder / "checkpoints").rglob("*.safetensors"):

@@ -18,8 +18,6 @@ from tasks.contrastive.settings import ContrastiveSettings
 from tasks.registry import build
 from tasks.settings import PRESETS, MultitaskSettings
 
-TABLES = {MultitaskSettings: PRESETS, ContrastiveSettings: contrastive.PRESETS}
-
 
 def multitask(*words: str) -> Parsed[MultitaskSettings]:
     return parse(MultitaskSettings, PRESETS, words, program="p", description="a", default="default")
@@ -94,30 +92,18 @@ BAD = [
     (multitask, "--no-such", "--no-such"),
     (multitask, "--epoch 3", "--epoch"),  # no abbreviations: a later flag could change what they mean
     (multitask, "--epochs 3.0", "--epochs 3.0"),
-    (multitask, "--epochs 0", "--epochs 0"),
-    (multitask, "--lr", "--lr"),
-    (multitask, "--lr fast", "--lr fast"),
     (multitask, "--lr NaN", "--lr nan"),
-    (multitask, "--lr -1", "--lr -1"),
-    (multitask, "--power inf", "--power inf"),
     (multitask, "--hidden_dropout_prob 1", "--hidden-dropout-prob"),
     (multitask, "--resume=maybe", "--resume"),
     (multitask, "--pairs triple", "--pairs triple cross"),
-    (multitask, "--sampling squared", "--sampling squared round-robin"),
     (multitask, "--preset x", "--preset x paper"),
     (multitask, "--accumulate 33", "--accumulate --batch-size"),
     (multitask, "--tasks sst,sst", "--tasks sst"),
-    (multitask, "--tasks ,", "--tasks"),
     (multitask, "--patience 2 --sampling sequential", "--patience --sampling"),
     (pretrain, "--patience 2 --average 0.5", "--average --patience"),
     (multitask, "--encoder x --weights y", "--encoder --weights"),
     (multitask, "--option finetune --fine-tune-mode full-model", "--option --fine-tune-mode"),
     (multitask, "--encoder runs/nowhere/encoder", "--encoder runs/nowhere/encoder"),
-    (pretrain, "--batch_size 1", "--batch-size 1"),
-    (pretrain, "--temperature 0", "--temperature 0"),
-    (pretrain, "--pooler sum", "--pooler sum mean"),
-    (pretrain, "--hidden_dropout_prob 0.1", "--hidden"),
-    (pretrain, "--encoder x", "--encoder"),
 ]
 
 
@@ -133,16 +119,11 @@ def test_a_mistake_is_one_sentence_that_names_the_flag(parse: Any, arguments: st
 
 MISTAKES = [
     ("lr = 'fast'", "lr"),
-    ("lr = true", "lr"),
-    ("epochs = 3.5", "epochs"),
     ("epochs = true", "epochs"),
     ("clip = -1", "clip"),
     ("[training]\nlr = 1", "training"),
     ("learning = 1", "learning"),
-    ("seed = [1]", "seed"),
     ("lr = ", "not a TOML file"),
-    ("pairs = 'triple'", "pairs"),
-    ("data = 3", "data"),
     ("preset = 'none such'", "preset"),
 ]
 
@@ -154,11 +135,6 @@ def test_a_mistake_in_a_file_names_the_file_and_the_key(tmp_path: Path, text: st
     with pytest.raises(UserError) as caught:
         multitask("--config", str(path))
     assert str(caught.value).startswith(f"{path}: {key}: ") and "\n" not in str(caught.value)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--config .*: no such file"):
-        multitask("--config", str(tmp_path / "none.toml"))
 
 
 def test_only_flags_that_change_no_result_stay_out_of_a_runs_identity() -> None:

@@ -8,24 +8,16 @@ A rank that ends before the first has saved, or that is still in its process gro
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 FLAGS = ["--data", "data/sample", "--max-length", "24", "--precision", "fp32", "--max-steps", "2", "--batch-size", "8"]
-TORCHRUN = [
-    sys.executable,
-    "-m",
-    "torch.distributed.run",
-    "--nproc-per-node",
-    "2",
-    "--master-port",
-    "0",
-    "--standalone",
-]
-
-
+FLAGS += ["--tasks", "sst", "--limit", "16"]
+TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--standalone"]
 SLOW_TO_SAVE = """
 import sys, time
 from pathlib import Path
@@ -43,12 +35,8 @@ assert not torch.distributed.is_initialized(), "a rank ends inside the process g
 """
 
 
-def launch(tiny: Path, folder: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
-    return torchrun("multitask_train.py", *FLAGS, "--weights", str(tiny), "--run-dir", str(folder), *flags)
-
-
-def torchrun(*command: str) -> "subprocess.CompletedProcess[str]":
-    words = [*TORCHRUN, *command]
+def launch(tiny: Path, folder: Path) -> "subprocess.CompletedProcess[str]":
+    words = [sys.executable, *TORCHRUN, "multitask_train.py", *FLAGS, "--weights", tiny, "--run-dir", folder]
     variables = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     return subprocess.run(words, cwd=ROOT, env=variables, capture_output=True, text=True, check=False, timeout=300)
 
@@ -63,7 +51,9 @@ def test_every_launch_ends_well(tiny: Path, tmp_path: Path, count: int) -> None:
         assert "terminate called" not in done.stderr
 
 
-def test_no_rank_leaves_before_the_first_has_saved_or_ends_inside_the_group(tmp_path: Path) -> None:
+def test_no_rank_leaves_before_the_first_has_saved_or_ends_inside_the_group(
+    script: Callable[..., Any], tmp_path: Path
+) -> None:
     (tmp_path / "slow.py").write_text(SLOW_TO_SAVE)
-    done = torchrun(str(tmp_path / "slow.py"), "--run-dir", str(tmp_path / "run"))
-    assert done.returncode == 0, done.stderr
+    done = script("", argv=[str(tmp_path / "slow.py"), "--run-dir", str(tmp_path / "run")], ranks=2)
+    assert done.codes == [0, 0], [path.read_text() for path in tmp_path.glob("*.err*")]

@@ -5,15 +5,15 @@ python -m pytest --import-mode=importlib tests/training/test_track.py
 
 import json
 import signal
-import struct
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from minbert import UserError
 from minbert.training import track
 
 Script = Callable[..., Any]
@@ -39,63 +39,31 @@ def test_tensorboard_has_every_number_once_after_a_kill(script: Script) -> None:
     assert '"batch_size": 32' in events.Tensors("settings/text_summary")[0].tensor_proto.string_val[0].decode()
 
 
-def records(folder: Path) -> list[Any]:
-    """The records of W&B's offline files, oldest file first: a header, then records in LevelDB's log format."""
-    from wandb.proto.wandb_internal_pb2 import Record
-
-    found = []
-    for path in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
-        content, place, whole = path.read_bytes(), 7, b""
-        while place + 7 <= len(content):
-            length, kind = struct.unpack_from("<xxxxHB", content, place)
-            whole += content[place + 7 : place + 7 + length]
-            place += 7 + length
-            if kind in (1, 4):  # a whole record, or the last part of one
-                found.append(Record.FromString(whole))
-                whole = b""
-            if 32768 - place % 32768 < 7:
-                place += 32768 - place % 32768
-    return found
-
-
-def test_wandb_offline_goes_on_under_the_same_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wandb = pytest.importorskip("wandb")
-    monkeypatch.setenv("NETRC", str(tmp_path / "nobody"))
-    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_PROJECT"):
+def test_wandb_reads_tensorboards_records_offline_under_the_same_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tensorboard")
+    started: list[dict[str, Any]] = []
+    stub = SimpleNamespace(login=lambda **_: False, Settings=dict, init=lambda **given: started.append(given))
+    monkeypatch.setitem(sys.modules, "wandb", stub)
+    for name in ("WANDB_MODE", "WANDB_PROJECT"):
         monkeypatch.delenv(name, raising=False)
     manifest = {"command": "x", "all_settings": {"lr": 0.5}, "parts": [{"started": "now"}]}
-    (tmp_path / "run").mkdir()
-    for first, last in ((1, 2), (2, 3)):  # killed after the row of step 2, of which there is no checkpoint
-        tracker = track.Tracker(tmp_path / "run", manifest, first - 1, track.parse_trackers("wandb"))
-        for step in range(first, last + 1):
-            tracker.log({"kind": "train", "step": step, "lr": 0.5, "sst/loss": 1.5})
-        tracker.log({"step": last, "kind": "evaluation", "score": 0.25, "best": True, "sts": None})
-        wandb.finish()
-    wandb.teardown()  # its service has then written everything
-    found = records(tmp_path / "run")
-    assert len({one.run.run_id for one in found if one.HasField("run")}) == 1
-    assert all('"lr"' in str(one.run.config) for one in found if one.HasField("run"))
-    logged = [
-        {item.key or item.nested_key[0]: item.value_json for item in one.history.item}
-        for one in found
-        if one.HasField("history")
-    ]
-    print(logged)
-    assert {row["global_step"] for row in logged if "sst/loss" in row} == {"1", "2", "3"}
-    assert {row["sst/loss"] for row in logged if "sst/loss" in row} == {"1.5"}
-    assert {row["global_step"] for row in logged if "dev/score" in row} == {"2", "3"}
+    for folder, step in (("run", 0), ("run", 2), ("other", 0)):
+        track.Tracker(tmp_path / folder, manifest, step, ["wandb"])
+    first, resumed, other = started
+    assert first == resumed and first["id"] != other["id"]
+    assert (first["resume"], first["mode"], first["sync_tensorboard"]) == ("allow", "offline", True)
+    assert (first["dir"], first["config"]) == (tmp_path / "run", {"lr": 0.5})
 
 
-def test_nothing_is_imported_unless_asked_for_and_what_is_missing_is_named(script: Script) -> None:
+def test_an_unknown_tracker_and_one_that_is_not_installed_are_named(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for names, words in (("tensorbord", "did you mean 'tensorboard'?"), ("wandb,x", "--track: 'x' is not one of")):
         refused = script("pretrain_cbcl.py", "--track", names)
         assert refused.code == 2 and len(refused.errors) == 1 and words in refused.errors[0]
-    code = (
-        "import sys; from minbert.training import track; sys.modules['wandb'] = None\n"
-        "assert track.parse_trackers('none') == [] and track.parse_trackers('tensorboard, none') == ['tensorboard']\n"
-        "assert not {'tensorboard', 'torch.utils.tensorboard', 'matplotlib'} & sys.modules.keys()\n"
-        "sys.path[:] = [path for path in sys.path if 'site-packages' not in path]\n"
-        "try: track.parse_trackers('tensorboard')\nexcept ValueError as error: print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "--track tensorboard: tensorboard is not installed; run `pip install tensorboard`\n"
+    monkeypatch.setattr(track.importlib.util, "find_spec", lambda name: name == "tensorboard" or None)
+    assert track.parse_trackers("none") == [] and track.parse_trackers("tensorboard, none") == ["tensorboard"]
+    with pytest.raises(UserError, match="--track wandb: wandb is not installed; run `pip install wandb`"):
+        track.parse_trackers("wandb")

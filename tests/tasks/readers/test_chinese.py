@@ -41,16 +41,3 @@ def test_every_form_says_the_same(write: Callable, form: str) -> None:
 def test_a_quote_that_is_no_quoting_stays(write: Callable) -> None:
     (row,) = pairs(write(f'id\tsentence1\tsentence2\tlabel\n1\t"拉斯"前进了。\t{A}"雨"\t0\n'))
     assert row.texts == ('"拉斯"前进了。', f'{A}"雨"')
-
-
-def test_scores_and_classes(write: Callable, refusal: Callable) -> None:
-    path = write(f"{A}\t{B}\t3\n{C}\t\t1\n")
-    assert list(pairs(path)) == [Row("1", (A, B), 3.0), Skipped(2, "sentence2: empty")]
-    assert refusal(pairs, path, "pair-class") == "file.csv:1: label: '3' is neither 0 nor 1"
-    assert refusal(pairs, write(f"{A}\t{B}\t1\n{C}\t{D}\t6\n")) == ("file.csv:2: label: '6' is not between 0 and 5")
-
-
-@pytest.mark.parametrize("content", [f"{A}\t{B}\n", f"{A}\t{B}\tja\n", f"x||{A}||1\n", f"{A}\n", f"x\t{A}\t{B}\t1\n"])
-def test_no_form(write: Callable, refusal: Callable, content: str) -> None:
-    message = refusal(pairs, write(content))
-    assert message.startswith("file.csv:1: no column 'sentence1'")

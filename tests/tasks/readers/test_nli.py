@@ -132,10 +132,3 @@ def test_other_names_separators_and_no_third_column(write: Callable, content: st
     path = write(content)
     assert [row.texts for row in triplets(path) if isinstance(row, Row)] == expected
     assert open_as(path, "triplet").texts == len(expected[0])
-
-
-def test_triplets_that_are_none(write: Callable, refusal: Callable) -> None:
-    assert refusal(triplets, write("anchor,positive\na,b,c\n")) == "file.csv:2: 3 columns, the header has 2"
-    assert refusal(triplets, write('{"anchor": "a", "positive": "b"}\n{"anchor": "c"}\n')).startswith(
-        "file.csv:2: positive: missing"
-    )

@@ -3,14 +3,10 @@
 python -m pytest --import-mode=importlib tests/tasks/readers/test_records.py
 """
 
-import csv
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from minbert.token_cache import Row, Skipped
 from tasks.readers import open_as, records
@@ -29,17 +25,6 @@ def test_the_three_ways_to_read_a_quote(write: Callable) -> None:
     assert list(table(path, "cell")) == [(2, ('say "yes"', '"no" he said')), (3, ('"x', '"y"'))]
     whole = write('a\tb\n"one\ttwo\nthree"\tend\nnext\tx\n')
     assert list(table(whole)) == [(2, ("one\ttwo\nthree", "end")), (4, ("next", "x"))]
-
-
-cell = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\ufeff\r"), min_size=1, max_size=9)
-
-
-@given(st.lists(st.tuples(cell, cell), min_size=1, max_size=6))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80)
-def test_what_csv_writes_is_read_back(tmp_path: Path, pairs: list[tuple[str, str]]) -> None:
-    with open(tmp_path / "law.tsv", "w", encoding="utf-8", newline="") as file:
-        csv.writer(file, delimiter="\t", quoting=csv.QUOTE_ALL).writerows([AB, *pairs])
-    assert [cells for _, cells in table(tmp_path / "law.tsv")] == pairs
 
 
 def test_byte_order_marks_before_the_header_and_before_the_first_cell(write: Callable) -> None:
@@ -86,14 +71,6 @@ def test_json_lines(write: Callable, refusal: Callable) -> None:
         assert refusal(records.json_records, write(bad), AB).startswith(words)
     for hostile in ('{"a": ' + "[" * 99_999 + "\n", '{"a": ' + "1" * 5_000 + "}\n"):
         assert len(refusal(records.json_records, write(hostile), AB)) < 200
-
-
-@given(st.lists(st.fixed_dictionaries({"a": st.text(max_size=9), "b": st.text(max_size=9)}), min_size=1, max_size=5))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-def test_json_lines_are_read_back(tmp_path: Path, objects: list[dict[str, str]]) -> None:
-    path = tmp_path / "law.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in objects), encoding="utf-8", newline="")
-    assert [dict(zip(AB, cells, strict=True)) for _, cells in records.json_records(path, AB)] == objects
 
 
 def test_plain_lines(write: Callable) -> None:

@@ -1,0 +1,34 @@
+"""Stage one's losses as the papers write them: one term at a time, in float64, of arrays or of tensors."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Vectors = Tensor | np.ndarray | Sequence[Tensor | np.ndarray]
+
+
+def cosine(u: Tensor | np.ndarray, v: Tensor | np.ndarray) -> Tensor:
+    u, v = (torch.as_tensor(x).double() for x in (u, v))
+    return (u * v).sum() / torch.sqrt((u * u).sum() * (v * v).sum())
+
+
+def nt_xent(anchors: Vectors, positives: Vectors, *negatives: Vectors, temperature: float) -> Tensor:
+    """CBCL, equation 1: hard negatives are further candidates of every row."""
+    terms = []
+    for anchor, positive in zip(anchors, positives, strict=True):
+        others = [other for side in (positives, *negatives) for other in side]
+        total = sum(torch.exp(cosine(anchor, other) / temperature) for other in others)
+        terms.append(-torch.log(torch.exp(cosine(anchor, positive) / temperature) / total))
+    return torch.stack(terms).mean()
+
+
+def two_views(first: Vectors, second: Vectors, temperature: float) -> Tensor:
+    """ConSERT, equation 1: the candidates of a view are all other views of the batch."""
+    every, terms = [*first, *second], []
+    for i, view in enumerate(every):
+        others = [torch.exp(cosine(view, every[k]) / temperature) for k in range(len(every)) if k != i]
+        own = cosine(view, every[(i + len(first)) % len(every)])
+        terms.append(-torch.log(torch.exp(own / temperature) / sum(others)))
+    return torch.stack(terms).mean()
