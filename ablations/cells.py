@@ -85,13 +85,13 @@ class Cell:
         return _json(self.folder / "scores.json")
 
     def trained(self) -> bool:
-        """Whether the run is finished. Raises `UserError` if the folder holds a run with other settings or weights."""
+        """Whether the run is finished. Raises `UserError` if the folder holds a run with other settings or data."""
         manifest = self.manifest
         if not manifest:
             return False
         settings, recorded = self.arm.parsed(self.words()).settings, manifest["all_settings"]
         flags = flags_of(type(settings))
-        asked = {name: value for name, value in settings.flat().items() if flags[name][0] != "run" and name != "data"}
+        asked = {name: value for name, value in settings.flat().items() if flags[name][0] != "run"}
         if not asked["pooler"]:  # the run took that of its weights' folder
             del asked["pooler"]
         changed = [name for name, value in asked.items() if recorded.get(name) != value]

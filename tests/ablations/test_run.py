@@ -44,9 +44,7 @@ def study(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Two arms of the sample study, one seed and two steps, as words of a command; its runs are finished."""
     runs = tmp_path_factory.mktemp("ablations")
     text = (ROOT / "ablations" / "studies" / "sample.toml").read_text()
-    pairs = ROOT / "data" / "sample" / "course" / "sts-dev.csv"
-    side = f"[together]\nspace = \"probes --probes length --pairs {pairs} --append ' ...' --resamples 0\"\n"
-    (runs / "sample.toml").write_text(text.replace("[0.02, 0.05, 0.1]", "[0.05, 0.1]") + side)
+    (runs / "sample.toml").write_text(text.replace("[0.02, 0.05, 0.1]", "[0.05, 0.1]"))
     words = [str(runs / "sample.toml"), "--set", f"weights={tiny}", "--data", SAMPLE, "--runs", str(runs)]
     words += ["--seeds", "1", "--set", "max-steps=2", "--jobs", "2"]
     code, out = run(*words)
@@ -69,11 +67,6 @@ def test_the_tables_hold_the_scores_of_the_runs(study: list[str]) -> None:
     assert str(ROOT) not in text and "--set max-steps=2, in place of: 150 triplets" in text
     assert "| 0.1 | 2 of 2 | 1 |" in text
     assert (folder / "figure.svg").is_file() and (folder / "0.1" / "seed-1.log").read_text()
-
-
-def test_a_suite_shows_all_arms_together(study: list[str]) -> None:
-    text = (folder_of(study) / "together" / "space" / "probes.json").read_text()
-    assert all(str(folder_of(study) / arm / "seed-1" / "encoder") in text for arm in ("0.05", "0.1"))
 
 
 def test_what_is_finished_is_not_run_again(study: list[str]) -> None:

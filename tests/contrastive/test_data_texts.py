@@ -98,7 +98,7 @@ def test_a_cell_of_two_lines_is_one_text(read: Read, tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "train.csv").write_text('sentence1,sentence2,label\n"the cat\nsat",a dog,1\n', encoding="utf-8")
     found = read(texts="chinese", data=str(tmp_path))
-    assert texts(found) == ["the cat sat", "a dog"] and found.entry["train"]["kept"] == 2
+    assert texts(found) == ["the cat\nsat", "a dog"] and found.entry["train"]["kept"] == 2
 
 
 def test_sets_that_are_not_there_are_named(read: Read, corpora: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,6 +52,7 @@ def _write(folder: Path, settings: dict[str, Any], data: dict[str, Any], metrics
         "settings": settings,
         "all_settings": settings,
         "precision": "fp32",
+        "selection": {"keep": "best", "metric": "dev score", "patience": 0, "by_dev_pairs": True},
         "environment": {"threads": 2, "device": "cpu", "started": "2026-01-02T03:04:05+0000"},
         "data": data,
         **more,

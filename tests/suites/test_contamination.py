@@ -32,7 +32,9 @@ def write(path: Path, content: str) -> dict[str, str]:
 
 def run(folder: Path, data: Any, weights: str = "") -> Path:
     (folder / "encoder").mkdir(parents=True)
-    (folder / "manifest.json").write_text(json.dumps({"data": data, "settings": {}, "weights": {"folder": weights}}))
+    selection = {"keep": "best", "metric": "spearman", "patience": 0, "by_dev_pairs": True}
+    content = {"data": data, "settings": {}, "weights": {"folder": weights}, "selection": selection}
+    (folder / "manifest.json").write_text(json.dumps(content))
     return folder / "encoder"
 
 
