@@ -4,10 +4,10 @@
     DATA_DIR=... python -m benchmarks.encode_speed --peers peers/bin/python       also ONNX and OpenVINO
 
 `Encoder.encode` and `SentenceTransformer.encode` get the same distinct sentences, --sentences a call, from texts to
-vectors; both include tokenisation and sorting by length. bf16 is autocast on both sides. Theirs is shown with its
-default batch size and, where another is faster, with the fastest. --peers is the Python of an environment for
-`benchmarks/peer.py`, whose docstring says how to make it. Beside the times stand Spearman's rho on STS-B test and the
-least cosine between a sentence's vector and that of minbert in fp32.
+vectors; both include tokenisation and sorting by length. bf16, where the device has it, is autocast on both sides.
+Theirs is shown with its default batch size and, where another is faster, with the fastest. --peers is the Python of
+an environment for `benchmarks/peer.py`, whose docstring says how to make it. Beside the times stand Spearman's rho on
+STS-B test and the least cosine between a sentence's vector and that of minbert in fp32.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from transformers.utils import logging
 from benchmarks import harness
 from benchmarks.peer import BACKENDS
 from minbert import BertModel, Encoder, UserError, weights
-from minbert.precision import autocast
+from minbert.precision import autocast, supports_bf16
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli
 from tasks.benchmarks import sets
@@ -102,11 +102,11 @@ def quality(encode: Encode, texts: list[str], exact: np.ndarray, pairs: ScoredSe
 
 
 def contestants(folder: Path, length: int, texts: list[str], device: torch.device) -> dict[str, Encode]:
-    """Both libraries in both precisions; theirs with its default batch size and with the fastest one on `texts`."""
+    """Both libraries in fp32, and in bf16 if the device has it; theirs with its default and its fastest batch size."""
     model = SentenceTransformer(str(folder), device=str(device))
     model.max_seq_length = length
     encoders: dict[str, Encode] = {}
-    for precision in ("bf16", "fp32"):
+    for precision in ("bf16", "fp32") if supports_bf16(device) else ("fp32",):
         theirs = {size: their_encode(model, precision, size) for size in (DEFAULT, *SIZES)}
         seconds = harness.measure(theirs, [texts] * 6, 1, device)
         best = min(seconds, key=lambda size: float(seconds[size].median()))

@@ -120,7 +120,7 @@ def table(
     """
     rows = [
         {"": name, f"ms a {unit}": cell(1000 * values, 0)}
-        | {f"times {base}": cell(values / seconds[base], 2) for base in BASES}
+        | {f"times {base}": cell(values / seconds[base], 2) for base in BASES if base in seconds}
         | (more[name] if more else {})
         for name, values in seconds.items()
     ]

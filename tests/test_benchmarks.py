@@ -90,6 +90,7 @@ def test_the_commands_print_a_row_for_each_contestant(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trainers()
+    monkeypatch.setattr(encode_speed, "supports_bf16", lambda device: True)
     command = f"x --weights {tiny} --data {SAMPLE} --batches 2 --warmup 1 --length 16"
     for module, more in ((contrastive_speed, "--batch-size 4"), (encode_speed, "--sentences 6")):
         monkeypatch.setattr(sys, "argv", f"{command} {more}".split())
