@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from minbert.token_cache import Row, Skipped
 from tasks.contrastive import triplets
 from tasks.contrastive.triplets import checked, fold, from_pairs
+from tests.conftest import unquoted
 
 Pair = tuple[str, str, int]
 E, N, C = triplets.ENTAILMENT, triplets.NEUTRAL, triplets.CONTRADICTION
@@ -147,7 +148,8 @@ def test_the_real_pairs_are_those_of_the_plain_loop(per_premise: str) -> None:
     path = Path(os.environ["DATA_DIR"]) / "nli" / "nli-pairs.tsv"
     numbers = {"entailment": E, "neutral": N, "contradiction": C}
     lines = path.read_text(encoding="utf-8").split("\n")[1:]
-    pairs = [(p.strip(), h.strip(), numbers[label]) for p, h, label, _ in (line.split("\t") for line in lines if line)]
+    cells = [[unquoted(cell).strip() for cell in line.split("\t")] for line in lines if line]
+    pairs = [(premise, hypothesis, numbers[label]) for premise, hypothesis, label, _ in cells]
     made = from_pairs([open_as(path, "nli").rows], per_premise)
     expected, counts = by_loop(pairs, per_premise)
     assert texts(made) == expected and counts.items() <= made.counts.items()

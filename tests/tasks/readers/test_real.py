@@ -16,6 +16,7 @@ from minbert.token_cache import Row, Skipped
 from tasks import readers
 from tasks.readers import open_as, senteval
 from tasks.readers.layouts import NLI_CLASSES
+from tests.conftest import unquoted
 
 pytestmark = pytest.mark.realdata
 COURSE = {"sst": ("single", 5), "quora": ("pair-class", 2), "sts": ("pair-score", None), "cfimdb": ("single", 2)}
@@ -88,7 +89,7 @@ def test_nli(real: Path) -> None:
     cells = [line.split("\t") for line in path.read_text(encoding="utf-8").removesuffix("\n").split("\n")][1:]
     found = kept(open_as(path, "nli").rows)
     assert [(*row.texts, NLI_CLASSES[int(row.label)]) for row in found] == [
-        (a.strip(), b.strip(), label) for a, b, label, _ in cells
+        (unquoted(a).strip(), unquoted(b).strip(), label) for a, b, label, _ in cells
     ]
     assert len(found) == line_feeds(path) - 1 == 87_622
 
