@@ -259,7 +259,8 @@ def saved_pooler(folder: Path) -> str | None:
             f"{folder}: {', '.join(further)} is left out: sentence-transformers' vectors differ", stacklevel=2
         )
     content = read_json_object(path)
-    modes = {key.removeprefix("pooling_mode_") for key, value in content.items() if value is True} - {"include_prompt"}
+    prefix = "pooling_mode_"
+    modes = {key.removeprefix(prefix) for key, value in content.items() if key.startswith(prefix) and value is True}
     for name, key in _POOLING_MODES.items():
         if modes == {key} or content.get("pooling_mode") == name:
             return name

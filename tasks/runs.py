@@ -33,13 +33,15 @@ class Change:
 class Run:
     """Everything that a page shows of one run; `finished` if it has written its scores.
 
-    Its scores are those of `kept_step`; before it is finished, of the best evaluation so far. `data` has its sets of
-    data by name, as `manifests.data_sets`. `written` is the last change of its metrics, in seconds since the epoch.
+    Its scores are those of `kept_step`; before it is finished, of the best evaluation so far. `selection` is how that
+    checkpoint is chosen: `keep`, `metric`, `by_dev_pairs`. `data` has its sets of data by name, as
+    `manifests.data_sets`. `written` is the last change of its metrics, in seconds since the epoch.
     """
 
     folder: Path
     name: str
     manifest: dict[str, Any]
+    selection: dict[str, Any]
     data: dict[str, DataSet]
     train: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
@@ -82,12 +84,6 @@ class Run:
         return "tasks" in self.settings
 
     @property
-    def selection(self) -> dict[str, Any]:
-        """How the checkpoint that the run keeps is chosen: `keep`, `metric` and `by_dev_pairs`."""
-        selection: dict[str, Any] = self.manifest["selection"]
-        return selection
-
-    @property
     def parts(self) -> list[dict[str, Any]]:
         """Each start or resume of the run."""
         return self.manifest.get("parts") or []
@@ -125,7 +121,7 @@ class Run:
 
 
 @contextmanager
-def files_of_run(folder: str | Path) -> Iterator[None]:
+def _files_of_run(folder: str | Path) -> Iterator[None]:
     """Raise `UserError` where the JSON of a run folder has other keys or types than the scripts write."""
     try:
         yield
@@ -139,7 +135,7 @@ def files_of_run(folder: str | Path) -> Iterator[None]:
 
 def read_run(folder: str | Path, name: str = "") -> Run:
     """Read a run folder; `UserError` if it is none, or if its files are not as the scripts write them."""
-    with files_of_run(folder):
+    with _files_of_run(folder):
         return _read_run(expanded(folder), name)
 
 
@@ -164,8 +160,8 @@ def _read_run(folder: Path, name: str) -> Run:
     else:
         tasks = _multitask(scores["tasks"], rows) if finished else _unfinished(data, scores)
     written = (metrics_path if metrics_path.is_file() else path).stat().st_mtime
-    name = name or folder.resolve().name
-    return Run(folder, name, manifest, data, train, evaluations, finished, scores, tasks, changes, written)
+    name, selection = name or folder.resolve().name, manifest["selection"]
+    return Run(folder, name, manifest, selection, data, train, evaluations, finished, scores, tasks, changes, written)
 
 
 def _multitask(scores: dict[str, Any], rows: dict[str, Rows]) -> dict[str, TaskScores]:

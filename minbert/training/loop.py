@@ -189,7 +189,7 @@ def fit(
             pending.append((batch.task, numbers, len(batch.rows)))
             progress.advance(len(batch.rows))
 
-            # once in a while; with several ranks `highest` is a device sync: they must stop after the same step
+            # once in a while; with several ranks `max_over_ranks` is a device sync: they must stop after the same step
             stopping = ranks.max_over_ranks(max(signals, default=0), device)
             epoch_ends = state.step in plan.ends
             evaluating = state.step == plan.total or _due(state.step, training.evaluate_every, epoch_ends)

@@ -18,6 +18,7 @@ from minbert import pooling, weights
 from minbert.bert import BertModel
 from minbert.cpu import packed_weights
 from minbert.encode import Encoder, pool
+from minbert.errors import UserError
 from minbert.precision import autocast
 from minbert.ragged import Ragged
 from tasks.benchmarks.options import chosen
@@ -60,6 +61,10 @@ def load(options: argparse.Namespace) -> list[Loaded]:
     names = ",".join(pooling.NAMES) if options.pooler.lower() in ("every", "all") else options.pooler
     poolers = chosen(names, pooling.NAMES, "--pooler") if names else []
     sources = list(dict.fromkeys(options.encoder))
+    try:
+        torch.empty(0, device=options.device or None)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"--device {options.device}: not a device of this machine") from error
     loaded = []
     for source, name in zip(sources, short_names(sources), strict=True):
         folder = weights.resolve(source, "--encoder")

@@ -51,6 +51,7 @@ def test_a_notebook_shows_a_run_as_a_table_without_markup_of_its_own(multitask: 
     ("name", "text", "message"),
     [
         ("manifest.json", "{", "manifest.json: not a JSON file"),
+        ("manifest.json", '{"all_settings": {"tasks": "sst"}}', "are not as the scripts write them"),
         ("scores.json", "[]", "scores.json: holds"),
         ("metrics.jsonl", '{"kind": "train", "step": 1}\nnonsense\n', "metrics.jsonl:2: not JSON"),
         ("dev/sst.jsonl", "{not json}\n", "sst.jsonl:1: not JSON"),

@@ -155,7 +155,7 @@ def test_the_folder_s_own_pooler_is_the_default_and_a_run_stands_for_its_encoder
     [
         (["--sets", "STS17"], "--sets: 'STS17' is not one of en, zh, STS12"),
         (["--data", "/nowhere"], "--data /nowhere: no such folder"),
-        (["--device", "abacus"], "device 'abacus'"),
+        (["--device", "abacus"], "--device abacus: not a device"),
         (["--sets", "ATEC"], "zh: no test file of ATEC (in ATEC or ATEC_CCKS)"),
     ],
 )
