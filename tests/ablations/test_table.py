@@ -31,7 +31,8 @@ def finished(cell: Cell, gold: np.ndarray, noise: float) -> TaskScores:
     write_rows(cell.folder, "sts", rows)
     score = float(intervals.scores("Pearson's r", predicted, gold))
     task = {"title": "similarity", "metric": "Pearson's r", "score": score, "rows": len(gold), "per_class": []}
-    (cell.folder / "manifest.json").write_text(json.dumps({"all_settings": {"tasks": "sts"}}))
+    manifest = {"all_settings": {"tasks": "sts"}, "selection": {"keep": "last"}}
+    (cell.folder / "manifest.json").write_text(json.dumps(manifest))
     (cell.folder / "scores.json").write_text(json.dumps({"dev_norm": (score + 1) / 2, "tasks": {"sts": task}}))
     return TaskScores("sts", "similarity", "Pearson's r", score, len(gold), rows=rows)
 
@@ -140,7 +141,8 @@ def test_one_set_of_several_has_no_interval_over_rows(tmp_path: Path) -> None:
     for cell in cells:
         rows = Rows([*map(str, range(50))], [("a", "b")] * 50, gold, gold + DRAWS.normal(0, 1, 50), None)
         write_rows(cell.folder, "a", rows)
-        (cell.folder / "manifest.json").write_text(json.dumps({"all_settings": {}, "data": {"sts_dev": sets}}))
+        manifest = {"all_settings": {}, "selection": {"keep": "last"}, "data": {"sts_dev": sets}}
+        (cell.folder / "manifest.json").write_text(json.dumps(manifest))
         (cell.folder / "scores.json").write_text(json.dumps({"sts_dev_spearman": {"before": 0.1, "after": 0.2}}))
     assert table.over_rows(study, cells) == {}
 
