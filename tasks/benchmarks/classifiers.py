@@ -132,7 +132,7 @@ def classify(bank: Bank, system: System, rows: Mapping[str, Sequence[Row]], fold
     for split, some in rows.items():
         sides = [bank.raw(system, texts) for texts in zip(*(row.texts for row in some), strict=True)]
         features = pair_features(*sides) if len(sides) == 2 else sides[0]
-        data[split] = features.astype(np.float64), np.array([row.label for row in some], dtype=np.int64)
+        data[split] = features, np.array([row.label for row in some], dtype=np.int64)
     if "all" in data:
         return nested(data["all"], folds)
     if "dev" in data:
