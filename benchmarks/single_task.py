@@ -2,11 +2,13 @@
 
     python -m benchmarks.single_task --task sst --data $DATA_DIR
     python -m benchmarks.single_task --task quora --data $DATA_DIR --epochs 3 --lr 5e-5 --seeds 1 2 3
+    python -m benchmarks.single_task --task sts --data $DATA_DIR --epochs 1 --starter
 
 It reads the same files with the same readers, starts from the same packaged MiniLM weights, and uses transformers'
 BertModel with the mean over tokens that MiniLM was trained with, one linear layer, torch.optim.AdamW, a linear schedule
 with warm-up, and bf16 autocast on machines where that is fast. It prints the score after the last epoch, as runs of
-`--preset best` are scored, and that of the best epoch on the dev set.
+`--preset best` are scored, and that of the best epoch on the dev set. --starter trains as the course's starter code is
+laid out, to compare times: in fp32, batches of any lengths, attention that is not fused.
 """
 
 import argparse
@@ -35,9 +37,9 @@ OUTPUTS = {"sst": 5, "quora": 1, "sts": 1}
 class Classifier(nn.Module):
     """transformers' BertModel, the mean over a text's tokens, dropout, and one linear layer."""
 
-    def __init__(self, folder: Path, outputs: int) -> None:
+    def __init__(self, folder: Path, outputs: int, attention: str = "sdpa") -> None:
         super().__init__()
-        self.bert = BertModel.from_pretrained(folder, add_pooling_layer=False)
+        self.bert = BertModel.from_pretrained(folder, add_pooling_layer=False, attn_implementation=attention)
         self.dropout = nn.Dropout(self.bert.config.hidden_dropout_prob)
         self.linear = nn.Linear(self.bert.config.hidden_size, outputs)
 
@@ -70,11 +72,14 @@ def outputs_of(task: str, logits: Tensor) -> Tensor:
     return 5 * torch.sigmoid(logits.squeeze(-1)) if task == "sts" else logits.squeeze(-1)
 
 
-def batches(rows: list[Row], size: int, generator: np.random.Generator) -> Iterator[list[Row]]:
-    """Shuffled batches of rows of similar length: what transformers' Trainer makes with `group_by_length`."""
+def batches(rows: list[Row], size: int, generator: np.random.Generator, count: int) -> Iterator[list[Row]]:
+    """Shuffled batches, each of rows of similar length among those of `count` batches.
+
+    With 50 it is what transformers' Trainer makes with `group_by_length`, with 1 lengths do not matter.
+    """
     order = generator.permutation(len(rows))
-    for start in range(0, len(rows), 50 * size):
-        block = sorted((rows[i] for i in order[start : start + 50 * size]), key=lambda row: sum(map(len, row.texts)))
+    for start in range(0, len(rows), count * size):
+        block = sorted((rows[i] for i in order[start : start + count * size]), key=lambda row: sum(map(len, row.texts)))
         for batch in generator.permutation(-(-len(block) // size)):
             yield block[batch * size : (batch + 1) * size]
 
@@ -94,21 +99,24 @@ def dev_score(
     return float("nan") if score is None else score
 
 
-def fine_tune(task: str, data: Path, *, epochs: int, lr: float, batch_size: int, limit: int, seed: int) -> list[float]:
+def fine_tune(
+    task: str, data: Path, *, epochs: int, lr: float, batch_size: int, limit: int, starter: bool, seed: int
+) -> list[float]:
     """The dev score after each epoch."""
     torch.manual_seed(seed)
     generator = np.random.default_rng(seed)
-    folder, precision = weights.resolve("minilm"), choose("auto", CPU)
-    tokenizer, model, kind = AutoTokenizer.from_pretrained(folder), Classifier(folder, OUTPUTS[task]), TASKS[task]()
+    folder, precision = weights.resolve("minilm"), choose("fp32" if starter else "auto", CPU)
+    model = Classifier(folder, OUTPUTS[task], "eager" if starter else "sdpa")
+    tokenizer, kind = AutoTokenizer.from_pretrained(folder), TASKS[task]()
     train, dev = (rows_of(task, split, data, limit) for split in ("train", "dev"))
     total = -(-len(train) // batch_size) * epochs
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0, fused=not starter)
     schedule = get_linear_schedule_with_warmup(optimizer, total // 10, total)
     scores: list[float] = []
     for epoch in range(epochs):
         started = time.perf_counter()
         model.train()
-        for rows in batches(train, batch_size, generator):
+        for rows in batches(train, batch_size, generator, 1 if starter else 50):
             optimizer.zero_grad()
             with autocast(precision, CPU):
                 logits = model(encoded(tokenizer, rows))
@@ -134,10 +142,12 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32, help="(default: %(default)s)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[11711], help="(default: %(default)s)")
     parser.add_argument("--limit", type=int, default=0, help="first rows of each file (default: all)")
+    parser.add_argument("--starter", action="store_true", help="as the course's starter code trains")
     options = parser.parse_args()
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # a report on weights that the encoder does not use
-    settings = {"epochs": options.epochs, "lr": options.lr, "batch_size": options.batch_size, "limit": options.limit}
+    names = ("epochs", "lr", "batch_size", "limit", "starter")
+    settings = {name: getattr(options, name) for name in names}
     scores = np.array([fine_tune(options.task, options.data, seed=seed, **settings) for seed in options.seeds])
     for name, values in (("last epoch", scores[:, -1]), ("best epoch", scores.max(1))):
         spread = f" ± {values.std(ddof=1):.4f} over {len(values)} seeds" if len(values) > 1 else ""
