@@ -58,16 +58,16 @@ def of_premise(triplets: "Triplets", premise: str) -> list[tuple[str, ...]]:
     from tasks.contrastive.triplets import fold
 
     folded = fold(premise)
-    rows = [row for row in triplets.table.tolist() if fold(triplets.text(row[0])) == folded]
+    rows = [row for row in triplets.table.tolist() if fold(triplets.source.text(row[0])) == folded]
     if rows:
-        return [tuple(map(triplets.text, row)) for row in rows]
+        return [tuple(map(triplets.source.text, row)) for row in rows]
     words = set(folded.split())
 
     def overlap(text: str) -> float:
         text_words = set(text.lower().split())
         return len(words & text_words) / max(len(words | text_words), 1)
 
-    premises = [triplets.text(number) for number in np.unique(triplets.table[:, 0])]
+    premises = [triplets.source.text(number) for number in np.unique(triplets.table[:, 0])]
     near = heapq.nlargest(3, premises, key=overlap)
     raise UserError(
         f"--premise: no triplet has {premise!r} as its anchor; the nearest are {', '.join(map(repr, near))}"

@@ -19,7 +19,7 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -91,74 +91,93 @@ def fold(text: str) -> str:
     return " ".join(text.lower().split())
 
 
-class Triplets:
-    """The rows of all sources as numbers of their texts, and the triplets made of them; equal texts have one number.
+class NumberedRows:
+    """The rows of all sources with their texts as numbers; texts that are compared equal have one number.
 
-    `source_rows` are int64 [R, columns], `table` holds the triplets, int64 [N, 3], or [N, 2] without hard negatives.
-    `counts`: read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable rows, where `skipped` are
-    those that the reader skipped; `alone` are premises with usable rows of one kind only, `unpaired` usable rows that
-    are in no triplet.
+    `table` is int64 [R, columns]; `labels` are -1 for rows without one; `skipped` are the rows that readers skipped.
     """
 
     def __init__(self, sources: Sequence[Iterable[Row | Skipped]], columns: int, names: Sequence[str]) -> None:
         assert not names or len(names) == len(sources), "one name for each source"
-        self.names = names
+        self._names = names
         self.skipped: list[Skipped] = []
-        self.lines, self.labels, self.ends = array("q"), array("b"), [0]
+        self.lines, self.labels, self._ends = array("q"), array("b"), [0]
         numbers: dict[str, int] = {}
         self._texts: list[str] = []  # in the spelling of their first appearance
-        source_rows = array("q")
+        table = array("q")
         for source, name in zip(sources, names or [""] * len(sources), strict=True):
             for row in source:
                 if isinstance(row, Skipped):
                     self.skipped.append(_named(name, row.line, row.why))
                     continue
                 for text in row.texts:
-                    source_rows.append(numbers.setdefault(fold(text), len(numbers)))
+                    table.append(numbers.setdefault(fold(text), len(numbers)))
                     if len(numbers) > len(self._texts):
                         self._texts.append(text.strip())
                 self.labels.append(-1 if math.isnan(row.label) else int(row.label))
                 self.lines.append(row.line)
-            self.ends.append(len(self.lines))
+            self._ends.append(len(self.lines))
         self.distinct = len(numbers)  # texts
-        self.source_rows = np.array(source_rows, dtype=np.int64).reshape(-1, columns)
-
-    def make(self, table: np.ndarray, origins: np.ndarray, dropped: Sequence[np.ndarray], **numbers: int) -> Self:
-        """Make the triplets of `table`, whose `origins`, int64 [N, 1 or 2], are the numbers of the rows behind them.
-
-        The rows under the masks `dropped`, one for each of `_DEFECTS`, are listed as skipped; `numbers` are counted.
-        """
-        self.table, self._origins = table, origins
-        self.counts = {"read": len(self.lines) + len(self.skipped), "skipped": len(self.skipped)}
-        for (name, reason), mask in zip(_DEFECTS.items(), dropped, strict=True):
-            rows = np.flatnonzero(mask).tolist()
-            self.counts[name] = len(rows)
-            self.skipped += [_named(self._source(row), self.lines[row], reason) for row in rows]
-        self.counts |= numbers | {"unpaired": numbers["usable"] - len(np.unique(origins)), "triplets": len(table)}
-        return self
+        self.table = np.array(table, dtype=np.int64).reshape(-1, columns)
 
     def __len__(self) -> int:
-        return len(self.table)
+        return len(self.lines)
 
     def text(self, number: int) -> str:
         """A text in the spelling of its first appearance."""
         return self._texts[number]
 
-    def rows(self) -> Iterator[Row | Skipped | ReaderReport]:
-        """Every triplet, its id the lines it was made of, as `12-15`; then every row that was dropped; the counts."""
-        for texts, origins in zip(self.table.tolist(), self._origins.tolist(), strict=True):
-            name = "-".join(map(self._origin, origins))
-            yield Row(name, tuple(map(self.text, texts)), line=self.lines[origins[0]])
-        yield from self.skipped
-        yield {"counts": self.counts}
+    def dropped(self, row: int, reason: str) -> Skipped:
+        """A row as one that is skipped."""
+        return _named(self._source(row), self.lines[row], reason)
 
-    def _source(self, row: int) -> str:
-        return self.names[int(np.searchsorted(self.ends[1:], row, side="right"))] if self.names else ""
-
-    def _origin(self, row: int) -> str:
+    def origin(self, row: int) -> str:
         """`file:line` of a row, `line` where files have no names."""
         name = self._source(row)
         return f"{name}:{self.lines[row]}" if name else str(self.lines[row])
+
+    def _source(self, row: int) -> str:
+        return self._names[int(np.searchsorted(self._ends[1:], row, side="right"))] if self._names else ""
+
+
+class Triplets:
+    """Triplets and the rows they are made of.
+
+    `table` are the numbers of their texts, int64 [N, 3], or [N, 2] without hard negatives; `origins` the rows behind
+    them, int64 [N, 1 or 2]. The rows under the masks `defective`, one for each of `_DEFECTS`, are listed as skipped.
+    `counts`: read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable rows, where `skipped` are
+    those that the reader skipped; `alone` are premises with usable rows of one kind only, `unpaired` usable rows that
+    are in no triplet.
+    """
+
+    def __init__(
+        self,
+        source: NumberedRows,
+        table: np.ndarray,
+        origins: np.ndarray,
+        defective: Sequence[np.ndarray],
+        **numbers: int,
+    ) -> None:
+        self.source, self.table, self._origins = source, table, origins
+        self.skipped = list(source.skipped)
+        self.counts = {"read": len(source) + len(source.skipped), "skipped": len(source.skipped)}
+        for (name, reason), mask in zip(_DEFECTS.items(), defective, strict=True):
+            rows = np.flatnonzero(mask).tolist()
+            self.counts[name] = len(rows)
+            self.skipped += [source.dropped(row, reason) for row in rows]
+        self.counts |= numbers | {"unpaired": numbers["usable"] - len(np.unique(origins)), "triplets": len(table)}
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def rows(self) -> Iterator[Row | Skipped | ReaderReport]:
+        """Every triplet, its id the lines it was made of, as `12-15`; then every row that was dropped; the counts."""
+        source = self.source
+        for texts, origins in zip(self.table.tolist(), self._origins.tolist(), strict=True):
+            name = "-".join(map(source.origin, origins))
+            yield Row(name, tuple(map(source.text, texts)), line=source.lines[origins[0]])
+        yield from self.skipped
+        yield {"counts": self.counts}
 
 
 def _named(source: str, line: int, reason: str) -> Skipped:
@@ -175,13 +194,13 @@ def from_pairs(
     with its i-th; `cross`, all with all (the papers say only that triplets are merged on the premise: CBCL, section
     5.1; SelfCCL, section 4.2).
     """
-    triplets = Triplets(sources, 2, names)
-    pairs = pd.DataFrame(triplets.source_rows, columns=["premise", "hypothesis"])
-    pairs["label"], pairs["row"] = np.frombuffer(triplets.labels, dtype=np.int8), np.arange(len(pairs))
+    source = NumberedRows(sources, 2, names)
+    pairs = pd.DataFrame(source.table, columns=["premise", "hypothesis"])
+    pairs["label"], pairs["row"] = np.frombuffer(source.labels, dtype=np.int8), np.arange(len(pairs))
     pairs["order"] = pd.factorize(pairs["premise"])[0]
     premises = pairs["premise"].nunique()
     same, neutral = pairs["premise"] == pairs["hypothesis"], pairs["label"] == NEUTRAL
-    pair = pairs["premise"] * triplets.distinct + pairs["hypothesis"]
+    pair = pairs["premise"] * source.distinct + pairs["hypothesis"]
     both = np.intersect1d(pair[pairs["label"] == ENTAILMENT], pair[pairs["label"] == CONTRADICTION])
     contradictory = pair.isin(both) & ~neutral & ~same
     remaining = ~(neutral | same | contradictory)
@@ -195,7 +214,8 @@ def from_pairs(
     on = ["order"] if per_premise == "cross" else ["order", "number"]
     merged = chosen[0].merge(chosen[1], on=on, suffixes=("", "_against")).sort_values(["order", "row", "row_against"])
 
-    return triplets.make(
+    return Triplets(
+        source,
         merged[["premise", "hypothesis", "hypothesis_against"]].to_numpy(),
         merged[["row", "row_against"]].to_numpy(),
         (same.to_numpy(), contradictory.to_numpy(), duplicate.to_numpy()),
@@ -208,14 +228,14 @@ def from_pairs(
 
 def checked(sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, names: Sequence[str] = ()) -> Triplets:
     """Rows that are triplets already (positive pairs with 2 columns), in file order, without the defective ones."""
-    triplets = Triplets(sources, columns, names)
-    table, anchor = triplets.source_rows, triplets.source_rows[:, 0]
+    source = NumberedRows(sources, columns, names)
+    table, anchor = source.table, source.table[:, 0]
     same = (table[:, 1:] == anchor[:, None]).any(axis=1)
     contradictory = np.zeros(len(table), dtype=bool)
     if columns == 3:
-        entailed, contradicted = (anchor * triplets.distinct + side for side in table[:, 1:].T)
+        entailed, contradicted = (anchor * source.distinct + side for side in table[:, 1:].T)
         contradictory = (np.isin(entailed, contradicted) | np.isin(contradicted, entailed)) & ~same
     duplicate = pd.DataFrame(table).duplicated().to_numpy() & ~same & ~contradictory
     kept = np.flatnonzero(~(same | contradictory | duplicate))
     numbers = {"neutral": 0, "usable": len(kept), "premises": len(np.unique(anchor)), "alone": 0}
-    return triplets.make(table[kept], kept[:, None], (same, contradictory, duplicate), **numbers)
+    return Triplets(source, table[kept], kept[:, None], (same, contradictory, duplicate), **numbers)

@@ -148,7 +148,7 @@ def test_a_file_is_triplets_or_pairs_by_its_columns(tmp_path: Path) -> None:
     path = tmp_path / "triplets.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = show.every_triplet(path)
-    assert sorted(found.text(number) for number in found.table[0]) == ["a label", "a label here", "no label"]
+    assert sorted(found.source.text(number) for number in found.table[0]) == ["a label", "a label here", "no label"]
     path = tmp_path / "two.csv"
     path.write_text("anchor,positive\na label here,a label\n")
     with pytest.raises(UserError, match="rows without a hard negative"):
