@@ -10,6 +10,9 @@ from ablations.study import Arm, Study
 from tasks import charts
 from tasks.report import overview
 
+_DIFFERENCE = ("difference", "low", "high", "row_low", "row_high")
+"""Columns of a summary in the units of its metric."""
+
 
 def draw(study: Study, summary: pd.DataFrame, score: Any) -> bytes | None:
     """The SVG of the first score of a summary, multiplied by `score.times`; None where there is nothing to show."""
@@ -20,7 +23,10 @@ def draw(study: Study, summary: pd.DataFrame, score: Any) -> bytes | None:
         return _heat_map(study, arms, means, score)
     if study.file.x:
         return _line(study, arms, means, spread, score)
-    return overview.forest(first) if first["difference"].notna().any() else None
+    if not first["difference"].notna().any():
+        return None
+    shown = first.assign(**{name: score.times * first[name] for name in _DIFFERENCE if name in first})
+    return overview.forest(shown, f"{score.title}:\ndifference to {study.file.baseline}, with 95% intervals")
 
 
 def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, score: Any) -> bytes | None:

@@ -55,13 +55,13 @@ def verdict(row: Any) -> str:
     return "" if low is None or np.isnan(low) else intervals.verdict(low, high)
 
 
-def forest(summary: pd.DataFrame) -> bytes:
-    """Each group's difference to the baseline in one metric of a `summary`, as SVG.
+def forest(summary: pd.DataFrame, label: str = "") -> bytes:
+    """Each group's difference to the baseline in one metric of a `summary`, as SVG; `label` is that of its axis.
 
     The thick bar is the 95% interval over dev rows, the thin one that over seeds.
     """
     rows = summary[summary["difference"].notna()].reset_index(drop=True)
-    with charts.page_svg(340, 72 + 26 * len(rows)) as (axes, out):
+    with charts.page_svg(340, 72 + 26 * len(rows) + 20 * len(label.splitlines())) as (axes, out):
         for y, row in rows.iterrows():
             if not np.isnan(row.get("row_low", np.nan)):
                 axes.plot([row["row_low"], row["row_high"]], [y] * 2, color=BLUE, linewidth=7, alpha=0.3)
@@ -71,7 +71,7 @@ def forest(summary: pd.DataFrame) -> bytes:
         axes.plot(rows["difference"], rows.index, "o", color=BLUE, **look)
         axes.axvline(0, color=INK, linewidth=1, linestyle=DASHED)
         widest = max(map(abs, axes.get_xlim()))
-        axes.set(xlim=(-widest, widest), ylim=(len(rows) - 0.5, -0.5))
+        axes.set(xlim=(-widest, widest), ylim=(len(rows) - 0.5, -0.5), xlabel=label)
         axes.set_yticks(range(len(rows)), [charts.clipped(name, 20) for name in rows["group"]])
         axes.locator_params(axis="x", nbins=3)
         axes.grid(visible=False)
