@@ -196,9 +196,9 @@ def run(main: Callable[[], None]) -> NoReturn:
 
     Every code but 0 comes with one sentence. If the output is a closed pipe, as in `... | head`, the exit code is 0.
     """
-    # OpenMP's threads spin for milliseconds at every barrier. If another program needs the same cores, a training step
-    # then takes many times as long. A shorter spin costs nothing on an idle machine. It is read when torch is loaded.
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    # OpenMP's threads spin at every barrier, and keep a core from the thread they wait for if another program needs it
+    # too. With a shorter spin a training step takes half the time then (docs/performance.md). Read when torch loads.
+    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
     try:
         with catch_signals():
             code = _outcome(main)
