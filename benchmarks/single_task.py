@@ -73,9 +73,9 @@ def outputs_of(task: str, logits: Tensor) -> Tensor:
 
 
 def batches(rows: list[Row], size: int, generator: np.random.Generator, count: int) -> Iterator[list[Row]]:
-    """Shuffled batches, each of rows of similar length among those of `count` batches.
+    """Shuffled batches; the rows of every `count` batches are sorted by length among them.
 
-    With 50 it is what transformers' Trainer makes with `group_by_length`, with 1 lengths do not matter.
+    With 50 this is what transformers' Trainer does with `group_by_length`, with 1 lengths do not matter.
     """
     order = generator.permutation(len(rows))
     for start in range(0, len(rows), count * size):

@@ -197,7 +197,8 @@ def run(main: Callable[[], None]) -> NoReturn:
     Every code but 0 comes with one sentence. If the output is a closed pipe, as in `... | head`, the exit code is 0.
     """
     # OpenMP's threads spin at every barrier, and keep a core from the thread they wait for if another program needs it
-    # too. With a shorter spin a training step takes half the time then (docs/performance.md). Read when torch loads.
+    # too. With a shorter spin a training step takes about half the time then, and some 5% more on an idle machine
+    # (docs/performance.md). The variable is read when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
     try:
         with catch_signals():
