@@ -48,15 +48,14 @@ class BertModel(nn.Module):
             nn.init.zeros_(module.bias)
 
     @classmethod
-    def from_pretrained(cls, name_or_dir: str | Path, *, accelerated: bool = True) -> "BertModel":
+    def from_pretrained(cls, name_or_dir: str | Path) -> "BertModel":
         """Load weights from a folder, `minilm` or a hub name; the model is in evaluation mode.
 
-        `accelerated` replaces its modules by those of `minbert.cpu`, which compute the same, faster on a CPU.
+        Its modules are those of `minbert.cpu`, which compute the same as the plain ones, faster on a CPU.
         Raises `UserError` if the weights are missing or do not fit the config.
         """
         folder = weights.resolve(str(name_or_dir))
-        model = cls.with_weights(folder, BertConfig.read(folder))
-        return (accelerate(model) if accelerated else model).eval()
+        return accelerate(cls.with_weights(folder, BertConfig.read(folder))).eval()
 
     @classmethod
     def with_weights(cls, folder: Path, config: BertConfig) -> "BertModel":

@@ -122,7 +122,7 @@ def test_the_interval_of_a_comparison_is_paired(
 
 def test_all_poolers_at_once_agree_with_one_at_a_time(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = Encoder.load(tiny, precision="fp32")
-    monkeypatch.setattr(encoder, "batches", partial(encoder.batches, batch_tokens=12))
+    monkeypatch.setattr(encoder, "batches", partial(encoder.batches, batch_size=2))
     texts = ["the cat sat on the mat", "a dog", "the dog sleeps under a tree!", "who?"]
     bank = encoders.Bank(texts).add(encoders.Loaded("x", tiny, encoder, NAMES))
     for name in NAMES:

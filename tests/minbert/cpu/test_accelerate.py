@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from minbert import AdamW, BertModel, Ragged
+from minbert import AdamW, BertConfig, BertModel, Ragged
 from minbert.cpu import FAST, accelerate, attention, dropout, linear
 
 ROWS = [[2, 9, 8, 7, 3], [2, 5, 3], [2, *range(5, 40), 3], [2, 3], [2, 6, 3]]
@@ -23,7 +23,7 @@ ROWS = [[2, 9, 8, 7, 3], [2, 5, 3], [2, *range(5, 40), 3], [2, 3], [2, 6, 3]]
 @pytest.fixture
 def pair(tiny: Path) -> tuple[BertModel, BertModel]:
     """A plain model, and an accelerated one with the same weights."""
-    model = BertModel.from_pretrained(tiny, accelerated=False)
+    model = BertModel.with_weights(tiny, BertConfig.read(tiny)).eval()
     return model, accelerate(copy.deepcopy(model))
 
 
@@ -50,7 +50,7 @@ def test_every_plain_part_is_swapped(pair: tuple[BertModel, BertModel]) -> None:
 
 
 def test_parameters_stay_the_very_same(tiny: Path) -> None:
-    model = BertModel.from_pretrained(tiny, accelerated=False)
+    model = BertModel.with_weights(tiny, BertConfig.read(tiny))
     state, optimizer = model.state_dict(keep_vars=True), AdamW(model.parameters(), lr=0.1)
     for _ in range(2):
         assert accelerate(model) is model
