@@ -3,13 +3,22 @@
 python -m pytest --import-mode=importlib tests/test_imports.py
 """
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+from minbert.training.settings import flags_of
+from tasks import settings as multitask
+from tasks.contrastive import settings as contrastive
+
 ROOT = Path(__file__).parent.parent
-# A command, the modules that it must not import, and what it prints. Those of both scripts are in training/test_cli.py.
+SCRIPTS = {
+    "./multitask_train.py": (multitask.MultitaskSettings, multitask.PRESETS),
+    "./pretrain_cbcl.py": (contrastive.ContrastiveSettings, contrastive.PRESETS),
+}
+# A command, the modules that it must not import, and what it prints.
 COMMANDS = [
     ("data/get_data.py --help", "torch numpy pandas pooch requests tasks.data.fetch", ["senteval", "chinese", "check"]),
     ("tasks.benchmarks.sts_suite --help", "torch pandas", ["--pooler"]),
@@ -18,6 +27,15 @@ COMMANDS = [
     ("tasks.predict --help", "torch", ["--task"]),
     ("tasks.predictions --help", "torch", ["submit"]),
     ("ablations/run.py list", "torch", ["\nnumber-of-marks: ", "    --model roberta-base: EdaCSE, Table 10"]),
+    *(
+        (f"{script} {flag}", "torch transformers pandas sklearn scipy", words)
+        for script, (kind, presets) in SCRIPTS.items()
+        for flag, words in {
+            "--help": ["--epochs"],
+            "--help-all": [f"--{name.replace('_', '-')}" for name in flags_of(kind.kind({}))],
+            "--list-presets": [*presets],
+        }.items()
+    ),
 ]
 CHILDREN = """
 import os, runpy, sys
@@ -38,8 +56,9 @@ for line in sys.stdin.read().splitlines():
 
 def test_help_and_lists_wait_for_no_heavy_library() -> None:
     lines = "".join(f"{command}\t{heavy}\n" for command, heavy, _ in COMMANDS)
+    plain = os.environ | {"LD_PRELOAD": ""}  # with tcmalloc a script would restart itself
     done = subprocess.run(
-        [sys.executable, "-c", CHILDREN], input=lines, capture_output=True, text=True, cwd=ROOT, timeout=100
+        [sys.executable, "-c", CHILDREN], input=lines, capture_output=True, text=True, cwd=ROOT, timeout=100, env=plain
     )
     *parts, end = re.split(r"^IMPORTED(.*)\n", done.stdout, flags=re.MULTILINE)
     assert len(parts) == 2 * len(COMMANDS) and not end, done.stdout[-200:] + done.stderr

@@ -141,8 +141,6 @@ def fit(
     averaged_after = plan.total - averaged
     progress = Progress(plan, state.step, tasks, keeps_best=training.keep == BEST)
     if restored is None and baseline is not None and training.keep == BEST:
-        if name := checkpoint.not_finite(model, optimizer):
-            raise UserError(f"{name} is not finite before training: the starting weights are damaged")
         _save(model, optimizer, state, run, training)
 
     def evaluate_and_save() -> None:

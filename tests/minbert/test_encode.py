@@ -181,12 +181,6 @@ def test_save_and_load(tiny: Path, tmp_path: Path) -> None:
     assert (tmp_path / "other" / "notes.txt").exists()
 
 
-def test_a_length_without_room_for_a_text_is_refused(tiny: Path) -> None:
-    whole = Encoder.load(tiny)
-    with pytest.raises(UserError, match="max_length: 2 leaves no room"):
-        Encoder(whole.model, whole.tokenizer, max_length=2)
-
-
 def test_a_file_is_encoded_line_by_line(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encode_file, "BLOCK", 3)
     texts = ["the cat", "", "a dog runs", "the bird is not happy ?", "who", "a mat", "the cat"]

@@ -36,15 +36,6 @@ def test_write_atomic_leaves_the_old_file_when_writing_fails(
     assert names(tmp_path) == ["file"]
 
 
-def test_write_atomic_is_on_disk_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-    for name in ("fsync", "replace"):
-        real = getattr(os, name)
-        monkeypatch.setattr(os, name, lambda *a, real=real, name=name: (calls.append(name), real(*a))[1])
-    write_atomic(tmp_path / "file", "new")
-    assert calls == ["fsync", "replace", "fsync"], "content, name, then the folder's entry"
-
-
 @pytest.mark.parametrize("existing", [True, False])
 def test_new_folder_takes_its_place_when_the_block_ends_well(tmp_path: Path, existing: bool) -> None:
     path = tmp_path / "parent" / "folder"
@@ -69,22 +60,6 @@ def test_new_folder_leaves_nothing_on_error(tmp_path: Path, existing: bool, erro
         raise error
     assert names(tmp_path) == (["folder"] if existing else [])
     assert not existing or names(path) == ["old"]
-
-
-def test_new_folder_keeps_the_old_one_where_the_rename_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, real = tmp_path / "folder", os.rename
-    path.mkdir()
-    (path / "old").write_text("x")
-
-    def fail(source: Any, target: Any) -> None:
-        if str(source).endswith(".tmp"):
-            raise OSError("no")
-        real(source, target)
-
-    monkeypatch.setattr(os, "rename", fail)
-    with pytest.raises(OSError), new_folder(path):
-        pass
-    assert names(tmp_path) == ["folder"] and names(path) == ["old"]
 
 
 def test_a_device_a_pipe_and_a_link_are_written_to_and_never_replaced(tmp_path: Path) -> None:
@@ -128,16 +103,6 @@ def test_of_two_that_miss_an_entry_one_builds_it(
         assert record == {"count": 1} and arrays["x"].tolist() == [0, 1, 2, 3, 4] and arrays["none"].shape == (0, 3)
     assert len(calls) == 1 + damaged
     assert [path.suffix for path in (tmp_path / "room").glob("[!.]*")] == [".safetensors"]
-
-
-def test_an_entry_of_another_key_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path))
-    cached("room", ["a"], lambda: ({"x": np.zeros(1)}, {}))
-    (entry,) = (tmp_path / "room").glob("[!.]*")
-    cached("room", ["b"], lambda: ({"x": np.ones(1)}, {}))
-    (other,) = set((tmp_path / "room").glob("[!.]*")) - {entry}
-    os.replace(entry, other)
-    assert cached("room", ["b"], lambda: ({"x": np.full(1, 2.0)}, {}))[0]["x"] == 2
 
 
 @pytest.mark.parametrize(

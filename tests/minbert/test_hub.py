@@ -60,7 +60,7 @@ class Hub(ThreadingHTTPServer):
     """The hub's answers for `some/name`: which files there are, and each of them; a 404 for any other name."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.asked, self.broken = folder, [], set()
+        self.folder, self.asked = folder, []
         super().__init__(("127.0.0.1", 0), Answer)
 
 
@@ -83,7 +83,7 @@ class Answer(BaseHTTPRequestHandler):
             body = json.dumps(self._listed() if "/tree/" in self.path else {"id": "some/name", "sha": COMMIT}).encode()
         else:
             body = path.read_bytes() if known and path.is_file() else b""
-        self.send_response(403 if name in self.server.broken else 200 if body else 404)
+        self.send_response(200 if body else 404)
         if not body:
             self.send_header("X-Error-Code", "EntryNotFound" if known else "RepoNotFound")
         self.send_header("X-Repo-Commit", COMMIT)

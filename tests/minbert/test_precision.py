@@ -20,25 +20,13 @@ CPU = torch.device("cpu")
 def test_a_product_that_is_an_illegal_instruction_is_found_and_no_other_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(precision, "amx_crashes", precision.amx_crashes.__wrapped__)  # without its cache
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
     for killed_by, crashes in ((signal.SIGILL, True), (signal.SIGKILL, False)):
         monkeypatch.setattr(torch, "ones", lambda *_, dtype, by=killed_by: os.kill(os.getpid(), by))
-        assert precision.amx_crashes.__wrapped__() == crashes
+        assert precision.amx_crashes() == crashes and precision.supports_bf16(CPU) != crashes
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    assert not precision.amx_crashes.__wrapped__()
-
-
-def test_amx_that_crashes_is_no_fast_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
-    for amx, crashes, avx512, fast in (
-        (True, False, True, True),
-        (True, True, True, False),
-        (False, False, True, True),
-        (False, False, False, False),
-    ):
-        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda amx=amx: amx)
-        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda avx512=avx512: avx512)
-        monkeypatch.setattr(precision, "amx_crashes", lambda crashes=crashes: crashes)
-        assert precision.supports_bf16(CPU) == fast
+    assert not precision.amx_crashes()
 
 
 @pytest.mark.skipif(not torch.cpu._is_amx_tile_supported(), reason="the processor has no AMX")

@@ -116,26 +116,6 @@ def test_a_reader_that_raises_leaves_no_cache(source: Path, tokenizer: Tokenizer
     check(load(source, reading(*ROWS), "pairs", 2, tokenizer), ROWS, tokenizer)
 
 
-DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "cut": lambda content: content[:-8],
-    "header": lambda content: b"\xff" * 16 + content[16:],
-}
-
-
-@pytest.mark.parametrize("name", DAMAGE)
-def test_a_damaged_cache_is_built_anew(source: Path, tokenizer: Tokenizer, name: str) -> None:
-    calls: list[str] = []
-    rows = (*ROWS, Skipped(9, "no label"))
-    load(source, reading(*rows, calls=calls), "pairs", 2, tokenizer)
-    (file,) = (source.parent / "cache").rglob("*.safetensors")
-    file.write_bytes(DAMAGE[name](file.read_bytes()))
-    for _ in ("built", "opened"):
-        cache = load(source, reading(*rows, calls=calls), "pairs", 2, tokenizer)
-        check(cache, ROWS, tokenizer)
-        assert cache.skipped == (Skipped(9, "no label"),)
-    assert calls == ["read", "read"]
-
-
 def test_facts_of_a_reader_are_kept(source: Path, tokenizer: Tokenizer) -> None:
     for _ in ("built", "opened"):
         cache = load(source, [*ROWS, {"counts": {"read": 4}}], "pairs", 2, tokenizer)

@@ -80,7 +80,6 @@ def multitask(tmp_path: Path) -> Callable[..., Path]:
         rows: int = 60,
         texts: tuple[str, ...] = (),
         finished: bool = True,
-        recorded: bool = True,
     ) -> Path:
         folder, sizes = tmp_path / name, {"sst": 48, "quora": 160, "sts": 64}
         settings = {"tasks": "sst,quora,sts", "sampling": "round-robin", "epochs": 2, "batch_size": 16, "lr": 1e-4}
@@ -104,7 +103,7 @@ def multitask(tmp_path: Path) -> Callable[..., Path]:
             scores = {task: evaluate.report(TASKS[task](), one.predicted, one.gold) for task, one in made.items()}
             parts = [scores["sst"]["score"], scores["quora"]["score"], (scores["sts"]["score"] + 1) / 2]
             (folder / "scores.json").write_text(json.dumps({"dev_norm": sum(parts) / 3, "step": 20, "tasks": scores}))
-            for task in sizes if recorded else ():
+            for task in sizes:
                 record.write_rows(folder, task, made[task])
         return folder
 

@@ -111,14 +111,6 @@ def test_no_page_scrolls_sideways_on_a_phone(
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_on_paper_it_is_light_and_without_controls(multitask: Made, opened: Callable[..., ReportTab]) -> None:
-    tab = opened(multitask(), color_scheme="dark")
-    tab.page.emulate_media(media="print")
-    assert tab.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert not tab.page.is_visible(".top") and tab.page.pdf(format="A4").startswith(b"%PDF")
-
-
-@pytest.mark.usefixtures("undrawn")
 def test_a_click_on_a_heading_sorts(multitask: Made, opened: Callable[..., ReportTab]) -> None:
     tab = opened(*(multitask(f"run-{skill}", skill=skill) for skill in (0.3, 0.9, 0.5)))
     rows = "table.sortable >> nth=0 >> tbody tr"

@@ -7,12 +7,14 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 from sklearn import metrics
 
 from tasks import intervals
 from tasks import metrics as ours
 from tasks.record import Rows, TaskScores
+from tasks.registry import TASKS
 from tasks.report import details
 
 DRAWS = np.random.default_rng(3)
@@ -92,3 +94,12 @@ def test_the_worst_errors_have_the_least_probable_gold_classes() -> None:
     assert listed["id"].tolist() == [str(row) for row in wrong[np.argsort(gold[wrong], kind="stable")][:25]]
     assert listed["p(gold)"].tolist() == [f"{share:.3f}" for share in np.sort(gold[wrong])[:25]]
     assert "text" not in details.worst_errors(task, rows, texts=False).rows
+
+
+def test_probabilities_are_torchs_softmax_and_none_for_a_regression() -> None:
+    logits = torch.randn(7, 5) * 4
+    found = TASKS["sst"]().probabilities(logits.numpy())
+    np.testing.assert_allclose(found, torch.softmax(logits.double(), 1).numpy(), rtol=1e-12)
+    two = TASKS["quora"]().probabilities(np.array([800.0, -800.0, 0.0], dtype=np.float32))
+    np.testing.assert_array_equal(two, [[0, 1], [1, 0], [0.5, 0.5]])
+    assert TASKS["sts"]().probabilities(np.zeros(3)) is None

@@ -71,9 +71,3 @@ def test_the_command_prints_its_tables(multitask: Made, capsys: pytest.CaptureFi
     assert "| predicted incorrectly | " in capsys.readouterr().out
     with pytest.raises(UserError, match="a task sts with classes"):
         errors.main(["nouns", str(folder), "--task", "sts"])
-
-
-@pytest.mark.realdata
-def test_the_tagger_finds_names_at_the_start_of_a_sentence(real_data: Path) -> None:
-    tag = wordnet.tagger(wordnet.find_nltk_data(str(real_data)))
-    assert nouns.proper_nouns("London's bridges are older than Berlin's.", tag) == ["London", "Berlin"]

@@ -13,13 +13,8 @@ from tasks.report import overview
 DRAWS = np.random.default_rng(4)
 
 
-def runs(groups: dict[str, list[int]], metrics: tuple[str, ...] = ("accuracy",)) -> pd.DataFrame:
-    rows = [
-        (group, seed, metric, DRAWS.normal(0.5, 0.01))
-        for group in groups
-        for metric in metrics
-        for seed in groups[group]
-    ]
+def runs(groups: dict[str, list[int]]) -> pd.DataFrame:
+    rows = [(group, seed, "accuracy", DRAWS.normal(0.5, 0.01)) for group, seeds in groups.items() for seed in seeds]
     return pd.DataFrame(rows, columns=["group", "seed", "metric", "value"])
 
 

@@ -6,8 +6,6 @@ python -m pytest --import-mode=importlib tests/report/test_page.py
 import json
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -24,8 +22,8 @@ Made = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
-def build(run: Run, *, texts: bool = True) -> str:
-    return page.build(run, texts=texts, resamples=20)[0]
+def build(run: Run) -> str:
+    return page.build(run, resamples=20)[0]
 
 
 class Elements(HTMLParser):
@@ -73,12 +71,6 @@ def test_nothing_of_the_data_becomes_markup_and_nothing_is_fetched(multitask: Ma
         for name in ("src", "href", "srcset", "action", "xlink:href"):
             value = attributes.get(name)
             assert value is None or value.startswith(("#", "data:")), (tag, name, value)
-
-
-def test_without_texts_no_sentence_is_in_the_page(multitask: Made) -> None:
-    run = read_run(multitask(skill=0.4))
-    assert "sentence number" in build(run) and "the other side" in build(run)
-    assert "sentence number" not in build(run, texts=False) and "the other side" not in build(run, texts=False)
 
 
 def test_numbers_of_the_page_are_those_of_the_run(multitask: Made) -> None:
@@ -130,6 +122,7 @@ def test_the_command_line_writes_where_it_is_told(
     folder = multitask()
     command.main([str(folder)])
     assert capsys.readouterr().out.strip() == f"report: {folder / 'report.html'}"
+    assert "sentence number" in (folder / "report.html").read_text()
     command.main([str(folder), "--out", str(tmp_path / "new" / "folder" / "x.html"), "--no-texts"])
     assert "sentence number" not in (tmp_path / "new" / "folder" / "x.html").read_text()
     for arguments, message in (
@@ -222,14 +215,3 @@ def test_a_card_is_written_on_demand_and_kept(
     command.main([str(folder), "--card"])
     assert cards == [folder] and (folder / "encoder" / "README.md").read_text() == "mine\n"
     assert "README.md is kept as it is" in capsys.readouterr().err
-
-
-def test_the_page_and_the_card_wait_for_neither_torch_nor_scikit_learn(multitask: Made) -> None:
-    code = f"""if True:
-        import sys
-        from tasks.report import card, page
-        from tasks.runs import read_run
-        page.build(read_run({str(multitask())!r}), resamples=2)
-        assert not {{"torch", "sklearn"}} & sys.modules.keys()
-    """
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

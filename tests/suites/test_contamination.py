@@ -138,8 +138,3 @@ def test_a_manifests_hash_of_several_files_is_known(tmp_path: Path, tiny: Path, 
     assert found.complete and found.sets == {"STS-B": Count(4, 1, 1, 0)}
     path.with_name("STS.gs.own.txt").write_text("3\n2\n")
     assert [file.state for file in contamination.check("e", encoder, SET).files] == ["changed"]
-
-
-def test_without_a_manifest_nothing_is_known(tiny: Path) -> None:
-    found = contamination.check("tiny", tiny, SET)
-    assert not found.complete and "its training data is unknown" in found_table(found)

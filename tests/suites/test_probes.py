@@ -15,7 +15,7 @@ import pytest
 import torch
 from scipy import stats
 
-from minbert import Encoder
+from minbert import Encoder, UserError
 from minbert.encode import pool
 from tasks.benchmarks import probes, sets, space, weat
 from tasks.benchmarks.encoders import Bank, Loaded, System
@@ -156,3 +156,21 @@ def test_a_comparison_has_the_paired_differences_of_alignment_and_shift(
         values = [one["value"] for one in found[name]["results"] if one["measure"] == measure]
         assert row["difference"] == pytest.approx(values[1] - values[0])
     assert "95% interval, paired" in capsys.readouterr().out
+
+
+def test_own_pairs_have_a_score_a_class_or_neither(tmp_path: Path) -> None:
+    path, two = tmp_path / "x.tsv", [("a cat", "a dog"), ("b", "c")]
+    for content, pairs, gold in (
+        ("a cat\ta dog\t3\nb\tc\t0.5\n", two, [3, 0.5]),
+        ("a cat\ta dog\nb\tc\n", two, None),
+        ("sentence1\tsentence2\tlabel\na\tb\t1\n", [("a", "b")], [1]),
+        ("sentence1\tsentence2\na\tb\n", [("a", "b")], None),
+        ('{"sentence1": "a", "sentence2": "b", "score": 2}\n', [("a", "b")], [2]),
+    ):
+        path.write_text(content)
+        found = sets.own_pairs(path)
+        assert found.pairs == pairs
+        assert np.isnan(found.gold).all() if gold is None else found.gold.tolist() == gold
+    path.write_text("A fine film.\t1\nA poor film.\t0\n")
+    with pytest.raises(UserError, match="holds single sentences"):
+        sets.own_pairs(path)

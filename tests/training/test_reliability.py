@@ -10,7 +10,6 @@ import random
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Callable
 from itertools import count, product
 from pathlib import Path
@@ -24,75 +23,11 @@ from minbert.training import checkpoint, cli, loop
 from minbert.training.run import RunDir, environment
 
 
-def start(folder: Path, gate: int, ends: int) -> None:
-    """Open a run folder when the gate is closed, and exit when `ends` is: with 0, or with 1 if it was refused."""
-    os.read(gate, 1)
-    code = 0
-    try:
-        run = RunDir.open(folder, resume=True, identity={})  # held as long as it lives
-        answer = str(os.getpid() if run.path == folder else "")
-    except UserError as error:
-        code, answer = 1, str(error)
-    (folder.parent / f"answer-{os.getpid()}.tmp").write_text(answer)
-    (folder.parent / f"answer-{os.getpid()}.tmp").rename(folder.parent / f"answer-{os.getpid()}")
-    if not code:
-        os.read(ends, 1)
-    os._exit(code)
-
-
-@pytest.mark.parametrize("count", [6, pytest.param(50, marks=pytest.mark.slow)])
-def test_of_processes_that_start_at_once_one_has_the_folder(tmp_path: Path, count: int) -> None:
-    for folder in (tmp_path / "new", tmp_path / "killed"):  # the second holds what a killed process has left
-        (gate, close_gate), (ends, close_ends) = os.pipe(), os.pipe()
-        children = []
-        for _ in range(count):
-            if not (child := os.fork()):
-                os.close(close_gate)
-                os.close(close_ends)
-                start(folder, gate, ends)
-            children.append(child)
-        os.close(close_gate)
-        while len(answers := [path.read_text() for path in tmp_path.glob("answer-*[0-9]")]) < count:
-            time.sleep(0.01)
-        (winner,) = [int(answer) for answer in answers if answer.isdigit()]
-        refusals = [answer for answer in answers if not answer.isdigit()]
-        assert all(f"{folder}: is in use by " in answer for answer in refusals), refusals
-        os.kill(winner, signal.SIGKILL)
-        os.close(close_ends)
-        assert sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children) == [
-            -signal.SIGKILL,
-            *[1] * (count - 1),
-        ]
-        for path in tmp_path.glob("answer-*"):
-            path.unlink()
-        if folder.name == "new":
-            shutil.copytree(folder, tmp_path / "killed")
-
-
 def test_a_command_that_ends_leaves_no_lock_and_no_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError), RunDir.open(tmp_path / "a" / "run", resume=False, identity={}):
         assert (tmp_path / "a" / "run").is_dir()
         raise UserError("--x: wrong")
     assert not [*tmp_path.iterdir()]
-
-
-def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "thesis").write_text("precious")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".minbert.lock").symlink_to(tmp_path / "thesis")
-    with pytest.raises(OSError):
-        RunDir.open(tmp_path / "run", resume=True, identity={})
-    assert (tmp_path / "thesis").read_text() == "precious"
-
-
-@pytest.mark.parametrize("resume", [False, True])
-def test_a_folder_of_other_things_is_refused(tmp_path: Path, resume: bool) -> None:
-    (tmp_path / "docs" / "checkpoints").mkdir(parents=True)
-    (tmp_path / "docs" / "thesis.tex").write_text("precious")
-    with pytest.raises(UserError, match="is not empty and holds no run") as refused:
-        RunDir.open(tmp_path / "docs", resume=resume, identity={})
-    assert "--resume" not in str(refused.value)
-    assert sorted(path.name for path in (tmp_path / "docs").iterdir()) == ["checkpoints", "thesis.tex"]
 
 
 BROKEN = [b"", b"{", b"[]", b"{}", b'{"settings": {}, "parts": "x"}', b'{"settings": {}, "parts": [1]}']

@@ -3,7 +3,6 @@
 python -m pytest --import-mode=importlib tests/training/test_resume.py
 """
 
-import csv
 import json
 import os
 import random
@@ -222,15 +221,11 @@ SETTINGS = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "flags"), [(name, flags) for name in SETTINGS for flags in SETTINGS[name]])
 def test_a_run_of_any_setting_is_resumed_with_the_same_bits(
-    script: Script, tmp_path: Path, name: str, flags: str
+    script: Script, corpora: Path, name: str, flags: str
 ) -> None:
     """Stopped after its steps 2, 5 and 7: before, with and after an evaluation."""
-    texts, pairs = tmp_path / "texts.txt", tmp_path / "pairs.tsv"
-    texts.write_text((COURSE / "ids-sst-dev.csv").read_text())
-    with open(COURSE.parent / "nli" / "nli-triplets.csv", encoding="utf-8", newline="") as file:
-        made = [f"{a}\t{p}\tentailment\n{a}\t{n}\tcontradiction\n" for a, p, n in list(csv.reader(file))[1:]]
-    pairs.write_text("premise\thypothesis\tlabel\n" + "".join(made))
-    words = [*ONE, *flags.replace("TEXTS", str(texts)).replace("PAIRS", str(pairs)).split()]
+    places = {"TEXTS": str(corpora / "texts.txt"), "PAIRS": str(corpora / "pairs.tsv")}
+    words = [*ONE, *(places.get(word, word) for word in flags.split())]
     whole = script(name, *words, run_dir="whole")
     assert whole.code == 0, whole.err
     for step in (1, 4, 6):

@@ -43,6 +43,7 @@ BAD = [
     (MULTITASK, "--sst_dev {dev} --sst_dev_out {dev}", "{dev} --*_out"),
     (MULTITASK, "--sst_dev_out {taken}/out.csv --sts_dev_out {taken}/../taken/out.csv", "out.csv --*_out"),
     (MULTITASK, "--run-dir {taken}", "{taken} holds no run"),
+    (MULTITASK, "--run-dir {taken} --resume", "{taken} holds no run"),
     (MULTITASK, "--run-dir {dev}", "--run-dir {dev}"),
     (MULTITASK, "--run-dir {dev}/run --resume", "--run-dir {dev}"),
     (MULTITASK, "", "--weights no-such-weights"),
@@ -94,10 +95,6 @@ def test_a_run_folder_that_exists_is_left_as_it_is(script: Script, tiny_copy: Ca
     changed = script(name, "--weights", weights, "--max-steps", 2, "--resume")
     refused(changed, "--max-steps (was 1, now 2)", folder=True)
     assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in done.folder.rglob("*")} == before
-    for content in ("{", "[]", "{}"):
-        for manifest in (done.folder / "manifest.json", done.folder / "checkpoints" / "manifest.json"):
-            manifest.write_text(content)
-        refused(script(name, "--resume"), str(done.folder / "manifest.json"), folder=True)
 
 
 def test_weights_that_do_not_fit(script: Script, tiny_copy: Callable[..., Path]) -> None:
@@ -114,15 +111,6 @@ def test_weights_that_do_not_fit(script: Script, tiny_copy: Callable[..., Path])
     refused(joint, f"--sentence-encoder {folder}", "sizes")
     refused(script(MULTITASK, "--sentence-encoder", folder), "--sentence-encoder belongs to --pairs joint")
     refused(script(PRETRAIN, "--preset", "consert-sup-unsup", weights=False), "--weights", "runs/consert-sup/encoder")
-
-
-def test_a_loss_that_is_not_finite_stops_the_run(script: Script) -> None:
-    run = script(PRETRAIN, "--lr", 1e30, "--clip", 0, "--epochs", 4, "--save-every", 1)
-    sentence = refused(run, "step", "--lr", folder=True)
-    assert "nan" in sentence or "inf" in sentence
-    for path in (run.folder / "checkpoints").rglob("*.safetensors"):
-        finite = all(bool(tensor.isfinite().all()) for tensor in load_file(path).values())
-        assert finite, "a checkpoint with NaN is worth nothing"
 
 
 def test_vectors_that_are_all_alike_stop_the_run(script: Script, tiny_copy: Callable[..., Path]) -> None:

@@ -22,7 +22,7 @@ from sklearn.metrics import accuracy_score
 from transformers import BertModel
 
 import minbert
-from tasks import evaluate, predict, record
+from tasks import evaluate, predict, readers, record
 from tasks.report import facts
 from tasks.runs import read_run
 
@@ -364,6 +364,9 @@ def test_out_flags_and_dev_rows_without_labels(script: Script, tmp_path: Path) -
     written = (tmp_path / "para_dev_out.txt").read_text().splitlines()[1:]
     expected = [line.split("\t")[1] for number, line in enumerate(lines) if number not in (0, 5)]
     assert [line.split(" , ")[0] for line in written] == expected
+    rows = record.read_rows(run.folder / "dev" / "quora.jsonl")
+    assert rows.ids == expected and np.flatnonzero(np.isnan(rows.gold)).tolist() == [2]
+    assert rows.texts[0] == tuple(map(readers.clean_pair, lines[1].split("\t")[2:4]))
     assert json.loads((run.folder / "scores.json").read_text())["tasks"]["quora"]["rows"] == 48
     account = run.manifest()["data"]["dev"]["quora"]
     assert [row["line"] for row in account["skipped"]] == [6] and [row["line"] for row in account["noted"]] == [4]

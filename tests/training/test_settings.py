@@ -145,18 +145,6 @@ def test_only_flags_that_change_no_result_stay_out_of_a_runs_identity() -> None:
         assert multitask(*words.split()).settings.identity() != one
 
 
-@pytest.mark.parametrize("kind", [MultitaskSettings, *ContrastiveSettings.kinds().values()])
-def test_a_flags_name_is_in_one_record(kind: type) -> None:
-    names = [name for field in kind.model_fields.values() for name in field.annotation.model_fields]
-    assert len(names) == len(set(names))
-    needed = {"texts": "sts", "views": "none,shuffle", "keep": "last"}
-    chosen = [{"objective": name} for name, own in kind.kinds().items() if own is kind]
-    settings = kind.of(
-        seed=3, run_dir="x", **(chosen or [{}])[0], **{one: value for one, value in needed.items() if one in names}
-    )
-    assert kind.of(**settings.flat()) == settings and settings.changed(run_dir="y").run.run_dir == "y"
-
-
 def test_the_last_layers_have_their_own_learning_rate_unless_it_is_given() -> None:
     for words, rate in (([], 1e-5), (["--option", "pretrain"], 1e-3), (["--option", "pretrain", "--lr", "1"], 1.0)):
         assert multitask(*words).settings.training.lr == rate

@@ -4,7 +4,6 @@ python -m pytest --import-mode=importlib tests/training/test_synonym_runs.py
 """
 
 import csv
-import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -32,23 +31,10 @@ FLAGS = (*SHORT.split(), "--pooler", "mean", "--keep", "best")
 SYNONYMS = ("--synonyms", 3, "--synonyms-p", 0.5)
 
 
-def test_an_augmented_run_evaluates_when_asked_takes_the_best_and_resumes_with_the_same_bits(
-    script: Script, small_wordnet: Path
-) -> None:
+def test_an_augmented_run_resumes_with_the_same_bits(script: Script, small_wordnet: Path) -> None:
     where = {"NLTK_DATA": str(small_wordnet)}
     whole = script(PRETRAIN, *FLAGS, *SYNONYMS, run_dir="whole", **where)
     assert whole.code == 0, whole.err
-    evaluations = [row for row in whole.rows() if row["kind"] == "evaluation"]
-    assert [row["step"] for row in evaluations] == [3, 6, 9, 12, 15, 16]
-    scores = json.loads((whole.folder / "scores.json").read_text())
-    judged = [{"step": 0, "score": scores["sts_dev_spearman"]["before"]}, *evaluations]
-    best = max(judged, key=lambda row: row["score"])
-    assert scores["step"] == best["step"]
-    assert [row["best"] for row in evaluations] == [
-        all(row["score"] > other["score"] for other in judged[:place]) for place, row in enumerate(evaluations, 1)
-    ]
-    kept = checkpoint.steps(whole.folder / "checkpoints")
-    assert kept == sorted({best["step"], 16})
     sets = whole.manifest()["synonyms"]["sets"]
     assert sets["nli"]["texts"] == 3 * 120 and sets["nli"]["replaceable words"] > 10
 

@@ -5,9 +5,6 @@ python -m pytest --import-mode=importlib tests/minbert/cpu/test_accelerate.py
 """
 
 import copy
-import platform
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -101,26 +98,3 @@ def test_on_another_device_every_part_is_plain(tiny: Path, monkeypatch: pytest.M
         vectors = model.pooled(ragged)
     vectors.float().sum().backward()
     assert vectors.device.type == "meta" and vectors.shape == (5, 32)
-
-
-FAULTS = """
-import resource
-import torch
-from minbert.cpu import keep_freed_memory
-def faults():
-    seen = []
-    for _ in range(9):
-        torch.zeros(16 << 20)
-        seen.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
-    return min(after - before for before, after in zip(seen, seen[1:]))
-returned = faults()
-keep_freed_memory()
-print(faults(), returned)
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc returns memory and has mallopt")
-def test_freed_memory_is_kept_for_the_next_step() -> None:
-    done = subprocess.run([sys.executable, "-c", FAULTS], check=True, capture_output=True, text=True)
-    kept, returned = map(int, done.stdout.split())
-    assert kept < 100 < returned, "of the 16,384 pages of a tensor of 64 MiB"
