@@ -4,10 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from minbert.bert import BertModel
+from minbert.encode import Encoder
 from tasks.examples import Examples
 from tasks.readers.senteval import STS
 
@@ -68,6 +70,26 @@ def triplets(view: Callable[..., Any]) -> Examples:
 def bert(tiny: Path) -> BertModel:
     """The tiny BERT."""
     return BertModel.from_pretrained(tiny)
+
+
+@pytest.fixture
+def encoder(tiny: Path) -> Encoder:
+    """The tiny BERT with the mean over tokens, in fp32."""
+    return Encoder.load(tiny, pooler="mean", precision="fp32")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """The pooler, and the number of texts, of every call of an encoder from now on."""
+    found: list[tuple[str, int]] = []
+    real = Encoder.encode_ids
+
+    def spy(self: Encoder, rows: Any, **more: Any) -> np.ndarray:
+        found.append((self.pooler, len(rows)))
+        return real(self, rows, **more)
+
+    monkeypatch.setattr(Encoder, "encode_ids", spy)
+    return found
 
 
 @pytest.fixture(scope="session")
