@@ -174,7 +174,7 @@ def test_candidates_keep_the_form_and_never_give_the_word_itself(made: Make) -> 
 
 
 def test_closed_classes_have_no_candidates_under_any_tag(made: Make) -> None:
-    closed = ["a", "an", "in", "be", "is", "have", "one", "two", "he", "it", "as", "or", "not", "more"]
+    closed = ["a", "an", "in", "be", "is", "have", "one", "two", "he", "it", "as", "or", "not", "more", "don"]
     words = made(*(sense(part, word, "wrong") for part in "nvar" for word in closed))
     assert all(not words.candidates(word, tag) for word in closed for tag in ("NN", "NNP", "JJ", "VB", "RB"))
     assert all(one == one.lower() for one in CLOSED)
@@ -247,3 +247,15 @@ def test_all_senses_reach_words_that_the_usual_senses_do_not(folder: Path) -> No
     first, every = (tag(texts, WordNet(folder, senses)) for senses in wordnet.SENSES)
     assert first.coverage(1) < every.coverage(1) < 0.6
     assert (first.word_counts == every.word_counts).all() and first.word_counts.sum() == 19
+
+
+@pytest.mark.realdata
+def test_tags_are_those_of_nltks_tagger(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import nltk.data
+    from nltk.tag import pos_tag
+
+    words, sentence = WordNet(folder), "An old woman walks her small dog along a narrow path near the quiet river ."
+    monkeypatch.setattr(nltk.data, "path", [str(folder)])
+    expected = [word for word, name in pos_tag(sentence.split()) if name == "JJ" and words.candidates(word, "JJ")]
+    assert [sentence[start:end] for start, end, _ in tag([sentence], words).only("a").of(0)] == expected
+    assert "small" in expected

@@ -10,7 +10,10 @@ import torch
 
 from minbert.bert import BertModel
 from minbert.encode import Encoder
-from tasks.examples import Examples
+from minbert.training.loop import Context
+from minbert.training.plan import Step
+from tasks.contrastive.model import ContrastiveModel, ContrastiveStep
+from tasks.examples import Examples, unchanged
 from tasks.readers.senteval import STS
 
 SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
@@ -70,6 +73,17 @@ def triplets(view: Callable[..., Any]) -> Examples:
 def bert(tiny: Path) -> BertModel:
     """The tiny BERT."""
     return BertModel.from_pretrained(tiny)
+
+
+def backward(
+    bert: BertModel, examples: Any, rows: np.ndarray, how: Any, *, train: bool = False, augment: Any = unchanged
+) -> tuple[dict[str, Any], dict[str, torch.Tensor], ContrastiveModel]:
+    """Step 7, of epoch 1, of a run with seed 9: its numbers, the gradients by name, and the model."""
+    model = ContrastiveModel.of(how, bert).train(train)
+    model.zero_grad()
+    step = ContrastiveStep(how.objective, examples, augment, how.training.chunk)
+    numbers = step.backward(model, Step("nli", rows, 1, 7), Context(9, 7, "fp32", torch.device("cpu")))
+    return numbers, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}, model
 
 
 @pytest.fixture

@@ -18,41 +18,20 @@ from minbert.bert import BertModel
 from minbert.encode import Encoder, vectors
 from minbert.ragged import Ragged
 from minbert.tokenizer import Tokenizer
-from minbert.training.loop import Context
-from minbert.training.plan import Step
 from minbert.weights import save
 from tasks.contrastive import losses
 from tasks.contrastive.evaluation import unit
-from tasks.contrastive.model import COLLAPSED, ContrastiveModel, ContrastiveStep, floors, spread
+from tasks.contrastive.model import COLLAPSED, ContrastiveModel, floors, spread
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, Pair
-from tests.contrastive.conftest import ANCHORS, NEGATIVES, POSITIVES
+from tests.contrastive.conftest import ANCHORS, NEGATIVES, POSITIVES, backward
 from tests.contrastive.formulas import cosine, nt_xent
 
 ROWS = np.array([4, 0, 3, 1])
-STEP = Step("nli", ROWS, 0, 0)
-
-
-def context(step: int = 0) -> Context:
-    return Context(seed=5, step=step, precision="fp32", device=torch.device("cpu"))
 
 
 def settings(objective: str, **more: Any) -> ContrastiveSettings:
     return ContrastiveSettings.of(objective=objective, pooler=more.pop("pooler", "mean"), **more)
-
-
-def run(bert: BertModel, examples: Any, how: ContrastiveSettings, *, train: bool = False) -> tuple[Any, dict, Any]:
-    """One backward: its numbers, the gradients by name, and the model."""
-    torch.manual_seed(1)
-    objective, pooler, projection = how.objective, how.encoder.pooler, how.encoder.projection
-    together = objective.form != "bi"
-    model = ContrastiveModel(bert, pooler, projection=projection, classes=objective.classes, together=together)
-    model.train(train)
-    model.zero_grad()
-    step = ContrastiveStep(objective, examples, chunk=how.training.chunk)
-    numbers = step.backward(model, STEP, context())
-    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-    return numbers, gradients, model
 
 
 def encoded(model: ContrastiveModel, examples: Any, columns: int) -> list[np.ndarray]:
@@ -75,7 +54,7 @@ def test_nt_xent_is_the_formula_over_the_batch(
     examples = view(*columns)
     pooler = "mean" if projection == "none" else "cls"
     how = settings("nt-xent", pooler=pooler, projection=projection, mask_false_negatives=False)
-    numbers, _, model = run(bert, examples, how)
+    numbers, _, model = backward(bert, examples, ROWS, how)
     expected = nt_xent(*encoded(model, examples, len(columns)), temperature=0.05)
     assert numbers["loss"].item() == pytest.approx(expected.item(), rel=1e-4)
 
@@ -83,17 +62,17 @@ def test_nt_xent_is_the_formula_over_the_batch(
 def test_triplet_margin_and_softmax_are_their_formulas(
     bert: BertModel, triplets: Examples, view: Callable[..., Any]
 ) -> None:
-    numbers, _, model = run(bert, triplets, settings("triplet", loss_margin=2.0))
+    numbers, _, model = backward(bert, triplets, ROWS, settings("triplet", loss_margin=2.0))
     anchors, positives, negatives = encoded(model, triplets, 3)
     near, far = (np.linalg.norm(anchors - side, axis=1) for side in (positives, negatives))
     assert numbers["loss"].item() == pytest.approx(np.maximum(near - far + 2, 0).mean(), rel=1e-4)
 
-    numbers, _, _ = run(bert, triplets, settings("margin", loss_margin=9.0))
+    numbers, _, _ = backward(bert, triplets, ROWS, settings("margin", loss_margin=9.0))
     both = np.concatenate([near**2, np.maximum(9 - far, 0) ** 2])
     assert numbers["loss"].item() == pytest.approx(both.mean() / 2, rel=1e-4)
 
     pairs = view(*[[row[i] for row in PAIRS] for i in (0, 1)], labels=[row[2] for row in PAIRS])
-    numbers, gradients, model = run(bert, pairs, settings("softmax"))
+    numbers, gradients, model = backward(bert, pairs, ROWS, settings("softmax"))
     u, v = encoded(model, pairs, 2)
     weight, bias = (p.detach().double().numpy() for p in (model.classifier.weight, model.classifier.bias))
     logits = np.concatenate([u, v, abs(u - v)], axis=1) @ weight.T + bias
@@ -109,7 +88,7 @@ def test_pairs_read_together_are_classified_by_transformers_vector_of_both(
 ) -> None:
     found = view(*[[row[i] for row in PAIRS] for i in (0, 1)], labels=[row[2] for row in PAIRS])
     pairs = Pair(found.cache, found.cls, found.sep, found.max_length)
-    numbers, gradients, model = run(bert, pairs, settings("cross", keep="last"))
+    numbers, gradients, model = backward(bert, pairs, ROWS, settings("cross", keep="last"))
     assert gradients.keys() >= {"classifier.weight", "encoder.tk_type_embedding.weight"}
 
     chosen = [PAIRS[row] for row in ROWS]
@@ -129,7 +108,7 @@ def test_phrases_are_read_alone_and_have_their_own_two_classes(
     rows = [(row[0], "", 3 + (n > 0)) if n in (0, 3) else row for n, row in enumerate(PAIRS)]
     found = view(*[[row[i] for row in rows] for i in (0, 1)], labels=[row[2] for row in rows])
     examples = Pair(found.cache, found.cls, found.sep, found.max_length)
-    numbers, gradients, model = run(bert, examples, settings("cross", keep="last", phrases="sst"))
+    numbers, gradients, model = backward(bert, examples, ROWS, settings("cross", keep="last", phrases="sst"))
     assert model.classifier.out_features == 5 and gradients["classifier.weight"].isfinite().all()
 
     tokenizer, theirs, losses, right = BertTokenizer.from_pretrained(tiny), Theirs.from_pretrained(tiny).eval(), [], 0
@@ -154,19 +133,13 @@ PAIRS = [
 ]
 
 
-def test_a_step_is_a_function_of_seed_and_step(bert: BertModel, triplets: Examples) -> None:
-    how = settings("nt-xent", chunk=4)
-    first, again = (run(bert, triplets, how, train=True)[1] for _ in range(2))
-    assert all(torch.equal(again[name], gradient) for name, gradient in first.items())
-    whole = run(bert, triplets, how.changed(chunk=0), train=True)[1]
-    assert any(not torch.equal(whole[name], gradient) for name, gradient in first.items()), "dropout is off"
-
-
 def test_false_negatives_are_left_out(bert: BertModel, view: Callable[..., Any]) -> None:
     same = ["a dog runs"] * 4
     texts = [*same, "the bird", "a tree"], ["the dog runs", "a dog", "the cat", "the mat", "a bird", "the tree"]
     examples = view(*texts, ["who ?", "what ?", "the cat is sad", "a dog", "a mat", "a cat"])
-    free, masked = (run(bert, examples, settings("nt-xent", mask_false_negatives=on))[0] for on in (False, True))
+    free, masked = (
+        backward(bert, examples, ROWS, settings("nt-xent", mask_false_negatives=on))[0] for on in (False, True)
+    )
     assert masked["loss"] < free["loss"]
     rows = encoded(ContrastiveModel(bert, "mean"), examples, 3)  # rows 4, 0, 3, 1: the last three share an anchor
     total = 0.0

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from minbert import UserError
 from minbert.bert import BertModel
 from minbert.ragged import Ragged
 from minbert.tokenizer import Tokenizer
@@ -24,7 +23,7 @@ from tasks.contrastive.model import ContrastiveModel, ContrastiveStep
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.contrastive.simcse import SimCSE
 from tasks.contrastive.views import Streams
-from tasks.examples import unchanged
+from tests.contrastive.conftest import backward
 from tests.contrastive.formulas import nt_xent, two_views
 
 TEXTS = ["the cat sat on a mat", "a dog runs", "the bird is happy", "who is sad ?", "a tree", "the dog sleeps"]
@@ -37,23 +36,6 @@ SPEC = "token-cutoff:0.3,shuffle"
 def settings(objective: str, **more: Any) -> ContrastiveSettings:
     texts = {"texts": "sts"} if objective in ("views", "simcse") else {}
     return ContrastiveSettings.of(objective=objective, pooler="mean", seed=9, **texts, **more)
-
-
-def backward(
-    bert: BertModel,
-    examples: Any,
-    how: ContrastiveSettings,
-    *,
-    train: bool = False,
-    augment: Any = None,
-    epoch: int = 1,
-) -> tuple[dict[str, Any], dict[str, torch.Tensor], ContrastiveModel]:
-    torch.manual_seed(3)
-    model = ContrastiveModel(bert, how.encoder.pooler, classes=how.objective.classes).train(train)
-    model.zero_grad()
-    step = ContrastiveStep(how.objective, examples, augment or unchanged, how.training.chunk)
-    numbers = step.backward(model, Step("nli", ROWS, epoch, 7), Context(9, 7, "fp32", torch.device("cpu")))
-    return numbers, {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}, model
 
 
 def seen(model: ContrastiveModel, ids: list[int], view: views.View, key: int, number: int, added: Any = None) -> Any:
@@ -72,7 +54,7 @@ def test_views_are_contrasted_as_equation_1_says(
     bert: BertModel, view: Callable[..., Any], protect: bool, temperature: float
 ) -> None:
     examples, how = view(TEXTS), {"protect_special": protect, "temperature": temperature}
-    numbers, _, model = backward(bert, examples, settings("views", views=SPEC, **how))
+    numbers, _, model = backward(bert, examples, ROWS, settings("views", views=SPEC, **how))
     a, b = views.parse(SPEC, protect_special=protect)
     first, second = (
         [seen(model, examples.sentence(row, 0), one, int(row), number) for row in ROWS]
@@ -92,8 +74,8 @@ def test_parts_change_neither_draws_nor_gradients(
 ) -> None:
     how = settings(objective, views=spec, temperature=0.1)
     examples = view(TEXTS, OTHERS, labels=LABELS) if objective == "joint" else view(TEXTS)
-    whole, gradients, _ = backward(bert, examples, how)
-    numbers, in_parts, _ = backward(bert, examples, how.changed(chunk=size))
+    whole, gradients, _ = backward(bert, examples, ROWS, how)
+    numbers, in_parts, _ = backward(bert, examples, ROWS, how.changed(chunk=size))
     assert numbers["loss"].item() == pytest.approx(whole["loss"].item(), rel=1e-6)
     for name, gradient in gradients.items():
         torch.testing.assert_close(in_parts[name], gradient, atol=1e-5, rtol=0, msg=name)
@@ -102,7 +84,7 @@ def test_parts_change_neither_draws_nor_gradients(
 def test_edacse_is_simcse_plus_lambda_times_punctuation(bert: BertModel, view: Callable[..., Any], tiny: Any) -> None:
     tokenizer, examples = Tokenizer.load(tiny), view(TEXTS)
     how = settings("simcse", eda_weight=0.6, marks_most=3)
-    numbers, _, model = backward(bert, examples, how, augment=Punctuation(tokenizer, 0, seed=9, most=3))
+    numbers, _, model = backward(bert, examples, ROWS, how, augment=Punctuation(tokenizer, 0, seed=9, most=3))
     plain = [seen(model, examples.sentence(row, 0), views.View(), 0, 0) for row in ROWS]
     marked = []
     for row in ROWS:
@@ -112,7 +94,7 @@ def test_edacse_is_simcse_plus_lambda_times_punctuation(bert: BertModel, view: C
         marked.append(seen(model, ids, views.View(), 0, 0))
     own, to_marked = (nt_xent(plain, other, temperature=0.05).item() for other in (plain, marked))
     assert numbers["loss"].item() == pytest.approx(own + 0.6 * to_marked, rel=1e-4)
-    alone = backward(bert, examples, settings("simcse"))[0]
+    alone = backward(bert, examples, ROWS, settings("simcse"))[0]
     assert alone["loss"].item() == pytest.approx(own, rel=1e-4)
 
 
@@ -129,7 +111,9 @@ def test_simcse_draws_two_masks_of_dropout(
 
     monkeypatch.setattr(SimCSE, "loss", watched)
     how = settings("simcse", eda_weight=0.6, marks_most=3, chunk=chunk)
-    numbers = backward(bert, examples, how, train=True, augment=Punctuation(Tokenizer.load(tiny), 0, seed=9, most=3))[0]
+    numbers = backward(
+        bert, examples, ROWS, how, train=True, augment=Punctuation(Tokenizer.load(tiny), 0, seed=9, most=3)
+    )[0]
     first, second, marked = np.split(seen_by_the_loss[0], 3)
     assert (np.abs(first - second).max(1) > 1e-3).all(), "both passes have the same mask"
     own, to_marked = (nt_xent(first, other, temperature=0.05).item() for other in (second, marked))
@@ -166,7 +150,7 @@ def test_joint_is_classification_plus_alpha_times_views(
     """The released code sums both sides and both directions; a view `none` is the encoding that is classified."""
     examples = view(TEXTS, OTHERS, labels=LABELS)
     how = settings("joint", views=spec, temperature=0.07, alpha=0.3, protect_special=protect)
-    numbers, gradients, model = backward(bert, examples, how)
+    numbers, gradients, model = backward(bert, examples, ROWS, how)
     texts = [[examples.sentence(row, column) for row in ROWS] for column in (0, 1)]
     u, v = ([seen(model, ids, views.View(), 0, 2) for ids in side] for side in texts)
     weight, bias = (p.detach().double().numpy() for p in (model.classifier.weight, model.classifier.bias))
@@ -225,19 +209,3 @@ def test_punctuation_goes_into_positives_of_triplets(view: Callable[..., Any], t
         assert changed.sentence(row, 2) == examples.sentence(row, 2)
         text = insert(OTHERS[row], seed=9, epoch=4, key=int(row), most=2, marks=marks)
         assert changed.sentence(row, 1) == [tokenizer.cls, *tokenizer.encode([text])[0], tokenizer.sep]
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"objective": "views", "texts": "sts"}, ["--views", "two views"]),
-        ({"objective": "views", "views": SPEC}, ["--objective views", "--texts"]),
-        ({"objective": "views", "views": SPEC, "texts": " , "}, ["--objective views", "--texts"]),
-        ({"objective": "simcse", "texts": "sts", "eda_weight": 0.6}, ["--eda-weight", "--marks-most"]),
-        ({"objective": "views", "texts": "sts", "views": "Adversarial,none"}, ["adversarial", "joint"]),
-    ],
-)
-def test_what_does_not_go_together_is_refused(given: dict[str, Any], words: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        ContrastiveSettings.of(**given)
-    assert all(word in str(caught.value) for word in words)

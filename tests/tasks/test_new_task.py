@@ -3,8 +3,6 @@
 python -m pytest --import-mode=importlib tests/tasks/test_new_task.py
 """
 
-import json
-import os
 import re
 import types
 from pathlib import Path
@@ -14,14 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from minbert import UserError, weights
+from minbert import UserError
 from minbert.bert import BertModel
-from minbert.config import BertConfig
-from minbert.optimizer import AdamW
 from minbert.tokenizer import Tokenizer
-from minbert.training import checkpoint
 from tasks import predict, predictions, registry
 from tasks.model import MultitaskModel
+from tests.tasks.test_predict import finished_run
 from tests.tasks.test_predictions import SAMPLE, made
 
 ROOT = Path(__file__).parent.parent.parent
@@ -57,13 +53,7 @@ def test_it_trains_and_predicts(reviews: Any, tiny: Path, tmp_path: Path) -> Non
 def test_its_head_predicts_a_users_own_sentences(
     reviews: Any, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, model = tmp_path / "run", MultitaskModel(BertModel.from_pretrained(tiny), [reviews], 0.0)
-    config, tokenizer = BertConfig.read(tiny), Tokenizer.load(tiny)
-    weights.save(run / "encoder", model.encoder.state_dict(), config, tokenizer, "pooler")
-    checkpoint.save(run / "checkpoints", 4, model, AdamW(model.parameters(), lr=1e-3), {})
-    settings = {"tasks": reviews.name, "pairs": "cross", "max_length": 24}
-    (run / "manifest.json").write_text(json.dumps({"all_settings": settings, "precision": "fp32"}))
-    (run / "scores.json").write_text(json.dumps({"step": 4}))
+    run = finished_run(tmp_path / "run", tiny, tasks=reviews.name)
     (tmp_path / "own.txt").write_text("The cat sat.\nA sad dog!\n")
     predict.main([str(run), "--task", reviews.files.short, str(tmp_path / "own.txt")])
     header, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
@@ -83,21 +73,3 @@ def test_the_leaderboard_asks_for_no_more_files_than_before(reviews: Any, tmp_pa
     assert {file.task.name for file in files} == {"sst", "quora", "sts"} and len(files) == 6
     assert not any(file.findings for file in files)
     assert predictions.norm(files) is not None
-
-
-@pytest.mark.realdata
-@pytest.mark.skipif(not os.environ.get("DATA_DIR"), reason="reads $DATA_DIR")
-def test_the_real_file_is_read(reviews: Any, tiny: Path) -> None:
-    path = Path(os.environ["DATA_DIR"]) / "course" / "ids-cfimdb-dev.csv"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    examples = reviews.open(path, "dev", Tokenizer.load(tiny), 64)
-    assert len(examples) == len(lines) - 1
-    assert set(examples.labels.tolist()) == {0.0, 1.0}
-
-
-def test_a_name_goes_before_the_short_name_of_another_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    def kind(short: str) -> Any:
-        return lambda: types.SimpleNamespace(files=types.SimpleNamespace(short=short))
-
-    monkeypatch.setattr(registry, "TASKS", {"reviews": kind("r"), "other": kind("reviews")})
-    assert [registry.resolve_task(word) for word in ("reviews", "r", "other")] == ["reviews", "reviews", "other"]

@@ -12,21 +12,14 @@ import pytest
 from minbert.token_cache import Row, Skipped
 from tasks.readers import open_as
 
-# What each form below says: four pairs, the third without a gold label.
-EXPECTED = [
-    (("A man naps.", '"Hush," he sleeps.'), 0.0),
-    (("A man naps.", "He dreams of the sea."), 1.0),
-    "no gold label",
-    (("A man naps.", 'A man runs "fast'), 2.0),
-]
+# What each form below says; the third pair has no gold label.
 PAIRS = [
-    (*row, name)
-    for row, name in zip(
-        [EXPECTED[0][0], EXPECTED[1][0], ("A man naps.", "Unclear."), EXPECTED[3][0]],
-        ["entailment", "neutral", "-", "contradiction"],
-        strict=True,
-    )
+    ("A man naps.", '"Hush," he sleeps.', "entailment"),
+    ("A man naps.", "He dreams of the sea.", "neutral"),
+    ("A man naps.", "Unclear.", "-"),
+    ("A man naps.", 'A man runs "fast', "contradiction"),
 ]
+LABELS = {"entailment": 0.0, "neutral": 1.0, "contradiction": 2.0}
 
 SNLI_HEAD = [
     *("gold_label", "sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse", "sentence2_parse"),
@@ -48,21 +41,8 @@ def tsv(head: list[str], *records: list[str]) -> str:
 
 
 def json_lines(**more: object) -> str:
-    return "".join(
-        json.dumps(
-            {
-                "annotator_labels": [gold],
-                "gold_label": gold,
-                "pairID": "1",
-                **more,
-                "sentence1": a,
-                "sentence2": b,
-                "sentence1_parse": "(ROOT x)",
-            }
-        )
-        + "\n"
-        for a, b, gold in PAIRS
-    )
+    rows = ({"gold_label": gold, "pairID": "1", **more, "sentence1": a, "sentence2": b} for a, b, gold in PAIRS)
+    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def snli(a: str, b: str, gold: str) -> list[str]:
@@ -82,13 +62,11 @@ FORMS = {
 
 @pytest.mark.parametrize("name", FORMS)
 def test_every_form_says_the_same(write: Callable, name: str) -> None:
-    found = list(pairs(write(FORMS[name], name)))
     first = 1 if name.endswith("jsonl") else 2
-    for number, (row, expected) in enumerate(zip(found, EXPECTED, strict=True), first):
-        if isinstance(expected, str):
-            assert row == Skipped(number, expected)
-        else:
-            assert row == Row(str(number), *expected)
+    assert list(pairs(write(FORMS[name], name))) == [
+        Skipped(line, "no gold label") if gold == "-" else Row(str(line), (a, b), LABELS[gold])
+        for line, (a, b, gold) in enumerate(PAIRS, first)
+    ]
 
 
 def test_a_cell_that_csv_has_quoted_is_unquoted_and_other_quotes_stay(write: Callable) -> None:
@@ -109,11 +87,6 @@ def test_gaps_and_bad_labels(write: Callable, refusal: Callable) -> None:
     )
     assert refusal(pairs, write(head + "a\tb\n")).startswith("file.csv:2: 2 columns")
     assert refusal(pairs, write("premise\tlabel\n")).startswith("file.csv:1: no column 'sentence2' (or hypothesis, ")
-
-
-def test_triplets_are_comma_separated_and_quoted(write: Callable) -> None:
-    found = list(triplets(write('sent0,sent1,hard_neg\n"One, two.", A "b",C\n,x,y\nd,e, \n')))
-    assert found == [Row("2", ("One, two.", 'A "b"', "C")), Skipped(3, "sent0: empty"), Skipped(4, "hard_neg: empty")]
 
 
 @pytest.mark.parametrize(
