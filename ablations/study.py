@@ -1,9 +1,11 @@
 """A checked study: its arms, with settings that their scripts accept, and changes from the command line."""
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from itertools import product
 from typing import Any
 
@@ -123,6 +125,7 @@ def read_study(name: str, model: str = "") -> Study:
         for arm in study.arms.values():
             _check_arm(study, arm)
         _check_names(study)
+        _check_suites(file)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     return study
@@ -210,6 +213,18 @@ def _check_names(study: Study) -> None:
             raise UserError(f"arms.{arm.name}: {why}")
     if file.x and not any(isinstance(arm.flat.get(study.x), int | float) for arm in arms.values() if arm.script):
         raise UserError(f"x: no arm has a number for {file.x}")
+
+
+def _check_suites(file: StudyFile) -> None:
+    """Raise `UserError` for a flag that a suite does not take, and for a suite that scores several systems."""
+    for name, command in file.suites.items():
+        module, *words = shlex.split(command)
+        try:
+            flags = import_module(f"tasks.benchmarks.{module}").parse(["--encoder", "of the arm", *words])
+        except UserError as error:
+            raise UserError(f"suites.{name}: {error}") from error
+        if "," in flags.pooler or flags.pooler == "every" or getattr(flags, "whiten", 0):
+            raise UserError(f"suites.{name}: scores several systems, of which a table can show one")
 
 
 def matches(score: str, wanted: str) -> bool:

@@ -52,10 +52,11 @@ def launches(step: train_speed.Step, pairs: train_speed.Pairs) -> int:
 
 
 def memory(step: train_speed.Step, pairs: train_speed.Pairs) -> float:
-    """The largest memory of one step, in MiB."""
+    """The most memory that one step takes beyond weights and optimizer, in MiB."""
     torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
     step(pairs)
-    return torch.cuda.max_memory_allocated() / 2**20
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
 def work(model: nn.Module, pairs: train_speed.Pairs) -> int:

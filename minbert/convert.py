@@ -67,7 +67,7 @@ def convert_checkpoint(source: Path, like: str, to: Path) -> Path:
     config = BertConfig.read(folder)
     with weights.shapes_only():
         model = BertModel(config)
-    weights.save(to, weights.matched(tensors, model, source), config, Tokenizer.load(folder), "cls")
+    weights.save(to, weights.matched(tensors, model, source), config, Tokenizer.load(folder), "pooler")
     return to
 
 

@@ -186,8 +186,9 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
 
 def cache_folder() -> Path:
     """`$MINBERT_CACHE`, else `minbert` in the user's cache folder."""
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
-    return Path(os.environ.get("MINBERT_CACHE") or user)
+    if own := os.environ.get("MINBERT_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
 
 
 def key_hash(key: Iterable[object]) -> str:

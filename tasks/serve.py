@@ -75,7 +75,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run")
     parser.add_argument("--port", type=int, default=8017, metavar="N", help="on 127.0.0.1 (default: 8017)")
     options = parser.parse_args(arguments)
-    build(options.run).launch(server_name="127.0.0.1", server_port=options.port, share=False)
+    page = build(options.run)
+    try:
+        page.launch(server_name="127.0.0.1", server_port=options.port, share=False)
+    except OSError as error:
+        raise UserError(f"--port {options.port}: is in use") from error
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Settings and presets of multitask fine-tuning (stage two). Importing this module does not import torch."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import field_validator, model_validator
 
@@ -101,6 +101,8 @@ class ScheduleSettings(Record):
 class TrainingSettings(settings.TrainingSettings):
     """Training, evaluation and model selection."""
 
+    metric: ClassVar[str] = "dev norm"
+
     lr: float = flag(_FULL_MODEL_LR, "learning rate (with --fine-tune-mode last-linear-layer 1e-3)", ge=0, common=True)
     head_lr: float = flag(0.0, "learning rate of the heads, under the same schedule; 0: that of the encoder", ge=0)
     r_drop: float = flag(
@@ -165,17 +167,6 @@ class MultitaskSettings(Settings):
         if self.model.fine_tune_mode == "full-model" or "lr" in self.training.model_fields_set:
             return self
         return self.model_copy(update={"training": self.training.model_copy(update={"lr": _LAST_LAYERS_LR})})
-
-    @property
-    def selection(self) -> dict[str, Any]:
-        """Model selection, for the manifest: the model to keep, the metric, and whether dev sets choose it."""
-        training = self.training
-        return {
-            "keep": training.keep,
-            "metric": "dev norm",
-            "patience": training.patience,
-            "by_dev_pairs": training.chooses,
-        }
 
     def check(self, overrides: Mapping[str, Any]) -> None:
         """Raises `UserError` for flags that exclude each other."""

@@ -150,7 +150,9 @@ def fit(
             with catch_signals() if ranks.world() == 1 else nullcontext():
                 if signals and ranks.world() == 1:
                     raise Interrupted("stopped", signals[0])
-                row = _evaluate(state, evaluate, plan.total, training.patience, device)
+                started = time.perf_counter()
+                score, numbers = evaluate()
+                seconds = round(time.perf_counter() - started, 3)
         except Interrupted as stop:
             state.unevaluated = True
             _save(model, optimizer, state, run, training)
@@ -158,6 +160,8 @@ def fit(
             position = f"after step {state.step:,} of {plan.total:,}, before its evaluation"
             raise Interrupted(f"stopped {position}", stop.number) from None
         state.unevaluated = False
+        row = _update(state, score, plan.total, training.patience, device)
+        row |= {name: _defined(value) for name, value in numbers.items()} | {"seconds": seconds}
         run.log({"kind": "evaluation", "step": state.step, "epoch": plan.at(state.step - 1).epoch + 1, **row})
         progress.evaluated(row)
         _save(model, optimizer, state, run, training)
@@ -267,12 +271,8 @@ def _read_scalars(state: LoopState, pending: list[LoggedStep], floors: Floors) -
     pending.clear()
 
 
-def _evaluate(
-    state: LoopState, evaluate: Callable[[], ScoreAndMetrics], total: int, patience: int, device: torch.device
-) -> dict[str, Any]:
-    """Evaluate and update the state; returns a row of the metrics."""
-    started = time.perf_counter()
-    score, numbers = evaluate()
+def _update(state: LoopState, score: float | None, total: int, patience: int, device: torch.device) -> dict[str, Any]:
+    """Update the state after an evaluation; returns what the metrics say of it."""
     state.score = _first_ranks_score(score, device)
     improved = state.score is not None and (state.best is None or state.score > state.best)
     if improved:
@@ -282,9 +282,7 @@ def _evaluate(
     if state.score is None:
         ranks.note(f"step {state.step}: the score is undefined, so this evaluation cannot be the best")
     state.finished = state.step == total or bool(patience and state.stale >= patience)
-    seconds = round(time.perf_counter() - started, 3)
-    defined = {name: _defined(value) for name, value in numbers.items()}
-    return {"score": state.score, "best": improved, **defined, "seconds": seconds}
+    return {"score": state.score, "best": improved}
 
 
 def _first_ranks_score(score: float | None, device: torch.device) -> float | None:

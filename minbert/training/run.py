@@ -291,11 +291,18 @@ def environment(device: torch.device) -> dict[str, Any]:
         **{name: version(name) for name in _LIBRARIES},
         "commit": commit(),
         "machine": platform.machine(),
+        **hardware(device),
+        "device": str(device),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def hardware(device: torch.device) -> dict[str, Any]:
+    """What the bits of a computation depend on beside the versions: processor, instructions, number of threads."""
+    return {
         "processor": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu(),
         "instructions": _instructions(),
         "threads": torch.get_num_threads(),
-        "device": str(device),
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
 
 

@@ -134,6 +134,9 @@ class DataSettings(Record):
 class TrainingSettings(Record):
     """Training, evaluation and the selection of the final weights."""
 
+    metric: ClassVar[str]
+    """The score of an evaluation, by which the best is chosen."""
+
     epochs: int = flag(10, "passes over the largest training set", ge=1, le=10_000, common=True)
     batch_size: int = flag(32, "examples in one update", ge=1, common=True)
     max_steps: int = flag(
@@ -171,6 +174,12 @@ class TrainingSettings(Record):
     def chooses(self) -> bool:
         """Whether the dev sets choose the weights that are kept, or when training stops."""
         return self.keep == "best" or self.patience > 0
+
+    @property
+    def selection(self) -> dict[str, Any]:
+        """For the manifest: the weights to keep, the metric, and whether dev sets choose them."""
+        how = {"keep": self.keep, "metric": self.metric, "patience": self.patience}
+        return how | {"by_dev_pairs": self.chooses}
 
 
 class FileSettings(Record):

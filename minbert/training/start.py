@@ -107,7 +107,7 @@ class Start(Generic[S]):
             "precision": self.precision,
             "environment": environment(self.device),
             "variables": {"DATA_DIR": data_dir} if data_dir and not self.settings.files.data else {},
-            "selection": self.settings.selection,
+            "selection": self.settings.training.selection,
             **{name: section for name, section in sections.items() if section is not None},
         }
         changed = self.run.begin_part(manifest)

@@ -120,11 +120,11 @@ def _counts(files: Sequence[TrainingFile], sets: Texts) -> dict[str, Count]:
             if not isinstance(row, Row):
                 continue
             here = sorted(numbers[text] for text in map(text_key, row.texts) if text in numbers)
-            pairs = set(combinations(here, 2))
+            found = set(combinations(here, 2)) | {(number,) for number in here}
             if file.purpose == "train":
-                trained |= pairs | {(number,) for number in here}
+                trained |= found
             else:
-                choosing = {name: count + (not pairs.isdisjoint(scored[name])) for name, count in choosing.items()}
+                choosing = {name: count + (not found.isdisjoint(scored[name])) for name, count in choosing.items()}
     return {
         name: Count(
             len(rows),
@@ -146,7 +146,7 @@ def table(result: Contamination) -> Table:
             "trained on": f"{one.trained:,}",
             "share": f"{one.trained / one.rows:.1%}",
             "with a sentence trained on": f"{one.sentence:,}",
-            "selection pairs in the set": f"{one.chosen_on:,}",
+            "selection rows in the set": f"{one.chosen_on:,}",
         }
         for name, one in result.sets.items()
         if read

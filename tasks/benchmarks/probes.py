@@ -5,6 +5,7 @@ python -m tasks.benchmarks.probes --encoder minilm runs/cbcl --probes geometry,w
 python -m tasks.benchmarks.probes --encoder minilm --probes length --pairs my-pairs.tsv --append ' and so on'
 """
 
+from argparse import Namespace
 from pathlib import Path
 
 from minbert.files import present
@@ -15,8 +16,8 @@ from tasks.benchmarks.sets import NAMES_HELP
 PROBES = ("geometry", "frequency", "length", "weat")
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Read the command line, probe, and write tables, JSON and figures."""
+def parse(arguments: list[str] | None = None) -> Namespace:
+    """The flags, checked. Raises `UserError` for a mistake."""
     parser = options.parser("probes", __doc__)
     names = f"{', '.join(PROBES)}, several with commas (default: all)"
     parser.add_argument("--probes", default=",".join(PROBES), metavar="NAMES", help=names)
@@ -29,7 +30,12 @@ def main(arguments: list[str] | None = None) -> None:
     parsed.probes = options.chosen(parsed.probes, PROBES, "--probes")
     if parsed.pairs is not None:
         present(parsed.pairs, "--pairs")
+    return parsed
 
+
+def main(arguments: list[str] | None = None) -> None:
+    """Read the command line, probe, and write tables, JSON and figures."""
+    parsed = parse(arguments)
     from tasks.benchmarks import space  # imports torch and pandas
 
     space.run_probes(parsed)

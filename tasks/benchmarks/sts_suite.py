@@ -4,14 +4,16 @@ python -m tasks.benchmarks.sts_suite --encoder runs/cbcl/encoder --data DIR
 python -m tasks.benchmarks.sts_suite --encoder minilm runs/cbcl --pooler mean,cls --sets STS-B,SICK --data DIR
 """
 
+from argparse import Namespace
+
 from minbert.errors import UserError
 from minbert.training import cli
 from tasks.benchmarks import options
 from tasks.benchmarks.sets import NAMES_HELP
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Read the command line, score, and write tables, JSON and figures."""
+def parse(arguments: list[str] | None = None) -> Namespace:
+    """The flags, checked. Raises `UserError` for a mistake."""
     parser = options.parser("sts_suite", __doc__)
     parser.add_argument("--sets", default="", metavar="NAMES", help=f"{NAMES_HELP} (default: en, else zh)")
     whiten = "also score BERT-whitening with this many dimensions, fitted on each set's own sentences"
@@ -19,7 +21,12 @@ def main(arguments: list[str] | None = None) -> None:
     parsed = options.parse(parser, arguments)
     if parsed.whiten < 0:
         raise UserError(f"--whiten: {parsed.whiten} is less than 0")
+    return parsed
 
+
+def main(arguments: list[str] | None = None) -> None:
+    """Read the command line, score, and write tables, JSON and figures."""
+    parsed = parse(arguments)
     from tasks.benchmarks import similarity  # imports torch and pandas
 
     similarity.run_similarity(parsed)

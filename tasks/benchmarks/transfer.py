@@ -4,6 +4,8 @@ python -m tasks.benchmarks.transfer --encoder runs/cbcl/encoder --data DIR
 python -m tasks.benchmarks.transfer --encoder minilm runs/cbcl --sets TREC,MRPC --data DIR
 """
 
+from argparse import Namespace
+
 from minbert.errors import UserError
 from minbert.training import cli
 from tasks.benchmarks import options
@@ -11,8 +13,8 @@ from tasks.benchmarks import options
 SETS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Read the command line, classify, and write tables and JSON."""
+def parse(arguments: list[str] | None = None) -> Namespace:
+    """The flags, checked. Raises `UserError` for a mistake."""
     parser = options.parser("transfer", __doc__)
     names = f"{', '.join(SETS)}, several with commas (default: all seven)"
     parser.add_argument("--sets", default=",".join(SETS), metavar="NAMES", help=names)
@@ -21,7 +23,12 @@ def main(arguments: list[str] | None = None) -> None:
     parsed.sets = options.chosen(parsed.sets, SETS, "--sets")
     if parsed.folds < 2:
         raise UserError(f"--folds: {parsed.folds} is less than 2")
+    return parsed
 
+
+def main(arguments: list[str] | None = None) -> None:
+    """Read the command line, classify, and write tables and JSON."""
+    parsed = parse(arguments)
     from tasks.benchmarks import classifiers  # imports scikit-learn and torch
 
     classifiers.run_transfer(parsed)

@@ -18,6 +18,7 @@ from minbert.encode import Encoder
 from minbert.files import cached
 from minbert.training import ranks
 from minbert.training.plan import random_subset
+from minbert.training.run import hardware
 from tasks.contrastive.curriculum import Scored, Similarities
 from tasks.examples import Examples
 
@@ -44,7 +45,7 @@ def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows
 
     A block of triplets is scored at a time, so that memory does not grow with their number; each distinct text of a
     block is encoded once. A second call reads the cosines from the cache. Of several ranks the first one scores. The
-    cache is keyed by the tokens, the weights' hash, rows, pooler, length, number format, device and torch's version.
+    cache is keyed by everything that the bits depend on, among others the number of threads.
     """
 
     def build() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -58,8 +59,10 @@ def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows
         return {"cosines": values}, {}
 
     config = replace(encoder.model.config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    encoding = (encoder.pooler, encoder.precision, triplets.max_length, config, encoder.model.device, torch.__version__)
-    key = (triplets.cache.key, hashlib.sha256(rows.tobytes()).hexdigest(), weights_sha256, *encoding)
+    device = encoder.model.device
+    encoding = (encoder.pooler, encoder.precision, triplets.max_length, config, device, torch.__version__)
+    part = (triplets.cache.key, hashlib.sha256(rows.tobytes()).hexdigest())
+    key = (*part, weights_sha256, *encoding, *hardware(device).values())
     values = torch.zeros(2, len(rows), device=encoder.model.device)
     if ranks.rank() == 0:
         values.copy_(torch.from_numpy(cached("scores", key, build)[0]["cosines"]))

@@ -68,6 +68,8 @@ class EncoderSettings(settings.EncoderSettings):
 class TrainingSettings(settings.TrainingSettings):
     """Training, evaluation and the selection of the final weights."""
 
+    metric: ClassVar[str] = "spearman"
+
     chunk: int = flag(
         0,
         "encode a batch in chunks of N sentences, in two passes: the same gradient with less memory (the "
@@ -113,17 +115,6 @@ class ContrastiveSettings(Settings):
     def kinds(cls) -> Mapping[str, type[Self]]:
         """The settings with each objective."""
         return cast(Mapping[str, type[Self]], _KINDS)
-
-    @property
-    def selection(self) -> dict[str, Any]:
-        """For the manifest: which encoder is kept, by which metric, and whether dev pairs choose it."""
-        return {
-            "keep": self.training.keep,
-            "metric": "spearman",
-            "patience": self.training.patience,
-            "dev_set": self.files.sts_dev,
-            "by_dev_pairs": self.training.chooses,
-        }
 
     @model_validator(mode="after")
     def _combinations(self) -> Self:

@@ -63,6 +63,9 @@ def main() -> None:
     options = parser().parse_args(arguments)
     if options.set == "check":
         raise UserError("check comes first: get_data.py check [--data DIR]")
+    for flag in ("timeout", "tries"):
+        if (value := getattr(options, flag)) <= 0:
+            raise UserError(f"--{flag} {value}: is not above 0")
     mirror = options.from_mirror.rstrip("/")
     if mirror and not mirror.startswith(("http://", "https://")) and not Path(mirror).is_dir():
         raise UserError(f"--from-mirror {mirror}: neither an http address nor a folder")

@@ -215,14 +215,15 @@ def open_as(
     """
     head, rule = first_line_of(path), class_label(classes) if classes and KINDS[kind].rule else KINDS[kind].rule
     if not labelled:
-        rule, split, kind = None, "test", kind_of(path, (kind, "lines" if kind == "single" else "pair"), "test")
+        kinds = (kind, "lines") if kind == "single" else ("pair", kind)  # first what needs no label
+        rule, split, kind = None, "test", kind_of(path, kinds, "test")
     layout = _layout(path, head, kind, split, rule)
     if layout is None:
         raise _unknown(path, head, kind, split)
     if not (clean and labelled):
         layout = layout._replace(clean=str.strip, lower_ids=labelled)
-    labelled_file = next(iter(companions(path)), path)
-    return Opened(len(layout.texts), _rows(labelled_file, layout))
+    named = [*companions(path), path][0] if labelled else path
+    return Opened(len(layout.texts), _rows(named, layout))
 
 
 def kind_of(path: Path, kinds: Sequence[str], split: str = "train") -> str:

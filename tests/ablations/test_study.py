@@ -86,6 +86,12 @@ def test_a_study_of_ours_is_sound(name: str, model: str, tmp_path: Path) -> None
         ("margin = 0.3", "margin = 0.3" + CHAIN, "arms.fine: has none of the scores"),
         ("margin = 0.3", 'margin = 0.3\nmeasured = "minilm"', "only measured has no settings"),
         ("[arms.wide]", '[arms."wi/de"]', "an arm's name"),
+        (
+            "[arms.wide]",
+            '[suites]\nsts = "sts_suite --resample 0"\n[arms.wide]',
+            "suites.sts: unrecognized arguments: --resample",
+        ),
+        ("[arms.wide]", '[suites]\nsts = "sts_suite --pooler mean,cls"\n[arms.wide]', "suites.sts: scores several"),
     ],
 )
 def test_a_mistake_is_named_with_its_file_and_key(write: WRITE, old: str, new: str, said: str) -> None:

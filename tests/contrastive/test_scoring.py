@@ -42,7 +42,9 @@ def test_blocks_of_triplets_change_no_cosine(
     assert [texts for _, texts in calls] == [9, 7, 3], "each text of a block once"
 
 
-def test_what_the_numbers_depend_on_is_in_the_key(encoder: Encoder, examples_of: Make, calls: Calls) -> None:
+def test_what_the_numbers_depend_on_is_in_the_key(
+    encoder: Encoder, examples_of: Make, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts = [*TEXTS, LONG]
     similarities(encoder, examples_of(texts, max_length=16), "weights")
     similarities(encoder, examples_of(texts, max_length=16), "other weights")
@@ -52,7 +54,9 @@ def test_what_the_numbers_depend_on_is_in_the_key(encoder: Encoder, examples_of:
     similarities(encoder, examples_of(texts, max_length=16), "weights")
     encoder.precision = "bf16"
     similarities(encoder, examples_of(texts, max_length=16), "weights")
-    assert len(calls) == 6
+    monkeypatch.setattr("torch.get_num_threads", lambda: 99)
+    similarities(encoder, examples_of(texts, max_length=16), "weights")
+    assert len(calls) == 7
 
 
 def test_the_table_of_a_premise() -> None:

@@ -23,6 +23,7 @@ SCRIPT = Path(__file__).parent.parent.parent / "data" / "get_data.py"
         (("senteval2",), "'senteval2' is not one of course, nli"),
         (("course", "--year", "2022"), "--year"),
         (("course", "--from-mirror", "nowhere"), "--from-mirror nowhere: neither an http address nor a folder"),
+        (("course", "--tries", "0"), "--tries 0: is not above 0"),
         (("--data", "x", "check"), "check comes first"),
     ],
     ids=" ".join,

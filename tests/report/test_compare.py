@@ -115,6 +115,7 @@ def test_seeds_that_start_from_stage_one_of_their_own_seed_are_one_group(multita
     for seed in (1, 2):
         run = read_run(multitask(f"r{seed}", seed=seed), f"arm/seed-{seed}")
         own = {"encoder": f"nli/seed-{seed}", "sentence_encoder": f"cbcl/seed-{seed}", "sst_dev_out": f"{seed}.csv"}
+        own["weights"] = f"mlm/seed-{seed}"
         runs.append(with_settings(run, **own))
     assert [len(group) for group in page.grouped(runs).values()] == [2]
 

@@ -98,6 +98,10 @@ def test_the_pairs_that_chose_a_checkpoint_are_counted_and_named(tmp_path: Path)
     assert best.choices == [f"{tmp_path / 'best'} keeps the best checkpoint by spearman on 3 pairs of course"]
     assert best.choices[0] in found_table(best)
 
+    reviews = {"MR": [("A man is eating food",), ("What is it?",)]}
+    single = contamination.check("e", chosen(tmp_path / "single", {"train": train, "sts_dev": dev}, how), reviews)
+    assert single.sets == {"MR": Count(2, 0, 0, 2)}, "of sets of single sentences too"
+
     how = {"keep": "last", "metric": "spearman", "patience": 0, "by_dev_pairs": False}
     last = contamination.check("e", chosen(tmp_path / "last", {"train": train, "sts_dev": dev}, how), SET)
     assert last.sets == {"STS-B": Count(4, 0, 0, 0)} and [file.purpose for file in last.files] == ["train"]

@@ -131,3 +131,11 @@ def test_a_carriage_return_inside_a_line_is_an_error(write: Callable, refusal: C
     for content, line in (("sent0,sent1,hard_neg\rA,B,C\rA,B,C", 1), ("sent0,sent1,hard_neg\nA,B,C\rA,B,C\n", 2)):
         message = refusal(lambda text: open_as(write(text), "triplet").rows, content)
         assert message == f"file.csv:{line}: {said}"
+
+
+def test_a_pair_without_a_label_is_read_where_no_labels_are_wanted(write: Callable) -> None:
+    """Neither the gold scores of an STS input, nor a header's labels."""
+    scores = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+    for name, content in (("STS.input.x.txt", f"{TWO}\n"), ("a.txt", f"{scores}1\t{TWO}\t\tNEUTRAL\n")):
+        (row,) = open_as(write(content, name), "pair-score", labelled=False).rows
+        assert row.texts == PAIR
