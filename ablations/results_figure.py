@@ -6,7 +6,6 @@ A row is its name in the figure, the value, the error, what the error is ("seeds
 python -m ablations.results_figure
 """
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,10 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 KINDS = {"seeds": (BLUE, "o", "mean ± SD over seeds"), "one": (VERMILION, "s", "one result ± SE over dev rows")}
 
 
-def draw(results: dict[str, Any]) -> str:
+def draw(results: dict[str, Any]) -> bytes:
     """The SVG: a row for each setting, its name above its value and error, so that it stays legible when narrow."""
     rows = results["rows"]
-    style = {
-        "svg.fonttype": "none",
-        "font.size": 9,
-        "axes.titlesize": 10.5,
-        "axes.grid.axis": "x",
-        "axes.spines.left": False,
-    }
-    with charts.panels(1, (4.5, 1.3 + 0.44 * len(rows)), columns=1, style=style) as (axes,):
+    with charts.page_svg(340, 94 + 32 * len(rows)) as (axes, svg):
         left = min(value - error for _, value, error, *_ in rows)
         for height, (name, value, error, kind, _) in zip(range(len(rows))[::-1], rows, strict=True):
             color, marker, _ = KINDS[kind]
@@ -40,17 +32,15 @@ def draw(results: dict[str, Any]) -> str:
         axes.set_ylim(-0.5, len(rows) - 0.2)
         axes.set_title(results["title"])
         axes.set_xlabel(results["axis"])
-        figure: Any = axes.figure
-        figure.legend(loc="outside lower center", ncols=2, fontsize=8.5, handletextpad=0.1, columnspacing=1)
-        out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return charts.themed(out.getvalue())
+        axes.grid(axis="x")
+        charts.legend(axes, 2)
+    return svg.getvalue()
 
 
 def main() -> None:
     """Read the numbers and write the figure."""
     results = json.loads((DOCS / "results.json").read_text(encoding="utf-8"))
-    (DOCS / "results.svg").write_text(draw(results), encoding="utf-8")
+    (DOCS / "results.svg").write_bytes(draw(results))
 
 
 if __name__ == "__main__":

@@ -74,13 +74,17 @@ class TaskScores:
         return f"{self.title}, {self.metric}"
 
 
-def task_rows(task: "Task", examples: "Examples", outputs: np.ndarray) -> Rows:
-    """The rows of a dev or test set, from the head's outputs: float32 [rows] or [rows, C]."""
+def rows_of(examples: "Examples", predicted: np.ndarray, probabilities: np.ndarray | None = None) -> Rows:
+    """The rows of a dev or test set with their predictions, and the probabilities of their classes."""
     cache, indices = examples.cache, range(len(examples))
     texts = [tuple(cache.text(row, column) for column in range(cache.columns)) for row in indices]
     gold = np.asarray(examples.labels, dtype=np.float64)
-    probabilities = task.probabilities(outputs)
-    return Rows([cache.row_id(row) for row in indices], texts, gold, task.predict(outputs), probabilities)
+    return Rows([cache.row_id(row) for row in indices], texts, gold, predicted, probabilities)
+
+
+def task_rows(task: "Task", examples: "Examples", outputs: np.ndarray) -> Rows:
+    """The rows of a dev or test set, from the head's outputs: float32 [rows] or [rows, C]."""
+    return rows_of(examples, task.predict(outputs), task.probabilities(outputs))
 
 
 def prediction_paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> dict[tuple[str, str], Path]:

@@ -30,7 +30,7 @@ from tasks.contrastive.losses import nt_xent
 from tasks.contrastive.scoring import distinct, encode_over_ranks
 from tasks.contrastive.settings import ContrastiveSettings, slug
 from tasks.examples import Examples
-from tasks.record import Rows, write_rows
+from tasks.record import rows_of, write_rows
 
 METRIC, NAME = "spearman", "sts_dev_spearman"
 """The metric that selects the best encoder, and its name among the numbers of an evaluation."""
@@ -144,14 +144,6 @@ def frozen_loss(sides: list[np.ndarray], batch_size: int, temperature: float) ->
     return _defined(total / len(sides[0])) if len(sides[0]) else None
 
 
-def dev_rows(pairs: Examples, cosines: np.ndarray) -> Rows:
-    """The rows of a dev set, predicted by the cosine similarity of their sentence embeddings."""
-    count, cache = len(pairs), pairs.cache
-    texts = [(cache.text(row, 0), cache.text(row, 1)) for row in range(count)]
-    ids = [cache.row_id(row) for row in range(count)]
-    return Rows(ids, texts, np.asarray(pairs.labels), cosines, None)
-
-
 def graded(dev: Mapping[str, Examples]) -> str:
     """The first set whose scores are more than two classes, else the first."""
     return next((name for name, examples in dev.items() if len(np.unique(examples.labels)) > 2), next(iter(dev)))
@@ -241,7 +233,7 @@ def write(
     if arrays:
         write_atomic(run.path / "cosines.safetensors", save(arrays))
     name = graded(data.dev.pairs)
-    write_rows(run.path, slug(name), dev_rows(data.dev.pairs[name], after.dev_cosines[name]))
+    write_rows(run.path, slug(name), rows_of(data.dev.pairs[name], after.dev_cosines[name]))
     reason = "the last" if keep == LAST or state.kept_step != state.best_step else f"the best by {METRIC}"
     kept_encoder = "the encoder from before training"
     if state.kept_step:
