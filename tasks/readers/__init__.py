@@ -58,9 +58,8 @@ def find_file(data: Path, folder: str, names: Sequence[str]) -> Path:
     helps = any((_SAMPLE / folder / name).is_file() for name in names)
     sample = " (--data data/sample is the small corpus that comes with the project)" if helps else ""
     raise UserError(
-        f"neither {data} nor {data / folder} holds {' or '.join(names)}; python data/get_data.py "
-        f"{'chinese' if folder == 'zh' else folder} fetches the usual files into data/; give another folder that holds "
-        f"them with --data DIR or $DATA_DIR{sample}"
+        f"neither {data} nor {data / folder} holds {' or '.join(names)}; python data/get_data.py {folder} fetches the "
+        f"usual files into data/; give another folder that holds them with --data DIR or $DATA_DIR{sample}"
     )
 
 

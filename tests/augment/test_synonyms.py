@@ -18,7 +18,6 @@ from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks import schedule
 from tasks.augment import synonym_augmentation
-from tasks.augment.synonyms import MOST_ADJECTIVES
 from tasks.contrastive.model import ContrastiveModel, ContrastiveStep
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, unchanged
@@ -159,39 +158,6 @@ def test_method_3_is_a_function_of_seed_step_and_row(opened: Make, made: Make) -
     alone = augmented([11, 12, 13, 14], [9])
     assert alone == {n: {place: ids for place, ids in whole[n].items() if place[0] == 9} for n in (11, 12, 13, 14)}
     assert augmented(list(range(20)), [0, 1, 2, 3, 4, 9], seed=1) != whole
-
-
-def test_labels_rows_and_the_ids_of_unchanged_texts_stay(
-    opened: Make, made: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    examples = opened(3)
-    augment = made(settings("3"), examples)
-    encoded: list[str] = []
-    real = Tokenizer.encode
-    monkeypatch.setattr(Tokenizer, "encode", lambda self, texts: encoded.extend(texts) or real(self, texts))
-    new = augment(examples, step(0, [0, 1, 2]))
-    assert encoded and not set(encoded) & set(TEXTS), "only changed texts are tokenised"
-    assert new.cache is examples.cache and new.labels.tolist() == [0, 1, 2, 3, 4]
-    assert new.max_length == examples.max_length and type(new) is type(examples)
-    for row, texts in enumerate(ROWS):
-        for column, text in enumerate(texts):
-            kept = row > 2 or not set(ADJECTIVES) & set(text.split())
-            assert (new.ids(row, column) == examples.ids(row, column)) == kept
-    assert not examples.changes, "the data itself is not touched"
-    short = Examples(new.cache, new.cls, new.sep, 6, new.changes)
-    assert short.sentence(0, 0) == [new.cls, *new.ids(0, 0)[:4], new.sep], "new texts are cut like any other"
-
-
-def test_method_3_grows_to_three_adjectives_in_the_last_epoch(opened: Make, made: Make, texts_of: Make) -> None:
-    examples = opened(1)
-    augment = made(settings("3", epochs=3, synonyms_grow=True), examples)
-    for number in (0, 1):
-        after = [texts_of(augment(examples, step(number, [3], epoch)), [3])[3, 0] for epoch in range(3)]
-        places = [replaced(TEXTS[3], text) for text in after]
-        assert places == [[[1], [1, 2], [1, 2, 5]], [[5], [2, 5], [1, 2, 5]]][number], (
-            "from the first, or from the last"
-        )
-        assert len(places[-1]) == MOST_ADJECTIVES
 
 
 def written(path: Path) -> dict[tuple[str, int], tuple[str, str]]:

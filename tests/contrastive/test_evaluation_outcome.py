@@ -33,58 +33,36 @@ ROWS: list[dict[str, Any]] = [
     {"kind": "evaluation", "step": 150, "epoch": 2, "score": -1.0, "best": False, "sts_dev_spearman": None},
     {"kind": "evaluation", "step": 200, "epoch": 2, "score": 0.65, "best": False, "sts_dev_spearman": 0.65},
 ]
-Written = Callable[..., tuple[dict[str, Any], dict[str, np.ndarray]]]
 
 
 def look(rho: float | None, cosines: Similarities | None = None) -> EvaluationResult:
     return EvaluationResult({"sts_dev_spearman": rho, "frozen_loss": rho and -rho}, {"sts": np.zeros(1)}, cosines)
 
 
-@pytest.fixture
-def written(tmp_path: Path, view: Callable[..., Any]) -> Written:
-    """A function that writes what a run leaves; it gives scores and cosines."""
-
-    def write(columns: int = 3, *, cosines: bool = True, **given: Any) -> Any:
-        run = RunDir(tmp_path / f"run-{len(list(tmp_path.iterdir()))}")
-        run.begin_part({"settings": {}})
-        for row in ROWS:
-            run.log(row)
-        texts = view(*[["the cat"]] * columns, labels=[1.0])
-        read = Data(texts, DevSets("course", {"sts": texts}), {})
-        paced = Paced(Plan([150, 50], lambda epoch: [("nli", np.arange(2))] * (150, 50)[epoch]), 6)
-        evaluations = [look(0.6, BEFORE), look(0.65, AFTER)] if cosines else [look(0.6), look(0.65)]
-        how = ContrastiveSettings.of(**{"batch_size": 2, "keep": "last"} | given)
-        evaluation.write(run, how, read, Scored(np.arange(6), BEFORE if cosines else None), paced, evaluations, STATE)
-        path = run.path / "cosines.safetensors"
-        return json.loads((run.path / "scores.json").read_text()), load_file(path) if path.is_file() else {}
-
-    return write
-
-
-def test_scores_and_cosines_of_a_run(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
-    scores, cosines = written()
-    assert scores == {
+def test_scores_and_cosines_of_a_run(
+    tmp_path: Path, view: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RunDir(tmp_path / "run")
+    run.begin_part({"settings": {}})
+    for row in ROWS:
+        run.log(row)
+    texts = view(*[["the cat"]] * 3, labels=[1.0])
+    data = Data(texts, DevSets("course", {"sts": texts}), {})
+    paced = Paced(Plan([150, 50], lambda epoch: [("nli", np.arange(2))] * (150, 50)[epoch]), 6)
+    how, evaluations = ContrastiveSettings.of(batch_size=2, keep="last"), [look(0.6, BEFORE), look(0.65, AFTER)]
+    evaluation.write(run, how, data, Scored(np.arange(6), BEFORE), paced, evaluations, STATE)
+    assert json.loads((run.path / "scores.json").read_text()) == {
         "sts_dev_spearman": {"before": 0.6, "after": 0.65},
         "frozen_loss": {"before": -0.6, "after": -0.65},
         **{"step": 200, "keep": "last", "metric": "spearman", "best_step": 100, "last_step": 200},
         **{"dev_set": "course", "last_epoch_loss": pytest.approx(2.75), "chance_loss": pytest.approx(math.log(4))},
     }
-    taken = {"start": BEFORE, "before": BEFORE, "after": AFTER}
+    cosines, taken = load_file(run.path / "cosines.safetensors"), {"start": BEFORE, "before": BEFORE, "after": AFTER}
     assert set(cosines) == {f"{when} {side}" for when in taken for side in ("positive", "negative")}
     assert all(np.array_equal(cosines[f"{when} negative"], one.negative) for when, one in taken.items())
     said = capsys.readouterr().out
     assert "after training (step 200 of 200, the last): STS dev spearman 0.6500, frozen loss -0.6500\n" in said
     assert "mean training loss over the last epoch: 2.7500\n" in said and "did not help" not in said
-
-
-@pytest.mark.parametrize(
-    ("columns", "given", "candidates"), [(2, {"objective": "softmax"}, 3), (2, {"order": "none"}, 2)]
-)
-def test_cosines_that_were_not_taken_are_not_written(
-    written: Written, columns: int, given: dict[str, Any], candidates: int
-) -> None:
-    scores, cosines = written(columns, cosines=False, **given)
-    assert not cosines and scores["chance_loss"] == pytest.approx(math.log(candidates))
 
 
 @pytest.mark.parametrize(
