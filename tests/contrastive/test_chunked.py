@@ -6,7 +6,6 @@ python -m pytest --import-mode=importlib tests/contrastive/test_chunked.py
 import itertools
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,24 +23,19 @@ CPU = torch.device("cpu")
 Ids = list[list[int]]
 
 
-@pytest.fixture
-def model(tiny: Path) -> BertModel:
-    return BertModel.from_pretrained(tiny)
-
-
 def sentences(count: int) -> Ids:
     rng = np.random.default_rng(5)
     return [rng.integers(5, 30, size=rng.integers(2, 12)).tolist() for _ in range(count)]
 
 
-def encoding(model: BertModel, pooler: str = "mean", precision: str = "fp32") -> Callable[[int, Ids], Tensor]:
+def encoding(bert: BertModel, pooler: str = "mean", precision: str = "fp32") -> Callable[[int, Ids], Tensor]:
     """An encode function with masks of its own for every part."""
     context = Context(3, 8, precision, CPU)
 
     def encode(number: int, part: Ids) -> Tensor:
         context.seed_dropout("encoder", number)
         with autocast(precision, CPU):
-            return vectors(model, Ragged.from_lists(part), pooler)
+            return vectors(bert, Ragged.from_lists(part), pooler)
 
     return encode
 
@@ -73,13 +67,13 @@ def close(found: list[Tensor], expected: list[Tensor], tolerance: float = 1e-5) 
 
 @pytest.mark.parametrize("sizes", [(12, 12), (1, 7, 16), (5, 5, 5, 5, 4), (1,) * 24])
 @pytest.mark.parametrize("pooler", ["mean", "pooler"])
-def test_without_dropout_the_gradients_are_those_of_one_pass(model: BertModel, pooler: str, sizes: tuple) -> None:
+def test_without_dropout_the_gradients_are_those_of_one_pass(bert: BertModel, pooler: str, sizes: tuple) -> None:
     rows = sentences(24)
-    whole = triplet_loss(vectors(model, Ragged.from_lists(rows), pooler))
+    whole = triplet_loss(vectors(bert, Ragged.from_lists(rows), pooler))
     whole["loss"].backward()
-    expected = gradients(model)
-    numbers = chunked.backward(encoding(model, pooler), parts_of(rows, *sizes), triplet_loss)
-    close(gradients(model), expected)
+    expected = gradients(bert)
+    numbers = chunked.backward(encoding(bert, pooler), parts_of(rows, *sizes), triplet_loss)
+    close(gradients(bert), expected)
     assert float(numbers["loss"]) == pytest.approx(float(whole["loss"].detach()), abs=1e-5)
     assert float(numbers["rows"]) == 8 and not any(value.requires_grad for value in numbers.values())
 
@@ -87,10 +81,10 @@ def test_without_dropout_the_gradients_are_those_of_one_pass(model: BertModel, p
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("pooler", ["mean", "pooler", "avg-static-last"])
 def test_with_dropout_the_second_forward_is_bit_equal_and_the_gradients_are_of_these_masks(
-    model: BertModel, pooler: str, precision: str
+    bert: BertModel, pooler: str, precision: str
 ) -> None:
-    model.train()
-    encode, parts, passes = encoding(model, pooler, precision), parts_of(sentences(18), 4, 10, 4), {}
+    bert.train()
+    encode, parts, passes = encoding(bert, pooler, precision), parts_of(sentences(18), 4, 10, 4), {}
 
     def noted(number: int, part: Ids) -> Tensor:
         found = encode(number, part)
@@ -99,16 +93,16 @@ def test_with_dropout_the_second_forward_is_bit_equal_and_the_gradients_are_of_t
 
     numbers = chunked.backward(noted, parts, triplet_loss)
     assert len(passes) == 3 and all(torch.equal(first, second) for first, second in passes.values())
-    found = gradients(model)
+    found = gradients(bert)
     whole = triplet_loss(torch.cat([encode(number, part) for number, part in enumerate(parts)]))
     whole["loss"].backward()
     assert float(numbers["loss"]) == float(whole["loss"].detach())
-    close(found, gradients(model), 1e-5 if precision == "fp32" else 1e-2)
+    close(found, gradients(bert), 1e-5 if precision == "fp32" else 1e-2)
 
 
-def test_no_more_than_one_part_is_kept_for_the_backward_pass(model: BertModel) -> None:
+def test_no_more_than_one_part_is_kept_for_the_backward_pass(bert: BertModel) -> None:
     """The graph of a part is gone when the next one is encoded."""
-    encode, marks = encoding(model), []
+    encode, marks = encoding(bert), []
 
     def watched(number: int, part: Ids) -> Tensor:
         assert all(mark() is None for mark in marks)

@@ -93,26 +93,15 @@ def test_test_sentences_are_said(read: Read, corpora: Path, capsys: pytest.Captu
     assert "note: the texts hold test sentences (transductive)" in capsys.readouterr().err
 
 
-def test_a_cell_of_two_lines_is_one_text(read: Read, tmp_path: Path) -> None:
-    folder = tmp_path / "zh" / "BQ"
-    folder.mkdir(parents=True)
-    (folder / "train.csv").write_text('sentence1,sentence2,label\n"the cat\nsat",a dog,1\n', encoding="utf-8")
-    found = read(texts="chinese", data=str(tmp_path))
-    assert texts(found) == ["the cat\nsat", "a dog"] and found.entry["train"]["kept"] == 2
-
-
 def test_sets_that_are_not_there_are_named(read: Read, corpora: Path, capsys: pytest.CaptureFixture[str]) -> None:
     read(texts="chinese", data=str(corpora))
     assert "note: --texts chinese: without BQ train, LCQMC train, PAWS-X train, not found" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("files", [1, 2])
-def test_cut_texts_are_said_of_their_file_or_of_all(
-    read: Read, tmp_path: Path, capsys: pytest.CaptureFixture[str], files: int
+def test_cut_texts_of_several_files_are_said_of_all(
+    read: Read, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = tmp_path / "more.txt"
     more.write_text("the cat sat on the mat and the dog runs .\n")
-    given = [str(more)] + [str(tmp_path / "texts.txt")] * (files - 1)
-    read(length=8, texts=",".join(given))
-    where = str(more) if files == 1 else "the training texts"
-    assert f"note: {where}: 1 of {1 if files == 1 else 7} sentences are longer than 8 tokens" in capsys.readouterr().err
+    read(length=8, texts=f"{more},{tmp_path / 'texts.txt'}")
+    assert "note: the training texts: 1 of 7 sentences are longer than 8 tokens" in capsys.readouterr().err

@@ -164,6 +164,9 @@ X, Y, Z = torch.ones(3, 2), torch.ones(3, 4), torch.ones(3)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: losses.nt_xent(X, X, X, 0.0), "temperature"),
+        (lambda: losses.nt_xent(X, X, Y, 0.05), r"\[B, D\]"),
+        (lambda: losses.nt_xent(Z, Z, None, 0.05), r"\[B, D\]"),
         (lambda: two_views(X, Y, 0.1), r"one shape \[B, D\]"),
         (lambda: two_views(X, X, 0.0), "temperature"),
         (lambda: losses.margin_contrastive(X, X, Z.bool(), math.nan), "margin"),

@@ -4,7 +4,6 @@ python -m pytest --import-mode=importlib tests/contrastive/test_texts.py
 DATA_DIR=... python -m pytest --import-mode=importlib tests/contrastive/test_texts.py -m realdata
 """
 
-import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -121,13 +120,6 @@ def test_a_sample_is_in_order_of_its_size_and_inside_a_larger_one(few: int, more
     assert sample(texts, seed, few) == small
 
 
-def test_a_limit_draws_by_the_seed(of: Callable) -> None:
-    found = of("sts", limit=10, seed=4)
-    assert len(found.texts) == found.account["kept"] == 10
-    assert of("sts", limit=10, seed=5).texts != found.texts
-    assert len(of("sts-train", limit=99).texts) == 6
-
-
 def test_what_is_not_there_is_named(of: Callable, corpora: Path) -> None:
     write(corpora / "table.csv", "id,sentence\n1,a cat\n")
     with pytest.raises(UserError, match=r"^--texts .*table\.csv: is a table"):
@@ -145,18 +137,10 @@ def test_what_is_not_there_is_named(of: Callable, corpora: Path) -> None:
         of("sts-train")
 
 
-@pytest.fixture
-def real() -> Path:
-    folder = os.environ.get("DATA_DIR")
-    if not folder or not (Path(folder) / "senteval").is_dir():
-        pytest.skip("DATA_DIR is not set, or holds no senteval/")
-    return Path(folder)
-
-
 @pytest.mark.realdata
-def test_the_real_sts_texts_are_conserts_89192(real: Path) -> None:
+def test_the_real_sts_texts_are_conserts_89192(real_data: Path) -> None:
     """ConSERT, Table 1: the number counts duplicates."""
-    account = gathered("sts", data=real).account
+    account = gathered("sts", data=real_data).account
     assert (account["texts"], account["kept"], account["transductive"]) == (89_192, 48_699, True)
     by_set = Counter[str]()
     for file in account["files"]:
@@ -165,6 +149,6 @@ def test_the_real_sts_texts_are_conserts_89192(real: Path) -> None:
 
 
 @pytest.mark.realdata
-def test_the_real_train_only_texts(real: Path) -> None:
-    account = gathered("sts-train", data=real).account
+def test_the_real_train_only_texts(real_data: Path) -> None:
+    account = gathered("sts-train", data=real_data).account
     assert (account["texts"], account["kept"], account["transductive"]) == (2 * (5749 + 4500), 15_320, False)

@@ -145,3 +145,25 @@ def test_every_shuffle_is_equally_likely() -> None:
     assert len(free) == 24 and chisquare(list(free.values())).pvalue > 1e-3
     kept = Counter(tuple(one.tolist()) for one in Shuffle(0, True).positions(ragged, draw).positions.split(4))
     assert set(kept) == {(0, 1, 2, 3), (0, 2, 1, 3)} and chisquare(list(kept.values())).pvalue > 1e-3
+
+
+def splitmix(state: int, count: int) -> list[int]:
+    """The published generator, on Python's integers."""
+    words, mask = [], (1 << 64) - 1
+    for _ in range(count):
+        state = (state + 0x9E3779B97F4A7C15) & mask
+        z = state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+        words.append(z ^ (z >> 31))
+    return words
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 2**63))
+def test_every_sentence_has_the_first_words_of_a_splitmix64_of_its_own(counts: list[int], seed: int) -> None:
+    """The first words for state 1234567 are those that are published as its test vector."""
+    assert splitmix(1234567, 3) == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    ours = Streams(seed, 3, np.arange(len(counts)), np.zeros(len(counts), dtype=np.int64))
+    expected = [splitmix(int(state), count) for state, count in zip(ours.states, counts, strict=True)]
+    assert ours.words(np.array(counts)).tolist() == [word for words in expected for word in words]
+    assert [words.tolist() for words in ours.words_of_each(np.array(counts))] == expected

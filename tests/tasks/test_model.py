@@ -13,8 +13,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from scipy.special import rel_entr, softmax
-from scipy.stats import pearsonr
-from sklearn.metrics import accuracy_score
 from torch import Tensor, nn
 from transformers import BertConfig
 from transformers import BertModel as Theirs
@@ -268,23 +266,10 @@ def test_a_heads_masks_do_not_depend_on_what_the_encoder_draws(make: Callable, e
     assert losses[0] == losses[1]
 
 
-def test_dev_norm_is_the_mean_of_the_tasks(make: Callable, examples: dict) -> None:
+def test_the_outputs_of_the_kept_weights_are_those_of_the_latest_evaluation(make: Callable, examples: dict) -> None:
     model = make()
     evaluation = evaluate.DevEvaluation(model, examples, "fp32")
-    norm, scores = evaluation()
-    hand = {}
-    for name, rows in examples.items():
-        with torch.no_grad():
-            out = torch.cat([model(name, model.tasks[name].encode(rows, np.array([i]))) for i in range(len(rows))])
-        if name == "sst":
-            hand[name] = accuracy_score(rows.labels, out.argmax(1))
-        elif name == "quora":
-            hand[name] = accuracy_score(rows.labels, out > 0)
-        else:
-            hand[name] = pearsonr(rows.labels, out).statistic
-    assert scores.pop("dev_norm") == norm
-    assert scores == pytest.approx(hand, abs=1e-4)
-    assert norm == pytest.approx((hand["sst"] + hand["quora"] + (hand["sts"] + 1) / 2) / 3, abs=1e-4)
+    evaluation()
     again = {(name, "dev"): evaluate.outputs(model, model.tasks[name], rows, "fp32") for name, rows in examples.items()}
     kept = evaluation.outputs_of_kept(LoopState(step=9, kept_step=9))
     assert kept.keys() == again.keys() and all(np.array_equal(kept[key], again[key]) for key in again)

@@ -15,7 +15,7 @@ from sklearn.metrics import accuracy_score
 
 from minbert.errors import UserError
 from minbert.tokenizer import Tokenizer
-from tasks import TASKS, compare, predictions, record
+from tasks import TASKS, predictions, record
 from tasks.settings import LEADERBOARD
 
 SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
@@ -197,14 +197,3 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         predictions.main(["check", str(other), "--data", data, "--compare", str(tmp_path / "none")])
     with pytest.raises(UserError, match="required: --out"):
         predictions.main(["submit", str(other)])
-
-
-def test_two_submissions_are_compared_pair_by_pair(tmp_path: Path) -> None:
-    first, second = (
-        predictions.check(made(tmp_path / str(seed), seed, wrong), SAMPLE) for seed, wrong in ((1, 0.9), (2, 0.05))
-    )
-    tasks = [[predictions.scored(files)] for files in (first, second)]
-    found = {one.name: one for one in compare.differences(*tasks, resamples=300)}
-    assert found.keys() == {*TASKS, "dev norm"}
-    assert all(one.interval is not None and one.interval.low < one.value < one.interval.high for one in found.values())
-    assert found["sst"].verdict == found["dev norm"].verdict == "better"

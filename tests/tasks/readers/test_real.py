@@ -5,7 +5,6 @@ DATA_DIR=... python -m pytest --import-mode=importlib tests/tasks/readers/test_r
 
 import csv
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,13 +33,6 @@ REAL = [
 ]
 
 
-@pytest.fixture
-def real() -> Path:
-    if not os.environ.get("DATA_DIR"):
-        pytest.skip("DATA_DIR is not set")
-    return Path(os.environ["DATA_DIR"])
-
-
 def kept(rows: Iterable[Row | Skipped]) -> list[Row]:
     found = [row for row in rows if isinstance(row, Row)]
     assert len({row.id for row in found}) == len(found)
@@ -53,8 +45,8 @@ def line_feeds(path: Path) -> int:
 
 
 @pytest.mark.parametrize(("kind", "name", "split", "count", "skipped", "labelled"), REAL)
-def test_the_course(real: Path, kind: str, name: str, split: str, count: int, skipped: int, labelled: int) -> None:
-    path = readers.find_file(real, "course", [name])
+def test_the_course(real_data: Path, kind: str, name: str, split: str, count: int, skipped: int, labelled: int) -> None:
+    path = readers.find_file(real_data, "course", [name])
     of, classes = COURSE[kind]
     rows = list(open_as(path, of, split, classes=classes).rows)
     found = kept(rows)
@@ -69,23 +61,12 @@ def test_the_course(real: Path, kind: str, name: str, split: str, count: int, sk
     assert all(expected[row.id] == row.texts for row in found)
 
 
-def test_gaps_of_the_quora_dev_file_are_named_by_line(real: Path) -> None:
-    path = readers.find_file(real, "course", ["quora-dev.csv"])
-    rows = list(open_as(path, "pair-class", "dev").rows)
-    skipped = [row for row in rows if isinstance(row, Skipped)]
-    noted = [row for row in rows if isinstance(row, Row) and row.note]
-    assert len(skipped) == len(noted) == 1
-    lines = path.read_text(encoding="utf-8").split("\n")
-    for row in (*skipped, *noted):
-        assert lines[row.line - 1].endswith("\t"), "the line number leads to a row without a label"
-
-
-def test_nli(real: Path) -> None:
-    path = readers.find_file(real, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
+def test_nli(real_data: Path) -> None:
+    path = readers.find_file(real_data, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
     with path.open(encoding="utf-8", newline="") as file:
         expected = [tuple(cell.strip() for cell in row) for row in csv.reader(file)][1:]
     assert [row.texts for row in kept(open_as(path, "triplet").rows)] == expected and len(expected) == 10_983
-    path = real / "nli" / "nli-pairs.tsv"
+    path = real_data / "nli" / "nli-pairs.tsv"
     cells = [line.split("\t") for line in path.read_text(encoding="utf-8").removesuffix("\n").split("\n")][1:]
     found = kept(open_as(path, "nli").rows)
     assert [(*row.texts, NLI_CLASSES[int(row.label)]) for row in found] == [
@@ -95,10 +76,10 @@ def test_nli(real: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "pairs"), list(zip(senteval.STS, (3108, 1500, 3750, 3000, 1186), strict=True)))
-def test_sts(real: Path, name: str, pairs: int) -> None:
+def test_sts(real_data: Path, name: str, pairs: int) -> None:
     total = 0
-    for subset, rows in senteval.scored(real / "senteval", name).items():
-        gold = real / f"senteval/downstream/{senteval.STS[name][0]}/STS.gs.{subset}.txt"
+    for subset, rows in senteval.scored(real_data / "senteval", name).items():
+        gold = real_data / f"senteval/downstream/{senteval.STS[name][0]}/STS.gs.{subset}.txt"
         scores = gold.read_text().removesuffix("\n").split("\n")
         read = list(rows)
         assert len(read) == len(scores)
@@ -108,9 +89,9 @@ def test_sts(real: Path, name: str, pairs: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "counts"), [("STS-B", (5749, 1500, 1379)), ("SICK", (4500, 500, 4927))])
-def test_scored_pairs_with_splits(real: Path, name: str, counts: tuple[int, ...]) -> None:
+def test_scored_pairs_with_splits(real_data: Path, name: str, counts: tuple[int, ...]) -> None:
     for split, count in zip(("train", "dev", "test"), counts, strict=True):
-        (rows,) = senteval.scored(real / "senteval" / "downstream", name, split).values()
+        (rows,) = senteval.scored(real_data / "senteval" / "downstream", name, split).values()
         assert len(kept(rows)) == count
 
 
@@ -128,11 +109,11 @@ SIZES = {
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_classification(real: Path, name: str) -> None:
+def test_classification(real_data: Path, name: str) -> None:
     (_, splits), total, pairs = senteval.CLASSIFICATION[name], 0, name in ("MRPC", "SICK-E")
-    for split, rows in senteval.classification(real / "senteval", name).items():
+    for split, rows in senteval.classification(real_data / "senteval", name).items():
         found = kept(rows)
-        files = [real / "senteval" / "downstream" / one for one in splits[split]]
+        files = [real_data / "senteval" / "downstream" / one for one in splits[split]]
         assert len(found) == sum(map(line_feeds, files)) - pairs  # the files of pairs have a header
         assert {row.label for row in found} == set(range({"TREC": 6, "SICK-E": 3}.get(name, 2)))
         assert all(len(row.texts) == 1 + pairs and all(row.texts) for row in found)
@@ -160,9 +141,9 @@ CHINESE = {
 
 
 @pytest.mark.parametrize("name", CHINESE)
-def test_chinese(real: Path, name: str) -> None:
+def test_chinese(real_data: Path, name: str) -> None:
     count, header = CHINESE[name]
-    path = real / "zh" / name
+    path = real_data / "zh" / name
     found = kept(open_as(path, "pair-score").rows)
     assert len(found) == count == line_feeds(path) - header
     last = [

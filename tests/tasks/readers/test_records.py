@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from minbert.token_cache import Row, Skipped
-from tasks.readers import open_as, records
+from tasks.readers import records
 from tasks.readers.records import Record
 
 AB = ("a", "b")
 
 
-def table(path: Path, quotes: str = "csv", names: tuple[str, ...] = (), *, wider: bool = False) -> Iterator[Record]:
-    return records.table_records(path, AB, names or AB, "\t", quotes, header=not names, wider=wider)
+def table(path: Path, quotes: str = "csv", names: tuple[str, ...] = ()) -> Iterator[Record]:
+    return records.table_records(path, AB, names or AB, "\t", quotes, header=not names, wider=False)
 
 
 def test_the_three_ways_to_read_a_quote(write: Callable) -> None:
@@ -46,12 +45,6 @@ def test_blank_lines_are_no_rows_but_count_as_lines(write: Callable, refusal: Ca
     assert [next(rows), next(rows)] == [(5, ("1", "2")), (8, ("3", "4"))]
 
 
-def test_wider_rows(write: Callable, refusal: Callable) -> None:
-    path = write("1\t2\n1\tx\ty\t3\n")
-    assert [cells for _, cells in table(path, names=AB, wider=True)] == [("1", "2"), ("1", "x")]
-    assert refusal(table, path, "csv", AB) == "file.csv:2: 4 columns, a, b are 2"
-
-
 def test_the_line_that_is_not_utf_8(write: Callable, refusal: Callable) -> None:
     path = write("a\tb\n" + "1\t2\n" * 5000 + "caf\xe9\tx\n", encoding="latin-1")
     assert list(records.line_records(path, "latin-1"))[-1] == (5002, ("caf\xe9\tx",))
@@ -71,13 +64,3 @@ def test_json_lines(write: Callable, refusal: Callable) -> None:
         assert refusal(records.json_records, write(bad), AB).startswith(words)
     for hostile in ('{"a": ' + "[" * 99_999 + "\n", '{"a": ' + "1" * 5_000 + "}\n"):
         assert len(refusal(records.json_records, write(hostile), AB)) < 200
-
-
-def test_plain_lines(write: Callable) -> None:
-    path = write('\ufeffOne sentence. \r\n\r\n  \nTwo "quoted, with a\ttab\u2028and more\n')
-    assert list(open_as(path, "lines").rows) == [
-        Row("1", ("One sentence.",)),
-        Skipped(2, "sentence: empty"),
-        Skipped(3, "sentence: empty"),
-        Row("4", ('Two "quoted, with a\ttab\u2028and more',)),
-    ]
