@@ -63,7 +63,7 @@ def train(started: "Start[ContrastiveSettings]") -> None:
         initial,
         data=dataset.entry,
         plan=plan.describe(paced.plan),
-        training_rows={"nli": paced.rows},
+        training_rows={"nli": paced.row_count},
         curriculum=paced.manifest_entry(),
         synonyms=synonyms,
     )

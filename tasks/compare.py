@@ -20,12 +20,12 @@ from tasks.metrics import DEV_NORM
 from tasks.record import Rows, TaskScores
 from tasks.tables import MISSING, Table, number
 
-Scored = Mapping[str, TaskScores]
+TasksScores = Mapping[str, TaskScores]
 """Task name -> dev scores, in the order of the tasks."""
 
 
 def own_intervals(
-    tasks: Scored, *, norm: bool, resamples: int = RESAMPLES
+    tasks: TasksScores, *, norm: bool, resamples: int = RESAMPLES
 ) -> tuple[dict[str, Interval | None], Interval | None]:
     """95% bootstrap intervals over dev rows: of each task's score, and of the dev norm if `norm` is true."""
     scores: dict[str, np.ndarray] = {}
@@ -39,7 +39,7 @@ def own_intervals(
     return of_tasks, interval(_norm(tasks, scores)) if whole else None
 
 
-def _norm(tasks: Scored, scores: Mapping[str, np.ndarray]) -> np.ndarray:
+def _norm(tasks: TasksScores, scores: Mapping[str, np.ndarray]) -> np.ndarray:
     return metrics.dev_norm((tasks[name].metric, values) for name, values in scores.items())
 
 
@@ -52,8 +52,8 @@ def common(systems: Sequence[Rows]) -> list[Rows]:
 
 
 def differences(
-    first: Sequence[Scored],
-    second: Sequence[Scored],
+    first: Sequence[TasksScores],
+    second: Sequence[TasksScores],
     *,
     norm: bool = True,
     resamples: int = RESAMPLES,

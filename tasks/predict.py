@@ -135,7 +135,7 @@ def load(run: Path | str) -> Predictor:
     pooler = weights.saved_pooler(run / "encoder") or "cls"
     model = MultitaskModel(accelerate(BertModel(config)), tasks, dropout=0.0, pooler=pooler)
     checkpoint.load(run / "checkpoints", step, model)
-    length = start.max_length(settings["max_length"], config)
+    length = start.resolve_max_length(settings["max_length"], config)
     recorded = read_json_object(run / "manifest.json")["precision"]
     precision = choose("auto" if recorded == "fp16" and device.type == "cpu" else recorded, device)
     return Predictor(model.to(device).eval(), tokenizer, length, precision)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ from minbert.training.progress import Progress
 from minbert.training.run import RunDir
 from minbert.training.settings import RunSettings, TrainingSettings
 
+T = TypeVar("T")
 BEST, LAST = "best", "last"
 _READ_EVERY = 10  # steps between two reads of the losses, each a device sync
 _REMEDY = "a smaller --lr or --precision fp32 may help (the checkpoints are of earlier steps, and finite)"
@@ -161,7 +162,7 @@ def fit(
             raise Interrupted(f"stopped {position}", stop.number) from None
         state.unevaluated = False
         row = _update(state, score, plan.total, training.patience, device)
-        row |= {name: _defined(value) for name, value in numbers.items()} | {"seconds": seconds}
+        row |= {name: finite_or_none(value) for name, value in numbers.items()} | {"seconds": seconds}
         run.log({"kind": "evaluation", "step": state.step, "epoch": plan.at(state.step - 1).epoch + 1, **row})
         progress.evaluated(row)
         _save(model, optimizer, state, run, training)
@@ -288,11 +289,10 @@ def _update(state: LoopState, score: float | None, total: int, patience: int, de
 def _first_ranks_score(score: float | None, device: torch.device) -> float | None:
     """The first rank's score, None if undefined: all ranks stop and keep alike, however their processors round."""
     tensor = torch.tensor(math.nan if score is None else score, dtype=torch.float64, device=device)
-    agreed: float | None = _defined(float(ranks.broadcast(tensor)))
-    return agreed
+    return finite_or_none(float(ranks.broadcast(tensor)))
 
 
-def _defined(value: Any) -> Any:
+def finite_or_none(value: T) -> T | None:
     """None for a number that is not finite, which JSON cannot hold; else the value."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 

@@ -65,8 +65,8 @@ class Start(Generic[S]):
         Raises `UserError`.
         """
         options = self.settings.encoder
-        model, tokenizer, folder = encoder(options.source, options.encoder_dropout)
-        length = max_length(options.max_length, model.config)
+        model, tokenizer, folder = load_encoder(options.source, options.encoder_dropout)
+        length = resolve_max_length(options.max_length, model.config)
         settings = self.settings if options.pooler else self.settings.changed(pooler=pooler_of(folder))
         initial = InitialEncoder(model.to(self.device), tokenizer, length, folder, BertConfig.read(folder))
         return replace(self, parsed=replace(self.parsed, settings=settings)), initial
@@ -133,7 +133,7 @@ def open_run(parsed: Parsed[S]) -> Iterator[Start[S]]:
     At the end every rank waits for the others, because torchrun may end those that are still saving once one has
     exited. After an error no rank waits. Raises `UserError`.
     """
-    chosen = device(demanded=parsed.settings.run.use_gpu)
+    chosen = set_up_device(demanded=parsed.settings.run.use_gpu)
     with ranks.group(chosen):
         settings = parsed.settings
         _ = settings.encoder.source  # a mistake in it is found before any data are read
@@ -156,7 +156,7 @@ def open_run(parsed: Parsed[S]) -> Iterator[Start[S]]:
             ranks.barrier()
 
 
-def device(*, demanded: bool) -> torch.device:
+def set_up_device(*, demanded: bool) -> torch.device:
     """CUDA if available, else the CPU. Also turns on deterministic algorithms, and keeps freed memory.
 
     Raises `UserError` if CUDA is `demanded` and not available, or if this process of several has no GPU of its own.
@@ -186,7 +186,7 @@ def number_format(requested: str, device: torch.device) -> str:
     return chosen
 
 
-def encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, Path]:
+def load_encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, Path]:
     """An accelerated encoder, its tokenizer and its folder; `dropout` overrides the dropout rates of its config.
 
     Raises `UserError` if weights or tokenizer are missing or do not fit.
@@ -212,7 +212,7 @@ def pooler_of(folder: Path) -> str:
     return named or "pooler"
 
 
-def max_length(requested: int, config: BertConfig) -> int:
+def resolve_max_length(requested: int, config: BertConfig) -> int:
     """The longest input in tokens; 0 stands for the encoder's number of positions.
 
     Raises `UserError` above that number, and for 1 to 7.

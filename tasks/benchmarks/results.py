@@ -34,7 +34,7 @@ class Results:
 
     def add(self, system: System, measure: str, name: str, value: float | None, samples: Any = (), **more: Any) -> None:
         """One number of a system: `measure` on the set `name`, None if undefined; `samples` [R] is its bootstrap."""
-        row = {**asdict(system), "measure": measure, "set": name, "value": defined(value)}
+        row = {**asdict(system), "measure": measure, "set": name, "value": nan_if_none(value)}
         self._rows.append({**row, **_bounds(interval(samples)), **more, "samples": np.asarray(samples)})
 
     def add_average(self, measure: str) -> None:
@@ -66,7 +66,7 @@ class Results:
         return pd.DataFrame(rows)
 
 
-def defined(value: float | None) -> float:
+def nan_if_none(value: float | None) -> float:
     """The value, NaN for None."""
     return math.nan if value is None else value
 

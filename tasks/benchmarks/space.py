@@ -19,7 +19,7 @@ from minbert.ragged import Ragged
 from tasks import intervals, metrics
 from tasks.benchmarks import figures, results, sets, weat
 from tasks.benchmarks.encoders import Bank, Loaded, Pool, System, load
-from tasks.benchmarks.results import SYSTEM, Results, Suite, defined
+from tasks.benchmarks.results import SYSTEM, Results, Suite, nan_if_none
 from tasks.benchmarks.sets import ScoredSet
 from tasks.contrastive.evaluation import ALIKE, uniformity
 from tasks.tables import Table, wide
@@ -112,7 +112,7 @@ def frequency_curve(one: Loaded, pooler: str, scored: Sequence[ScoredSet], count
     bank = Bank(text for some in scored for text in some.texts)
     bank.add(one, {removed: mean_without(rank, removed, LAYERS[pooler]) for removed in STEPS})
     return [
-        float(np.mean([defined(metrics.spearman(bank.cosines(removed, some.pairs), some.gold)) for some in scored]))
+        float(np.mean([nan_if_none(metrics.spearman(bank.cosines(removed, some.pairs), some.gold)) for some in scored]))
         for removed in STEPS
     ]
 
@@ -160,7 +160,7 @@ def length_shift(
     gap = _length_gaps(encoder, changed) - _length_gaps(encoder, pairs.pairs)
     rho, rho_samples = [np.nan, np.nan], np.empty(0)
     if np.isfinite(pairs.gold).all():
-        rho = [defined(metrics.spearman(side, pairs.gold)) for side in both]
+        rho = [nan_if_none(metrics.spearman(side, pairs.gold)) for side in both]
         samples = intervals.bootstrap("Spearman's rho", both, pairs.gold, f"length bias {added}", **bootstrap)
         rho_samples = samples[1] - samples[0]
     return {

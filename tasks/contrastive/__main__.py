@@ -19,7 +19,7 @@ from minbert.training.settings import Pooler
 from tasks.contrastive.curriculum import GROUPS, Similarities, difficulty
 
 if TYPE_CHECKING:  # at run time pandas and torch would delay `--help`
-    from tasks.contrastive.triplets import Triplets
+    from tasks.contrastive.triplets import MergedTriplets
     from tasks.tables import Table
 
 
@@ -40,7 +40,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def every_triplet(path: Path) -> "Triplets":
+def every_triplet(path: Path) -> "MergedTriplets":
     """The triplets of a file of triplets, or every one that a file of labelled pairs gives."""
     from tasks import readers
     from tasks.contrastive import triplets
@@ -53,7 +53,7 @@ def every_triplet(path: Path) -> "Triplets":
     return triplets.checked([opened.rows])
 
 
-def of_premise(triplets: "Triplets", premise: str) -> list[tuple[str, ...]]:
+def of_premise(triplets: "MergedTriplets", premise: str) -> list[tuple[str, ...]]:
     """The texts of a premise's triplets; raises `UserError`, naming three premises that share most words, if none."""
     from tasks.contrastive.triplets import fold
 

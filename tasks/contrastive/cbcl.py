@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from tasks.examples import Examples
 
 
-class Triplets(CurriculumSettings, Objective):
+class TripletObjective(CurriculumSettings, Objective):
     """An objective over (anchor, positive, hard negative), with a curriculum."""
 
-    rows: ClassVar[str] = "triplets"
+    row_noun: ClassVar[str] = "triplets"
 
     triplets: str = flag(
         "",
@@ -77,7 +77,7 @@ class Triplets(CurriculumSettings, Objective):
         return ((0, 0), (1, 0), (2, 0))[: examples.cache.columns]
 
 
-class NTXent(Punctuated, Triplets):
+class NTXent(Punctuated, TripletObjective):
     """NT-Xent with hard negatives (CBCL, equation 1), or with in-batch negatives alone."""
 
     in_batch: ClassVar[bool] = True
@@ -131,7 +131,7 @@ class NTXent(Punctuated, Triplets):
         return math.log(2 * batch_size if columns == 3 else batch_size)
 
 
-class OverDistances(Triplets):
+class OverDistances(TripletObjective):
     """A loss over distances, with a margin; its evaluation has the frozen NT-Xent loss too."""
 
     loss_margin: float = flag(1.0, "margin of the loss", ge=1e-6)

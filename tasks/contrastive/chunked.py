@@ -54,9 +54,9 @@ def backward(
     With a `share`, `parts` are those of this rank, maybe none, and all gradients need only be summed over the ranks:
     parameters of the loss get theirs on the first rank alone.
     """
-    once = len(parts) == 1 and share is not None  # its graph is kept, as it is the whole of this rank
+    graph_kept = len(parts) == 1 and share is not None  # its graph is kept, as it is the whole of this rank
     # Not under no_grad: attention takes another path there, whose last bits differ.
-    first = [encode(number, part) if once else encode(number, part).detach() for number, part in enumerate(parts)]
+    first = [encode(number, part) if graph_kept else encode(number, part).detach() for number, part in enumerate(parts)]
     vectors = (share.gather(first) if share else torch.cat(first)).requires_grad_()
     numbers = loss(vectors)
     if ranks.rank() == 0:
@@ -67,5 +67,5 @@ def backward(
     assert gradient is not None, "the loss does not depend on the vectors"
     own = gradient.index_select(0, share.positions) if share else gradient
     for number, piece in enumerate(own.split([len(part) for part in first])):
-        (first[number] if once else encode(number, parts[number])).backward(piece)
+        (first[number] if graph_kept else encode(number, parts[number])).backward(piece)
     return {name: value.detach() for name, value in numbers.items()}

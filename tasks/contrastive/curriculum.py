@@ -153,26 +153,26 @@ def plan(
 
 def _passes(limits: Sequence[int], sizes: Sequence[int], shuffle: Callable[[int], np.ndarray]) -> list[np.ndarray]:
     """Batches of passes 0, 1, ..., each in the order that `shuffle(pass)` gives."""
-    steps, ahead, number = [], np.empty(0, dtype=np.int64), 0
+    steps, remaining, passes = [], np.empty(0, dtype=np.int64), 0  # `remaining` of this pass, not drawn yet
     for limit, size in zip(limits, sizes, strict=True):
-        batch, ahead = _next(ahead, limit, size)
+        batch, remaining = _next(remaining, limit, size)
         if len(batch) < size:
-            fresh, number = shuffle(number), number + 1
+            fresh, passes = shuffle(passes), passes + 1
             held = np.isin(fresh, batch)
-            filling, remaining = _next(fresh[~held], limit, size - len(batch))
-            batch, ahead = np.concatenate([batch, filling]), np.concatenate([fresh[held], remaining])
+            filling, after = _next(fresh[~held], limit, size - len(batch))
+            batch, remaining = np.concatenate([batch, filling]), np.concatenate([fresh[held], after])
         steps.append(batch)
     return steps
 
 
-def _next(ahead: np.ndarray, limit: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first `size` entries of `ahead` below `limit` (fewer if there are fewer), and the entries that remain."""
-    span, indices = size, np.flatnonzero(ahead[:size] < limit)
-    while len(indices) < size and span < len(ahead):
-        span *= 2
-        indices = np.flatnonzero(ahead[:span] < limit)
-    end = indices[size - 1] + 1 if len(indices) >= size else len(ahead)
-    return ahead[indices[:size]], ahead[end:]
+def _next(remaining: np.ndarray, limit: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first `size` entries of `remaining` below `limit` (fewer if there are fewer), and those after them."""
+    window, indices = size, np.flatnonzero(remaining[:size] < limit)
+    while len(indices) < size and window < len(remaining):  # doubled, so that a step need not look at every row
+        window *= 2
+        indices = np.flatnonzero(remaining[:window] < limit)
+    end = indices[size - 1] + 1 if len(indices) >= size else len(remaining)
+    return remaining[indices[:size]], remaining[end:]
 
 
 def _sorted(limits: Sequence[int], sizes: Sequence[int]) -> list[np.ndarray]:
@@ -185,7 +185,7 @@ def _sorted(limits: Sequence[int], sizes: Sequence[int]) -> list[np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredTriplets:
     """The training `rows`, int64 [n], and their cosines under the starting encoder where the order needs them: [n]."""
 
     rows: np.ndarray
@@ -194,10 +194,10 @@ class Scored:
 
 @dataclass(frozen=True)
 class Paced:
-    """The plan over `rows` rows, and the groups as `sort` gives them."""
+    """The plan over `row_count` rows, and the groups as `sort` gives them."""
 
     plan: Plan
-    rows: int
+    row_count: int
     groups: np.ndarray | None = None
 
     def manifest_entry(self) -> dict[str, Any] | None:
@@ -220,7 +220,9 @@ class Paced:
         return counts / counts.sum(1, keepdims=True)
 
 
-def sort(settings: CurriculumSettings | None, scored: Scored, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
+def sort(
+    settings: CurriculumSettings | None, scored: ScoredTriplets, seed: int
+) -> tuple[np.ndarray, np.ndarray | None]:
     """The rows in training order, int64 [n], and the group of each row of the file by the margin (CBCL, section 4.3).
 
     Groups are int64 [1 + last row trained on]: 0 easy, 1 semi-hard, 2 hard, -1 not trained on. They are None for rows

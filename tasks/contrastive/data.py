@@ -64,7 +64,7 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
     if settings.training.chooses:
         pairs = replace(pairs, also_in=dev.count_in_scored_sets(pairs, data_path(settings.files.data)))
     if limit > len(train):
-        ranks.note(f"--limit {limit:,}: there are only {len(train):,} {objective.rows}")
+        ranks.note(f"--limit {limit:,}: there are only {len(train):,} {objective.row_noun}")
     if _transductive(settings.encoder.source):
         ranks.note(f"--weights {settings.encoder.source}: come from a run on test sentences (transductive)")
         entry["weights_transductive"] = True

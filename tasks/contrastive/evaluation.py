@@ -20,11 +20,11 @@ from minbert.bert import BertModel
 from minbert.encode import Encoder
 from minbert.files import write_atomic, write_json
 from minbert.training import cli, ranks, start
-from minbert.training.loop import LAST, LoopState
+from minbert.training.loop import LAST, LoopState, finite_or_none
 from minbert.training.plan import Plan
 from minbert.training.run import RunDir
 from tasks import metrics
-from tasks.contrastive.curriculum import Paced, Scored, Similarities
+from tasks.contrastive.curriculum import Paced, ScoredTriplets, Similarities
 from tasks.contrastive.data import Data
 from tasks.contrastive.losses import nt_xent
 from tasks.contrastive.scoring import distinct, encode_over_ranks
@@ -109,7 +109,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 def alignment(first: np.ndarray, second: np.ndarray) -> float | None:
     """Mean of ||x - y||^2 over positive pairs of unit vectors (Wang and Isola 2020, section 4); None without pairs."""
-    return _defined(np.square(first - second).sum(1).mean()) if len(first) else None
+    return finite_or_none(float(np.square(first - second).sum(1).mean())) if len(first) else None
 
 
 def uniformity(vectors: np.ndarray) -> float | None:
@@ -124,7 +124,7 @@ def uniformity(vectors: np.ndarray) -> float | None:
         rows, columns = slice(begin, begin + _BLOCK), slice(begin, None)
         squared = squares[rows, None] + squares[None, columns] - 2 * vectors[rows] @ vectors[columns].T
         total += np.triu(np.exp(-2 * np.maximum(squared, 0)), 1).sum()
-    return _defined(np.log(total / (len(vectors) * (len(vectors) - 1) / 2)))
+    return finite_or_none(float(np.log(total / (len(vectors) * (len(vectors) - 1) / 2))))
 
 
 def triplet_accuracy(cosines: Similarities) -> float | None:
@@ -141,7 +141,7 @@ def frozen_loss(sides: list[np.ndarray], batch_size: int, temperature: float) ->
     total = 0.0
     for anchor, positive, *hard in torch.from_numpy(np.stack(sides)).split(batch_size, dim=1):
         total += float(nt_xent(anchor, positive, hard[0] if hard else None, temperature)) * len(anchor)
-    return _defined(total / len(sides[0])) if len(sides[0]) else None
+    return finite_or_none(total / len(sides[0])) if len(sides[0]) else None
 
 
 def graded(dev: Mapping[str, Examples]) -> str:
@@ -174,27 +174,23 @@ def _sts_numbers(
     return numbers, cosines
 
 
-def _defined(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
 def print_summary(settings: ContrastiveSettings, data: Data, paced: Paced, encoder: BertModel, hardware: str) -> None:
     """Print the data, the curriculum and the objective in a few lines."""
     objective = settings.objective
     groups = ", ".join(f"{count:,} {name}" for name, count in paced.group_sizes.items())
-    ranks.say(f"{_counted(paced.rows, objective.rows)}{f' ({groups})' if groups else ''}; {hardware}")
+    ranks.say(f"{_counted(paced.row_count, objective.row_noun)}{f' ({groups})' if groups else ''}; {hardware}")
     kept = "of the last step" if settings.training.keep == LAST else f"that is best by {METRIC}"
     ranks.say(f"evaluated on {data.dev.shown}; the encoder {kept} is kept")
     if paced.group_sizes:
         epochs = [f"{epoch}: " + "/".join(f"{share:.0%}" for share in row) for epoch, row in enumerate(paced.mix, 1)]
         shown = epochs if len(epochs) <= 10 else [*epochs[:5], "...", *epochs[-4:]]
         ranks.say(f"{'/'.join(paced.group_sizes)} in epoch {', '.join(shown)}")
-    guess = chance(settings, paced.rows, data.train.cache.columns)
+    guess = chance(settings, paced.row_count, data.train.cache.columns)
     by_chance = f"; a guess has a loss of {guess:.3f}" if guess else ""
-    batch = _counted(min(settings.training.batch_size, paced.rows), objective.rows)
+    batch = _counted(min(settings.training.batch_size, paced.row_count), objective.row_noun)
     ranks.say(f"{_counted(paced.plan.total, 'steps')} of {batch}, {objective.objective}{by_chance}")
-    start.note_rows("the training set", paced.rows, settings.training)
-    if paced.rows == 1 and objective.in_batch:
+    start.note_rows("the training set", paced.row_count, settings.training)
+    if paced.row_count == 1 and objective.in_batch:
         ranks.note("a batch of one row has no in-batch negatives")
     ranks.note(*objective.notes(encoder))
 
@@ -208,7 +204,7 @@ def write(
     run: RunDir,
     settings: ContrastiveSettings,
     data: Data,
-    scored: Scored,
+    scored: ScoredTriplets,
     paced: Paced,
     evaluations: Sequence[EvaluationResult],
     state: LoopState,

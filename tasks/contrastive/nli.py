@@ -36,7 +36,7 @@ _ORIGINALS = ("snli_1.0/snli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.
 class Classification(Objective):
     """The classes of NLI pairs, from the vectors of both texts."""
 
-    rows: ClassVar[str] = "pairs"
+    row_noun: ClassVar[str] = "pairs"
     nli_pairs: str = flag(
         "",
         "in place of nli/nli-pairs.tsv, else SNLI's and MultiNLI's originals: files of labelled NLI pairs, by commas",

@@ -74,7 +74,7 @@ class Objective(Record):
     """What a step of stage one learns. Its fields are the flags that exist only with this objective."""
 
     objective: str
-    rows: ClassVar[str]
+    row_noun: ClassVar[str]
     """What the rows of its data are called: triplets, pairs or texts."""
     in_batch: ClassVar[bool] = False
     """Whether the other rows of a batch are the negatives of a row."""

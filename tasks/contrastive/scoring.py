@@ -19,7 +19,7 @@ from minbert.files import cached
 from minbert.training import ranks
 from minbert.training.plan import random_subset
 from minbert.training.run import hardware
-from tasks.contrastive.curriculum import Scored, Similarities
+from tasks.contrastive.curriculum import ScoredTriplets, Similarities
 from tasks.examples import Examples
 
 if TYPE_CHECKING:
@@ -29,15 +29,15 @@ _BLOCK = 1 << 15  # triplets scored at a time
 K = TypeVar("K", bound=Hashable)
 
 
-def score(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, weights_sha256: str) -> Scored:
+def score(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, weights_sha256: str) -> ScoredTriplets:
     """Choose the rows to train on, and score triplets by the starting encoder if the order asks for it."""
     objective, limit = settings.objective, settings.data.limit
     rows = random_subset(len(examples), 0 if objective.unlabelled else limit, settings.training.seed)
     if objective.curriculum is None or not objective.curriculum.by_cosine:
-        return Scored(rows)
+        return ScoredTriplets(rows)
     pooler = settings.encoder.pooler
     scorer = Encoder(encoder.model, encoder.tokenizer, pooler, precision=encoder.precision)
-    return Scored(rows, similarities(scorer, examples, weights_sha256, rows))
+    return ScoredTriplets(rows, similarities(scorer, examples, weights_sha256, rows))
 
 
 def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows: np.ndarray) -> Similarities:

@@ -34,7 +34,7 @@ SOURCES = ("sts", "sts-train", "chinese")
 class TextSettings(Record):
     """The part of an objective that trains on unlabelled texts."""
 
-    rows: ClassVar[str] = "texts"
+    row_noun: ClassVar[str] = "texts"
     unlabelled: ClassVar[bool] = True
 
     texts: str = flag(

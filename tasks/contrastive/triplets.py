@@ -140,7 +140,7 @@ class NumberedRows:
         return self._names[int(np.searchsorted(self._ends[1:], row, side="right"))] if self._names else ""
 
 
-class Triplets:
+class MergedTriplets:
     """Triplets and the rows they are made of.
 
     `table` are the numbers of their texts, int64 [N, 3], or [N, 2] without hard negatives; `origins` the rows behind
@@ -186,7 +186,7 @@ def _named(source: str, line: int, reason: str) -> Skipped:
 
 def from_pairs(
     sources: Sequence[Iterable[Row | Skipped]], per_premise: str = "first", *, names: Sequence[str] = ()
-) -> Triplets:
+) -> MergedTriplets:
     """Triplets of labelled pairs (premise, hypothesis; 0 entailment, 1 neutral, 2 contradiction) of several files.
 
     Premises come in the order of their first appearance in any row, their rows in file order. `names` of the sources
@@ -214,7 +214,7 @@ def from_pairs(
     on = ["order"] if per_premise == "cross" else ["order", "number"]
     merged = chosen[0].merge(chosen[1], on=on, suffixes=("", "_against")).sort_values(["order", "row", "row_against"])
 
-    return Triplets(
+    return MergedTriplets(
         source,
         merged[["premise", "hypothesis", "hypothesis_against"]].to_numpy(),
         merged[["row", "row_against"]].to_numpy(),
@@ -226,7 +226,9 @@ def from_pairs(
     )
 
 
-def checked(sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, names: Sequence[str] = ()) -> Triplets:
+def checked(
+    sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, names: Sequence[str] = ()
+) -> MergedTriplets:
     """Rows that are triplets already (positive pairs with 2 columns), in file order, without the defective ones."""
     source = NumberedRows(sources, columns, names)
     table, anchor = source.table, source.table[:, 0]
@@ -238,4 +240,4 @@ def checked(sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, nam
     duplicate = pd.DataFrame(table).duplicated().to_numpy() & ~same & ~contradictory
     kept = np.flatnonzero(~(same | contradictory | duplicate))
     numbers = {"neutral": 0, "usable": len(kept), "premises": len(np.unique(anchor)), "alone": 0}
-    return Triplets(source, table[kept], kept[:, None], (same, contradictory, duplicate), **numbers)
+    return MergedTriplets(source, table[kept], kept[:, None], (same, contradictory, duplicate), **numbers)

@@ -175,7 +175,7 @@ class Layout(NamedTuple):
 
     A record's cells are the `texts`, then the `label` if it has a rule, then the id if there are `ids`; without ids the
     line is the id. `empty` says what to do with a row with an empty text: "skip", "keep", or "refuse" with an error. A
-    row without a label is skipped, or kept if rows are `predicted`.
+    row without a label is skipped, or kept if `keep_unlabelled`.
     """
 
     texts: Sequence[str]
@@ -186,7 +186,7 @@ class Layout(NamedTuple):
     records: Iterator[Record] = iter(())
     clean: Callable[[str], str] = str.strip
     empty: str = "skip"
-    predicted: bool = False
+    keep_unlabelled: bool = False
 
 
 class Opened(NamedTuple):
@@ -291,7 +291,9 @@ def _with_header(path: Path, head: FirstLine, kind: str, split: str, rule: Label
         layout = layout._replace(clean=_COURSE[kind][1], empty=empty)
         if kind == "pair-class":  # the published Quora files have gaps
             rule = rule and replace(rule, gaps={"": f"{label}: empty"})
-            layout = layout._replace(rule=rule, empty="keep" if split == "test" else empty, predicted=split != "train")
+            layout = layout._replace(
+                rule=rule, empty="keep" if split == "test" else empty, keep_unlabelled=split != "train"
+            )
     records = table_records(path, cells, head.names, head.delimiter, quotes, header=True, wider=False)
     return layout._replace(records=records)
 
@@ -372,7 +374,7 @@ def _rows(path: Path, layout: Layout) -> Rows:
                 raise UserError(f"{path}:{line}: {layout.label}: {error}") from None
             if isinstance(value, float):
                 label = value
-            elif layout.predicted:
+            elif layout.keep_unlabelled:
                 note = f"{value}; predicted, not scored"
             else:
                 yield Skipped(line, value)

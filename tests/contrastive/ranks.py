@@ -58,7 +58,7 @@ def write(folder: str, rows: int, out: Path) -> None:
     for name, given in VARIANTS.items():
         objective = name.split()[0]
         settings = ContrastiveSettings.of(**{"objective": objective, "pooler": "mean", "batch_size": 6} | given)
-        columns = {"triplets": 3, "pairs": 2, "texts": 1}[settings.objective.rows]
+        columns = {"triplets": 3, "pairs": 2, "texts": 1}[settings.objective.row_noun]
         lines = [Row(str(i), texts, float(i % 3)) for i, texts in enumerate(zip(*sides[:columns], strict=True))]
         source = out.with_name(f"{out.name}-{columns}-{ranks.rank()}")
         source.write_text(str(columns))

@@ -17,7 +17,7 @@ from minbert.training.loop import LoopState
 from minbert.training.plan import Plan
 from minbert.training.run import RunDir
 from tasks.contrastive import evaluation
-from tasks.contrastive.curriculum import Paced, Scored, Similarities
+from tasks.contrastive.curriculum import Paced, ScoredTriplets, Similarities
 from tasks.contrastive.data import Data
 from tasks.contrastive.dev import DevSets
 from tasks.contrastive.evaluation import EvaluationResult, last_epoch_loss, verdict
@@ -50,7 +50,7 @@ def test_scores_and_cosines_of_a_run(
     data = Data(texts, DevSets("course", {"sts": texts}), {})
     paced = Paced(Plan([150, 50], lambda epoch: [("nli", np.arange(2))] * (150, 50)[epoch]), 6)
     how, evaluations = ContrastiveSettings.of(batch_size=2, keep="last"), [look(0.6, BEFORE), look(0.65, AFTER)]
-    evaluation.write(run, how, data, Scored(np.arange(6), BEFORE), paced, evaluations, STATE)
+    evaluation.write(run, how, data, ScoredTriplets(np.arange(6), BEFORE), paced, evaluations, STATE)
     assert json.loads((run.path / "scores.json").read_text()) == {
         "sts_dev_spearman": {"before": 0.6, "after": 0.65},
         "frozen_loss": {"before": -0.6, "after": -0.65},

@@ -24,7 +24,7 @@ def rows(pairs: list[Pair]) -> Iterator[Row]:
     return (Row(str(line), (p, h), float(label), line) for line, (p, h, label) in enumerate(pairs, 1))
 
 
-def texts(made: triplets.Triplets) -> list[tuple[str, ...]]:
+def texts(made: triplets.MergedTriplets) -> list[tuple[str, ...]]:
     return [row.texts for row in made.rows() if isinstance(row, Row)]
 
 
