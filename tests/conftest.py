@@ -23,6 +23,7 @@ for _name in ("HF_ENDPOINT", "HF_TOKEN", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"
     os.environ.pop(_name, None)
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # where cores are shared, threads that spin make tests 30 times as slow
 os.environ["HF_HUB_OFFLINE"] = "1"  # huggingface_hub reads it when it is imported: no test waits for a hub
+os.environ.setdefault("LD_PRELOAD", "")  # set, so that no script restarts itself where tcmalloc is installed
 # A background job of a shell ignores SIGINT, and one under nohup SIGHUP; so would the runs that tests start and stop.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
