@@ -54,7 +54,7 @@ def backward(
     With a `share`, `parts` are those of this rank, maybe none, and all gradients need only be summed over the ranks:
     parameters of the loss get theirs on the first rank alone.
     """
-    graph_kept = len(parts) == 1 and share is not None  # its graph is kept, as it is the whole of this rank
+    graph_kept = len(parts) == 1 and share is not None  # the part is all of this rank
     # Not under no_grad: attention takes another path there, whose last bits differ.
     first = [encode(number, part) if graph_kept else encode(number, part).detach() for number, part in enumerate(parts)]
     vectors = (share.gather(first) if share else torch.cat(first)).requires_grad_()
