@@ -111,7 +111,7 @@ class Toy:
         cls,
         run: RunDir,
         *,
-        scores: Sequence[float | None] = (),
+        scores: Sequence[float | Callable[[], float] | None] = (),
         epochs: int = 3,
         objective: Any = None,
         precision: str = "fp32",
@@ -123,7 +123,8 @@ class Toy:
         def evaluate() -> tuple[float | None, dict[str, Any]]:
             assert not model.training
             seen.append(model.weight.detach().clone())
-            return (left.pop(0) if left else float(len(seen))), {"toy": 0.5}
+            score = left.pop(0) if left else float(len(seen))
+            return (score() if callable(score) else score), {"toy": 0.5}
 
         care, more = (
             {name: settings.pop(name) for name in names if name in settings}

@@ -72,26 +72,38 @@ def test_a_signal_ends_a_run_after_its_step_with_a_checkpoint(toy: Any, run: Run
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_in_an_evaluation_stops_it_and_the_run_later_begins_with_it(
-    toy: Any, run: RunDir, number: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    toy: Any, run: RunDir, number: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    evaluate = loop._evaluate
-
-    def stopped_at_8(state: loop.LoopState, *rest: Any) -> dict[str, Any]:
-        if state.step == 8:
-            os.kill(os.getpid(), number)
-            pytest.fail("the evaluation goes on")
-        return evaluate(state, *rest)
+    def signalled() -> float:
+        os.kill(os.getpid(), number)
+        pytest.fail("the evaluation goes on")
 
     whole, state, _ = toy.fit(toy.begin(run.path.parent / "whole"), scores=[0.1, 0.3, 0.2])
-    with monkeypatch.context() as patch, pytest.raises(SystemExit) as stop:
-        patch.setattr(loop, "_evaluate", stopped_at_8)
-        cli.run(lambda: toy.fit(run, scores=[0.1, 0.3, 0.2]))
+    with pytest.raises(SystemExit) as stop:
+        cli.run(lambda: toy.fit(run, scores=[0.1, signalled]))
     assert stop.value.code == 128 + number
     assert "stopped after step 8 of 12, before its evaluation" in capsys.readouterr().err
     assert checkpoint.steps(run.checkpoints) == [4, 8]
     resumed, later, _ = toy.fit(run, resume=True, scores=[0.3, 0.2])
     assert torch.equal(resumed.weight, whole.weight) and later == state
     assert [row["step"] for row in run.metrics() if row["kind"] == "evaluation"] == [4, 8, 12]
+
+
+def test_a_signal_just_after_an_evaluation_loses_nothing_of_it(
+    toy: Any, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, state, _ = toy.fit(toy.begin(run.path.parent / "whole"), scores=[0.1, 0.3, 0.2])
+    update = loop._update
+
+    def signalled(state: loop.LoopState, *rest: Any) -> dict[str, Any]:
+        if state.step == 12:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return update(state, *rest)
+
+    monkeypatch.setattr(loop, "_update", signalled)
+    toy.fit(run, scores=[0.1, 0.3, 0.2])
+    resumed, later, seen = toy.fit(run, resume=True)
+    assert torch.equal(resumed.weight, whole.weight) and later == state and not seen
 
 
 @pytest.mark.parametrize("number", SIGNALS)
