@@ -28,11 +28,11 @@ from tasks.contrastive.curriculum import Paced, ScoredTriplets, Similarities
 from tasks.contrastive.data import Data
 from tasks.contrastive.losses import nt_xent
 from tasks.contrastive.scoring import distinct, encode_over_ranks
-from tasks.contrastive.settings import ContrastiveSettings, slug
+from tasks.contrastive.settings import ContrastiveSettings, TrainingSettings, slug
 from tasks.examples import Examples
 from tasks.record import rows_of, write_rows
 
-METRIC, NAME = "spearman", "sts_dev_spearman"
+METRIC, NAME = TrainingSettings.metric, "sts_dev_spearman"
 """The metric that selects the best encoder, and its name among the numbers of an evaluation."""
 BERT_BASE_WIDTH = 768
 _BLOCK = 1024  # rows of a matrix of distances at a time

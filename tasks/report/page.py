@@ -157,7 +157,7 @@ def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
     for run in runs:
         key = {name: value for name, value in run.settings.items() if name not in _MAY_DIFFER}
         key |= {name: value for name, value in run.manifest["settings"].items() if name.startswith("data ")}
-        for name in ("encoder", "sentence_encoder", "weights"):  # a run of the same seed
+        for name in ("encoder", "sentence_encoder", "weights"):  # of a run with the same seed
             key[name] = _SEED.sub("", str(run.settings.get(name) or ""))
         setting, seed = json.dumps(key, sort_keys=True, default=str), run.settings.get("seed")
         while any(other.settings.get("seed") == seed for other in groups.get(setting, [])):
