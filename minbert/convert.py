@@ -1,4 +1,4 @@
-"""The command `python -m minbert.weights convert`: a checkpoint of the course's code to an encoder folder.
+"""Convert a checkpoint of the course's code to an encoder folder.
 
 This is the only file that opens pickles, by torch's restricted reader: tensors, and the few harmless types that a
 checkpoint of the course's code holds besides them.

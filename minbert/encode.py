@@ -112,7 +112,7 @@ class Encoder:
     ) -> np.ndarray:
         """Vectors of N sentences: float32 [N, D], or [D] for a single string. The names are sentence-transformers'.
 
-        `batch_size` is the largest number of sentences in a batch; without it, batches have equal numbers of tokens.
+        `batch_size` is the largest number of sentences in a batch; else batches are filled to a number of tokens.
         `normalize_embeddings` scales vectors to length 1.
         Sentences longer than `max_length` are truncated, with a warning. Raises `TypeError` if `sentences` is neither a
         string nor a sequence of strings, such as a list or a column of a table.
@@ -179,7 +179,8 @@ def _strings(sentences: Iterable[str]) -> list[str]:
 
 
 def batches_by_length(lengths: Sequence[int], batch_tokens: int, batch_size: int | None = None) -> list[np.ndarray]:
-    """Indices of rows in batches of at most `batch_tokens` tokens and `batch_size` rows. A longer row is a batch.
+    """Indices of rows in batches of at most `batch_tokens` tokens and `batch_size` rows. A row longer than that is
+    a batch of its own.
 
     The longest rows are in the first batch. Inside a batch the shortest row comes first, the order that the encoder
     sorts into.

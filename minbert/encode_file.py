@@ -1,4 +1,4 @@
-"""The command `python -m minbert.encode`: the vectors of a file of texts, one a line, as a NumPy file.
+"""Write the vectors of a file of texts, one a line, as a NumPy file.
 
 python -m minbert.encode TEXTS --encoder minilm --out vectors.npy
 """

@@ -176,9 +176,8 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def save(folder: Path, tensors: Mapping[str, Tensor], config: BertConfig, tokenizer: "Tokenizer", pooler: str) -> None:
     """Write an encoder folder that transformers' BertModel and SentenceTransformer can load; replaces `folder`.
 
-    The model card of a folder that is replaced, README.md, stays: somebody may have edited it.
-
-    SentenceTransformer then computes the same vectors as `Encoder`, with any pooler.
+    SentenceTransformer computes the same vectors from it as `Encoder`, with any pooler. The model card of a folder that
+    is replaced, README.md, stays: somebody may have edited it.
     """
     renamed = {their_name(name): tensor for name, tensor in tensors.items()}
     described: dict[str, Any] = {

@@ -226,7 +226,7 @@ PRESETS: Presets = {
         _RECIPE,
     ),
     "best-bert": (
-        "the recipe of best for bert-base-uncased: the papers' pooler, a rate of 2e-5 (not measured)",
+        "the recipe of best for bert-base-uncased: CBCL's pooler, a rate of 2e-5 (not measured)",
         {**_RECIPE, "weights": "bert-base-uncased", "pooler": "pooler", "lr": 2e-5},
     ),
 }

@@ -128,7 +128,7 @@ class DataSettings(Record):
     """How many rows of the data are read."""
 
     limit: int = flag(0, "train on N rows of each training set, drawn by seed (0: all)", ge=0, common=True)
-    limit_eval: int = flag(0, "for trials: evaluate and predict only the first N rows of each other set (0: all)", ge=0)
+    limit_eval: int = flag(0, "for trials: evaluate and predict only N rows of each dev and test set (0: all)", ge=0)
 
 
 class TrainingSettings(Record):
@@ -153,7 +153,7 @@ class TrainingSettings(Record):
     evaluate_every: int = flag(0, "steps between evaluations (0: each epoch's end)", ge=0, common=True)
     patience: int = flag(0, "early stopping patience, in evaluations (0: never stop early)", ge=0)
     keep: Literal["best", "last"] = flag(
-        "best", "the encoder to keep: that of the best evaluation, or of the last step", common=True
+        "best", "the weights to keep: those of the best evaluation, or of the last step", common=True
     )
     average: float = flag(
         0.0,
@@ -203,7 +203,7 @@ class RunSettings(Record):
         "steps between two rows of metrics.jsonl; without a terminal a line is printed with each, and each minute",
         ge=1,
     )
-    track: str = flag("none", "also record the run in tensorboard, wandb or both, by a comma", metavar="TRACKERS")
+    track: str = flag("none", "also record the run in tensorboard, wandb or both (with a comma)", metavar="TRACKERS")
     use_gpu: bool = flag(False, "require a CUDA device (by default one is used if there is one)", common=True)
 
 
@@ -345,10 +345,10 @@ def _parser(
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=118),
     )
     general = parser.add_argument_group("flags")
-    general.add_argument("-h", "--help", action="store_true", help="the flags that people use, and stop")
-    general.add_argument("--help-all", action="store_true", help=f"every flag{of_choice}, and stop")
-    general.add_argument("--list-presets", action="store_true", help="the presets and what they set, and stop")
-    general.add_argument("--preset", metavar="NAME", help=f"a named set of settings (here: {preset})")
+    general.add_argument("-h", "--help", action="store_true", help="show the common flags and exit")
+    general.add_argument("--help-all", action="store_true", help=f"show every flag{of_choice} and exit")
+    general.add_argument("--list-presets", action="store_true", help="show the presets and what they set, and exit")
+    general.add_argument("--preset", metavar="NAME", help=f"a named set of settings (chosen: {preset})")
     text = "settings in a file: flags override it, and it overrides the preset"
     general.add_argument("--config", metavar="FILE.toml", help=text)
     records = [record for record, _ in flags.values()]

@@ -48,7 +48,7 @@ class TripletObjective(CurriculumSettings, Objective):
         "triplets of one premise of NLI pairs: its first entailment with its first contradiction, the i-th with "
         "the i-th, or all with all",
     )
-    evaluate_triplets: int = flag(2000, "triplets of the training file in the frozen loss (0: all)", ge=0)
+    evaluate_triplets: int = flag(2000, "training triplets of the frozen loss: NT-Xent, no dropout (0: all)", ge=0)
 
     @property
     def curriculum(self) -> CurriculumSettings:

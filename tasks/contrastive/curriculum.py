@@ -111,7 +111,7 @@ def plan(
 ) -> Plan:
     """The steps over the eligible prefix of `order`, which is at least one batch.
 
-    Steps. Epoch t takes ceil(n_t / batch_size) steps, n_t = eligible(t), so that its rows number n_t;
+    Steps. Epoch t takes ceil(n_t / batch_size) steps, n_t = eligible(t), so it trains on n_t rows;
     with `equal_steps` every epoch takes the ceil(N / batch_size) steps, and each step the batch size, of a run without
     a curriculum. Pacing per step makes as many steps, of the same sizes, as pacing per epoch.
 
@@ -120,9 +120,9 @@ def plan(
 
     Batches, a function of (seed, epoch) alone. `shuffled`: passes, each a shuffle of the epoch's largest prefix; a
     step takes the next rows that are eligible by then. So every eligible row is equally likely at every step, no row
-    comes twice in a pass, and with a prefix that stays each comes once. `sorted`: the prefix in its order, from the
-    start of each epoch and again when its end is reached. No batch holds a row twice: one that ends a pass is filled
-    up with other rows of the next. With pacing per step, a row near the end of the order may never be drawn.
+    is drawn twice in a pass, and while the prefix does not grow each is drawn once. `sorted`: the prefix in its order,
+    from the start of each epoch and again when its end is reached. No batch holds a row twice: one that ends a pass is
+    filled up with other rows of the next. With pacing per step, a row near the end of the order may never be drawn.
     """
     size = len(order)
     least = min(batch_size, size)

@@ -42,8 +42,8 @@ def nt_xent_from_logits(logits: Tensor) -> Tensor:
 def false_negatives(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None = None) -> Tensor:
     """Which candidates of `nt_xent` are no true negatives of a row: bool [B, C], for texts given by integer keys [B].
 
-    Those with the text of the row's anchor or of its positive, and positives of a triplet with the same anchor (one
-    premise; its hard negatives contradict this anchor too). A row's own positive and own hard negative never are.
+    A candidate of another row is one if its text is that of this row's anchor or positive, or if it is the positive of
+    a row with the same anchor (its hard negative is none: it contradicts this anchor too). A row's own never are.
     """
     texts = positive if hard_negative is None else torch.cat([positive, hard_negative])
     false = (anchor[:, None] == texts) | (positive[:, None] == texts)

@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     descriptions = {**SETS, "all": "all of these", "check": "rows, labels, duplicates and overlaps of a folder's files"}
     flags = Parser(
-        prog="get_data.py",
+        prog="data/get_data.py",
         description="Fetch the real data sets into a folder.\n\n"
         + "\n".join(f"  {name:9} {text}" for name, text in descriptions.items()),
         epilog="Run the same command again to continue where it stopped. HF_ENDPOINT names another model hub.",
@@ -97,7 +97,7 @@ def check(arguments: Sequence[str]) -> None:
     from tasks.data.check import render, report
 
     flags = Parser(
-        prog="get_data.py check",
+        prog="data/get_data.py check",
         description="Rows, labels, duplicates and overlaps of data files; nothing is downloaded or changed.",
         allow_abbrev=False,
     )
