@@ -109,11 +109,6 @@ class Cell:
         return done
 
     @property
-    def seconds(self) -> float:
-        """Seconds of a finished run; 0 if it is not finished."""
-        return sum(part["seconds"] for part in self.manifest["parts"]) if self.scores and self.manifest else 0.0
-
-    @property
     def finished(self) -> bool:
         """Whether nothing is left to be run."""
         return next(self.commands(), None) is None

@@ -32,6 +32,7 @@ class Runner:
     failed: dict[str, str] = field(default_factory=dict)  # name of a cell -> why
     stopped: int = 0  # the number of the signal that stopped it
     _running: set["subprocess.Popen[bytes]"] = field(default_factory=set)
+    _begun: tuple[float, int] = (0.0, 0)  # the time when `run` began, and how many cells were finished then
 
     @property
     def threads(self) -> int:
@@ -40,6 +41,7 @@ class Runner:
 
     def run(self) -> None:
         """Run the cells. Raises `Interrupted` after a signal, when every run has ended."""
+        self._begun = time.monotonic(), self._finished
         say(self.summary())
         finished: dict[Path, Future[bool]] = {}
         with ThreadPoolExecutor(self.jobs) as pool, self._forwarded():
@@ -53,13 +55,16 @@ class Runner:
             raise Interrupted("stopped; the same command continues", self.stopped)
 
     def summary(self) -> str:
-        """How many runs are finished, and the time that the others take by the mean of these."""
-        seconds = [cell.seconds for cell in self.cells if cell.seconds]
-        left = len(self.cells) - sum(cell.finished for cell in self.cells)
-        text = f"{len(self.cells) - left} of {len(self.cells)} runs are finished"
-        if left and seconds:
-            return f"{text}; about {duration(left * sum(seconds) / len(seconds) / self.jobs)} left"
+        """How many runs are finished with their suites, and the time that the others take at the rate since the start."""
+        finished, (begun, before) = self._finished, self._begun
+        left, text = len(self.cells) - finished, f"{finished} of {len(self.cells)} runs are finished"
+        if begun and left and finished > before:
+            return f"{text}; about {duration(left * (time.monotonic() - begun) / (finished - before))} left"
         return text if left else f"{text}; nothing is left"
+
+    @property
+    def _finished(self) -> int:
+        return sum(cell.finished for cell in self.cells)
 
     def _finish(self, cell: Cell, before: "Future[bool] | None") -> bool:
         """Run the commands of a cell after the cell that it starts from; whether it is finished."""

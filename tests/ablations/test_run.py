@@ -85,7 +85,7 @@ def test_other_settings_are_not_taken_for_the_same_run(study: list[str]) -> None
 def test_a_dry_run_prints_what_would_be_run(study: list[str]) -> None:
     code, out = run(*study, "--seeds", "2", "--dry-run")
     commands = [line for line in out.splitlines() if "pretrain_cbcl.py" in line]
-    assert code == 0 and "2 of 4 runs are finished; about " in out
+    assert code == 0 and "2 of 4 runs are finished\n" in out
     assert len(commands) == 2 and all("--seed 2" in line and "--max-steps 2" in line for line in commands)
     assert not list(folder_of(study).rglob("seed-2"))
 
