@@ -71,8 +71,9 @@ def forest(summary: pd.DataFrame, label: str = "") -> bytes:
         axes.plot(rows["difference"], rows.index, "o", color=BLUE, **look)
         axes.axvline(0, color=INK, linewidth=1, linestyle=DASHED)
         widest = max(map(abs, axes.get_xlim()))
-        axes.set(xlim=(-widest, widest), ylim=(len(rows) - 0.5, -0.5), xlabel=label)
-        axes.set_yticks(range(len(rows)), [charts.clipped(name, 20) for name in rows["group"]])
+        axes.set(xlim=(-widest, widest), ylim=(len(rows) - 0.5, -0.5))
+        axes.figure.supxlabel(label, fontsize=11, color=charts.QUIET)  # as wide as the figure
+        axes.set_yticks(range(len(rows)), [charts.clipped(name, 24) for name in rows["group"]])
         axes.locator_params(axis="x", nbins=3)
         axes.grid(visible=False)
     return out.getvalue()
