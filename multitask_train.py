@@ -5,7 +5,8 @@ python multitask_train.py --encoder runs/cbcl/encoder --run-dir runs/cbcl-multit
 """
 
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING
 
 from minbert.training import cli
 from minbert.training.settings import parse
@@ -95,7 +96,7 @@ def train(started: "Start[MultitaskSettings]") -> None:
     # predict, score, save, write the page
     outputs = evaluate.predict(multitask, data, paths, started.precision, evaluation.outputs_of_kept(state))
     scores = evaluate.score(multitask.tasks, data, outputs)
-    evaluate.save(run, multitask.tasks, data, outputs, paths)
+    evaluate.save(run.path, multitask.tasks, data, outputs, paths)
     evaluate.save_scores(run.path, scores, state, training.keep)
     state_dict, pooler = encoder.model.state_dict(), settings.encoder.pooler
     weights.save(run.path / "encoder", state_dict, encoder.config, encoder.tokenizer, pooler)
@@ -106,11 +107,8 @@ def train(started: "Start[MultitaskSettings]") -> None:
     cli.say(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {run.path}")
 
 
-def command() -> NoReturn:
-    """The console command `minbert-train`: run `main`, and exit with its code."""
-    cli.under_tcmalloc()
-    cli.run(main)
-
+command = partial(cli.run, main, allocator=True)
+"""The console command `minbert-train`."""
 
 if __name__ == "__main__":
     command()

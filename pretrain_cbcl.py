@@ -5,7 +5,8 @@ python pretrain_cbcl.py --preset cbcl --run-dir runs/cbcl
 """
 
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING
 
 from minbert.training import cli
 from minbert.training.settings import parse
@@ -98,11 +99,8 @@ def train(started: "Start[ContrastiveSettings]") -> None:
     cli.say(f"encoder in {folder}; next: {evaluation.next_command(settings, folder, initial.config.hidden_size)}")
 
 
-def command() -> NoReturn:
-    """The console command `minbert-pretrain`: run `main`, and exit with its code."""
-    cli.under_tcmalloc()
-    cli.run(main)
-
+command = partial(cli.run, main, allocator=True)
+"""The console command `minbert-pretrain`."""
 
 if __name__ == "__main__":
     command()

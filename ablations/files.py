@@ -23,13 +23,13 @@ Arms = dict[str, dict[str, Value]]
 Axes = dict[str, list[Value] | dict[str, Value]]
 
 
-class Table(BaseModel):
+class Section(BaseModel):
     """A table of a study's file: an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Quoted(Table):
+class Quoted(Section):
     """A row that the paper itself only quotes, with its source."""
 
     system: str
@@ -37,7 +37,7 @@ class Quoted(Table):
     values: dict[str, float]
 
 
-class Paper(Table):
+class Paper(Section):
     """The result to reproduce: the table or figure, its claim, and its values by arm and score, as printed.
 
     `slips` say what is wrong with a printed value, by arm or quoted system, and score.
@@ -50,7 +50,7 @@ class Paper(Table):
     slips: Slips = {}
 
 
-class Model(Table):
+class Model(Section):
     """The same study with a model of the paper: what stands in place of its shared settings, arms, axes and values."""
 
     table: str
@@ -61,7 +61,7 @@ class Model(Table):
     slips: Slips = {}
 
 
-class StudyFile(Table):
+class StudyFile(Section):
     """The content of a study's file."""
 
     question: str

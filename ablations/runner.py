@@ -55,7 +55,7 @@ class Runner:
             raise Interrupted("stopped; the same command continues", self.stopped)
 
     def summary(self) -> str:
-        """How many runs are finished with their suites, and the time that the others take at the rate since the start."""
+        """How many runs are finished with their suites, and the time left at the rate since the start."""
         finished, (begun, before) = self._finished, self._begun
         left, text = len(self.cells) - finished, f"{finished} of {len(self.cells)} runs are finished"
         if begun and left and finished > before:

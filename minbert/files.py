@@ -20,8 +20,8 @@ from minbert.errors import UserError, quoted
 if TYPE_CHECKING:
     import numpy as np
 
-TEMPORARY = re.compile(r"\..+\.minbert-\d+\.(tmp|old)")
-"""The names of unfinished files and folders, which a killed process leaves."""
+TEMPORARY = re.compile(r"\.(.+)\.minbert-\d+\.(tmp|old)")
+"""The names of unfinished (`tmp`) and replaced (`old`) files and folders, which a killed process leaves."""
 
 
 def expanded(path: str | Path) -> Path:

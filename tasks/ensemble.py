@@ -17,7 +17,7 @@ from minbert.files import distinct_names, read_json, write_json
 from minbert.training import cli
 from tasks import metrics, predict, record
 from tasks.intervals import Interval
-from tasks.record import Rows, TaskScores
+from tasks.record import PredictedRows, TaskScores
 from tasks.tables import MISSING, Table
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
@@ -30,7 +30,7 @@ class Member:
 
     name: str
     tasks: Mapping[str, "Task"]
-    rows: Mapping[tuple[str, str], Rows]
+    rows: Mapping[tuple[str, str], PredictedRows]
 
 
 def check_alike(runs: Sequence[Path]) -> None:

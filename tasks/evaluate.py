@@ -1,10 +1,9 @@
 """Predict with a model, score it on the development sets, and write what a finished run leaves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,18 +15,13 @@ from minbert.precision import autocast
 from minbert.training import ranks
 from minbert.training.loop import LAST, LoopState
 from minbert.training.progress import bar
-from minbert.training.run import RunDir
 from tasks import metrics, record
 from tasks.examples import Pair, Single
 from tasks.model import MultitaskModel
-from tasks.record import Rows
 from tasks.splits import Paths, Splits
 from tasks.task import Task
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-Outputs = Mapping[tuple[str, str], np.ndarray]
+HeadOutputs = Mapping[tuple[str, str], np.ndarray]
 """(task, split) -> the head's outputs, in file order."""
 
 
@@ -82,7 +76,7 @@ class DevEvaluation:
         norm = metrics.dev_norm((self.model.tasks[name].metric, score) for name, score in scores.items())
         return norm, scores | {"dev_norm": norm}
 
-    def outputs_of_kept(self, state: LoopState) -> Outputs:
+    def outputs_of_kept(self, state: LoopState) -> HeadOutputs:
         """The outputs of the kept weights, if the latest evaluation was theirs, else none."""
         return self.outputs if state.kept_step == state.step else {}
 
@@ -99,7 +93,7 @@ def report(task: Task, predicted: np.ndarray, gold: np.ndarray) -> dict[str, Any
     }
 
 
-def predict(model: MultitaskModel, data: Splits, paths: Paths, precision: str, computed: Outputs) -> Outputs:
+def predict(model: MultitaskModel, data: Splits, paths: Paths, precision: str, computed: HeadOutputs) -> HeadOutputs:
     """The outputs of a model for every row of the splits that prediction files are written for.
 
     Those in `computed` are taken from there.
@@ -112,32 +106,20 @@ def predict(model: MultitaskModel, data: Splits, paths: Paths, precision: str, c
     }
 
 
-def score(tasks: Mapping[str, Task], data: Splits, outputs: Outputs) -> dict[str, Any]:
+def score(tasks: Mapping[str, Task], data: Splits, outputs: HeadOutputs) -> dict[str, Any]:
     """Each task's score and per-class metrics over its labelled dev rows."""
     return {
         name: report(task, task.predict(outputs[name, "dev"]), data.dev[name].labels) for name, task in tasks.items()
     }
 
 
-def save(run: RunDir, tasks: Mapping[str, Task], data: Splits, outputs: Outputs, paths: Paths) -> None:
-    """Write the leaderboard's prediction files and the dev rows, and record the confusion matrices."""
+def save(run: Path, tasks: Mapping[str, Task], data: Splits, outputs: HeadOutputs, paths: Paths) -> None:
+    """Write the leaderboard's prediction files and the dev rows."""
     for (name, split), path in paths.items():
         rows = record.task_rows(tasks[name], data.of(split)[name], outputs[name, split])
         record.write_predictions(path, tasks[name], rows.ids, rows.predicted)
         if split == "dev":
-            record.write_rows(run.path, name, rows)
-            if tasks[name].classes:
-                run.figure(f"confusion/{name}", partial(_confusion, rows.labelled(), tasks[name].classes))
-
-
-def _confusion(rows: Rows, classes: Sequence[str]) -> "Figure":
-    from matplotlib.figure import Figure
-
-    from tasks import charts
-
-    figure = Figure(layout="tight")
-    charts.confusion(figure.subplots(), metrics.confusion(rows.predicted, rows.gold, len(classes)), classes)
-    return figure
+            record.write_rows(run, name, rows)
 
 
 def save_scores(run: Path, scores: Mapping[str, Any], state: LoopState, rule: str) -> None:

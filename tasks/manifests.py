@@ -17,12 +17,12 @@ class SkippedRow(BaseModel):
     file: str = ""
 
 
-class DataSet(BaseModel):
+class RecordedData(BaseModel):
     """A data file, or several that are read as one, with the number of their rows; None where it is not known."""
 
     file: str = ""
     sha256: str = ""
-    files: list["DataSet"] = []
+    files: list["RecordedData"] = []
     name: str = ""
     read: int | None = None
     kept: int | None = None
@@ -48,14 +48,14 @@ class DataSet(BaseModel):
         return (self.rows or 0) if self.labelled is None else self.labelled
 
 
-def data_sets(data: Any, name: str = "") -> Iterator[tuple[str, DataSet]]:
+def data_sets(data: Any, name: str = "") -> Iterator[tuple[str, RecordedData]]:
     """The sets of data under a manifest's `data` by the path of their keys: `train sst`, or `sts_dev`."""
     if not isinstance(data, dict):
         return
     if {"file", "files", "kept"} & data.keys():
-        yield name, DataSet.model_validate(data)
+        yield name, RecordedData.model_validate(data)
     for key, value in data.items():
-        if key not in DataSet.model_fields:
+        if key not in RecordedData.model_fields:
             yield from data_sets(value, f"{name} {key}".strip())
 
 

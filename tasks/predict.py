@@ -11,8 +11,9 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from minbert.errors import UserError
 from minbert.files import present, read_json_object
@@ -26,8 +27,8 @@ if TYPE_CHECKING:  # at run time torch would delay `--help`
     from tasks.model import MultitaskModel
     from tasks.task import Task
 
-Texts = tuple[str, ...]
-Inputs = Sequence[str] | Sequence[Sequence[str]]
+Line = tuple[str, ...]
+Sentences = Sequence[str] | Sequence[Sequence[str]]
 """Sentences for a task over single sentences; pairs of sentences for a task over pairs."""
 
 
@@ -42,13 +43,15 @@ class Predictor:
     tokenizer: "Tokenizer"
     max_length: int
     precision: str
+    as_written: frozenset[str] = frozenset()
+    """The tasks whose training file was not the course's, so that its texts were not preprocessed."""
 
-    def predict(self, task: str, inputs: Inputs) -> "np.ndarray":
+    def predict(self, task: str, inputs: Sentences) -> "np.ndarray":
         """The class of each input (sst 0 to 4, quora 0 or 1), or its score (sts 0 to 5): float64 [inputs]."""
         head = self.task(task)
         return head.predict(self.outputs(head, self.examples(head, inputs)))
 
-    def predict_proba(self, task: str, inputs: Inputs) -> "np.ndarray":
+    def predict_proba(self, task: str, inputs: Sentences) -> "np.ndarray":
         """The probability of each class: float64 [inputs, classes]. Raises `UserError` for a task without classes."""
         head = self.task(task)
         probabilities = head.probabilities(self.outputs(head, self.examples(head, inputs)))
@@ -71,8 +74,8 @@ class Predictor:
 
         return evaluate.outputs(self.model, task, examples, self.precision)
 
-    def examples(self, task: "Task", inputs: Inputs) -> Any:
-        """Inputs as examples of a task (`Single` or `Pair`), preprocessed as in the course."""
+    def examples(self, task: "Task", inputs: Sentences) -> Any:
+        """Inputs as examples of a task (`Single` or `Pair`), preprocessed as its training file was."""
         from minbert import token_cache
         from tasks.readers import clean_pair, clean_sentence
 
@@ -80,13 +83,14 @@ class Predictor:
         if not rows or isinstance(inputs, str) or any(len(row) != task.columns for row in rows):
             expected = "sentences" if task.columns == 1 else "pairs of sentences"
             raise UserError(f"{task.files.short}: the inputs are not a list of one or more {expected}")
-        clean = clean_sentence if task.kind == "single" else clean_pair
+        course = clean_sentence if task.kind == "single" else clean_pair
+        clean = str.strip if task.name in self.as_written else course
         cleaned = [token_cache.Row("", tuple(map(clean, row))) for row in rows]
         cache = token_cache.in_memory(cleaned, task.columns, self.tokenizer)
         return task.examples(cache, self.tokenizer.cls, self.tokenizer.sep, self.max_length)
 
 
-def header(task: "Task") -> Texts:
+def header(task: "Task") -> Line:
     """The names of the columns of `table`."""
     texts = ("sentence",) if task.columns == 1 else ("sentence1", "sentence2")
     if not task.classes:
@@ -96,7 +100,7 @@ def header(task: "Task") -> Texts:
     return ("id", "class", "name", "probability", *texts)
 
 
-def table(task: "Task", outputs: "np.ndarray", rows: Sequence["Row"]) -> Iterator[Texts]:
+def table(task: "Task", outputs: "np.ndarray", rows: Sequence["Row"]) -> Iterator[Line]:
     """A line of cells for each row: its id, the prediction, and the row's texts.
 
     The prediction is a class, its name and its probability (sentiment); 0.0 or 1.0 and the probability of that class
@@ -136,9 +140,12 @@ def load(run: Path | str) -> Predictor:
     model = MultitaskModel(accelerate(BertModel(config)), tasks, dropout=0.0, pooler=pooler)
     checkpoint.load(run / "checkpoints", step, model)
     length = start.resolve_max_length(settings["max_length"], config)
-    recorded = read_json_object(run / "manifest.json")["precision"]
+    manifest = read_json_object(run / "manifest.json")
+    recorded = manifest["precision"]
     precision = choose("auto" if recorded == "fp16" and device.type == "cpu" else recorded, device)
-    return Predictor(model.to(device).eval(), tokenizer, length, precision)
+    trained = manifest["data"].get("train", {})
+    as_written = frozenset(task for task, entry in trained.items() if not entry.get("course", True))
+    return Predictor(model.to(device).eval(), tokenizer, length, precision, as_written)
 
 
 def kept(run: Path) -> tuple[dict[str, Any], int]:
@@ -220,10 +227,8 @@ def read_inputs(path: Path, task: "Task") -> list["Row"]:
     return rows
 
 
-def command() -> NoReturn:
-    """The console command `minbert-predict`: run `main`, and exit with its code."""
-    cli.run(main)
-
+command = partial(cli.run, main)
+"""The console command `minbert-predict`."""
 
 if __name__ == "__main__":
     command()

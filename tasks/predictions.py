@@ -21,7 +21,7 @@ from minbert.files import data_folder, distinct_names
 from minbert.token_cache import Row
 from minbert.training import cli
 from tasks import metrics, readers
-from tasks.record import Rows, TaskScores, prediction_file
+from tasks.record import PredictedRows, TaskScores, prediction_file
 from tasks.tables import MISSING, Table
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
@@ -167,7 +167,7 @@ def scored(files: Sequence[Checked]) -> dict[str, TaskScores]:
     scores = {}
     for file in files:
         if file.split == "dev":
-            task, rows = file.task, Rows(file.ids, [()] * len(file.ids), file.gold, file.predicted, None)
+            task, rows = file.task, PredictedRows(file.ids, [()] * len(file.ids), file.gold, file.predicted, None)
             scores[task.name] = TaskScores(task.name, task.title, task.metric, *file.score, task.classes, rows=rows)
     return scores
 

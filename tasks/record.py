@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Rows:
+class PredictedRows:
     """The rows of a dev or test set of one task, in file order.
 
     gold: float64 [rows], NaN without a label. predicted: float64 [rows].
@@ -39,15 +39,15 @@ class Rows:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def labelled(self) -> "Rows":
+    def labelled(self) -> "PredictedRows":
         """The rows with a gold label; only these are scored."""
         return self.at(np.flatnonzero(~np.isnan(self.gold)))
 
-    def at(self, indices: np.ndarray) -> "Rows":
+    def at(self, indices: np.ndarray) -> "PredictedRows":
         """The rows at some indices."""
         probabilities = None if self.probabilities is None else self.probabilities[indices]
         ids, texts = ([column[row] for row in indices.tolist()] for column in (self.ids, self.texts))
-        return Rows(ids, texts, self.gold[indices], self.predicted[indices], probabilities)
+        return PredictedRows(ids, texts, self.gold[indices], self.predicted[indices], probabilities)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class TaskScores:
     classes: tuple[str, ...] = ()
     per_class: tuple[dict[str, Any], ...] = ()
     before: float | None = None
-    rows: Rows | None = None
+    rows: PredictedRows | None = None
     cosines: bool = False
 
     @property
@@ -74,15 +74,15 @@ class TaskScores:
         return f"{self.title}, {self.metric}"
 
 
-def rows_of(examples: "Examples", predicted: np.ndarray, probabilities: np.ndarray | None = None) -> Rows:
+def rows_of(examples: "Examples", predicted: np.ndarray, probabilities: np.ndarray | None = None) -> PredictedRows:
     """The rows of a dev or test set with their predictions, and the probabilities of their classes."""
     cache, indices = examples.cache, range(len(examples))
     texts = [tuple(cache.text(row, column) for column in range(cache.columns)) for row in indices]
     gold = np.asarray(examples.labels, dtype=np.float64)
-    return Rows([cache.row_id(row) for row in indices], texts, gold, predicted, probabilities)
+    return PredictedRows([cache.row_id(row) for row in indices], texts, gold, predicted, probabilities)
 
 
-def task_rows(task: "Task", examples: "Examples", outputs: np.ndarray) -> Rows:
+def task_rows(task: "Task", examples: "Examples", outputs: np.ndarray) -> PredictedRows:
     """The rows of a dev or test set, from the head's outputs: float32 [rows] or [rows, C]."""
     return rows_of(examples, task.predict(outputs), task.probabilities(outputs))
 
@@ -118,7 +118,7 @@ def write_predictions(path: Path, task: "Task", ids: Sequence[str], predicted: n
     write_atomic(path, task.files.header + "".join(rows))
 
 
-def write_rows(run: Path, name: str, rows: Rows) -> Path:
+def write_rows(run: Path, name: str, rows: PredictedRows) -> Path:
     """Write `RUN/dev/{name}.jsonl` atomically and return its path; numbers have six digits."""
     path = run / "dev" / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -147,10 +147,12 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def read_rows(path: Path) -> Rows:
+def read_rows(path: Path) -> PredictedRows:
     """Read a file written by `write_rows`."""
     rows = json_lines(path)
     gold, predicted = (np.array([row[key] for row in rows], dtype=np.float64) for key in ("gold", "predicted"))
     recorded = [row["probabilities"] for row in rows]
     probabilities = np.array(recorded, dtype=np.float64) if any(recorded) else None
-    return Rows([row["id"] for row in rows], [tuple(row["texts"]) for row in rows], gold, predicted, probabilities)
+    return PredictedRows(
+        [row["id"] for row in rows], [tuple(row["texts"]) for row in rows], gold, predicted, probabilities
+    )

@@ -6,7 +6,6 @@ Importing this module and reading a finished run load no torch.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,13 @@ from minbert.errors import UserError
 from minbert.files import expanded, read_json_object
 from tasks import record
 from tasks.contrastive.settings import slug
-from tasks.manifests import DataSet, data_sets
+from tasks.manifests import RecordedData, data_sets
 from tasks.metrics import DEV_NORM
-from tasks.record import Rows, TaskScores, json_lines
+from tasks.record import PredictedRows, TaskScores, json_lines
 
 
 @dataclass(frozen=True)
-class Change:
+class BeforeAfter:
     """A number of stage one before and after training."""
 
     before: float | None
@@ -42,21 +41,17 @@ class Run:
     name: str
     manifest: dict[str, Any]
     selection: dict[str, Any]
-    data: dict[str, DataSet]
+    data: dict[str, RecordedData]
     train: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
     finished: bool
     scores: dict[str, Any]
     tasks: dict[str, TaskScores]
-    changes: dict[str, Change] = field(default_factory=dict)
+    changes: dict[str, BeforeAfter] = field(default_factory=dict)
     written: float = 0.0
 
     def __repr__(self) -> str:
         return f"Run({self.name}, {'' if self.finished else 'not '}finished, step {self.step:,})"
-
-    def _repr_html_(self) -> str:
-        """The table of its scores, for notebooks."""
-        return f"<p>{escape(repr(self))}</p>{self.score_frame().to_html(na_rep='')}"
 
     def metrics_frame(self) -> pd.DataFrame:
         """`metrics.jsonl` as a frame, a row for each of its lines; `kind` is train or evaluation."""
@@ -150,7 +145,7 @@ def _read_run(folder: Path, name: str) -> Run:
     scores = read_json_object(scores_path) if finished else best
     rows = {file.stem: record.read_rows(file) for file in sorted((folder / "dev").glob("*.jsonl"))} if finished else {}
     changes = {
-        key: Change(value["before"], value["after"])
+        key: BeforeAfter(value["before"], value["after"])
         for key, value in scores.items()
         if isinstance(value, dict) and {"before", "after"} <= value.keys()
     }
@@ -164,7 +159,7 @@ def _read_run(folder: Path, name: str) -> Run:
     return Run(folder, name, manifest, selection, data, train, evaluations, finished, scores, tasks, changes, written)
 
 
-def _multitask(scores: dict[str, Any], rows: dict[str, Rows]) -> dict[str, TaskScores]:
+def _multitask(scores: dict[str, Any], rows: dict[str, PredictedRows]) -> dict[str, TaskScores]:
     """Stage two's tasks with their scores, as `evaluate.report` gives them."""
     tasks = {}
     for name, one in scores.items():
@@ -174,7 +169,7 @@ def _multitask(scores: dict[str, Any], rows: dict[str, Rows]) -> dict[str, TaskS
     return tasks
 
 
-def _unfinished(data: dict[str, DataSet], scores: dict[str, Any]) -> dict[str, TaskScores]:
+def _unfinished(data: dict[str, RecordedData], scores: dict[str, Any]) -> dict[str, TaskScores]:
     """Stage two's tasks with the scores of an evaluation."""
     from tasks.registry import TASKS  # loads torch
 
@@ -188,18 +183,21 @@ def _unfinished(data: dict[str, DataSet], scores: dict[str, Any]) -> dict[str, T
 
 
 def _contrastive(
-    data: dict[str, DataSet], scores: dict[str, Any], changes: dict[str, Change], rows: dict[str, Rows]
+    data: dict[str, RecordedData],
+    scores: dict[str, Any],
+    changes: dict[str, BeforeAfter],
+    rows: dict[str, PredictedRows],
 ) -> dict[str, TaskScores]:
     """Spearman's rho on the dev pairs, and on each of their sets if there are several."""
     sets = {name.removeprefix("sts_dev "): one for name, one in data.items() if name.startswith("sts_dev ")}
     whole = f"similarity, mean of {len(sets)} sets" if sets else "similarity"
     tasks = {}
     for key, title, one in (
-        ("sts", whole, data.get("sts_dev", DataSet())),
+        ("sts", whole, data.get("sts_dev", RecordedData())),
         *((slug(name), name, one) for name, one in sets.items()),
     ):
         own, score = rows.get(key), f"{key}_dev_spearman"
-        change = changes.get(score) or Change(before=None, after=scores.get(score))
+        change = changes.get(score) or BeforeAfter(before=None, after=scores.get(score))
         count = len(own.labelled()) if own is not None and key == "sts" else one.scored
         about = (key, title, "Spearman's rho", change.after, count)
         tasks[key] = TaskScores(*about, before=change.before, rows=own, cosines=True)

@@ -8,7 +8,7 @@ from pydantic import field_validator, model_validator
 from minbert.errors import UserError
 from minbert.files import expanded
 from minbert.training import settings
-from minbert.training.settings import Presets, Record, Settings, flag, names_in
+from minbert.training.settings import Presets, Settings, SettingsGroup, flag, names_in
 from tasks.augment import SynonymSettings
 
 LEADERBOARD = ("sst", "quora", "sts")
@@ -38,6 +38,11 @@ class EncoderSettings(settings.EncoderSettings):
             )
         return self.encoder or super().source
 
+    @property
+    def source_flag(self) -> str:
+        """The flag that names the source."""
+        return "--encoder" if self.encoder else super().source_flag
+
 
 class DataSettings(settings.DataSettings):
     """Which data are read, and how."""
@@ -59,7 +64,7 @@ class DataSettings(settings.DataSettings):
         return ",".join(names.get(name.lower(), name) for name in names_in(tasks))
 
 
-class ModelSettings(Record):
+class ModelSettings(SettingsGroup):
     """How pairs are encoded, how a text becomes one vector, and which parameters are trained."""
 
     pairs: Literal["cross", "paper", "bi", "joint"] = flag(
@@ -84,7 +89,7 @@ class ModelSettings(Record):
         return values | {"fine_tune_mode": mode} if mode else values
 
 
-class ScheduleSettings(Record):
+class ScheduleSettings(SettingsGroup):
     """Task sampling and gradient accumulation."""
 
     sampling: Literal["round-robin", "hybrid", "sequential", "proportional"] = flag(

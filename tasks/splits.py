@@ -54,7 +54,10 @@ class Splits:
 
     def manifest_entry(self) -> dict[str, Any]:
         """The data read, for the manifest: split -> task -> file, hash and skipped rows."""
-        return {split: {name: rows.cache.manifest_entry() for name, rows in self.of(split).items()} for split in SPLITS}
+        return {
+            split: {name: rows.cache.manifest_entry() | rows.cache.report for name, rows in self.of(split).items()}
+            for split in SPLITS
+        }
 
     @property
     def inputs(self) -> InputFiles:

@@ -30,6 +30,7 @@ T = TypeVar("T")
 BEST, LAST = "best", "last"
 _READ_EVERY = 10  # steps between two reads of the losses, each a device sync
 _REMEDY = "a smaller --lr or --precision fp32 may help (the checkpoints are of earlier steps, and finite)"
+_LESS_MEMORY = "a smaller --batch-size may help, or --chunk N (stage one) or --accumulate N (stage two)"
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,10 @@ def fit(
             model.train()
             optimizer.zero_grad(set_to_none=True)
             context = Context(training.seed, state.step, precision, device, scaler)
-            numbers = objective.backward(model, batch, context)
+            try:
+                numbers = objective.backward(model, batch, context)
+            except torch.OutOfMemoryError as error:
+                raise UserError(f"step {state.step + 1}: the GPU's memory is too small; {_LESS_MEMORY}") from error
             ranks.sum_gradients(model.parameters(), device)
             scaler.unscale_(optimizer)
             numbers["gradient_norm"] = _clip(model, training.clip)
@@ -312,10 +316,11 @@ def _save(model: nn.Module, optimizer: AdamW, state: LoopState, run: RunDir, tra
 def _restore(model: nn.Module, optimizer: AdamW, run: RunDir) -> LoopState | None:
     """Load the newest checkpoint, if there is one; `RunDir.begin_part` has verified it."""
     saved = checkpoint.steps(run.checkpoints)
-    run.forget_after(saved[-1] if saved else -1)
     if not saved:
+        run.forget_after(-1)
         return None
     state = LoopState(**checkpoint.state_of(run.checkpoints, saved[-1]))
+    run.forget_after(saved[-1], unevaluated=state.unevaluated)
     if state.kept_step not in saved:  # it was damaged
         state.kept_step, state.best_step = state.step, state.step
         state.best = state.score if state.finished else None

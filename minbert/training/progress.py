@@ -4,8 +4,8 @@ import os
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO, TypeVar
 
 from tqdm import tqdm
 
@@ -22,19 +22,15 @@ class _Bar(tqdm):  # type: ignore[misc]
     monitor_interval = 0  # no thread of its own
 
 
-def bar(items: Sequence[T], label: str) -> Iterator[T]:
-    """The items one by one, with a bar named `label` on a terminal, else a line a minute; on the first rank only."""
-    if ranks.rank():
-        yield from items
-    elif _redraws():
-        yield from _Bar(items, desc=label, file=sys.stdout, leave=False, dynamic_ncols=True)
-    else:
-        last_line = time.perf_counter()
-        for number, item in enumerate(items):
-            if time.perf_counter() - last_line >= _SILENCE:
-                say(f"{label}: {number:,} of {len(items):,} batches")
-                last_line = time.perf_counter()
-            yield item
+def bar(items: Sequence[T], label: str) -> Iterable[T]:
+    """The items one by one, with a bar named `label` on standard error, on the first rank only.
+
+    Standard output is left to results. Where it is no terminal, the bar is printed once a minute.
+    """
+    silence = 0.0 if _redraws(sys.stderr) else _SILENCE
+    options = {"file": sys.stderr, "leave": False, "dynamic_ncols": True, "disable": bool(ranks.rank())}
+    bar: Iterable[T] = _Bar(items, desc=label, delay=silence, mininterval=max(silence, 0.1), **options)
+    return bar
 
 
 class Progress:
@@ -52,7 +48,7 @@ class Progress:
         self._means: dict[str, float] = {}  # the latest of each task
         self._score = ""
         self._bar: _Bar | None = None
-        self._printing = ranks.rank() == 0 and not _redraws()  # lines
+        self._printing = ranks.rank() == 0 and not _redraws(sys.stdout)  # lines
         self._examples, self._speed = 0, 0.0  # examples a second
         self._begun = self._started = self._last_line = time.perf_counter()
 
@@ -136,10 +132,10 @@ class Progress:
         return "  ".join(shown)
 
 
-def _redraws() -> bool:
-    """Whether the output is a terminal that can be redrawn; a notebook gives its commands a terminal that cannot."""
+def _redraws(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that can be redrawn; a notebook gives its commands a terminal that cannot."""
     notebook = "JPY_PARENT_PID" in os.environ
-    return sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "unknown") and not notebook
+    return stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown") and not notebook
 
 
 def _number(value: float | None) -> str:

@@ -6,7 +6,7 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +20,7 @@ from minbert.files import TEMPORARY, make_folder, read_json, sync, write_atomic,
 from minbert.training import checkpoint, cli, ranks, track
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk", "lemminflect")
 _ROOT = Path(__file__).parent.parent.parent
@@ -90,7 +90,7 @@ class RunDir:
         self._copy = self.checkpoints / "manifest.json"
         self._resume = resume
         self._lock = Lock(path / ".minbert.lock")
-        self._tracked: list[str] = []
+        self._tracked = "none"
         self._tracker: track.Tracker | None = None
         self._content: dict[str, Any] = {}
         self._begun = time.perf_counter()
@@ -100,10 +100,11 @@ class RunDir:
         """The folder of a run, locked until the command ends. `tracked` is the value of `--track`.
 
         `identity` is the part of the run's identity that is known before data are read. Raises `UserError` as `check`
-        and `track.parse_trackers` do, and if the folder cannot be written to or another process has locked it.
+        and `track.demand_installed` do, and if the folder cannot be written to or another process has locked it.
         """
         run = cls(path, resume=resume)
-        run._tracked = track.parse_trackers(tracked)
+        track.demand_installed(tracked)
+        run._tracked = tracked
         nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
             raise UserError(f"--run-dir {path}: {nearest} is not a folder that can be written to")
@@ -124,9 +125,13 @@ class RunDir:
         self._lock.release()
 
     def _sweep(self) -> None:
-        """Delete what `minbert.files` was writing when a process was killed."""
+        """Delete what `minbert.files` was writing when a process was killed; what it was replacing stays."""
         for path in list(self.path.rglob(".*")):
-            if TEMPORARY.fullmatch(path.name):
+            if not (name := TEMPORARY.fullmatch(path.name)):
+                continue
+            if name[2] == "old" and not path.with_name(name[1]).exists():
+                path.rename(path.with_name(name[1]))
+            else:
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
     def demand_present(self) -> None:
@@ -200,6 +205,7 @@ class RunDir:
         if ranks.rank():
             return []
         make_folder(self.checkpoints)
+        self._sweep()
         ranks.note(*checkpoint.set_damaged_aside(self.checkpoints))
         earlier = self._read_manifest() if self._has_manifest else {}
         if earlier and not _manifest(self._manifest):
@@ -213,8 +219,7 @@ class RunDir:
             parts[-1]["to_step"] = step
         self._content = {**manifest, **earlier, "parts": [*parts, part | {"seconds": 0.0, "environment": current}]}
         self._write_manifest()
-        self._sweep()
-        if self._tracked:
+        if self._tracked != "none":
             self._tracker = track.Tracker(self.path, self._content, step, self._tracked)
         last = parts[-1].get("environment", {}) if parts else {}
         kinds = [name for name in last if name != "started" and last[name] != current.get(name)]
@@ -237,11 +242,6 @@ class RunDir:
         if self._tracker:
             self._tracker.log(row)
 
-    def figure(self, name: str, plot: Callable[[], "Figure"]) -> None:
-        """Record a figure in the tracker; without one, it is not drawn."""
-        if self._tracker:
-            self._tracker.figure(name, plot())
-
     def sync_metrics(self) -> None:
         """Flush `metrics.jsonl` to disk, so that no checkpoint is newer than its rows."""
         if self._metrics.is_file():
@@ -252,8 +252,11 @@ class RunDir:
         lines = self._metrics.read_bytes().split(b"\n") if self._metrics.is_file() else []
         return [row for row in map(_row, lines) if row]
 
-    def forget_after(self, step: int) -> None:
-        """Delete the rows logged after `step`, as these steps are repeated, and lines that a crash has damaged."""
+    def forget_after(self, step: int, *, unevaluated: bool = False) -> None:
+        """Delete the rows logged after `step`, as these steps are repeated, and lines that a crash has damaged.
+
+        With `unevaluated`, the evaluation at `step` is repeated too.
+        """
         if ranks.rank() or not self._metrics.is_file():
             return
         *lines, _ = self._metrics.read_bytes().split(b"\n")  # what follows the last line end was cut off by a kill
@@ -261,7 +264,13 @@ class RunDir:
         damaged = sum(row is None for _, row in rows)
         if damaged:
             ranks.note(f"{self._metrics}: {damaged} unreadable line{'s' * (damaged > 1)} dropped")
-        write_atomic(self._metrics, b"".join(line + b"\n" for line, row in rows if row and row["step"] <= step))
+        last_evaluation = step - 1 if unevaluated else step
+        kept = [
+            line + b"\n"
+            for line, row in rows
+            if row and row["step"] <= (last_evaluation if row.get("kind") == "evaluation" else step)
+        ]
+        write_atomic(self._metrics, b"".join(kept))
 
 
 def _manifest(path: Path) -> dict[str, Any] | None:

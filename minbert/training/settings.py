@@ -1,4 +1,4 @@
-"""Settings: one typed record per script, made of nested records, read from a preset, a TOML file and flags.
+"""Settings: one typed object per script, made of groups, read from a preset, a TOML file and flags.
 
 A script may have several kinds of settings, and one flag chooses among them; flags of another kind do not exist.
 This module does not import torch, so that `--help` is fast.
@@ -25,7 +25,7 @@ Pooler = Literal["pooler", "cls", "mean", "max", "avg-first-last", "avg-static-l
 """`minbert.pooling.NAMES`, here because that module imports torch."""
 
 WITHOUT_EFFECT = ("files", "run")
-"""The records that do not affect a run's results: paths, checkpoints and logging."""
+"""The groups that do not affect a run's results: paths, checkpoints and logging."""
 
 
 def flag(
@@ -38,7 +38,7 @@ def flag(
     common: bool = False,
     path: bool = False,
 ) -> Any:
-    """A field of a record: its default, its help text and, for numbers, its minimum and maximum.
+    """A field of a group: its default, its help text and, for numbers, its minimum and maximum.
 
     `metavar` stands for the value in the help. `--help` shows the `common` flags, `--help-all` the others too. A `path`
     does not affect a run's results: the hash of the file that it names does.
@@ -47,7 +47,7 @@ def flag(
     return Field(default, description=text, ge=ge, le=le, json_schema_extra=extra)
 
 
-class Record(BaseModel):
+class SettingsGroup(BaseModel):
     """A group of settings: each field is a flag."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
@@ -61,7 +61,7 @@ class Record(BaseModel):
 
 
 class Settings(BaseModel):
-    """All settings of a script: each field is a `Record`. A flag's name is unique across the records.
+    """All settings of a script: each field is a `SettingsGroup`. A flag's name is unique across the groups.
 
     `choice` is the flag that chooses among several `kinds` of settings.
     """
@@ -93,7 +93,7 @@ class Settings(BaseModel):
 
     def flat(self) -> dict[str, Any]:
         """Every value by flag name."""
-        return {name: value for record in self.model_dump().values() for name, value in record.items()}
+        return {name: value for group in self.model_dump().values() for name, value in group.items()}
 
     def identity(self) -> dict[str, Any]:
         """The values that determine a run's results, by flag name: all but the `flags_without_effect`."""
@@ -104,7 +104,7 @@ class Settings(BaseModel):
         """Raises `UserError` for flags that must not be given together; `overrides` are the values of a user."""
 
 
-class EncoderSettings(Record):
+class EncoderSettings(SettingsGroup):
     """The initial encoder."""
 
     weights: str = flag(
@@ -123,15 +123,20 @@ class EncoderSettings(Record):
         """The source of the initial weights: a folder, a run, or a name."""
         return self.weights
 
+    @property
+    def source_flag(self) -> str:
+        """The flag that names the source."""
+        return "--weights"
 
-class DataSettings(Record):
+
+class DataSettings(SettingsGroup):
     """How many rows of the data are read."""
 
     limit: int = flag(0, "train on N rows of each training set, drawn by seed (0: all)", ge=0, common=True)
     limit_eval: int = flag(0, "for trials: evaluate and predict only N rows of each dev and test set (0: all)", ge=0)
 
 
-class TrainingSettings(Record):
+class TrainingSettings(SettingsGroup):
     """Training, evaluation and the selection of the final weights."""
 
     metric: ClassVar[str]
@@ -182,13 +187,13 @@ class TrainingSettings(Record):
         return how | {"by_dev_pairs": self.chooses}
 
 
-class FileSettings(Record):
+class FileSettings(SettingsGroup):
     """Paths of the data. They are not part of a run's identity; the hashes of the files are."""
 
     data: str = flag("", "folder with the data (default: $DATA_DIR, else data/)", metavar="DIR", common=True)
 
 
-class RunSettings(Record):
+class RunSettings(SettingsGroup):
     """The run's folder, its checkpoints and its log."""
 
     run_dir: str = flag("runs/run", "folder of the run", metavar="DIR", common=True)
@@ -203,7 +208,7 @@ class RunSettings(Record):
         "steps between two rows of metrics.jsonl; without a terminal a line is printed with each, and each minute",
         ge=1,
     )
-    track: str = flag("none", "also record the run in tensorboard, wandb or both (with a comma)", metavar="TRACKERS")
+    track: Literal["none", "tensorboard", "wandb"] = flag("none", "also record the run in TensorBoard, or in W&B too")
     use_gpu: bool = flag(False, "require a CUDA device (by default one is used if there is one)", common=True)
 
 
@@ -217,20 +222,20 @@ def names_in(listed: str) -> list[str]:
 
 
 def flags_of(kind: type[Settings]) -> dict[str, tuple[str, FieldInfo]]:
-    """Flag name, with underscores -> (name of its record, its field)."""
+    """Flag name, with underscores -> (name of its group, its field)."""
     flags: dict[str, tuple[str, FieldInfo]] = {}
-    for record, field in kind.model_fields.items():
-        assert isinstance(field.annotation, type) and issubclass(field.annotation, Record)
+    for group, field in kind.model_fields.items():
+        assert isinstance(field.annotation, type) and issubclass(field.annotation, SettingsGroup)
         for name, option in field.annotation.model_fields.items():
-            assert name not in flags, f"--{name} is in two records, {flags[name][0]} and {record}"
-            flags[name] = record, option
+            assert name not in flags, f"--{name} is in two groups, {flags[name][0]} and {group}"
+            flags[name] = group, option
     return flags
 
 
 def flags_without_effect(kind: type[Settings]) -> set[str]:
-    """The flags that do not affect a run's results: those in the records of `WITHOUT_EFFECT`, and paths."""
+    """The flags that do not affect a run's results: those in the groups of `WITHOUT_EFFECT`, and paths."""
     flags = flags_of(kind).items()
-    return {name for name, (record, option) in flags if record in WITHOUT_EFFECT or _extra(option)["path"]}
+    return {name for name, (group, option) in flags if group in WITHOUT_EFFECT or _extra(option)["path"]}
 
 
 @dataclass(frozen=True)
@@ -351,9 +356,9 @@ def _parser(
     general.add_argument("--preset", metavar="NAME", help=f"a named set of settings (chosen: {preset})")
     text = "settings in a file: flags override it, and it overrides the preset"
     general.add_argument("--config", metavar="FILE.toml", help=text)
-    records = [record for record, _ in flags.values()]
-    groups = {record: parser.add_argument_group(record) if everything else general for record in records}
-    for name, (record, option) in flags.items():
+    titles = [group for group, _ in flags.values()]
+    groups = {title: parser.add_argument_group(title) if everything else general for title in titles}
+    for name, (group, option) in flags.items():
         text, (value_kind, choices) = (option.description or "").replace("%", "%%"), _kind(option)
         extra, shown = _extra(option), defaults.get(name, option.default)
         if name == kind.choice:
@@ -368,7 +373,7 @@ def _parser(
         default_text = "" if shown in ("", None) else f" (default: {shown})"
         visible = everything or extra["common"]
         action["help"] = text + default_text if visible else argparse.SUPPRESS
-        groups[record].add_argument(spelled(name, None), **action)
+        groups[group].add_argument(spelled(name, None), **action)
     return parser
 
 
@@ -388,7 +393,7 @@ def _kind(option: FieldInfo) -> tuple[type, tuple[str, ...]]:
 
 def _validated(kind: type[S], flat: Mapping[str, Any], sources: Mapping[str, str]) -> S:
     """Settings from values by flag name; `sources` gives the flag, or the file and key, of those a user has given."""
-    nested: dict[str, dict[str, Any]] = {record: {} for record in kind.model_fields}
+    nested: dict[str, dict[str, Any]] = {group: {} for group in kind.model_fields}
     flags = flags_of(kind)
     for name, value in flat.items():
         if name not in flags:

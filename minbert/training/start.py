@@ -65,7 +65,7 @@ class Start(Generic[S]):
         Raises `UserError`.
         """
         options = self.settings.encoder
-        model, tokenizer, folder = load_encoder(options.source, options.encoder_dropout)
+        model, tokenizer, folder = load_encoder(options.source, options.source_flag, options.encoder_dropout)
         length = resolve_max_length(options.max_length, model.config)
         settings = self.settings if options.pooler else self.settings.changed(pooler=pooler_of(folder))
         initial = InitialEncoder(model.to(self.device), tokenizer, length, folder, BertConfig.read(folder))
@@ -186,12 +186,12 @@ def number_format(requested: str, device: torch.device) -> str:
     return chosen
 
 
-def load_encoder(source: str, dropout: float | None) -> tuple[BertModel, Tokenizer, Path]:
+def load_encoder(source: str, flag: str, dropout: float | None) -> tuple[BertModel, Tokenizer, Path]:
     """An accelerated encoder, its tokenizer and its folder; `dropout` overrides the dropout rates of its config.
 
-    Raises `UserError` if weights or tokenizer are missing or do not fit.
+    Raises `UserError` if weights or tokenizer are missing or do not fit; messages begin with `flag`.
     """
-    folder = weights.resolve(source, "--weights")
+    folder = weights.resolve(source, flag)
     if (folder / "manifest.json").is_file() and not (folder / "config.json").is_file():
         raise UserError(f"{folder}: this run has no encoder/ yet; finish it first with --resume")
     config = BertConfig.read(folder)

@@ -9,25 +9,19 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from minbert.errors import UserError, one_of
+from minbert.errors import UserError
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-_NAMES = ("tensorboard", "wandb")
+_PACKAGES = {"none": (), "tensorboard": ("tensorboard",), "wandb": ("wandb", "tensorboard")}
 _NO_NUMBERS = ("step", "best")
 
 
-def parse_trackers(names: str) -> list[str]:
-    """The trackers named in `--track`; raises `UserError` for an unknown one, and for one that is not installed."""
-    trackers = [one_of(name, [*_NAMES, "none"], "--track") for name in names.split(",")]
-    for name in trackers:
-        for package in {"wandb": ("wandb", "tensorboard"), "tensorboard": ("tensorboard",)}.get(name, ()):
-            if importlib.util.find_spec(package) is None:
-                raise UserError(f"--track {name}: {package} is not installed; run `pip install {package}`")
-    return [name for name in dict.fromkeys(trackers) if name != "none"]
+def demand_installed(tracker: str) -> None:
+    """Raises `UserError` if a package of a tracker, a value of `--track`, is not installed."""
+    for package in _PACKAGES[tracker]:
+        if importlib.util.find_spec(package) is None:
+            raise UserError(f"--track {tracker}: {package} is not installed; run `pip install {package}`")
 
 
 class Tracker:
@@ -37,26 +31,19 @@ class Tracker:
     and keeps its id in Weights & Biases.
     """
 
-    def __init__(self, run: Path, manifest: Mapping[str, Any], step: int, names: list[str]) -> None:
-        if "wandb" in names:
+    def __init__(self, run: Path, manifest: Mapping[str, Any], step: int, name: str) -> None:
+        if name == "wandb":
             _start_wandb(run, manifest)
         from torch.utils.tensorboard import SummaryWriter  # after W&B has patched it
 
-        self._step = step
         self._writer: Any = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1)
         settings = json.dumps(manifest["all_settings"], indent=2)
         self._writer.add_text("settings", f"`{manifest['command']}`\n```\n{settings}\n```", step)
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Record the numbers of a row of the metrics, and flush, as a killed process flushes nothing."""
-        self._step = row["step"]
         for name, value in numbers(row).items():
-            self._writer.add_scalar(name, value, self._step)
-        self._writer.flush()
-
-    def figure(self, name: str, figure: "Figure") -> None:
-        """Record a figure at the last step."""
-        self._writer.add_figure(name, figure, self._step)
+            self._writer.add_scalar(name, value, row["step"])
         self._writer.flush()
 
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from minbert.training.settings import Record, TrainingSettings, flag
+from minbert.training.settings import SettingsGroup, TrainingSettings, flag
 
 if TYPE_CHECKING:
     from minbert.tokenizer import Tokenizer
     from tasks.examples import Augmentation, Examples
 
 
-class SynonymSettings(Record):
+class SynonymSettings(SettingsGroup):
     """Settings of WordNet synonyms, shared by both stages."""
 
     synonyms: Literal["none", "1", "2", "3"] = flag(
@@ -67,7 +67,8 @@ def synonym_augmentation(
     """The augmentation that `settings` ask for in a stage, `pretrain` or `finetune`, and the manifest's `synonyms`.
 
     The entry holds, for each set, the share of words that have a synonym, and the shares of texts and words that an
-    epoch changes; they are printed. Raises `UserError` if WordNet or the tagger is missing.
+    epoch (with `--synonyms-grow` the last) changes; they are printed. Raises `UserError` if WordNet or the tagger is
+    missing.
     """
     if not settings.used_in(stage):
         from tasks.examples import unchanged
@@ -80,7 +81,8 @@ def synonym_augmentation(
     words = wordnet.WordNet(wordnet.find_nltk_data(data), settings.synonyms_senses)
     tagged = {name: wordnet.tag(list(synonyms.texts_of(examples.cache)), words) for name, examples in sets.items()}
     for name, texts in tagged.items():
-        ranks.say(synonyms.summary_of(texts, method, p, name))
+        ranks.say(synonyms.summary_of(texts, method, p, name, grow=settings.synonyms_grow))
     targets = {name: texts.only(wordnet.KINDS[method]) for name, texts in tagged.items()}
     augmentation = synonyms.Synonyms(settings, training, tokenizer, targets, run / "synonyms")
-    return augmentation, {"sets": {name: synonyms.coverage(texts, method, p) for name, texts in tagged.items()}}
+    shares = {name: synonyms.coverage(texts, method, p, grow=settings.synonyms_grow) for name, texts in tagged.items()}
+    return augmentation, {"sets": shares}

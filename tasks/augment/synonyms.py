@@ -89,15 +89,15 @@ def in_case(word: str, like: str) -> str:
     return word[0].upper() + word[1:] if like[0].isupper() else word
 
 
-def coverage(tagged: Tagged, method: int, p: float) -> dict[str, Any]:
+def coverage(tagged: Tagged, method: int, p: float, *, grow: bool = False) -> dict[str, Any]:
     """How much of a set a method reaches: the share of its target words, and the expected shares of changed text.
 
     Methods 1 and 2 change each replaceable word with probability p, method 3 one word of each text that has one in a
-    share p of the batches.
+    share p of the batches. With `grow` the shares are those of the last epoch, when method 3 changes the most words.
     """
     replaceable = np.diff(tagged.only(KINDS[method]).ends)  # words of each text
     texts = p * (replaceable > 0) if method == 3 else 1 - (1 - p) ** replaceable
-    words = texts if method == 3 else p * replaceable
+    words = p * (np.minimum(replaceable, MOST_ADJECTIVES if grow else 1) if method == 3 else replaceable)
     return {
         "texts": len(tagged),
         "replaceable words": int(replaceable.sum()),
@@ -107,13 +107,13 @@ def coverage(tagged: Tagged, method: int, p: float) -> dict[str, Any]:
     }
 
 
-def summary_of(tagged: Tagged, method: int, p: float, name: str) -> str:
+def summary_of(tagged: Tagged, method: int, p: float, name: str, *, grow: bool = False) -> str:
     """The `coverage` of a set as a sentence."""
-    shares = coverage(tagged, method, p)
+    shares = coverage(tagged, method, p, grow=grow)
     have, texts, words = (shares[key] for key in ("coverage", "texts changed", "words changed"))
     return (
         f"synonyms, method {method}: {have:.0%} of the {TARGETS[method]} of {name} have a synonym; with p {p:g}, "
-        f"an epoch changes {texts:.1%} of the texts and {words:.1%} of the words"
+        f"{'the last' if grow else 'an'} epoch changes {texts:.1%} of the texts and {words:.1%} of the words"
     )
 
 

@@ -99,7 +99,7 @@ def find_nltk_data(data: str = "") -> Path:
             return folder.resolve()
     raise UserError(
         f"WordNet and NLTK's tagger are not in {' or '.join(map(str, folders))}; python data/get_data.py wordnet "
-        f"--data {usual.parent} fetches both for --synonyms"
+        f"--data {usual.parent} fetches both"
     )
 
 

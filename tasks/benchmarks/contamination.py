@@ -1,4 +1,4 @@
-"""How many scored rows an encoder has been trained on: a run's manifest names its training files and their hashes.
+"""How many scored rows are in the training files of an encoder, which the manifests of its runs name.
 
 Texts are compared by `tasks.readers.text_key`: the course's files are lower-cased and spaced differently from the
 original sets.
@@ -19,9 +19,9 @@ from tasks.manifests import data_files, manifest_behind, manifests_behind
 from tasks.readers import text_key
 from tasks.tables import Table
 
-Run = tuple[Path, dict[str, Any]]
+Manifest = tuple[Path, dict[str, Any]]
 """The path and the content of a run's manifest."""
-Texts = Mapping[str, Sequence[tuple[str, ...]]]
+ScoredTexts = Mapping[str, Sequence[tuple[str, ...]]]
 """The scored rows of each set: single texts or pairs."""
 
 
@@ -39,12 +39,13 @@ class TrainingFile:
 class Count:
     """A set's scored rows: all, those that are a text or pair of a training file, and those with any text in one.
 
-    `chosen_on` counts rows of the dev sets that selected a checkpoint: those that are in this set.
+    All rows of a training file count, also those that `--limit` or the objective leaves out. `chosen_on` counts rows of
+    the dev sets that selected a checkpoint: those that are in this set.
     """
 
     rows: int
     trained: int
-    sentence: int
+    with_text: int
     chosen_on: int
 
 
@@ -65,7 +66,7 @@ class Contamination:
         return not self.why and all(file.state == "read" for file in self.files)
 
 
-def check(name: str, folder: Path, sets: Texts) -> Contamination:
+def check(name: str, folder: Path, sets: ScoredTexts) -> Contamination:
     """Look for the scored rows in the training files of the encoder in `folder` and of its ancestors."""
     runs = manifests_behind(folder)
     if not runs:
@@ -76,7 +77,7 @@ def check(name: str, folder: Path, sets: Texts) -> Contamination:
     return Contamination(name, [str(path) for path, _ in runs], files, _counts(files, sets), why, [*map(_choice, runs)])
 
 
-def training_files(runs: Sequence[Run]) -> list[TrainingFile]:
+def training_files(runs: Sequence[Manifest]) -> list[TrainingFile]:
     """The files that some runs have read for training, and those of dev sets that selected a checkpoint."""
     files: dict[tuple[str, str], TrainingFile] = {}
     for _, content in runs:
@@ -86,18 +87,17 @@ def training_files(runs: Sequence[Run]) -> list[TrainingFile]:
     return list(files.values())
 
 
-def _choice(run: Run) -> str:
+def _choice(run: Manifest) -> str:
     """The checkpoint that a run has kept, and the pairs that selected it."""
     path, content = run
     selection, dev = content["selection"], content["data"].get("sts_dev") or {}
-    last = selection["keep"] == "last"
     if not selection["by_dev_pairs"]:
-        kept = "its last step" if last else "the best checkpoint by its training triplets"
-        return f"{path.parent} keeps {kept}; not selected on dev pairs"
+        return f"{path.parent} keeps its last step; not selected on dev pairs"
     pairs = f"{dev['kept']:,} pairs of " if isinstance(dev.get("kept"), int) else ""
     source = dev.get("name") or dev.get("file") or "the tasks' dev sets"
     best = f"the best checkpoint by {selection.get('metric', 'the dev score')}"
-    return f"{path.parent} keeps {'its last step, after early stopping' if last else best} on {pairs}{source}"
+    kept = "its last step, after early stopping" if selection["keep"] == "last" else best
+    return f"{path.parent} keeps {kept} on {pairs}{source}"
 
 
 def _state(path: Path, recorded: str) -> str:
@@ -107,7 +107,7 @@ def _state(path: Path, recorded: str) -> str:
     return "read" if recorded in (readers.digest(path), sha256_of(path)) else "changed"
 
 
-def _counts(files: Sequence[TrainingFile], sets: Texts) -> dict[str, Count]:
+def _counts(files: Sequence[TrainingFile], sets: ScoredTexts) -> dict[str, Count]:
     numbers: dict[str, int] = {}  # text -> its number among all scored texts
     keyed = {
         name: [tuple(sorted(numbers.setdefault(text_key(text), len(numbers)) for text in row)) for row in rows]
@@ -143,9 +143,9 @@ def table(result: Contamination) -> Table:
         {
             "set": name,
             "scored rows": f"{one.rows:,}",
-            "trained on": f"{one.trained:,}",
+            "in a training file": f"{one.trained:,}",
             "share": f"{one.trained / one.rows:.1%}",
-            "with a sentence trained on": f"{one.sentence:,}",
+            "with a sentence in one": f"{one.with_text:,}",
             "selection rows in the set": f"{one.chosen_on:,}",
         }
         for name, one in result.sets.items()
@@ -155,7 +155,8 @@ def table(result: Contamination) -> Table:
     for state, words in (("gone", "missing, not searched"), ("changed", "changed since, not searched")):
         some = [file.file for file in result.files if file.state == state]
         notes += [f"{len(some)} of {len(result.files)} files {words}: {', '.join(some)}"] if some else []
-    notes += [f"Searched: {', '.join(read)}"] if read else []
+    if read:
+        notes += [f"Searched: {', '.join(read)}", "All rows of these files count, also those that --limit left out."]
     if result.manifests and not result.files:
         notes.append("the manifest names no files")
     notes.append("The training data of weights from elsewhere is not recorded.")

@@ -2,13 +2,10 @@
 
 python -m tasks.benchmarks.probes --encoder runs/cbcl/encoder --data DIR
 python -m tasks.benchmarks.probes --encoder minilm runs/cbcl --probes geometry,weat --data DIR
-python -m tasks.benchmarks.probes --encoder minilm --probes length --pairs my-pairs.tsv --append ' and so on'
 """
 
 from argparse import Namespace
-from pathlib import Path
 
-from minbert.files import present
 from minbert.training import cli
 from tasks.benchmarks import options
 from tasks.benchmarks.sets import NAMES_HELP
@@ -23,13 +20,8 @@ def parse(arguments: list[str] | None = None) -> Namespace:
     parser.add_argument("--probes", default=",".join(PROBES), metavar="NAMES", help=names)
     names = f"sets of the frequency probe: {NAMES_HELP} (default: STS-B; the paper takes en)"
     parser.add_argument("--sets", default="STS-B", metavar="NAMES", help=names)
-    parser.add_argument("--pairs", type=Path, metavar="FILE", help="pairs of the length probe (default: STS-B test)")
-    texts = "what the length probe appends; may be given several times (default: five phrases)"
-    parser.add_argument("--append", action="append", metavar="TEXT", help=texts)
     parsed = options.parse(parser, arguments)
     parsed.probes = options.chosen(parsed.probes, PROBES, "--probes")
-    if parsed.pairs is not None:
-        present(parsed.pairs, "--pairs")
     return parsed
 
 

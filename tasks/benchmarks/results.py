@@ -148,7 +148,7 @@ class Suite:
             bank.add(one)
         return bank
 
-    def check_contamination(self, texts: contamination.Texts) -> None:
+    def check_contamination(self, texts: contamination.ScoredTexts) -> None:
         """Count the scored rows that each encoder has been trained on, as tables and in the JSON."""
         counts = [contamination.check(one.name, one.folder, texts) for one in self.loaded]
         self.content["contamination"] = [{**asdict(one), "complete": one.complete} for one in counts]

@@ -1,8 +1,7 @@
 """Sentence pairs to measure with: seven English sets of scored pairs, five Chinese ones, and a user's own file."""
 
-import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -21,7 +20,7 @@ NAMES_HELP = f"en (the seven), zh (the Chinese), or of {', '.join((*ENGLISH, *CH
 
 @dataclass(frozen=True)
 class ScoredSet:
-    """Pairs in file order with human scores, float64 [pairs], all NaN without; `skipped` counts rows left out."""
+    """Pairs in file order with human scores, float64 [pairs]; `skipped` counts rows left out."""
 
     name: str
     ids: list[str]
@@ -79,20 +78,3 @@ def _chinese(folder: Path, name: str) -> ScoredSet:
     if path is None:
         raise UserError(f"{base}: no test file of {name} (in {' or '.join(chinese.FOLDERS[own])})")
     return scored_set(name, readers.open_as(path, "pair-score").rows, path.relative_to(base).as_posix())
-
-
-def own_pairs(path: Path) -> ScoredSet:
-    """A user's pairs with a score, a class or neither, in any form of `readers.open_as`.
-
-    The number of rows that are left out is printed to standard error. Raises `UserError` if the file has another form.
-    """
-    kind = readers.kind_of(path, ("pair-score", "pair-class", "single", "pair"))
-    if kind == "single":
-        raise UserError(f"{path}: holds single sentences, not pairs")
-    rows = list(readers.open_as(path, kind).rows)
-    kept = [row for row in rows if isinstance(row, Row) and all(row.texts)]
-    if len(kept) < len(rows):
-        print(f"note: {path}: {len(rows) - len(kept):,} of {len(rows):,} rows left out", file=sys.stderr)
-    pairs = scored_set(path.name, kept)
-    scored = bool(np.isfinite(pairs.gold).all())
-    return replace(pairs, gold=pairs.gold if scored else pairs.gold * np.nan, skipped=len(rows) - len(kept))

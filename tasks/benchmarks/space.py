@@ -39,8 +39,7 @@ _LENGTH_NOTES = (
 
 def run_probes(options: argparse.Namespace) -> None:
     """Run the probes with every encoder, and write `probes.json`, `probes.md` and the figure."""
-    needs_data = {"geometry", "frequency"} & set(options.probes) or ("length" in options.probes and not options.pairs)
-    folder = data_folder(options.data) if needs_data else None
+    folder = data_folder(options.data) if {"geometry", "frequency", "length"} & set(options.probes) else None
     stsb = sets.read(folder, ["STS-B"])[0] if folder is not None else None
     suite = Suite(options, folder, load(options))
     probes: Any = {"geometry": geometry, "frequency": frequency, "length": length, "weat": weat.weat}
@@ -150,19 +149,16 @@ def length_shift(
     """The effect of appending `added` to every second sentence, by measure: its value, and its bootstrap or ().
 
     `lengths nearer` is the mean change of the cosine where the addition brings the two lengths (in tokens) closer
-    together, `lengths apart` where it moves them apart. The measures of rho are NaN without human scores. `bank`
-    holds the texts with and without the addition. EdaCSE, Table 1.
+    together, `lengths apart` where it moves them apart. `bank` holds the texts with and without the addition. EdaCSE,
+    Table 1.
     """
     bootstrap = {"seed": seed, "resamples": resamples}
     changed = [(first, second + added) for first, second in pairs.pairs]
     both = np.stack([bank.cosines(system, pairs.pairs), bank.cosines(system, changed)])
     change = both[1] - both[0]
     gap = _length_gaps(encoder, changed) - _length_gaps(encoder, pairs.pairs)
-    rho, rho_samples = [np.nan, np.nan], np.empty(0)
-    if np.isfinite(pairs.gold).all():
-        rho = [nan_if_none(metrics.spearman(side, pairs.gold)) for side in both]
-        samples = intervals.bootstrap("Spearman's rho", both, pairs.gold, f"length bias {added}", **bootstrap)
-        rho_samples = samples[1] - samples[0]
+    rho = [nan_if_none(metrics.spearman(side, pairs.gold)) for side in both]
+    samples = intervals.bootstrap("Spearman's rho", both, pairs.gold, f"length bias {added}", **bootstrap)
     return {
         "cosine": (float(both[0].mean()), ()),
         "cosine then": (float(both[1].mean()), ()),
@@ -171,7 +167,7 @@ def length_shift(
         "lengths apart": (_mean(change[gap > 0]), ()),
         "spearman": (rho[0], ()),
         "spearman then": (rho[1], ()),
-        "spearman change": (rho[1] - rho[0], rho_samples),
+        "spearman change": (rho[1] - rho[0], samples[1] - samples[0]),
     }
 
 
@@ -185,16 +181,13 @@ def _mean(values: np.ndarray) -> float:
     return float(values.mean()) if len(values) else np.nan
 
 
-def length(suite: Suite, stsb: ScoredSet | None) -> dict[str, Any]:
-    """Length shifts of every system on the user's own pairs, or else on STS-B, and the differences of the change."""
-    options = suite.options
-    pairs = sets.own_pairs(options.pairs) if options.pairs is not None else stsb
-    assert pairs is not None
-    scores, added = Results(), tuple(options.append or ADDED)
-    bank = suite.bank(text for one, two in pairs.pairs for text in (one, two, *(two + more for more in added)))
+def length(suite: Suite, pairs: ScoredSet) -> dict[str, Any]:
+    """Length shifts of every system, and the differences of the change."""
+    scores = Results()
+    bank = suite.bank(text for one, two in pairs.pairs for text in (one, two, *(two + more for more in ADDED)))
     for one in suite.loaded:
         for system in one.systems:
-            for more in added:
+            for more in ADDED:
                 shift = length_shift(bank, system, one.encoder, pairs, more, **suite.bootstrap)
                 for measure, (value, samples) in shift.items():
                     scores.add(system, measure, repr(more), value, samples, rows=len(pairs.pairs))

@@ -4,7 +4,6 @@ python -m tasks.contrastive show --premise "A man pulls on a rope ." --weights m
 """
 
 import argparse
-import heapq
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,24 +53,14 @@ def every_triplet(path: Path) -> "MergedTriplets":
 
 
 def of_premise(triplets: "MergedTriplets", premise: str) -> list[tuple[str, ...]]:
-    """The texts of a premise's triplets; raises `UserError`, naming three premises that share most words, if none."""
+    """The texts of a premise's triplets. Raises `UserError` if there are none."""
     from tasks.contrastive.triplets import fold
 
     folded = fold(premise)
     rows = [row for row in triplets.table.tolist() if fold(triplets.source.text(row[0])) == folded]
-    if rows:
-        return [tuple(map(triplets.source.text, row)) for row in rows]
-    words = set(folded.split())
-
-    def overlap(text: str) -> float:
-        text_words = set(text.lower().split())
-        return len(words & text_words) / max(len(words | text_words), 1)
-
-    premises = [triplets.source.text(number) for number in np.unique(triplets.table[:, 0])]
-    near = heapq.nlargest(3, premises, key=overlap)
-    raise UserError(
-        f"--premise: no triplet has {premise!r} as its anchor; the nearest are {', '.join(map(repr, near))}"
-    )
+    if not rows:
+        raise UserError(f"--premise: no triplet has {premise!r} as its anchor")
+    return [tuple(map(triplets.source.text, row)) for row in rows]
 
 
 def table(texts: Sequence[Sequence[str]], scores: Similarities, margin: float) -> "Table":

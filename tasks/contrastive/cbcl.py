@@ -52,7 +52,7 @@ class TripletObjective(CurriculumSettings, Objective):
 
     @property
     def curriculum(self) -> CurriculumSettings:
-        """The fields of the record itself."""
+        """The fields of the objective itself."""
         return self
 
     def why_hard_negatives(self) -> str:

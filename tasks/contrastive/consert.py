@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import model_validator
 
 from minbert.errors import UserError
-from minbert.training.settings import Record, flag
+from minbert.training.settings import SettingsGroup, flag
 from tasks.contrastive.nli import Classification
 from tasks.contrastive.objective import Inputs, Numbers, Objective, TextKeys, loss_and_accuracy, objective_flag
 from tasks.contrastive.texts import TextSettings
@@ -42,7 +42,7 @@ class ViewInputs(Inputs):
         return replace(part, streams=self.streams.take(indices), perturbation=perturbation)
 
 
-class ViewSettings(Record):
+class ViewSettings(SettingsGroup):
     """The two views of a text, made at the embedding layer (ConSERT, section 3.2)."""
 
     views: str = flag(

@@ -14,12 +14,12 @@ import numpy as np
 from minbert.errors import UserError
 from minbert.seeds import numpy_generator
 from minbert.training.plan import Plan, batch_count, shuffled
-from minbert.training.settings import Record, TrainingSettings, flag
+from minbert.training.settings import SettingsGroup, TrainingSettings, flag
 
 GROUPS = ("easy", "semi-hard", "hard")
 
 
-class CurriculumSettings(Record):
+class CurriculumSettings(SettingsGroup):
     """The curriculum: order and pacing of the triplets."""
 
     order: Literal["curriculum", "anti", "random", "none"] = flag(

@@ -129,7 +129,7 @@ class CrossEncoder(Classification):
         if settings.training.chooses:
             raise UserError(
                 f"--objective {self.objective} trains no sentence embeddings, so --sts-dev cannot select a checkpoint: "
-                f"use --keep last"
+                "use --keep last, without --patience"
             )
 
     def check_files(self, data: str) -> None:

@@ -1,4 +1,4 @@
-"""An objective of stage one: one record that owns its settings, the data it reads, the texts it encodes and its loss.
+"""An objective of stage one: one class that owns its settings, the data it reads, the texts it encodes and its loss.
 
 Importing this module loads no torch, nor does importing an objective, so that `--help` is fast: heavy modules
 are imported where they are used.
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from minbert.errors import UserError
-from minbert.training.settings import Record, flag
+from minbert.training.settings import SettingsGroup, flag
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,12 +65,12 @@ class Inputs:
 
 
 def objective_flag(name: str) -> Any:
-    """The flag `--objective`, as the record of an objective has it."""
+    """The flag `--objective`, as the class of an objective has it."""
     description = "what is learned; each has flags of its own, which --objective NAME --help-all shows"
     return flag(name, description, common=True)
 
 
-class Objective(Record):
+class Objective(SettingsGroup):
     """What a step of stage one learns. Its fields are the flags that exist only with this objective."""
 
     objective: str

@@ -19,7 +19,7 @@ from minbert.errors import UserError, suggestion
 from minbert.files import data_folder, expanded, present
 from minbert.seeds import numpy_generator
 from minbert.token_cache import ReaderReport, Row, Skipped
-from minbert.training.settings import Record, flag, names_in
+from minbert.training.settings import SettingsGroup, flag, names_in
 from tasks.readers import chinese, is_table, open_as, senteval, text_key
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ SOURCES = ("sts", "sts-train", "chinese")
 """The names of texts that need no path."""
 
 
-class TextSettings(Record):
+class TextSettings(SettingsGroup):
     """The part of an objective that trains on unlabelled texts."""
 
     row_noun: ClassVar[str] = "texts"

@@ -255,10 +255,13 @@ def apply(
 def adversarial(gradient: Tensor, ragged: Ragged, eps: float, *, protect_special: bool = False) -> Tensor:
     """Perturbation of the embeddings: eps * g / |g| for each token's gradient g, 0 where g is 0. [T, D], no graph.
 
+    It is 0 too where g is not finite, after an overflow in fp16.
+
     `gradient` [T, D] is that of the supervised loss with regard to the embedding layer's output. `protect_special`
     excludes the first and the last token of each sentence; the released code and the paper perturb every token.
     """
     rows = gradient.detach().float()
+    rows = rows.where(rows.isfinite().all(1, keepdim=True), 0.0)
     largest = rows.abs().amax(1, keepdim=True)
     rows = rows / largest.where(largest > 0, 1.0)  # the squares of a small gradient would vanish
     change = eps * rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min(1.0)  # the norm is 0, or above

@@ -115,7 +115,8 @@ def overlaps(splits: dict[tuple[str, str], pd.DataFrame]) -> list[dict[str, Any]
             same_set = left[0] == right[0]
             if _RANKS[left[1]] >= _RANKS[right[1]] or not (same_set or left[1] == "train"):
                 continue
-            shared = known.get_indexer(_texts(scored).ravel()).reshape(len(scored), -1) >= 0
+            texts = _texts(scored)
+            shared = known.get_indexer(texts.ravel()).reshape(texts.shape) >= 0
             results.append(
                 {
                     "training": " ".join(left),

@@ -7,6 +7,7 @@ labels) are skipped, and counted.
 import re
 import unicodedata
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from minbert import token_cache
@@ -43,10 +44,13 @@ def digest(path: Path) -> str:
 def tokenised(
     path: Path, kind: str, tokenizer: Tokenizer, split: str = "train", *, classes: int | None = None
 ) -> TokenCache:
-    """The rows of a file as read by `open_as`, tokenised once and cached. Raises `UserError` as `open_as` does."""
+    """The rows of a file as read by `open_as`, tokenised once and cached. Raises `UserError` as `open_as` does.
+
+    The cache's report says whether the texts are preprocessed as the course does.
+    """
     opened = open_as(present(path), kind, split, classes=classes)
-    reader_name = f"{kind} {classes} {split}"
-    return token_cache.load(path, opened.rows, reader_name, opened.texts, tokenizer, sha256=digest(path))
+    rows, reader_name = chain([{"course": opened.course}], opened.rows), f"{kind} {classes} {split}"
+    return token_cache.load(path, rows, reader_name, opened.texts, tokenizer, sha256=digest(path))
 
 
 def find_file(data: Path, folder: str, names: Sequence[str]) -> Path:

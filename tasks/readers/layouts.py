@@ -190,10 +190,14 @@ class Layout(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """An opened file: number of texts per row, and an iterator over its rows."""
+    """An opened file: number of texts per row, an iterator over its rows, and whether it is the course's.
+
+    The texts of the course's files are preprocessed as the course does.
+    """
 
     texts: int
     rows: Rows
+    course: bool
 
 
 def open_as(
@@ -223,7 +227,7 @@ def open_as(
     if not (clean and labelled):
         layout = layout._replace(clean=str.strip, lower_ids=labelled)
     named = [*companions(path), path][0] if labelled else path
-    return Opened(len(layout.texts), _rows(named, layout))
+    return Opened(len(layout.texts), _rows(named, layout), layout.clean is not str.strip)
 
 
 def kind_of(path: Path, kinds: Sequence[str], split: str = "train") -> str:

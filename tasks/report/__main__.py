@@ -4,8 +4,8 @@ python -m tasks.report runs/multitask
 python -m tasks.report runs/multitask runs/cbcl-multitask
 """
 
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 from minbert.training import cli
 
@@ -32,10 +32,8 @@ def main(arguments: list[str] | None = None) -> None:
         write_missing(options.runs)
 
 
-def command() -> NoReturn:
-    """The console command `minbert-report`: run `main`, and exit with its code."""
-    cli.run(main)
-
+command = partial(cli.run, main)
+"""The console command `minbert-report`."""
 
 if __name__ == "__main__":
     command()

@@ -13,7 +13,7 @@ from minbert.files import expanded, read_json, write_atomic
 from minbert.training import cli
 from tasks import compare
 from tasks.intervals import RESAMPLES
-from tasks.manifests import DataSet, data_files, data_sets, manifests_behind
+from tasks.manifests import RecordedData, data_files, data_sets, manifests_behind
 from tasks.metrics import DEV_NORM
 from tasks.report import facts
 from tasks.runs import Run, read_run
@@ -97,9 +97,9 @@ def _notes(manifests: Sequence[dict[str, Any]], base: str | None) -> Iterator[st
     verb = "helped to choose" if chosen else "did not choose"
     yield f"The development rows {verb} the checkpoint or the end of training."
     for data in (dict(data_sets(one["data"])) for one in manifests):
-        if texts := facts.in_tests(data.get("train", DataSet())):
+        if texts := facts.in_tests(data.get("train", RecordedData())):
             yield f"Training texts: {texts}."
-        if counts := facts.shared(data.get("sts_dev", DataSet())):
+        if counts := facts.shared(data.get("sts_dev", RecordedData())):
             yield f"Pairs of a development set that are also in other scored sets: {counts}."
     yield _MINILM_NOTE if base == _MINILM else "What the first weights were trained on is not recorded here."
     yield "`python -m tasks.benchmarks.sts_suite` counts the scored pairs that are in the training files."

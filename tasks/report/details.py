@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from tasks import metrics
-from tasks.record import Rows, TaskScores
+from tasks.record import PredictedRows, TaskScores
 from tasks.report import figures
 from tasks.report.html import Figure
 from tasks.tables import Table, class_table, number, numbers
@@ -44,7 +44,7 @@ def details(task: TaskScores, *, texts: bool = True) -> Details:
     return Details(anchor, title, figure, table, None if task.cosines else worst_errors(task, rows, texts=texts))
 
 
-def _regression(task: TaskScores, rows: Rows) -> str:
+def _regression(task: TaskScores, rows: PredictedRows) -> str:
     """Correlations, and for points also errors, in words."""
     both = {"Pearson's r": metrics.pearson, "Spearman's rho": metrics.spearman}
     parts = [f"{name} {number(of(rows.predicted, rows.gold), 3, missing='undefined')}" for name, of in both.items()]
@@ -55,19 +55,19 @@ def _regression(task: TaskScores, rows: Rows) -> str:
     return ", ".join(parts) + "."
 
 
-def row_errors(rows: Rows) -> np.ndarray:
+def row_errors(rows: PredictedRows) -> np.ndarray:
     """The error of each row, 0 to 1: 1 - the gold class's probability, or the distance on the similarity scale."""
     if rows.probabilities is not None:
         return 1 - rows.probabilities[np.arange(len(rows)), rows.gold.astype(np.int64)]
     return np.abs(rows.predicted - rows.gold) / _SCALE
 
 
-def failed(task: TaskScores, rows: Rows) -> np.ndarray:
+def failed(task: TaskScores, rows: PredictedRows) -> np.ndarray:
     """The indices of the rows with another class than gold, or more than one point off."""
     return np.flatnonzero(np.abs(rows.predicted - rows.gold) > (0 if task.classes else 1))
 
 
-def worst_errors(task: TaskScores, rows: Rows, *, texts: bool) -> Table:
+def worst_errors(task: TaskScores, rows: PredictedRows, *, texts: bool) -> Table:
     """The failed rows with the largest errors."""
     errors, candidates = row_errors(rows), failed(task, rows)
     worst = rows.at(candidates[np.argsort(-errors[candidates], kind="stable")][:_WORST])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from tasks.manifests import DataSet
+from tasks.manifests import RecordedData
 from tasks.runs import Run
 from tasks.tables import MISSING, Table, duration
 
@@ -44,8 +44,8 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
         ("started", started.replace("T", " ")[:16] + resumed),
         ("preset", manifest.get("preset", "")),
         *((name.replace("_", " "), _shown(settings.get(name))) for name in _SETTINGS),
-        ("dev pairs", _dev_pairs(run.data.get("sts_dev", DataSet()))),
-        ("training texts", in_tests(run.data.get("train", DataSet()))),
+        ("dev pairs", _dev_pairs(run.data.get("sts_dev", RecordedData()))),
+        ("training texts", in_tests(run.data.get("train", RecordedData()))),
         ("last epoch's training loss", "" if loss is None else f"{loss:.4f}"),
         ("parameters", f"{parameters:,}" if parameters else ""),
     ]
@@ -78,7 +78,7 @@ def kept(run: Run) -> str:
     return f"step {run.kept_step:,}, {rule}"
 
 
-def _dev_pairs(dev: DataSet) -> str:
+def _dev_pairs(dev: RecordedData) -> str:
     """Stage one's dev pairs: name, number, and how many of them are in scored sets."""
     if not dev.name:
         return ""
@@ -86,12 +86,12 @@ def _dev_pairs(dev: DataSet) -> str:
     return f"{dev.name}, {dev.rows or 0:,}{absent}{f'; of these {shared(dev)}' if shared(dev) else ''}"
 
 
-def shared(dev: DataSet) -> str:
+def shared(dev: RecordedData) -> str:
     """How many dev pairs are in scored sets as well, by set; empty if none are known."""
     return ", ".join(f"{count:,} in {name}" for name, count in dev.also_in.items() if count)
 
 
-def in_tests(train: DataSet) -> str:
+def in_tests(train: RecordedData) -> str:
     """How many unlabelled training texts are in test and dev files; empty if none are known."""
     parts = []
     leaked = train.also_in_test.get("any", 0)
@@ -106,7 +106,7 @@ def in_tests(train: DataSet) -> str:
     return "; ".join(parts)
 
 
-def data_table(data: Mapping[str, DataSet]) -> Table:
+def data_table(data: Mapping[str, RecordedData]) -> Table:
     """Every set of data files of a run: the rows read, kept, labelled, skipped and noted."""
     rows = []
     for name, one in data.items():
@@ -124,7 +124,7 @@ def data_table(data: Mapping[str, DataSet]) -> Table:
     return Table("", pd.DataFrame(rows), left=2)
 
 
-def data_lines(data: Mapping[str, DataSet]) -> list[str]:
+def data_lines(data: Mapping[str, RecordedData]) -> list[str]:
     """Other counts of the sets of data, files that are missing, and the skipped and noted rows."""
     lines = []
     for name, one in data.items():

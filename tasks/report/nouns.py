@@ -82,7 +82,7 @@ def tables(pairs: pd.DataFrame) -> list[Table]:
                 "dev pairs": name,
                 "examined": f"{len(every):,}",
                 "with a proper noun": f"{len(side):,}",
-                "a noun unseen in training": f"{unseen:,} ({unseen / len(side):.0%})" if len(side) else MISSING,
+                "a noun in no training file": f"{unseen:,} ({unseen / len(side):.0%})" if len(side) else MISSING,
                 "rarest noun: median count": f"{side['rarest'].median():g}" if len(side) else MISSING,
             }
         )

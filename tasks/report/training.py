@@ -20,7 +20,7 @@ NUMBERS = {
     "last_epoch_loss": ("last epoch's training loss", "mean (less is better)"),
 }
 """Title and unit of the numbers of evaluations and studies."""
-Kind = tuple[str, str, str, bool]
+Panel = tuple[str, str, str, bool]
 """Of a figure: the stem of its file, its title, the unit of its values, and whether its points are marked."""
 _NOT_SCORES = {"kind", "step", "epoch", "score", "best", "seconds"}
 
@@ -32,7 +32,7 @@ def training_figures(run: Run) -> list[Figure]:
     steps["last"] = run.planned_steps or 0
     chance = run.scores.get("chance_loss")
     level = None if chance is None else (chance, f"chance: {chance:.2f}")
-    drawn: list[tuple[Kind, list[Line]]] = [
+    drawn: list[tuple[Panel, list[Line]]] = [
         (kind, [(kind[1], values, colours.get(name, 0))])
         for kind, name, values in [*logged_losses(run), *logged_scores(run)]
     ]
@@ -53,7 +53,7 @@ def training_figures(run: Run) -> list[Figure]:
 
 def common_curves(runs: Sequence[tuple[Run, int]]) -> list[Figure]:
     """What at least two runs have logged, a line for each run; the number of a run is that of its colour."""
-    lines: dict[Kind, list[Line]] = {}
+    lines: dict[Panel, list[Line]] = {}
     for run, slot in runs:
         for kind, _, values in [*logged_scores(run), *logged_losses(run)]:
             lines.setdefault(kind, []).append((run.name, values, slot))
@@ -65,7 +65,7 @@ def common_curves(runs: Sequence[tuple[Run, int]]) -> list[Figure]:
     ]
 
 
-def logged_losses(run: Run) -> Iterator[tuple[Kind, str, Points]]:
+def logged_losses(run: Run) -> Iterator[tuple[Panel, str, Points]]:
     """(figure, task, points) of each training loss."""
     for name in parts(run, "loss"):
         title, unit = "training loss", "mean loss (nats)" if run.scores.get("chance_loss") else "mean loss"
@@ -75,7 +75,7 @@ def logged_losses(run: Run) -> Iterator[tuple[Kind, str, Points]]:
         yield (f"loss-{name}", title, unit, False), name, points(run.train, f"{name}/loss")
 
 
-def logged_scores(run: Run) -> Iterator[tuple[Kind, str, Points]]:
+def logged_scores(run: Run) -> Iterator[tuple[Panel, str, Points]]:
     """(figure, name, points) of each number of the evaluations, with stage one's value before training at step 0."""
     for name in dict.fromkeys(name for row in run.evaluations for name in row if name not in _NOT_SCORES):
         before = run.changes[name].before if name in run.changes else None

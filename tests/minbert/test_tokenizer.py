@@ -89,7 +89,7 @@ def test_options_of_the_config_hold_and_survive_saving(
     assert tokenizer.encode([text]) == [ids]
     (saved := tmp_path / "saved").mkdir()
     tokenizer.save(saved, 512)
-    for without in ("nothing", "vocab.txt"):
+    for without in ("nothing", "tokenizer.json"):
         (saved / without).unlink(missing_ok=True)
         again = Tokenizer.load(saved)
         assert again.encode([text]) == [ids]
@@ -110,12 +110,30 @@ def test_fingerprint_changes_with_vocabulary_and_rules(tmp_path: Path) -> None:
     assert prints[0] == prints[1] and len(set(prints)) == 3
 
 
+def test_what_transformers_saves_has_the_same_fingerprint_and_added_tokens(tmp_path: Path) -> None:
+    (source := tmp_path / "source").mkdir()
+    import transformers
+
+    folder_with(source, PIECES, {"tokenizer_class": "BertTokenizer"})
+    theirs = transformers.AutoTokenizer.from_pretrained(source)
+    theirs.save_pretrained(tmp_path / "theirs")
+    assert Tokenizer.load(tmp_path / "theirs").fingerprint == Tokenizer.load(source).fingerprint
+    theirs.add_tokens(["<e1>"])
+    theirs.save_pretrained(tmp_path / "more")
+    more = Tokenizer.load(tmp_path / "more")
+    (saved := tmp_path / "saved").mkdir()
+    more.save(saved, 512)
+    again = Tokenizer.load(saved)
+    assert again.encode(["a <e1> café"]) == [theirs("a <e1> café", add_special_tokens=False)["input_ids"]]
+    assert again.fingerprint == more.fingerprint != Tokenizer.load(source).fingerprint
+
+
 BPE = tokenizers.Tokenizer(tokenizers.models.BPE()).to_str()
 BROKEN = [
     ("vocab.txt", "[PAD]\n[CLS]\n[SEP]\na\n", r"vocab\.txt: the vocabulary lacks \[UNK\], \[MASK\]"),
     ("vocab.txt", "\n".join([*PIECES, "a", "cafe"]), r"vocab\.txt: .*2 of 15 lines"),
     ("vocab.txt", "\n".join(PIECES).encode("utf-16"), r"vocab\.txt:1: not UTF-8 text"),
-    ("tokenizer_config.json", b"{}", r"neither vocab\.txt nor tokenizer\.json"),
+    ("tokenizer_config.json", b"{}", r"neither tokenizer\.json nor vocab\.txt"),
     *(("tokenizer.json", text, r"tokenizer\.json: (not|holds) ") for text in (BPE, '{"model": {}}', "{")),
 ]
 

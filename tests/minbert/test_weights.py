@@ -254,8 +254,8 @@ def test_a_spoilt_file_of_a_folder_is_refused_in_a_sentence(
     saved: Callable[[str], Path], tmp_path: Path, name: str, spoil: Callable[[dict], None]
 ) -> None:
     folder = Path(shutil.copytree(saved("max"), tmp_path / "encoder"))
-    if name == "tokenizer.json":
-        (folder / "vocab.txt").unlink()  # it would hide tokenizer.json
+    if name == "tokenizer_config.json":
+        (folder / "tokenizer.json").unlink()  # it would hide vocab.txt and its rules
     content = json.loads((folder / name).read_text())
     spoil(content)
     (folder / name).write_text(json.dumps(content))

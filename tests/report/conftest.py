@@ -10,7 +10,7 @@ import pytest
 
 from minbert.training.plan import describe
 from tasks import TASKS, evaluate, record, schedule
-from tasks.record import Rows
+from tasks.record import PredictedRows
 from tasks.runs import Run, read_run
 
 HOSTILE = (
@@ -22,7 +22,7 @@ HOSTILE = (
 )
 
 
-def made_rows(name: str, count: int, seed: int, skill: float, texts: tuple[str, ...] = ()) -> Rows:
+def made_rows(name: str, count: int, seed: int, skill: float, texts: tuple[str, ...] = ()) -> PredictedRows:
     """Dev rows of which about `skill` are right; gold and ids do not depend on the seed. The last has no label."""
     gold_draws, draws = np.random.default_rng(5), np.random.default_rng(seed)
     ids = [f"{name}-{row}" for row in range(count)]
@@ -40,7 +40,7 @@ def made_rows(name: str, count: int, seed: int, skill: float, texts: tuple[str, 
         shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
         predicted = shares.argmax(1).astype(np.float64)
     gold[-1] = np.nan
-    return Rows(ids, pairs, gold, predicted, shares)
+    return PredictedRows(ids, pairs, gold, predicted, shares)
 
 
 def _write(folder: Path, settings: dict[str, Any], data: dict[str, Any], metrics: list[Any], **more: Any) -> None:
@@ -131,7 +131,7 @@ def contrastive(tmp_path: Path) -> Callable[..., Path]:
         (folder / "scores.json").write_text(json.dumps(scores | more))
         if recorded:  # cosines that follow gold, by a seed
             dev = made_rows("sts", 50, recorded, 0.6)
-            record.write_rows(folder, "sts", Rows(dev.ids, dev.texts, dev.gold, dev.predicted / 5, None))
+            record.write_rows(folder, "sts", PredictedRows(dev.ids, dev.texts, dev.gold, dev.predicted / 5, None))
         return folder
 
     return make

@@ -16,7 +16,7 @@ from minbert.errors import UserError
 from tasks import compare
 from tasks.intervals import Difference
 from tasks.metrics import DEV_NORM
-from tasks.record import Rows
+from tasks.record import PredictedRows
 from tasks.report import page
 from tasks.runs import Run, read_run
 
@@ -24,8 +24,8 @@ Made = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
-def rows(ids: str, gold: list[float], predicted: list[float]) -> Rows:
-    return Rows(list(ids), [("",)] * len(ids), np.array(gold), np.array(predicted), None)
+def rows(ids: str, gold: list[float], predicted: list[float]) -> PredictedRows:
+    return PredictedRows(list(ids), [("",)] * len(ids), np.array(gold), np.array(predicted), None)
 
 
 def differences(first: Run, second: Run, resamples: int) -> list[Difference]:

@@ -13,17 +13,19 @@ from sklearn import metrics
 
 from tasks import intervals
 from tasks import metrics as ours
-from tasks.record import Rows, TaskScores
+from tasks.record import PredictedRows, TaskScores
 from tasks.registry import TASKS
 from tasks.report import details
 
 DRAWS = np.random.default_rng(3)
 
 
-def classified(count: int, classes: int) -> Rows:
+def classified(count: int, classes: int) -> PredictedRows:
     shares = DRAWS.dirichlet(np.full(classes, 0.4), count)
     gold = np.where(DRAWS.random(count) < 0.6, shares.argmax(1), DRAWS.integers(classes, size=count)).astype(float)
-    return Rows([str(row) for row in range(count)], [("",)] * count, gold, shares.argmax(1).astype(float), shares)
+    return PredictedRows(
+        [str(row) for row in range(count)], [("",)] * count, gold, shares.argmax(1).astype(float), shares
+    )
 
 
 def plain(metric: str, predicted: np.ndarray, gold: np.ndarray) -> float:

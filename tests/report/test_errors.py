@@ -17,7 +17,7 @@ import pytest
 from minbert.errors import UserError
 from minbert.files import sha256_of
 from tasks import readers, record
-from tasks.record import Rows
+from tasks.record import PredictedRows
 from tasks.report import annotation, errors
 from tasks.report.annotation import NAMES
 from tasks.runs import read_run
@@ -36,7 +36,7 @@ def with_files(folder: Path, train: dict[str, list[tuple[str, ...]]] | None = No
         published = [tuple(text[:1].upper() + text[1:] for text in row) for row in dev.texts]
         clean = readers.clean_sentence if task == "sst" else readers.clean_pair
         cleaned = [tuple(map(clean, row)) for row in published]
-        record.write_rows(folder, task, Rows(dev.ids, cleaned, dev.gold, dev.predicted, dev.probabilities))
+        record.write_rows(folder, task, PredictedRows(dev.ids, cleaned, dev.gold, dev.predicted, dev.probabilities))
         labelled = [(f"t{n}", row, float(n % 2)) for n, row in enumerate((train or {}).get(task, published * 3))]
         for split, rows in (("dev", list(zip(dev.ids, published, dev.gold.tolist()))), ("train", labelled)):
             source = folder / "data" / f"{task}-{split}.csv"

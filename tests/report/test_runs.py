@@ -13,7 +13,6 @@ import pytest
 
 from minbert.errors import UserError
 from tasks.runs import read_run
-from tests.report.conftest import HOSTILE
 
 Made = Callable[..., Path]
 
@@ -37,14 +36,6 @@ def test_the_frame_of_scores_is_what_was_scored(multitask: Made, contrastive: Ma
     (row,) = first.score_frame().itertuples()
     both = first.changes["sts_dev_spearman"]
     assert (row.metric, row.before, row.score) == ("Spearman's rho", both.before, both.after)
-
-
-@pytest.mark.parametrize("finished", [True, False])
-def test_a_notebook_shows_a_run_as_a_table_without_markup_of_its_own(multitask: Made, finished: bool) -> None:
-    run = read_run(multitask(finished=finished), HOSTILE[2])
-    shown = run._repr_html_()
-    assert "<img" not in shown and "&lt;img" in shown and shown.count("<tr") >= 5
-    assert len(repr(run)) < 90, "a line, without the rows that it holds"
 
 
 @pytest.mark.parametrize(

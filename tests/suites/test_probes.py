@@ -15,7 +15,7 @@ import pytest
 import torch
 from scipy import stats
 
-from minbert import Encoder, UserError
+from minbert import Encoder
 from minbert.encode import pool
 from tasks.benchmarks import probes, sets, space, weat
 from tasks.benchmarks.encoders import Bank, Loaded, System
@@ -147,30 +147,14 @@ def test_a_comparison_has_the_paired_differences_of_alignment_and_shift(
     other = tiny_copy(name="other")
     (other / "minbert.json").write_text('{"pooler": "avg-first-last"}')
     more = f"--probes geometry,length --data {folder} --resamples 40 --out {tmp_path}".split()
-    probes.main(["--encoder", str(other), str(tiny), "--append", " . .", *more])
+    probes.main(["--encoder", str(other), str(tiny), *more])
     found = json.loads((tmp_path / "probes.json").read_text())
     for name in ("geometry", "length"):
-        (row,) = found[name]["differences"]
+        row = found[name]["differences"][0]
         assert row["low"] <= row["difference"] <= row["high"] and row["difference"] != 0
         measure = {"geometry": "alignment", "length": "change"}[name]
-        values = [one["value"] for one in found[name]["results"] if one["measure"] == measure]
+        values = [
+            one["value"] for one in found[name]["results"] if one["measure"] == measure and one["set"] == row["set"]
+        ]
         assert row["difference"] == pytest.approx(values[1] - values[0])
     assert "95% interval, paired" in capsys.readouterr().out
-
-
-def test_own_pairs_have_a_score_a_class_or_neither(tmp_path: Path) -> None:
-    path, two = tmp_path / "x.tsv", [("a cat", "a dog"), ("b", "c")]
-    for content, pairs, gold in (
-        ("a cat\ta dog\t3\nb\tc\t0.5\n", two, [3, 0.5]),
-        ("a cat\ta dog\nb\tc\n", two, None),
-        ("sentence1\tsentence2\tlabel\na\tb\t1\n", [("a", "b")], [1]),
-        ("sentence1\tsentence2\na\tb\n", [("a", "b")], None),
-        ('{"sentence1": "a", "sentence2": "b", "score": 2}\n', [("a", "b")], [2]),
-    ):
-        path.write_text(content)
-        found = sets.own_pairs(path)
-        assert found.pairs == pairs
-        assert np.isnan(found.gold).all() if gold is None else found.gold.tolist() == gold
-    path.write_text("A fine film.\t1\nA poor film.\t0\n")
-    with pytest.raises(UserError, match="holds single sentences"):
-        sets.own_pairs(path)

@@ -15,7 +15,7 @@ from sklearn.metrics import accuracy_score
 from minbert.errors import UserError
 from tasks import TASKS, ensemble, evaluate, predict, predictions, readers, record
 from tasks.ensemble import Member
-from tasks.record import Rows
+from tasks.record import PredictedRows
 from tests.tasks.test_predict import finished_run
 from tests.tasks.test_predictions import SAMPLE
 
@@ -96,7 +96,7 @@ def test_members_have_the_scores_of_their_own_evaluation(runs: list[Path]) -> No
 def paraphraser(name: str, *gold: float) -> Member:
     """A member that gives the gold class, 1, these probabilities, row by row."""
     shares = np.stack([1 - np.array(gold), np.array(gold)], axis=1)
-    rows = Rows([*map(str, range(len(gold)))], [()] * len(gold), np.ones(len(gold)), shares.argmax(1), shares)
+    rows = PredictedRows([*map(str, range(len(gold)))], [()] * len(gold), np.ones(len(gold)), shares.argmax(1), shares)
     return Member(name, {"quora": TASKS["quora"]()}, {("quora", "dev"): rows})
 
 

@@ -41,7 +41,7 @@ def finished_run(
         if step == 4:
             weights.save(run / "encoder", model.encoder.state_dict(), config, tokenizer, pooler)
         checkpoint.save(run / "checkpoints", step, model, AdamW(model.parameters(), lr=1e-3), {})
-    (run / "manifest.json").write_text(json.dumps({"all_settings": settings, "precision": "fp32", **more}))
+    (run / "manifest.json").write_text(json.dumps({"all_settings": settings, "precision": "fp32", "data": {}, **more}))
     (run / "scores.json").write_text(json.dumps({"step": 4}))
     return run
 
@@ -61,6 +61,17 @@ def course_file(path: Path, name: str) -> list[tuple[str, ...]]:
     lines += ["\t".join([str(n), f"i{n}", *texts, "1"]) for n, texts in enumerate(rows)]
     path.write_text("\n".join(lines) + "\n")
     return rows
+
+
+def test_texts_are_preprocessed_as_the_training_files_were(tiny: Path, tmp_path: Path) -> None:
+    course_file(tmp_path / "course.csv", "sst")
+    (tmp_path / "own.csv").write_text("sentence,label\nThe cat.,1\nA DOG isn't sad.,0\n")
+    task = registry.build("sst", "cross")[0]
+    for name, text in (("course.csv", "the cat."), ("own.csv", "The cat.")):
+        rows = task.open(tmp_path / name, "train", Tokenizer.load(tiny), 24)
+        data = {"train": {"sst": rows.cache.manifest_entry() | rows.cache.report}}
+        run = finished_run(tmp_path / f"run of {name}", tiny, data=data)
+        assert predict.load(run).examples(task, ["The cat."]).cache.text(0, 0) == text
 
 
 @pytest.mark.parametrize(

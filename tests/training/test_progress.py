@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from minbert.training import progress
 from minbert.training.run import RunDir
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -84,3 +85,12 @@ def test_what_cannot_be_redrawn_gets_lines(
     assert (
         len([line for line in lines if re.match(r"epoch ./3  step \d+/12  loss \d\.\d{3}  lr 0\.1  \d+ ex", line)]) == 3
     )
+
+
+def test_a_bar_leaves_standard_output_to_results(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_SILENCE", 0.0)
+    assert list(progress.bar([3, 1, 2], "predicting")) == [3, 1, 2]
+    printed = capsys.readouterr()
+    assert not printed.out and "predicting" in printed.err

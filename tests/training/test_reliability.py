@@ -332,6 +332,13 @@ def test_rows_after_the_checkpoint_are_forgotten_and_unreadable_ones_dropped(
     assert capsys.readouterr().err == f"note: {path}: 1 unreadable line dropped\n"
 
 
+def test_an_evaluation_that_is_repeated_is_forgotten(run: RunDir) -> None:
+    rows = [{"kind": kind, "step": step} for step in (5, 10) for kind in ("train", "evaluation")]
+    (run.path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    run.forget_after(10, unevaluated=True)
+    assert run.metrics() == rows[:3]
+
+
 def test_metrics_are_synced_before_a_checkpoint_is_written(
     toy: Any, run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:

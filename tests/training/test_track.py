@@ -35,7 +35,6 @@ def test_tensorboard_has_every_number_once_after_a_kill(script: Script) -> None:
     assert found == pytest.approx(expected, rel=1e-5)
     names = {name for name, _ in found}
     assert {"sst/loss", "quora/gradient_norm", "train/lr", "train/examples_per_second", "dev/dev_norm"} <= names
-    assert events.Tags()["images"] == ["confusion/sst", "confusion/quora"]
     assert '"batch_size": 32' in events.Tensors("settings/text_summary")[0].tensor_proto.string_val[0].decode()
 
 
@@ -50,7 +49,7 @@ def test_wandb_reads_tensorboards_records_offline_under_the_same_id(
         monkeypatch.delenv(name, raising=False)
     manifest = {"command": "x", "all_settings": {"lr": 0.5}, "parts": [{"started": "now"}]}
     for folder, step in (("run", 0), ("run", 2), ("other", 0)):
-        track.Tracker(tmp_path / folder, manifest, step, ["wandb"])
+        track.Tracker(tmp_path / folder, manifest, step, "wandb")
     first, resumed, other = started
     assert first == resumed and first["id"] != other["id"]
     assert (first["resume"], first["mode"], first["sync_tensorboard"]) == ("allow", "offline", True)
@@ -60,10 +59,10 @@ def test_wandb_reads_tensorboards_records_offline_under_the_same_id(
 def test_an_unknown_tracker_and_one_that_is_not_installed_are_named(
     script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for names, words in (("tensorbord", "did you mean 'tensorboard'?"), ("wandb,x", "--track: 'x' is not one of")):
-        refused = script("pretrain_cbcl.py", "--track", names)
-        assert refused.code == 2 and len(refused.errors) == 1 and words in refused.errors[0]
+    refused = script("pretrain_cbcl.py", "--track", "tensorbord")
+    assert refused.code == 2 and len(refused.errors) == 1 and "did you mean 'tensorboard'?" in refused.errors[0]
     monkeypatch.setattr(track.importlib.util, "find_spec", lambda name: name == "tensorboard" or None)
-    assert track.parse_trackers("none") == [] and track.parse_trackers("tensorboard, none") == ["tensorboard"]
+    track.demand_installed("none")
+    track.demand_installed("tensorboard")
     with pytest.raises(UserError, match="--track wandb: wandb is not installed; run `pip install wandb`"):
-        track.parse_trackers("wandb")
+        track.demand_installed("wandb")
