@@ -305,7 +305,6 @@ def _save(model: nn.Module, optimizer: AdamW, state: LoopState, run: RunDir, tra
     """Write a checkpoint, and delete all others but that of `kept_step`."""
     state.kept_step = state.step if training.keep == LAST or state.best is None else state.best_step
     if ranks.rank() == 0:
-        run.demand_present()
         run.sync_metrics()
         checkpoint.save(run.checkpoints, state.step, model, optimizer, asdict(state))
         checkpoint.rotate(run.checkpoints, {state.step, state.kept_step})

@@ -36,7 +36,6 @@ class Lock:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = FileLock(path)
-        self._inode = 0
         self._created: list[Path] = []  # folders
 
     def hold(self) -> None:
@@ -52,12 +51,6 @@ class Lock:
         except Timeout:
             raise UserError(f"{self.path.parent}: is in use by {self._holder()}") from None
         self.path.write_text(f"process {os.getpid()} on {platform.node()}\n", encoding="utf-8")
-        self._inode = self.path.stat().st_ino
-
-    @property
-    def lost(self) -> bool:
-        """Whether the file was held and has been deleted or replaced."""
-        return bool(self._inode) and not (self.path.exists() and self.path.stat().st_ino == self._inode)
 
     def _holder(self) -> str:
         """The process that holds the file, by what it has written there."""
@@ -68,10 +61,9 @@ class Lock:
 
     def release(self) -> None:
         """Delete the file, and those folders made for it that are empty."""
-        if self._inode and not self.lost:
-            self.path.unlink()
+        if self._lock.is_locked:
+            self.path.unlink(missing_ok=True)
         self._lock.release()
-        self._inode = 0
         for folder in self._created:
             with suppress(OSError):  # something is in it
                 folder.rmdir()
@@ -133,11 +125,6 @@ class RunDir:
                 path.rename(path.with_name(name[1]))
             else:
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-
-    def demand_present(self) -> None:
-        """Raises `UserError` if the folder was removed or replaced while the run trained."""
-        if self._lock.lost:
-            raise UserError(f"{self.path}: was removed while the run trained, so nothing more can be saved")
 
     def check(self, identity: Mapping[str, Any], inputs: InputFiles | None = None) -> None:
         """Raises `UserError` if the folder holds other files, a run without `--resume`, or a run of another identity.
@@ -236,7 +223,6 @@ class RunDir:
     def log(self, row: dict[str, Any]) -> None:
         """Append one row to `metrics.jsonl`, and record its numbers in the tracker."""
         if ranks.rank() == 0:
-            self.demand_present()
             with open(self._metrics, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row, allow_nan=False) + "\n")
         if self._tracker:

@@ -356,17 +356,6 @@ def test_metrics_are_synced_before_a_checkpoint_is_written(
     assert len(places) == 3 and all(done[place - 1] == "metrics.jsonl" for place in places), done
 
 
-def test_a_folder_that_is_removed_during_training_is_said(toy: Any, tmp_path: Path) -> None:
-    remove = toy.Objective(after={5: lambda *_: shutil.rmtree(tmp_path / "run")})
-    with (
-        pytest.raises(UserError, match=f"{tmp_path / 'run'}: was removed while the run trained"),
-        RunDir.open(tmp_path / "run", resume=False, identity={}) as run,
-    ):
-        run.begin_part({"settings": {}})
-        toy.fit(run, objective=remove, save_every=6)
-    assert not (tmp_path / "run").exists()
-
-
 def test_files_have_the_modes_of_the_umask(toy: Any, tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
