@@ -129,13 +129,3 @@ def test_the_single_task_peer_is_scored_on_what_it_was_trained_to_give(still: Pa
     else:
         expected = np.mean((logits.argmax(1) if task == "sst" else logits[:, 0] > 0) == labels)
     assert single_task.dev_score(model, tokenizer, task, rows, "fp32") == pytest.approx(expected, abs=1e-6)
-
-
-def test_the_single_task_peer_takes_the_mean_of_real_tokens(still: Path) -> None:
-    """Its vectors are those of our mean pooling, whatever the padding."""
-    model = single_task.Classifier(still, 1).eval()
-    model.linear = torch.nn.Identity()
-    tokenizer, texts = transformers.AutoTokenizer.from_pretrained(still), ["a cat", "a dog sat on the mat"]
-    with torch.no_grad():
-        vectors = model(dict(tokenizer(texts, padding=True, return_tensors="pt")))
-    np.testing.assert_allclose(vectors, encode_speed.our_encode(still, 64, "fp32")(texts), atol=1e-5)

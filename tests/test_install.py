@@ -54,16 +54,8 @@ def commands(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(folder)
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    words = [
-        "--python",
-        folder / "bin" / "python",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-index",
-        "--ignore-installed",
-        wheel,
-    ]
+    words = ["--python", folder / "bin" / "python", "install", "--quiet", "--no-deps", "--no-index"]
+    words += ["--ignore-installed", wheel]
     subprocess.run([sys.executable, "-m", "pip", *map(str, words)], check=True, capture_output=True)
     return folder / "bin"
 

@@ -53,13 +53,6 @@ def test_places_are_after_words_and_after_every_chinese_character(text: str) -> 
     assert all(not text[end - 1].isspace() for end in ends)
 
 
-def test_the_chinese_characters_are_those_of_berts_tokenizer() -> None:
-    every = [chr(code) for code in range(0x30000) if not 0xD800 <= code <= 0xDFFF]
-    chinese = {one for one in every if SEPARATE.normalize_str(f"x{one}x") == f"x {one} x"}
-    chinese |= set(map(chr, range(0x2B820, 0x2B920)))
-    assert {one for one in every if insertion_points(f"x{one}x") == [1, 2, 3]} == chinese
-
-
 @pytest.mark.parametrize("most", [1, 2, 3, 5])
 def test_the_number_of_marks_is_uniform(most: int) -> None:
     counts = Counter(len(insertions(ENGLISH, seed=1, epoch=0, key=key, most=most)) for key in range(3000))

@@ -6,11 +6,9 @@ python -m pytest --import-mode=importlib tests/augment/test_replacement.py
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from scipy import stats
 
-from tasks.augment import wordnet
 from tasks.augment.punctuation import splice
 from tasks.augment.synonyms import replace_adjectives, replace_words
 from tasks.augment.wordnet import KINDS, Tagged, WordNet, tag
@@ -98,16 +96,3 @@ def test_case_punctuation_spacing_and_articles_are_kept(
     words = WordNet(write_wordnet(tmp_path, ("a", {"old": 1, "former": 1})))
     changes = replace_adjectives(tag([before], words).only("a"), 0, before, batch=0, index=0, seed=3)
     assert splice(before, changes) == after
-
-
-def test_tags_come_from_the_cache_and_are_the_same(words: WordNet, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = ["A big car seen once .", TEXT, "A big car seen once .", ""]
-    first = tag(texts, words)
-    monkeypatch.setattr(wordnet, "_tag", None)
-    again = tag(texts, words)
-    assert len(again) == 4
-    for name in ("ends", "spans", "kinds", "word_counts"):
-        np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
-    assert first.candidates == again.candidates
-    with pytest.raises(TypeError):
-        tag([*texts, "A new text ."], words)

@@ -67,13 +67,8 @@ def test_zh_are_the_dev_files_that_are_there_and_never_a_test_or_train_file(read
     write(corpora / "zh/PAWS-X/dev_2k.tsv", "id\tsentence1\tsentence2\tlabel\n4\t甲和乙\t乙和甲\t1\n")
     dev = read("zh")
     assert list(dev.pairs) == ["ATEC", "BQ", "LCQMC", "PAWS-X", "STS-B"] and len(dev) == 6 and not dev.absent
-    assert [Path(one.cache.source).name for one in dev.pairs.values()] == [
-        "dev.csv",
-        "dev.csv",
-        "dev.txt",
-        "dev_2k.tsv",
-        "STS-B.valid.data",
-    ]
+    names = [Path(one.cache.source).name for one in dev.pairs.values()]
+    assert names == ["dev.csv", "dev.csv", "dev.txt", "dev_2k.tsv", "STS-B.valid.data"]
     account = dev.manifest_entry()
     assert account["kept"] == 6 and account["BQ"]["kept"] == 1 and account["ATEC"]["file"].endswith("ATEC_CCKS/dev.csv")
     assert dev.sha256 != alone.sha256

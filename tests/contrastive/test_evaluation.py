@@ -1,4 +1,4 @@
-"""Guards: the numbers of an evaluation are their definitions, each text is encoded once, and what is undefined loses.
+"""Guards: the numbers of an evaluation are their definitions, what is undefined loses, and what a run says of itself.
 
 python -m pytest --import-mode=importlib tests/contrastive/test_evaluation.py
 """
@@ -13,14 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file
 from scipy import stats
 
 from minbert.encode import Encoder
 from minbert.training.loop import LoopState
+from minbert.training.plan import Plan
+from minbert.training.run import RunDir
 from tasks.contrastive import evaluation
+from tasks.contrastive.curriculum import Paced, ScoredTriplets, Similarities
 from tasks.contrastive.data import Data
 from tasks.contrastive.dev import DevSets
-from tasks.contrastive.evaluation import Evaluation, unit
+from tasks.contrastive.evaluation import Evaluation, EvaluationResult, last_epoch_loss, unit, verdict
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, Pair
 from tests.contrastive import formulas
@@ -41,24 +45,6 @@ TRIPLETS = [
 ]
 OTHERS = [*((b, a) for a, b, _ in reversed(PAIRS)), ("a tree", "who sat?")]
 CLASSES = [1.0, 0.0, 1.0, 0.0, 0.0, 1.0]
-
-
-class Counting(Encoder):
-    """Notes what it was asked to encode."""
-
-    asked: list[list[tuple[int, ...]]]
-
-    def encode_ids(self, rows: Any, **how: Any) -> np.ndarray:
-        assert not self.model.training
-        self.asked.append([tuple(row) for row in rows])
-        return super().encode_ids(rows, **how)
-
-
-@pytest.fixture
-def encoder(tiny: Path) -> Counting:
-    encoder = Counting.load(tiny, pooler="mean", precision="fp32")
-    encoder.asked = []
-    return encoder
 
 
 @pytest.fixture
@@ -115,7 +101,7 @@ def by_hand(encoder: Encoder, count: int, batch_size: int, temperature: float) -
 
 @pytest.mark.parametrize(("limit", "count", "batch_size"), [(0, 5, 2), (3, 3, 64), (99, 5, 5)])
 def test_numbers_are_their_definitions_and_spearman_is_maximised(
-    encoder: Counting, pairs: Pair, triplets: Examples, limit: int, count: int, batch_size: int
+    encoder: Encoder, pairs: Pair, triplets: Examples, limit: int, count: int, batch_size: int
 ) -> None:
     given = {"batch_size": batch_size, "evaluate_triplets": limit}
     found = evaluate(encoder, {"sts": pairs}, triplets, evaluate_temperature=0.1, **given).evaluate()
@@ -127,29 +113,28 @@ def test_numbers_are_their_definitions_and_spearman_is_maximised(
 
 
 def test_each_text_is_encoded_once_an_evaluation_with_dropout_off(
-    encoder: Counting, pairs: Pair, triplets: Examples
+    encoder: Encoder, pairs: Pair, triplets: Examples, calls: list[tuple[str, int]]
 ) -> None:
     made = evaluate(encoder, {"sts": pairs}, triplets)
     texts = {text for *row, _ in PAIRS for text in row} | {text for row in TRIPLETS for text in row}
     first = made.score()
     encoder.model.train()
-    assert made.score() == first and len(encoder.asked) == 2
-    assert all(len(asked) == len(set(asked)) == len(texts) for asked in encoder.asked)
+    assert made.score() == first and calls == [("mean", len(texts))] * 2
     with torch.no_grad():
         encoder.model.word_embedding.weight.mul_(torch.randn(1, encoder.model.config.hidden_size))
     assert made.score() != first, "the encoder as it is now"
 
 
-def test_the_last_evaluation_is_not_computed_twice(encoder: Counting, pairs: Pair) -> None:
+def test_the_last_evaluation_is_not_computed_twice(encoder: Encoder, pairs: Pair, calls: list[Any]) -> None:
     evaluation = evaluate(encoder, {"sts": pairs})
     evaluation.score()
     last = evaluation.kept(LoopState(step=9, kept_step=9))
-    assert len(encoder.asked) == 1 and last is evaluation.latest
-    assert evaluation.kept(LoopState(step=9, kept_step=3)) is not last and len(encoder.asked) == 2, "other weights"
+    assert len(calls) == 1 and last is evaluation.latest
+    assert evaluation.kept(LoopState(step=9, kept_step=3)) is not last and len(calls) == 2, "other weights"
 
 
 def test_of_several_dev_sets_the_mean_chooses_and_each_ones_own_is_told(
-    encoder: Counting, pairs: Pair, classes: Pair
+    encoder: Encoder, pairs: Pair, classes: Pair
 ) -> None:
     found = evaluate(encoder, {"PAWS-X": classes, "STS-B": pairs}).evaluate()
     own = stats.spearmanr([cosine(*encoder.encode(list(row))) for row in OTHERS], CLASSES).statistic
@@ -169,7 +154,7 @@ def test_of_several_dev_sets_the_mean_chooses_and_each_ones_own_is_told(
     assert found.numbers["sts_dev_spearman"] is None and found.score is None
 
 
-def test_rows_without_hard_negatives_have_a_loss_and_no_accuracy(encoder: Counting, pairs: Pair) -> None:
+def test_rows_without_hard_negatives_have_a_loss_and_no_accuracy(encoder: Encoder, pairs: Pair) -> None:
     found = evaluate(encoder, {"sts": pairs}, pairs, batch_size=3, evaluate_temperature=0.1).evaluate()
     assert "triplet_accuracy" not in found.numbers and found.cosines is None
     rows = [tuple(encoder.encode([a, b])) for a, b, _ in PAIRS]
@@ -178,7 +163,7 @@ def test_rows_without_hard_negatives_have_a_loss_and_no_accuracy(encoder: Counti
     assert numbers.keys() == {"sts_dev_spearman", "alignment", "uniformity"}, "labelled pairs are no triplets"
 
 
-def test_what_is_undefined_is_none_and_is_json(encoder: Counting, pairs: Pair, triplets: Examples) -> None:
+def test_what_is_undefined_is_none_and_is_json(encoder: Encoder, pairs: Pair, triplets: Examples) -> None:
     with torch.no_grad():
         for parameter in encoder.model.parameters():
             parameter.fill_(math.nan)
@@ -194,3 +179,82 @@ def test_uniformity_by_blocks_is_uniformity_by_pairs(block: int, monkeypatch: py
     x = unit(np.random.default_rng(3).normal(size=(7, 4)))
     expected = math.log(np.mean([math.exp(-2 * np.square(u - v).sum()) for u, v in combinations(x, 2)]))
     assert evaluation.uniformity(x) == pytest.approx(expected, rel=1e-12)
+
+
+STATE = LoopState(step=200, kept_step=200, best_step=100)
+RNG = np.random.default_rng(3)
+BEFORE = Similarities(RNG.uniform(0.2, 1.0, 300), RNG.uniform(-0.2, 0.9, 300))
+AFTER = Similarities(BEFORE.positive, BEFORE.negative - 0.3)
+ROWS: list[dict[str, Any]] = [
+    *({"kind": "train", "step": step, "epoch": 1, "lr": 1e-5, "nli/loss": 3 - step / 400} for step in (50, 100, 150)),
+    {"kind": "evaluation", "step": 100, "epoch": 1, "score": 0.7, "best": True, "sts_dev_spearman": 0.7},
+    {"kind": "evaluation", "step": 150, "epoch": 2, "score": -1.0, "best": False, "sts_dev_spearman": None},
+    {"kind": "evaluation", "step": 200, "epoch": 2, "score": 0.65, "best": False, "sts_dev_spearman": 0.65},
+]
+
+
+def look(rho: float | None, cosines: Similarities | None = None) -> EvaluationResult:
+    return EvaluationResult({"sts_dev_spearman": rho, "frozen_loss": rho and -rho}, {"sts": np.zeros(1)}, cosines)
+
+
+def test_scores_and_cosines_of_a_run(
+    tmp_path: Path, view: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RunDir(tmp_path / "run")
+    run.begin_part({"settings": {}})
+    for row in ROWS:
+        run.log(row)
+    texts = view(*[["the cat"]] * 3, labels=[1.0])
+    data = Data(texts, DevSets("course", {"sts": texts}), {})
+    paced = Paced(Plan([150, 50], lambda epoch: [("nli", np.arange(2))] * (150, 50)[epoch]), 6)
+    how, evaluations = ContrastiveSettings.of(batch_size=2, keep="last"), [look(0.6, BEFORE), look(0.65, AFTER)]
+    evaluation.write(run, how, data, ScoredTriplets(np.arange(6), BEFORE), paced, evaluations, STATE)
+    assert json.loads((run.path / "scores.json").read_text()) == {
+        "sts_dev_spearman": {"before": 0.6, "after": 0.65},
+        "frozen_loss": {"before": -0.6, "after": -0.65},
+        **{"step": 200, "keep": "last", "metric": "spearman", "best_step": 100, "last_step": 200},
+        **{"dev_set": "course", "last_epoch_loss": pytest.approx(2.75), "chance_loss": pytest.approx(math.log(4))},
+    }
+    cosines, taken = load_file(run.path / "cosines.safetensors"), {"start": BEFORE, "before": BEFORE, "after": AFTER}
+    assert set(cosines) == {f"{when} {side}" for when in taken for side in ("positive", "negative")}
+    assert all(np.array_equal(cosines[f"{when} negative"], one.negative) for when, one in taken.items())
+    said = capsys.readouterr().out
+    assert "after training (step 200 of 200, the last): STS dev spearman 0.6500, frozen loss -0.6500\n" in said
+    assert "mean training loss over the last epoch: 2.7500\n" in said and "did not help" not in said
+
+
+@pytest.mark.parametrize(
+    ("kept", "best", "before", "after", "said"),
+    [
+        (3, 3, 0.5, 0.6, ""),
+        (9, 3, 0.5, 0.6, ""),
+        (9, 3, 0.5, 0.4, "--keep best would have kept step 3"),
+        (9, 0, 0.5, 0.4, "by spearman the last step is no better than before training (0.4000, 0.5000 before)"),
+        (0, 0, 0.5, 0.5, "holds the encoder that the run started from"),
+        (9, 9, 0.5, None, "spearman is undefined, so it cannot say whether training helped"),
+    ],
+)
+def test_training_that_has_not_helped_is_said(
+    kept: int, best: int, before: float, after: float | None, said: str
+) -> None:
+    found = verdict(look(before), look(after), LoopState(step=9, kept_step=kept, best_step=best))
+    assert said in found and bool(said) == bool(found)
+
+
+def test_the_loss_of_the_last_epoch_is_the_mean_over_its_rows() -> None:
+    """A short last batch counts by its rows; each row of the metrics is a mean over the examples since the last one."""
+    losses, sizes = np.random.default_rng(0).normal(1, 0.5, 130), np.array(([8] * 64 + [3]) * 2)
+    plan = Plan([65, 65], lambda epoch: [("nli", np.arange(size)) for size in sizes[65 * epoch : 65 * epoch + 65]])
+    rows: list[dict[str, Any]] = [{"kind": "evaluation", "step": 130, "epoch": 2, "score": 0.5}]
+    for start, end, epoch in ((0, 50, 1), (50, 65, 1), (65, 100, 2), (100, 130, 2)):
+        mean = np.average(losses[start:end], weights=sizes[start:end])
+        rows.append({"kind": "train", "step": end, "epoch": epoch, "nli/loss": mean})
+    for upto, epoch in ((rows, slice(65, 130)), (rows[:3], slice(0, 65))):
+        assert last_epoch_loss(upto, plan) == pytest.approx(np.average(losses[epoch], weights=sizes[epoch]))
+    assert last_epoch_loss(rows[:1], plan) is None
+
+
+def test_the_next_command_names_a_sentence_encoder_beside_a_cross_encoder() -> None:
+    how = ContrastiveSettings.of(objective="cross", keep="last", weights="minilm")
+    command = evaluation.next_command(how, Path("runs/x/encoder"), 384)
+    assert command.endswith("--encoder runs/x/encoder --sentence-encoder minilm --run-dir runs/best")

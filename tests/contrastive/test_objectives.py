@@ -83,33 +83,18 @@ def test_triplet_margin_and_softmax_are_their_formulas(
     assert numbers["accuracy"].item() == pytest.approx((logits.argmax(1) == gold).mean())
 
 
-def test_pairs_read_together_are_classified_by_transformers_vector_of_both(
-    bert: BertModel, tiny: Path, view: Callable[..., Any]
+@pytest.mark.parametrize("phrases", [False, True])
+def test_pairs_are_read_together_and_phrases_alone_with_their_own_two_classes(
+    bert: BertModel, tiny: Path, view: Callable[..., Any], phrases: bool
 ) -> None:
-    found = view(*[[row[i] for row in PAIRS] for i in (0, 1)], labels=[row[2] for row in PAIRS])
-    pairs = Pair(found.cache, found.cls, found.sep, found.max_length)
-    numbers, gradients, model = backward(bert, pairs, ROWS, settings("cross", keep="last"))
-    assert gradients.keys() >= {"classifier.weight", "encoder.tk_type_embedding.weight"}
-
-    chosen = [PAIRS[row] for row in ROWS]
-    tokens = BertTokenizer.from_pretrained(tiny)([(a, b) for a, b, _ in chosen], padding=True, return_tensors="pt")
-    mask = tokens["attention_mask"][:, :, None]
-    vectors = (Theirs.from_pretrained(tiny).eval()(**tokens).last_hidden_state * mask).sum(1) / mask.sum(1)
-    logits = model.classifier(vectors)
-    gold = torch.tensor([label for *_, label in chosen])
-    torch.testing.assert_close(numbers["loss"], torch.nn.functional.cross_entropy(logits, gold), rtol=1e-5, atol=1e-6)
-    assert numbers["accuracy"].item() == pytest.approx((logits.argmax(1) == gold).float().mean().item())
-
-
-def test_phrases_are_read_alone_and_have_their_own_two_classes(
-    bert: BertModel, tiny: Path, view: Callable[..., Any]
-) -> None:
-    """Rows 4 and 1 are pairs; 0 and 3 are phrases, whose logits of the classes 0, 1 and 2 have no part in the loss."""
-    rows = [(row[0], "", 3 + (n > 0)) if n in (0, 3) else row for n, row in enumerate(PAIRS)]
+    """By transformers' mean vector of each row. With phrases rows 0 and 3 are some, and 4 and 1 are pairs."""
+    rows = [(row[0], "", 3 + (n > 0)) if phrases and n in (0, 3) else row for n, row in enumerate(PAIRS)]
     found = view(*[[row[i] for row in rows] for i in (0, 1)], labels=[row[2] for row in rows])
     examples = Pair(found.cache, found.cls, found.sep, found.max_length)
-    numbers, gradients, model = backward(bert, examples, ROWS, settings("cross", keep="last", phrases="sst"))
-    assert model.classifier.out_features == 5 and gradients["classifier.weight"].isfinite().all()
+    how = settings("cross", keep="last", phrases="sst" if phrases else "")
+    numbers, gradients, model = backward(bert, examples, ROWS, how)
+    assert model.classifier.out_features == 3 + 2 * phrases and gradients["classifier.weight"].isfinite().all()
+    assert "encoder.tk_type_embedding.weight" in gradients
 
     tokenizer, theirs, losses, right = BertTokenizer.from_pretrained(tiny), Theirs.from_pretrained(tiny).eval(), [], 0
     for first, second, label in (rows[row] for row in ROWS):
@@ -181,18 +166,6 @@ def test_collapse_is_one_direction_for_several_sentences() -> None:
     assert (
         float(spread(x)) == pytest.approx(math.sqrt(rows.var(axis=0).sum()), rel=1e-12) and not spread(x).requires_grad
     )
-
-
-def test_what_helps_in_training_alone_stays_out_of_the_encoder(bert: BertModel) -> None:
-    names = set(bert.state_dict())
-    model = ContrastiveModel(bert, "cls", projection="training", classes=3)
-    assert set(bert.state_dict()) == names
-    extra = {name for name in model.state_dict() if not name.startswith("encoder.")}
-    assert extra == {f"{part}.{kind}" for part in ("projection", "classifier") for kind in ("weight", "bias")}
-    assert model.projection is not None and model.classifier is not None
-    assert model.classifier.weight.std().item() == pytest.approx(bert.config.initializer_range, rel=0.2)
-    assert not model.classifier.bias.any() and not model.projection.bias.any()
-    assert ContrastiveModel(bert, "mean").projected(u := torch.randn(5, 32)) is u
 
 
 def test_a_projection_that_is_kept_is_the_encoders_pooler(bert: BertModel, tiny: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Guards: settings become the right steps: who scores, in which order, how many updates, and which rows a limit draws.
+"""Guards: settings become the right steps: who scores and is cached, in which order, how many updates; `show` runs.
 
 python -m pytest --import-mode=importlib tests/contrastive/test_pace.py
 """
@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minbert import UserError
 from minbert.encode import Encoder
+from tasks.contrastive import __main__ as show
 from tasks.contrastive import curriculum, scoring
 from tasks.contrastive.curriculum import Paced
 from tasks.contrastive.settings import ContrastiveSettings
@@ -131,3 +133,71 @@ def test_a_limit_scores_and_counts_the_rows_it_draws(
     counts = made.manifest_entry()
     easy, hard = int((gap[rows] > how.objective.margin).sum()), int((gap[rows] <= 0).sum())
     assert (counts["easy"], counts["semi-hard"], counts["hard"]) == (easy, 7 - easy - hard, hard)
+
+
+TEXTS = [
+    ("the cat sat on the mat", "a cat sat", "the dog runs"),
+    ("the cat sat on the mat", "the cat is on a mat", "a bird sleeps"),
+    ("who is happy ?", "what is the very happy dog ?", "the cat sat on the mat"),
+    ("a bird sleeps under the tree", "a bird sleeps", "the bird is not sad"),
+]
+LONG = ("the dog runs " * 9, "a dog runs", "the dog sleeps on the mat")
+
+Make = Callable[..., Examples]
+Calls = list[tuple[str, int]]
+
+
+def similarities(encoder: Encoder, made: Examples, weights: str) -> scoring.Similarities:
+    return scoring.similarities(encoder, made, weights, np.arange(len(made)))
+
+
+def test_blocks_of_triplets_change_no_cosine(
+    encoder: Encoder, examples_of: Make, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = examples_of(TEXTS, max_length=16)
+    whole = similarities(encoder, made, "whole")
+    monkeypatch.setattr(scoring, "_BLOCK", 3)
+    parts = similarities(encoder, made, "in blocks")
+    np.testing.assert_allclose([parts.positive, parts.negative], [whole.positive, whole.negative], atol=1e-6)
+    assert [texts for _, texts in calls] == [9, 7, 3], "each text of a block once"
+
+
+def test_what_the_numbers_depend_on_is_in_the_key(
+    encoder: Encoder, examples_of: Make, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [*TEXTS, LONG]
+    similarities(encoder, examples_of(texts, max_length=16), "weights")
+    similarities(encoder, examples_of(texts, max_length=16), "other weights")
+    similarities(encoder, examples_of(texts, max_length=8), "weights")
+    similarities(encoder, examples_of([*texts[1:], texts[0]], max_length=16), "weights")
+    encoder.pooler = "cls"
+    similarities(encoder, examples_of(texts, max_length=16), "weights")
+    encoder.precision = "bf16"
+    similarities(encoder, examples_of(texts, max_length=16), "weights")
+    monkeypatch.setattr("torch.get_num_threads", lambda: 99)
+    similarities(encoder, examples_of(texts, max_length=16), "weights")
+    assert len(calls) == 7
+
+
+def test_show_from_the_command_line(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of labelled pairs every triplet, whatever the premise's case and spaces; of triplets those of the file."""
+    pairs, own, two = (tmp_path / name for name in ("pairs.tsv", "triplets.csv", "two.csv"))
+    rows = ("a cat\tentailment", "the dog runs\tcontradiction", "a bird\tcontradiction")
+    pairs.write_text("premise\thypothesis\tlabel\n" + "".join(f"the cat sat\t{row}\n" for row in rows))
+    own.write_text("anchor,positive,negative\nthe cat sat,a cat,the dog runs\n")
+    two.write_text("anchor,positive\nthe cat sat,a cat\n")
+
+    def shown(path: Path, premise: str) -> str:
+        how = ["--triplets", str(path), "--weights", str(tiny), "--pooler", "mean"]
+        monkeypatch.setattr("sys.argv", ["show", "show", "--premise", premise, *how])
+        show.main()
+        return capsys.readouterr().out
+
+    said = shown(pairs, "The  cat sat")
+    assert "2 triplets: " in said and "mean pooling" in said
+    assert "1 triplet: " in shown(own, "the cat sat")
+    for path, premise, words in ((pairs, "nothing", "'nothing'"), (two, "the cat sat", "without a hard negative")):
+        with pytest.raises(UserError, match=words):
+            shown(path, premise)

@@ -1,9 +1,10 @@
-"""Guards: unlabelled texts: none lost or doubled in silence, samples by seed, test files named as such.
+"""Guards: unlabelled texts: none lost or doubled in silence, samples by seed, test files and dev pairs in them named.
 
 python -m pytest --import-mode=importlib tests/contrastive/test_texts.py
 DATA_DIR=... python -m pytest --import-mode=importlib tests/contrastive/test_texts.py -m realdata
 """
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -15,6 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert import UserError
+from minbert.tokenizer import Tokenizer
+from tasks.contrastive import data
+from tasks.contrastive.data import Data
+from tasks.contrastive.settings import ContrastiveSettings
 from tasks.contrastive.texts import find_texts, gather_texts, sample
 from tasks.readers.senteval import STS
 from tests.contrastive.conftest import write
@@ -65,14 +70,8 @@ def test_sts_is_every_pair_scored_or_not_and_says_that_it_is_transductive(of: Ca
 
 def test_train_only_reads_no_test_file_and_counts_what_stands_in_one_all_the_same(of: Callable, corpora: Path) -> None:
     found = of("sts-train")
-    assert found.texts == (
-        "Old train mill",
-        "A mill",
-        "A cup!",
-        "New train mill",
-        "A goat is in train",
-        "The goat rests",
-    )
+    train = ("Old train mill", "A mill", "A cup!", "New train mill", "A goat is in train", "The goat rests")
+    assert found.texts == train
     assert not found.account["transductive"] and found.account["absent"] == ["STS12 train"]
     assert found.account["also_in_test"] == {"any": 3}, "A cup! is A cup. but for its mark"
     write(corpora / "downstream/STS/STS12-en-train/STS.input.MSRpar.txt", "A lamp\tThe lamp\n")
@@ -126,12 +125,6 @@ def test_what_is_not_there_is_named(of: Callable, corpora: Path) -> None:
         of(str(corpora / "table.csv"))
     with pytest.raises(UserError, match=r"^--texts: 'stss' is neither .* nor a file; did you mean 'sts'"):
         of("stss")
-    (corpora / "downstream/SICK/SICK_trial.txt").unlink()
-    with pytest.raises(UserError, match=r"SICK_trial\.txt: no such file"):
-        of("sts")
-    write(corpora / "blank.txt", "\n\n")
-    with pytest.raises(UserError, match="the file is empty"):
-        of(str(corpora / "blank.txt"))
     shutil.rmtree(corpora / "downstream")
     with pytest.raises(UserError, match=r"^--texts sts-train: .*no SentEval data there.*get_data\.py senteval "):
         of("sts-train")
@@ -152,3 +145,75 @@ def test_the_real_sts_texts_are_conserts_89192(real_data: Path) -> None:
 def test_the_real_train_only_texts(real_data: Path) -> None:
     account = gathered("sts-train", data=real_data).account
     assert (account["texts"], account["kept"], account["transductive"]) == (2 * (5749 + 4500), 15_320, False)
+
+
+TEXTS = ["the cat sat .", "a dog runs .", "the bird is happy .", "a tree .", "who is sad ?", "the dog sleeps ."]
+Read = Callable[..., Data]
+
+
+@pytest.fixture
+def read(tiny: Path, tmp_path: Path) -> Read:
+    """A function that reads texts under some settings, with three pairs to evaluate on."""
+    pairs = [("The cat sat!", "A  dog runs."), ("The cat sat.", "Nobody."), ("A tree.", "A tree.")]
+    rows = [f"{number}\t{one}\t{two}\t{number}.0" for number, (one, two) in enumerate(pairs)]
+    (tmp_path / "sts-dev.csv").write_text("\n".join(["id\tsentence1\tsentence2\tsimilarity", *rows]) + "\n")
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+
+    def found(**given: Any) -> Data:
+        known = {"objective": "views", "views": "shuffle,none", "sts_dev": str(tmp_path / "sts-dev.csv")}
+        settings = ContrastiveSettings.of(**(known | {"texts": str(tmp_path / "texts.txt")} | given))
+        return data.read(settings, Tokenizer.load(tiny), 64)
+
+    return found
+
+
+def texts(found: Data) -> list[str]:
+    return [found.train.cache.text(row, 0) for row in range(len(found.train))]
+
+
+def test_a_sample_is_drawn_by_the_runs_seed(read: Read, capsys: pytest.CaptureFixture[str]) -> None:
+    samples = {seed: texts(read(limit=3, seed=seed)) for seed in range(5)}
+    assert all(sample == [text for text in TEXTS if text in sample] for sample in samples.values()), "in file order"
+    assert {len(sample) for sample in samples.values()} == {3}
+    assert len(set(map(tuple, samples.values()))) > 1
+    assert texts(read(limit=3, seed=2)) == samples[2]
+    assert "--limit" not in capsys.readouterr().err
+    assert texts(read(limit=1000)) == TEXTS
+    assert "note: --limit 1,000: there are only 6 texts\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("kept", "seen"), [(TEXTS, 2), (TEXTS[:2], 1), (TEXTS[1:], 1), (TEXTS[4:], 0)])
+def test_pairs_to_evaluate_on_that_are_made_of_training_texts_are_counted(
+    read: Read, tmp_path: Path, capsys: pytest.CaptureFixture[str], kept: list[str], seen: int
+) -> None:
+    (tmp_path / "texts.txt").write_text("\n".join(kept) + "\n")
+    found = read()
+    assert found.entry["train"]["dev_pairs_seen"] == seen
+    said = f"sts-dev.csv: {seen} of 3 pairs are made of training texts"
+    assert (said in capsys.readouterr().err) == (seen > 0)
+
+
+def test_duplicates_are_kept_where_it_is_asked(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("\n".join([*TEXTS, TEXTS[0]]) + "\n")
+    assert texts(read()) == TEXTS
+    assert texts(read(keep_duplicates=True)) == [*TEXTS, TEXTS[0]]
+
+
+def test_weights_of_a_run_on_test_sentences_are_marked_down_the_chain(
+    read: Read, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    accounts = [{"transductive": True}, {"transductive": False, "weights_transductive": True}, {"transductive": False}]
+    for number, account in enumerate(accounts):
+        (tmp_path / f"run-{number}" / "encoder").mkdir(parents=True)
+        manifest = {"settings": {}, "data": {"train": account}}
+        (tmp_path / f"run-{number}" / "manifest.json").write_text(json.dumps(manifest))
+        found = read(weights=str(tmp_path / f"run-{number}" / "encoder")).entry["train"]
+        said = "come from a run on test sentences (transductive)" in capsys.readouterr().err
+        assert found.get("weights_transductive", False) == said == (number < 2)
+    behind = {"folder": str(tmp_path / "run-0" / "encoder")}
+    between = {"settings": {}, "data": {"train": {"sst": {}}}, "weights": behind}
+    (tmp_path / "run-2" / "manifest.json").write_text(json.dumps(between))  # a run of stage two
+    assert read(weights=str(tmp_path / "run-2" / "encoder")).entry["train"]["weights_transductive"]
+    (tmp_path / "run-2" / "manifest.json").write_text("[1]")  # some other program's
+    for weights in (tmp_path / "run-2" / "encoder", tiny):
+        assert "weights_transductive" not in read(weights=str(weights)).entry["train"]

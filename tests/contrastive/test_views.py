@@ -1,4 +1,4 @@
-"""Guards: each of ConSERT's views does what its definition says, to its own sentence, and lets gradients through.
+"""Guards: each of ConSERT's views does what its definition says, to its own sentence, alone as in a batch; their specs.
 
 python -m pytest --import-mode=importlib tests/contrastive/test_views.py
 """
@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from torch import Tensor
 
-from minbert.ragged import Ragged
-from tasks.contrastive.views import Dropout, FeatureCutoff, Shuffle, SpanCutoff, Streams, TokenCutoff, View
+from minbert import BertModel, Ragged, UserError
+from tasks.contrastive import views
+from tasks.contrastive.views import Dropout, FeatureCutoff, Shuffle, SpanCutoff, Streams, TokenCutoff, View, parse
 
 D = 10
 CUTS = (TokenCutoff, SpanCutoff, FeatureCutoff, Dropout)
@@ -124,12 +125,7 @@ def shares(kind: type[View], length: int, rate: float, protect: bool = False, co
 
 @pytest.mark.parametrize(
     ("kind", "length", "rate", "choices"),
-    [
-        (TokenCutoff, 6, 0.34, 15),
-        (SpanCutoff, 6, 0.34, 5),
-        (FeatureCutoff, 2, 0.2, 45),
-        (Dropout, 1, 0.2, 45),
-    ],
+    [(TokenCutoff, 6, 0.34, 15), (SpanCutoff, 6, 0.34, 5), (FeatureCutoff, 2, 0.2, 45), (Dropout, 1, 0.2, 45)],
 )
 def test_every_choice_is_equally_likely(kind: type[View], length: int, rate: float, choices: int) -> None:
     """6 over 2 tokens, 5 places of a run of 2, 10 over 2 columns, 10 over 2 entries."""
@@ -147,23 +143,62 @@ def test_every_shuffle_is_equally_likely() -> None:
     assert set(kept) == {(0, 1, 2, 3), (0, 2, 1, 3)} and chisquare(list(kept.values())).pvalue > 1e-3
 
 
-def splitmix(state: int, count: int) -> list[int]:
-    """The published generator, on Python's integers."""
-    words, mask = [], (1 << 64) - 1
-    for _ in range(count):
-        state = (state + 0x9E3779B97F4A7C15) & mask
-        z = state
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
-        words.append(z ^ (z >> 31))
-    return words
+ROWS = [[2, 9, 14, 11, 7, 3], [2, 8, 3], [2, 20, 21, 22, 23, 24, 25, 12, 3], [2, 10, 6, 3]]
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 2**63))
-def test_every_sentence_has_the_first_words_of_a_splitmix64_of_its_own(counts: list[int], seed: int) -> None:
-    """The first words for state 1234567 are those that are published as its test vector."""
-    assert splitmix(1234567, 3) == [6457827717110365317, 3203168211198807973, 9817491932198370423]
-    ours = Streams(seed, 3, np.arange(len(counts)), np.zeros(len(counts), dtype=np.int64))
-    expected = [splitmix(int(state), count) for state, count in zip(ours.states, counts, strict=True)]
-    assert ours.words(np.array(counts)).tolist() == [word for words in expected for word in words]
-    assert [words.tolist() for words in ours.words_of_each(np.array(counts))] == expected
+@pytest.mark.parametrize("protect", [False, True])
+@pytest.mark.parametrize(
+    "spec", ["feature-cutoff,shuffle", "token-cutoff:0.3,dropout:0.4", "span-cutoff:0.4,none", "shuffle,shuffle"]
+)
+def test_both_views_in_one_batch_are_every_sentence_alone(bert: BertModel, spec: str, protect: bool) -> None:
+    both, rows = parse(spec, protect_special=protect), ROWS + ROWS  # all of view 0, then all of view 1
+    draw = Streams(3, 1, np.tile([40, 7, 3, 12], 2), np.repeat([0, 1], 4))
+    ragged = Ragged.from_lists(rows)
+    states = views.apply(bert, ragged, both, draw)
+    assert len(states) == bert.config.num_hidden_layers + 1
+    for i, found in enumerate(states[-1].split(ragged.lengths)):
+        alone, own = Ragged.from_lists([rows[i]]), draw.take(np.array([i]))
+        moved = both[i // 4].positions(alone, own)
+        expected = bert.encode(both[i // 4].hidden(bert.embed(moved), moved, own), moved)[-1]
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("protect", [False, True])
+def test_the_adversarial_change_is_the_normalised_gradient_of_each_token(protect: bool) -> None:
+    ragged = Ragged.from_lists(ROWS)
+    gradient = torch.randn(len(ragged.ids), 16) * torch.logspace(-30, 20, len(ragged.ids))[:, None]
+    gradient[4] = 0
+    ends = np.cumsum(ragged.lengths)
+    special = {*(ends - 1).tolist(), *(ends - ragged.lengths).tolist()}
+    found = views.adversarial(gradient, ragged, 0.3, protect_special=protect).double()
+    for i, row in enumerate(gradient.double()):
+        expected = row * 0 if i == 4 or (protect and i in special) else 0.3 * row / row.pow(2).sum().sqrt()
+        torch.testing.assert_close(found[i], expected, atol=1e-7, rtol=1e-6)
+    assert len(special) == 8
+
+
+def test_specs() -> None:
+    assert parse("feature-cutoff:0.2,shuffle") == (FeatureCutoff(0.2), Shuffle())
+    assert parse(" token-cutoff , dropout") == (TokenCutoff(0.15), Dropout(0.2))
+    assert parse("span-cutoff,feature-cutoff") == (SpanCutoff(0.15), FeatureCutoff(0.2))
+    assert parse("adversarial,none") == (views.Adversarial(1.0), View())
+    assert parse("adversarial:3,none", protect_special=True) == (views.Adversarial(3.0, True), View(0.0, True))
+    assert parse("dropout:0,shuffle")[0] == Dropout(0.0)
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ("shuffle", "two are needed"),
+        ("shufle,none", "'shufle' is not one of none, shuffle"),
+        ("shuffle:0.2,none", "shuffle takes no rate"),
+        ("dropout:,none", "is not a number"),
+        ("dropout:1,none", "at least 0 and below 1"),
+        ("none,token-cutoff:nan", "at least 0 and below 1"),
+        ("adversarial:0,none", "must be above 0"),
+    ],
+)
+def test_what_a_spec_cannot_be(spec: str, why: str) -> None:
+    with pytest.raises(UserError) as error:
+        parse(spec)
+    assert why in str(error.value) and str(error.value).startswith("--views: ")

@@ -17,7 +17,6 @@ from minbert.errors import UserError
 from minbert.token_cache import Row
 from tasks.data.__main__ import check as main
 from tasks.data.check import duplicates, frame, labels, overlaps, report
-from tasks.data.files import data_files, split_of
 
 STS = "\tid\tsentence1\tsentence2\tsimilarity\n"
 TRAIN = [
@@ -101,25 +100,6 @@ def test_a_folder_without_data_says_what_helps(tmp_path: Path) -> None:
             main(["--data", str(folder)])
 
 
-def test_files_are_found_directly_in_the_folder_too(folder: Path) -> None:
-    inside = {(file.set, file.split) for file in data_files(folder / "course")}
-    assert inside == {("course STS", "train"), ("course STS", "dev"), ("Quora", "train")}
-    assert {file.set for file in data_files(folder / "senteval")} == {"STS12"}
-
-
-@pytest.mark.parametrize(
-    ("name", "split"),
-    [
-        ("ids-sst-test-student.csv", "test"),
-        ("multinli_1.0_dev_matched.jsonl", "dev"),
-        ("nli-pairs.tsv", "train"),
-        ("constraint_test.txt", "test"),
-    ],
-)
-def test_splits_are_read_off_names(name: str, split: str) -> None:
-    assert split_of(name) == split
-
-
 def plain(text: str) -> str:
     return "".join(letter for letter in text.lower() if letter.isalnum()) or text
 
@@ -146,12 +126,6 @@ def test_overlaps_are_those_of_a_plain_loop(columns: int) -> None:
     (pair,) = overlaps({("A", "train"): made(train), ("B", "test"): made(test)})
     assert (pair["same"], pair["sharing"]) == by_hand(test, train) and pair["same"]
     assert pair["training_same"] == by_hand(train, test)[0]
-
-
-def test_rows_of_different_width_only_share_texts() -> None:
-    train = made([("A dog runs .", "A cat sits ."), ("Rain today", "Rain tomorrow")])
-    (pair,) = overlaps({("A", "train"): train, ("A", "dev"): made([("a dog runs",), ("?",), ("snow",)])})
-    assert (pair["same"], pair["sharing"], pair["training_same"]) == (0, 1, 0)
 
 
 def test_duplicates_are_pairs_in_either_order_and_their_labels_are_compared() -> None:

@@ -1,4 +1,4 @@
-"""Guards: a set with a manifest is complete; else it says what is missing and continues; pinned files are verified.
+"""Guards: a set with a manifest is complete, else it says what is missing; pinned files are verified, downloads whole.
 
 python -m pytest --import-mode=importlib tests/data/test_collect.py
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from minbert.errors import UserError
 from tasks.data.__main__ import SETS
 from tasks.data.fetch import collect, sources
 from tasks.data.fetch.collect import Fetcher
@@ -198,3 +199,25 @@ def test_real_files_verify_against_the_table(name: str, real_data: Path, tmp_pat
         pytest.skip(f"DATA_DIR holds no {dataset.folder}")
     assert fetcher.collect(dataset)
     assert name != "senteval" or all(entry["pinned"] for entry in manifest(fetcher, name)["files"])
+
+
+BODY = hashlib.shake_256(b"a file").digest(40_000)
+
+
+@pytest.mark.parametrize("troubles", [[], ["500"], ["truncates", "503"], ["stalls"]], ids=" ".join)
+def test_a_failed_attempt_is_repeated(server: Any, downloads: Downloader, tmp_path: Path, troubles: list[str]) -> None:
+    server.files["file"], server.script["file"] = BODY, list(troubles)
+    downloads.fetch(server.url("file"), tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == BODY
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("trouble", ["404", "500", "truncates", "stalls"])
+def test_the_last_attempt_fails_in_one_sentence(
+    server: Any, downloads: Downloader, tmp_path: Path, trouble: str
+) -> None:
+    server.files["file"], server.script["file"] = BODY, [trouble] * 9
+    with pytest.raises(UserError) as error:
+        downloads.fetch(server.url("file"), tmp_path / "file")
+    assert "\n" not in str(error.value) and str(error.value).startswith(server.url("file"))
+    assert len(server.asked) == 3 and not list(tmp_path.iterdir())

@@ -3,7 +3,6 @@
 python -m pytest --import-mode=importlib tests/minbert/test_parity.py
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -122,19 +121,9 @@ def test_token_types_equal_transformers(tiny: Path) -> None:
     assert worst(tokens, mine.encode(mine.embed(other := Ragged.from_lists(rows)), other)[-1]) > 1e-2, "types matter"
 
 
-def left(row: list[int], width: int) -> tuple[list[int], list[int]]:
-    return [0] * (width - len(row)) + row, [0] * (width - len(row)) + [1] * len(row)
-
-
-def with_hole(row: list[int], width: int) -> tuple[list[int], list[int]]:
-    gap = width - len(row)
-    return row[:2] + [0] * gap + row[2:], [1] * 2 + [0] * gap + [1] * (len(row) - 2)
-
-
-@pytest.mark.parametrize("shape", [left, with_hole])
-def test_any_mask_equals_transformers(tiny: Path, shape: Callable[..., tuple[list[int], list[int]]]) -> None:
-    rows = [shape(row, 9) for row in ([2, 9, 8, 7, 3], [2, 5, 3], [2, 11, 12, 13, 14, 15, 16, 17, 3])]
-    ids, mask = (torch.tensor(x) for x in zip(*rows, strict=True))
+def test_left_padding_equals_transformers(tiny: Path) -> None:
+    backwards = [[3, 7, 8, 9, 2], [3, 5, 2], [3, 17, 16, 15, 14, 13, 12, 11, 2]]
+    ids, mask = (x.flip(1) for x in padded(backwards))
     mine, reference = BertModel.from_pretrained(tiny)(ids, mask), transformers_model(tiny)(ids, attention_mask=mask)
     real = mask.bool()
     assert worst(mine["last_hidden_state"][real], reference.last_hidden_state[real]) <= 1e-5
@@ -146,17 +135,6 @@ def test_a_sentence_longer_than_the_position_table_is_refused(tiny: Path) -> Non
     positions = model.config.max_position_embeddings
     with pytest.raises(UserError, match=f"{positions + 1} tokens: the encoder has {positions} positions"):
         model.pooled(Ragged.from_lists([[2, 3], [4] * (positions + 1)]))
-
-
-@pytest.mark.parametrize("grad", [True, False], ids=["with-grad", "no-grad"])
-def test_a_sentence_does_not_depend_on_its_batch_mates(ours: BertModel, rows: list[list[int]], grad: bool) -> None:
-    with torch.set_grad_enabled(grad):
-        together = ours.pooled(Ragged.from_lists(rows + rows[:2]))
-        alone = torch.cat([ours.pooled(Ragged.from_lists([row])) for row in rows])
-        backwards = ours.pooled(Ragged.from_lists(rows[::-1])).flip(0)
-    assert worst(together[:5], alone) <= 2e-6
-    assert worst(together[:5], backwards) <= 2e-6
-    assert worst(together[0], together[1]) > 1e-2, "different sentences differ"
 
 
 def test_bf16_is_as_close_to_fp32_as_transformers_is(ours: BertModel, theirs: Any, rows: list[list[int]]) -> None:

@@ -71,13 +71,6 @@ def test_by_length_sorts_stably_and_names_its_orders(rows: list[list[int]]) -> N
     assert ordered.by_length is None
 
 
-def test_masks_of_any_type() -> None:
-    for dtype in (torch.int32, torch.bool, torch.float32):
-        mask = torch.tensor([[1, 1, 0]], dtype=dtype)
-        ragged = Ragged.from_padded(torch.tensor([[5, 6, 0]], dtype=torch.int32), mask)
-        assert ragged.ids.tolist() == [5, 6] and ragged.ids.dtype == torch.int64
-
-
 def test_wrong_shapes_are_named() -> None:
     for rows in ([], [[1], []]):
         with pytest.raises(UserError, match="at least one sentence, and every sentence at least one token"):

@@ -3,9 +3,9 @@
 python -m pytest --import-mode=importlib tests/minbert/test_token_cache.py
 """
 
-import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,11 +52,22 @@ def check(cache: TokenCache, rows: list[Row], tokenizer: Tokenizer) -> None:
             assert cache.token_counts()[i, column] == len(cache.ids(i, column))
 
 
-def test_round_trip(source: Path, tokenizer: Tokenizer) -> None:
+SKIPPED = [Skipped(2, "no label"), Skipped(5, "Leer: kein Satz ☃")]
+FACTS = {"counts": {"read": 4}}
+CONTENTS = [[*ROWS, FACTS], [SKIPPED[0], *ROWS[:2], SKIPPED[1], ROWS[2]], [], [SKIPPED[0]], [Row("x", ("", ""))]]
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_what_goes_in_comes_out(source: Path, tokenizer: Tokenizer, content: list[Any]) -> None:
+    rows, skipped = ([one for one in content if isinstance(one, kind)] for kind in (Row, Skipped))
     for _ in ("built", "opened"):
-        cache = load(source, reading(*ROWS), "pairs", 2, tokenizer)
-        check(cache, ROWS, tokenizer)
-        assert math.isnan(cache.labels[2])
+        cache = load(source, content, "pairs", 2, tokenizer)
+        check(cache, rows, tokenizer)
+        assert cache.token_counts().shape == (len(rows), 2)
+        assert cache.skipped == tuple(skipped) and cache.report == (FACTS if FACTS in content else {})
+        entry = cache.manifest_entry()
+        assert (entry["read"], entry["kept"]) == (len(rows) + len(skipped), len(rows))
+        assert entry["skipped"] == [{"line": one.line, "why": one.why} for one in skipped]
 
 
 def test_the_file_may_move_but_not_change(source: Path, tokenizer: Tokenizer) -> None:
@@ -86,26 +97,6 @@ def test_another_vocabulary_or_reader_is_another_cache(
     check(first, ROWS, tokenizer)
 
 
-def test_skipped_rows_are_listed_and_accounted_for(source: Path, tokenizer: Tokenizer) -> None:
-    mixed = [Skipped(2, "no label"), *ROWS[:2], Skipped(5, "Leer: kein Satz ☃"), ROWS[2]]
-    for _ in ("built", "opened"):
-        cache = load(source, reading(*mixed), "pairs", 2, tokenizer)
-        assert cache.skipped == (mixed[0], mixed[3])
-        account = cache.manifest_entry()
-        assert (account["read"], account["kept"], len(account["skipped"])) == (5, 3, 2)
-        assert account["skipped"][1] == {"line": 5, "why": "Leer: kein Satz ☃"}
-        check(cache, ROWS[:3], tokenizer)
-
-
-@pytest.mark.parametrize("rows", [[], [Skipped(2, "no label")], [Row("x", ("", ""))]])
-def test_nothing_kept_or_no_tokens_at_all(source: Path, tokenizer: Tokenizer, rows: list[Row | Skipped]) -> None:
-    kept = [row for row in rows if isinstance(row, Row)]
-    for _ in ("built", "opened"):
-        cache = load(source, reading(*rows), "pairs", 2, tokenizer)
-        check(cache, kept, tokenizer)
-        assert cache.token_counts().shape == (len(kept), 2)
-
-
 def test_a_reader_that_raises_leaves_no_cache(source: Path, tokenizer: Tokenizer) -> None:
     def broken() -> Iterator[Row]:
         yield ROWS[0]
@@ -115,12 +106,6 @@ def test_a_reader_that_raises_leaves_no_cache(source: Path, tokenizer: Tokenizer
         load(source, broken(), "pairs", 2, tokenizer)
     assert not list((source.parent / "cache").rglob("*.safetensors"))
     check(load(source, reading(*ROWS), "pairs", 2, tokenizer), ROWS, tokenizer)
-
-
-def test_facts_of_a_reader_are_kept(source: Path, tokenizer: Tokenizer) -> None:
-    for _ in ("built", "opened"):
-        cache = load(source, [*ROWS, {"counts": {"read": 4}}], "pairs", 2, tokenizer)
-        assert cache.report == {"counts": {"read": 4}}
 
 
 def test_a_missing_file_and_an_unwritable_cache(

@@ -13,19 +13,12 @@ from sklearn import metrics
 
 from tasks import intervals
 from tasks import metrics as ours
-from tasks.record import PredictedRows, TaskScores
+from tasks.record import TaskScores
 from tasks.registry import TASKS
 from tasks.report import details
+from tests.report.conftest import made_rows
 
 DRAWS = np.random.default_rng(3)
-
-
-def classified(count: int, classes: int) -> PredictedRows:
-    shares = DRAWS.dirichlet(np.full(classes, 0.4), count)
-    gold = np.where(DRAWS.random(count) < 0.6, shares.argmax(1), DRAWS.integers(classes, size=count)).astype(float)
-    return PredictedRows(
-        [str(row) for row in range(count)], [("",)] * count, gold, shares.argmax(1).astype(float), shares
-    )
 
 
 def plain(metric: str, predicted: np.ndarray, gold: np.ndarray) -> float:
@@ -87,14 +80,15 @@ def test_a_confusion_matrix_is_scikit_learns() -> None:
 
 
 def test_the_worst_errors_have_the_least_probable_gold_classes() -> None:
-    rows = classified(80, 5)
+    rows = made_rows("sst", 81, seed=1, skill=0.4).labelled()
     task = TaskScores("sst", "sentiment", "accuracy", 0.6, 80, tuple("abcde"), rows=rows)
     assert rows.probabilities is not None
     gold = rows.probabilities[np.arange(80), rows.gold.astype(int)]
     wrong = np.flatnonzero(rows.gold != rows.predicted)
+    worst = wrong[np.argsort(gold[wrong], kind="stable")][:25]
     listed = details.worst_errors(task, rows, texts=True).rows
-    assert listed["id"].tolist() == [str(row) for row in wrong[np.argsort(gold[wrong], kind="stable")][:25]]
-    assert listed["p(gold)"].tolist() == [f"{share:.3f}" for share in np.sort(gold[wrong])[:25]]
+    assert listed["id"].tolist() == [rows.ids[row] for row in worst]
+    assert listed["p(gold)"].tolist() == [f"{share:.3f}" for share in gold[worst]]
     assert "text" not in details.worst_errors(task, rows, texts=False).rows
 
 

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from minbert.files import sha256_of
-from minbert.tokenizer import Tokenizer
-from tasks import TASKS
 from tasks.benchmarks import classifiers, contamination
 from tasks.benchmarks.contamination import Count
 
@@ -30,10 +28,10 @@ def write(path: Path, content: str) -> dict[str, str]:
     return {"file": str(path), "sha256": sha256_of(path)}
 
 
-def run(folder: Path, data: Any, weights: str = "") -> Path:
+def run(folder: Path, data: Any, weights: str = "", **selection: Any) -> Path:
     (folder / "encoder").mkdir(parents=True)
-    selection = {"keep": "best", "metric": "spearman", "patience": 0, "by_dev_pairs": True}
-    content = {"data": data, "settings": {}, "weights": {"folder": weights}, "selection": selection}
+    usual = {"keep": "best", "metric": "spearman", "patience": 0, "by_dev_pairs": True}
+    content = {"data": data, "settings": {}, "weights": {"folder": weights}, "selection": usual | selection}
     (folder / "manifest.json").write_text(json.dumps(content))
     return folder / "encoder"
 
@@ -81,29 +79,20 @@ def test_the_encoder_that_a_run_began_with_counts_too(tmp_path: Path) -> None:
     assert purposes == {"train.tsv": "train", "dev.tsv": "dev", "a.csv": "train"}, "test files are not trained on"
 
 
-def chosen(folder: Path, data: Any, selection: dict[str, Any]) -> Path:
-    encoder = run(folder, data)
-    manifest = json.loads((folder / "manifest.json").read_text()) | {"selection": selection}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    return encoder
-
-
 def test_the_pairs_that_chose_a_checkpoint_are_counted_and_named(tmp_path: Path) -> None:
     rows = "somebody eats.\tA man is eating food\t1\na man is eating food\tSomebody eats\t2\na\tb\t3\n"
     dev = write(tmp_path / "dev.tsv", rows) | {"name": "course", "kept": 3}
-    train = write(tmp_path / "train.tsv", "x\ty\n")
-    how = {"keep": "best", "metric": "spearman", "patience": 0, "by_dev_pairs": True}
-    best = contamination.check("e", chosen(tmp_path / "best", {"train": train, "sts_dev": dev}, how), SET)
+    data = {"train": write(tmp_path / "train.tsv", "x\ty\n"), "sts_dev": dev}
+    best = contamination.check("e", run(tmp_path / "best", data), SET)
     assert best.sets == {"STS-B": Count(4, 0, 0, 2)}, "two of the three choosing pairs, though they are one pair of it"
     assert best.choices == [f"{tmp_path / 'best'} keeps the best checkpoint by spearman on 3 pairs of course"]
     assert best.choices[0] in found_table(best)
 
     reviews = {"MR": [("A man is eating food",), ("What is it?",)]}
-    single = contamination.check("e", chosen(tmp_path / "single", {"train": train, "sts_dev": dev}, how), reviews)
+    single = contamination.check("e", run(tmp_path / "single", data), reviews)
     assert single.sets == {"MR": Count(2, 0, 0, 2)}, "of sets of single sentences too"
 
-    how = {"keep": "last", "metric": "spearman", "patience": 0, "by_dev_pairs": False}
-    last = contamination.check("e", chosen(tmp_path / "last", {"train": train, "sts_dev": dev}, how), SET)
+    last = contamination.check("e", run(tmp_path / "last", data, keep="last", by_dev_pairs=False), SET)
     assert last.sets == {"STS-B": Count(4, 0, 0, 0)} and [file.purpose for file in last.files] == ["train"]
     assert last.choices == [f"{tmp_path / 'last'} keeps its last step; not selected on dev pairs"]
 
@@ -128,17 +117,3 @@ def test_an_encoder_that_a_run_began_with_and_that_is_gone_is_said(tmp_path: Pat
     assert f"the encoder that this run started from, {missing}, is missing" in found_table(found)
     missing.mkdir(parents=True)
     assert contamination.check("e", tmp_path / "multitask/encoder", SET).complete, "weights without a manifest"
-
-
-def test_a_manifests_hash_of_several_files_is_known(tmp_path: Path, tiny: Path, monkeypatch: Any) -> None:
-    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path / "cache"))
-    path = tmp_path / "STS.input.own.txt"
-    path.write_text("Somebody eats.\tA man is eating food.\nwho\twhat\n")
-    path.with_name("STS.gs.own.txt").write_text("3\n1\n")
-    account = TASKS["sts"]("cross").open(path, "train", Tokenizer.load(tiny), 32).cache.manifest_entry()
-    assert account["sha256"] != sha256_of(path)
-    encoder = run(tmp_path / "run", {"train": {"sts": account}})
-    found = contamination.check("e", encoder, SET)
-    assert found.complete and found.sets == {"STS-B": Count(4, 1, 1, 0)}
-    path.with_name("STS.gs.own.txt").write_text("3\n2\n")
-    assert [file.state for file in contamination.check("e", encoder, SET).files] == ["changed"]

@@ -15,7 +15,7 @@ import pytest
 import torch
 from scipy import stats
 
-from minbert import Encoder
+from minbert import Encoder, Ragged
 from minbert.encode import pool
 from tasks.benchmarks import probes, sets, space, weat
 from tasks.benchmarks.encoders import Bank, Loaded, System
@@ -52,18 +52,12 @@ def test_the_mean_without_frequent_tokens(encoder: Encoder, pooler: str) -> None
     for k in (1, 3):
         for place, text in enumerate(texts):
             ids = [encoder.tokenizer.cls, *encoder.tokenizer.encode([text])[0], encoder.tokenizer.sep]
+            ragged = Ragged.from_lists([ids])
             with torch.no_grad():
-                states = encoder.model.encode(*_embedded(encoder, ids))
+                states = encoder.model.encode(encoder.model.embed(ragged), ragged)
             x = torch.stack([states[layer] for layer in space.LAYERS[pooler]]).mean(0).numpy()
             kept = [row for row, number in zip(x, ids, strict=True) if rank[number] >= k] or list(x)
             assert np.allclose(found[str(k)][place], np.mean(kept, axis=0), atol=1e-5)
-
-
-def _embedded(encoder: Encoder, ids: list[int]) -> tuple:
-    from minbert import Ragged
-
-    ragged = Ragged.from_lists([ids])
-    return encoder.model.embed(ragged), ragged
 
 
 def test_length_bias_is_the_change_of_each_cosine(encoder: Encoder) -> None:

@@ -1,6 +1,7 @@
-"""Guards: the STS suite end to end on a folder made here: numbers by hand, files, poolers, messages.
+"""Guards: the STS suite end to end on a folder made here: numbers by hand, files, poolers; known numbers of MiniLM.
 
 python -m pytest --import-mode=importlib tests/suites/test_sts_suite.py
+DATA_DIR=... python -m pytest --import-mode=importlib tests/suites/test_sts_suite.py -m realdata
 """
 
 import json
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
@@ -19,7 +19,6 @@ from minbert import Encoder, UserError
 from minbert.pooling import NAMES
 from tasks.benchmarks import encoders, options, results, sets, similarity, sts_suite
 from tasks.benchmarks.encoders import System
-from tasks.tables import Table, number
 
 
 def scored(out: Path) -> Any:
@@ -165,17 +164,6 @@ def test_mistakes_are_one_sentence(tiny: Path, folder: Path, more: list[str], wo
     assert "\n" not in str(caught.value)
 
 
-def test_a_table_is_aligned_and_its_texts_are_escaped() -> None:
-    rows = pd.DataFrame({"set": ["a|b<i>", "c"], "x": ["−1.00", "22.00"]})
-    table = Table("T", rows, ("note*",))
-    lines = table.terminal().splitlines()
-    assert lines[2:4] == ["a|b<i>  −1.00", "c       22.00"]
-    cells = [cell.strip() for cell in table.markdown().splitlines()[4].removeprefix("|").removesuffix(" |").split(" |")]
-    assert cells == [r"a\|b&lt;i>", "−1.00"] and r"note\*" in table.markdown()
-    assert Table("T", pd.DataFrame(), ("why",)).terminal() == "T\nwhy"
-    assert [number(x, sign=True) for x in (None, -0.001, 0.5)] == ["–", "0.00", "+0.50"]
-
-
 def test_an_average_is_undefined_where_a_set_is_and_its_draws_are_the_mean_of_theirs() -> None:
     one, other = System("a", "mean"), System("b", "mean")
     found, draws = results.Results(), np.arange(100.0)
@@ -204,3 +192,25 @@ def test_whitening_gives_the_identity_as_covariance(tiny: Path, folder: Path, tm
     plain, white_rows = (values(found, "spearman", pooler=name) for name in ("mean", "mean, whitened 4"))
     assert plain.keys() == white_rows.keys() and all(plain[name] != white_rows[name] for name in plain)
     assert "fitted on the sentences of each set's own pairs" in (tmp_path / "sts.md").read_text()
+
+
+KNOWN = {"STS-B": 82.03, "STS13": 80.60, "STS16": 78.99, "SICK-R": 77.15}
+PAIRS = {"STS-B": 1379, "STS13": 1500, "STS16": 1186, "SICK-R": 4927}
+
+
+@pytest.mark.realdata
+@pytest.mark.usefixtures("minilm", "real_data")
+def test_minilm_with_mean_pooling(tmp_path: Path) -> None:
+    sts_suite.main(
+        f"--encoder minilm --pooler mean --sets STS-B,STS13,STS16,SICK --resamples 0 --out {tmp_path}".split()
+    )
+    found = json.loads((tmp_path / "sts.json").read_text())
+    assert {name: one["pairs"] for name, one in found["sets"].items()} == PAIRS
+    for name, value in KNOWN.items():
+        (row,) = (row for row in found["results"] if (row["measure"], row["set"]) == ("spearman", name))
+        assert 100 * row["value"] == pytest.approx(value, abs=0.05)
+    contradictions = found["sick"]["relations"]["contradiction"]
+    assert contradictions["pairs"] == 720 and contradictions["human"] == pytest.approx(3.58, abs=0.005)
+    texts = [set(one["texts"]) for one in found["sick"]["examples"]]
+    assert texts[0] == {"A girl is brushing her hair", "There is no girl brushing her hair"}
+    assert [one["human"] for one in found["sick"]["examples"]] == [4.5, 3.9, 3.55, 3.5, 4.0], "SelfCCL, Table 6"

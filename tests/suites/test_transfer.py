@@ -12,7 +12,6 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFold, cross_val_score
 
-from minbert import UserError
 from tasks.benchmarks import classifiers, transfer
 
 RNG = np.random.default_rng(4)
@@ -95,15 +94,3 @@ def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.Ca
     printed = capsys.readouterr().out
     assert "Transfer, accuracy × 100" in printed and f"Contamination of {tiny.name}" in printed
     assert "MR, CR, SUBJ, MPQA: 3-fold" in (tmp_path / "transfer.md").read_text()
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (["--sets", "MR", "--folds", "25"], "MR all: a class has fewer rows than --folds 25"),
-        (["--sets", "CR"], r"custrev\.pos: no such file"),
-    ],
-)
-def test_mistakes(tiny: Path, folder: Path, more: list[str], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        transfer.main(["--encoder", str(tiny), "--data", str(folder), *more])

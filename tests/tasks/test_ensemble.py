@@ -14,8 +14,6 @@ from sklearn.metrics import accuracy_score
 
 from minbert.errors import UserError
 from tasks import TASKS, ensemble, evaluate, predict, predictions, readers, record
-from tasks.ensemble import Member
-from tasks.record import PredictedRows
 from tests.tasks.test_predict import finished_run
 from tests.tasks.test_predictions import SAMPLE
 
@@ -91,20 +89,6 @@ def test_members_have_the_scores_of_their_own_evaluation(runs: list[Path]) -> No
     assert {name: one["score"] for name, one in found["tasks"].items()} | {"dev_norm": norm} == by_task
     alone = ensemble.average([member])
     assert all((alone.rows[key].predicted == rows.predicted).all() for key, rows in member.rows.items())
-
-
-def paraphraser(name: str, *gold: float) -> Member:
-    """A member that gives the gold class, 1, these probabilities, row by row."""
-    shares = np.stack([1 - np.array(gold), np.array(gold)], axis=1)
-    rows = PredictedRows([*map(str, range(len(gold)))], [()] * len(gold), np.ones(len(gold)), shares.argmax(1), shares)
-    return Member(name, {"quora": TASKS["quora"]()}, {("quora", "dev"): rows})
-
-
-def test_the_class_is_the_most_probable_one_of_the_mean() -> None:
-    members = [paraphraser("a", 0.9, 0.4, 0.3), paraphraser("b", 0.2, 0.7, 0.4)]
-    rows = ensemble.average(members).rows["quora", "dev"]
-    assert rows.predicted.tolist() == [1, 1, 0]
-    assert rows.probabilities is not None and rows.probabilities[:, 1] == pytest.approx([0.55, 0.55, 0.35])
 
 
 def test_without_texts_no_sentence_is_written(runs: list[Path], tmp_path: Path) -> None:

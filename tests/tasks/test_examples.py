@@ -9,12 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from minbert import Ragged, token_cache
-from minbert.token_cache import Row
-from minbert.tokenizer import Tokenizer
+from minbert import Ragged
 from tasks.examples import Pair, Single
 
 SENTENCES = [
@@ -25,11 +21,6 @@ SENTENCES = [
     "Antidisestablishmentarianism under the caf\u00e9's tree is very very long, isn't it, and who runs on and on?",
     "\u4e2d\u6587 zzz [MASK] x",
 ]
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tiny: Path) -> Tokenizer:
-    return Tokenizer.load(tiny)
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +65,14 @@ def test_cross_pairs_equal_transformers(examples_of: Callable, theirs: Any, max_
         assert ours == expected(theirs, *pair, max_length=max_length), pair
 
 
-def test_paper_pairs_are_two_whole_inputs_end_to_end(examples_of: Callable, theirs: Any) -> None:
-    """CBCL, section 4.2.2: two encoded sequences, [CLS] and [SEP] included, all of type 0."""
-    pairs = [pair for pair in PAIRS if sum(len(expected(theirs, text)[0]) for text in pair) <= 64]
-    assert len(pairs) > 20
-    found = lists(examples_of(pairs, kind=Pair).ragged(np.arange(len(pairs)), "paper"))
-    for pair, (ids, types) in zip(pairs, found, strict=True):
-        assert ids == expected(theirs, pair[0])[0] + expected(theirs, pair[1])[0]
+@pytest.mark.parametrize("max_length", LENGTHS)
+def test_paper_pairs_are_two_whole_inputs_end_to_end(examples_of: Callable, theirs: Any, max_length: int) -> None:
+    """CBCL, section 4.2.2: two encoded sequences, [CLS] and [SEP] included, all of type 0; cut as cross pairs are."""
+    found = lists(examples_of(PAIRS, max_length=max_length, kind=Pair).ragged(np.arange(len(PAIRS)), "paper"))
+    for pair, (ids, types) in zip(PAIRS, found, strict=True):
+        crossed, _ = expected(theirs, *pair, max_length=max_length - 1)
+        second = crossed.index(theirs.sep_token_id) + 1
+        assert ids == [*crossed[:second], theirs.cls_token_id, *crossed[second:]], pair
         assert types == [0] * len(ids)
 
 
@@ -98,46 +90,14 @@ def test_joint_pairs_are_cross_pairs_then_both_sentences_alone(examples_of: Call
     assert lists(apart) == lists(examples.ragged(rows, "bi"))
 
 
-words = st.integers(0, 30).map(lambda n: " ".join(["cat"] * n))
-
-
-@given(words, words, st.integers(8, 40), st.sampled_from(["cross", "paper"]))
-def test_truncation_fills_the_room_and_cuts_the_longer_side(
-    tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory, a: str, b: str, longest: int, form: str
-) -> None:
-    first, second = len(a.split()), len(b.split())
-    path = tmp_path_factory.getbasetemp() / "law.txt"
-    path.write_text(f"{first} {second}")
-    cache = token_cache.load(path, [Row("x", (a, b))], "law", 2, tokenizer)
-    examples = Pair(cache, tokenizer.cls, tokenizer.sep, longest)
-    ((ids, _),) = lists(examples.ragged(np.array([0]), form))
-    special = 3 if form == "cross" else 4
-    assert len(ids) == min(first + second + special, longest)
-    kept_first = ids.index(tokenizer.sep) - 1
-    kept_second = len(ids) - special - kept_first
-    assert kept_first <= first and kept_second <= second
-    if kept_first < first and kept_second < second:
-        assert abs(kept_first - kept_second) <= 1
-    elif kept_first < first:
-        assert kept_first >= second - 1
-    elif kept_second < second:
-        assert kept_second >= first - 1
-
-
-@pytest.mark.parametrize(
-    ("form", "special", "joined"), [("cross", 3, True), ("paper", 4, True), ("bi", 2, False), ("joint", 3, True)]
-)
-def test_cut_inputs_are_counted_exactly(
-    examples_of: Callable, theirs: Any, form: str, special: int, joined: bool
-) -> None:
+@pytest.mark.parametrize(("form", "special"), [("cross", 3), ("paper", 4), ("bi", 2), ("joint", 3)])
+def test_cut_inputs_are_counted_exactly(examples_of: Callable, theirs: Any, form: str, special: int) -> None:
     count = {text: len(theirs(text, add_special_tokens=False)["input_ids"]) for text in SENTENCES}
-    texts = [[count[a] + count[b]] if joined else [count[a], count[b]] for a, b in PAIRS]
+    texts = [[count[a], count[b]] if form == "bi" else [count[a] + count[b]] for a, b in PAIRS]
     lengths = [n + special for row in texts for n in row]
     for most in sorted({4, *lengths, *(n - 1 for n in lengths if n > 4)}):
-        assert examples_of(PAIRS, max_length=most, kind=Pair).truncated(form) == (
-            sum(n > most for n in lengths),
-            len(lengths),
-        )
+        cut = examples_of(PAIRS, max_length=most, kind=Pair).truncated(form)
+        assert cut == (sum(n > most for n in lengths), len(lengths))
     single = examples_of([(text,) for text in SENTENCES], max_length=24, kind=Single)
     assert single.truncated("cross") == (sum(n + 2 > 24 for n in count.values()), len(single))
 

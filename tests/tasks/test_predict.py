@@ -96,13 +96,8 @@ def test_predictions_are_those_of_the_runs_own_evaluation(
 
 def test_inputs_of_another_shape_are_refused(made: Callable[..., Path]) -> None:
     predictor = predict.load(made(tasks="sst,sts"))
-    for name, inputs in (
-        ("sst", "A film."),
-        ("sst", []),
-        ("sst", [("a", "b")]),
-        ("sts", ["A film."]),
-        ("sts", [("a",)]),
-    ):
+    cases = [("sst", "A film."), ("sst", []), ("sst", [("a", "b")]), ("sts", ["A film."]), ("sts", [("a",)])]
+    for name, inputs in cases:
         with pytest.raises(UserError, match=f"^{name}: the inputs are not a list of one or more"):
             predictor.predict(name, inputs)
     with pytest.raises(UserError, match="sts: predicts a score"):

@@ -24,26 +24,6 @@ def test_an_unknown_name_is_taken_whatever_its_case_or_the_nearest_is_suggested(
         one_of("sikc", known, "--sets")
 
 
-def test_a_command_without_a_run_stops_without_a_hint_to_resume(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def main() -> None:
-        raise cli.Interrupted("stopped", 2)
-
-    monkeypatch.setattr(cli, "resumable", False)  # of another test's run
-    with pytest.raises(SystemExit) as stop:
-        cli.run(main)
-    assert (stop.value.code, capsys.readouterr().err) == (130, "stopped\n")
-
-
-def test_our_own_mistakes_keep_their_traceback() -> None:
-    def main() -> None:
-        raise ValueError("a bug, not a user's mistake")
-
-    with pytest.raises(ValueError, match="a bug"):
-        cli.run(main)
-
-
 def test_where_bf16_is_not_to_be_had_another_number_format_is_chosen(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

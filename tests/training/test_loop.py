@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from minbert import AdamW, UserError
 from minbert.training import checkpoint, ranks
-from minbert.training.loop import Context
 from minbert.training.run import RunDir
 
 STEPS = 4  # of an epoch
@@ -149,12 +148,6 @@ def test_the_first_ranks_scores_are_those_of_all(toy: Any, run: RunDir, monkeypa
     assert (state.best, state.best_step, state.score) == (0.4, 0, 0.4)
 
 
-@pytest.mark.parametrize("scores", [[0.9, 0.5, 0.4], [0.1, 0.9, 0.4], [0.1, 0.2, 0.3], [-1.0, -1.0, -1.0]])
-def test_rotation_keeps_only_the_newest_and_the_best(toy: Any, run: RunDir, scores: list[float]) -> None:
-    toy.fit(run, scores=scores, save_every=3)
-    assert checkpoint.steps(run.checkpoints) == sorted({4 * (1 + scores.index(max(scores))), 12})
-
-
 @pytest.mark.parametrize("bad", [math.nan, math.inf, None])
 def test_an_undefined_score_is_never_the_best_and_never_in_json(
     toy: Any, run: RunDir, bad: float | None, capsys: pytest.CaptureFixture[str]
@@ -264,14 +257,3 @@ def test_a_finished_run_keeps_one_model_and_no_optimizer_unless_asked(toy: Any, 
     whole = toy.begin(run.path.parent / "whole")
     toy.fit(whole, scores=[0.3, 0.9, 0.5], keep_checkpoints=True)
     assert len([*whole.checkpoints.rglob("optimizer.safetensors")]) == 2
-
-
-def test_dropout_seeds_differ_by_every_part_of_their_counter() -> None:
-    seen = set()
-    for seed in range(3):
-        for step in range(40):
-            for purpose in ("encoder", "head"):
-                for part in range(3):
-                    Context(seed, step, "fp32", torch.device("cpu")).seed_dropout(purpose, part)
-                    seen.add(tuple(torch.rand(4).tolist()))
-    assert len(seen) == 3 * 40 * 2 * 3

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minbert.training.plan import Plan, Step, first_steps, over_rows, random_subset, shuffled
+from minbert.training.plan import Plan, Step, first_steps, over_rows, random_subset
 from tasks.schedule import plan
 
 SAMPLING = ["round-robin", "hybrid", "sequential", "proportional"]
@@ -189,9 +189,3 @@ def test_a_plan_depends_on_sizes_seed_and_epoch_and_on_nothing_else(sampling: st
         one, other = orders.values()
         assert sorted(flat(one)) == sorted(flat(other)) or sampling in ("round-robin", "proportional")
         assert one != other
-
-
-def test_a_shuffle_favours_no_place() -> None:
-    """Where row 0 lands over 4000 epochs: chi-squared with 9 degrees of freedom, far out at 35."""
-    places = Counter(int(np.flatnonzero(shuffled(10, 5, "a", epoch) == 0)[0]) for epoch in range(4000))
-    assert sum((places[place] - 400) ** 2 / 400 for place in range(10)) < 35

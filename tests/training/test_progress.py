@@ -1,4 +1,4 @@
-"""Guards: a terminal shows a bar, and a run goes on when its terminal is closed.
+"""Guards: a terminal shows a bar, and standard output is left to results.
 
 python -m pytest --import-mode=importlib tests/training/test_progress.py
 """
@@ -37,14 +37,11 @@ class Terminal:
         while b"\0" not in self._content:
             self._content += os.read(self._reader, 4096)
 
-    def hang_up(self, *_: Any) -> None:
+    def lines(self) -> list[str]:
         self._file.write("\0")
         self._file.flush()
         self._thread.join()
         os.close(self._reader)
-
-    def lines(self) -> list[str]:
-        self.hang_up()
         lines = re.split(r"[\r\n]+", CONTROL.sub("", self._content.decode().removesuffix("\0")))
         return [line.rstrip() for line in lines if line]
 
@@ -62,29 +59,6 @@ def test_a_terminal_shows_a_bar_below_the_evaluations(toy: Any, run: RunDir, mon
     bars = [line for line in lines if "/12 [" in line]
     assert bars[0].startswith("1/3:") and any("loss " in line and "score 0.750" in line for line in bars)
     assert not any("lr " in line for line in lines), "no lines beside the bar"
-
-
-def test_a_run_whose_terminal_is_closed_trains_to_its_end(
-    toy: Any, run: RunDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        terminal = Terminal(80, patch)
-        _, state, _ = toy.fit(run, objective=toy.Objective(after={5: terminal.hang_up}))
-    assert state.finished and len(run.metrics()) == 6
-
-
-@pytest.mark.parametrize(("name", "value"), [("JPY_PARENT_PID", "1"), ("TERM", "dumb")])
-def test_what_cannot_be_redrawn_gets_lines(
-    toy: Any, run: RunDir, name: str, value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        terminal = Terminal(80, patch)
-        patch.setenv(name, value)
-        toy.fit(run)
-        lines = terminal.lines()
-    assert (
-        len([line for line in lines if re.match(r"epoch ./3  step \d+/12  loss \d\.\d{3}  lr 0\.1  \d+ ex", line)]) == 3
-    )
 
 
 def test_a_bar_leaves_standard_output_to_results(

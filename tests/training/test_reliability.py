@@ -22,14 +22,6 @@ from minbert import UserError
 from minbert.training import checkpoint, cli, loop
 from minbert.training.run import RunDir, environment
 
-
-def test_a_command_that_ends_leaves_no_lock_and_no_empty_folder(tmp_path: Path) -> None:
-    with pytest.raises(UserError), RunDir.open(tmp_path / "a" / "run", resume=False, identity={}):
-        assert (tmp_path / "a" / "run").is_dir()
-        raise UserError("--x: wrong")
-    assert not [*tmp_path.iterdir()]
-
-
 BROKEN = [b"", b"{", b"[]", b"{}", b'{"settings": {}, "parts": "x"}', b'{"settings": {}, "parts": [1]}']
 
 
@@ -121,27 +113,6 @@ def test_a_signal_outside_the_loop_ends_the_command_with_the_one_that_goes_on(
     shown = capsys.readouterr().err
     assert stop.value.code == 128 + number
     assert shown.startswith("stopped; resume with: ") and shown.endswith("multitask_train.py --preset best --resume\n")
-
-
-def test_the_generator_of_a_resumed_run_is_in_the_state_of_an_unbroken_one(toy: Any, run: RunDir) -> None:
-    class Dropout(toy.Objective):  # type: ignore[name-defined]
-        def backward(self, model: Any, batch: Any, context: loop.Context) -> dict[str, torch.Tensor]:
-            context.seed_dropout("toy")
-            kept = torch.nn.functional.dropout(torch.ones(5))
-            loss = ((model(toy.inputs[batch.rows] * kept)[:, 0] - toy.targets[batch.rows]) ** 2).mean()
-            loss.backward()
-            if self.after and context.step == 5:
-                os.kill(os.getpid(), signal.SIGTERM)
-            return {"loss": loss.detach()}
-
-    whole, *_ = toy.fit(toy.begin(run.path.parent / "whole"), objective=Dropout())
-    state = torch.get_rng_state()
-    torch.manual_seed(1)  # another process begins in another state
-    with pytest.raises(cli.Interrupted):
-        toy.fit(run, objective=Dropout(after={5: None}))
-    torch.manual_seed(2)
-    resumed, *_ = toy.fit(run, resume=True, objective=Dropout())
-    assert torch.equal(torch.get_rng_state(), state) and torch.equal(resumed.weight, whole.weight)
 
 
 def test_a_second_signal_ends_at_once_and_an_ignored_one_is_ignored(

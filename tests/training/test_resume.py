@@ -9,7 +9,6 @@ import random
 import shlex
 import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -120,17 +119,6 @@ def test_the_same_command_gives_the_same_bits_and_another_seed_does_not(
     assert again.bits() == whole(name).bits() and again.rows() == whole(name).rows()
     other = script(name, *FLAGS[name], "--seed", 1, run_dir="other")
     assert other.bits()[MODEL] != whole(name).bits()[MODEL]
-
-
-def test_resuming_a_finished_run_trains_nothing_and_writes_the_same_files(
-    script: Script, whole: Script, tmp_path: Path
-) -> None:
-    finished = whole(MULTITASK)
-    shutil.copytree(finished.folder, tmp_path / "run")
-    (tmp_path / "run" / "predictions" / "sst-dev-output.csv").unlink()
-    again = script(MULTITASK, *FLAGS[MULTITASK], "--resume")
-    assert again.code == 0
-    assert again.bits() == finished.bits() and again.rows() == finished.rows()
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
@@ -248,8 +236,3 @@ def test_ranks_stop_together_when_one_is_told_to_or_refused(script: Script, tmp_
     )
     stopped = script(MULTITASK, *flags, signal=(signal.SIGTERM, "step", 2), ranks=2)
     assert stopped.codes == [128 + signal.SIGTERM] * 2, stopped.err
-
-
-def test_the_runner_reports_a_crash(forks: subprocess.Popen[str], script: Script) -> None:
-    """The tests above rely on it: a traceback must not pass for success."""
-    assert script("tests/training/forks.py/no-such-script.py").code == 1

@@ -31,7 +31,7 @@ def refused(run: Any, *words: str, folder: bool = False) -> str:
 
 
 # A script, its flags, and what the sentence must name. The weights are not there: a mistake that is cheap to find is
-# found before they are looked for. Mistakes of the parser alone are in test_cli.py.
+# found before they are looked for. Mistakes of the parser alone are in test_settings.py.
 BAD = [
     (MULTITASK, "--tasks sst,cola", "--tasks 'cola' sst, quora, sts"),
     (MULTITASK, "--use-gpu", "--use-gpu"),
@@ -45,32 +45,26 @@ BAD = [
     (MULTITASK, "--run-dir {taken}", "{taken} holds no run"),
     (MULTITASK, "--run-dir {taken} --resume", "{taken} holds no run"),
     (MULTITASK, "--run-dir {dev}", "--run-dir {dev}"),
-    (MULTITASK, "--run-dir {dev}/run --resume", "--run-dir {dev}"),
     (MULTITASK, "", "--weights no-such-weights"),
     (PRETRAIN, "--triplets no-such-file.csv", "no-such-file.csv"),
-    (PRETRAIN, "--triplets {headless}", "{headless}:1 cat"),
-    (PRETRAIN, "--objective simcse --texts no-such-file.txt", "no-such-file.txt"),
     (PRETRAIN, "--data {taken}", "{taken} nli_for_simcse.csv --data"),
-    (PRETRAIN, "--run-dir {taken}", "{taken} holds no run"),
 ]
 # What is found while rows are read, with the weights there.
 READ = [
     (MULTITASK, "--sst_train {bad}", "{bad}:3: sentiment: '7'"),
     (MULTITASK, "--para_train {empty}", "{empty}"),
-    (PRETRAIN, "--triplets {pairs} --order anti", "{pairs} --technique"),
     (MULTITASK, "--max-length 100", "--max-length 100 64"),
 ]
 
 
 @pytest.mark.parametrize("name", [MULTITASK, PRETRAIN])
 def test_a_bad_command_line(script: Script, tmp_path: Path, name: str) -> None:
-    places = {name: tmp_path / name for name in ("taken", "headless", "dev", "bad", "empty", "pairs")}
+    places = {name: tmp_path / name for name in ("taken", "headless", "dev", "bad", "empty")}
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.tex").write_text("precious")
     (tmp_path / "headless").write_text("cat,dog\nbird,tree\n")
     (tmp_path / "bad").write_text("\tid\tsentence\tsentiment\n0\ta1\t fine\t3\n1\ta2\t odd\t7\n")
     (tmp_path / "empty").write_text("\tid\tsentence1\tsentence2\tis_duplicate\n0\tx1\ta\tb\t\n")
-    (tmp_path / "pairs").write_text("anchor,positive\na cat,the cat\na dog,the dog\n")
     shutil.copy(COURSE / "ids-sst-dev.csv", tmp_path / "dev")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for row in [row for row in (*BAD, *READ) if row[0] == name]:
@@ -128,26 +122,12 @@ def test_vectors_that_are_all_alike_stop_the_run(script: Script, tiny_copy: Call
 
 
 def test_what_changes_the_meaning_of_a_run_is_said(script: Script, tmp_path: Path) -> None:
-    """Small sets, cut sentences, and settings with which nothing can be learnt."""
-    two = tmp_path / "two.csv"
-    two.write_text("anchor,positive\na cat,the cat\na dog,the dog\n")
-    flags = ("--triplets", two, "--order", "none", "--margin", 0.1, "--epochs", 2, "--max-steps", 3, "--lr", 0)
-    run = script(PRETRAIN, *flags)
-    assert run.code == 0, run.err
-    for words in ("2 rows to train on, less than one batch of 32", "--max-steps 3: "):
-        assert words in run.err
-
+    """Truncated sentences, and a dev file that is the train file."""
     (tmp_path / "sst.csv").write_text(
         "\tid\tsentence\tsentiment\n0\ta\t the cat\t3\n1\tb\t" + " cat" * 7 + "\t1\n2\tc\t" + " cat" * 6 + "\t1\n"
     )
     flags = ("--tasks", "sst", "--sst-train", tmp_path / "sst.csv", "--max-length", 8, "--power", 0.3, "--epochs", 1)
-    run = script(MULTITASK, *flags, "--sst-dev", tmp_path / "sst.csv", run_dir="cut")
+    run = script(MULTITASK, *flags, "--sst-dev", tmp_path / "sst.csv")
     assert run.code == 0, run.err
     assert any("1 of 3 inputs" in line and "sst.csv" in line for line in run.err.splitlines()), run.err
     assert f"sst.csv is the same as {tmp_path / 'sst.csv'}" in run.err
-
-    (tmp_path / "texts.txt").write_text("a cat sat\nthe dog runs\n")
-    how = ("--objective", "simcse", "--texts", tmp_path / "texts.txt", "--encoder-dropout", 0, "--epochs", 1)
-    run = script(PRETRAIN, *how, "--limit", 1, run_dir="alone")
-    assert run.code == 0, run.err
-    assert "no in-batch negatives" in run.err and "both passes of a text are the same" in run.err

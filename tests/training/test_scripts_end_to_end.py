@@ -146,15 +146,7 @@ def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -
     assert names(first.folder) == sorted([*EVERY_RUN, "cosines.safetensors"])
     groups = first.manifest()["curriculum"]
     assert sum(groups[name] for name in ("easy", "semi-hard", "hard")) == 120
-    drawn = {
-        "loss-nli",
-        "dev-sts_dev_spearman",
-        "learning-rate",
-        "gradient-norm",
-        "mix",
-        "groups",
-        "cosines",
-    }
+    drawn = {"loss-nli", "dev-sts_dev_spearman", "learning-rate", "gradient-norm", "mix", "groups", "cosines"}
     assert drawn < {path.stem for path in (first.folder / "report-figures").iterdir()}
     BertModel.from_pretrained(first.folder / "encoder")
     assert "| similarity | Spearman's rho | 50 | " in (first.folder / "encoder" / "README.md").read_text()
@@ -181,21 +173,12 @@ def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -
 
 
 def test_a_cross_encoder_of_stage_one_is_trained_on_beside_another_sentence_encoder(
-    script: Script, tiny: Path, tiny_copy: Callable[..., Path], tmp_path: Path
+    script: Script, tiny: Path, tiny_copy: Callable[..., Path], corpora: Path
 ) -> None:
-    with open(ROOT / "data" / "sample" / "nli" / "nli-triplets.csv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))[:40]
-    lines = [f"{row['sent0']}\t{row['sent1']}\tentailment\n{row['sent0']}\t{row['hard_neg']}\tneutral" for row in rows]
-    (tmp_path / "pairs.tsv").write_text("\n".join(["premise\thypothesis\tlabel", *lines]) + "\n", encoding="utf-8")
-    how = ("--objective", "cross", "--nli-pairs", tmp_path / "pairs.tsv", "--epochs", 1, "--lr", 1e-3)
+    how = ("--objective", "cross", "--nli-pairs", corpora / "pairs.tsv", "--epochs", 1, "--lr", 1e-3)
     first = script(PRETRAIN, *how, "--pooler", "mean", run_dir="first")
     assert first.code == 0, first.err
     assert "a guess has a loss of 1.099" in first.out
-    (tmp_path / "phrases.tsv").write_text("a fine film\t1\ndull\t0\n", encoding="utf-8")
-    more = ("--phrases", tmp_path / "phrases.tsv", "--lr", 0, "--pooler", "mean")
-    still = script(PRETRAIN, *how, *more, run_dir="still")
-    assert still.code == 0 and "did not help" not in still.out, "sentence embeddings are not what it trains"
-    assert f"{len(rows) * 2 + 2} pairs; " in still.out and "a guess" not in still.out
 
     copy = tiny_copy()
     flags = ("--encoder", first.folder, "--pairs", "joint", "--sentence-encoder", copy, "--max-steps", 3)
@@ -237,22 +220,22 @@ def test_a_limit_and_a_last_step_make_a_short_whole_run(script: Script, tmp_path
     assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")} == files
 
 
-@pytest.fixture
-def last(shared: Script) -> Any:
-    """A run that keeps its last step, with the mean over tokens and a part of the evaluation sets."""
+def test_a_limit_of_the_evaluation_the_last_step_and_a_pooler_are_kept_to(script: Script) -> None:
     how = ("--epochs", 3, "--lr", 5e-3, "--keep", "last", "--pooler", "mean", "--pairs", "joint", "--limit-eval", 30)
-    run = shared(MULTITASK, *how)
+    run = script(MULTITASK, *how)
     assert run.code == 0, run.err
-    return run
-
-
-def test_a_limit_of_the_evaluation_takes_the_first_rows_of_the_other_sets(last: Any) -> None:
     for short, (dev, test, _) in SOURCES.items():
         for split, source in (("dev", dev), ("test", test)):
-            lines = (last.folder / "predictions" / f"{short}-{split}-output.csv").read_text().splitlines()[1:]
+            lines = (run.folder / "predictions" / f"{short}-{split}-output.csv").read_text().splitlines()[1:]
             assert [line.split(" , ")[0] for line in lines] == [row["id"] for row in records(source)[:30]]
-    entry = last.manifest()["data"]["dev"]["sst"]
+    entry = run.manifest()["data"]["dev"]["sst"]
     assert entry["kept"] == 30 and entry["read"] == 30 + len(entry["skipped"]) + entry["left_out"]
+    evaluations = [row for row in run.rows() if row["kind"] == "evaluation"]
+    scores = json.loads((run.folder / "scores.json").read_text())
+    assert scores["dev_norm"] == evaluations[-1]["score"] and scores["step"] == evaluations[-1]["step"]
+    assert max(evaluations, key=lambda row: row["score"])["step"] == scores["best_step"]
+    assert run.manifest()["selection"]["by_dev_pairs"] is False and "best so far" not in run.out
+    assert minbert.Encoder.load(run.folder / "encoder").pooler == "mean"
 
 
 def test_the_heads_may_have_a_learning_rate_of_their_own(script: Script, tiny: Path) -> None:
@@ -325,25 +308,6 @@ def test_a_run_that_makes_the_encoder_worse_says_so(script: Script, tiny: Path, 
     found = dict(facts.run_facts(read_run(run.folder)))
     assert found["kept"].startswith("the encoder from before training")
     assert found["last epoch's training loss"] == f"{scores['last_epoch_loss']:.4f}"
-
-
-def test_fine_tuning_keeps_the_last_step_where_it_is_told_to(last: Any) -> None:
-    evaluations = [row for row in last.rows() if row["kind"] == "evaluation"]
-    scores = json.loads((last.folder / "scores.json").read_text())
-    assert scores["dev_norm"] == evaluations[-1]["score"] and scores["step"] == evaluations[-1]["step"]
-    assert max(evaluations, key=lambda row: row["score"])["step"] == scores["best_step"]
-    assert last.manifest()["selection"]["by_dev_pairs"] is False and "best so far" not in last.out
-
-
-def test_the_pooler_of_the_heads_is_that_of_the_saved_encoder_and_of_predictions(last: Any) -> None:
-    assert minbert.Encoder.load(last.folder / "encoder").pooler == "mean"
-    predictor = predict.load(last.folder)
-    for name, columns in (("sst", ["sentence"]), ("quora", ["sentence1", "sentence2"])):
-        task, (dev, *_) = predictor.model.tasks[name], SOURCES[{"quora": "para"}.get(name, name)]
-        texts = [tuple(row[column] for column in columns) for row in records(dev)[:30]]
-        outputs = evaluate.outputs(predictor.model, task, predictor.examples(task, texts), predictor.precision)
-        recorded = record.read_rows(last.folder / "dev" / f"{name}.jsonl").probabilities
-        np.testing.assert_allclose(task.probabilities(outputs), recorded, atol=2e-6)
 
 
 def test_out_flags_and_dev_rows_without_labels(script: Script, tmp_path: Path) -> None:

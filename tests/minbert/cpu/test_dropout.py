@@ -27,10 +27,15 @@ def test_keep_rate_is_binomial(p: float) -> None:
 
 
 @pytest.mark.parametrize("p", RATES)
-def test_what_is_kept_is_scaled(p: float) -> None:
-    x = torch.randn(3000) + 5
-    out = dropout(x, p)
-    torch.testing.assert_close(out[out != 0], x[out != 0] / (1 - p), rtol=2e-4, atol=0)
+def test_what_is_kept_is_scaled_in_the_sum_and_in_its_gradients(p: float) -> None:
+    x, residual = (torch.randn(3000) + 5).requires_grad_(), torch.full((3000,), 0.5, requires_grad=True)
+    out = FastDropout(p).add(residual, x)
+    factors = (out != 0.5).float() / (1 - p)
+    torch.testing.assert_close(out, 0.5 + x * factors, rtol=2e-4, atol=0)
+    out.sum().backward()
+    assert x.grad is not None and residual.grad is not None
+    torch.testing.assert_close(x.grad, factors, rtol=2e-4, atol=0)
+    assert torch.equal(residual.grad, torch.ones(3000))
 
 
 def test_a_seed_replays_the_mask_and_another_seed_does_not() -> None:
@@ -48,11 +53,3 @@ def test_gradient_is_the_mask() -> None:
     out.sum().backward()
     assert x.grad is not None
     torch.testing.assert_close(x.grad, (out / x).detach(), rtol=1e-5, atol=1e-6)
-
-
-def test_module_does_nothing_in_evaluation_and_draws_nothing() -> None:
-    x, layer = torch.randn(50), FastDropout(0.5)
-    state = torch.get_rng_state()
-    assert layer.eval()(x) is x
-    assert torch.equal(torch.get_rng_state(), state)
-    assert not torch.equal(layer.train()(x), x)

@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import nn
 
 from minbert import BertModel, Encoder, Ragged, cpu
 from minbert.cpu.linear import Packed, can_pack
@@ -41,21 +39,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("count", [1, 3])
-def test_the_product_is_the_layers_one_under_the_other(precision: str, count: int) -> None:
-    layers = [nn.Linear(24, 40) for _ in range(count)]
-    dtype, tolerance = (torch.float32, 1e-5) if precision == "fp32" else (torch.bfloat16, 3e-2)
-    x = torch.randn(64, 24)
-    wanted = torch.cat([F.linear(x.double(), one.weight.double(), one.bias.double()) for one in layers], 1)
-    with torch.inference_mode():
-        product = Packed(layers, dtype)
-        for activation, exact in (("none", wanted), ("gelu", F.gelu(wanted))):
-            made = product(x, activation)
-            assert made.dtype == dtype
-            torch.testing.assert_close(made.double(), exact, atol=tolerance, rtol=tolerance)
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("lengths", [(8, 24), (1,), (3, 3, 31)])
 def test_hidden_states_stay_the_same(tiny: Path, calls: list[int], precision: str, lengths: tuple[int, ...]) -> None:
     model = BertModel.from_pretrained(tiny)
@@ -83,13 +66,3 @@ def test_nothing_stays_packed_and_new_weights_are_used(tiny: Path, monkeypatch: 
     assert np.abs(after - before).max() > 1e-3
     monkeypatch.setattr(cpu, "_WORTHWHILE", MANY)
     np.testing.assert_allclose(after, encoder.encode_ids(rows), atol=1e-5)
-
-
-@pytest.mark.parametrize("tokens, inference", [(cpu._WORTHWHILE - 1, True), (MANY, False)])
-def test_few_tokens_and_gradients_use_the_weights_themselves(
-    tiny: Path, calls: list[int], tokens: int, inference: bool
-) -> None:
-    model, ragged = BertModel.from_pretrained(tiny), Ragged.from_lists([[1] * 32])
-    with torch.inference_mode(inference), cpu.packed_weights(model, "fp32", tokens):
-        model.encode(model.embed(ragged), ragged)
-    assert not calls

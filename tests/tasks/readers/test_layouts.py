@@ -9,7 +9,7 @@ import pytest
 
 from minbert import UserError
 from minbert.token_cache import Row, Skipped
-from tasks.readers import kind_of, open_as, read_any, text_key
+from tasks.readers import open_as, read_any, text_key
 from tasks.readers.layouts import ANY_CLASS, BINARY, KINDS, SCORE, Label, class_label
 
 ONE, PAIR = ("It is warm.",), ("It is warm.", "It isn't cold.")
@@ -65,27 +65,11 @@ def test_a_layout_is_recognised(write: Callable, case: tuple) -> None:
     assert [tuple(map(text_key, row.texts)) for row in read_any(path)[1]] == [tuple(map(text_key, texts))]
 
 
-def test_texts_as_written(write: Callable) -> None:
-    path = write(f"{HEAD}\tsimilarity\n0\tQ\t{TWO}\t2.5\n")
-    (row,) = open_as(path, "pair-score", clean=False).rows
-    assert isinstance(row, Row) and row.texts == PAIR
-
-
 def test_an_sts_input_finds_its_gold_file(write: Callable) -> None:
     write("\n4\n", "STS.gs.x.txt")
     path = write("a\tb\nc\td\n", "STS.input.x.txt")
     assert list(open_as(path, "pair-score").rows) == [Skipped(1, "no gold score"), Row("2", ("c", "d"), 4.0)]
     assert [row.texts for row in read_any(path)[1]] == [("a", "b"), ("c", "d")], "also of pairs without a score"
-
-
-def test_the_first_kind_that_fits(write: Callable) -> None:
-    kinds = ("pair-score", "pair", "single", "lines")
-    assert kind_of(write(f"{TWO}\t3\n"), kinds) == "pair-score"
-    assert kind_of(write(f"{TWO}\n"), kinds) == "pair"
-    assert kind_of(write("It is warm, and dry.\n"), kinds) == "lines"
-    for table in ("a\tb\tc\n", '{"a": 1}\n', "anchor,positive\n"):
-        with pytest.raises(UserError, match="no column 'sentence1' "):
-            kind_of(write(table), kinds)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +115,3 @@ def test_a_carriage_return_inside_a_line_is_an_error(write: Callable, refusal: C
     for content, line in (("sent0,sent1,hard_neg\rA,B,C\rA,B,C", 1), ("sent0,sent1,hard_neg\nA,B,C\rA,B,C\n", 2)):
         message = refusal(lambda text: open_as(write(text), "triplet").rows, content)
         assert message == f"file.csv:{line}: {said}"
-
-
-def test_a_pair_without_a_label_is_read_where_no_labels_are_wanted(write: Callable) -> None:
-    """Neither the gold scores of an STS input, nor a header's labels."""
-    scores = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
-    for name, content in (("STS.input.x.txt", f"{TWO}\n"), ("a.txt", f"{scores}1\t{TWO}\t\tNEUTRAL\n")):
-        (row,) = open_as(write(content, name), "pair-score", labelled=False).rows
-        assert row.texts == PAIR

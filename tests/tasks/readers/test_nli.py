@@ -69,11 +69,6 @@ def test_every_form_says_the_same(write: Callable, name: str) -> None:
     ]
 
 
-def test_a_cell_that_csv_has_quoted_is_unquoted_and_other_quotes_stay(write: Callable) -> None:
-    path = write('premise\thypothesis\tlabel\n"at ""The Shop"" here"\t"no" he said\tneutral\n')
-    assert [row.texts for row in pairs(path)] == [('at "The Shop" here', '"no" he said')]
-
-
 def test_gaps_and_bad_labels(write: Callable, refusal: Callable) -> None:
     head = "premise\thypothesis\tlabel\n"
     path = write(head + "a\tb\t-\n\tb\tneutral\na\t \tneutral\n")

@@ -10,7 +10,7 @@ import pytest
 
 from minbert import UserError
 from minbert.token_cache import Row, Skipped
-from tasks.readers import open_as, senteval
+from tasks.readers import senteval
 
 BENCH = "main-news\theadlines\t2014\t0007\t{}\t{}\t{}"
 SICK = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
@@ -73,12 +73,6 @@ def test_sts_pairs_the_sentences_with_the_gold_scores(layout: Path) -> None:
         Row("3", ("C", "D"), 0.0),
     ]
     assert found["headlines"] == [Row("1", ("One", "Two"), 5.0)]
-
-
-def test_a_blank_line_of_both_files_keeps_them_aligned(write: Callable) -> None:
-    write("1\n\n2\n", "STS.gs.x.txt")
-    rows = open_as(write("A\tB\n\nC\tD\n", "STS.input.x.txt"), "pair-score").rows
-    assert list(rows) == [Row("1", ("A", "B"), 1.0), Row("3", ("C", "D"), 2.0)]
 
 
 @pytest.mark.parametrize(
