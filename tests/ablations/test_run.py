@@ -96,15 +96,21 @@ def test_a_mistake_of_the_command_is_one_sentence(study: list[str], words: list[
     assert code == 2 and out.startswith(words[0] if words[0] != "--model" else study[0]) and "\n" not in out
 
 
-def test_a_study_of_stage_two_runs_to_its_end(tiny: Path, tmp_path: Path) -> None:
-    """Two arms of one of ours; that of the fixture is of stage one."""
-    text = (ROOT / "ablations" / "studies" / "pair-input.toml").read_text()
-    (tmp_path / "pair-input.toml").write_text(text.replace('["cross", "paper", "bi", "joint"]', '["cross", "joint"]'))
+@pytest.mark.parametrize(
+    ("name", "arms", "more"),
+    [("pair-input", ["cross", "joint"], "max-length=32"), ("order", ["curriculum", "none"], "batch-size=16")],
+)
+def test_a_study_of_either_stage_runs_to_its_end(
+    tiny: Path, tmp_path: Path, name: str, arms: list[str], more: str
+) -> None:
+    """Two arms of each; the fixture's is the study of the sample."""
+    head, axes = (ROOT / "ablations" / "studies" / f"{name}.toml").read_text().split("[axes]\n")
+    (tmp_path / f"{name}.toml").write_text(f"{head}[axes]\n{axes.partition(' = ')[0]} = {arms}\n")
     words = ["--quick", "--set", f"weights={tiny}", "--data", SAMPLE, "--runs", str(tmp_path), "--jobs", "2"]
-    code, out = run(str(tmp_path / "pair-input.toml"), *words, "--set", "max-steps=1", "--set", "max-length=32")
+    code, out = run(str(tmp_path / f"{name}.toml"), *words, "--set", "max-steps=1", "--set", more)
     assert not code, out
-    content = json.loads((tmp_path / "quick" / "pair-input" / "table.json").read_text())
-    assert {row["group"] for row in content["summary"]} == {"cross", "joint"} and not content["missing"]
+    content = json.loads((tmp_path / "quick" / name / "table.json").read_text())
+    assert {row["group"] for row in content["summary"]} == {*arms} and not content["missing"]
     assert {row["step"] for row in content["summary"]} == {"1 of 1"}
 
 
