@@ -179,11 +179,10 @@ def _strings(sentences: Iterable[str]) -> list[str]:
 
 
 def batches_by_length(lengths: Sequence[int], batch_tokens: int, batch_size: int | None = None) -> list[np.ndarray]:
-    """Indices of rows in batches of at most `batch_tokens` tokens and `batch_size` rows. A row longer than that is
-    a batch of its own.
+    """Indices of rows in batches of at most `batch_tokens` tokens and `batch_size` rows.
 
-    The longest rows are in the first batch. Inside a batch the shortest row comes first, the order that the encoder
-    sorts into.
+    A row with more tokens is a batch of its own. The longest rows are in the first batch. Inside a batch the shortest
+    row comes first, the order that the encoder sorts into.
     """
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     max_rows = batch_size or len(order)

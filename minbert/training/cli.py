@@ -191,13 +191,13 @@ def allocator() -> str:
     return "no tcmalloc (install libtcmalloc-minimal4 to save a tenth of the time)"
 
 
-def run(main: Callable[[], None], *, allocator: bool = False) -> NoReturn:
+def run(main: Callable[[], None], *, tcmalloc: bool = False) -> NoReturn:
     """Run a script and exit: code 0, 2 after a user's mistake, or 128 + its number after a signal.
 
     Every code but 0 comes with one sentence. If the output is a closed pipe, as in `... | head`, the exit code is 0.
-    With `allocator`, see `under_tcmalloc`.
+    With `tcmalloc`, see `under_tcmalloc`.
     """
-    if allocator:
+    if tcmalloc:
         under_tcmalloc()
     # OpenMP's threads spin at every barrier, and keep a core from the thread they wait for if another program needs it
     # too. With a shorter spin a training step takes about half the time then, and some 5% more on an idle machine

@@ -29,8 +29,8 @@ def bar(items: Sequence[T], label: str) -> Iterable[T]:
     """
     silence = 0.0 if _redraws(sys.stderr) else _SILENCE
     options = {"file": sys.stderr, "leave": False, "dynamic_ncols": True, "disable": bool(ranks.rank())}
-    bar: Iterable[T] = _Bar(items, desc=label, delay=silence, mininterval=max(silence, 0.1), **options)
-    return bar
+    shown: Iterable[T] = _Bar(items, desc=label, delay=silence, mininterval=max(silence, 0.1), **options)
+    return shown
 
 
 class Progress:

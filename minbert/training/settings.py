@@ -133,7 +133,7 @@ class DataSettings(SettingsGroup):
     """How many rows of the data are read."""
 
     limit: int = flag(0, "train on N rows of each training set, drawn by seed (0: all)", ge=0, common=True)
-    limit_eval: int = flag(0, "for trials: evaluate and predict only N rows of each dev and test set (0: all)", ge=0)
+    limit_eval: int = flag(0, "for trials: evaluate and predict the first N rows of dev and test sets (0: all)", ge=0)
 
 
 class TrainingSettings(SettingsGroup):

@@ -162,7 +162,7 @@ def _unquoted(cell: str) -> str:
 def _json_object(path: Path, line: int, text: str) -> dict[str, Any]:
     try:
         row = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # also nested too deep
         raise UserError(f"{path}:{line}: not JSON: {error}") from error
     if not isinstance(row, dict):
         raise UserError(f"{path}:{line}: not a JSON object")

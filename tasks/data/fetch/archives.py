@@ -3,36 +3,40 @@
 import gzip
 import shutil
 import tarfile
-import tempfile
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 from minbert.errors import UserError
 
 
 def unpack(archive: Path, targets: Mapping[str, Path]) -> None:
-    """Extract members of a zip or tar archive; `targets` maps the end of a member's name to the target path.
+    """Write members of a zip or tar archive; `targets` maps the end of a member's name to the target path.
 
-    Of several members with that end it is the one of the shortest name. Raises `UserError` if the archive is damaged or
-    has a member outside it, or if a wanted one is missing.
+    No other path is written, whatever the archive's members are called. Raises `UserError` if the archive is damaged,
+    or if a wanted member is missing or not a regular file.
     """
-    with tempfile.TemporaryDirectory(dir=archive.parent) as name:
-        folder = Path(name)
-        try:
-            if zipfile.is_zipfile(archive):
-                with zipfile.ZipFile(archive) as zipped:
-                    zipped.extractall(folder)
-            else:
-                with tarfile.open(archive) as bundle:
-                    bundle.extractall(folder, filter="data")
-        except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
-            raise UserError(f"{archive.name}: damaged archive: {error}") from error
-        files = {f"/{path.relative_to(folder)}": path for path in folder.rglob("*") if path.is_file()}
-        for end, target in targets.items():
-            names = [name for name in files if name.endswith(f"/{end}")]
-            if not names:
-                raise UserError(f"{archive.name}: no file {end} in it")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(files[min(names, key=len)], target)
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as zipped:
+                _write(archive, zipped.namelist(), zipped.open, targets)
+        else:
+            with tarfile.open(archive) as bundle:
+                _write(archive, [info.name for info in bundle if info.isreg()], bundle.extractfile, targets)
+    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise UserError(f"{archive.name}: damaged archive: {error}") from error
+
+
+def _write(
+    archive: Path, names: Sequence[str], open_member: Callable[[str], IO[bytes] | Any], targets: Mapping[str, Path]
+) -> None:
+    """Write each target: of several members with the wanted end, the one of the shortest name."""
+    for end, target in targets.items():
+        wanted = [name for name in names if f"/{name}".endswith(f"/{end}")]
+        if not wanted:
+            raise UserError(f"{archive.name}: no file {end} in it")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open_member(min(wanted, key=len)) as source, open(target, "wb") as file:
+            shutil.copyfileobj(source, file)

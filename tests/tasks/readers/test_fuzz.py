@@ -19,7 +19,8 @@ from tests.tasks.readers.test_nli import FORMS
 SAMPLE = Path(__file__).parents[3] / "data" / "sample"
 WORD_ROWS = "".join(json.dumps({"text": f"Row {number}.", "label": number % 3}) + "\n" for number in range(9))
 ODD = [b"\0", b'"', b'""', b"\t", b",", b"\n", b"\r", b"||", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\xff\xfe"]
-ODD += [b"\\ud800", b"nan", b"-1", b"1e999", b"9" * 5_000, b"x" * 300_000, b"{", b"}", b" ", b"\xe2\x80\xa8", b"null"]
+ODD += [b"\\ud800", b"nan", b"-1", b"1e999", b"9" * 5_000, b"[" * 5_000, b"x" * 300_000]
+ODD += [b"{", b"}", b" ", b"\xe2\x80\xa8", b"null"]
 
 
 def files() -> list[tuple[str, str, str, bytes]]:

@@ -63,7 +63,8 @@ def test_json_lines(write: Callable, refusal: Callable) -> None:
     assert message == "file.csv:1: d: missing; the line has 'a', 'b', 'c'"
     for bad, words in {'{"a": 1\n': "file.csv:1: not JSON", "[1]\n": "file.csv:1: not a JSON object"}.items():
         assert refusal(records.json_records, write(bad), AB).startswith(words)
-    assert len(refusal(records.json_records, write('{"a": ' + "1" * 5_000 + "}\n"), AB)) < 200
+    for hostile in ('{"a": ' + "[" * 99_999 + "\n", '{"a": ' + "1" * 5_000 + "}\n"):
+        assert len(refusal(records.json_records, write(hostile), AB)) < 200
 
 
 @pytest.mark.parametrize(
