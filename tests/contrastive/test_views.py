@@ -177,15 +177,18 @@ def test_the_adversarial_change_is_the_normalised_gradient_of_each_token(protect
     assert len(special) == 8
 
 
-def test_specs() -> None:
-    assert parse("feature-cutoff:0.2,shuffle") == (FeatureCutoff(0.2), Shuffle())
-    assert parse(" token-cutoff , dropout") == (TokenCutoff(0.15), Dropout(0.2))
-    assert parse("span-cutoff,feature-cutoff") == (SpanCutoff(0.15), FeatureCutoff(0.2))
+def test_an_adversarial_change_is_nothing_after_an_overflow_in_fp16() -> None:
     overflown = torch.tensor([[3.0, 4.0], [float("inf"), 1.0], [float("nan"), 0.0]])
     found = views.adversarial(overflown, Ragged.from_lists([[2, 4, 3]]), 0.5)
     assert torch.allclose(found, torch.tensor([[0.3, 0.4], [0.0, 0.0], [0.0, 0.0]])), (
         "nothing after an overflow in fp16"
     )
+
+
+def test_specs() -> None:
+    assert parse("feature-cutoff:0.2,shuffle") == (FeatureCutoff(0.2), Shuffle())
+    assert parse(" token-cutoff , dropout") == (TokenCutoff(0.15), Dropout(0.2))
+    assert parse("span-cutoff,feature-cutoff") == (SpanCutoff(0.15), FeatureCutoff(0.2))
     assert parse("adversarial,none") == (views.Adversarial(1.0), View())
     assert parse("adversarial:3,none", protect_special=True) == (views.Adversarial(3.0, True), View(0.0, True))
     assert parse("dropout:0,shuffle")[0] == Dropout(0.0)
