@@ -107,7 +107,7 @@ def train(started: "Start[MultitaskSettings]") -> None:
     cli.say(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {run.path}")
 
 
-command = partial(cli.run, main, tcmalloc=True)
+command = partial(cli.run, main, training=True)
 """The console command `minbert-train`."""
 
 if __name__ == "__main__":

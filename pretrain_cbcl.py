@@ -99,7 +99,7 @@ def train(started: "Start[ContrastiveSettings]") -> None:
     cli.say(f"encoder in {folder}; next: {evaluation.next_command(settings, folder, initial.config.hidden_size)}")
 
 
-command = partial(cli.run, main, tcmalloc=True)
+command = partial(cli.run, main, training=True)
 """The console command `minbert-pretrain`."""
 
 if __name__ == "__main__":

@@ -10,12 +10,10 @@ speed of one large matrix product. Launches are the kernels of one step.
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
 import torch
-from torch import nn
 
 from benchmarks import contrastive_speed, encode_speed, harness, train_speed
 from minbert import weights
@@ -28,19 +26,6 @@ from tasks.tables import Table
 TESTS = Path(__file__).resolve().parent.parent / "tests" / "minbert" / "test_cuda.py"
 SIZES = {"minilm": (32, 128, 256), "base": (32, 128, 256), "large": (32, 128)}
 """Batch sizes of each shape."""
-
-
-def peak(device: torch.device, dtype: torch.dtype, size: int = 8192) -> float:
-    """Operations a second of a matrix product of two [size, size] matrices, the fastest of ten."""
-    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
-    seconds = []
-    for _ in range(12):
-        harness.wait_for(device)
-        begun = time.perf_counter()
-        a @ b
-        harness.wait_for(device)
-        seconds.append(time.perf_counter() - begun)
-    return 2 * size**3 / min(seconds[2:])
 
 
 def launches(step: train_speed.Step, pairs: train_speed.Pairs) -> int:
@@ -59,12 +44,6 @@ def memory(step: train_speed.Step, pairs: train_speed.Pairs) -> float:
     return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
-def work(model: nn.Module, pairs: train_speed.Pairs) -> int:
-    """Operations of forward and backward that are needed: 6 for each weight of the layers and each token."""
-    layers = model.get_submodule("bert_layers")
-    return 6 * sum(p.numel() for p in layers.parameters()) * sum(len(ids) for ids, _, _ in pairs)
-
-
 def training(shape: str, size: int, pairs: train_speed.Pairs, folder: Path, device: torch.device, top: float) -> str:
     """The table of one shape and batch size in Markdown."""
     precision = choose("auto", device)
@@ -72,13 +51,13 @@ def training(shape: str, size: int, pairs: train_speed.Pairs, folder: Path, devi
     steps = train_speed.contestants(ours, theirs, (precision,), compiled=True)
     batches = [[pairs[i] for i in rows] for rows in harness.shuffled(len(pairs), size, 40)]
     seconds = harness.measure(steps, batches, 20, device)
-    base, needed = seconds[f"minbert {precision}"], sum(work(ours, batch) for batch in batches[20:]) / 20
+    base = seconds[f"minbert {precision}"]
     rows = [
         {
             "": name,
             "ms a step": harness.cell(1000 * values, 1),
             "times minbert": harness.cell(values / base, 2),
-            "share of the peak": f"{100 * needed / float(values.mean()) / top:.0f}%",
+            "share of the peak, %": train_speed.share_of_peak(ours, batches[20:], values, top),
             "launches": launches(steps[name], batches[-1]),
             "MiB": f"{memory(steps[name], batches[-1]):.0f}",
         }
@@ -98,7 +77,7 @@ def main() -> None:
     device, folder = options.device, weights.resolve(options.weights)
     precision = choose("auto", device)
     harness.print_machine("torch", "transformers", "sentence-transformers")
-    top = peak(device, DTYPES[precision])
+    top = harness.peak(device, DTYPES[precision], 8192)
     print(f"{torch.cuda.get_device_name(device)}: {precision}, {top / 1e12:.0f} TFLOPS in a large matrix product")
     tests = subprocess.run([sys.executable, "-m", "pytest", "-q", str(TESTS)], capture_output=True, text=True)
     print("tests of CUDA:", *(tests.stdout or tests.stderr).strip().splitlines()[-1:])

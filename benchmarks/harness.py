@@ -80,6 +80,19 @@ def wait_for(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+def peak(device: torch.device, dtype: torch.dtype, size: int) -> float:
+    """Operations a second of a matrix product of two [size, size] matrices, the fastest of ten."""
+    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    seconds = []
+    for _ in range(12):
+        wait_for(device)
+        begun = time.perf_counter()
+        a @ b
+        wait_for(device)
+        seconds.append(time.perf_counter() - begun)
+    return 2 * size**3 / min(seconds[2:])
+
+
 def measure(
     contestants: Mapping[K, Callable[[B], object]], batches: Sequence[B], warmup: int, device: torch.device = CPU
 ) -> dict[K, Tensor]:

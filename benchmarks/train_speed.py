@@ -6,7 +6,8 @@
 A step is: build the batch (padded to its longest pair for transformers, ragged for us), forward to the pooler output
 and a linear head, binary cross-entropy, backward, AdamW, gradients set to None. Dropout is 0.1 everywhere. Both sides
 keep meeting new lengths, for which oneDNN compiles kernels, so medians are shown instead of means. Ratios are computed
-batch by batch. The process keeps freed memory, as our training scripts do; that saves both sides the same time.
+batch by batch. The peak is the speed of one large matrix product in the same number format. The process keeps freed
+memory, as our training scripts do; that saves both sides the same time.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,10 +20,10 @@ import transformers
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from benchmarks.harness import SAMPLE, measure, parse, parser, print_machine, shuffled, table
+from benchmarks.harness import SAMPLE, cell, measure, parse, parser, peak, print_machine, shuffled, table
 from minbert import AdamW, BertConfig, BertModel, Ragged, weights
 from minbert.cpu import accelerate, keep_freed_memory
-from minbert.precision import autocast
+from minbert.precision import DTYPES, autocast
 from minbert.ragged import to_device
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
@@ -130,6 +131,16 @@ def contestants(
     return steps
 
 
+def share_of_peak(model: BertModel, batches: Sequence[Pairs], seconds: Tensor, peak: float) -> str:
+    """The operations needed, 6 for each weight of the layers and each token, in percent of what `peak` does meanwhile.
+
+    `peak` is in operations a second, `seconds` has the time of each batch.
+    """
+    layers = sum(p.numel() for p in model.get_submodule("bert_layers").parameters())
+    tokens = torch.tensor([sum(len(ids) for ids, _, _ in batch) for batch in batches])
+    return cell(100 * 6 * layers * tokens / seconds / peak, 0)
+
+
 def padding(batches: Sequence[Pairs]) -> float:
     """Share of padding in batches that are padded to their longest pair."""
     padded = sum(max(len(ids) for ids, _, _ in batch) * len(batch) for batch in batches)
@@ -148,14 +159,25 @@ def main() -> None:
     minilm = weights.resolve(options.weights)
     pairs = read_pairs((options.data or SAMPLE) / "course" / "quora-train.csv", Tokenizer.load(minilm))
     print_machine("torch", "transformers")
+    peaks = {name: peak(options.device, DTYPES[name], 2048) for name in ("fp32", "bf16")}
+    print(", ".join(f"{name} {top / 1e9:.0f} GFLOPS" for name, top in peaks.items()), "in a large matrix product")
     for shape in ("minilm", "base") if options.shape == "both" else (options.shape,):
         parts = 1 if shape == "minilm" else 4
         count, warmup = max(1, options.batches // parts), options.warmup // parts
         batches = [[pairs[i] for i in rows] for rows in shuffled(len(pairs), BATCH, warmup + count)]
-        steps = contestants(*models(shape, minilm, options.device), ("fp32", "bf16"), compiled=options.compiled)
+        ours, theirs = models(shape, minilm, options.device)
+        steps = contestants(ours, theirs, tuple(peaks), compiled=options.compiled)
         seconds = measure(steps, batches, warmup, options.device)
+        shares = {
+            name: {
+                "share of the peak, %": share_of_peak(
+                    ours, batches[warmup:], values, peaks[name.split()[1].rstrip(",")]
+                )
+            }
+            for name, values in seconds.items()
+        }
         title = f"{shape} shape, {count} batches of {BATCH} pairs, {100 * padding(batches):.0f}% padding if padded"
-        print(table(title, seconds, "step"))
+        print(table(title, seconds, "step", shares))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,9 @@ _ONE_NOTICE = 1.0  # seconds in which signals count as one: clusters and launche
 resumable = False
 """Whether the command has a run folder, so that `--resume` goes on with it."""
 
+load_at_start: tuple[float, float] | None = None
+"""`load_of_others` at the start of a script that trains."""
+
 _VARIABLES = ("DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS")  # they change which files are read, or the results
 
 
@@ -191,14 +194,31 @@ def allocator() -> str:
     return "no tcmalloc (install libtcmalloc-minimal4 to save a tenth of the time)"
 
 
-def run(main: Callable[[], None], *, tcmalloc: bool = False) -> NoReturn:
+def load_of_others() -> tuple[float, float]:
+    """The time, and for how long other programs have kept the cores of this process busy so far, both in seconds.
+
+    On Linux; elsewhere nothing is known of other programs, and the second number is 0.
+    """
+    busy, stat = 0, Path("/proc/stat")
+    if stat.is_file():
+        cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+        for name, *ticks in (line.split() for line in stat.read_text().splitlines()):
+            if name in cores:
+                user, nice, system = map(int, ticks[:3])
+                busy += user + nice + system
+    return time.monotonic(), max(0.0, busy / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])) if busy else 0.0
+
+
+def run(main: Callable[[], None], *, training: bool = False) -> NoReturn:
     """Run a script and exit: code 0, 2 after a user's mistake, or 128 + its number after a signal.
 
     Every code but 0 comes with one sentence. If the output is a closed pipe, as in `... | head`, the exit code is 0.
-    With `tcmalloc`, see `under_tcmalloc`.
+    A script for `training` runs `under_tcmalloc`, and observes the load of the machine from here on.
     """
-    if tcmalloc:
+    global load_at_start
+    if training:
         under_tcmalloc()
+        load_at_start = load_of_others()
     # OpenMP's threads spin at every barrier, and keep a core from the thread they wait for if another program needs it
     # too. With a shorter spin a training step takes about half the time then, and some 5% more on an idle machine
     # (docs/performance.md). The variable is read when torch is loaded.

@@ -154,6 +154,14 @@ class RunDir:
             raise UserError(f"--resume: {self.path} was started with other settings or data: {', '.join(changed)}")
 
     @property
+    def threads(self) -> int | None:
+        """The number of threads of a resumed run's last part; None for a new run."""
+        if not self._has_manifest:
+            return None
+        threads: int | None = self._read_manifest()["parts"][-1].get("environment", {}).get("threads")
+        return threads
+
+    @property
     def _has_manifest(self) -> bool:
         return self._manifest.exists() or self._copy.exists()
 

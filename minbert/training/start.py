@@ -152,6 +152,8 @@ def open_run(parsed: Parsed[S]) -> Iterator[Start[S]]:
         with run:
             if ranks.max_over_ranks(0, chosen):
                 raise SystemExit(2)
+            if chosen.type == "cpu":
+                set_threads(run.threads)
             yield Start(parsed, run, chosen, precision)
             ranks.barrier()
 
@@ -175,6 +177,30 @@ def set_up_device(*, demanded: bool) -> torch.device:
         chosen = torch.device("cuda", local)
         torch.cuda.set_device(chosen)
     return chosen
+
+
+def set_threads(earlier: int | None) -> None:
+    """Take the number of threads that a resumed run had, or one less for each core that other programs keep busy.
+
+    Threads wait for each other at every operation, so the slowest core decides: with one of two cores taken, a step
+    takes less time with one thread than with two. `$OMP_NUM_THREADS` decides instead, if it is set.
+    """
+    if os.environ.get("OMP_NUM_THREADS") or ranks.world() > 1:
+        return
+    cores = torch.get_num_threads()
+    if earlier is not None:
+        torch.set_num_threads(min(cores, earlier))
+    if earlier is not None or cli.load_at_start is None:
+        return
+    (begun, before), (now, after) = cli.load_at_start, cli.load_of_others()
+    taken = int((after - before) / (now - begun) + 0.3)  # a core that is busy for less than 70% of the time is not
+    if taken and cores > 1:
+        threads = max(1, cores - taken)
+        torch.set_num_threads(threads)
+        ranks.note(
+            f"other programs keep {taken} of {cores} cores busy, so the run takes {threads} "
+            f"thread{'s' * (threads > 1)} ($OMP_NUM_THREADS sets another number)"
+        )
 
 
 def number_format(requested: str, device: torch.device) -> str:

@@ -67,3 +67,35 @@ def test_a_script_restarts_itself_once_with_tcmalloc(monkeypatch: pytest.MonkeyP
     assert os.environ["LD_PRELOAD"] == "libtcmalloc_minimal.so.4" and cli.allocator() == "tcmalloc"
     cli.under_tcmalloc()
     assert len(started) == 1
+
+
+def test_a_new_run_leaves_busy_cores_alone_and_a_resumed_one_keeps_its_threads(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(torch, "set_num_threads", taken.append)
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr(cli, "load_at_start", (100.0, 50.0))
+    for seconds, threads in ((1.2, None), (1.5, 3), (2.6, 3), (8.0, 1)):
+        monkeypatch.setattr(cli, "load_of_others", lambda seconds=seconds: (102.0, 50.0 + seconds))
+        start.set_threads(None)
+        assert taken == ([threads] if threads else []), seconds
+        message = "other programs keep 1 of 4 cores busy, so the run takes 3 threads ($OMP_NUM_THREADS sets"
+        assert (message in capsys.readouterr().err) == (threads == 3)
+        taken.clear()
+    start.set_threads(2)
+    start.set_threads(8)
+    assert taken == [2, 4] and not capsys.readouterr().err
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    start.set_threads(2)
+    assert taken == [2, 4]
+
+
+@pytest.mark.skipif(not Path("/proc/stat").is_file(), reason="the load of other programs is known on Linux only")
+def test_the_load_of_others_is_their_processor_time() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        begun, before = cli.load_of_others()
+        while (now := cli.load_of_others())[1] < before + 0.3:
+            assert now[0] < begun + 20
+        busy.kill()
