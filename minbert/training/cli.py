@@ -220,8 +220,8 @@ def run(main: Callable[[], None], *, training: bool = False) -> NoReturn:
         under_tcmalloc()
         load_at_start = load_of_others()
     # OpenMP's threads spin at every barrier, and keep a core from the thread they wait for if another program needs it
-    # too. With a shorter spin a training step takes about half the time then, and some 5% more on an idle machine
-    # (docs/performance.md). The variable is read when torch is loaded.
+    # too. With a shorter spin a training step takes about half the time then (docs/performance.md). The variable is
+    # read when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
     try:
         with catch_signals():
