@@ -69,7 +69,7 @@ def train(started: "Start[ContrastiveSettings]") -> None:
         synonyms=synonyms,
     )
     evaluation.print_summary(settings, dataset, paced, initial.model, started.describe(initial.model))
-    dev = evaluation.Evaluation(settings, encoder, dataset)
+    dev = evaluation.Evaluation(settings, encoder, dataset, scored.rows)
     before = dev.evaluate()
     ranks.say(f"before training: {evaluation.as_text(before.numbers)}")
     state = loop.fit(

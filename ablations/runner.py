@@ -9,15 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ablations.cells import ROOT, Cell, Command, shown
 from minbert.errors import UserError
-from minbert.training.cli import Interrupted, say
+from minbert.training.cli import Interrupted, catch_signals, say
 from tasks.tables import duration
 
 _SAY_EVERY = 60.0  # seconds
@@ -37,18 +37,20 @@ class Runner:
     @property
     def threads(self) -> int:
         """Each run's share of the cores."""
-        return max(1, len(os.sched_getaffinity(0)) // self.jobs)
+        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+        return max(1, cores // self.jobs)
 
     def run(self) -> None:
         """Run the cells. Raises `Interrupted` after a signal, when every run has ended."""
         self._begun = time.monotonic(), self._finished
         say(self.summary())
         finished: dict[Path, Future[bool]] = {}
-        with ThreadPoolExecutor(self.jobs) as pool, self._forwarded():
+        with ThreadPoolExecutor(self.jobs) as pool, catch_signals(self._stop):
             for cell in self.cells:  # what another starts from comes before it, so waiting for it always ends
                 finished[cell.folder] = pool.submit(self._finish, cell, finished.get(cell.upstream or Path()))
             while wait(finished.values(), timeout=_SAY_EVERY).not_done:
-                say(self.summary())
+                with suppress(UserError):  # a cell's folder was changed meanwhile, which `_finish` reports
+                    say(self.summary())
         for future in finished.values():
             future.result()  # an error that is none of the cell's
         if self.stopped:
@@ -110,22 +112,12 @@ class Runner:
         say(f"{cell.name}: failed: {why}")
         return False
 
-    @contextmanager
-    def _forwarded(self) -> Iterator[None]:
-        """Pass SIGINT and SIGTERM on to the runs; a second one ends them at once, without a checkpoint."""
-
-        def stop(number: int, frame: object) -> None:
-            self.stopped = self.stopped or number
-            for process in list(self._running):
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGINT)
-
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def _stop(self, number: int, frame: object) -> None:
+        """Pass a signal on to the runs; a second one ends them at once, without a checkpoint."""
+        self.stopped = self.stopped or number
+        for process in list(self._running):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGINT)
 
 
 def environment(threads: int) -> dict[str, str]:

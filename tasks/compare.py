@@ -44,11 +44,16 @@ def _norm(tasks: TasksScores, scores: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def common(systems: Sequence[PredictedRows]) -> list[PredictedRows]:
-    """The labelled rows whose id and gold label are in all systems, in the order of the first."""
+    """The labelled rows whose id, gold label and, if all have recorded them, texts are in all systems.
+
+    They are in the order of the first.
+    """
     labelled = [rows.labelled() for rows in systems]
-    indices = [{pair: row for row, pair in enumerate(zip(rows.ids, rows.gold.tolist()))} for rows in labelled]
-    kept = [pair for pair in indices[0] if all(pair in other for other in indices[1:])]
-    return [rows.at(np.array([own[pair] for pair in kept], dtype=np.int64)) for rows, own in zip(labelled, indices)]
+    with_texts = all(all(rows.texts) for rows in labelled)
+    keys = [zip(rows.ids, rows.gold.tolist(), rows.texts if with_texts else rows.ids) for rows in labelled]
+    indices = [{key: row for row, key in enumerate(own)} for own in keys]
+    kept = [key for key in indices[0] if all(key in other for other in indices[1:])]
+    return [rows.at(np.array([own[key] for key in kept], dtype=np.int64)) for rows, own in zip(labelled, indices)]
 
 
 def differences(

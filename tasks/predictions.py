@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from minbert.errors import UserError, quoted
-from minbert.files import data_folder, distinct_names
+from minbert.files import data_folder, distinct_names, replacing
 from minbert.token_cache import Row
 from minbert.training import cli
 from tasks import metrics, readers
@@ -197,8 +197,7 @@ def table(files: Sequence[Checked], *, gold: bool = False) -> Table:
 
 def pack(files: Sequence[Checked], out: Path) -> None:
     """Write the zip file for the course, all files under `predictions/`."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+    with replacing(out) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
             archive.write(file.path, f"predictions/{file.path.name}")
 

@@ -53,7 +53,9 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            one_of(str(value), map(str, action.choices), "/".join(action.option_strings) or action.dest)
+            label = "/".join(action.option_strings) or action.dest
+            name = one_of(str(value), map(str, action.choices), label)
+            raise UserError(f"{label}: {value} is spelled {name}")
 
 
 def demand_writable(out: Path | None, flag: str = "--out") -> None:
@@ -197,16 +199,15 @@ def allocator() -> str:
 def load_of_others() -> tuple[float, float]:
     """The time, and for how long other programs have kept the cores of this process busy so far, both in seconds.
 
-    On Linux; elsewhere nothing is known of other programs, and the second number is 0.
+    Programs of low priority do not count, unless this one has a low priority too. Only for Linux.
     """
-    busy, stat = 0, Path("/proc/stat")
-    if stat.is_file():
-        cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
-        for name, *ticks in (line.split() for line in stat.read_text().splitlines()):
-            if name in cores:
-                user, nice, system = map(int, ticks[:3])
-                busy += user + nice + system
-    return time.monotonic(), max(0.0, busy / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])) if busy else 0.0
+    cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+    busy = 0
+    for name, *ticks in (line.split() for line in Path("/proc/stat").read_text().splitlines()):
+        if name in cores:
+            user, low, system = map(int, ticks[:3])
+            busy += user + system + (low if os.nice(0) > 0 else 0)
+    return time.monotonic(), busy / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
 
 
 def run(main: Callable[[], None], *, training: bool = False) -> NoReturn:
@@ -218,7 +219,7 @@ def run(main: Callable[[], None], *, training: bool = False) -> NoReturn:
     global load_at_start
     if training:
         under_tcmalloc()
-        load_at_start = load_of_others()
+        load_at_start = load_of_others() if Path("/proc/stat").is_file() else None
     # OpenMP's threads spin at every barrier, and keep a core from the thread they wait for if another program needs it
     # too. With a shorter spin a training step takes about half the time then (docs/performance.md). The variable is
     # read when torch is loaded.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from filelock import FileLock, Timeout
@@ -18,9 +18,6 @@ from filelock import FileLock, Timeout
 from minbert.errors import UserError
 from minbert.files import TEMPORARY, make_folder, read_json, sync, write_atomic, write_json
 from minbert.training import checkpoint, cli, ranks, track
-
-if TYPE_CHECKING:
-    pass
 
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk", "lemminflect")
 _ROOT = Path(__file__).parent.parent.parent
@@ -146,7 +143,7 @@ class RunDir:
             if earlier.get(name) != value
         ]
         changed += [
-            f"{name.removesuffix(' sha256')} ({path} is not what it was at the start)"
+            f"{name.removesuffix(' sha256')} ({path}, or what is read with it, is not what it was at the start)"
             for name, (path, sha256) in (inputs or {}).items()
             if earlier.get(name) != sha256
         ]
@@ -158,7 +155,8 @@ class RunDir:
         """The number of threads of a resumed run's last part; None for a new run."""
         if not self._has_manifest:
             return None
-        threads: int | None = self._read_manifest()["parts"][-1].get("environment", {}).get("threads")
+        parts = self._read_manifest()["parts"]
+        threads: int | None = parts[-1].get("environment", {}).get("threads") if parts else None
         return threads
 
     @property

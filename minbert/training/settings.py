@@ -296,7 +296,7 @@ def _no_such_flag(word: str, kind: type[Settings], chosen_kind: type[Settings], 
     """Why a flag is refused: another kind of settings has it, or none."""
     name = word.lstrip("-").partition("=")[0].replace("-", "_").removeprefix("no_")
     owners = [value for value, candidate in kind.kinds().items() if name in flags_of(candidate)]
-    if owners:
+    if owners and name not in flags_of(chosen_kind):
         chosen = next(value for value, candidate in kind.kinds().items() if candidate is chosen_kind)
         return f"--{kind.choice} {chosen} has no such flag (it belongs to --{kind.choice} {', '.join(owners)})"
     options = [option for action in parser._actions for option in action.option_strings]

@@ -185,22 +185,18 @@ def set_threads(earlier: int | None) -> None:
     Threads wait for each other at every operation, so the slowest core decides: with one of two cores taken, a step
     takes less time with one thread than with two. `$OMP_NUM_THREADS` decides instead, if it is set.
     """
-    if os.environ.get("OMP_NUM_THREADS") or ranks.world() > 1:
-        return
-    cores = torch.get_num_threads()
-    if earlier is not None:
-        torch.set_num_threads(min(cores, earlier))
-    if earlier is not None or cli.load_at_start is None:
-        return
-    (begun, before), (now, after) = cli.load_at_start, cli.load_of_others()
-    taken = int((after - before) / (now - begun) + 0.3)  # a core that is busy for less than 70% of the time is not
-    if taken and cores > 1:
-        threads = max(1, cores - taken)
-        torch.set_num_threads(threads)
-        ranks.note(
-            f"other programs keep {taken} of {cores} cores busy, so the run takes {threads} "
-            f"thread{'s' * (threads > 1)} ($OMP_NUM_THREADS sets another number)"
-        )
+    usual = threads = torch.get_num_threads()
+    chosen_by_user, why = os.environ.get("OMP_NUM_THREADS") or ranks.world() > 1, ""
+    if not chosen_by_user and earlier is not None:
+        threads, why = min(usual, earlier), "the resumed run had as many"
+    elif not chosen_by_user and cli.load_at_start:
+        (begun, before), (now, after) = cli.load_at_start, cli.load_of_others()
+        taken = int((after - before) / (now - begun) + 0.3)  # a core that is busy for less than 70% of the time is not
+        cores = len(os.sched_getaffinity(0))  # where a physical core counts as two, torch takes one thread for it
+        threads, why = max(1, min(usual, cores - taken)), f"other programs keep {taken} of {cores} cores busy"
+    torch.set_num_threads(threads)  # in every run: after this call MKL keeps to the number, which affects bits
+    if threads < usual:
+        ranks.note(f"{threads} of {usual} threads, as {why} ($OMP_NUM_THREADS sets another number)")
 
 
 def number_format(requested: str, device: torch.device) -> str:

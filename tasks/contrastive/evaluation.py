@@ -55,7 +55,7 @@ class EvaluationResult:
 
 
 class Evaluation:
-    """Evaluation of an encoder on scored pairs, and on the first `--evaluate-triplets` rows (0: all) of triplets.
+    """Evaluation of an encoder on scored pairs, and on the first `--evaluate-triplets` (0: all) of the `trained` rows.
 
     Each distinct text is encoded once, dropout off. `sts_dev_spearman` is Spearman's rho over the dev pairs (gold
     similarity 0 to 5, or 0 and 1); of several sets it is the mean, as in EdaCSE's tables, and each set's own is logged
@@ -64,7 +64,7 @@ class Evaluation:
     accuracy. An undefined number is None and ranks below every other.
     """
 
-    def __init__(self, settings: ContrastiveSettings, encoder: Encoder, data: Data) -> None:
+    def __init__(self, settings: ContrastiveSettings, encoder: Encoder, data: Data, trained: np.ndarray) -> None:
         self.encoder, self.dev, triplets = encoder, data.dev.pairs, data.train
         self.latest: EvaluationResult | None = None
         self.columns, self.batch_size = 0, settings.training.batch_size
@@ -73,7 +73,7 @@ class Evaluation:
         self.scored = len(texts)
         if loss := settings.objective.frozen_loss:
             limit, self.temperature = loss
-            rows, self.columns = range(min(limit or len(triplets), len(triplets))), triplets.cache.columns
+            rows, self.columns = trained[: limit or None].tolist(), triplets.cache.columns
             texts += [triplets.sentence(row, column) for column in range(self.columns) for row in rows]
         self.texts, self.index = distinct(map(tuple, texts))
 

@@ -110,6 +110,7 @@ def test_paths_are_no_part_of_a_runs_identity() -> None:
     ("flags", "named"),
     [
         (["--loss-margin", "1"], ["--loss-margin", "--objective nt-xent has no such flag", "triplet, margin"]),
+        (["--no-lr"], ["--no-lr: no such flag"]),
         (["--objective", "softmax", "--margin", "0.1"], ["--margin", "--objective softmax has no such flag"]),
         (["--objective", "softmax", "--phrases", "sst"], ["--phrases", "belongs to --objective cross"]),
         (["--objective", "triplet", "--temperature", "0.1"], ["--temperature", "nt-xent"]),

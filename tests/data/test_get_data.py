@@ -20,6 +20,7 @@ SCRIPT = Path(__file__).parent.parent.parent / "data" / "get_data.py"
     ("arguments", "words"),
     [
         ((), "the following arguments are required: SET (see --help)"),
+        (("NLI",), "set: NLI is spelled nli"),
         (("senteval2",), "'senteval2' is not one of course, nli"),
         (("course", "--year", "2022"), "--year"),
         (("course", "--from-mirror", "nowhere"), "--from-mirror nowhere: neither an http address nor a folder"),

@@ -48,6 +48,13 @@ def test_rows_pair_by_id_where_gold_agrees() -> None:
     assert two.predicted.tolist() == [1, 3]
 
 
+def test_rows_of_other_texts_do_not_pair_though_their_line_numbers_do() -> None:
+    first = rows("ab", [1, 2], [1, 1])
+    second, without = replace(first, texts=[("x",), ("",)]), replace(first, texts=[(), ()])
+    assert [each.ids for each in compare.common([first, second])] == [["b"], ["b"]]
+    assert [each.ids for each in compare.common([second, without])] == [["a", "b"], ["a", "b"]]
+
+
 def test_a_far_better_run_is_called_better_and_the_other_way_worse(multitask: Made) -> None:
     weak, strong = (read_run(multitask(name, skill=skill)) for name, skill in (("weak", 0.3), ("strong", 0.95)))
     forth, back = (differences(*pair, resamples=200) for pair in ((weak, strong), (strong, weak)))

@@ -73,23 +73,30 @@ def test_a_new_run_leaves_busy_cores_alone_and_a_resumed_one_keeps_its_threads(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     taken: list[int] = []
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     monkeypatch.setattr(torch, "set_num_threads", taken.append)
     monkeypatch.delenv("OMP_NUM_THREADS")
     monkeypatch.setattr(cli, "load_at_start", (100.0, 50.0))
-    for seconds, threads in ((1.2, None), (1.5, 3), (2.6, 3), (8.0, 1)):
+    for usual, cores, seconds, threads in (
+        (4, 4, 1.2, 4),
+        (4, 4, 1.5, 3),
+        (4, 4, 2.6, 3),
+        (4, 4, 9.0, 1),
+        (2, 4, 2.0, 2),  # two physical cores
+        (2, 4, 6.0, 1),
+    ):
+        monkeypatch.setattr(torch, "get_num_threads", lambda usual=usual: usual)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process, cores=cores: set(range(cores)))
         monkeypatch.setattr(cli, "load_of_others", lambda seconds=seconds: (102.0, 50.0 + seconds))
         start.set_threads(None)
-        assert taken == ([threads] if threads else []), seconds
-        message = "other programs keep 1 of 4 cores busy, so the run takes 3 threads ($OMP_NUM_THREADS sets"
-        assert (message in capsys.readouterr().err) == (threads == 3)
-        taken.clear()
-    start.set_threads(2)
-    start.set_threads(8)
-    assert taken == [2, 4] and not capsys.readouterr().err
-    monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    start.set_threads(2)
-    assert taken == [2, 4]
+        assert taken.pop() == threads, seconds
+        assert (f"note: {threads} of {usual} threads, as other" in capsys.readouterr().err) == (threads < usual)
+    for earlier, threads in ((1, 1), (2, 2), (8, 2)):
+        start.set_threads(earlier)
+        assert taken.pop() == threads
+        assert ("as the resumed run had as many" in capsys.readouterr().err) == (threads < 2)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    start.set_threads(1)
+    assert taken == [2]
 
 
 @pytest.mark.skipif(not Path("/proc/stat").is_file(), reason="the load of other programs is known on Linux only")
