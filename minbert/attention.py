@@ -98,13 +98,15 @@ def kernel_name(device: torch.device, dtype: torch.dtype, width: int) -> str:
     """Name of the path that `attend` takes for heads of d = `width`.
 
     Flash attention (Dao et al. 2022) needs half precision, compute capability 8.0 and a width divisible by 8, the
-    memory-efficient kernel (Rabe & Staats 2021) an alignment to 16 bytes. The meta device counts as a GPU of that
-    capability, so that a step can be traced without one.
+    memory-efficient kernel (Rabe & Staats 2021) an alignment to 16 bytes and, for bf16, that capability too. The meta
+    device counts as a GPU of that capability, so that a step can be traced without one.
     """
     if device.type not in GPUS:
         return "grouped"
     half, recent = dtype.itemsize == 2, device.type == "meta" or torch.cuda.get_device_capability(device) >= (8, 0)
-    chosen = "flash" if half and recent and width % 8 == 0 else "efficient" if width * dtype.itemsize % 16 == 0 else ""
+    known = dtype in (torch.float32, torch.float16) or (recent and dtype == torch.bfloat16)
+    efficient = known and width * dtype.itemsize % 16 == 0
+    chosen = "flash" if half and recent and width % 8 == 0 else "efficient" if efficient else ""
     if chosen and _arguments(OPERATORS[chosen]) != ARGUMENTS[chosen]:
         changed = f"torch {torch.__version__} has changed the arguments of {OPERATORS[chosen]}"
         warnings.warn(f"{changed}; attention takes nested tensors instead, which are slower", stacklevel=2)

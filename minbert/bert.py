@@ -116,8 +116,12 @@ class BertModel(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Outputs:
         """The course's interface: a padded batch [B, L] and its mask [B, L], 1 for tokens and 0 for padding.
 
-        Returns `last_hidden_state` [B, L, D], zero where the mask is 0, and `pooler_output` [B, D].
+        Returns `last_hidden_state` [B, L, D], zero where the mask is 0, and `pooler_output` [B, D]. Raises `UserError`
+        if L is above the number of positions, as a token's position is its column.
         """
+        columns, positions = input_ids.shape[-1], self.config.max_position_embeddings
+        if columns > positions:
+            raise UserError(f"a batch of {columns} columns: the encoder has {positions} positions")
         ragged = Ragged.from_padded(input_ids, attention_mask)
         last = self.encode(self.embed(ragged), ragged)[-1]
         return Outputs(

@@ -7,7 +7,7 @@ from typing import Any
 from minbert.errors import UserError, quoted
 from minbert.files import read_json_object
 
-_FIXED = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
+_FIXED = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute", "is_decoder": False}
 _MOST_LAYERS, _LARGEST = 256, 10_000_000  # far beyond any encoder; a size above is a damaged file's
 
 

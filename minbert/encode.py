@@ -77,8 +77,10 @@ class Encoder:
     ) -> "Encoder":
         """Load from an encoder's folder, a run's folder, `minilm` or a hub name.
 
-        `pooler` defaults to the one the folder was saved with, `device` to CUDA if available. Raises `UserError` if
-        the weights or the vocabulary are missing, invalid or do not fit the config, or the device is not available.
+        `pooler` and the greatest length are those that the folder names, `device` is CUDA if available. Vectors are not
+        scaled to length 1, even if sentence-transformers does so with this folder: `encode(normalize_embeddings=True)`
+        does. Raises `UserError` if the weights or the vocabulary are missing, invalid or do not fit the config, or the
+        device is not available.
         """
         if pooler is not None:
             pooling.check(pooler)
@@ -89,7 +91,8 @@ class Encoder:
             model.to(device or default_device())
         except (AssertionError, RuntimeError) as error:  # the type depends on how torch was built
             raise UserError(f"device {quoted(str(device))}: {reason(error)}") from error
-        return cls(model, tokenizer, pooler or weights.saved_pooler(folder) or "cls", precision=precision)
+        pooler, length = pooler or weights.saved_pooler(folder) or "cls", weights.saved_length(folder)
+        return cls(model, tokenizer, pooler, precision=precision, max_length=length)
 
     def save(self, folder: str | Path) -> None:
         """Write a folder that `load`, transformers and sentence-transformers open; replaces an encoder saved there.

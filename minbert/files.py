@@ -143,7 +143,11 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder to fill; it replaces `path` if the block raises nothing, and is deleted otherwise."""
+    """Yield a temporary folder to fill; it replaces `path` if the block raises nothing, and is deleted otherwise.
+
+    Follows a link.
+    """
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary, retired = _temporary(path), _temporary(path, "old")
     shutil.rmtree(temporary, ignore_errors=True)

@@ -59,6 +59,10 @@ class AdamW(torch.optim.Optimizer):
                     f"learning rate {rate} times weight decay {decay} must be below 1, or the weights would change sign"
                 )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For a copy."""
+        return super().__getstate__() | {"fused": self.fused}
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One update of every parameter that has a gradient."""
@@ -143,7 +147,7 @@ class AdamW(torch.optim.Optimizer):
         counter = torch.full((), float(kernel_step), device=parameters[0].device)
         torch._fused_adamw_(
             parameters,
-            [p.grad for p in parameters if p.grad is not None],
+            [_with_strides_of(p, p.grad) for p in parameters if p.grad is not None],
             [self.state[p]["exp_avg"] for p in parameters],
             [self.state[p]["exp_avg_sq"] for p in parameters],
             [],
@@ -156,6 +160,11 @@ class AdamW(torch.optim.Optimizer):
             amsgrad=False,
             maximize=False,
         )
+
+
+def _with_strides_of(parameter: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient in the parameter's memory layout, in which torch's kernel reads both."""
+    return gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
 
 
 def decay_groups(parameters: Iterable[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:

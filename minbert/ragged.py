@@ -67,9 +67,8 @@ class Ragged:
         columns = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
         return cls(ids[real].long(), columns[real], columns.new_zeros(sum(lengths)), lengths)
 
-    def to_padded(self, x: Tensor, length: int | None = None) -> Tensor:
-        """Token rows [T, ...] as a zero-padded [B, L, ...]; a token's column is its position."""
-        length = max(self.lengths) if length is None else length
+    def to_padded(self, x: Tensor, length: int) -> Tensor:
+        """Token rows [T, ...] as a zero-padded [B, length, ...]; a token's column is its position."""
         rows = torch.repeat_interleave(torch.arange(len(self)), torch.tensor(self.lengths)).to(x.device)
         padded = x.new_zeros(len(self), length, *x.shape[1:])
         return padded.index_put((rows, self.positions), x)

@@ -118,9 +118,11 @@ def matched(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[
             problems.append(f"unknown {quoted(key)}")
         elif name in renamed:
             problems.append(f"duplicate {quoted(key)}")
+        elif not isinstance(tensor, Tensor) or tensor.layout != torch.strided or not tensor.is_floating_point():
+            problems.append(f"{quoted(key)} is no dense tensor of floating-point numbers")
         elif tuple(tensor.shape) != shapes[name]:
             problems.append(f"{quoted(key)} has shape {list(tensor.shape)}, the config asks for {list(shapes[name])}")
-        elif not tensor.isfinite().all():
+        elif not tensor.float().isfinite().all():
             problems.append(f"{quoted(key)} holds NaN or infinity")
             renamed[name] = tensor
         else:
@@ -184,7 +186,7 @@ def save(folder: Path, tensors: Mapping[str, Tensor], config: BertConfig, tokeni
         "config.json": config.to_transformers(),
         "sentence_bert_config.json": {
             "max_seq_length": config.max_position_embeddings,
-            "do_lower_case": tokenizer.lowercase,
+            "do_lower_case": False,  # the tokenizer does it; sentence-transformers would change its normalizer
             **({"config_args": {"output_hidden_states": True}} if pooler in AVERAGES else {}),
         },
         "modules.json": [{"idx": 0, "name": "0", "path": "", "type": _module("Transformer")}],
@@ -246,22 +248,22 @@ def _sha256(path: Path, *_: int) -> str:
 
 
 def saved_pooler(folder: Path) -> str | None:
-    """The pooler that a folder of weights names in `minbert.json` or `1_Pooling/config.json`; None if it names none.
+    """The pooler that a folder of weights names in `minbert.json` or by its pooling module; None if it names none.
 
-    Warns if `modules.json` names further modules that change the vectors. Raises `UserError` for an unknown pooler, or
-    a pooling mode of sentence-transformers other than one of cls, mean and max.
+    Warns of sentence-transformers' modules that are left out, though they change the vectors by more than their length.
+    Raises `UserError` for an unknown pooler, or a pooling mode other than one of cls, mean and max.
     """
-    record, path = folder / "minbert.json", folder / "1_Pooling" / "config.json"
+    record = folder / "minbert.json"
     if record.is_file() and "pooler" in (content := read_json_object(record)):
         return one_of(str(content["pooler"]), POOLERS, f"{record}: pooler")
-    if not path.is_file():
-        return None
-    modules = folder / "modules.json"
-    kinds = [str(module["type"]).rpartition(".")[2] for module in read_json(modules)] if modules.is_file() else []
-    if further := [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]:
+    modules = _modules_of(folder)
+    if further := [kind for kind in modules if kind not in ("Transformer", "Pooling", "Normalize")]:
         warnings.warn(
             f"{folder}: {', '.join(further)} is left out: sentence-transformers' vectors differ", stacklevel=2
         )
+    path = folder / modules.get("Pooling", "") / "config.json"
+    if "Pooling" not in modules or not path.is_file():
+        return None
     content = read_json_object(path)
     prefix = "pooling_mode_"
     modes = {key.removeprefix(prefix) for key, value in content.items() if key.startswith(prefix) and value is True}
@@ -269,6 +271,32 @@ def saved_pooler(folder: Path) -> str | None:
         if modes == {key} or content.get("pooling_mode") == name:
             return name
     raise UserError(f"{path}: a pooling mode other than one of cls, mean and max")
+
+
+def _modules_of(folder: Path) -> dict[str, str]:
+    """The kinds of sentence-transformers' modules in a folder, each with its own folder.
+
+    Raises `UserError` for a `modules.json` that does not name them.
+    """
+    path = folder / "modules.json"
+    if not path.is_file():
+        return {"Pooling": "1_Pooling"}
+    try:
+        modules = {module["type"].rpartition(".")[2]: Path(module["path"]) for module in read_json(path)}
+    except (TypeError, LookupError, AttributeError) as error:
+        raise UserError(f"{path}: not a list of modules, each with its type and path") from error
+    if any(inner.is_absolute() or ".." in inner.parts for inner in modules.values()):
+        raise UserError(f"{path}: the path of a module is outside of the folder")
+    return {kind: str(inner) for kind, inner in modules.items()}
+
+
+def saved_length(folder: Path) -> int | None:
+    """The longest input in tokens that sentence-transformers takes from a folder; None if it names none."""
+    for name, key in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
+        length = read_json_object(folder / name).get(key) if (folder / name).is_file() else None
+        if isinstance(length, int) and length > 2:
+            return length
+    return None
 
 
 def resolve(name: str, flag: str = "") -> Path:
@@ -291,7 +319,7 @@ def resolve(name: str, flag: str = "") -> Path:
         own_form = tokenizer and (folder / "model.safetensors").is_file()
         if own_form or not (folder / "config.json").is_file():
             return folder
-        files = ((file.name, file.stat()) for file in sorted(folder.iterdir()))
+        files = ((str(file), file.stat()) for file in sorted([*folder.iterdir(), *folder.glob("*/config.json")]))
         return _converted(str(folder), label, [(name, status.st_size, status.st_mtime_ns) for name, status in files])
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UserError(f"{label}: no such folder")
@@ -313,9 +341,8 @@ def _converted(source: str, label: str, version: list[Any]) -> Path:
 def _save_from_transformers(source: str, label: str, folder: Path) -> None:
     """Save a BERT encoder and its tokenizer that transformers reads from a folder or from the hub.
 
-    The files by which `saved_pooler` finds the pooler are copied.
-
-    Raises `UserError` if it cannot be read, is of another architecture or lacks weights.
+    The files that `saved_pooler` and `saved_length` read are copied. Raises `UserError` if the encoder cannot be read,
+    is of another architecture or lacks weights.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # a service that transformers asks to convert pickles
@@ -333,20 +360,28 @@ def _save_from_transformers(source: str, label: str, folder: Path) -> None:
         except Exception as error:  # the type depends on the HTTP library of the hub's client
             hub_error = error
     offline = hub_error is not None
+
+    def copy(name: str) -> None:
+        try:
+            path = Path(source, name) if local else Path(hf_hub_download(source, name, local_files_only=offline))
+            content = path.read_bytes()
+        except (EntryNotFoundError, FileNotFoundError):
+            return
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
     try:
         options: dict[str, Any] = {"local_files_only": offline, "trust_remote_code": False}
         config = transformers.AutoConfig.from_pretrained(source, **options)
         if config.model_type != "bert":
             raise UserError(f"{label}: model_type is {quoted(config.model_type)}; this encoder is 'bert'")
         loaded: Any = transformers.BertModel.from_pretrained(source, output_loading_info=True, **options)
-        transformers.AutoTokenizer.from_pretrained(source, **options).save_pretrained(folder)
-        for name in ("minbert.json", "modules.json", "1_Pooling/config.json"):
-            try:
-                path = Path(source, name) if local else Path(hf_hub_download(source, name, local_files_only=offline))
-                (folder / name).parent.mkdir(exist_ok=True)
-                (folder / name).write_bytes(path.read_bytes())
-            except (EntryNotFoundError, FileNotFoundError):
-                pass
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **options)
+        if len(tokenizer) > len(tokenizer.all_special_tokens):  # without a vocabulary transformers makes an empty one
+            tokenizer.save_pretrained(folder)
+        for name in ("minbert.json", "sentence_bert_config.json", "modules.json"):
+            copy(name)
+        copy(f"{_modules_of(folder).get('Pooling', '1_Pooling')}/config.json")
     except UserError:
         raise
     except Exception as error:  # transformers raises many types

@@ -127,7 +127,7 @@ def load(run: Path | str) -> Predictor:
     from minbert.bert import BertModel
     from minbert.config import BertConfig
     from minbert.cpu import accelerate
-    from minbert.precision import choose, default_device
+    from minbert.precision import choose, default_device, supports_bf16
     from minbert.tokenizer import Tokenizer
     from minbert.training import checkpoint, start
     from tasks import registry
@@ -142,7 +142,8 @@ def load(run: Path | str) -> Predictor:
     length = start.resolve_max_length(settings["max_length"], config)
     manifest = read_json_object(run / "manifest.json")
     recorded = manifest["precision"]
-    precision = choose("auto" if recorded == "fp16" and device.type == "cpu" else recorded, device)
+    lacking = (recorded == "fp16" and device.type == "cpu") or (recorded == "bf16" and not supports_bf16(device))
+    precision = choose("auto" if lacking else recorded, device)
     trained = manifest["data"].get("train", {})
     as_written = frozenset(task for task, entry in trained.items() if not entry.get("course", True))
     return Predictor(model.to(device).eval(), tokenizer, length, precision, as_written)

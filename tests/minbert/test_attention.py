@@ -156,6 +156,15 @@ def test_the_path_follows_device_and_number_format(
     assert not recwarn.list
 
 
+def test_an_older_gpu_has_no_kernel_for_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    attention.kernel_name.cache_clear()
+    dtypes = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+    names = [attention.kernel_name(torch.device("cuda"), dtype, 64) for dtype in dtypes]
+    attention.kernel_name.cache_clear()
+    assert names == ["nested", "efficient", "efficient", "nested"]
+
+
 def test_another_operator_in_torch_means_nested_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(attention.ARGUMENTS, "flash", "query key value")
     attention.kernel_name.cache_clear()

@@ -90,6 +90,12 @@ def test_similarities_are_those_of_sentence_transformers(encoder: Encoder, their
         torch.testing.assert_close(actual, expected, atol=1e-6, rtol=0)
 
 
+def test_a_long_text_is_cut_where_sentence_transformers_cuts_it(encoder: Encoder, theirs: SentenceTransformer) -> None:
+    assert encoder.max_length == theirs.max_seq_length == 256
+    with pytest.warns(UserWarning, match="longer than 256 tokens"):
+        assert encoder.similarity(encoder.encode(["a cat sat " * 100]), theirs.encode(["a cat sat " * 100])) > 0.99999
+
+
 @pytest.mark.parametrize("batch_size", [None, 1, 3])
 def test_order_batch_size_and_a_bar_change_nothing(
     encoder: Encoder, batch_size: int | None, capsys: pytest.CaptureFixture[str]

@@ -189,7 +189,8 @@ def test_what_is_left_out_of_a_folder_is_said_at_every_load_and_its_pooling_may_
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     (folder / "1_Pooling").mkdir()
-    kinds = [{"type": f"sentence_transformers.models.{kind}"} for kind in ("Transformer", "Pooling", "Dense")]
+    paths = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
+    kinds = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in paths.items()]
     (folder / "modules.json").write_text(json.dumps(kinds))
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_weightedmean_tokens": true}')
     assert minbert.Encoder.load(folder, pooler="mean").pooler == "mean"
@@ -199,6 +200,9 @@ def test_what_is_left_out_of_a_folder_is_said_at_every_load_and_its_pooling_may_
             pytest.raises(UserError, match="a pooling mode other"),
         ):
             minbert.Encoder.load(folder)
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
+    with pytest.warns(UserWarning, match="Dense is left out"):
+        assert minbert.Encoder.load(folder).pooler == "max", "a changed folder is opened anew"
 
 
 @pytest.mark.parametrize("case", ["harmful", "another architecture", "lacks the pooler"])

@@ -125,6 +125,21 @@ def test_a_saved_state_goes_on_with_the_same_bits(fused: bool) -> None:
     assert all(torch.equal(a, b) for a, b in zip(whole, halves, strict=True))
 
 
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_copy_goes_on_and_a_gradient_of_other_strides_is_the_same_gradient(fused: bool) -> None:
+    weights = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)).double()
+    gradient = torch.randn(4, 6, generator=torch.Generator().manual_seed(1)).double().T
+    ours, theirs = nn.Parameter(weights.clone()), nn.Parameter(weights.clone())
+    optimizer = copy.deepcopy(AdamW([ours], lr=0.1, eps=1e-8, fused=fused))
+    (ours,) = optimizer.param_groups[0]["params"]
+    other = torch.optim.AdamW([theirs], lr=0.1, eps=1e-8, weight_decay=0.0)
+    ours.grad, theirs.grad = gradient, gradient.contiguous()
+    for _ in range(3):
+        optimizer.step()
+        other.step()
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+
 def test_the_running_mean_is_that_of_all_steps_even_of_a_parameter_without_updates() -> None:
     torch.manual_seed(1)
     always, late = nn.Parameter(torch.randn(3, 4)), nn.Parameter(torch.randn(5))

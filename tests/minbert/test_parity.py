@@ -133,6 +133,9 @@ def test_left_padding_equals_transformers(tiny: Path) -> None:
 def test_a_sentence_longer_than_the_position_table_is_refused(tiny: Path) -> None:
     model = BertModel.from_pretrained(tiny)
     positions = model.config.max_position_embeddings
+    padded = torch.zeros(1, positions + 1, dtype=torch.long)
+    with pytest.raises(UserError, match=f"a batch of {positions + 1} columns"):
+        model(padded, (torch.arange(positions + 1) == positions).long()[None])  # a real token in the last column
     with pytest.raises(UserError, match=f"{positions + 1} tokens: the encoder has {positions} positions"):
         model.pooled(Ragged.from_lists([[2, 3], [4] * (positions + 1)]))
 

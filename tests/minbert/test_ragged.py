@@ -41,7 +41,7 @@ def test_lists_equal_their_padded_form(rows: list[list[int]]) -> None:
     ours, padded = Ragged.from_lists(rows), Ragged.from_padded(ids, (ids > 0).long())
     assert ours.lengths == padded.lengths
     assert all(torch.equal(getattr(ours, name), getattr(padded, name)) for name in ("ids", "positions", "types"))
-    assert torch.equal(ours.to_padded(ours.ids), ids)
+    assert torch.equal(ours.to_padded(ours.ids, ids.shape[1]), ids)
 
 
 @given(rows_of_ids)

@@ -144,6 +144,41 @@ def test_saved_folder_opens_in_sentence_transformers_with_equal_vectors(
     assert theirs.max_seq_length == 64
 
 
+def test_a_folder_that_sentence_transformers_has_saved_again_opens_here(
+    saved: Callable[[str], Path], tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    theirs = SentenceTransformer(str(saved("mean")), device="cpu")
+    theirs.max_seq_length = 8
+    theirs.save(str(tmp_path / "again"))
+    mine = Encoder.load(tmp_path / "again", precision="fp32")
+    assert (mine.pooler, mine.max_length) == ("mean", 8)
+    with pytest.warns(UserWarning, match="longer than 8 tokens"):
+        np.testing.assert_allclose(mine.encode([" ".join(TEXTS)] * 2), theirs.encode([" ".join(TEXTS)] * 2), atol=1e-5)
+    SentenceTransformer(str(saved("avg-first-last")), device="cpu").save(str(tmp_path / "layers"))
+    with pytest.warns(UserWarning, match="WeightedLayerPooling is left out"):
+        assert weights.saved_pooler(tmp_path / "layers") == "mean"
+
+
+def test_a_folder_without_a_vocabulary_has_weights_and_no_encoder(tiny_copy: Copy) -> None:
+    folder = tiny_copy(name="weights")
+    for path in folder.iterdir():
+        if path.name not in ("config.json", "model.safetensors"):
+            path.unlink()
+    BertModel.from_pretrained(folder)
+    with pytest.raises(UserError, match=r"neither tokenizer\.json nor"):
+        Encoder.load(folder)
+
+
+def test_a_folder_is_saved_through_a_link(tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    for _ in range(2):
+        Encoder.load(tiny).save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and same(tmp_path / "disk", tiny)
+
+
 def test_saved_folder_opens_in_transformers_with_equal_outputs(saved: Callable[[str], Path], tiny: Path) -> None:
     from transformers import AutoModel, AutoTokenizer
     from transformers import BertModel as Theirs
@@ -181,7 +216,8 @@ def test_pooler_of_folders_by_others(tmp_path: Path, minilm: Path) -> None:
     for content, pooler in ((flags, "max"), ({"pooling_mode": "mean"}, "mean")):
         (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(content))
         assert weights.saved_pooler(tmp_path) == pooler
-    types = [{"type": f"sentence_transformers.models.{name}"} for name in ("Transformer", "Pooling", "Dense")]
+    kinds = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
+    types = [{"type": f"sentence_transformers.models.{name}", "path": path} for name, path in kinds.items()]
     (tmp_path / "modules.json").write_text(json.dumps(types))
     with pytest.warns(UserWarning, match="Dense is left out"):
         weights.saved_pooler(tmp_path)
@@ -190,6 +226,10 @@ def test_pooler_of_folders_by_others(tmp_path: Path, minilm: Path) -> None:
         content = {"include_prompt": True} | {f"pooling_mode_{mode}": True for mode in modes}
         (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(content))
         with pytest.raises(UserError, match="other than one of cls, mean and max"):
+            weights.saved_pooler(tmp_path)
+    for wrong in (["Pooling"], [{"type": "Pooling"}], [{"type": "Pooling", "path": "../elsewhere"}]):
+        (tmp_path / "modules.json").write_text(json.dumps(wrong))
+        with pytest.raises(UserError, match=r"modules\.json: "):
             weights.saved_pooler(tmp_path)
 
 
@@ -209,6 +249,7 @@ SPOILT = [
     ("tokenizer_config.json", lambda content: content.update(strip_accents="no")),
     ("minbert.json", lambda content: content.update(pooler=["mean"])),
     ("config.json", lambda content: content.update(num_hidden_layers=10_000_000)),
+    ("config.json", lambda content: content.update(is_decoder=True)),
 ]
 
 
