@@ -30,9 +30,9 @@ def draw(study: Study, summary: pd.DataFrame, score: Any) -> bytes | None:
 
 
 def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, score: Any) -> bytes | None:
-    """Mean and standard deviation by the value of the setting `x`; measured arms are left out."""
-    key = study.x
-    flats = [{} if arm.measured else arm.flat for arm in arms]
+    """Mean and standard deviation by the value of the setting `x`, of arms neither measured nor started from."""
+    key, first = study.x, {arm.upstream for arm in arms}
+    flats = [{} if arm.measured or arm.name in first else arm.flat for arm in arms]
     points = sorted(
         (flat[key], mean, bar) for flat, mean, bar in zip(flats, means, np.nan_to_num(spread)) if key in flat
     )
@@ -51,7 +51,8 @@ def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, 
 
 def _heat_map(study: Study, arms: list[Arm], means: np.ndarray, score: Any) -> bytes:
     """The means over the two axes of a grid."""
-    rows, columns = (list(dict.fromkeys(arm.labels[side] for arm in study.arms.values())) for side in (0, 1))
+    of_grid = [arm.labels for arm in study.arms.values() if arm.labels]
+    rows, columns = (list(dict.fromkeys(labels[side] for labels in of_grid)) for side in (0, 1))
     values = np.full((len(rows), len(columns)), np.nan)
     for arm, mean in zip(arms, means, strict=True):
         values[rows.index(arm.labels[0]), columns.index(arm.labels[1])] = mean
@@ -65,6 +66,6 @@ def _heat_map(study: Study, arms: list[Arm], means: np.ndarray, score: Any) -> b
         middle = (np.nanmin(values) + np.nanmax(values)) / 2
         for (row, column), value in np.ndenumerate(values):
             if not math.isnan(value):
-                ink = charts.GROUND if value > middle else charts.INK
+                ink = "white" if value > middle else "black"  # in the dark theme too, whose cells are the same
                 axes.text(column, row, f"{value:.{score.digits}f}", ha="center", va="center", color=ink)
     return out.getvalue()

@@ -223,7 +223,8 @@ def _check_suites(file: StudyFile) -> None:
             flags = import_module(f"tasks.benchmarks.{module}").parse(["--encoder", "of the arm", *words])
         except UserError as error:
             raise UserError(f"suites.{name}: {error}") from error
-        if "," in flags.pooler or flags.pooler == "every" or getattr(flags, "whiten", 0):
+        several = "," in flags.pooler or flags.pooler.lower() in ("every", "all")
+        if several or getattr(flags, "whiten", 0):
             raise UserError(f"suites.{name}: scores several systems, of which a table can show one")
 
 

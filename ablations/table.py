@@ -133,7 +133,9 @@ def steps(cells: Sequence[Cell]) -> dict[str, str]:
     for arm in dict.fromkeys(cell.arm.name for cell in cells if cell.arm.script):
         scores = [cell.scores for cell in cells if cell.arm.name == arm]
         kept, last = ([one.get(key, 0) for one in scores] for key in ("step", "last_step"))
-        shown[arm] = f"{_span(kept)} of {_span(last)}" + ", not trained" * (0 in kept)
+        zeros = kept.count(0)
+        untrained = ", not trained" if zeros == len(kept) else f", {zeros} not trained" if zeros else ""
+        shown[arm] = f"{_span(kept)} of {_span(last)}{untrained}"
     return shown
 
 

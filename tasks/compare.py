@@ -146,6 +146,9 @@ def main(arguments: list[str] | None = None) -> None:
     folders = parser.parse_args(arguments).runs
     first, second = distinct_names(folders)
     one, two = map(read_run, folders)
+    for folder, run in zip(folders, (one, two), strict=True):
+        if not run.finished:
+            raise UserError(f"{folder}: the run is not finished, so its dev rows are not recorded")
     if not one.tasks.keys() & two.tasks.keys():
         raise UserError(f"{folders[0]} and {folders[1]}: no task in common, so there is nothing to compare")
     both = differences([one.tasks], [two.tasks], norm=one.multitask and two.multitask)

@@ -139,7 +139,7 @@ class Suite:
     @property
     def out(self) -> Path:
         """The folder of the results."""
-        return self.options.out or Path("runs/benchmarks") / self.loaded[0].name.strip("/.").replace("/", "-")
+        return self.options.out or Path("runs/benchmarks") / str(self.options.encoder[0]).strip("/.").replace("/", "-")
 
     def bank(self, texts: Iterable[str]) -> Bank:
         """The vectors of some texts by every system."""

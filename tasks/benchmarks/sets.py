@@ -38,7 +38,7 @@ class ScoredSet:
 def named(text: str, folder: Path) -> list[str]:
     """The sets of `--sets`: `en`, `zh`, or names with commas; by default the English sets if `folder` has them."""
     if not text:
-        text = "en" if senteval.find_root(folder) or _chinese_root(folder) is None else "zh"
+        text = "en" if senteval.find_root(folder) or not _has_chinese(folder / "zh", folder) else "zh"
     groups = {"en": ENGLISH, "zh": tuple(CHINESE), "SICK-R": ("SICK",)}
     names = chosen(text, ("en", "zh", *ENGLISH, *CHINESE, "SICK-R"), "--sets")
     return list(dict.fromkeys(one for name in names for one in groups.get(name, (name,))))
@@ -67,9 +67,12 @@ def scored_set(name: str, rows: Iterable[Row | Skipped], file: str = "") -> Scor
 
 def _chinese_root(folder: Path) -> Path | None:
     """`zh` in the folder, the folder itself, or `zh` beside it, as the English sets may be the folder that is given."""
+    return next(filter(_has_chinese, (folder / "zh", folder, folder.parent / "zh")), None)
+
+
+def _has_chinese(*bases: Path) -> bool:
     names = [name for folders in chinese.FOLDERS.values() for name in folders]
-    bases = (folder / "zh", folder, folder.parent / "zh")
-    return next((base for base in bases if any((base / name).is_dir() for name in names)), None)
+    return any((base / name).is_dir() for base in bases for name in names)
 
 
 def _chinese(folder: Path, name: str) -> ScoredSet:

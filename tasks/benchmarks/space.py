@@ -140,6 +140,7 @@ def frequency(suite: Suite, pairs: ScoredSet) -> dict[str, Any]:
     frame = scores.frame()
     rows = wide(frame[frame["removed"].isin(_SHOWN)], SYSTEM, "removed", times=100)
     suite.tables.append(Table("Spearman without the most frequent tokens, by their number", rows, notes, left=2))
+    suite.check_contamination({some.name: some.pairs for some in scored})
     return {"sets": [some.name for some in scored]} | results.content(scores)
 
 

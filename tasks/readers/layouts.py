@@ -252,7 +252,7 @@ def read_any(path: Path) -> tuple[str, Rows]:
 
     It is the first kind that the file's first line fits; any text can be read as lines.
     """
-    head, kinds = first_line_of(path), ("triplet", "nli", "pair-score", "pair-class", "single", "pair", "lines")
+    head, kinds = first_line_of(path), ("triplet", "pair-score", "pair-class", "nli", "single", "pair", "lines")
     kind, layout = next((kind, fitting) for kind in kinds if (fitting := _layout(path, head, kind, "test", None)))
     return kind, _rows(path, layout._replace(clean=str.strip, rule=None, empty="skip"))
 

@@ -139,7 +139,7 @@ def draw_categories(base: Path, sheets: Sequence[pd.DataFrame], names: Sequence[
             for offset, (group, colour) in enumerate(zip(GROUPS, (VERMILION, BLUE, GREY), strict=True), start=-1):
                 values = counts(sheet)[group].to_numpy()
                 total, y = max(values.sum(), 1), np.arange(len(NAMES)) + offset * thick
-                label = f"{GROUPS[group]} ({values.sum()})"
+                label = f"{GROUPS[group]} ({values.sum()})" if len(sheets) == 1 else GROUPS[group]
                 bars = axes.barh(y, values / total, thick * 0.88, color=colour, label=label)
                 axes.bar_label(bars, [str(count) for count in values], fontsize=8.5, padding=3)
             if len(sheets) > 1:

@@ -20,13 +20,20 @@ _MOST_LINES = 200  # counts, skipped and noted rows that the page lists
 
 
 def command(manifest: Mapping[str, Any]) -> str:
-    """The command to type again: with the run's data folder and thread count, without `--resume`."""
+    """The command to type again: with the run's data folder, threads and processes, without `--resume`."""
     words = [word for word in shlex.split(manifest["command"]) if word != "--resume"]
     threads = manifest["environment"].get("threads")
     variables = manifest.get("variables", {}) | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
     before = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
-    python = [] if words[:1] and words[0].startswith("minbert-") else ["python"]
-    return " ".join([*before, shlex.join([*python, *words])])
+    launcher = [] if words[:1] and words[0].startswith("minbert-") else ["python"]
+    if (processes := _processes(manifest)) > 1:
+        launcher = ["torchrun", "--nproc-per-node", str(processes)]
+    return " ".join([*before, shlex.join([*launcher, *words])])
+
+
+def _processes(manifest: Mapping[str, Any]) -> int:
+    number: int = manifest["settings"].get("number of processes", 1)
+    return number
 
 
 def run_facts(run: Run) -> list[tuple[str, str]]:
@@ -38,6 +45,7 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
     rows = [
         ("wall time", duration(run.seconds) if run.seconds else ""),
         ("device", f"{environment['device']}, {manifest['precision']}"),
+        ("processes", str(_processes(manifest)) if _processes(manifest) > 1 else ""),
         ("training rows", _training_rows(run)),
         ("steps", f"{run.step:,}" + (f" of {run.planned_steps:,}" if run.planned_steps else "")),
         ("kept", kept(run)),

@@ -101,12 +101,12 @@ def test_arms_whose_interval_to_the_best_contains_0_are_tied_with_it() -> None:
 def test_an_arm_that_kept_step_0_is_not_trained(tmp_path: Path) -> None:
     study = read_study("selfccl")
     cells = [cell for cell in cells_of(study, [1, 2], "", tmp_path) if cell.arm.name in ("selfccl-bert", "simcse-sup")]
-    for cell, (kept, last) in zip(cells, [(16, 16), (125, 160), (0, 16), (160, 160)], strict=True):
+    for cell, (kept, last) in zip(cells, [(0, 16), (125, 160), (0, 16), (0, 160)], strict=True):
         cell.folder.mkdir(parents=True)
         (cell.folder / "scores.json").write_text(json.dumps({"step": kept, "last_step": last}))
     names = [cell.arm.name for cell in cells[:2]]
     steps = table.steps(cells)
-    assert steps == {names[0]: "0 to 16 of 16, not trained", names[1]: "125 to 160 of 160"}
+    assert steps == {names[0]: "0 of 16, not trained", names[1]: "0 to 125 of 160, 1 not trained"}
 
 
 def test_a_grid_with_a_hole_is_drawn(grid: tuple[Study, pd.DataFrame]) -> None:
@@ -117,6 +117,15 @@ def test_a_grid_with_a_hole_is_drawn(grid: tuple[Study, pd.DataFrame]) -> None:
     shown = [float(value) for value in re.findall(rb">(\d\d\.\d\d)<", svg)]  # row by row, as the arms are
     assert shown == pytest.approx(100 * frame["value"])
     assert b"nan" not in svg
+
+
+def test_a_line_is_of_the_arms_of_its_setting_without_the_one_they_start_from() -> None:
+    study = read_study("few-shot-supervised")
+    rows = [(arm, seed, "sts/avg.", 0.7 + seed / 100) for arm in study.arms for seed in (1, 2)]
+    frame = pd.DataFrame(rows, columns=["group", "seed", "metric", "value"])
+    svg = figure.draw(study, summary_of(study, frame), table.Score.of("sts/avg.", study))
+    assert svg is not None
+    assert {b">10,000<", b">1,000<"} <= set(re.findall(rb">[\d,]+<", svg)) and b">2,000<" not in svg
 
 
 def test_a_figure_of_differences_is_in_the_units_of_the_table_and_says_of_what() -> None:

@@ -159,6 +159,9 @@ def test_the_command_prints_a_table(multitask: Made, contrastive: Made, capsys: 
     (lonely / "scores.json").write_text('{"tasks": {}, "dev_norm": null}')
     with pytest.raises(UserError, match="no task in common"):
         compare.main([str(first), str(lonely)])
+    (lonely / "scores.json").unlink()
+    with pytest.raises(UserError, match=f"{lonely}: the run is not finished"):
+        compare.main([str(first), str(lonely)])
 
 
 DRAWS = np.random.default_rng(4)

@@ -142,6 +142,10 @@ def test_the_command_names_the_data_folder_that_the_environment_named(multitask:
     assert words == ["DATA_DIR=it's; mine", "OMP_NUM_THREADS=2", "python", "multitask_train.py", "--seed", "3"]
     installed = changed(folder, variables={}, command="minbert-train --resume --seed 3")
     assert facts.command(installed.manifest) == "OMP_NUM_THREADS=2 minbert-train --seed 3"
+    settings = installed.manifest["settings"] | {"number of processes": 2}
+    several = changed(folder, variables={}, command="multitask_train.py --seed 3", settings=settings)
+    launched = "OMP_NUM_THREADS=2 torchrun --nproc-per-node 2 multitask_train.py --seed 3"
+    assert facts.command(several.manifest) == launched and ("processes", "2") in facts.run_facts(several)
 
 
 TEXTS = {

@@ -135,6 +135,7 @@ def test_chinese_sets(tiny: Path, folder: Path, tmp_path: Path) -> None:
     assert found["sets"] == {"LCQMC": {"pairs": 12, "skipped": 0, "file": "LCQMC/test.txt"}}
     assert {row["low"] for row in found["results"]} == {None}
     assert sets.named("", folder) == list(sets.ENGLISH) and sets.named("", folder / "zh") == list(sets.CHINESE)
+    assert sets.named("", folder / "senteval") == list(sets.ENGLISH), "zh beside it has to be named"
 
 
 def test_the_folder_s_own_pooler_is_the_default_and_a_run_stands_for_its_encoder(

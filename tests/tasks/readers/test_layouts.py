@@ -65,6 +65,11 @@ def test_a_layout_is_recognised(write: Callable, case: tuple) -> None:
     assert [tuple(map(text_key, row.texts)) for row in read_any(path)[1]] == [tuple(map(text_key, texts))]
 
 
+def test_a_quoted_line_break_of_the_course_s_pairs_is_read_where_the_use_is_not_known(write: Callable) -> None:
+    path = write('id\tsentence1\tsentence2\tis_duplicate\n1\t"a\nb"\tc\t1\n')
+    assert [row.texts for row in read_any(path)[1]] == [("a\nb", "c")]
+
+
 def test_an_sts_input_finds_its_gold_file(write: Callable) -> None:
     write("\n4\n", "STS.gs.x.txt")
     path = write("a\tb\nc\td\n", "STS.input.x.txt")
