@@ -6,6 +6,7 @@ python -m pytest --import-mode=importlib tests/ablations/test_table.py
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,9 @@ def test_a_grid_with_a_hole_is_drawn(grid: tuple[Study, pd.DataFrame]) -> None:
     shown = [float(value) for value in re.findall(rb">(\d\d\.\d\d)<", svg)]  # row by row, as the arms are
     assert shown == pytest.approx(100 * frame["value"])
     assert b"nan" not in svg
+    named = replace(next(iter(study.arms.values())), name="untrained", labels=())
+    with_another = replace(study, arms={**study.arms, "untrained": named})
+    assert figure.draw(with_another, found, table.Score.of("sts_dev_spearman", study)) == svg
 
 
 def test_a_line_is_of_the_arms_of_its_setting_without_the_one_they_start_from() -> None:
