@@ -224,7 +224,7 @@ def _check_suites(file: StudyFile) -> None:
         except UserError as error:
             raise UserError(f"suites.{name}: {error}") from error
         several = "," in flags.pooler or flags.pooler.lower() in ("every", "all")
-        if several or getattr(flags, "whiten", 0):
+        if several or getattr(flags, "whiten", False):
             raise UserError(f"suites.{name}: scores several systems, of which a table can show one")
 
 

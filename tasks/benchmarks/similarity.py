@@ -52,10 +52,8 @@ def run_similarity(options: argparse.Namespace) -> None:
     differences = scores.differences(suite.pairings, "spearman")
     notes = [_NOTE, *([_WHITENED] if options.whiten else [])]
     notes += [f"{one.name} is {one.file}." for one in scored if one.file]
-    suite.tables = [
-        *_tables(scores, tuple(notes)),
-        *results.difference_tables("Spearman × 100", differences, times=100),
-    ]
+    compared = results.difference_tables("Spearman × 100", differences, times=100)
+    suite.tables = [*_tables(scores, tuple(notes)), *compared]
     about = {one.name: {"pairs": len(one.gold), "skipped": one.skipped, "file": one.file} for one in scored}
     suite.content = {"sets": about, **results.content(scores, differences), "sick": None}
     _draw_scatters(suite, scored, cosines, folder)
