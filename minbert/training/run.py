@@ -143,7 +143,7 @@ class RunDir:
             if earlier.get(name) != value
         ]
         changed += [
-            f"{name.removesuffix(' sha256')} ({path}, or what is read with it, is not what it was at the start)"
+            f"{name.removesuffix(' sha256')} ({path} is not what it was at the start)"
             for name, (path, sha256) in (inputs or {}).items()
             if earlier.get(name) != sha256
         ]

@@ -74,7 +74,7 @@ def test_a_new_run_leaves_busy_cores_alone_and_a_resumed_one_keeps_its_threads(
 ) -> None:
     taken: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", taken.append)
-    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(cli, "load_at_start", (100.0, 50.0))
     for usual, cores, seconds, threads in (
         (4, 4, 1.2, 4),
