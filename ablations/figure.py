@@ -30,7 +30,7 @@ def draw(study: Study, summary: pd.DataFrame, score: Any) -> bytes | None:
 
 
 def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, score: Any) -> bytes | None:
-    """Mean and standard deviation by the value of the setting `x`, of arms neither measured nor started from."""
+    """Mean and standard deviation by the value of the setting `x`, without arms measured or started from."""
     key, first = study.x, {arm.upstream for arm in arms}
     flats = [{} if arm.measured or arm.name in first else arm.flat for arm in arms]
     points = sorted(

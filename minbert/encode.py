@@ -77,7 +77,7 @@ class Encoder:
     ) -> "Encoder":
         """Load from an encoder's folder, a run's folder, `minilm` or a hub name.
 
-        `pooler` and the greatest length are those that the folder names, `device` is CUDA if available. Vectors are not
+        `pooler` and the longest input are those that the folder names, `device` is CUDA if available. Vectors are not
         scaled to length 1, even if sentence-transformers does so with this folder: `encode(normalize_embeddings=True)`
         does. Raises `UserError` if the weights or the vocabulary are missing, invalid or do not fit the config, or the
         device is not available.

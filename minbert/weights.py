@@ -63,6 +63,7 @@ _OURS = {theirs: ours for ours, theirs in NAMES.items()}
 _IGNORED = re.compile(r"(embeddings\.)?position_ids|cls\.(predictions|seq_relationship)\..+")
 _OLD = {"gamma": "weight", "beta": "bias"}
 _MOST_PROBLEMS = 10  # listed in one message
+_VERSION = 2  # of the folders that `_converted` keeps
 
 
 def our_name(key: str) -> str:
@@ -250,7 +251,7 @@ def _sha256(path: Path, *_: int) -> str:
 def saved_pooler(folder: Path) -> str | None:
     """The pooler that a folder of weights names in `minbert.json` or by its pooling module; None if it names none.
 
-    Warns of sentence-transformers' modules that are left out, though they change the vectors by more than their length.
+    Warns of sentence-transformers' modules that are left out here, though they do more than scale the vectors.
     Raises `UserError` for an unknown pooler, or a pooling mode other than one of cls, mean and max.
     """
     record = folder / "minbert.json"
@@ -329,7 +330,7 @@ def resolve(name: str, flag: str = "") -> Path:
 def _converted(source: str, label: str, version: list[Any]) -> Path:
     """The cache folder with the weights that transformers reads from `source`; saves them the first time."""
     readable = source.rstrip("/").replace("/", "--")[-60:].lstrip("-.")
-    folder = cache_folder() / "weights" / f"{readable}-{key_hash([source, *version])[:12]}"
+    folder = cache_folder() / "weights" / f"{readable}-{key_hash([_VERSION, source, *version])[:12]}"
     if not folder.is_dir():
         with cache_entry(folder):
             if not folder.is_dir():

@@ -197,6 +197,7 @@ def table(files: Sequence[Checked], *, gold: bool = False) -> Table:
 
 def pack(files: Sequence[Checked], out: Path) -> None:
     """Write the zip file for the course, all files under `predictions/`."""
+    out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
             archive.write(file.path, f"predictions/{file.path.name}")

@@ -180,16 +180,16 @@ def set_up_device(*, demanded: bool) -> torch.device:
 
 
 def set_threads(earlier: int | None) -> None:
-    """Take the number of threads that a resumed run had, or one less for each core that other programs keep busy.
+    """Set the number of threads: that of a resumed run as before, else without the cores that other programs keep busy.
 
     Threads wait for each other at every operation, so the slowest core decides: with one of two cores taken, a step
     takes less time with one thread than with two. `$OMP_NUM_THREADS` decides instead, if it is set.
     """
     usual = threads = torch.get_num_threads()
-    chosen_by_user, why = os.environ.get("OMP_NUM_THREADS") or ranks.world() > 1, ""
-    if not chosen_by_user and earlier is not None:
+    given, why = os.environ.get("OMP_NUM_THREADS") or ranks.world() > 1, ""
+    if not given and earlier is not None:
         threads, why = min(usual, earlier), "the resumed run had as many"
-    elif not chosen_by_user and cli.load_at_start:
+    elif not given and cli.load_at_start:
         (begun, before), (now, after) = cli.load_at_start, cli.load_of_others()
         taken = int((after - before) / (now - begun) + 0.3)  # a core that is busy for less than 70% of the time is not
         cores = len(os.sched_getaffinity(0))  # where a physical core counts as two, torch takes one thread for it

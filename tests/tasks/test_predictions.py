@@ -146,9 +146,9 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     predictions.main(["check", str(folder), "--data", data, "--gold", "--compare", str(other)])
     printed = capsys.readouterr().out
     assert printed.count("  ok ") == 6 and "dev norm" in printed and "q (second) minus p (first)" in printed
-    predictions.main(["submit", str(folder), "--data", data, "--out", str(tmp_path / "s.zip")])
+    predictions.main(["submit", str(folder), "--data", data, "--out", str(tmp_path / "new" / "s.zip")])
     assert "6 files under predictions/" in capsys.readouterr().out
-    with zipfile.ZipFile(tmp_path / "s.zip") as archive:
+    with zipfile.ZipFile(tmp_path / "new" / "s.zip") as archive:
         packed = {name: archive.read(name) for name in archive.namelist()}
     assert packed == {f"predictions/{path.name}": path.read_bytes() for path in folder.iterdir()}
     (folder / "sst-dev-output.csv").unlink()
