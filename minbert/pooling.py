@@ -31,8 +31,11 @@ def mean(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
 
 
 def maximum(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
-    """Element-wise maximum of the last layer over each sentence's tokens: [B, D]."""
-    return torch.segment_reduce(states[-1].float(), "max", lengths=ragged.lengths_on_device, axis=0, unsafe=True)
+    """Element-wise maximum of the last layer over each sentence's tokens: [B, D]. Equal maxima share the gradient."""
+    x = states[-1].float()
+    sentence = torch.repeat_interleave(ragged.lengths_on_device, output_size=len(x))
+    maxima = x.new_zeros(len(ragged), x.shape[1])
+    return maxima.scatter_reduce(0, sentence[:, None].expand_as(x), x, "amax", include_self=False)
 
 
 def average(states: Sequence[Tensor], ragged: Ragged, layers: tuple[int, int]) -> Tensor:

@@ -27,10 +27,10 @@ SENTENCES = [
     "The film drags on for two hours, yet its last scene redeems it.",
     "Café 北京 😀",
 ]
-LOOPS: dict[str, Callable[[Sequence[np.ndarray], slice], np.ndarray]] = {
+LOOPS: dict[str, Callable[[Sequence[torch.Tensor], slice], torch.Tensor]] = {
     "cls": lambda states, rows: states[-1][rows][0],
     "mean": lambda states, rows: states[-1][rows].mean(0),
-    "max": lambda states, rows: states[-1][rows].max(0),
+    "max": lambda states, rows: states[-1][rows].amax(0),
     "avg-first-last": lambda states, rows: ((states[1][rows] + states[-1][rows]) / 2).mean(0),
     "avg-static-last": lambda states, rows: ((states[0][rows] + states[-1][rows]) / 2).mean(0),
     "avg-last-two": lambda states, rows: ((states[-2][rows] + states[-1][rows]) / 2).mean(0),
@@ -46,11 +46,19 @@ def encoder(minilm: Path) -> Encoder:
 @pytest.mark.parametrize("name", pooling.POOLERS)
 def test_pooler_equals_its_loop(name: str, lengths: tuple[int, ...]) -> None:
     ragged = Ragged.from_lists([[1] * n for n in lengths])
-    states = [torch.randn(sum(lengths), 6) - 3 for _ in range(4)]  # negative: a maximum over zeros would show
-    ends = np.cumsum(lengths)
-    exact = [state.double().numpy() for state in states]
+    tokens = [torch.randn(sum(lengths), 6) - 3 for _ in range(3)]  # negative: a maximum over zeros would show
+    tokens.append(torch.randint(-3, 0, (sum(lengths), 6)).float())  # with equal maxima, which share the gradient
+    ends, directions = np.cumsum(lengths), torch.randn(len(lengths), 6)
+    states, exact = [x.clone().requires_grad_() for x in tokens], [x.double().requires_grad_() for x in tokens]
+    pooled = pooling.POOLERS[name](states, ragged)
     wanted = [LOOPS[name](exact, slice(end - n, end)) for n, end in zip(lengths, ends, strict=True)]
-    np.testing.assert_allclose(pooling.POOLERS[name](states, ragged).numpy(), wanted, atol=1e-6)
+    torch.testing.assert_close(pooled.double(), torch.stack(wanted), atol=1e-6, rtol=0)
+    (pooled * directions).sum().backward()
+    (torch.stack(wanted) * directions).sum().backward()
+    for ours, loop in zip(states, exact, strict=True):
+        assert (ours.grad is None) == (loop.grad is None)
+        if ours.grad is not None and loop.grad is not None:
+            torch.testing.assert_close(ours.grad.double(), loop.grad, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("name", [n for n in pooling.POOLERS if n != "cls"])
