@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from minbert import UserError
+from minbert.files import sha256_of
 from minbert.tokenizer import Tokenizer
 from tasks.contrastive import dev as devs
 from tasks.contrastive.dev import DevSets
@@ -53,7 +54,7 @@ def test_course_and_a_file(read: Read, corpora: Path) -> None:
     assert texts(read("course")) == {"sts": [("a cat .", "a dog .")]}
     file = corpora / "downstream/STS/STSBenchmark/sts-test.csv"
     dev = read(str(file))
-    assert dev.name == str(file) and len(dev) == 2 and dev.sha256 == dev.manifest_entry()["sha256"]
+    assert dev.name == str(file) and len(dev) == 2 and dev.sha256 == dev.manifest_entry()["sha256"] == sha256_of(file)
 
 
 def test_zh_are_the_dev_files_that_are_there_and_never_a_test_or_train_file(read: Read, corpora: Path) -> None:

@@ -44,7 +44,7 @@ def test_pairs_are_found_in_either_order_whatever_case_and_spaces(tmp_path: Path
     )
     found = contamination.check("e", run(tmp_path / "run", {"train": {"sts": train}}), SET)
     assert found.sets == {"STS-B": Count(4, 1, 2, 0)} and found.complete
-    assert "1" in found_table(found) and "25.0%" in found_table(found)
+    assert "25.0%" in found_table(found)
 
 
 def found_table(found: contamination.Contamination) -> str:

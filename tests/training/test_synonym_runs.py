@@ -55,9 +55,11 @@ def test_resume_with_another_wordnet_is_refused(script: Script, small_wordnet: P
 
 
 def test_synonyms_in_fine_tuning_are_written_and_trained_on(script: Script, small_wordnet: Path) -> None:
-    flags = ("--tasks", "sst", "--epochs", 1, "--batch-size", 75, "--lr", 1e-3, "--synonyms", 2, "--synonyms-p", 1)
-    run = script(MULTITASK, *flags, NLTK_DATA=str(small_wordnet))
-    assert run.code == 0, run.err
+    flags = ("--tasks", "sst", "--epochs", 1, "--batch-size", 75, "--lr", 1e-3)
+    plain = script(MULTITASK, *flags, "--synonyms", "none", run_dir="plain")
+    run = script(MULTITASK, *flags, "--synonyms", 2, "--synonyms-p", 1, NLTK_DATA=str(small_wordnet))
+    assert run.code == plain.code == 0, run.err
+    assert run.rows()[0]["sst/loss"] != plain.rows()[0]["sst/loss"]
     with open(run.folder / "synonyms" / "sst.tsv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert len(rows) == 150 and any(row["before"] != row["after"] for row in rows)
