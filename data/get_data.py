@@ -1,6 +1,6 @@
 """Fetch the real data sets, or check data files: `python -m tasks.data` from any folder.
 
-python data/get_data.py course|nli|senteval|chinese|wordnet|all [--data DIR] [--year 2023] [--from-mirror URL|DIR]
+python data/get_data.py course|nli|senteval|chinese|wordnet|all [--data DIR] [--year 2023]
 python data/get_data.py check [--data DIR]
 """
 

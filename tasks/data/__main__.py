@@ -1,6 +1,6 @@
 """Fetch the real data sets, or check the data files of a folder.
 
-    python data/get_data.py course|nli|senteval|chinese|wordnet|all [--data DIR] [--year 2023] [--from-mirror URL|DIR]
+    python data/get_data.py course|nli|senteval|chinese|wordnet|all [--data DIR] [--year 2023]
     python data/get_data.py check [--data DIR]
     python -m tasks.data ...      the same, from an installed package
 
@@ -9,14 +9,11 @@ Files that are as expected are not fetched again. A set's manifest.json is writt
 
 import argparse
 import os
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from minbert.errors import UserError
 from minbert.files import expanded
-from minbert.training.cli import Parser, demand_writable, run
-from tasks.data import FOLDER
+from minbert.training.cli import Parser, run
 
 SETS = {
     "course": "SST, Quora and STS of the CS 224N default project (--year), CFIMDB where available",
@@ -26,94 +23,71 @@ SETS = {
     "wordnet": "WordNet 3.0 and the English tagger, for NLTK",
 }
 
-_DEFAULT = "(default: $DATA_DIR, else the project's data/)"
+_PROJECT = Path(__file__).parents[2] / "data"
+_FOLDER = _PROJECT if _PROJECT.is_dir() else Path("data")
 
 
-def _folder() -> str:
-    return os.environ.get("DATA_DIR") or str(FOLDER)
-
-
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of the command line."""
-    descriptions = {**SETS, "all": "all of these", "check": "rows, labels, duplicates and overlaps of a folder's files"}
     flags = Parser(
         prog="data/get_data.py",
-        description="Fetch the real data sets into a folder.\n\n"
-        + "\n".join(f"  {name:9} {text}" for name, text in descriptions.items()),
+        description="Fetch the real data sets into a folder, or check the data files of a folder.",
         epilog="Run the same command again to continue where it stopped. HF_ENDPOINT names another model hub.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add = flags.add_argument
-    add("set", choices=[*descriptions], metavar="SET", help=", ".join(descriptions))
-    add("--data", type=expanded, default=_folder(), metavar="DIR", help=f"target folder {_DEFAULT}")
-    add("--year", type=int, choices=[2024, 2023], default=2024, help="the course's handout (default: 2024)")
-    add("--from-mirror", default="", metavar="URL|DIR", help="fetch from here instead; same layout as --data")
-    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="longest wait for data (default: 30)")
-    add("--tries", type=int, default=5, metavar="N", help="attempts per file (default: 5)")
+    commands = flags.add_subparsers(dest="set", metavar="SET", required=True)
+    checked = "rows, labels, duplicates and overlaps of a folder's files; nothing is downloaded or changed"
+    for name, text in {**SETS, "all": "all of these", "check": checked}.items():
+        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        folder = os.environ.get("DATA_DIR") or str(_FOLDER)
+        default = "(default: $DATA_DIR, else the project's data/)"
+        command.add_argument("--data", type=expanded, default=folder, metavar="DIR", help=f"the folder {default}")
+        if name == "check":
+            continue
+        add = command.add_argument
+        add("--year", type=int, choices=[2024, 2023], default=2024, help="the course's handout (default: 2024)")
+        add("--timeout", type=float, default=30.0, metavar="SECONDS", help="longest wait for data (default: 30)")
+        add("--tries", type=int, default=5, metavar="N", help="attempts per file (default: 5)")
     return flags
 
 
 def main() -> None:
     """Run `check`, or fetch the named sets. Raises `UserError` for invalid flags."""
-    arguments = sys.argv[1:]
-    if arguments[:1] == ["check"]:
-        check(arguments[1:])
-        return
-    options = parser().parse_args(arguments)
+    options = parser().parse_args()
     if options.set == "check":
-        raise UserError("check comes first: get_data.py check [--data DIR]")
+        check(options.data)
+        return
     for flag in ("timeout", "tries"):
         if (value := getattr(options, flag)) <= 0:
             raise UserError(f"--{flag} {value}: is not above 0")
-    mirror = options.from_mirror.rstrip("/")
-    if mirror and not mirror.startswith(("http://", "https://")) and not Path(mirror).is_dir():
-        raise UserError(f"--from-mirror {mirror}: neither an http address nor a folder")
-    fetch(options, mirror)
+    fetch(options)
 
 
-def fetch(options: argparse.Namespace, mirror: str) -> None:
+def fetch(options: argparse.Namespace) -> None:
     """Fetch the requested sets. Raises `UserError` at the end, naming those that are incomplete."""
     from tasks.data.fetch import sources
-    from tasks.data.fetch.collect import Fetcher
+    from tasks.data.fetch.collect import collect
     from tasks.data.fetch.download import Downloader
 
-    fetcher = Fetcher(options.data, Downloader(options.tries, options.timeout), mirror)
-    missing = []
+    downloads, missing = Downloader(options.tries, options.timeout), []
     for name in SETS if options.set == "all" else [options.set]:
         fields = {"year": options.year} if name == "course" else {}
-        if not fetcher.collect(sources.load(name, options.year), **fields):
+        if not collect(sources.load(name, options.year), options.data, downloads, **fields):
             missing.append(name)
     if missing:
         raise UserError(f"incomplete: {', '.join(missing)} (see above); run the same command again to continue")
 
 
-def check(arguments: Sequence[str]) -> None:
-    """Check the files of a folder, print the tables, and write the whole report to `--json`.
-
-    Raises `UserError` for an invalid flag or folder, and, after printing the tables, if any file is broken.
-    """
-    from minbert.files import write_json
+def check(folder: Path) -> None:
+    """Check the files of a folder and print the tables. Raises `UserError`, after printing, if any file is broken."""
     from tasks.data.check import render, report
 
-    flags = Parser(
-        prog="data/get_data.py check",
-        description="Rows, labels, duplicates and overlaps of data files; nothing is downloaded or changed.",
-        allow_abbrev=False,
-    )
-    flags.add_argument("--data", type=expanded, default=_folder(), metavar="DIR", help=f"folder {_DEFAULT}")
-    flags.add_argument("--json", type=Path, metavar="FILE", help="write the whole report to this file")
-    options = flags.parse_args(list(arguments))
-    demand_writable(options.json, "--json")
-    content = report(options.data)
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        write_json(options.json, content)
+    content = report(folder)
     print(render(content))
     broken = [entry["broken"] for entry in content["files"] if entry["broken"] is not None]
     if broken:
         total = len(content["files"])
-        raise UserError(f"{options.data}: {len(broken)} of {total} files are broken, the first: {broken[0]}")
+        raise UserError(f"{folder}: {len(broken)} of {total} files are broken, the first: {broken[0]}")
 
 
 if __name__ == "__main__":

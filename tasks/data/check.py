@@ -16,7 +16,7 @@ from tasks.tables import Table
 
 _CLASSES = 12  # label columns with more different values than this are treated as scores
 _FIRST = 5  # lines listed for each reason
-_SAME, _SHARING = 0.01, 0.1  # shares of the scored rows; smaller overlaps of different sets are only in the JSON
+_SAME, _SHARING = 0.01, 0.1  # shares of the scored rows; smaller overlaps of different sets are not shown
 # A split may be used for training or model selection before the splits of a higher rank are scored.
 _RANKS = {"train": 0, "all": 1, "dev": 2, "test": 3}
 _FILE_NOTES = (
@@ -183,7 +183,7 @@ def _overlap_table(pairs: list[dict[str, Any]]) -> str:
         }
         for pair in shown
     ]
-    hidden = f"{len(pairs) - len(shown)} comparisons with less overlap or none are only in the JSON (--json FILE)."
+    hidden = f"{len(pairs) - len(shown)} comparisons with less overlap or none are not shown."
     title = "Overlaps of scored splits with training splits"
     return Table(title, pd.DataFrame(rows), (hidden, *_OVERLAP_NOTES), left=2).terminal()
 

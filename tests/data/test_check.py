@@ -4,7 +4,6 @@ python -m pytest --import-mode=importlib tests/data/test_check.py
 DATA_DIR=... python -m pytest --import-mode=importlib tests/data/test_check.py -m realdata
 """
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 
 from minbert.errors import UserError
 from minbert.token_cache import Row
-from tasks.data.__main__ import check as main
+from tasks.data.__main__ import check
 from tasks.data.check import duplicates, frame, labels, overlaps, report
 
 STS = "\tid\tsentence1\tsentence2\tsimilarity\n"
@@ -68,36 +67,29 @@ def test_the_report_of_a_small_folder(folder: Path) -> None:
         assert entry["read"] == entry["kept"] + len(entry["skipped"])
 
 
-def test_the_command_prints_tables_and_writes_json(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "new" / "check.json"
-    main(["--data", str(folder), "--json", str(target)])
-    assert json.loads(target.read_text(encoding="utf-8")) == report(folder)
+def test_the_command_prints_tables(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check(folder)
     screen = capsys.readouterr().out
     assert "1: sentence2: empty (line 3)" in screen
     lines = [" ".join(line.split()) for line in screen.splitlines()]
     assert "course STS train STS12 test 1 1 (100.0%) 1 (100.0%) 1 of 4" in lines
 
 
-def test_a_broken_file_is_named_and_the_others_are_checked(
-    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_broken_file_is_named_and_the_others_are_checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = folder / "course" / "sts-dev.csv"
     path.write_text(STS + "0\td0\tSnow\tIce\tfar\n", encoding="utf-8")
     with pytest.raises(
         UserError, match=r"1 of 4 files are broken, the first: .*sts-dev.csv:2: similarity: 'far' is not"
     ):
-        main(["--data", str(folder), "--json", str(tmp_path / "out.json")])
+        check(folder)
     assert "Broken files, left out above" in capsys.readouterr().out
-    written = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
-    assert sum("kept" in entry for entry in written["files"]) == 3
+    assert sum("kept" in entry for entry in report(folder)["files"]) == 3
 
 
 def test_a_folder_without_data_says_what_helps(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "nothing-there"):
         with pytest.raises(UserError, match=f"python data/get_data.py course --data {folder} "):
-            main(["--data", str(folder)])
+            check(folder)
 
 
 def plain(text: str) -> str:

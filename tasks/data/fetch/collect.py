@@ -3,7 +3,6 @@
 import csv
 import os
 import shutil
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from tasks.data.fetch import archives
 from tasks.data.fetch.download import Downloader
 from tasks.data.fetch.sources import DataSet, File, Part, Source
 
-_HTTP = ("http://", "https://")
 csv.field_size_limit(1 << 30)
 
 
@@ -42,57 +40,46 @@ def fault(path: Path, file: File, *, exact: bool = True) -> str:
     return "" if count == file.rows else f"it has {count} rows, not {file.rows}"
 
 
-@dataclass
-class Fetcher:
-    """Fetches data sets into the folder `to`.
+def collect(dataset: DataSet, to: Path, downloads: Downloader, **fields: Any) -> bool:
+    """Fetch the missing files of a set into the folder `to`; True if it is complete.
 
-    `mirror` is a URL or a folder with the same layout as `to`, or "" for the public sources.
+    Prints the result for each part. If a part is not available, the other parts are still fetched. The manifest, with
+    `fields`, is written last.
     """
-
-    to: Path
-    downloads: Downloader
-    mirror: str = ""
-
-    def collect(self, dataset: DataSet, **fields: Any) -> bool:
-        """Fetch the missing files of a set, and print the result for each part; True if the set is complete.
-
-        If a part is not available, the other parts are still fetched. The manifest, with `fields`, is written last.
-        """
-        folder = self.to / dataset.folder
-        print(f"{dataset.name} -> {folder}")
-        attempt = _Attempt(dataset, folder, self.downloads, self.mirror)
-        entries, notes, missing = [], [], []
-        for part in dataset.parts:
-            try:
-                source, outcome = attempt.complete(part)
-            except UserError as error:
-                state = "left out" if part.optional else "MISSING"
-                notes.append(f"{part.name}: {state}: {error}{f' ({part.without})' if part.without else ''}")
-                missing += [] if part.optional else [part.name]
-                print(f"  {notes[-1]}")
-                continue
-            notes += [f"{part.name}: {outcome}"] if source.partial else []
-            print(f"  {part.name}: {outcome}\n    licence: {part.licence}\n    cite: {part.citation}")
-            entries += [attempt.entry(file, part) for file in source.files]
-        shutil.rmtree(attempt.scratch)
-        written = datetime.now(UTC).isoformat(timespec="seconds")
-        manifest = {"complete": not missing, "written": written, "set": dataset.name, "notes": notes, **fields}
-        write_json(folder / "manifest.json", {**manifest, "files": sorted(entries, key=lambda entry: entry["path"])})
-        if missing:
-            print(f"  incomplete: {', '.join(missing)}; the other parts are kept, run the same command again to go on")
-        return not missing
+    folder = to / dataset.folder
+    print(f"{dataset.name} -> {folder}")
+    attempt = _Attempt(folder, downloads)
+    entries, notes, missing = [], [], []
+    for part in dataset.parts:
+        try:
+            source, outcome = attempt.complete(part)
+        except UserError as error:
+            state = "left out" if part.optional else "MISSING"
+            notes.append(f"{part.name}: {state}: {error}{f' ({part.without})' if part.without else ''}")
+            missing += [] if part.optional else [part.name]
+            print(f"  {notes[-1]}")
+            continue
+        notes += [f"{part.name}: {outcome}"] if source.partial else []
+        print(f"  {part.name}: {outcome}\n    licence: {part.licence}\n    cite: {part.citation}")
+        entries += [attempt.entry(file, part) for file in source.files]
+    shutil.rmtree(attempt.scratch)
+    written = datetime.now(UTC).isoformat(timespec="seconds")
+    manifest = {"complete": not missing, "written": written, "set": dataset.name, "notes": notes, **fields}
+    write_json(folder / "manifest.json", {**manifest, "files": sorted(entries, key=lambda entry: entry["path"])})
+    if missing:
+        print(f"  incomplete: {', '.join(missing)}; the other parts are kept, run the same command again to go on")
+    return not missing
 
 
 class _Attempt:
     """One attempt to complete a set. Its folder `scratch` holds what is not yet verified, and each archive once."""
 
-    def __init__(self, dataset: DataSet, folder: Path, downloads: Downloader, mirror: str) -> None:
+    def __init__(self, folder: Path, downloads: Downloader) -> None:
         self.folder, self.scratch, self.downloads = folder, folder / ".download", downloads
-        self.mirror = f"{mirror}/{dataset.folder}" if mirror else ""
         self.archives: dict[str, Path | UserError] = {}
         self.origins: dict[str, str] = {}  # where each fetched file came from
         manifest = folder / "manifest.json"
-        files = read_json_object(manifest)["files"] if manifest.exists() else []
+        files = read_json_object(manifest).get("files", []) if manifest.exists() else []
         self.recorded = {entry["path"]: entry for entry in files}  # the entries of an earlier manifest
         shutil.rmtree(self.scratch, ignore_errors=True)
         make_folder(self.scratch)
@@ -116,7 +103,7 @@ class _Attempt:
             except UserError as error:
                 failures[str(error)] = None
             else:
-                return source, f"fetched from {self.mirror or source}{names}{notes}"
+                return source, f"fetched from {source}{names}{notes}"
         raise UserError("; ".join(failures))
 
     def lacking(self, source: Source) -> list[File]:
@@ -130,30 +117,19 @@ class _Attempt:
 
     def fetch(self, source: Source) -> None:
         """Fetch the missing files of a source, each verified before it is at its path."""
-        base = self.mirror or source.url
-        if source.archive and not self.mirror:
+        if source.archive:
             self.unpack(source)
-        elif not base:
-            raise UserError(f"{source.files[0].path} has no public address (a mirror may have it)")
-        else:
-            for file in self.lacking(source):
-                self.fetch_file(file, source, base)
-
-    def fetch_file(self, file: File, source: Source, base: str) -> None:
-        """Download a file, or copy it from a mirror's folder."""
-        name, fetched = file.path if self.mirror else file.path.removeprefix(source.drop), self.scratch / "file"
-        fetched.unlink(missing_ok=True)
-        if base.startswith(_HTTP):
-            origin = f"{base}/{quote(name)}"
+            return
+        if not source.url:
+            raise UserError(f"{source.files[0].path} has no public address")
+        fetched = self.scratch / "file"
+        for file in self.lacking(source):
+            origin = f"{source.url}/{quote(file.path.removeprefix(source.drop))}"
+            fetched.unlink(missing_ok=True)
             self.downloads.fetch(origin, fetched)
-        else:
-            origin = f"{base}/{name}"
-            if not Path(origin).is_file():
-                raise UserError(f"{origin}: not in the mirror")
-            shutil.copyfile(origin, fetched)
-        if problem := fault(fetched, file, exact=source.exact):
-            raise UserError(f"{origin}: not the expected file: {problem}")
-        self.keep(fetched, file, origin)
+            if problem := fault(fetched, file, exact=source.exact):
+                raise UserError(f"{origin}: not the expected file: {problem}")
+            self.keep(fetched, file, origin)
 
     def unpack(self, source: Source) -> None:
         """Extract a source's files from its archive; none is kept unless all are as expected."""

@@ -22,7 +22,7 @@ class File:
 
 @dataclass(frozen=True)
 class Source:
-    """An origin of files: a base URL or an archive; without either, only a mirror has them."""
+    """An origin of files: a base URL or an archive; without either, no public address is known."""
 
     files: tuple[File, ...]
     url: str = ""
