@@ -102,7 +102,7 @@ def train(started: "Start[MultitaskSettings]") -> None:
     weights.save(run.path / "encoder", state_dict, encoder.config, encoder.tokenizer, pooler)
     cli.say(f"\n{evaluate.as_text(scores, state, training.keep)}")
     run.record_step(state.step, ended=True)
-    cli.run_module("tasks.report", str(run.path), "--card")
+    cli.run_module("tasks.report", str(run.path))
     folders = sorted({str(path.parent) for path in paths.values()})
     cli.say(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {run.path}")
 

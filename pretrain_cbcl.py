@@ -95,7 +95,7 @@ def train(started: "Start[ContrastiveSettings]") -> None:
     weights.save(folder, state_dict, initial.config, initial.tokenizer, encoder.pooler)
     evaluation.write(run, settings, dataset, scored, paced, [before, after], state)
     run.record_step(state.step, ended=True)
-    cli.run_module("tasks.report", str(run.path), "--card")
+    cli.run_module("tasks.report", str(run.path))
     cli.say(f"encoder in {folder}; next: {evaluation.next_command(settings, folder, initial.config.hidden_size)}")
 
 

@@ -11,32 +11,27 @@ from minbert.errors import UserError
 from minbert.files import read_json_object
 from minbert.training import cli
 
-if TYPE_CHECKING:  # at run time torch and Gradio would delay `--help`
-    from gradio import Blocks
-
+if TYPE_CHECKING:  # at run time torch would delay `--help`
     from minbert.encode import Encoder
     from tasks.predict import Predictor
-
-NEEDS_TWO = "needs two sentences"
 
 
 def answers(encoder: "Encoder", predictor: "Predictor | None", texts: list[str]) -> list[Any]:
     """Of one or two sentences: every head's class probabilities or score, then the cosine of the two vectors."""
     results: list[Any] = []
-    if predictor:
-        for name, task in predictor.model.tasks.items():
-            inputs: Any = [texts] if task.columns == 2 else texts[:1]
-            if task.columns > len(texts):
-                results.append(NEEDS_TWO)
-            elif task.classes:
-                results.append(dict(zip(task.classes, predictor.predict_proba(name, inputs)[0].tolist(), strict=True)))
-            else:
-                results.append(f"{predictor.predict(name, inputs)[0]:.2f}")
+    for name, task in predictor.model.tasks.items() if predictor else ():
+        inputs: Any = [texts] if task.columns == 2 else texts[:1]
+        if task.columns > len(texts):
+            results.append("needs two sentences")
+        elif task.classes:
+            results.append(dict(zip(task.classes, predictor.predict_proba(name, inputs)[0].tolist(), strict=True)))
+        else:
+            results.append(f"{predictor.predict(name, inputs)[0]:.2f}")
     first, *second = encoder.encode(list(texts), normalize_embeddings=True)
-    return [*results, f"{float(first @ second[0]):.4f}" if second else NEEDS_TWO]
+    return [*results, f"{float(first @ second[0]):.4f}" if second else "needs two sentences"]
 
 
-def build(run: Path) -> "Blocks":
+def build(run: Path) -> Any:
     """The page of a finished run of either stage. Raises `UserError` if `run` is not one."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # before the import: nothing leaves this machine
     try:

@@ -23,7 +23,7 @@ _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetens
 _ROOT = Path(__file__).parent.parent.parent
 
 
-InputFiles = Mapping[str, tuple[Path, str]]
+InputFiles = Mapping[str, tuple[Path | str, str]]
 """What a run reads: role, such as `train sst` -> (a file or folder, hex SHA-256 of its content)."""
 
 

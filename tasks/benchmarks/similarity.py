@@ -14,7 +14,7 @@ import pandas as pd
 from minbert.errors import UserError
 from minbert.files import data_folder
 from minbert.token_cache import Row
-from tasks import intervals, metrics
+from tasks import intervals, metrics, readers
 from tasks.benchmarks import figures, results, sets
 from tasks.benchmarks.encoders import Bank, System, load
 from tasks.benchmarks.results import SYSTEM, Results, Suite
@@ -129,7 +129,8 @@ def _draw_scatters(suite: Suite, scored: Sequence[ScoredSet], cosines: Cosines, 
 
 def sick_relations(folder: Path, sick: ScoredSet) -> np.ndarray:
     """The relation of each pair of SICK's test split: int64 [pairs], as `NLI_CLASSES`."""
-    rows = senteval.classification(folder, "SICK-E")["test"]
+    path = senteval.scored_files(senteval.root(folder), "SICK")["SICK"]
+    rows = readers.open_as(path, "nli").rows
     relations = {row.id: int(row.label) for row in rows if isinstance(row, Row)}
     return np.array([relations[name] for name in sick.ids], dtype=np.int64)
 

@@ -5,6 +5,7 @@ Axes: N sentences or pairs, T tokens of a batch, D hidden.
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,12 +40,18 @@ _LENGTH_NOTES = (
 
 def run_probes(options: argparse.Namespace) -> None:
     """Run the probes with every encoder, and write `probes.json`, `probes.md` and the figure."""
-    folder = data_folder(options.data) if {"geometry", "frequency", "length"} & set(options.probes) else None
+    on_pairs = {"geometry", "frequency", "length"} & set(options.probes)
+    folder = data_folder(options.data) if on_pairs else None
     stsb = sets.read(folder, ["STS-B"])[0] if folder is not None else None
+    frequent = sets.read(folder, sets.named(options.sets, folder)) if folder and "frequency" in on_pairs else []
     suite = Suite(options, folder, load(options))
-    probes: Any = {"geometry": geometry, "frequency": frequency, "length": length, "weat": weat.weat}
+    probes: Any = {"geometry": geometry, "length": length, "weat": weat.weat}
+    probes["frequency"] = partial(frequency, scored=frequent)
     for name in options.probes:
         suite.content[name] = probes[name](suite, stsb)
+    if on_pairs:
+        scored = [*frequent, *([stsb] if stsb and on_pairs != {"frequency"} else [])]
+        suite.check_contamination({one.name: one.pairs for one in scored})
     suite.write("Probes of the space of sentences")
 
 
@@ -116,10 +123,8 @@ def frequency_curve(one: Loaded, pooler: str, scored: Sequence[ScoredSet], count
     ]
 
 
-def frequency(suite: Suite, pairs: ScoredSet) -> dict[str, Any]:
+def frequency(suite: Suite, pairs: ScoredSet, scored: Sequence[ScoredSet]) -> dict[str, Any]:
     """The curve of every encoder; poolers that do not average tokens are probed as `mean`."""
-    folder = data_folder(suite.options.data)
-    scored = sets.read(folder, sets.named(suite.options.sets, folder))
     scores, curves = Results(), {}
     over = f"mean of {len(scored)} sets" if len(scored) > 1 else scored[0].name
     for one in suite.loaded:
@@ -140,7 +145,6 @@ def frequency(suite: Suite, pairs: ScoredSet) -> dict[str, Any]:
     frame = scores.frame()
     rows = wide(frame[frame["removed"].isin(_SHOWN)], SYSTEM, "removed", times=100)
     suite.tables.append(Table("Spearman without the most frequent tokens, by their number", rows, notes, left=2))
-    suite.check_contamination({some.name: some.pairs for some in scored})
     return {"sets": [some.name for some in scored]} | results.content(scores)
 
 

@@ -98,9 +98,7 @@ class NTXent(Punctuated, TripletObjective):
         """Only an order by cosines needs them."""
         if not self.by_cosine:
             return ""
-        return (
-            f"rows without a hard negative have no gap for --technique {self.technique}; choose --order none or random"
-        )
+        return f"--order {self.order} needs hard negatives, and these rows have none; choose --order none or random"
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
         """The loss, and the share of rows whose positive is the nearest candidate."""

@@ -44,8 +44,9 @@ class Data:
     @property
     def inputs(self) -> InputFiles:
         """The files and their hashes, by their role."""
-        train, dev = self.train.cache, next(iter(self.dev.pairs.values())).cache
-        return {"train": (train.source, train.sha256), "sts_dev": (dev.source, self.dev.sha256)}
+        train = " or ".join(file["file"] for file in self.entry["train"]["files"])
+        dev = " or ".join(str(examples.cache.source) for examples in self.dev.pairs.values())
+        return {"train": (train, self.train.cache.sha256), "sts_dev": (dev, self.dev.sha256)}
 
 
 def check_files(settings: ContrastiveSettings) -> None:

@@ -1,4 +1,4 @@
-"""Write the report page of a run, or the comparison of several.
+"""Write the report page of a run, and its model card if there is none; or the comparison of several runs.
 
 python -m tasks.report runs/multitask
 python -m tasks.report runs/multitask runs/cbcl-multitask
@@ -18,18 +18,12 @@ def main(arguments: list[str] | None = None) -> None:
     out = "the page (default: RUN/report.html, or runs/comparison.html for several)"
     parser.add_argument("--out", metavar="FILE", type=Path, help=out)
     parser.add_argument("--no-texts", action="store_true", help="leave the sentences of the data out")
-    card = "also write RUN/encoder/README.md, the model card, where there is none"
-    parser.add_argument("--card", action="store_true", help=card)
     options = parser.parse_args(arguments)
     cli.demand_writable(options.out)
 
     from tasks.report import page
 
     print(f"report: {page.write_report(options.runs, options.out, texts=not options.no_texts)}")
-    if options.card:
-        from tasks.report.card import write_missing
-
-        write_missing(options.runs)
 
 
 command = partial(cli.run, main)

@@ -1,7 +1,6 @@
 """The model card of a run's encoder: `encoder/README.md`, in the form that the Hugging Face hub reads."""
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ import pandas as pd
 from jinja2 import StrictUndefined, Template
 
 from minbert.files import expanded, read_json, write_atomic
-from minbert.training import cli
 from tasks import compare
 from tasks.intervals import RESAMPLES
 from tasks.manifests import RecordedData, data_files, data_sets, manifests_behind
@@ -24,18 +22,6 @@ _MINILM_NOTE = (
     f"{_MINILM} was trained on Quora duplicates and on the captions of Flickr30k and COCO, among others: "
     "scores on Quora are not clean, nor are those on STS, some of whose pairs are such captions."
 )
-
-
-def write_missing(folders: Sequence[Path]) -> None:
-    """Write the card of every finished run among `folders` whose encoder has none; an edited card stays as it is."""
-    for folder in map(expanded, folders):
-        encoder = folder / "encoder"
-        if not (folder / "scores.json").is_file() or not encoder.is_dir():
-            cli.say(f"note: {folder}: no card, as the run is not finished or has no encoder", sys.stderr)
-        elif (encoder / "README.md").exists():
-            cli.say(f"note: {encoder / 'README.md'} is kept as it is", sys.stderr)
-        else:
-            write_card(folder)
 
 
 def write_card(folder: Path, resamples: int = RESAMPLES) -> Path:

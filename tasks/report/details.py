@@ -36,11 +36,11 @@ def details(task: TaskScores, *, texts: bool = True) -> Details:
     if task.classes:
         svg = figures.confusion(metrics.confusion(rows.predicted, rows.gold, len(task.classes)), task.classes)
         note = "Dev rows, and their share of the gold class."
-        figure = Figure(f"{anchor}-confusion", "Confusion matrix", svg, note)
+        figure = Figure("Confusion matrix", svg, note)
     else:
         label = "cosine" if task.cosines else "predicted (points)"
         svg = figures.scatter(rows.gold, rows.predicted, y_label=label, same_scale=not task.cosines)
-        figure = Figure(f"{anchor}-scatter", "Predicted against gold", svg, _regression(task, rows))
+        figure = Figure("Predicted against gold", svg, _regression(task, rows))
     return Details(anchor, title, figure, table, None if task.cosines else worst_errors(task, rows, texts=texts))
 
 

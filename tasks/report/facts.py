@@ -13,7 +13,7 @@ from tasks.tables import MISSING, Table, duration
 
 _SETTINGS = (
     *("weights", "encoder", "sentence_encoder", "objective", "texts", "views", "sampling", "pooler"),
-    *("batch_size", "lr", "head_lr", "r_drop", "average", "limit", "seed"),
+    *("batch_size", "lr", "head_lr", "r_drop", "average", "limit"),
 )
 """The settings that a page shows if they are not empty."""
 _MOST_LINES = 200  # counts, skipped and noted rows that the page lists
@@ -25,9 +25,10 @@ def command(manifest: Mapping[str, Any]) -> str:
     threads = manifest["environment"].get("threads")
     variables = manifest.get("variables", {}) | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
     before = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
-    launcher = [] if words[:1] and words[0].startswith("minbert-") else ["python"]
+    console = words[:1] and words[0].startswith("minbert-")
+    launcher = [] if console else ["python"]
     if (processes := _processes(manifest)) > 1:
-        launcher = ["torchrun", "--nproc-per-node", str(processes)]
+        launcher = ["torchrun", "--nproc-per-node", str(processes), *(["--no-python"] if console else [])]
     return " ".join([*before, shlex.join([*launcher, *words])])
 
 
@@ -52,6 +53,7 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
         ("started", started.replace("T", " ")[:16] + resumed),
         ("preset", manifest.get("preset", "")),
         *((name.replace("_", " "), _shown(settings.get(name))) for name in _SETTINGS),
+        ("seed", str(settings.get("seed", ""))),
         ("dev pairs", _dev_pairs(run.data.get("sts_dev", RecordedData()))),
         ("training texts", in_tests(run.data.get("train", RecordedData()))),
         ("last epoch's training loss", "" if loss is None else f"{loss:.4f}"),

@@ -95,7 +95,7 @@ def scatter(gold: np.ndarray, predicted: np.ndarray, *, y_label: str, same_scale
     if len(gold) > _MOST_DOTS:
         sample = np.sort(numpy_generator(0, "scatter").permutation(len(gold))[:_MOST_DOTS])
         gold, predicted = gold[sample], predicted[sample]
-    end = max(5.0, float(gold.max()))
+    end = 1.0 if gold.max() <= 1 else max(5.0, float(gold.max()))
     with page_svg(340, 320) as (axes, out):
         axes.plot(gold, predicted, "o", markersize=4.5, color=BLUE, alpha=0.6, markeredgewidth=0)
         axes.set(xlabel="gold similarity (points)", xlim=(-0.03 * end, 1.03 * end), xticks=range(int(end) + 1))
@@ -117,7 +117,7 @@ def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
             part = gap[groups == group]
             label = f"{name}: {len(part):,} ({len(part) / len(gap):.0%})"
             axes.hist(part, bins=edges.tolist(), color=_GROUP_COLOURS[name], label=label)
-        for x, name in ((0.0, "0"), (margin, f"margin {margin:g}")):
+        for x, name in {0.0: "0", margin: f"margin {margin:g}"}.items():
             axes.axvline(x, color=INK, linewidth=1, linestyle=DASHED)
             look: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top"}
             axes.annotate(name, (x, 1), (4, -2), color=INK, **look)

@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from minbert.files import distinct_names, expanded
+from minbert.files import distinct_names, expanded, write_atomic
 from minbert.training.settings import Settings, flags_of, flags_without_effect
 from tasks import compare
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.intervals import RESAMPLES
 from tasks.metrics import DEV_NORM
 from tasks.report import facts, overview, training
+from tasks.report.card import write_card
 from tasks.report.details import details
-from tasks.report.html import Figure, rendered, write_page
+from tasks.report.html import Figure, rendered
 from tasks.runs import Run, read_run
 from tasks.settings import MultitaskSettings
 from tasks.tables import MISSING, Table, number
@@ -39,25 +40,31 @@ _NOT_SHOWN = {
 def write_report(folders: Sequence[Path], out: Path | None = None, *, texts: bool = True) -> Path:
     """Write the page of one run, or the comparison of several; returns its path.
 
-    `out` is by default `report.html` in a single run's folder, and `runs/comparison.html` for several.
-    Raises `UserError` if a folder is not a run's.
+    `out` is by default `report.html` in a single run's folder, and `runs/comparison.html` for several. Where the
+    encoder of a single, finished run has no model card, it is written too. Raises `UserError` if a folder is not a
+    run's.
     """
     names = distinct_names(list(folders))
     if len(folders) > 1:
         path = out or Path("runs/comparison.html")
-        write_comparison(path, [read_run(folder, name) for folder, name in zip(folders, names, strict=True)])
+        html = comparison([read_run(folder, name) for folder, name in zip(folders, names, strict=True)])
     else:
         run, path = read_run(folders[0]), out or expanded(folders[0]) / "report.html"
-        write_page(path, *build(run, texts=texts))
+        html = build(run, texts=texts)
+        encoder = run.folder / "encoder"
+        if run.finished and encoder.is_dir() and not (encoder / "README.md").exists():
+            write_card(run.folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, html)
     return path
 
 
-def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> tuple[str, list[Figure]]:
-    """The page of a run, and its figures. Without `texts` it holds no sentence."""
+def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> str:
+    """The page of a run. Without `texts` it holds no sentence."""
     tasks = [details(task, texts=texts) for task in run.tasks.values() if task.rows is not None or task.per_class]
     trained = training.training_figures(run)
     sections = [("scores", "Scores"), *((one.anchor, one.title) for one in tasks)]
-    html = rendered(
+    return rendered(
         "run.html",
         title=run.name,
         sections=[*sections, ("training", "Training"), ("data", "Data"), ("repeat", "Repeat")],
@@ -74,7 +81,6 @@ def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> tuple[
         command=facts.command(run.manifest),
         settings=json.dumps(run.settings, indent=2, ensure_ascii=False),
     )
-    return html, [*trained, *(one.figure for one in tasks if one.figure)]
 
 
 def _cards(run: Run, resamples: int) -> Iterator[dict[str, Any]]:
@@ -104,16 +110,16 @@ def _changes(run: Run) -> Table:
     return Table("", pd.DataFrame(rows))
 
 
-def write_comparison(path: Path, runs: Sequence[Run], resamples: int = RESAMPLES) -> None:
-    """Write the page of several runs, with the seeds of one setting as one group, and their curves."""
+def comparison(runs: Sequence[Run], resamples: int = RESAMPLES) -> str:
+    """The page of several runs, with the seeds of one setting as one group, and their curves."""
     groups = grouped(runs)
     first, *others = groups.values()
     more = [row for name, group in zip([*groups][1:], others) for row in _over_rows(name, first, group, resamples)]
     columns = pd.DataFrame(more, columns=["group", "metric", "row_low", "row_high"])
     summary = overview.summary(as_frame(groups), more=columns)
     differences = [
-        Figure(f"difference-{index}", f"{metric}: difference", overview.forest(rows))
-        for index, (metric, rows) in enumerate(summary[summary["difference"].notna()].groupby("metric", sort=False))
+        Figure(f"{metric}: difference", overview.forest(rows))
+        for metric, rows in summary[summary["difference"].notna()].groupby("metric", sort=False)
     ]
     curves = training.common_curves([(run, slot) for slot, group in enumerate(groups.values()) for run in group])
     unfinished = ", ".join(run.name for run in runs if not run.finished)
@@ -123,7 +129,7 @@ def write_comparison(path: Path, runs: Sequence[Run], resamples: int = RESAMPLES
         "predicted; they say nothing of how another training seed would differ, which intervals over seeds do."
     ]
     lead += [f"Not finished: {unfinished}, with the best evaluation so far."] if unfinished else []
-    html = rendered(
+    return rendered(
         "comparison.html",
         title=f"{len(runs)} runs compared",
         sections=[("overview", "Overview"), *([("curves", "Figures")] if curves else [])],
@@ -134,7 +140,6 @@ def write_comparison(path: Path, runs: Sequence[Run], resamples: int = RESAMPLES
         differences=differences,
         curves=curves,
     )
-    write_page(path, html, [*differences, *curves])
 
 
 def _differing_settings(groups: dict[str, list[Run]]) -> Table:

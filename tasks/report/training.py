@@ -20,8 +20,8 @@ NUMBERS = {
     "last_epoch_loss": ("last epoch's training loss", "mean (less is better)"),
 }
 """Title and unit of the numbers of evaluations and studies."""
-Panel = tuple[str, str, str, bool]
-"""Of a figure: the stem of its file, its title, the unit of its values, and whether its points are marked."""
+Panel = tuple[str, str, bool]
+"""Of a figure: its title, the unit of its values, and whether its points are marked."""
 _NOT_SCORES = {"kind", "step", "epoch", "score", "best", "seconds"}
 
 
@@ -33,21 +33,21 @@ def training_figures(run: Run) -> list[Figure]:
     chance = run.scores.get("chance_loss")
     level = None if chance is None else (chance, f"chance: {chance:.2f}")
     drawn: list[tuple[Panel, list[Line]]] = [
-        (kind, [(kind[1], values, colours.get(name, 0))])
+        (kind, [(kind[0], values, colours.get(name, 0))])
         for kind, name, values in [*logged_losses(run), *logged_scores(run)]
     ]
     names = parts(run, "gradient_norm")
     norms: list[Line] = [
         (run.task_title(one), points(run.train, f"{one}/gradient_norm"), colours.get(one, 0)) for one in names
     ]
-    drawn.append((("gradient-norm", "gradient norm", "L2 norm of the gradient", False), norms))
+    drawn.append((("gradient norm", "L2 norm of the gradient", False), norms))
     for title, key, unit in (("learning rate", "lr", ""), ("speed", "examples_per_second", "examples a second")):
-        drawn.append(((title.replace(" ", "-"), title, unit, False), [(title, points(run.train, key), 4)]))
+        drawn.append(((title, unit, False), [(title, points(run.train, key), 4)]))
     shown = []
-    for (stem, title, unit, dotted), lines in drawn:
+    for (title, unit, dotted), lines in drawn:
         if any(values for _, values, _ in lines):
-            of_loss = level if stem.startswith("loss-") else None
-            shown.append(Figure(stem, title, figures.curves(unit, lines, dotted=dotted, level=of_loss, **steps)))
+            of_loss = level if title.endswith("training loss") else None
+            shown.append(Figure(title, figures.curves(unit, lines, dotted=dotted, level=of_loss, **steps)))
     return [*shown, *_triplets(run)]
 
 
@@ -59,8 +59,8 @@ def common_curves(runs: Sequence[tuple[Run, int]]) -> list[Figure]:
             lines.setdefault(kind, []).append((run.name, values, slot))
     last = max(run.step for run, _ in runs)
     return [
-        Figure(f"all-{stem}", title, figures.curves(unit, each, dotted=dotted, last=last))
-        for (stem, title, unit, dotted), each in lines.items()
+        Figure(title, figures.curves(unit, each, dotted=dotted, last=last))
+        for (title, unit, dotted), each in lines.items()
         if len(each) > 1 and all(values for _, values, _ in each)
     ]
 
@@ -72,7 +72,7 @@ def logged_losses(run: Run) -> Iterator[tuple[Panel, str, Points]]:
         if run.multitask and name in run.tasks:
             title = f"{run.tasks[name].title}: training loss"
             unit = f"mean loss ({'nats' if run.tasks[name].classes else 'points²'})"
-        yield (f"loss-{name}", title, unit, False), name, points(run.train, f"{name}/loss")
+        yield (title, unit, False), name, points(run.train, f"{name}/loss")
 
 
 def logged_scores(run: Run) -> Iterator[tuple[Panel, str, Points]]:
@@ -80,7 +80,7 @@ def logged_scores(run: Run) -> Iterator[tuple[Panel, str, Points]]:
     for name in dict.fromkeys(name for row in run.evaluations for name in row if name not in _NOT_SCORES):
         before = run.changes[name].before if name in run.changes else None
         values = [*([] if before is None else [(0, before)]), *points(run.evaluations, name)]
-        yield (f"dev-{name}", *meaning(run, name), True), name, values
+        yield (*meaning(run, name), True), name, values
 
 
 def parts(run: Run, number: str) -> list[str]:
@@ -105,15 +105,15 @@ def _triplets(run: Run) -> list[Figure]:
     """Stage one's triplets: each epoch's mix (CBCL, equation 2), their difficulty at the start, and their cosines."""
     drawn, mixes = [], run.manifest.get("curriculum", {}).get("mix_per_epoch")
     if mixes:
-        drawn.append(Figure("mix", "share of the epoch's triplets", figures.mix(mixes)))
+        drawn.append(Figure("share of the epoch's triplets", figures.mix(mixes)))
     path = run.folder / "cosines.safetensors"
     cosines = load_file(path) if path.is_file() else {}
     if "start positive" in cosines:
         margin = float(run.settings.get("margin") or 0)
         svg = figures.gaps(cosines["start positive"], cosines["start negative"], margin)
-        drawn.append(Figure("groups", "difficulty of the triplets", svg))
+        drawn.append(Figure("difficulty of the triplets", svg))
     keys = [(when, side) for side in ("positive", "negative") for when in ("after", "before")]
     by_side = {(when, side): cosines[f"{when} {side}"] for when, side in keys if f"{when} {side}" in cosines}
     if by_side:
-        drawn.append(Figure("cosines", "cosine to the anchor", figures.cosines(by_side)))
+        drawn.append(Figure("cosine to the anchor", figures.cosines(by_side)))
     return drawn

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tasks.report import html, page
+from tasks.report import page
 from tasks.runs import read_run
 
 Made = Callable[..., Path]
@@ -65,10 +65,9 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., ReportTab]]:
 
     def open_page(*folders: Path, **how: Any) -> ReportTab:
         path = tmp_path / "page.html"
-        if len(folders) == 1:
-            html.write_page(path, *page.build(read_run(folders[0]), resamples=20))
-        else:
-            page.write_comparison(path, list(map(read_run, folders)), resamples=20)
+        runs = [read_run(folder) for folder in folders]
+        text = page.build(runs[0], resamples=20) if len(runs) == 1 else page.comparison(runs, resamples=20)
+        path.write_text(text, encoding="utf-8")
         tabs.append(ReportTab(browser, path, **how))
         return tabs[-1]
 

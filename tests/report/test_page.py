@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def build(run: Run) -> str:
-    return page.build(run, resamples=20)[0]
+    return page.build(run, resamples=20)
 
 
 class Elements(HTMLParser):
@@ -136,7 +136,7 @@ def test_the_command_line_writes_where_it_is_told(
 
 
 def test_the_command_names_the_data_folder_that_the_environment_named(multitask: Made) -> None:
-    folder = multitask()
+    folder = multitask(seed=0)
     run = changed(folder, variables={"DATA_DIR": "it's; mine"}, command="multitask_train.py --resume --seed 3")
     words = shlex.split(facts.command(run.manifest))
     assert words == ["DATA_DIR=it's; mine", "OMP_NUM_THREADS=2", "python", "multitask_train.py", "--seed", "3"]
@@ -144,8 +144,11 @@ def test_the_command_names_the_data_folder_that_the_environment_named(multitask:
     assert facts.command(installed.manifest) == "OMP_NUM_THREADS=2 minbert-train --seed 3"
     settings = installed.manifest["settings"] | {"number of processes": 2}
     several = changed(folder, variables={}, command="multitask_train.py --seed 3", settings=settings)
-    launched = "OMP_NUM_THREADS=2 torchrun --nproc-per-node 2 multitask_train.py --seed 3"
-    assert facts.command(several.manifest) == launched and ("processes", "2") in facts.run_facts(several)
+    launched = "OMP_NUM_THREADS=2 torchrun --nproc-per-node 2"
+    by_name = changed(folder, variables={}, command="minbert-train --seed 3", settings=settings)
+    assert facts.command(by_name.manifest) == f"{launched} --no-python minbert-train --seed 3"
+    assert facts.command(several.manifest) == f"{launched} multitask_train.py --seed 3"
+    assert {("processes", "2"), ("seed", "0")} <= set(facts.run_facts(several))
 
 
 TEXTS = {
@@ -204,18 +207,15 @@ def test_an_unfinished_run_shows_how_far_it_is(multitask: Made) -> None:
     assert "<dt>steps</dt><dd>40 of" in text and "not evaluated yet" in text and ">undefined<" not in text
 
 
-def test_a_card_is_written_on_demand_and_kept(
-    multitask: Made, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_card_is_written_where_there_is_none_and_kept(multitask: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = multitask()
-    (folder / "encoder").mkdir()
     cards: list[Path] = []
-    monkeypatch.setattr("tasks.report.card.write_card", cards.append)
+    monkeypatch.setattr(page, "write_card", cards.append)
     command.main([str(folder)])
-    assert cards == []
-    command.main([str(folder), "--card"])
+    assert cards == [], "no encoder"
+    (folder / "encoder").mkdir()
+    command.main([str(folder)])
     assert cards == [folder]
     (folder / "encoder" / "README.md").write_text("mine\n")
-    command.main([str(folder), "--card"])
-    assert cards == [folder] and (folder / "encoder" / "README.md").read_text() == "mine\n"
-    assert "README.md is kept as it is" in capsys.readouterr().err
+    command.main([str(folder)])
+    assert cards == [folder]

@@ -15,7 +15,7 @@ import pytest
 import torch
 from scipy import stats
 
-from minbert import Encoder, Ragged
+from minbert import Encoder, Ragged, UserError
 from minbert.encode import pool
 from tasks.benchmarks import probes, sets, space, weat
 from tasks.benchmarks.encoders import Bank, Loaded, System
@@ -152,3 +152,12 @@ def test_a_comparison_has_the_paired_differences_of_alignment_and_shift(
         ]
         assert row["difference"] == pytest.approx(values[1] - values[0])
     assert "95% interval, paired" in capsys.readouterr().out
+    assert len(found["contamination"]) == 2, "one for each encoder"
+
+
+def test_an_unknown_set_is_named_before_an_encoder_is_loaded(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(space, "load", lambda _: pytest.fail("loaded"))
+    with pytest.raises(UserError, match="STS17"):
+        probes.main(f"--encoder minilm --data {folder} --sets STS17 --out {tmp_path}".split())

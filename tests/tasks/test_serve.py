@@ -28,7 +28,7 @@ def test_the_answers_are_those_of_the_library(tiny: Path, tmp_path: Path) -> Non
     assert similarity == f"{predictor.predict('sts', [TEXTS])[0]:.2f}"
     first, second = encoder.encode(list(TEXTS), normalize_embeddings=True)
     assert float(cosine) == pytest.approx(float(first @ second), abs=1e-4)
-    assert serve.answers(encoder, predictor, TEXTS[:1])[1:] == [serve.NEEDS_TWO] * 3
+    assert serve.answers(encoder, predictor, TEXTS[:1])[1:] == ["needs two sentences"] * 3
     assert serve.answers(encoder, None, TEXTS) == [cosine], "stage one has no heads"
 
 
