@@ -13,10 +13,9 @@ from minbert.training import cli
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
     from minbert.encode import Encoder
-    from tasks.predict import Predictor
 
 
-def answers(encoder: "Encoder", predictor: "Predictor | None", texts: list[str]) -> list[Any]:
+def answers(encoder: "Encoder", predictor: Any, texts: list[str]) -> list[Any]:
     """Of one or two sentences: every head's class probabilities or score, then the cosine of the two vectors."""
     results: list[Any] = []
     for name, task in predictor.model.tasks.items() if predictor else ():
