@@ -1,19 +1,13 @@
 """Is the difference between two systems significant? Paired bootstrap over their common dev rows.
 
 A system is one run or submission, or several that differ by their seed, whose scores are averaged.
-
-python -m tasks.compare runs/a runs/b
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from minbert.errors import UserError
-from minbert.files import distinct_names
-from minbert.training import cli
 from tasks import intervals, metrics
 from tasks.intervals import RESAMPLES, Difference, Interval, interval
 from tasks.metrics import DEV_NORM
@@ -65,16 +59,16 @@ def differences(
 ) -> list[Difference]:
     """The difference (second minus first) in each common task, and in the dev norm if all tasks can be compared.
 
-    Each side is one or more runs of a setting, whose scores are averaged. Without `norm`, the dev norm is left out.
+    Each side is one or more runs of a setting, whose scores are averaged. A task is left out if its metrics differ, or
+    have no interval, or if no dev row is in all runs. Without `norm`, the dev norm is left out.
     """
     one, two = first[0], second[0]
     of_tasks: list[Difference] = []
     samples: dict[str, np.ndarray] = {}
     for name in (name for name in one if name in two):
-        difference, scores = _task([side[name] for side in first], [side[name] for side in second], resamples)
-        of_tasks.append(difference)
-        if scores is not None:
-            samples[name] = scores
+        if compared := _task([side[name] for side in first], [side[name] for side in second], resamples):
+            of_tasks.append(compared[0])
+            samples[name] = compared[1]
     if not norm or not one.keys() == two.keys() == samples.keys():
         return of_tasks
     # Dev norms over the common rows, as for the scores of the tasks; the reported norms may cover other rows.
@@ -87,21 +81,13 @@ def differences(
 
 def _task(
     first: Sequence[TaskScores], second: Sequence[TaskScores], resamples: int
-) -> tuple[Difference, np.ndarray | None]:
-    """The difference in one task, and each side's scores on the resamples: [2, R]."""
+) -> tuple[Difference, np.ndarray] | None:
+    """The difference in one task, and each side's scores on the resamples [2, R]; None if it cannot be compared."""
     systems, name, metric = [*first, *second], first[0].name, first[0].metric
-    kinds, why = {one.metric for one in systems}, ""
     recorded = [one.rows for one in systems if one.rows is not None]
     rows = common(recorded) if len(recorded) == len(systems) else []
-    if len(kinds) > 1:
-        why = f"different metrics: {metric} and {second[0].metric}"
-    elif metric not in intervals.METRICS:
-        why = f"no interval for {metric}"
-    elif not rows or not len(rows[0]):
-        why = "no dev row in common"
-    if why:
-        one, two = (_mean([task.score for task in side]) for side in (first, second))
-        return Difference(name, metric, one, two, None, why=why), None
+    if {one.metric for one in systems} != {metric} or metric not in intervals.METRICS or not rows or not len(rows[0]):
+        return None
 
     def averaged(of_each: np.ndarray) -> np.ndarray:
         return np.stack([of_each[: len(first)].mean(0), of_each[len(first) :].mean(0)])
@@ -113,17 +99,13 @@ def _task(
     return Difference(name, metric, before, after, interval(samples[1] - samples[0]), len(gold)), samples
 
 
-def _mean(scores: Sequence[float | None]) -> float | None:
-    return None if None in scores else float(np.mean([score for score in scores if score is not None]))
-
-
-def table(first: str, second: str, differences: Sequence[Difference], resamples: int = RESAMPLES) -> Table:
+def table(first: str, second: str, differences: Sequence[Difference]) -> Table:
     """The differences of two systems with these names."""
     rows = [
         {
             "task": one.name,
             "metric": "" if one.name == DEV_NORM else one.metric,
-            "rows": f"{one.rows:,}" if one.rows else MISSING,
+            "rows": f"{one.rows:,}",
             "first": number(one.first, 4),
             "second": number(one.second, 4),
             "difference": number(one.value, 4, sign=True),
@@ -132,28 +114,5 @@ def table(first: str, second: str, differences: Sequence[Difference], resamples:
         }
         for one in differences
     ]
-    note = f"Intervals hold the middle 95% of {resamples:,} paired bootstrap resamples of the dev rows."
+    note = f"Intervals hold the middle 95% of {RESAMPLES:,} paired bootstrap resamples of the dev rows."
     return Table(f"{second} (second) minus {first} (first)", pd.DataFrame(rows), (note,), left=2)
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Command line: compare two finished runs."""
-    from tasks.runs import read_run
-
-    about = (__doc__ or "").splitlines()[0]
-    parser = cli.Parser(prog="python -m tasks.compare", description=about, allow_abbrev=False)
-    parser.add_argument("runs", metavar="RUN", type=Path, nargs=2, help="the folders of two runs of one stage")
-    folders = parser.parse_args(arguments).runs
-    first, second = distinct_names(folders)
-    one, two = map(read_run, folders)
-    for folder, run in zip(folders, (one, two), strict=True):
-        if not run.finished:
-            raise UserError(f"{folder}: the run is not finished, so its dev rows are not recorded")
-    if not one.tasks.keys() & two.tasks.keys():
-        raise UserError(f"{folders[0]} and {folders[1]}: no task in common, so there is nothing to compare")
-    both = differences([one.tasks], [two.tasks], norm=one.multitask and two.multitask)
-    print(table(first, second, both).terminal())
-
-
-if __name__ == "__main__":
-    cli.run(main)

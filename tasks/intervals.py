@@ -98,15 +98,14 @@ def verdict(low: float, high: float) -> str:
 
 @dataclass(frozen=True)
 class Difference:
-    """Second system minus first in one metric. `interval` is None where there is none; `why` gives the reason."""
+    """Second system minus first in one metric, over `rows` rows; `interval` is None where it is undefined."""
 
     name: str
     metric: str
     first: float | None
     second: float | None
     interval: Interval | None
-    rows: int = 0
-    why: str = ""
+    rows: int
 
     @property
     def value(self) -> float | None:
@@ -115,5 +114,5 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """The conclusion from the interval, or the reason where there is none."""
-        return self.why or "undefined" if self.interval is None else verdict(self.interval.low, self.interval.high)
+        """The conclusion from the interval."""
+        return "undefined" if self.interval is None else verdict(self.interval.low, self.interval.high)

@@ -3,8 +3,6 @@
 Importing this module and reading a finished run load no torch.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,21 +18,14 @@ from tasks.metrics import DEV_NORM
 from tasks.record import PredictedRows, TaskScores, json_lines
 
 
-@dataclass(frozen=True)
-class BeforeAfter:
-    """A number of stage one before and after training."""
-
-    before: float | None
-    after: float | None
-
-
 @dataclass(frozen=True, repr=False)
 class Run:
     """Everything that a page shows of one run; `finished` if it has written its scores.
 
     Its scores are those of `kept_step`; before it is finished, of the best evaluation so far. `selection` is how that
     checkpoint is chosen: `keep`, `metric`, `by_dev_pairs`. `data` has its sets of data by name, as
-    `manifests.data_sets`. `written` is the last change of its metrics, in seconds since the epoch.
+    `manifests.data_sets`. `changes` holds the numbers of stage one before and after training. `written` is the last
+    change of its metrics, in seconds since the epoch.
     """
 
     folder: Path
@@ -47,7 +38,7 @@ class Run:
     finished: bool
     scores: dict[str, Any]
     tasks: dict[str, TaskScores]
-    changes: dict[str, BeforeAfter] = field(default_factory=dict)
+    changes: dict[str, dict[str, float | None]] = field(default_factory=dict)
     written: float = 0.0
 
     def __repr__(self) -> str:
@@ -115,23 +106,16 @@ class Run:
         return self.tasks[name].title if name in self.tasks else name
 
 
-@contextmanager
-def _files_of_run(folder: str | Path) -> Iterator[None]:
-    """Raise `UserError` where the JSON of a run folder has other keys or types than the scripts write."""
+def read_run(folder: str | Path, name: str = "") -> Run:
+    """Read a run folder; `UserError` if it is none, or if its files are not as the scripts write them."""
     try:
-        yield
+        return _read_run(expanded(folder), name)
     except UserError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         files = "manifest.json, metrics.jsonl, scores.json or dev/"
         what = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise UserError(f"{folder}: its {files} are not as the scripts write them ({what})") from error
-
-
-def read_run(folder: str | Path, name: str = "") -> Run:
-    """Read a run folder; `UserError` if it is none, or if its files are not as the scripts write them."""
-    with _files_of_run(folder):
-        return _read_run(expanded(folder), name)
 
 
 def _read_run(folder: Path, name: str) -> Run:
@@ -145,9 +129,7 @@ def _read_run(folder: Path, name: str) -> Run:
     scores = read_json_object(scores_path) if finished else best
     rows = {file.stem: record.read_rows(file) for file in sorted((folder / "dev").glob("*.jsonl"))} if finished else {}
     changes = {
-        key: BeforeAfter(value["before"], value["after"])
-        for key, value in scores.items()
-        if isinstance(value, dict) and {"before", "after"} <= value.keys()
+        key: value for key, value in scores.items() if isinstance(value, dict) and {"before", "after"} <= value.keys()
     }
     data = dict(data_sets(manifest.get("data")))
     if "tasks" not in manifest["all_settings"]:
@@ -185,7 +167,7 @@ def _unfinished(data: dict[str, RecordedData], scores: dict[str, Any]) -> dict[s
 def _contrastive(
     data: dict[str, RecordedData],
     scores: dict[str, Any],
-    changes: dict[str, BeforeAfter],
+    changes: dict[str, dict[str, float | None]],
     rows: dict[str, PredictedRows],
 ) -> dict[str, TaskScores]:
     """Spearman's rho on the dev pairs, and on each of their sets if there are several."""
@@ -197,8 +179,8 @@ def _contrastive(
         *((slug(name), name, one) for name, one in sets.items()),
     ):
         own, score = rows.get(key), f"{key}_dev_spearman"
-        change = changes.get(score) or BeforeAfter(before=None, after=scores.get(score))
+        change = changes.get(score) or {"before": None, "after": scores.get(score)}
         count = len(own.labelled()) if own is not None and key == "sts" else one.scored
-        about = (key, title, "Spearman's rho", change.after, count)
-        tasks[key] = TaskScores(*about, before=change.before, rows=own, cosines=True)
+        about = (key, title, "Spearman's rho", change["after"], count)
+        tasks[key] = TaskScores(*about, before=change["before"], rows=own, cosines=True)
     return tasks

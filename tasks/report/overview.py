@@ -44,9 +44,8 @@ def _by_seed(rows: pd.DataFrame) -> Any:
 def _difference(gaps: np.ndarray) -> dict[str, float]:
     if len(gaps) < 2:
         return {"difference": gaps.mean() if len(gaps) else np.nan, "pairs": len(gaps)}
-    half = stats.t.ppf(0.975, len(gaps) - 1) * stats.sem(gaps)
-    middle = gaps.mean()
-    return {"difference": middle, "pairs": len(gaps), "low": middle - half, "high": middle + half}
+    low, high = stats.ttest_1samp(gaps, 0).confidence_interval()
+    return {"difference": gaps.mean(), "pairs": len(gaps), "low": low, "high": high}
 
 
 def verdict(row: Any) -> str:

@@ -104,8 +104,9 @@ def _changes(run: Run) -> Table:
     rows = []
     for name, both in run.changes.items():
         title, unit = training.meaning(run, name)
-        gap = None if both.before is None or both.after is None else both.after - both.before
-        cells = {"before": number(both.before, 4), "after": number(both.after, 4), "change": number(gap, 4, sign=True)}
+        before, after = both["before"], both["after"]
+        gap = None if before is None or after is None else after - before
+        cells = {"before": number(before, 4), "after": number(after, 4), "change": number(gap, 4, sign=True)}
         rows.append({"number": f"{title}: {unit}", **cells})
     return Table("", pd.DataFrame(rows))
 

@@ -78,7 +78,7 @@ def logged_losses(run: Run) -> Iterator[tuple[Panel, str, Points]]:
 def logged_scores(run: Run) -> Iterator[tuple[Panel, str, Points]]:
     """(figure, name, points) of each number of the evaluations, with stage one's value before training at step 0."""
     for name in dict.fromkeys(name for row in run.evaluations for name in row if name not in _NOT_SCORES):
-        before = run.changes[name].before if name in run.changes else None
+        before = run.changes[name]["before"] if name in run.changes else None
         values = [*([] if before is None else [(0, before)]), *points(run.evaluations, name)]
         yield (*meaning(run, name), True), name, values
 

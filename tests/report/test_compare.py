@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from minbert.errors import UserError
 from tasks import compare
 from tasks.intervals import Difference
 from tasks.metrics import DEV_NORM
@@ -145,22 +144,13 @@ def test_an_interval_over_rows_is_of_the_seeds_that_are_compared(multitask: Made
     assert len(every) == 4 and every == list(page._over_rows("b", sides[0], sides[1][:2], 20))
 
 
-def test_the_command_prints_a_table(multitask: Made, contrastive: Made, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = multitask("a", skill=0.3), multitask("b", skill=0.95)
-    compare.main([str(first), str(second)])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "b (second) minus a (first)" and lines[1].split()[0] == "task"
-    names = [line.split()[0] for line in lines[2:6]]
-    assert names == ["sst", "quora", "sts", "dev"] and all(line.endswith("better") for line in lines[2:6])
-    with pytest.raises(UserError, match="required"):
-        compare.main([str(first)])
-    lonely = multitask("c")
-    (lonely / "scores.json").write_text('{"tasks": {}, "dev_norm": null}')
-    with pytest.raises(UserError, match="no task in common"):
-        compare.main([str(first), str(lonely)])
-    (lonely / "scores.json").unlink()
-    with pytest.raises(UserError, match=f"{lonely}: the run is not finished"):
-        compare.main([str(first), str(lonely)])
+def test_what_cannot_be_compared_is_left_out(multitask: Made) -> None:
+    run = read_run(multitask())
+    accuracy, other = run.tasks["sst"], replace(run.tasks["quora"], metric="F1")
+    strange = replace(run, tasks={"sst": replace(accuracy, rows=None), "quora": other, "sts": run.tasks["sts"]})
+    assert [one.name for one in differences(run, strange, resamples=5)] == ["sts"], "nor is there a dev norm"
+    table = compare.table("a", "b", differences(run, run, resamples=5)).terminal().splitlines()
+    assert table[0] == "b (second) minus a (first)" and [line.split()[0] for line in table[2:6]][-1] == "dev"
 
 
 DRAWS = np.random.default_rng(4)

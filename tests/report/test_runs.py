@@ -35,7 +35,7 @@ def test_the_frame_of_scores_is_what_was_scored(multitask: Made, contrastive: Ma
     first = read_run(contrastive())
     (row,) = first.score_frame().itertuples()
     both = first.changes["sts_dev_spearman"]
-    assert (row.metric, row.before, row.score) == ("Spearman's rho", both.before, both.after)
+    assert (row.metric, row.before, row.score) == ("Spearman's rho", both["before"], both["after"])
 
 
 @pytest.mark.parametrize(
