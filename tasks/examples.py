@@ -35,6 +35,10 @@ class Examples:
         """Labels, NaN for rows without one: float64 [rows]."""
         return self.cache.labels
 
+    def lengths(self) -> np.ndarray:
+        """Length of each row's input in tokens, with special tokens: int [rows]. The form `paper` has one more."""
+        return np.minimum(self.cache.token_counts().sum(1) + self.cache.columns + 1, self.max_length)
+
     def truncated(self, form: str = "bi") -> tuple[int, int]:
         """Number of inputs longer than `max_length`, and number of inputs: every text by itself."""
         lengths = self.cache.token_counts() + 2
@@ -60,10 +64,6 @@ class Single(Examples):
     def ragged(self, rows: np.ndarray, form: str = "") -> Ragged:
         """[CLS] a [SEP] for each row: B sentences."""
         return Ragged.from_lists([self.sentence(row, 0) for row in rows])
-
-    def lengths(self) -> np.ndarray:
-        """Length of each row's input in tokens, with special tokens: int [rows]."""
-        return np.minimum(self.cache.token_counts().sum(1) + 2, self.max_length)
 
 
 class Pair(Examples):
@@ -94,13 +94,6 @@ class Pair(Examples):
             return ids, [0] * len(ids)
         first, second = self._cut(row, special=3)
         return [self.cls, *first, self.sep, *second, self.sep], [0] * (len(first) + 2) + [1] * (len(second) + 1)
-
-    def lengths(self) -> np.ndarray:
-        """Approximate length of each row's input in tokens, for sorting: int [rows].
-
-        Assumes three special tokens; the form `paper` has four.
-        """
-        return np.minimum(self.cache.token_counts().sum(1) + 3, self.max_length)
 
     def truncated(self, form: str = "bi") -> tuple[int, int]:
         """As `Examples.truncated`; an input of the other forms than `bi` is a whole row."""

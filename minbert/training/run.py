@@ -16,7 +16,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from minbert.errors import UserError
-from minbert.files import TEMPORARY, make_folder, read_json, sync, write_atomic, write_json
+from minbert.files import TEMPORARY, make_folder, read_json_object, sync, write_atomic, write_json
 from minbert.training import checkpoint, cli, ranks, track
 
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk", "lemminflect")
@@ -76,7 +76,6 @@ class RunDir:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self._manifest, self._metrics = path / "manifest.json", path / "metrics.jsonl"
-        self._copy = self.checkpoints / "manifest.json"
         self._resume = resume
         self._lock = Lock(path / ".minbert.lock")
         self._tracked = "none"
@@ -128,7 +127,7 @@ class RunDir:
 
         `inputs` is what the run reads; its hashes are part of the identity.
         """
-        if not self._has_manifest:
+        if not self._manifest.exists():
             if any(self._foreign()):
                 raise UserError(f"--run-dir {self.path}: is not empty and holds no run; choose another folder")
             return
@@ -153,15 +152,11 @@ class RunDir:
     @property
     def threads(self) -> int | None:
         """The number of threads of a resumed run's last part; None for a new run."""
-        if not self._has_manifest:
+        if not self._manifest.exists():
             return None
         parts = self._read_manifest()["parts"]
         threads: int | None = parts[-1].get("environment", {}).get("threads") if parts else None
         return threads
-
-    @property
-    def _has_manifest(self) -> bool:
-        return self._manifest.exists() or self._copy.exists()
 
     def _foreign(self) -> Iterator[Path]:
         """Files other than the lock and the remains of a run that was killed before it wrote its manifest."""
@@ -171,19 +166,13 @@ class RunDir:
                 yield path
 
     def _read_manifest(self) -> dict[str, Any]:
-        """The manifest of an earlier start, or its copy if it is damaged. Raises `UserError` if both are."""
-        for path in (self._manifest, self._copy):
-            if content := _manifest(path):
-                return content
-        raise UserError(
-            f"{self._manifest}: not the manifest of a run, and neither is its copy {self._copy}; put an intact one "
-            f"there, or start the run again in another folder (the checkpoints in {self.checkpoints} are untouched)"
-        )
-
-    def _write_manifest(self) -> None:
-        """Write the manifest and a copy of it, one after the other, so that at any time one of them is intact."""
-        write_json(self._copy, self._content)
-        write_json(self._manifest, self._content)
+        """The manifest of an earlier start. Raises `UserError` if the file is not one."""
+        content = read_json_object(self._manifest)
+        parts = content.get("parts")
+        sound = isinstance(parts, list) and all(isinstance(part, dict) and "to_step" in part for part in parts)
+        if not sound or not isinstance(content.get("settings"), dict):
+            raise UserError(f"{self._manifest}: not the manifest of a run; start the run again in another folder")
+        return content
 
     def begin_part(self, manifest: dict[str, Any]) -> list[str]:
         """Write the manifest, or add a part to that of a resumed run, whose damaged checkpoints are set aside.
@@ -200,9 +189,7 @@ class RunDir:
         make_folder(self.checkpoints)
         self._sweep()
         ranks.note(*checkpoint.set_damaged_aside(self.checkpoints))
-        earlier = self._read_manifest() if self._has_manifest else {}
-        if earlier and not _manifest(self._manifest):
-            ranks.note(f"{self._manifest}: damaged, so its copy {self._copy} is taken")
+        earlier = self._read_manifest() if self._manifest.exists() else {}
         current = manifest.get("environment", {})
         step = next(reversed(checkpoint.steps(self.checkpoints)), 0)
         command = manifest.get("command")
@@ -211,7 +198,7 @@ class RunDir:
         if parts and parts[-1]["to_step"] is None:  # it was killed: its steps after the last checkpoint are lost
             parts[-1]["to_step"] = step
         self._content = {**manifest, **earlier, "parts": [*parts, part | {"seconds": 0.0, "environment": current}]}
-        self._write_manifest()
+        write_json(self._manifest, self._content)
         if self._tracked != "none":
             self._tracker = track.Tracker(self.path, self._content, step, self._tracked)
         last = parts[-1].get("environment", {}) if parts else {}
@@ -224,7 +211,7 @@ class RunDir:
             return
         seconds = round(time.perf_counter() - self._begun, 3)
         self._content["parts"][-1] |= {"to_step": step if ended else None, "seconds": seconds}
-        self._write_manifest()
+        write_json(self._manifest, self._content)
 
     def log(self, row: dict[str, Any]) -> None:
         """Append one row to `metrics.jsonl`, and record its numbers in the tracker."""
@@ -263,17 +250,6 @@ class RunDir:
             if row and row["step"] <= (last_evaluation if row.get("kind") == "evaluation" else step)
         ]
         write_atomic(self._metrics, b"".join(kept))
-
-
-def _manifest(path: Path) -> dict[str, Any] | None:
-    """The content of a manifest; None if the file is not one."""
-    try:
-        content = read_json(path)
-        parts = content["parts"]
-        sound = isinstance(content["settings"], dict) and all(isinstance(part["to_step"], int | None) for part in parts)
-    except (OSError, UserError, LookupError, TypeError):
-        return None
-    return content if sound and isinstance(parts, list) else None
 
 
 def _row(line: bytes) -> dict[str, Any] | None:

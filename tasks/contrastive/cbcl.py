@@ -49,6 +49,12 @@ class TripletObjective(CurriculumSettings, Objective):
         "the i-th, or all with all",
     )
     evaluate_triplets: int = flag(2000, "training triplets of the frozen loss: NT-Xent, no dropout (0: all)", ge=0)
+    evaluate_temperature: float = flag(0.05, "temperature of the frozen loss", ge=1e-4)
+
+    @property
+    def frozen_loss(self) -> FrozenLoss:
+        """See `Objective.frozen_loss`."""
+        return FrozenLoss(self.evaluate_triplets, self.evaluate_temperature)
 
     @property
     def curriculum(self) -> CurriculumSettings:
@@ -85,14 +91,6 @@ class NTXent(Punctuated, TripletObjective):
     objective: Literal["nt-xent"] = objective_flag("nt-xent")
     temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4, common=True)
     mask_false_negatives: bool = flag(True, "leave candidates with the text or the premise of the row out of the loss")
-    evaluate_temperature: float | None = flag(
-        None, "temperature of the frozen loss, to compare runs (default: --temperature)", ge=1e-4
-    )
-
-    @property
-    def frozen_loss(self) -> FrozenLoss:
-        """See `Objective.frozen_loss`."""
-        return FrozenLoss(self.evaluate_triplets, self.evaluate_temperature or self.temperature)
 
     def why_hard_negatives(self) -> str:
         """Only an order by cosines needs them."""
@@ -130,15 +128,9 @@ class NTXent(Punctuated, TripletObjective):
 
 
 class OverDistances(TripletObjective):
-    """A loss over distances, with a margin; its evaluation has the frozen NT-Xent loss too."""
+    """A loss over distances, with a margin."""
 
     loss_margin: float = flag(1.0, "margin of the loss", ge=1e-6)
-    evaluate_temperature: float = flag(0.05, "temperature of the frozen loss", ge=1e-4)
-
-    @property
-    def frozen_loss(self) -> FrozenLoss:
-        """See `Objective.frozen_loss`."""
-        return FrozenLoss(self.evaluate_triplets, self.evaluate_temperature)
 
 
 class TripletLoss(OverDistances):
