@@ -1,26 +1,29 @@
-"""Guards: a user's own sentences get what the run itself would predict for them, line by line.
+"""Guards: a user's own sentences get what the run itself would predict for them, in a browser too.
 
 python -m pytest --import-mode=importlib tests/tasks/test_predict.py
 """
 
+import asyncio
+import gc
 import io
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from minbert import weights
+from minbert import Encoder, UserError, weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
-from minbert.errors import UserError
 from minbert.optimizer import AdamW
 from minbert.tokenizer import Tokenizer
 from minbert.training import checkpoint
-from tasks import evaluate, predict, registry
+from tasks import evaluate, predict, registry, serve
 from tasks.model import MultitaskModel
 
 SENTENCES = ["The cat sat on a mat.", "is a dog happy?", "Not very , SAD bird!", "who", "a bird's tree " * 40]
@@ -173,3 +176,54 @@ def test_a_folder_that_is_no_finished_run_is_one_sentence(made: Callable[..., Pa
     for content, words in (("[]", "not an object"), ('{"all_settings": {"order": "cbcl"}}', "holds no heads")):
         (run / "manifest.json").write_text(content)
         assert words in message(run)
+
+
+TEXTS = ["The cat sat.", "A sad dog!"]
+
+
+def test_the_answers_are_those_of_the_library(tiny: Path, tmp_path: Path) -> None:
+    run = finished_run(tmp_path / "run", tiny)
+    encoder, predictor = Encoder.load(run / "encoder"), predict.load(run)
+    classes, paraphrase, similarity, cosine = serve.answers(encoder, predictor, TEXTS)
+    assert list(classes.values()) == predictor.predict_proba("sst", [TEXTS[0]])[0].tolist()
+    assert list(paraphrase.values()) == predictor.predict_proba("para", [TEXTS])[0].tolist()
+    assert similarity == f"{predictor.predict('sts', [TEXTS])[0]:.2f}"
+    first, second = encoder.encode(list(TEXTS), normalize_embeddings=True)
+    assert float(cosine) == pytest.approx(float(first @ second), abs=1e-4)
+    assert serve.answers(encoder, predictor, TEXTS[:1])[1:] == ["needs two sentences"] * 3
+    assert serve.answers(encoder, None, TEXTS) == [cosine], "stage one has no heads"
+
+
+@pytest.fixture
+def gradio_loops() -> Iterator[None]:
+    """Collect the event loops that Gradio leaves open here, before a later test is blamed for them."""
+    yield
+    asyncio.set_event_loop(None)
+    gc.collect()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("gradio_loops")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_the_page_answers_over_http(tiny: Path, tmp_path: Path) -> None:
+    pytest.importorskip("gradio")
+    from gradio_client import Client
+
+    page = serve.build(finished_run(tmp_path / "run", tiny))
+    _, address, shared = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True)
+    try:
+        client = Client(address, verbose=False, analytics_enabled=False)
+        sentiment, *_, cosine = client.predict(*TEXTS, fn_index=0)
+        assert shared is None and len(sentiment["confidences"]) == 5
+        assert cosine["label"] == serve.answers(Encoder.load(tmp_path / "run/encoder"), None, TEXTS)[0]
+    finally:
+        page.close()
+
+
+def test_mistakes_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gradio", SimpleNamespace())
+    with pytest.raises(UserError, match="not the folder of a finished run"):
+        serve.build(tmp_path)
+    monkeypatch.setitem(sys.modules, "gradio", None)  # an import of it fails
+    with pytest.raises(UserError, match="Gradio is not installed; run `pip install gradio`"):
+        serve.build(tmp_path)
