@@ -10,14 +10,16 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from minbert.errors import UserError
+from tasks.record import TaskScores
 from tasks.report import __main__ as command
-from tasks.report import card, facts, page
+from tasks.report import card, details, facts, page
 from tasks.runs import Run, read_run
-from tests.report.conftest import HOSTILE, changed
+from tests.report.conftest import HOSTILE, changed, made_rows
 
 Made = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -261,3 +263,16 @@ def test_a_damaged_run_folder_is_a_users_mistake(multitask: Made, name: str, tex
     (folder / name).write_text(text)
     with pytest.raises(UserError, match=re.escape(message)):
         read_run(folder)
+
+
+def test_the_worst_errors_have_the_least_probable_gold_classes() -> None:
+    rows = made_rows("sst", 81, seed=1, skill=0.4).labelled()
+    task = TaskScores("sst", "sentiment", "accuracy", 0.6, 80, tuple("abcde"), rows=rows)
+    assert rows.probabilities is not None
+    gold = rows.probabilities[np.arange(80), rows.gold.astype(int)]
+    wrong = np.flatnonzero(rows.gold != rows.predicted)
+    worst = wrong[np.argsort(gold[wrong], kind="stable")][:25]
+    listed = details.worst_errors(task, rows, texts=True).rows
+    assert listed["id"].tolist() == [rows.ids[row] for row in worst]
+    assert listed["p(gold)"].tolist() == [f"{share:.3f}" for share in gold[worst]]
+    assert "text" not in details.worst_errors(task, rows, texts=False).rows

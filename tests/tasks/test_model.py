@@ -275,3 +275,12 @@ def test_the_outputs_of_the_kept_weights_are_those_of_the_latest_evaluation(make
     kept = evaluation.outputs_of_kept(LoopState(step=9, kept_step=9))
     assert kept.keys() == again.keys() and all(np.array_equal(kept[key], again[key]) for key in again)
     assert not evaluation.outputs_of_kept(LoopState(step=9, kept_step=4)), "the latest outputs are of other weights"
+
+
+def test_probabilities_are_torchs_softmax_and_none_for_a_regression() -> None:
+    logits = torch.randn(7, 5) * 4
+    found = TASKS["sst"]().probabilities(logits.numpy())
+    np.testing.assert_allclose(found, torch.softmax(logits.double(), 1).numpy(), rtol=1e-12)
+    two = TASKS["quora"]().probabilities(np.array([800.0, -800.0, 0.0], dtype=np.float32))
+    np.testing.assert_array_equal(two, [[0, 1], [1, 0], [0.5, 0.5]])
+    assert TASKS["sts"]().probabilities(np.zeros(3)) is None
