@@ -17,7 +17,8 @@ from minbert.files import distinct_names, read_json, write_json
 from minbert.training import cli
 from tasks import metrics, predict, record
 from tasks.intervals import Interval
-from tasks.record import PredictedRows, TaskScores
+from tasks.record import PredictedRows
+from tasks.runs import task_scores
 from tasks.tables import MISSING, Table
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
@@ -86,11 +87,7 @@ def scores(member: Member) -> dict[str, Any]:
     reports = {
         name: evaluate.report(task, rows[name].predicted, rows[name].gold) for name, task in member.tasks.items()
     }
-    tasks = {
-        name: TaskScores(name, one["title"], one["metric"], one["score"], one["rows"], rows=rows[name])
-        for name, one in reports.items()
-    }
-    own, whole = compare.own_intervals(tasks, norm=True)
+    own, whole = compare.own_intervals(task_scores(reports, rows), norm=True)
     norm = metrics.dev_norm((one["metric"], one["score"]) for one in reports.values())
     with_intervals = {name: one | {"interval": _limits(own[name])} for name, one in reports.items()}
     return {"dev_norm": norm, "interval": _limits(whole), "tasks": with_intervals}

@@ -135,13 +135,13 @@ def _read_run(folder: Path, name: str) -> Run:
     if "tasks" not in manifest["all_settings"]:
         tasks = _contrastive(data, scores, changes, rows)
     else:
-        tasks = _multitask(scores["tasks"], rows) if finished else _unfinished(data, scores)
+        tasks = task_scores(scores["tasks"], rows) if finished else _unfinished(data, scores)
     written = (metrics_path if metrics_path.is_file() else path).stat().st_mtime
     name, selection = name or folder.resolve().name, manifest["selection"]
     return Run(folder, name, manifest, selection, data, train, evaluations, finished, scores, tasks, changes, written)
 
 
-def _multitask(scores: dict[str, Any], rows: dict[str, PredictedRows]) -> dict[str, TaskScores]:
+def task_scores(scores: dict[str, Any], rows: dict[str, PredictedRows]) -> dict[str, TaskScores]:
     """Stage two's tasks with their scores, as `evaluate.report` gives them."""
     tasks = {}
     for name, one in scores.items():

@@ -35,10 +35,8 @@ class ScoredSet:
         return [text for pair in self.pairs for text in pair]
 
 
-def named(text: str, folder: Path) -> list[str]:
-    """The sets of `--sets`: `en`, `zh`, or names with commas; by default the English sets if `folder` has them."""
-    if not text:
-        text = "en" if senteval.find_root(folder) or not _has_chinese(folder / "zh", folder) else "zh"
+def named(text: str) -> list[str]:
+    """The sets of `--sets`: `en`, `zh`, or names with commas."""
     groups = {"en": ENGLISH, "zh": tuple(CHINESE), "SICK-R": ("SICK",)}
     names = chosen(text, ("en", "zh", *ENGLISH, *CHINESE, "SICK-R"), "--sets")
     return list(dict.fromkeys(one for name in names for one in groups.get(name, (name,))))
@@ -65,19 +63,10 @@ def scored_set(name: str, rows: Iterable[Row | Skipped], file: str = "") -> Scor
     return ScoredSet(name, [row.id for row in kept], pairs, gold, len(every) - len(kept), file)
 
 
-def _chinese_root(folder: Path) -> Path | None:
-    """`zh` in the folder, the folder itself, or `zh` beside it, as the English sets may be the folder that is given."""
-    return next(filter(_has_chinese, (folder / "zh", folder, folder.parent / "zh")), None)
-
-
-def _has_chinese(*bases: Path) -> bool:
-    names = [name for folders in chinese.FOLDERS.values() for name in folders]
-    return any((base / name).is_dir() for base in bases for name in names)
-
-
 def _chinese(folder: Path, name: str) -> ScoredSet:
-    base, own = _chinese_root(folder) or folder / "zh", CHINESE[name]
-    path = chinese.files(base).get((own, "test"))
+    """A Chinese set: in the folder, in its `zh`, or in `zh` beside it, as the English sets may be the folder given."""
+    own, files = CHINESE[name], chinese.files(folder) or chinese.files(folder.parent)
+    path = files.get((own, "test"))
     if path is None:
-        raise UserError(f"{base}: no test file of {name} (in {' or '.join(chinese.FOLDERS[own])})")
-    return scored_set(name, readers.open_as(path, "pair-score").rows, path.relative_to(base).as_posix())
+        raise UserError(f"{chinese.folder(folder)}: no test file of {name} (in {' or '.join(chinese.FOLDERS[own])})")
+    return scored_set(name, readers.open_as(path, "pair-score").rows, f"{path.parent.name}/{path.name}")

@@ -6,7 +6,6 @@ A set has one correlation over the pairs of all its subsets, as SimCSE (appendix
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +21,7 @@ from tasks.benchmarks.sets import ScoredSet
 from tasks.contrastive.evaluation import unit
 from tasks.readers import senteval
 from tasks.readers.layouts import NLI_CLASSES
-from tasks.tables import Table, between, number, numbers, wide
+from tasks.tables import Table, between, numbers, records, wide
 
 METRICS = {"spearman": ("Spearman's rho", metrics.spearman), "pearson": ("Pearson's r", metrics.pearson)}
 Cosines = dict[System, dict[str, np.ndarray]]
@@ -36,7 +35,7 @@ _WHITENED = "Whitened: fitted on the sentences of each set's own pairs, without 
 def run_similarity(options: argparse.Namespace) -> None:
     """Score the encoders on the sets, and write `sts.json`, `sts.md` and the scatters."""
     folder = data_folder(options.data)
-    scored = sets.read(folder, sets.named(options.sets, folder))
+    scored = sets.read(folder, sets.named(options.sets))
     suite = Suite(options, folder, load(options))
     width = min(one.encoder.model.config.hidden_size for one in suite.loaded)
     if options.whiten > width:
@@ -123,8 +122,9 @@ def _draw_scatters(suite: Suite, scored: Sequence[ScoredSet], cosines: Cosines, 
         scale, divisor = ((1.0, 5.0), 5.0) if sick else ((0.0, 5.0), 1.0)  # SICK as in SelfCCL, Figure 4
         figures.scatter(suite.figures[-1], title, one.gold, by_system, scale=scale, divisor=divisor)
         if sick:
-            suite.content["sick"] = summary = sick_summary(one, sick_relations(data, one), by_system)
-            suite.tables += _sick_tables(summary)
+            frames = sick_frames(one, sick_relations(data, one), by_system)
+            suite.content["sick"] = {name: records(frame) for name, frame in frames.items()}
+            suite.tables += _sick_tables(frames)
 
 
 def sick_relations(folder: Path, sick: ScoredSet) -> np.ndarray:
@@ -135,40 +135,30 @@ def sick_relations(folder: Path, sick: ScoredSet) -> np.ndarray:
     return np.array([relations[name] for name in sick.ids], dtype=np.int64)
 
 
-def sick_summary(sick: ScoredSet, relations: np.ndarray, cosines: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Mean human score and cosine by relation (SelfCCL, section 5.6), and of the contradictions of its Table 6."""
-    frame = pd.DataFrame({"human": sick.gold, **cosines})
-
-    def numbers_of(row: pd.Series) -> dict[str, Any]:
-        return {"human": row["human"], "cosine": row.drop("human").to_dict()}
-
-    groups = {name: frame[relations == number] for number, name in enumerate(NLI_CLASSES)}
+def sick_frames(sick: ScoredSet, relations: np.ndarray, cosines: Mapping[str, np.ndarray]) -> dict[str, pd.DataFrame]:
+    """Mean human score and cosines by relation (SelfCCL, section 5.6), and those of its Table 6's contradictions."""
+    columns = {"human score": sick.gold, **{f"cosine ({name})": values for name, values in cosines.items()}}
+    frame = pd.DataFrame(columns).assign(relation=[NLI_CLASSES[number] for number in relations])
+    groups = frame.groupby("relation")
+    means = groups.mean().assign(pairs=groups.size()).reindex(NLI_CLASSES).dropna().reset_index()
     rows = [sick.ids.index(name) for name in EXAMPLES if name in sick.ids]
-    return {
-        "relations": {
-            name: {"pairs": len(group), **numbers_of(group.mean())} for name, group in groups.items() if len(group)
-        },
-        "examples": [{"texts": list(sick.pairs[row]), **numbers_of(frame.iloc[row])} for row in rows],
-    }
+    first, second = ([sick.pairs[row][side] for row in rows] for side in (0, 1))
+    examples = frame.iloc[rows].drop(columns="relation").assign(**{"sentence 1": first, "sentence 2": second})
+    return {"relations": means, "examples": examples}
 
 
-def _sick_tables(summary: dict[str, Any]) -> list[Table]:
+def _sick_tables(frames: Mapping[str, pd.DataFrame]) -> list[Table]:
     """One table of means by relation, and one of the examples."""
 
-    def scores(one: dict[str, Any]) -> dict[str, str]:
-        cosines = {f"cosine ({name})": number(value) for name, value in one["cosine"].items()}
-        return {"human score": number(one["human"]), **cosines}
+    def shown(frame: pd.DataFrame, *texts: str) -> pd.DataFrame:
+        scores = [name for name in frame if name == "human score" or str(name).startswith("cosine")]
+        return frame[[*texts, *scores]].assign(**{str(name): numbers(frame[name]) for name in scores})
 
-    means = [
-        {"relation": name, "pairs": f"{group['pairs']:,}", **scores(group)}
-        for name, group in summary["relations"].items()
-    ]
-    examples = [
-        {"sentence 1": one["texts"][0], "sentence 2": one["texts"][1], **scores(one)} for one in summary["examples"]
-    ]
+    means = shown(frames["relations"].astype({"pairs": int}), "relation", "pairs")
     note = "Human scores from 1 to 5; cosines from −1 to 1."
     slip = "The paper prints 3.5 for the pair on a leash, whose score is 3.55."
+    examples = shown(frames["examples"], "sentence 1", "sentence 2")
     return [
-        Table("SICK test by relation", pd.DataFrame(means), (note,)),
-        Table("SICK's contradictions of SelfCCL's Table 6", pd.DataFrame(examples), (slip,), left=2),
+        Table("SICK test by relation", means, (note,)),
+        Table("SICK's contradictions of SelfCCL's Table 6", examples, (slip,), left=2),
     ]

@@ -43,7 +43,7 @@ def run_probes(options: argparse.Namespace) -> None:
     on_pairs = {"geometry", "frequency", "length"} & set(options.probes)
     folder = data_folder(options.data) if on_pairs else None
     stsb = sets.read(folder, ["STS-B"])[0] if folder is not None else None
-    frequent = sets.read(folder, sets.named(options.sets, folder)) if folder and "frequency" in on_pairs else []
+    frequent = sets.read(folder, sets.named(options.sets)) if folder and "frequency" in on_pairs else []
     suite = Suite(options, folder, load(options))
     probes: Any = {"geometry": geometry, "length": length, "weat": weat.weat}
     probes["frequency"] = partial(frequency, scored=frequent)

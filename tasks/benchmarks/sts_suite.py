@@ -15,7 +15,7 @@ from tasks.benchmarks.sets import NAMES_HELP
 def parse(arguments: list[str] | None = None) -> Namespace:
     """The flags, checked. Raises `UserError` for a mistake."""
     parser = options.parser("sts_suite", __doc__)
-    parser.add_argument("--sets", default="", metavar="NAMES", help=f"{NAMES_HELP} (default: en, else zh)")
+    parser.add_argument("--sets", default="en", metavar="NAMES", help=f"{NAMES_HELP} (default: en)")
     whiten = "also score BERT-whitening with this many dimensions, fitted on each set's own sentences"
     parser.add_argument("--whiten", type=int, default=0, metavar="DIM", help=whiten)
     parsed = options.parse(parser, arguments)

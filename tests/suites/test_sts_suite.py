@@ -84,12 +84,14 @@ def test_sick_by_relation_and_the_papers_contradictions(tiny: Path, folder: Path
     part = sets.read(folder, ["SICK"])[0]
     cosines, found = plain_cosines(tiny, "mean", part.pairs), scored(done)["sick"]
     rows = [row for row in range(24) if row % 3 == 2]  # the relations go round in the folder made here
-    group = found["relations"]["contradiction"]
-    assert group["pairs"] == 8 and group["human"] == pytest.approx(np.mean(part.gold[rows]))
-    assert group["cosine"][f"{tiny.name}, mean"] == pytest.approx(np.mean(cosines[rows]), abs=1e-5)
+    (group,) = (one for one in found["relations"] if one["relation"] == "contradiction")
+    assert group["pairs"] == 8 and group["human score"] == pytest.approx(np.mean(part.gold[rows]))
+    assert group[f"cosine ({tiny.name}, mean)"] == pytest.approx(np.mean(cosines[rows]), abs=1e-5)
     examples = [part.ids.index("4489"), part.ids.index("8850")]  # in the order of the paper's table
-    assert [one["human"] for one in found["examples"]] == part.gold[examples].tolist()
-    assert [tuple(one["texts"]) for one in found["examples"]] == [part.pairs[row] for row in examples]
+    assert [one["human score"] for one in found["examples"]] == part.gold[examples].tolist()
+    assert [(one["sentence 1"], one["sentence 2"]) for one in found["examples"]] == [
+        part.pairs[row] for row in examples
+    ]
 
 
 @pytest.mark.filterwarnings("error")
@@ -134,8 +136,9 @@ def test_chinese_sets(tiny: Path, folder: Path, tmp_path: Path) -> None:
     found = scored(tmp_path)
     assert found["sets"] == {"LCQMC": {"pairs": 12, "skipped": 0, "file": "LCQMC/test.txt"}}
     assert {row["low"] for row in found["results"]} == {None}
-    assert sets.named("", folder) == list(sets.ENGLISH) and sets.named("", folder / "zh") == list(sets.CHINESE)
-    assert sets.named("", folder / "senteval") == list(sets.ENGLISH), "zh beside it has to be named"
+    assert sets.named("en") == list(sets.ENGLISH) and sets.named("zh") == list(sets.CHINESE)
+    beside, inside = (sets.read(folder / name, ["LCQMC"])[0].pairs for name in ("senteval", "zh"))
+    assert len(beside) == 12 and inside == beside
 
 
 def test_the_folder_s_own_pooler_is_the_default_and_a_run_stands_for_its_encoder(
@@ -210,8 +213,11 @@ def test_minilm_with_mean_pooling(tmp_path: Path) -> None:
     for name, value in KNOWN.items():
         (row,) = (row for row in found["results"] if (row["measure"], row["set"]) == ("spearman", name))
         assert 100 * row["value"] == pytest.approx(value, abs=0.05)
-    contradictions = found["sick"]["relations"]["contradiction"]
-    assert contradictions["pairs"] == 720 and contradictions["human"] == pytest.approx(3.58, abs=0.005)
-    texts = [set(one["texts"]) for one in found["sick"]["examples"]]
-    assert texts[0] == {"A girl is brushing her hair", "There is no girl brushing her hair"}
-    assert [one["human"] for one in found["sick"]["examples"]] == [4.5, 3.9, 3.55, 3.5, 4.0], "SelfCCL, Table 6"
+    (contradictions,) = (one for one in found["sick"]["relations"] if one["relation"] == "contradiction")
+    assert contradictions["pairs"] == 720 and contradictions["human score"] == pytest.approx(3.58, abs=0.005)
+    first = found["sick"]["examples"][0]
+    assert {first["sentence 1"], first["sentence 2"]} == {
+        "A girl is brushing her hair",
+        "There is no girl brushing her hair",
+    }
+    assert [one["human score"] for one in found["sick"]["examples"]] == [4.5, 3.9, 3.55, 3.5, 4.0], "SelfCCL, Table 6"
