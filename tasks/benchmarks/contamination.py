@@ -5,10 +5,9 @@ original sets.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -25,8 +24,7 @@ ScoredTexts = Mapping[str, Sequence[tuple[str, ...]]]
 """The scored rows of each set: single texts or pairs."""
 
 
-@dataclass(frozen=True)
-class TrainingFile:
+class TrainingFile(NamedTuple):
     """A file that a run has read: for training, or to select its checkpoint (`purpose` train or dev)."""
 
     file: str
@@ -35,46 +33,39 @@ class TrainingFile:
     state: str  # "read", "gone", "changed"
 
 
-@dataclass(frozen=True)
-class Count:
-    """A set's scored rows: all, those that are a text or pair of a training file, and those with any text in one.
+class Contamination(NamedTuple):
+    """What is known of one encoder.
 
-    All rows of a training file count, also those that `--limit` or the objective leaves out. `chosen_on` counts rows of
-    the dev sets that selected a checkpoint: those that are in this set.
+    `counts` has a row for each set: its scored `rows`, those that are `trained`, a text or pair of a training file,
+    those `with_text`, with any text in one, and `chosen_on`, the rows of the dev sets that selected a checkpoint which
+    are in this set. All rows of a training file count, also those that `--limit` or the objective leaves out.
     """
 
-    rows: int
-    trained: int
-    with_text: int
-    chosen_on: int
-
-
-@dataclass(frozen=True)
-class Contamination:
-    """The counts of one encoder by set, and the files and manifests that they are from."""
-
     encoder: str
-    manifests: list[str]
     files: list[TrainingFile]
-    sets: dict[str, Count] = field(default_factory=dict)
-    why: str = ""  # the reason why training data is unknown, if there is one
-    choices: list[str] = field(default_factory=list)  # for each manifest, which set selected the checkpoint
-
-    @property
-    def complete(self) -> bool:
-        """Whether every file that the manifests of this run and its ancestors name was found unchanged."""
-        return not self.why and all(file.state == "read" for file in self.files)
+    counts: pd.DataFrame
+    notes: list[str]
 
 
 def check(name: str, folder: Path, sets: ScoredTexts) -> Contamination:
     """Look for the scored rows in the training files of the encoder in `folder` and of its ancestors."""
     runs = manifests_behind(folder)
+    files, notes = training_files(runs), [*map(_choice, runs)]
+    before = (runs[-1][1].get("weights") or {}).get("folder") if runs else None
     if not runs:
-        return Contamination(name, [], [], why="not in a run folder with a manifest.json: its training data is unknown")
-    files, before, why = training_files(runs), (runs[-1][1].get("weights") or {}).get("folder"), ""
-    if before and not Path(before).is_dir() and not manifest_behind(Path(before)):
-        why = f"the encoder that this run started from, {before}, is missing: its training data is not searched"
-    return Contamination(name, [str(path) for path, _ in runs], files, _counts(files, sets), why, [*map(_choice, runs)])
+        notes.append("not in a run folder with a manifest.json: its training data is unknown")
+    elif before and not Path(before).is_dir() and not manifest_behind(Path(before)):
+        what = f"the encoder that this run started from, {before}, is missing"
+        notes.append(f"{what}: its training data is not searched")
+    for state, words in (("gone", "missing, not searched"), ("changed", "changed since, not searched")):
+        some = [file.file for file in files if file.state == state]
+        notes += [f"{len(some)} of {len(files)} files {words}: {', '.join(some)}"] if some else []
+    if read := [f"{file.file} ({file.purpose})" for file in files if file.state == "read"]:
+        notes += [f"Searched: {', '.join(read)}", "All rows of these files count, also those that --limit left out."]
+    if runs and not files:
+        notes.append("the manifest names no files")
+    notes.append("The training data of weights from elsewhere is not recorded.")
+    return Contamination(name, files, _counts(files, sets), notes)
 
 
 def training_files(runs: Sequence[Manifest]) -> list[TrainingFile]:
@@ -107,7 +98,7 @@ def _state(path: Path, recorded: str) -> str:
     return "read" if recorded in (readers.digest(path), sha256_of(path)) else "changed"
 
 
-def _counts(files: Sequence[TrainingFile], sets: ScoredTexts) -> dict[str, Count]:
+def _counts(files: Sequence[TrainingFile], sets: ScoredTexts) -> pd.DataFrame:
     numbers: dict[str, int] = {}  # text -> its number among all scored texts
     keyed = {
         name: [tuple(sorted(numbers.setdefault(text_key(text), len(numbers)) for text in row)) for row in rows]
@@ -125,39 +116,28 @@ def _counts(files: Sequence[TrainingFile], sets: ScoredTexts) -> dict[str, Count
                 trained |= found
             else:
                 choosing = {name: count + (not found.isdisjoint(scored[name])) for name, count in choosing.items()}
-    return {
-        name: Count(
+    counts = [
+        (
+            name,
             len(rows),
             sum(row in trained for row in rows),
             sum(any((number,) in trained for number in row) for row in rows),
             choosing[name],
         )
         for name, rows in keyed.items()
-    }
+    ]
+    return pd.DataFrame(counts, columns=["set", "rows", "trained", "with_text", "chosen_on"])
 
 
 def table(result: Contamination) -> Table:
-    """The counts of one encoder, and notes on the files and on how checkpoints were selected."""
-    read = [f"{file.file} ({file.purpose})" for file in result.files if file.state == "read"]
-    rows = [
-        {
-            "set": name,
-            "scored rows": f"{one.rows:,}",
-            "in a training file": f"{one.trained:,}",
-            "share": f"{one.trained / one.rows:.1%}",
-            "with a sentence in one": f"{one.with_text:,}",
-            "selection rows in the set": f"{one.chosen_on:,}",
-        }
-        for name, one in result.sets.items()
-        if read
-    ]
-    notes = [*([result.why] if result.why else []), *result.choices]
-    for state, words in (("gone", "missing, not searched"), ("changed", "changed since, not searched")):
-        some = [file.file for file in result.files if file.state == state]
-        notes += [f"{len(some)} of {len(result.files)} files {words}: {', '.join(some)}"] if some else []
-    if read:
-        notes += [f"Searched: {', '.join(read)}", "All rows of these files count, also those that --limit left out."]
-    if result.manifests and not result.files:
-        notes.append("the manifest names no files")
-    notes.append("The training data of weights from elsewhere is not recorded.")
-    return Table(f"Contamination of {result.encoder}", pd.DataFrame(rows), tuple(notes))
+    """The counts of one encoder, if any file could be read, and the notes."""
+    counts = result.counts if any(file.state == "read" for file in result.files) else result.counts[:0]
+    rows = {
+        "set": counts["set"],
+        "scored rows": [f"{count:,}" for count in counts["rows"]],
+        "in a training file": [f"{count:,}" for count in counts["trained"]],
+        "share": [f"{share:.1%}" for share in counts["trained"] / counts["rows"]],
+        "with a sentence in one": [f"{count:,}" for count in counts["with_text"]],
+        "selection rows in the set": [f"{count:,}" for count in counts["chosen_on"]],
+    }
+    return Table(f"Contamination of {result.encoder}", pd.DataFrame(rows), tuple(result.notes))

@@ -151,7 +151,10 @@ class Suite:
     def check_contamination(self, texts: contamination.ScoredTexts) -> None:
         """Count the scored rows that each encoder has been trained on, as tables and in the JSON."""
         counts = [contamination.check(one.name, one.folder, texts) for one in self.loaded]
-        self.content["contamination"] = [{**asdict(one), "complete": one.complete} for one in counts]
+        self.content["contamination"] = [
+            {**one._asdict(), "files": [file._asdict() for file in one.files], "counts": records(one.counts)}
+            for one in counts
+        ]
         self.tables += [contamination.table(one) for one in counts]
 
     def write(self, title: str) -> None:

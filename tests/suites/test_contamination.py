@@ -11,7 +11,7 @@ import pytest
 
 from minbert.files import sha256_of
 from tasks.benchmarks import classifiers, contamination
-from tasks.benchmarks.contamination import Count
+from tasks.benchmarks.contamination import Contamination
 
 PAIRS = [
     ("A man is eating food.", "Somebody eats."),
@@ -43,12 +43,22 @@ def test_pairs_are_found_in_either_order_whatever_case_and_spaces(tmp_path: Path
         "0\tx\tsomebody eats .\ta man is eating food .\t3\n1\ty\tthe dog 's asleep\ta bus\t1\n",
     )
     found = contamination.check("e", run(tmp_path / "run", {"train": {"sts": train}}), SET)
-    assert found.sets == {"STS-B": Count(4, 1, 2, 0)} and found.complete
+    assert counts(found) == {"STS-B": (4, 1, 2, 0)} and complete(found)
     assert "25.0%" in found_table(found)
 
 
-def found_table(found: contamination.Contamination) -> str:
+def found_table(found: Contamination) -> str:
     return contamination.table(found).terminal()
+
+
+def counts(found: Contamination) -> dict[str, tuple[int, ...]]:
+    """By set: all rows, those trained on, those with a text that was, and rows that chose a checkpoint."""
+    return {str(name): tuple(row) for name, *row in found.counts.itertuples(index=False)}
+
+
+def complete(found: Contamination) -> bool:
+    """Whether the notes speak of nothing that could not be searched."""
+    return not any("not searched" in note or "is unknown" in note for note in found.notes)
 
 
 def test_files_that_are_gone_or_changed_are_said_and_not_looked_into(tmp_path: Path) -> None:
@@ -56,7 +66,7 @@ def test_files_that_are_gone_or_changed_are_said_and_not_looked_into(tmp_path: P
     (tmp_path / "gone.tsv").unlink()
     (tmp_path / "changed.tsv").write_text("What is it?\tWho are they?\nmore\tmore\n")
     found = contamination.check("e", run(tmp_path / "run", {"train": {"files": [gone, changed]}}), SET)
-    assert not found.complete and found.sets["STS-B"].trained == 0
+    assert not complete(found) and counts(found)["STS-B"][1] == 0
     said = found_table(found)
     assert f"1 of 2 files missing, not searched: {tmp_path / 'gone.tsv'}" in said and "1 of 2 files changed" in said
     assert "scored rows" not in said, "no counts where nothing could be read"
@@ -73,8 +83,7 @@ def test_the_encoder_that_a_run_began_with_counts_too(tmp_path: Path) -> None:
     data = {split: {"sts": write(tmp_path / f"{split}.tsv", text)} for split, text in texts.items()}
     second = run(tmp_path / "multitask", data, str(first))
     found = contamination.check("e", second, SET)
-    assert found.complete and found.sets == {"STS-B": Count(4, 2, 2, 1)}
-    assert found.manifests == [str(tmp_path / "multitask/manifest.json"), str(tmp_path / "cbcl/manifest.json")]
+    assert complete(found) and counts(found) == {"STS-B": (4, 2, 2, 1)}
     purposes = {Path(file.file).name: file.purpose for file in found.files}
     assert purposes == {"train.tsv": "train", "dev.tsv": "dev", "a.csv": "train"}, "test files are not trained on"
 
@@ -84,17 +93,17 @@ def test_the_pairs_that_chose_a_checkpoint_are_counted_and_named(tmp_path: Path)
     dev = write(tmp_path / "dev.tsv", rows) | {"name": "course", "kept": 3}
     data = {"train": write(tmp_path / "train.tsv", "x\ty\n"), "sts_dev": dev}
     best = contamination.check("e", run(tmp_path / "best", data), SET)
-    assert best.sets == {"STS-B": Count(4, 0, 0, 2)}, "two of the three choosing pairs, though they are one pair of it"
-    assert best.choices == [f"{tmp_path / 'best'} keeps the best checkpoint by spearman on 3 pairs of course"]
-    assert best.choices[0] in found_table(best)
+    assert counts(best) == {"STS-B": (4, 0, 0, 2)}, "two of the three choosing pairs, though they are one pair of it"
+    assert best.notes[:1] == [f"{tmp_path / 'best'} keeps the best checkpoint by spearman on 3 pairs of course"]
+    assert best.notes[0] in found_table(best)
 
     reviews = {"MR": [("A man is eating food",), ("What is it?",)]}
     single = contamination.check("e", run(tmp_path / "single", data), reviews)
-    assert single.sets == {"MR": Count(2, 0, 0, 2)}, "of sets of single sentences too"
+    assert counts(single) == {"MR": (2, 0, 0, 2)}, "of sets of single sentences too"
 
     last = contamination.check("e", run(tmp_path / "last", data, keep="last", by_dev_pairs=False), SET)
-    assert last.sets == {"STS-B": Count(4, 0, 0, 0)} and [file.purpose for file in last.files] == ["train"]
-    assert last.choices == [f"{tmp_path / 'last'} keeps its last step; not selected on dev pairs"]
+    assert counts(last) == {"STS-B": (4, 0, 0, 0)} and [file.purpose for file in last.files] == ["train"]
+    assert last.notes[:1] == [f"{tmp_path / 'last'} keeps its last step; not selected on dev pairs"]
 
 
 @pytest.mark.realdata
@@ -102,18 +111,15 @@ def test_the_phrases_hold_sentences_of_mr_and_subj(real_data: Path, tmp_path: Pa
     path = real_data / "senteval/downstream/SST/binary/sentiment-train"
     record = {"file": str(path), "sha256": sha256_of(path)}
     rows = {name: classifiers.read_set(real_data, name, 2).texts for name in ("MR", "SUBJ")}
-    counts = contamination.check("e", run(tmp_path / "run", {"train": {"files": [record]}}), rows).sets
-    assert {name: (one.rows, one.trained) for name, one in counts.items()} == {
-        "MR": (10_662, 5_542),
-        "SUBJ": (10_000, 2_107),
-    }
+    found = contamination.check("e", run(tmp_path / "run", {"train": {"files": [record]}}), rows)
+    assert {name: row[:2] for name, row in counts(found).items()} == {"MR": (10_662, 5_542), "SUBJ": (10_000, 2_107)}
 
 
 def test_an_encoder_that_a_run_began_with_and_that_is_gone_is_said(tmp_path: Path) -> None:
     train = {"train": write(tmp_path / "a.tsv", "Two birds sing.\tno bird sings\t1\n")}
     missing = tmp_path / "cbcl/encoder"
     found = contamination.check("e", run(tmp_path / "multitask", train, str(missing)), SET)
-    assert not found.complete and found.sets == {"STS-B": Count(4, 1, 1, 0)}
+    assert not complete(found) and counts(found) == {"STS-B": (4, 1, 1, 0)}
     assert f"the encoder that this run started from, {missing}, is missing" in found_table(found)
     missing.mkdir(parents=True)
-    assert contamination.check("e", tmp_path / "multitask/encoder", SET).complete, "weights without a manifest"
+    assert complete(contamination.check("e", tmp_path / "multitask/encoder", SET)), "weights without a manifest"

@@ -90,7 +90,7 @@ def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.Ca
     assert [len(one["folds"]) for one in rows[:3]] == [3, 1, 1] and "folds" not in rows[-1]
     for one in rows:
         assert one["low"] <= one["value"] + 1e-9 and one["value"] <= one["high"] + 1e-9
-    assert found["contamination"][0]["why"].startswith("not in a run folder")
+    assert found["contamination"][0]["notes"][0].startswith("not in a run folder")
     printed = capsys.readouterr().out
     assert "Transfer, accuracy × 100" in printed and f"Contamination of {tiny.name}" in printed
     assert "MR, CR, SUBJ, MPQA: 3-fold" in (tmp_path / "transfer.md").read_text()
