@@ -85,6 +85,7 @@ def test_labelled_pairs_become_the_triplets_of_their_premises(read: Read, tmp_pa
     account = found.entry["train"]
     counts = account["counts"]
     assert account["per_premise"] == rule and [one["file"] for one in account["files"]] == paths
+    assert found.inputs["train"][0] == " or ".join(paths), "one of them has changed if the hash has"
     assert counts["read"] == len(PAIRS) == counts["skipped"] + counts["neutral"] + counts["usable"]
     assert (counts["skipped"], counts["neutral"], counts["triplets"]) == (1, 1, len(found.train))
     why = "1.tsv: no gold label" if cut else "no gold label"
@@ -190,7 +191,7 @@ def test_without_our_own_file_the_originals_are_read(read: Read, tmp_path: Path,
     ("given", "said"),
     [
         ({"objective": "triplet", "order": "none"}, "--objective triplet needs hard negatives"),
-        ({"order": "curriculum"}, "no gap for --technique groups; choose --order none or random"),
+        ({"order": "curriculum"}, "--order curriculum needs hard negatives.*; choose --order none or random"),
     ],
 )
 def test_rows_without_hard_negatives_train_what_needs_none(

@@ -41,8 +41,6 @@ def _files() -> Iterator[tuple[str, Callable[[int], str]]]:
             yield f"downstream/{place}/STS.gs.{subset}.txt", lambda n, order=order: _gold(n, 8 + order)
     yield "downstream/STS/STSBenchmark/sts-test.csv", _stsb
     yield "downstream/SICK/SICK_test_annotated.txt", _sick
-    for split in ("train", "trial"):
-        yield f"downstream/SICK/SICK_{split}.txt" if split == "train" else "downstream/SICK/SICK_trial.txt", _sick
     for name in ("MR/rt-polarity.pos", "MR/rt-polarity.neg"):
         yield f"downstream/{name}", lambda n: "\n".join(sentences(n, 24)) + "\n"
     for split, count in (("train", 40), ("dev", 12), ("test", 16)):
