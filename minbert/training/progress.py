@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO, TypeVar
 
 from tqdm import tqdm
@@ -25,12 +25,22 @@ class _Bar(tqdm):  # type: ignore[misc]
 def bar(items: Sequence[T], label: str) -> Iterable[T]:
     """The items one by one, with a bar named `label` on standard error, on the first rank only.
 
-    Standard output is left to results. Where it is no terminal, the bar is printed once a minute.
+    Standard output is left to results. Where standard error is no terminal, a line is printed once a minute.
     """
-    silence = 0.0 if _redraws(sys.stderr) else _SILENCE
+    if not _redraws(sys.stderr):
+        return _with_lines(items, label)
     options = {"file": sys.stderr, "leave": False, "dynamic_ncols": True, "disable": bool(ranks.rank())}
-    shown: Iterable[T] = _Bar(items, desc=label, delay=silence, mininterval=max(silence, 0.1), **options)
+    shown: Iterable[T] = _Bar(items, desc=label, **options)
     return shown
+
+
+def _with_lines(items: Sequence[T], label: str) -> Iterator[T]:
+    last_line = time.perf_counter()
+    for number, item in enumerate(items):
+        if ranks.rank() == 0 and time.perf_counter() - last_line >= _SILENCE:
+            say(f"{label}: {number:,} of {len(items):,}", sys.stderr)
+            last_line = time.perf_counter()
+        yield item
 
 
 class Progress:

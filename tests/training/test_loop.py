@@ -310,10 +310,10 @@ def test_a_terminal_shows_a_bar_below_the_evaluations(toy: Any, run: RunDir, mon
     assert not any("lr " in line for line in lines), "no lines beside the bar"
 
 
-def test_a_bar_leaves_standard_output_to_results(
+def test_lines_in_place_of_a_bar_leave_standard_output_to_results(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "_SILENCE", 0.0)
     assert list(progress.bar([3, 1, 2], "predicting")) == [3, 1, 2]
     printed = capsys.readouterr()
-    assert not printed.out and "predicting" in printed.err
+    assert not printed.out and printed.err == "predicting: 0 of 3\npredicting: 1 of 3\npredicting: 2 of 3\n"
