@@ -5,6 +5,7 @@ layer's output, each [T, D], as `BertModel.encode` returns them. One more pooler
 pooling layer; it is computed by `BertModel.pooled`.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -34,8 +35,8 @@ def maximum(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
     """Element-wise maximum of the last layer over each sentence's tokens: [B, D]. Equal maxima share the gradient."""
     x = states[-1].float()
     sentence = torch.repeat_interleave(ragged.lengths_on_device, output_size=len(x))
-    maxima = x.new_zeros(len(ragged), x.shape[1])
-    return maxima.scatter_reduce(0, sentence[:, None].expand_as(x), x, "amax", include_self=False)
+    maxima = x.new_full((len(ragged), x.shape[1]), -math.inf)
+    return maxima.scatter_reduce(0, sentence[:, None].expand_as(x), x, "amax")
 
 
 def average(states: Sequence[Tensor], ragged: Ragged, layers: tuple[int, int]) -> Tensor:

@@ -36,7 +36,7 @@ class Examples:
         return self.cache.labels
 
     def lengths(self) -> np.ndarray:
-        """Length of each row's input in tokens, with special tokens: int [rows]. The form `paper` has one more."""
+        """Length of each row as one input, with special tokens, for sorting: int [rows]. `paper` has one more."""
         return np.minimum(self.cache.token_counts().sum(1) + self.cache.columns + 1, self.max_length)
 
     def truncated(self, form: str = "bi") -> tuple[int, int]:

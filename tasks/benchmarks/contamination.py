@@ -42,6 +42,7 @@ class Contamination(NamedTuple):
     """
 
     encoder: str
+    complete: bool  # every file that the run and its ancestors name has been read
     files: list[TrainingFile]
     counts: pd.DataFrame
     notes: list[str]
@@ -52,9 +53,10 @@ def check(name: str, folder: Path, sets: ScoredTexts) -> Contamination:
     runs = manifests_behind(folder)
     files, notes = training_files(runs), [*map(_choice, runs)]
     before = (runs[-1][1].get("weights") or {}).get("folder") if runs else None
+    lost = bool(before and not Path(before).is_dir() and not manifest_behind(Path(before)))
     if not runs:
         notes.append("not in a run folder with a manifest.json: its training data is unknown")
-    elif before and not Path(before).is_dir() and not manifest_behind(Path(before)):
+    elif lost:
         what = f"the encoder that this run started from, {before}, is missing"
         notes.append(f"{what}: its training data is not searched")
     for state, words in (("gone", "missing, not searched"), ("changed", "changed since, not searched")):
@@ -65,7 +67,8 @@ def check(name: str, folder: Path, sets: ScoredTexts) -> Contamination:
     if runs and not files:
         notes.append("the manifest names no files")
     notes.append("The training data of weights from elsewhere is not recorded.")
-    return Contamination(name, files, _counts(files, sets), notes)
+    complete = bool(runs) and not lost and all(file.state == "read" for file in files)
+    return Contamination(name, complete, files, _counts(files, sets), notes)
 
 
 def training_files(runs: Sequence[Manifest]) -> list[TrainingFile]:

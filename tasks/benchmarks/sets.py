@@ -65,8 +65,9 @@ def scored_set(name: str, rows: Iterable[Row | Skipped], file: str = "") -> Scor
 
 def _chinese(folder: Path, name: str) -> ScoredSet:
     """A Chinese set: in the folder, in its `zh`, or in `zh` beside it, as the English sets may be the folder given."""
-    own, files = CHINESE[name], chinese.files(folder) or chinese.files(folder.parent)
-    path = files.get((own, "test"))
+    own, beside = CHINESE[name], folder.parent / "zh"
+    base = folder if chinese.files(folder) or not chinese.files(beside) else beside
+    path = chinese.files(base).get((own, "test"))
     if path is None:
-        raise UserError(f"{chinese.folder(folder)}: no test file of {name} (in {' or '.join(chinese.FOLDERS[own])})")
+        raise UserError(f"{chinese.folder(base)}: no test file of {name} (in {' or '.join(chinese.FOLDERS[own])})")
     return scored_set(name, readers.open_as(path, "pair-score").rows, f"{path.parent.name}/{path.name}")

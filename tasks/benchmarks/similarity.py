@@ -140,7 +140,8 @@ def sick_frames(sick: ScoredSet, relations: np.ndarray, cosines: Mapping[str, np
     columns = {"human score": sick.gold, **{f"cosine ({name})": values for name, values in cosines.items()}}
     frame = pd.DataFrame(columns).assign(relation=[NLI_CLASSES[number] for number in relations])
     groups = frame.groupby("relation")
-    means = groups.mean().assign(pairs=groups.size()).reindex(NLI_CLASSES).dropna().reset_index()
+    present = [name for name in NLI_CLASSES if name in groups.groups]
+    means = groups.mean().assign(pairs=groups.size()).loc[present].reset_index()
     rows = [sick.ids.index(name) for name in EXAMPLES if name in sick.ids]
     first, second = ([sick.pairs[row][side] for row in rows] for side in (0, 1))
     examples = frame.iloc[rows].drop(columns="relation").assign(**{"sentence 1": first, "sentence 2": second})
@@ -154,11 +155,11 @@ def _sick_tables(frames: Mapping[str, pd.DataFrame]) -> list[Table]:
         scores = [name for name in frame if name == "human score" or str(name).startswith("cosine")]
         return frame[[*texts, *scores]].assign(**{str(name): numbers(frame[name]) for name in scores})
 
-    means = shown(frames["relations"].astype({"pairs": int}), "relation", "pairs")
+    relations = frames["relations"].assign(pairs=[f"{count:,}" for count in frames["relations"]["pairs"]])
     note = "Human scores from 1 to 5; cosines from −1 to 1."
     slip = "The paper prints 3.5 for the pair on a leash, whose score is 3.55."
     examples = shown(frames["examples"], "sentence 1", "sentence 2")
     return [
-        Table("SICK test by relation", means, (note,)),
+        Table("SICK test by relation", shown(relations, "relation", "pairs"), (note,)),
         Table("SICK's contradictions of SelfCCL's Table 6", examples, (slip,), left=2),
     ]

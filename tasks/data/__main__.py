@@ -9,6 +9,7 @@ Files that are as expected are not fetched again. A set's manifest.json is writt
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
 from minbert.errors import UserError
@@ -53,6 +54,8 @@ def parser() -> Parser:
 
 def main() -> None:
     """Run `check`, or fetch the named sets. Raises `UserError` for invalid flags."""
+    if sys.argv[1:2] and sys.argv[1].startswith("--") and sys.argv[1] != "--help":
+        raise UserError("SET comes first: get_data.py SET [--data DIR] (see --help)")
     options = parser().parse_args()
     if options.set == "check":
         check(options.data)

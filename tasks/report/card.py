@@ -51,8 +51,8 @@ def write_card(folder: Path, resamples: int = RESAMPLES) -> Path:
 
 def _base(manifest: dict[str, Any]) -> str | None:
     """The hub's name of the weights that a run started from; None for a folder."""
-    settings = manifest["all_settings"]
-    name = str(settings["weights"])
+    settings = manifest.get("all_settings", {})
+    name = str(settings.get("weights", ""))
     if settings.get("encoder"):
         return None
     if name == "minilm":

@@ -95,7 +95,7 @@ def scatter(gold: np.ndarray, predicted: np.ndarray, *, y_label: str, same_scale
     if len(gold) > _MOST_DOTS:
         sample = np.sort(numpy_generator(0, "scatter").permutation(len(gold))[:_MOST_DOTS])
         gold, predicted = gold[sample], predicted[sample]
-    end = 1.0 if gold.max() <= 1 else max(5.0, float(gold.max()))
+    end = 1.0 if not same_scale and gold.max() <= 1 else max(5.0, float(gold.max()))
     with page_svg(340, 320) as (axes, out):
         axes.plot(gold, predicted, "o", markersize=4.5, color=BLUE, alpha=0.6, markeredgewidth=0)
         axes.set(xlabel="gold similarity (points)", xlim=(-0.03 * end, 1.03 * end), xticks=range(int(end) + 1))

@@ -44,8 +44,8 @@ def _by_seed(rows: pd.DataFrame) -> Any:
 def _difference(gaps: np.ndarray) -> dict[str, float]:
     if len(gaps) < 2:
         return {"difference": gaps.mean() if len(gaps) else np.nan, "pairs": len(gaps)}
-    low, high = stats.ttest_1samp(gaps, 0).confidence_interval()
-    return {"difference": gaps.mean(), "pairs": len(gaps), "low": low, "high": high}
+    middle, half = gaps.mean(), stats.t.ppf(0.975, len(gaps) - 1) * stats.sem(gaps)
+    return {"difference": middle, "pairs": len(gaps), "low": middle - half, "high": middle + half}
 
 
 def verdict(row: Any) -> str:

@@ -40,9 +40,9 @@ _NOT_SHOWN = {
 def write_report(folders: Sequence[Path], out: Path | None = None, *, texts: bool = True) -> Path:
     """Write the page of one run, or the comparison of several; returns its path.
 
-    `out` is by default `report.html` in a single run's folder, and `runs/comparison.html` for several. Where the
-    encoder of a single, finished run has no model card, it is written too. Raises `UserError` if a folder is not a
-    run's.
+    `out` is by default `report.html` in a single run's folder, and `runs/comparison.html` for several. Without `out`
+    the model card of a single, finished run is written too, where its encoder has none. Raises `UserError` if a folder
+    is not a run's.
     """
     names = distinct_names(list(folders))
     if len(folders) > 1:
@@ -51,12 +51,15 @@ def write_report(folders: Sequence[Path], out: Path | None = None, *, texts: boo
     else:
         run, path = read_run(folders[0]), out or expanded(folders[0]) / "report.html"
         html = build(run, texts=texts)
-        encoder = run.folder / "encoder"
-        if run.finished and encoder.is_dir() and not (encoder / "README.md").exists():
-            write_card(run.folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, html)
+    if len(folders) == 1 and out is None and run.finished and _lacks_card(run.folder / "encoder"):
+        write_card(run.folder)
     return path
+
+
+def _lacks_card(encoder: Path) -> bool:
+    return encoder.is_dir() and not (encoder / "README.md").exists()
 
 
 def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> str:

@@ -357,6 +357,7 @@ SCRIPT = Path(__file__).parent.parent.parent / "data" / "get_data.py"
         (("senteval2",), "'senteval2' is not one of course, nli"),
         (("course", "--year", "2022"), "--year"),
         (("course", "--tries", "0"), "--tries 0: is not above 0"),
+        (("--data", "x", "check"), "SET comes first"),
     ],
     ids=" ".join,
 )
@@ -368,6 +369,22 @@ def test_a_mistake_is_one_sentence(
     with pytest.raises(UserError) as caught:
         main()
     assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_every_set_is_fetched_and_those_that_are_incomplete_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: dict[str, dict[str, Any]] = {}
+
+    def fetched(dataset: DataSet, to: Path, downloads: Downloader, **fields: Any) -> bool:
+        seen[dataset.name] = fields
+        return dataset.name != "nli" and to == tmp_path
+
+    monkeypatch.setattr(collect, "collect", fetched)
+    monkeypatch.setattr("sys.argv", ["get_data.py", "all", "--data", str(tmp_path), "--year", "2023"])
+    with pytest.raises(UserError, match="incomplete: nli "):
+        main()
+    assert seen == {name: {"year": 2023} if name == "course" else {} for name in SETS}
 
 
 def test_from_any_folder_an_error_is_one_sentence_and_code_2(tmp_path: Path) -> None:

@@ -103,7 +103,10 @@ def dropped(x: torch.Tensor, p: float) -> torch.Tensor:
 @pytest.mark.parametrize("p", RATES)
 def test_keep_rate_is_binomial(p: float) -> None:
     n = 200_003
-    out = dropped(torch.ones(n), p)
+    x = torch.ones(n, requires_grad=True)
+    out = dropped(x, p)
+    out.sum().backward()
+    assert torch.equal(out, x.grad)
     kept = int((out != 0).sum())
     torch.testing.assert_close(out[out != 0], torch.full((kept,), 1 / (1 - p)), rtol=2e-4, atol=0)
     assert abs(kept - (1 - p) * n) < 5 * math.sqrt(n * p * (1 - p))

@@ -43,7 +43,7 @@ def test_pairs_are_found_in_either_order_whatever_case_and_spaces(tmp_path: Path
         "0\tx\tsomebody eats .\ta man is eating food .\t3\n1\ty\tthe dog 's asleep\ta bus\t1\n",
     )
     found = contamination.check("e", run(tmp_path / "run", {"train": {"sts": train}}), SET)
-    assert counts(found) == {"STS-B": (4, 1, 2, 0)} and complete(found)
+    assert counts(found) == {"STS-B": (4, 1, 2, 0)} and found.complete
     assert "25.0%" in found_table(found)
 
 
@@ -56,17 +56,12 @@ def counts(found: Contamination) -> dict[str, tuple[int, ...]]:
     return {str(name): tuple(row) for name, *row in found.counts.itertuples(index=False)}
 
 
-def complete(found: Contamination) -> bool:
-    """Whether the notes speak of nothing that could not be searched."""
-    return not any("not searched" in note or "is unknown" in note for note in found.notes)
-
-
 def test_files_that_are_gone_or_changed_are_said_and_not_looked_into(tmp_path: Path) -> None:
     gone, changed = (write(tmp_path / name, "What is it?\tWho are they?\t1\n") for name in ("gone.tsv", "changed.tsv"))
     (tmp_path / "gone.tsv").unlink()
     (tmp_path / "changed.tsv").write_text("What is it?\tWho are they?\nmore\tmore\n")
     found = contamination.check("e", run(tmp_path / "run", {"train": {"files": [gone, changed]}}), SET)
-    assert not complete(found) and counts(found)["STS-B"][1] == 0
+    assert not found.complete and counts(found)["STS-B"][1] == 0
     said = found_table(found)
     assert f"1 of 2 files missing, not searched: {tmp_path / 'gone.tsv'}" in said and "1 of 2 files changed" in said
     assert "scored rows" not in said, "no counts where nothing could be read"
@@ -83,7 +78,7 @@ def test_the_encoder_that_a_run_began_with_counts_too(tmp_path: Path) -> None:
     data = {split: {"sts": write(tmp_path / f"{split}.tsv", text)} for split, text in texts.items()}
     second = run(tmp_path / "multitask", data, str(first))
     found = contamination.check("e", second, SET)
-    assert complete(found) and counts(found) == {"STS-B": (4, 2, 2, 1)}
+    assert found.complete and counts(found) == {"STS-B": (4, 2, 2, 1)}
     purposes = {Path(file.file).name: file.purpose for file in found.files}
     assert purposes == {"train.tsv": "train", "dev.tsv": "dev", "a.csv": "train"}, "test files are not trained on"
 
@@ -119,7 +114,7 @@ def test_an_encoder_that_a_run_began_with_and_that_is_gone_is_said(tmp_path: Pat
     train = {"train": write(tmp_path / "a.tsv", "Two birds sing.\tno bird sings\t1\n")}
     missing = tmp_path / "cbcl/encoder"
     found = contamination.check("e", run(tmp_path / "multitask", train, str(missing)), SET)
-    assert not complete(found) and counts(found) == {"STS-B": (4, 1, 1, 0)}
+    assert not found.complete and counts(found) == {"STS-B": (4, 1, 1, 0)}
     assert f"the encoder that this run started from, {missing}, is missing" in found_table(found)
     missing.mkdir(parents=True)
-    assert complete(contamination.check("e", tmp_path / "multitask/encoder", SET)), "weights without a manifest"
+    assert contamination.check("e", tmp_path / "multitask/encoder", SET).complete, "weights without a manifest"
