@@ -50,7 +50,7 @@ def run_probes(options: argparse.Namespace) -> None:
     for name in options.probes:
         suite.content[name] = probes[name](suite, stsb)
     if on_pairs:
-        scored = [*frequent, *([stsb] if stsb and on_pairs != {"frequency"} else [])]
+        scored = frequent if stsb is None or on_pairs == {"frequency"} else [*frequent, stsb]
         suite.check_contamination({one.name: one.pairs for one in scored})
     suite.write("Probes of the space of sentences")
 

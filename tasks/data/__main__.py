@@ -25,7 +25,7 @@ SETS = {
 }
 
 _PROJECT = Path(__file__).parents[2] / "data"
-_FOLDER = _PROJECT if _PROJECT.is_dir() else Path("data")
+_FOLDER = _PROJECT if _PROJECT.is_dir() else Path("data")  # in the current folder, for an installed package
 
 
 def parser() -> Parser:
@@ -36,16 +36,16 @@ def parser() -> Parser:
         epilog="Run the same command again to continue where it stopped. HF_ENDPOINT names another model hub.",
         allow_abbrev=False,
     )
+    folder = os.environ.get("DATA_DIR") or str(_FOLDER)
+    about_folder = "the folder (default: $DATA_DIR, else the project's data/)"
     commands = flags.add_subparsers(dest="set", metavar="SET", required=True)
     checked = "rows, labels, duplicates and overlaps of a folder's files; nothing is downloaded or changed"
     for name, text in {**SETS, "all": "all of these", "check": checked}.items():
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-        folder = os.environ.get("DATA_DIR") or str(_FOLDER)
-        default = "(default: $DATA_DIR, else the project's data/)"
-        command.add_argument("--data", type=expanded, default=folder, metavar="DIR", help=f"the folder {default}")
+        add = command.add_argument
+        add("--data", type=expanded, default=folder, metavar="DIR", help=about_folder)
         if name == "check":
             continue
-        add = command.add_argument
         add("--year", type=int, choices=[2024, 2023], default=2024, help="the course's handout (default: 2024)")
         add("--timeout", type=float, default=30.0, metavar="SECONDS", help="longest wait for data (default: 30)")
         add("--tries", type=int, default=5, metavar="N", help="attempts per file (default: 5)")

@@ -24,6 +24,13 @@ _MINILM_NOTE = (
 )
 
 
+def write_missing(run: Run) -> None:
+    """Write the card of a finished run whose encoder has none; an edited card stays as it is."""
+    encoder = run.folder / "encoder"
+    if run.finished and encoder.is_dir() and not (encoder / "README.md").exists():
+        write_card(run.folder)
+
+
 def write_card(folder: Path, resamples: int = RESAMPLES) -> Path:
     """Write the card of a finished run from what its folder records, and return its path."""
     run, encoder = read_run(folder), folder / "encoder"

@@ -17,7 +17,7 @@ from tasks.contrastive.settings import ContrastiveSettings
 from tasks.intervals import RESAMPLES
 from tasks.metrics import DEV_NORM
 from tasks.report import facts, overview, training
-from tasks.report.card import write_card
+from tasks.report.card import write_missing
 from tasks.report.details import details
 from tasks.report.html import Figure, rendered
 from tasks.runs import Run, read_run
@@ -53,13 +53,9 @@ def write_report(folders: Sequence[Path], out: Path | None = None, *, texts: boo
         html = build(run, texts=texts)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, html)
-    if len(folders) == 1 and out is None and run.finished and _lacks_card(run.folder / "encoder"):
-        write_card(run.folder)
+    if len(folders) == 1 and out is None:
+        write_missing(run)
     return path
-
-
-def _lacks_card(encoder: Path) -> bool:
-    return encoder.is_dir() and not (encoder / "README.md").exists()
 
 
 def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> str:

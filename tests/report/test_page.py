@@ -213,7 +213,7 @@ def test_an_unfinished_run_shows_how_far_it_is(multitask: Made) -> None:
 def test_a_card_is_written_where_there_is_none_and_kept(multitask: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = multitask()
     cards: list[Path] = []
-    monkeypatch.setattr(page, "write_card", cards.append)
+    monkeypatch.setattr(card, "write_card", cards.append)
     command.main([str(folder)])
     assert cards == [], "no encoder"
     (folder / "encoder").mkdir()
