@@ -132,7 +132,7 @@ def table(
     `more` are further cells of a contestant, by their column.
     """
     rows = [
-        {"": name, f"ms a {unit}": cell(1000 * values, 0)}
+        {"": name, f"ms a {unit}": cell(1000 * values, 1 if values.median() < 0.1 else 0)}
         | {f"times {base}": cell(values / seconds[base], 2) for base in BASES if base in seconds}
         | (more[name] if more else {})
         for name, values in seconds.items()

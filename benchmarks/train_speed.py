@@ -23,6 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 from benchmarks.harness import SAMPLE, cell, measure, parse, parser, peak, print_machine, shuffled, table
 from minbert import AdamW, BertConfig, BertModel, Ragged, weights
 from minbert.cpu import accelerate, keep_freed_memory
+from minbert.graphs import GraphedVectors
 from minbert.precision import DTYPES, autocast
 from minbert.ragged import to_device
 from minbert.token_cache import Row
@@ -49,11 +50,12 @@ def read_pairs(path: Path, tokenizer: Tokenizer) -> Pairs:
 
 
 def our_pooled(model: BertModel) -> Pooled:
-    """Our encoder on a ragged batch."""
+    """Our encoder on a ragged batch, as a training step reads it."""
+    read = GraphedVectors(model, "pooler")
 
     def pooled(pairs: Pairs) -> Tensor:
         ragged = Ragged.from_lists([ids for ids, _, _ in pairs], [types for _, types, _ in pairs])
-        return model.pooled(ragged.to(model.device))
+        return read(ragged.to(model.device))
 
     return pooled
 

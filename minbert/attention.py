@@ -4,7 +4,7 @@ Attention stays within each sentence. A reference and four faster paths compute 
 one call of a variable-length kernel per layer, elsewhere by one call for each group of sentences of equal length.
 
 Axes: T tokens in the batch, B sentences, D hidden, H heads, d = D / H. In a group of n sentences of equal length:
-L tokens and Q queries per sentence (Q = L, or 1 if only the [CLS] rows are needed).
+L tokens and Q queries per sentence (Q = L, or 1 if only the [CLS] rows are needed). In padded batches too.
 """
 
 import math
@@ -87,31 +87,35 @@ def attend(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: f
     `query` is [T, H, d], or [B, H, d] for one query per sentence; `key` and `value` are [T, H, d]. The groups are
     fastest if the sentences are sorted by length (`sorted_by_length`). Returns the shape of `query`.
     """
-    name = kernel_name(query.device, query.dtype, query.shape[2])
+    name = kernel_name(query.device, query.dtype, query.shape[2], dropout)
     if name == "grouped":
         return grouped(query, key, value, ragged, partial(F.scaled_dot_product_attention, dropout_p=dropout))
-    return GPU_PATHS[name](query, key, value, ragged, dropout)
+    if name == "efficient":
+        return efficient(query, key, value, ragged)
+    return (flash if name == "flash" else padded)(query, key, value, ragged, dropout)
 
 
 @cache
-def kernel_name(device: torch.device, dtype: torch.dtype, width: int) -> str:
+def kernel_name(device: torch.device, dtype: torch.dtype, width: int, dropout: float = 0.0) -> str:
     """Name of the path that `attend` takes for heads of d = `width`.
 
     Flash attention (Dao et al. 2022) needs half precision, compute capability 8.0 and a width divisible by 8, the
-    memory-efficient kernel (Rabe & Staats 2021) an alignment to 16 bytes and, for bf16, that capability too. The meta
-    device counts as a GPU of that capability, so that a step can be traced without one.
+    memory-efficient kernel (Rabe & Staats 2021) an alignment to 16 bytes and, for bf16, that capability too. With
+    dropout and sentences of several lengths, the latter draws another mask in its backward pass than in its forward
+    pass, so the batch is padded instead. The meta device counts as a GPU of that capability, so that a step can be
+    traced without one.
     """
     if device.type not in GPUS:
         return "grouped"
     half, recent = dtype.itemsize == 2, device.type == "meta" or torch.cuda.get_device_capability(device) >= (8, 0)
     known = dtype in (torch.float32, torch.float16) or (recent and dtype == torch.bfloat16)
-    efficient = known and width * dtype.itemsize % 16 == 0
+    efficient = known and width * dtype.itemsize % 16 == 0 and not dropout
     chosen = "flash" if half and recent and width % 8 == 0 else "efficient" if efficient else ""
     if chosen and _arguments(OPERATORS[chosen]) != ARGUMENTS[chosen]:
         changed = f"torch {torch.__version__} has changed the arguments of {OPERATORS[chosen]}"
-        warnings.warn(f"{changed}; attention takes nested tensors instead, which are slower", stacklevel=2)
+        warnings.warn(f"{changed}; attention pads the batch instead, which is slower", stacklevel=2)
         chosen = ""
-    return chosen or "nested"
+    return chosen or "padded"
 
 
 def sorted_by_length(ragged: Ragged) -> tuple[Ragged, Tensor, Tensor] | None:
@@ -166,34 +170,26 @@ def flash(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: fl
     return output
 
 
-def efficient(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
-    """All sentences in one call of the memory-efficient kernel, for older GPUs and for fp32."""
+def efficient(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -> Tensor:
+    """All sentences in one call of the memory-efficient kernel, without dropout, for older GPUs and for fp32."""
     ends, max_queries = _query_ends(query, ragged)
     qkv = (x.unsqueeze(0) for x in (query, key, value))  # [1, T or B, H, d]
     limits = None, ends, ragged.cu_seqlens, max_queries, max(ragged.lengths)
     kernel = torch.ops.aten._efficient_attention_forward
-    output: Tensor = kernel(*qkv, *limits, dropout, 0, torch.is_grad_enabled())[0]
+    output: Tensor = kernel(*qkv, *limits, 0.0, 0, torch.is_grad_enabled())[0]
     return output.squeeze(0)
 
 
-def nested(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
-    """All sentences in one call of torch's public attention over nested tensors."""
-    ends, max_queries = _query_ends(query, ragged)
-    queries = ends, 1 if max_queries == 1 else min(ragged.lengths), max_queries
-    keys = ragged.cu_seqlens, min(ragged.lengths), max(ragged.lengths)
-    q, k, v = (
-        torch.nested.nested_tensor_from_jagged(x, offsets.long(), min_seqlen=least, max_seqlen=most).transpose(1, 2)
-        for x, (offsets, least, most) in ((query, queries), (key, keys), (value, keys))
-    )  # [B, H, lengths, d]
-    output: Tensor = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout).transpose(1, 2).values()
-    return output
-
-
-GPU_PATHS: dict[str, Callable[[Tensor, Tensor, Tensor, Ragged, float], Tensor]] = {
-    "flash": flash,
-    "efficient": efficient,
-    "nested": nested,
-}
+def padded(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
+    """All sentences in one call of torch's public attention, padded to the longest."""
+    tokens, cells, real = ragged.padding
+    alone = len(query) == len(ragged)  # one query per sentence
+    together = torch.stack([key, value] if alone else [query, key, value], dim=1)  # [T, 2 or 3, H, d]
+    *q, k, v = together.index_select(0, tokens).unflatten(0, (len(ragged), -1)).permute(2, 0, 3, 1, 4)  # [B, H, L, d]
+    queries = query.unsqueeze(2) if alone else q[0]  # [B, H, 1 or L, d]
+    output = F.scaled_dot_product_attention(queries, k, v, attn_mask=real[:, None, None], dropout_p=dropout)
+    output = output.transpose(1, 2).flatten(0, 1)  # [B or B * L, H, d]
+    return output if alone else output.index_select(0, cells)
 
 
 def _arguments(operator: str) -> str:

@@ -89,12 +89,12 @@ class AdamW(torch.optim.Optimizer):
 
         The mean has the parameter's shape (Izmailov et al., 2018, algorithm 1).
         """
-        for parameter in self._parameters():
-            state = self._state_of(parameter)
-            if count == 1:
-                state["mean"] = parameter.clone()
-            else:
-                state["mean"].lerp_(parameter, 1 / count)
+        parameters = [*self._parameters()]
+        if count == 1:
+            for parameter in parameters:
+                self._state_of(parameter)["mean"] = parameter.clone()
+        else:
+            torch._foreach_lerp_([self.state[p]["mean"] for p in parameters], parameters, 1 / count)
 
     @torch.no_grad()
     def use_average(self) -> None:

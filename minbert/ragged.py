@@ -79,6 +79,11 @@ class Ragged:
         first = Ragged(self.ids[:cut], self.positions[:cut], self.types[:cut], self.lengths[:sentences])
         return first, Ragged(self.ids[cut:], self.positions[cut:], self.types[cut:], self.lengths[sentences:])
 
+    def repeated(self, times: int) -> "Ragged":
+        """All sentences `times` times, one round after the other."""
+        ids, positions, types = (x.repeat(times) for x in (self.ids, self.positions, self.types))
+        return Ragged(ids, positions, types, self.lengths * times)
+
     def to(self, device: torch.device) -> "Ragged":
         """The same batch on another device."""
         if self.ids.device == device:
@@ -105,6 +110,21 @@ class Ragged:
     def lengths_on_device(self) -> Tensor:
         """The lengths on the batch's device: int64 [B]."""
         return self.cu_seqlens.diff().long()
+
+    @cached_property
+    def padding(self) -> tuple[Tensor, Tensor, Tensor]:
+        """How to pad the batch to its longest sentence, L tokens.
+
+        The token of each cell of a padded [B, L], any one where it is padding: int64 [B * L]; the cell of each token:
+        int64 [T]; where the cells are tokens: bool [B, L].
+        """
+        starts, longest = self.starts[:, None], max(self.lengths)
+        columns = torch.arange(longest, device=self.ids.device)
+        tokens = (starts + columns).clamp(max=len(self.ids) - 1).flatten()
+        shifts = torch.arange(len(self), device=self.ids.device) * longest - self.starts
+        shift = torch.repeat_interleave(shifts, self.lengths_on_device, output_size=len(self.ids))
+        cells = torch.arange(len(self.ids), device=self.ids.device) + shift
+        return tokens, cells, columns < self.lengths_on_device[:, None]
 
     @cached_property
     def groups(self) -> list[tuple[int, int]]:

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from minbert import weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
-from minbert.encode import vectors
 from minbert.errors import UserError
+from minbert.graphs import GraphedVectors
 from minbert.optimizer import decay_groups
 from minbert.ragged import Ragged, to_device
 from minbert.seeds import torch_seed
@@ -52,8 +52,10 @@ class MultitaskModel(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.pooler = pooler
+        self.read = GraphedVectors(encoder, pooler)
         joint = any(task.columns == 2 and task.pairs == "joint" for task in tasks)
         self.starting = (sentence_encoder or deepcopy(encoder)).requires_grad_(False) if joint else None
+        self.read_alone = GraphedVectors(self.starting, "mean") if self.starting is not None else None
         self.tasks = {task.name: task for task in tasks}
         self.heads = nn.ModuleDict({task.name: task.head(encoder.config.hidden_size, dropout) for task in tasks})
         self.frozen = frozen
@@ -63,8 +65,10 @@ class MultitaskModel(nn.Module):
         """Set training mode; a frozen encoder stays in evaluation mode, as does `starting`."""
         super().train(mode)
         self.encoder.train(mode and not self.frozen)
-        if self.starting is not None:
+        self.read.active = mode
+        if self.starting is not None and self.read_alone is not None:
             self.starting.eval()
+            self.read_alone.active = mode
         return self
 
     def features(self, task: str, ragged: Ragged, passes: int = 1) -> Tensor:
@@ -76,7 +80,8 @@ class MultitaskModel(nn.Module):
         if spec.columns == 2 and spec.pairs == "joint":
             ragged, sentences = ragged.split(len(ragged) // 3)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            features = torch.cat([spec.features(vectors(self.encoder, ragged, self.pooler)) for _ in range(passes)])
+            by_pass = self.read(ragged.repeated(passes)).chunk(passes)
+            features = torch.cat([spec.features(part) for part in by_pass])
         if sentences is None:
             return features
         return torch.cat([features, self._compared(sentences).repeat(passes, 1)], dim=1)
@@ -88,8 +93,8 @@ class MultitaskModel(nn.Module):
         The mean vectors of `starting` are scaled to length sqrt(D), so that all components are of order 1;
         the cosine is on the scale of the similarity scores, 0 to 5.
         """
-        assert self.starting is not None
-        u, v = F.normalize(vectors(self.starting, ragged, "mean"), dim=1).chunk(2)
+        assert self.read_alone is not None
+        u, v = F.normalize(self.read_alone(ragged), dim=1).chunk(2)
         width = u.shape[1]
         cosine = 5 * (u * v).sum(1, keepdim=True)
         return torch.cat([math.sqrt(width) * (u - v).abs(), width * u * v, cosine], dim=1)

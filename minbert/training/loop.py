@@ -138,6 +138,7 @@ def fit(
     if state.loss_scale:
         scaler.load_state_dict(state.loss_scale)
     pending: list[LoggedStep] = []
+    parameters = [*model.parameters()]
     # 1e-9: 0.07 * 100 is 7.000000000000001
     warmup, averaged = (math.ceil(share * plan.total - 1e-9) for share in (training.warmup, training.average))
     averaged_after = plan.total - averaged
@@ -171,18 +172,18 @@ def fit(
     with stop_on_signal() as signals, progress:
         if state.unevaluated:
             evaluate_and_save()
+        model.train()
         while not state.finished:
             batch = plan.at(state.step)
-            model.train()
             optimizer.zero_grad(set_to_none=True)
             context = Context(training.seed, state.step, precision, device, scaler)
             try:
                 numbers = objective.backward(model, batch, context)
             except torch.OutOfMemoryError as error:
                 raise UserError(f"step {state.step + 1}: the GPU's memory is too small; {_LESS_MEMORY}") from error
-            ranks.sum_gradients(model.parameters(), device)
+            ranks.sum_gradients(parameters, device)
             scaler.unscale_(optimizer)
-            numbers["gradient_norm"] = _clip(model, training.clip)
+            numbers["gradient_norm"] = _clip(parameters, training.clip)
             factor = lr_factor(training.lr_schedule, state.step, plan.total, warmup)
             rate = training.lr * factor
             for group in optimizer.param_groups:
@@ -220,6 +221,7 @@ def fit(
                 optimizer.use_average()
             if evaluating:
                 evaluate_and_save()
+                model.train(not state.finished)
             elif saving:
                 _save(model, optimizer, state, run, training)
             if stopping and not state.finished:
@@ -237,11 +239,11 @@ def _due(step: int, interval: int, otherwise: bool = False) -> bool:
     return step % interval == 0 if interval else otherwise
 
 
-def _clip(model: nn.Module, limit: float) -> Tensor:
+def _clip(parameters: list[nn.Parameter], limit: float) -> Tensor:
     """The norm of the gradients, which are scaled down to `limit` unless it is 0."""
-    norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+    norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
     if limit:
-        torch.nn.utils.clip_grads_with_norm_(model.parameters(), limit, norm)
+        torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
     return norm
 
 

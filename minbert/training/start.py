@@ -120,8 +120,8 @@ class Start(Generic[S]):
         """Precision, device, attention path and memory allocator of a training step of this model, for display."""
         config = model.config
         width = config.hidden_size // config.num_attention_heads
-        kernel = attention.kernel_name(self.device, DTYPES[self.precision], width)
         rate = config.attention_probs_dropout_prob
+        kernel = attention.kernel_name(self.device, DTYPES[self.precision], width, rate)
         memory = f"; {cli.allocator()}" if self.device.type == "cpu" and sys.platform == "linux" else ""
         return f"{self.precision} on {self.device}, {kernel} attention with dropout {rate:g}{memory}"
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from minbert.bert import BertModel
 from minbert.encode import pool
-from minbert.encode import vectors as pooled_vectors
+from minbert.graphs import GraphedVectors
 from minbert.ragged import Ragged, to_device
 from minbert.seeds import torch_seed
 from minbert.training import ranks
@@ -41,6 +41,7 @@ class ContrastiveModel(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.pooler = "pooler" if projection == "kept" else pooler
+        self.read = GraphedVectors(encoder, self.pooler)
         width = encoder.config.hidden_size
         self.projection = nn.Linear(width, width) if projection == "training" else None
         self.classifier = nn.Linear(width if together else 3 * width, classes) if classes else None
@@ -63,9 +64,15 @@ class ContrastiveModel(nn.Module):
             together=objective.form != "bi",
         )
 
+    def train(self, mode: bool = True) -> "ContrastiveModel":
+        """Set training mode."""
+        super().train(mode)
+        self.read.active = mode
+        return self
+
     def vectors(self, ragged: Ragged) -> Tensor:
         """The vectors that the loss sees: [B, D]."""
-        return self.projected(pooled_vectors(self.encoder, ragged, self.pooler))
+        return self.projected(self.read(ragged))
 
     def pool(self, states: list[Tensor], ragged: Ragged) -> Tensor:
         """The vectors that the loss sees, from hidden states: [B, D]."""
@@ -139,6 +146,7 @@ class ContrastiveStep:
 
         Each rank encodes the sentences of its own rows, and takes the loss of the whole batch.
         """
+        model.read.active = False  # a part is encoded twice, with the same dropout masks
         inputs = self.inputs(model, replace(batch, rows=ranks.own_rows(batch.rows)), context)
         size = self.chunk or max(len(inputs), 1)
         parts = [inputs.part(slice(start, start + size)) for start in range(0, len(inputs), size)]

@@ -146,7 +146,7 @@ def test_gradient_under_dropout_equals_autograd_with_the_same_mask(attend: Atten
         ("meta", torch.bfloat16, 64, "flash"),
         ("meta", torch.float16, 32, "flash"),
         ("meta", torch.float32, 64, "efficient"),
-        ("meta", torch.float32, 6, "nested"),
+        ("meta", torch.float32, 6, "padded"),
     ],
 )
 def test_the_path_follows_device_and_number_format(
@@ -162,23 +162,26 @@ def test_an_older_gpu_has_no_kernel_for_bf16(monkeypatch: pytest.MonkeyPatch) ->
     dtypes = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
     names = [attention.kernel_name(torch.device("cuda"), dtype, 64) for dtype in dtypes]
     attention.kernel_name.cache_clear()
-    assert names == ["nested", "efficient", "efficient", "nested"]
+    assert names == ["padded", "efficient", "efficient", "padded"]
 
 
-def test_another_operator_in_torch_means_nested_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_efficient_kernel_is_not_taken_with_dropout() -> None:
+    assert attention.kernel_name(torch.device("meta"), torch.float32, 64, 0.1) == "padded"
+
+
+def test_another_operator_in_torch_means_padding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(attention.ARGUMENTS, "flash", "query key value")
     attention.kernel_name.cache_clear()
     with pytest.warns(UserWarning, match="_flash_attention_forward"):
-        assert attention.kernel_name(torch.device("meta"), torch.bfloat16, 64) == "nested"
+        assert attention.kernel_name(torch.device("meta"), torch.bfloat16, 64) == "padded"
     attention.kernel_name.cache_clear()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.filterwarnings("ignore:.*nested tensors")
-def test_nested_tensors_give_the_formula(ragged: Ragged, kind: str) -> None:
+def test_a_padded_batch_gives_the_formula(ragged: Ragged, kind: str) -> None:
     qkv = draw(ragged, kind)
     direction = torch.randn_like(qkv[0])
-    out = attention.nested(*qkv, ragged)
+    out = attention.padded(*qkv, ragged)
     torch.testing.assert_close(out, reference(*qkv, ragged), atol=1e-5, rtol=0, check_stride=False)
     mine = torch.autograd.grad((out * direction).sum(), qkv)
     wanted = torch.autograd.grad((reference(*qkv, ragged) * direction).sum(), qkv)
