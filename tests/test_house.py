@@ -26,7 +26,7 @@ FLOORS = [
     "minbert.weights minbert.token_cache",
     "minbert.cpu minbert.bert",
     "minbert.encode",
-    "minbert.training",
+    "minbert.graphs minbert.training",
     "minbert.convert minbert.encode_file",
     "tasks.charts tasks.examples tasks.metrics tasks.readers tasks.tables",
     "tasks.intervals tasks.augment tasks.task tasks.manifests tasks.record",
