@@ -52,6 +52,7 @@ def read_pairs(path: Path, tokenizer: Tokenizer) -> Pairs:
 def our_pooled(model: BertModel) -> Pooled:
     """Our encoder on a ragged batch, as a training step reads it."""
     read = GraphedVectors(model, "pooler")
+    read.active = True
 
     def pooled(pairs: Pairs) -> Tensor:
         ragged = Ragged.from_lists([ids for ids, _, _ in pairs], [types for _, types, _ in pairs])

@@ -31,7 +31,7 @@ class GraphedVectors:
 
     def __init__(self, model: BertModel, pooler: str) -> None:
         self.model, self.pooler = model, pooler
-        self.active = True
+        self.active = False
         self.waiting = False  # between a forward pass and its backward pass
         self._recorded: dict[Any, _Recorded] = {}
         self._pool: Any = None  # the memory of all recordings
@@ -43,7 +43,7 @@ class GraphedVectors:
         if not (self.active and ragged.ids.is_cuda):
             return vectors(self.model, ragged, self.pooler)
         trained = [p for p in self._parameters if p.requires_grad] if torch.is_grad_enabled() else []
-        if trained and (self.waiting or any(p.grad is not None for p in trained)):
+        if self.waiting or any(p.grad is not None for p in trained):
             return vectors(self.model, ragged, self.pooler)
         size = sizes(ragged.lengths, self.model.config.max_position_embeddings)
         dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None

@@ -132,6 +132,7 @@ def test_graphs_give_vectors_and_gradients_of_the_encoder(tiny: Path, precision:
         if isinstance(module, attention.SelfAttention):
             module.dropout = 0.0
     read = GraphedVectors(model, pooler)
+    read.active = True
     for parts in [*([batch] for batch in batches()), batches()[:2]]:
         replayed = step(read, model, parts, precision)
         wanted = step(lambda part: vectors(model, part, pooler), model, parts, precision)
@@ -145,6 +146,7 @@ def test_graphs_give_vectors_and_gradients_of_the_encoder(tiny: Path, precision:
 def test_graphs_draw_dropout_by_the_seed(tiny: Path, precision: str) -> None:
     model = BertModel.from_pretrained(tiny).to(torch.device("cuda")).train()
     read, batch = GraphedVectors(model, "mean"), batches()[0]
+    read.active = True
     first, again = (step(read, model, [batch], precision) for _ in range(2))  # recorded, replayed
     assert all(torch.equal(x, y) for x, y in zip(first, again, strict=True))
     with autocast(precision, torch.device("cuda")):
