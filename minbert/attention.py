@@ -1,10 +1,11 @@
 """The Transformer layer of BERT (Devlin et al. 2019, section 3) over ragged batches, and its attention.
 
 Attention stays within each sentence. A reference and four faster paths compute the same without dropout: on a GPU by
-one call of a variable-length kernel per layer, elsewhere by one call for each group of sentences of equal length.
+one call per layer, elsewhere by one call for each group of sentences of equal length.
 
 Axes: T tokens in the batch, B sentences, D hidden, H heads, d = D / H. In a group of n sentences of equal length:
-L tokens and Q queries per sentence (Q = L, or 1 if only the [CLS] rows are needed). In padded batches too.
+L tokens and Q queries per sentence (Q = L, or 1 if only the [CLS] rows are needed). In a padded batch, L is the length
+of the longest sentence.
 """
 
 import math
@@ -21,7 +22,7 @@ from minbert.ragged import Ragged
 
 GPUS = ("cuda", "meta")
 OPERATORS = {"flash": "_flash_attention_forward", "efficient": "_efficient_attention_forward"}
-"""Private operators of torch, which its attention over nested tensors calls."""
+"""Private operators of torch."""
 ARGUMENTS = {
     "flash": "query key value cum_seq_q cum_seq_k max_q max_k dropout_p is_causal return_debug_mask",
     "efficient": "query key value bias cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k dropout_p custom_mask_type "

@@ -24,9 +24,9 @@ from minbert.ragged import Ragged, to_device
 class GraphedVectors:
     """`minbert.encode.vectors` of an encoder for training steps: `GraphedVectors(model, pooler)(ragged)`, [B, D].
 
-    It replays graphs if it is `active` and the batch on a GPU, but only for the first forward pass of a step that needs
-    gradients: a recorded backward pass replaces gradients, it does not add to them. Every other call is `vectors`.
-    Dropout masks follow torch's seed, but are not those of `vectors`.
+    It replays graphs if it is `active` and the batch on a GPU, unless an earlier pass waits for its backward pass or a
+    parameter has a gradient already: a recorded backward pass replaces gradients, it does not add to them. Every other
+    call is `vectors`. Dropout masks follow torch's seed, but are not those of `vectors`.
     """
 
     def __init__(self, model: BertModel, pooler: str) -> None:
@@ -40,26 +40,26 @@ class GraphedVectors:
 
     def __call__(self, ragged: Ragged) -> Tensor:
         """One vector per sentence: [B, D], in the order of `ragged`."""
-        if not (self.active and ragged.ids.is_cuda):
-            return vectors(self.model, ragged, self.pooler)
+        positions = self.model.config.max_position_embeddings
         trained = [p for p in self._parameters if p.requires_grad] if torch.is_grad_enabled() else []
-        if self.waiting or any(p.grad is not None for p in trained):
+        alone = not self.waiting and all(p.grad is None for p in trained)
+        if not (self.active and ragged.ids.is_cuda and alone) or max(ragged.lengths) > positions:
             return vectors(self.model, ragged, self.pooler)
-        size = sizes(ragged.lengths, self.model.config.max_position_embeddings)
+        size = sizes(ragged.lengths, positions)
         dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
         key = size, dtype, bool(trained)
         if key not in self._recorded:
             self._recorded[key] = self._record(ragged, size, dtype)
         recorded = self._recorded[key]
-        recorded.read(ragged)
+        recorded.load(ragged)
         out: Tensor = _Replay.apply(self, recorded, *trained)  # type: ignore[no-untyped-call]
         return out[: len(ragged)]
 
     def _record(self, ragged: Ragged, size: tuple[int, int, int], dtype: torch.dtype | None) -> "_Recorded":
-        """Record the passes of a batch. The state of torch's generator is as before."""
+        """Record the passes of a batch. The state of torch's generators is as before."""
         device = ragged.ids.device
         recorded = _Recorded(*size, device)
-        recorded.read(ragged)
+        recorded.load(ragged)
         # Aliases: autograd would wait for the stream on which the parameters themselves were used before.
         aliases = {name: p.detach().requires_grad_(p.requires_grad) for name, p in self.model.named_parameters()}
         trained = {name: p for name, p in aliases.items() if p.requires_grad and torch.is_grad_enabled()}
@@ -72,36 +72,36 @@ class GraphedVectors:
             return out
 
         def gradients(out: Tensor, gradient: Tensor) -> dict[str, Tensor]:
-            found = torch.autograd.grad(out, [*trained.values()], gradient, allow_unused=True)
+            with torch.autocast("cuda", enabled=False):  # as in any backward pass
+                found = torch.autograd.grad(out, [*trained.values()], gradient, allow_unused=True)
             return {name: x for name, x in zip(trained, found, strict=True) if x is not None}
 
-        state = torch.cuda.get_rng_state(device)
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         stream = torch.cuda.Stream(device)
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # once without recording, as libraries prepare themselves
-            out = forward()
+        with torch.random.fork_rng([device]):
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):  # once without recording, as libraries prepare themselves
+                out = forward()
+                if trained:
+                    for name, gradient in gradients(out, torch.zeros_like(out)).items():
+                        self._gradients.setdefault(name, gradient)
+            torch.cuda.current_stream().wait_stream(stream)
+            with torch.cuda.graph(recorded.forward, self._pool):
+                out = forward()
+            recorded.out, recorded.gradient = out.detach(), torch.empty_like(out)
             if trained:
-                for name, gradient in gradients(out, torch.zeros_like(out)).items():
-                    self._gradients.setdefault(name, gradient)
-        torch.cuda.current_stream().wait_stream(stream)
-        with torch.cuda.graph(recorded.forward, self._pool):
-            out = forward()
-        recorded.out, recorded.gradient = out.detach(), torch.empty_like(out)
-        if trained:
-            with torch.cuda.graph(recorded.backward, self._pool):
-                for name, gradient in gradients(out, recorded.gradient).items():
-                    self._gradients[name].copy_(gradient)
-            recorded.gradients = [self._gradients.get(name) for name in trained]
-        torch.cuda.set_rng_state(state, device)
+                with torch.cuda.graph(recorded.backward, self._pool):
+                    for name, gradient in gradients(out, recorded.gradient).items():
+                        self._gradients[name].copy_(gradient)
+        recorded.gradients = [self._gradients.get(name) for name in trained]
         return recorded
 
 
 def sizes(lengths: Sequence[int], positions: int) -> tuple[int, int, int]:
     """The tokens and sentences that batches like this one are filled up to, and a bound of the sentences' lengths.
 
-    Tokens are added up to a multiple of 64, or in larger batches of 128 or 256, and as many sentences as the bound
-    requires.
+    Tokens are added up to a multiple of 64, or in larger batches of 128 or 256, in so many sentences that none of them
+    is longer than the longest of the batch has to be: the bound is its length, rounded up to a power of two.
     """
     count = sum(lengths)
     bound = min(max(32, 2 ** (max(lengths) - 1).bit_length()), positions)
@@ -146,7 +146,7 @@ class _Recorded:
         self.tokens = torch.zeros(3, tokens, dtype=torch.int64, device=device)
         self.ends = torch.zeros(sentences + 1, dtype=torch.int32, device=device)
 
-    def read(self, ragged: Ragged) -> None:
+    def load(self, ragged: Ragged) -> None:
         """Copy a batch to the tensors that the graphs read, with the sentences that fill it up."""
         total = self.tokens.shape[1]
         together = torch.stack([ragged.ids, ragged.positions, ragged.types])
@@ -177,6 +177,7 @@ class _Replay(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of the parameters."""
+        assert ctx.owner.waiting, "a replayed pass has one backward pass"
         recorded: _Recorded = ctx.recorded
         recorded.gradient.copy_(gradient)
         recorded.backward.replay()

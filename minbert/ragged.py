@@ -113,10 +113,10 @@ class Ragged:
 
     @cached_property
     def padding(self) -> tuple[Tensor, Tensor, Tensor]:
-        """How to pad the batch to its longest sentence, L tokens.
+        """Indices that pad the batch to its longest sentence, L tokens, and undo it.
 
-        The token of each cell of a padded [B, L], any one where it is padding: int64 [B * L]; the cell of each token:
-        int64 [T]; where the cells are tokens: bool [B, L].
+        The index of each cell's token in a padded [B, L], an arbitrary one for padding: int64 [B * L]. The index of
+        each token's cell: int64 [T]. The mask of the cells that hold tokens: bool [B, L].
         """
         starts, longest = self.starts[:, None], max(self.lengths)
         columns = torch.arange(longest, device=self.ids.device)

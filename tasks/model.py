@@ -200,6 +200,7 @@ class MultitaskObjective:
     def backward(self, model: nn.Module, batch: Step, context: Context) -> dict[str, Tensor]:
         """Compute gradients of the mean loss over the step's rows: each part's sum is divided by the count of all."""
         assert isinstance(model, MultitaskModel)
+        model.read.active = self.accumulate == 1  # further parts would add gradients
         task, examples = model.tasks[batch.task], self.augment(self.examples[batch.task], batch)
         passes = 2 if self.r_drop else 1
         total = torch.zeros((), device=context.device)

@@ -172,7 +172,7 @@ def fit(
     with stop_on_signal() as signals, progress:
         if state.unevaluated:
             evaluate_and_save()
-        model.train()
+        model.train(not state.finished)
         while not state.finished:
             batch = plan.at(state.step)
             optimizer.zero_grad(set_to_none=True)

@@ -146,7 +146,7 @@ class ContrastiveStep:
 
         Each rank encodes the sentences of its own rows, and takes the loss of the whole batch.
         """
-        model.read.active = False  # a part is encoded twice, with the same dropout masks
+        model.read.active = not self.chunk  # each of several parts is encoded twice, with the same dropout masks
         inputs = self.inputs(model, replace(batch, rows=ranks.own_rows(batch.rows)), context)
         size = self.chunk or max(len(inputs), 1)
         parts = [inputs.part(slice(start, start + size)) for start in range(0, len(inputs), size)]

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from minbert import BertModel, Ragged, attention
+from minbert import BertModel, Ragged, attention, pooling
 from minbert.encode import vectors
 from minbert.graphs import GraphedVectors
 from minbert.precision import DTYPES, autocast
@@ -60,11 +60,11 @@ def test_every_path_equals_the_formula(ragged: Ragged, kind: str, precision: str
     gradients = torch.autograd.grad((wanted * direction).sum(), exact)
     for path in paths(precision, dropout=False):
         out = path(*qkv, ragged)
-        torch.testing.assert_close(out.double(), wanted, atol=TOLERANCE[precision], rtol=0, msg=str(path))
+        torch.testing.assert_close(out.double(), wanted, atol=TOLERANCE[precision], rtol=0, msg=path.__name__)
         mine = torch.autograd.grad((out.double() * direction).sum(), qkv)
         for gradient, expected in zip(mine, gradients, strict=True):
             torch.testing.assert_close(
-                gradient.double(), expected, atol=3 * TOLERANCE[precision], rtol=3e-2, msg=str(path)
+                gradient.double(), expected, atol=3 * TOLERANCE[precision], rtol=3e-2, msg=path.__name__
             )
 
 
@@ -82,12 +82,12 @@ def test_the_gradient_has_the_dropout_mask_of_the_output(ragged: Ragged, kind: s
         for values in (v, v + change, v):
             torch.manual_seed(11)
             outputs.append(path(q, k, values, ragged, 0.3))
-        assert torch.equal(outputs[0], outputs[2]), f"{path}: one seed, two masks"
+        assert torch.equal(outputs[0], outputs[2]), f"{path.__name__}: one seed, two masks"
         difference = (outputs[1].double() - outputs[0].double()).detach()
         (gradient,) = torch.autograd.grad((outputs[0].double() * difference).sum(), v)
         slope = float((gradient.double() * change.double()).sum())
-        assert slope == pytest.approx(float(difference.square().sum()), rel=TOLERANCE[precision] + 1e-5), path
-        assert not torch.equal(outputs[0], path(q, k, v, ragged, 0.0)), f"{path}: no dropout"
+        assert slope == pytest.approx(float(difference.square().sum()), rel=TOLERANCE[precision] + 1e-5), path.__name__
+        assert not torch.equal(outputs[0], path(q, k, v, ragged, 0.0)), f"{path.__name__}: no dropout"
 
 
 @pytest.mark.parametrize("precision", DTYPES)
@@ -120,7 +120,7 @@ def step(read: Callable[[Ragged], Tensor], model: BertModel, parts: list[Ragged]
     return [*out, *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
 
 
-@pytest.mark.parametrize("pooler", ["pooler", "mean"])
+@pytest.mark.parametrize("pooler", pooling.NAMES)
 @pytest.mark.parametrize("precision", DTYPES)
 def test_graphs_give_vectors_and_gradients_of_the_encoder(tiny: Path, precision: str, pooler: str) -> None:
     """Batches of several sizes, one twice, and steps of two forward passes, which add gradients."""
