@@ -7,7 +7,8 @@ filled up to one of a few sizes by more sentences, whose vectors are dropped; a 
 Axes: T tokens in the batch, B sentences, D hidden.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from torch.autograd.function import once_differentiable
 from minbert.bert import BertModel
 from minbert.encode import vectors
 from minbert.ragged import Ragged, to_device
+
+GPU = "cuda"
 
 
 class GraphedVectors:
@@ -43,10 +46,10 @@ class GraphedVectors:
         positions = self.model.config.max_position_embeddings
         trained = [p for p in self._parameters if p.requires_grad] if torch.is_grad_enabled() else []
         alone = not self.waiting and all(p.grad is None for p in trained)
-        if not (self.active and ragged.ids.is_cuda and alone) or max(ragged.lengths) > positions:
+        if not (self.active and ragged.ids.device.type == GPU and alone) or max(ragged.lengths) > positions:
             return vectors(self.model, ragged, self.pooler)
         size = sizes(ragged.lengths, positions)
-        dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
+        dtype = torch.get_autocast_dtype(GPU) if torch.is_autocast_enabled(GPU) else None
         key = size, dtype, bool(trained)
         if key not in self._recorded:
             self._recorded[key] = self._record(ragged, size, dtype)
@@ -63,38 +66,50 @@ class GraphedVectors:
         # Aliases: autograd would wait for the stream on which the parameters themselves were used before.
         aliases = {name: p.detach().requires_grad_(p.requires_grad) for name, p in self.model.named_parameters()}
         trained = {name: p for name, p in aliases.items() if p.requires_grad and torch.is_grad_enabled()}
-        module = _Vectors(self.model, self.pooler)
+        module, outputs = _Vectors(self.model, self.pooler), list[Tensor]()
 
-        def forward() -> Tensor:
-            with torch.autocast("cuda", dtype, enabled=dtype is not None, cache_enabled=False):
+        def forward() -> None:
+            with torch.autocast(GPU, dtype, enabled=dtype is not None, cache_enabled=False):
                 prefixed = {f"model.{name}": alias for name, alias in aliases.items()}
-                out: Tensor = torch.func.functional_call(module, prefixed, (recorded.ragged(),))
-            return out
+                outputs[:] = [torch.func.functional_call(module, prefixed, (recorded.ragged(),))]
+            recorded.hold(outputs[0].detach())
 
-        def gradients(out: Tensor, gradient: Tensor) -> dict[str, Tensor]:
-            with torch.autocast("cuda", enabled=False):  # as in any backward pass
-                found = torch.autograd.grad(out, [*trained.values()], gradient, allow_unused=True)
-            return {name: x for name, x in zip(trained, found, strict=True) if x is not None}
+        def backward() -> None:
+            with torch.autocast(GPU, enabled=False):  # as in any backward pass
+                found = torch.autograd.grad(outputs, [*trained.values()], recorded.gradient, allow_unused=True)
+            for name, new in zip(trained, found, strict=True):
+                if new is not None:
+                    self._gradients.setdefault(name, new).copy_(new)
 
         self._pool = self._pool or torch.cuda.graph_pool_handle()
-        stream = torch.cuda.Stream(device)
         with torch.random.fork_rng([device]):
-            stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream):  # once without recording, as libraries prepare themselves
-                out = forward()
+            with preparation(device):
+                forward()
                 if trained:
-                    for name, gradient in gradients(out, torch.zeros_like(out)).items():
-                        self._gradients.setdefault(name, gradient)
-            torch.cuda.current_stream().wait_stream(stream)
-            with torch.cuda.graph(recorded.forward, self._pool):
-                out = forward()
-            recorded.out, recorded.gradient = out.detach(), torch.empty_like(out)
+                    backward()
+            recorded.forward = capture(forward, self._pool)
             if trained:
-                with torch.cuda.graph(recorded.backward, self._pool):
-                    for name, gradient in gradients(out, recorded.gradient).items():
-                        self._gradients[name].copy_(gradient)
+                recorded.backward = capture(backward, self._pool)
         recorded.gradients = [self._gradients.get(name) for name in trained]
         return recorded
+
+
+@contextmanager
+def preparation(device: torch.device) -> Iterator[None]:
+    """A stream for passes that come before those recorded, as libraries prepare themselves in the first ones."""
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream().wait_stream(stream)
+
+
+def capture(function: Callable[[], None], pool: Any) -> Callable[[], None]:
+    """Record the kernels that a function starts, with memory of a pool; returns what replays them."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool):
+        function()
+    return graph.replay
 
 
 def sizes(lengths: Sequence[int], positions: int) -> tuple[int, int, int]:
@@ -135,12 +150,13 @@ class _Vectors(nn.Module):
 class _Recorded:
     """The passes of batches of one size, and the tensors that they read and write."""
 
-    out: Tensor  # [S, D], S sentences with those that fill the batch up
+    forward: Callable[[], None]
+    backward: Callable[[], None]
+    out: Tensor | None = None  # [S, D], S sentences with those that fill the batch up
     gradient: Tensor  # of `out`
     gradients: list[Tensor | None]  # of the parameters
 
     def __init__(self, tokens: int, sentences: int, bound: int, device: torch.device) -> None:
-        self.forward, self.backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         # Only the number of the lengths, their sum and the largest are used, as the kernels read `ends`.
         self.lengths = bound, *_shares(tokens - bound, sentences - 1)
         self.tokens = torch.zeros(3, tokens, dtype=torch.int64, device=device)
@@ -153,6 +169,12 @@ class _Recorded:
         self.tokens.copy_(F.pad(together, (0, total - together.shape[1])))
         ends = np.cumsum([0, *filled(ragged.lengths, total, len(self.lengths))]).astype(np.int32)
         self.ends.copy_(to_device(torch.from_numpy(ends), self.ends.device))
+
+    def hold(self, out: Tensor) -> None:
+        """Copy the vectors of a pass to `out`."""
+        if self.out is None:
+            self.out, self.gradient = torch.empty_like(out), torch.zeros_like(out)
+        self.out.copy_(out)
 
     def ragged(self) -> Ragged:
         """The batch. Its sentences end where `ends` says, and are not as long as its `lengths`."""
@@ -170,7 +192,8 @@ class _Replay(torch.autograd.Function):
         """Vectors of all sentences, those that fill the batch up included: [S, D]."""
         ctx.owner, ctx.recorded = owner, recorded
         owner.waiting = bool(parameters)
-        recorded.forward.replay()
+        recorded.forward()
+        assert recorded.out is not None
         return recorded.out.clone()
 
     @staticmethod
@@ -180,6 +203,6 @@ class _Replay(torch.autograd.Function):
         assert ctx.owner.waiting, "a replayed pass has one backward pass"
         recorded: _Recorded = ctx.recorded
         recorded.gradient.copy_(gradient)
-        recorded.backward.replay()
+        recorded.backward()
         ctx.owner.waiting = False
         return None, None, *(x if x is None else x.detach() for x in recorded.gradients)
