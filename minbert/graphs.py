@@ -121,7 +121,7 @@ def sizes(lengths: Sequence[int], positions: int) -> tuple[int, int, int]:
     count = sum(lengths)
     bound = min(max(32, 2 ** (max(lengths) - 1).bit_length()), positions)
     step = min(max(64, 2 ** (count.bit_length() - 4)), 256)
-    added = step // bound + 2
+    added = -(-(step - 1) // (bound - 1))
     tokens, sentences = -(-(count + added) // step) * step, len(lengths) + added
     return tokens, sentences, min(bound, tokens - sentences + 1)
 

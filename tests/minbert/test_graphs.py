@@ -5,8 +5,10 @@ python -m pytest --import-mode=importlib tests/minbert/test_graphs.py
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -17,6 +19,14 @@ from minbert import BertModel, Ragged, attention, graphs, pooling, weights
 from minbert.config import BertConfig
 from minbert.encode import vectors
 from minbert.graphs import GraphedVectors, filled, sizes
+from minbert.tokenizer import Tokenizer
+from minbert.training.loop import Context
+from minbert.training.plan import Step
+from tasks import TASKS
+from tasks.model import MultitaskModel, MultitaskObjective
+
+SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 @given(st.lists(st.integers(1, 510), min_size=1, max_size=300), st.integers(4, 512))
@@ -74,3 +84,26 @@ def test_replays_give_vectors_and_gradients_of_the_encoder(
         for mine, theirs in zip(step(read, model, parts), wanted, strict=True):
             torch.testing.assert_close(mine, theirs, atol=1e-6 * largest, rtol=0)
     assert len(replayed_on_the_cpu) == 2 * 4, "two passes of every size"
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_step_of_stage_two_is_the_same(
+    tiny: Path, replayed_on_the_cpu: list[Callable[[], None]], accumulate: int
+) -> None:
+    """Joint pairs, which a second encoder reads by themselves, and R-Drop. Of parts only that encoder is replayed."""
+    task = TASKS["quora"]("joint")
+    rows = task.open(SAMPLE / "course" / "quora-dev.csv", "dev", Tokenizer.load(tiny), 64)
+    results = []
+    for replayed in (False, True):
+        encoder = BertModel.with_weights(weights.resolve(str(tiny)), replace(BertConfig.read(tiny), **NO_DROPOUT))
+        torch.manual_seed(0)
+        model = MultitaskModel(encoder, [task], 0.0, pooler="mean").train()
+        objective = MultitaskObjective({"quora": rows}, accumulate=accumulate, r_drop=1.0)
+        graphs.GPU = "cpu" if replayed else "cuda"
+        numbers = objective.backward(
+            model, Step("quora", np.arange(8), 0, 0), Context(1, 0, "fp32", torch.device("cpu"))
+        )
+        results.append([numbers["loss"], *(p.grad for p in model.parameters() if p.grad is not None)])
+    for plain, mine in zip(*results, strict=True):
+        torch.testing.assert_close(mine, plain, atol=1e-6, rtol=1e-4)
+    assert len(replayed_on_the_cpu) == (3 if accumulate == 1 else 2), "forward, backward and the other encoder's"
