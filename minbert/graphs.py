@@ -96,7 +96,7 @@ class GraphedVectors:
 
 @contextmanager
 def preparation(device: torch.device) -> Iterator[None]:
-    """A stream for passes that come before those recorded, as libraries prepare themselves in the first ones."""
+    """A stream for passes before those recorded: libraries prepare themselves in the first ones."""
     stream = torch.cuda.Stream(device)
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -115,8 +115,8 @@ def capture(function: Callable[[], None], pool: Any) -> Callable[[], None]:
 def sizes(lengths: Sequence[int], positions: int) -> tuple[int, int, int]:
     """The tokens and sentences that batches like this one are filled up to, and a bound of the sentences' lengths.
 
-    Tokens are added up to a multiple of 64, or in larger batches of 128 or 256, in so many sentences that none of them
-    is longer than the longest of the batch has to be: the bound is its length, rounded up to a power of two.
+    Tokens are added up to a multiple of 64 (128 or 256 in larger batches). They form as many sentences as it takes for
+    none to exceed the bound, which is the longest length of the batch, rounded up to a power of two.
     """
     count = sum(lengths)
     bound = min(max(32, 2 ** (max(lengths) - 1).bit_length()), positions)
