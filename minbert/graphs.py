@@ -45,8 +45,8 @@ class GraphedVectors:
         """One vector per sentence: [B, D], in the order of `ragged`."""
         positions = self.model.config.max_position_embeddings
         trained = [p for p in self._parameters if p.requires_grad] if torch.is_grad_enabled() else []
-        alone = not self.waiting and all(p.grad is None for p in trained)
-        if not (self.active and ragged.ids.device.type == GPU and alone) or max(ragged.lengths) > positions:
+        replayable = not self.waiting and all(p.grad is None for p in trained)
+        if not (self.active and ragged.ids.device.type == GPU and replayable) or max(ragged.lengths) > positions:
             return vectors(self.model, ragged, self.pooler)
         size = sizes(ragged.lengths, positions)
         dtype = torch.get_autocast_dtype(GPU) if torch.is_autocast_enabled(GPU) else None

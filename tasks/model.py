@@ -51,7 +51,6 @@ class MultitaskModel(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder = encoder
-        self.pooler = pooler
         self.read = GraphedVectors(encoder, pooler)
         joint = any(task.columns == 2 and task.pairs == "joint" for task in tasks)
         self.starting = (sentence_encoder or deepcopy(encoder)).requires_grad_(False) if joint else None

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from minbert import BertModel, Ragged, attention, pooling
-from minbert.encode import vectors
 from minbert.graphs import GraphedVectors
 from minbert.precision import DTYPES, autocast
+from tests.minbert.test_graphs import batches, step, steps_agree
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 H, d = 4, 32
@@ -102,50 +102,23 @@ def test_the_model_gives_the_vectors_of_the_cpu(tiny: Path, precision: str) -> N
     torch.testing.assert_close(found.float().cpu(), wanted, atol=3 * TOLERANCE[precision], rtol=0)
 
 
-BATCHES = [(4, 1, 30, 4, 9), (3, 3), (40, 2, 7, 7, 25), (4, 1, 30, 4, 9), (60,) * 40, (5,)]
-
-
-def batches() -> list[Ragged]:
-    rows = [[[2, *range(5, 5 + n), 3] for n in lengths] for lengths in BATCHES]
-    return [Ragged.from_lists(lists).to(torch.device("cuda")) for lists in rows]
-
-
-def step(read: Callable[[Ragged], Tensor], model: BertModel, parts: list[Ragged], precision: str) -> list[Tensor]:
-    """The vectors of the parts of a batch, then the gradients of a sum over all."""
-    model.zero_grad(set_to_none=True)
-    torch.manual_seed(11)
-    with autocast(precision, torch.device("cuda")):
-        out = [read(part).float() for part in parts]
-    (torch.cat(out)[:, 0] * torch.arange(sum(map(len, out)), device="cuda")).sum().backward()
-    return [*out, *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
-
-
 @pytest.mark.parametrize("pooler", pooling.NAMES)
 @pytest.mark.parametrize("precision", DTYPES)
 def test_graphs_give_vectors_and_gradients_of_the_encoder(tiny: Path, precision: str, pooler: str) -> None:
-    """Batches of several sizes, one twice, and steps of two forward passes, which add gradients."""
-    model = BertModel.from_pretrained(tiny).to(torch.device("cuda"))
-    model.train()
+    """See `steps_agree`."""
+    model = BertModel.from_pretrained(tiny).to(torch.device("cuda")).train()
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
         if isinstance(module, attention.SelfAttention):
             module.dropout = 0.0
-    read = GraphedVectors(model, pooler)
-    read.active = True
-    for parts in [*([batch] for batch in batches()), batches()[:2]]:
-        replayed = step(read, model, parts, precision)
-        wanted = step(lambda part: vectors(model, part, pooler), model, parts, precision)
-        largest = max(float(x.detach().abs().max()) for x in wanted)  # keys' biases have gradients of rounding errors
-        for mine, theirs in zip(replayed, wanted, strict=True):
-            torch.testing.assert_close(mine, theirs, atol=TOLERANCE[precision] * largest, rtol=0)
-    assert len(read._recorded) == 5, "a graph for every size"
+    steps_agree(model, pooler, precision, TOLERANCE[precision])
 
 
 @pytest.mark.parametrize("precision", DTYPES)
 def test_graphs_draw_dropout_by_the_seed(tiny: Path, precision: str) -> None:
     model = BertModel.from_pretrained(tiny).to(torch.device("cuda")).train()
-    read, batch = GraphedVectors(model, "mean"), batches()[0]
+    read, batch = GraphedVectors(model, "mean"), batches(model.device)[0]
     read.active = True
     first, again = (step(read, model, [batch], precision) for _ in range(2))  # recorded, replayed
     assert all(torch.equal(x, y) for x, y in zip(first, again, strict=True))
@@ -189,8 +162,8 @@ def test_a_stopped_run_resumes_with_the_same_losses(tiny: Path, tmp_path: Path, 
     run(*words, "--resume")
     expected, resumed = losses(whole), losses(parts)
     assert expected.keys() == resumed.keys()
-    for step, values in expected.items():
-        assert resumed[step] == pytest.approx(values, rel=1e-3), step
+    for number, values in expected.items():
+        assert resumed[number] == pytest.approx(values, rel=1e-3), number
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")

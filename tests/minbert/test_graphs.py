@@ -19,6 +19,7 @@ from minbert import BertModel, Ragged, attention, graphs, pooling, weights
 from minbert.config import BertConfig
 from minbert.encode import vectors
 from minbert.graphs import GraphedVectors, filled, sizes
+from minbert.precision import autocast
 from minbert.tokenizer import Tokenizer
 from minbert.training.loop import Context
 from minbert.training.plan import Step
@@ -60,30 +61,39 @@ def replayed_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], No
     return captured
 
 
-def step(read: Callable[[Ragged], Tensor], model: BertModel, parts: list[Ragged]) -> list[Tensor]:
+def batches(device: torch.device) -> list[Ragged]:
+    """Batches of four sizes; the first size occurs twice."""
+    lengths = [(4, 1, 30, 4, 9), (3, 3), (40, 2, 7, 7, 25), (2, 2, 29, 5, 9), (60,) * 40]
+    return [Ragged.from_lists([[2, *range(5, 5 + n), 3] for n in batch]).to(device) for batch in lengths]
+
+
+def step(read: Callable[[Ragged], Tensor], model: BertModel, parts: list[Ragged], precision: str) -> list[Tensor]:
     """The vectors of the parts of a batch, then the gradients of a sum over all."""
     model.zero_grad(set_to_none=True)
-    out = [read(part) for part in parts]
-    (torch.cat(out)[:, 0] * torch.arange(sum(map(len, out)))).sum().backward()
+    torch.manual_seed(11)
+    with autocast(precision, model.device):
+        out = [read(part).float() for part in parts]
+    (torch.cat(out)[:, 0] * torch.arange(sum(map(len, out)), device=model.device)).sum().backward()
     return [*out, *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
 
 
-@pytest.mark.parametrize("pooler", pooling.NAMES)
-def test_replays_give_vectors_and_gradients_of_the_encoder(
-    tiny: Path, replayed_on_the_cpu: list[Callable[[], None]], pooler: str
-) -> None:
-    """Batches of several sizes, one of them again, and a step of two forward passes, which adds gradients."""
-    model = BertModel.with_weights(weights.resolve(str(tiny)), BertConfig.read(tiny)).eval()
-    read = GraphedVectors(model, pooler)
+def steps_agree(model: BertModel, pooler: str, precision: str, tolerance: float) -> None:
+    """Replayed steps equal others without dropout: of one forward pass, and of two, which add gradients."""
+    read, parts = GraphedVectors(model, pooler), batches(model.device)
     read.active = True
-    lengths = [(4, 1, 30, 4, 9), (3, 3), (40, 2, 7, 7, 25), (2, 2, 29, 5, 9), (60,) * 40]
-    batches = [Ragged.from_lists([[2, *range(5, 5 + n), 3] for n in batch]) for batch in lengths]
-    for parts in [*([batch] for batch in batches), batches[:2]]:
-        wanted = step(lambda part: vectors(model, part, pooler), model, parts)
+    for several in [*([part] for part in parts), parts[:2]]:
+        wanted = step(lambda part: vectors(model, part, pooler), model, several, precision)
         largest = max(float(x.detach().abs().max()) for x in wanted)  # keys' biases have gradients of rounding errors
-        for mine, theirs in zip(step(read, model, parts), wanted, strict=True):
-            torch.testing.assert_close(mine, theirs, atol=1e-6 * largest, rtol=0)
-    assert len(replayed_on_the_cpu) == 2 * 4, "two passes of every size"
+        for mine, theirs in zip(step(read, model, several, precision), wanted, strict=True):
+            torch.testing.assert_close(mine, theirs, atol=tolerance * largest, rtol=0)
+    assert len(read._recorded) == 4, "a recording for every size"
+
+
+@pytest.mark.parametrize("pooler", pooling.NAMES)
+@pytest.mark.usefixtures("replayed_on_the_cpu")
+def test_replays_give_vectors_and_gradients_of_the_encoder(tiny: Path, pooler: str) -> None:
+    model = BertModel.with_weights(weights.resolve(str(tiny)), BertConfig.read(tiny)).eval()
+    steps_agree(model, pooler, "fp32", 1e-6)
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])

@@ -71,7 +71,7 @@ def theirs(encoder: BertModel, rows: list[list[int]], types: list[list[int]] | N
 def pooled(model: MultitaskModel, rows: list[list[int]], types: list[list[int]] | None = None) -> Tensor:
     """transformers' pooler output, or the mean of its last hidden states, of each row alone, unpadded."""
     outputs = theirs(model.encoder, rows, types)
-    if model.pooler == "mean":
+    if model.read.pooler == "mean":
         return torch.cat([one.last_hidden_state.mean(1) for one in outputs])
     return torch.cat([one.pooler_output for one in outputs])
 
