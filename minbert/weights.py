@@ -7,7 +7,6 @@ import importlib.util
 import os
 import re
 import runpy
-import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -179,8 +178,7 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def save(folder: Path, tensors: Mapping[str, Tensor], config: BertConfig, tokenizer: "Tokenizer", pooler: str) -> None:
     """Write an encoder folder that transformers' BertModel and SentenceTransformer can load; replaces `folder`.
 
-    SentenceTransformer computes the same vectors from it as `Encoder`, with any pooler. The model card of a folder that
-    is replaced, README.md, stays: somebody may have edited it.
+    SentenceTransformer computes the same vectors from it as `Encoder`, with any pooler.
     """
     renamed = {their_name(name): tensor for name, tensor in tensors.items()}
     described: dict[str, Any] = {
@@ -205,8 +203,6 @@ def save(folder: Path, tensors: Mapping[str, Tensor], config: BertConfig, tokeni
         described["minbert.json"] = {"pooler": pooler, "sha256": sha256(unfinished)}
         for name, content in described.items():
             write_json(unfinished / name, content)
-        if (folder / "README.md").is_file():
-            shutil.copyfile(folder / "README.md", unfinished / "README.md")
 
 
 def _modules(

@@ -1,4 +1,4 @@
-"""Write the report page of a run, and its model card if there is none; or the comparison of several runs.
+"""Write the report page of a run, or the comparison of several runs.
 
 python -m tasks.report runs/multitask
 python -m tasks.report runs/multitask runs/cbcl-multitask

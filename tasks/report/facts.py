@@ -49,13 +49,13 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
         ("processes", str(_processes(manifest)) if _processes(manifest) > 1 else ""),
         ("training rows", _training_rows(run)),
         ("steps", f"{run.step:,}" + (f" of {run.planned_steps:,}" if run.planned_steps else "")),
-        ("kept", kept(run)),
+        ("kept", _kept(run)),
         ("started", started.replace("T", " ")[:16] + resumed),
         ("preset", manifest.get("preset", "")),
         *((name.replace("_", " "), _shown(settings.get(name))) for name in _SETTINGS),
         ("seed", str(settings.get("seed", ""))),
         ("dev pairs", _dev_pairs(run.data.get("sts_dev", RecordedData()))),
-        ("training texts", in_tests(run.data.get("train", RecordedData()))),
+        ("training texts", _in_tests(run.data.get("train", RecordedData()))),
         ("last epoch's training loss", "" if loss is None else f"{loss:.4f}"),
         ("parameters", f"{parameters:,}" if parameters else ""),
     ]
@@ -75,7 +75,7 @@ def _training_rows(run: Run) -> str:
     return f"{sum(counts.values()):,}"
 
 
-def kept(run: Run) -> str:
+def _kept(run: Run) -> str:
     """The step whose weights are kept, and by which rule; with `--average` the steps whose mean they are."""
     rule = "the last" if run.selection["keep"] == "last" else f"the best by {run.selection['metric']}"
     if not run.finished:
@@ -93,15 +93,15 @@ def _dev_pairs(dev: RecordedData) -> str:
     if not dev.name:
         return ""
     absent = f"; without {', '.join(dev.absent)}" if dev.absent else ""
-    return f"{dev.name}, {dev.rows or 0:,}{absent}{f'; of these {shared(dev)}' if shared(dev) else ''}"
+    return f"{dev.name}, {dev.rows or 0:,}{absent}{f'; of these {_shared(dev)}' if _shared(dev) else ''}"
 
 
-def shared(dev: RecordedData) -> str:
+def _shared(dev: RecordedData) -> str:
     """How many dev pairs are in scored sets as well, by set; empty if none are known."""
     return ", ".join(f"{count:,} in {name}" for name, count in dev.also_in.items() if count)
 
 
-def in_tests(train: RecordedData) -> str:
+def _in_tests(train: RecordedData) -> str:
     """How many unlabelled training texts are in test and dev files; empty if none are known."""
     parts = []
     leaked = train.also_in_test.get("any", 0)

@@ -17,7 +17,6 @@ from tasks.contrastive.settings import ContrastiveSettings
 from tasks.intervals import RESAMPLES
 from tasks.metrics import DEV_NORM
 from tasks.report import facts, overview, training
-from tasks.report.card import write_missing
 from tasks.report.details import details
 from tasks.report.html import Figure, rendered
 from tasks.runs import Run, read_run
@@ -40,21 +39,18 @@ _NOT_SHOWN = {
 def write_report(folders: Sequence[Path], out: Path | None = None, *, texts: bool = True) -> Path:
     """Write the page of one run, or the comparison of several; returns its path.
 
-    `out` is by default `report.html` in a single run's folder, and `runs/comparison.html` for several. Without `out`
-    the model card of a single, finished run is written too, where its encoder has none. Raises `UserError` if a folder
-    is not a run's.
+    `out` is by default `report.html` in a single run's folder, and `runs/comparison.html` for several. Raises
+    `UserError` if a folder is not a run's.
     """
     names = distinct_names(list(folders))
     if len(folders) > 1:
         path = out or Path("runs/comparison.html")
         html = comparison([read_run(folder, name) for folder, name in zip(folders, names, strict=True)])
     else:
-        run, path = read_run(folders[0]), out or expanded(folders[0]) / "report.html"
-        html = build(run, texts=texts)
+        path = out or expanded(folders[0]) / "report.html"
+        html = build(read_run(folders[0]), texts=texts)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, html)
-    if len(folders) == 1 and out is None:
-        write_missing(run)
     return path
 
 

@@ -207,13 +207,6 @@ def test_saved_folder_opens_in_transformers_with_equal_outputs(saved: Callable[[
     assert same(folder, tiny)
 
 
-def test_the_card_of_a_folder_that_is_saved_again_stays(saved: Callable[[str], Path]) -> None:
-    folder = saved("mean")
-    (folder / "README.md").write_text("edited")
-    Encoder.load(folder).save(folder)
-    assert (folder / "README.md").read_text() == "edited"
-
-
 def test_pooler_of_folders_by_others(tmp_path: Path, minilm: Path) -> None:
     assert weights.saved_pooler(minilm) == "mean"
     assert weights.saved_pooler(tmp_path) is None

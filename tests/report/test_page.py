@@ -17,7 +17,7 @@ import pytest
 from minbert.errors import UserError
 from tasks.record import TaskScores
 from tasks.report import __main__ as command
-from tasks.report import card, details, facts, page
+from tasks.report import details, facts, page
 from tasks.runs import Run, read_run
 from tests.report.conftest import HOSTILE, changed, made_rows
 
@@ -173,30 +173,10 @@ TEXTS = {
     ],
 )
 def test_texts_that_stand_in_test_files_are_said(contrastive: Made, more: dict[str, bool], leaks: str) -> None:
-    run = changed(contrastive(), data={"train": TEXTS | more}, weights={"folder": "elsewhere"})
-    text = build(run)
+    text = build(changed(contrastive(), data={"train": TEXTS | more}))
     assert leaks in text
     for line in ("train: not in the data folder: STS12 train", "train: sts-train.csv: line 7: sentence1: empty"):
         assert f"<li>{line}</li>" in text
-    assert leaks in with_encoder(run)
-
-
-def with_encoder(run: Run) -> str:
-    """The model card of a run, which gets an encoder."""
-    (run.folder / "encoder").mkdir(exist_ok=True)
-    (run.folder / "encoder" / "config.json").write_text('{"num_hidden_layers": 1, "hidden_size": 8}')
-    (run.folder / "encoder" / "minbert.json").write_text('{"pooler": "mean"}')
-    return card.write_card(run.folder, resamples=2).read_text()
-
-
-def test_a_card_names_its_weights_and_what_they_have_seen(contrastive: Made) -> None:
-    run = changed(contrastive(), weights={"folder": "elsewhere"})
-    text = with_encoder(run)
-    assert "base_model: sentence-transformers/all-MiniLM-L6-v2" in text
-    for name in ("Quora", "Flickr30k", "COCO", "STS"):
-        assert name in text.partition("## Contamination")[2]
-    own = with_encoder(changed(run.folder, all_settings=run.settings | {"encoder": "elsewhere"}))
-    assert "base_model" not in own and "not recorded here" in own
 
 
 def test_an_unfinished_run_shows_how_far_it_is(multitask: Made) -> None:
@@ -208,23 +188,6 @@ def test_an_unfinished_run_shows_how_far_it_is(multitask: Made) -> None:
     (folder / "metrics.jsonl").write_text("")
     text = build(read_run(folder))
     assert "<dt>steps</dt><dd>40 of" in text and "not evaluated yet" in text and ">undefined<" not in text
-
-
-def test_a_card_is_written_where_there_is_none_and_kept(multitask: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = multitask()
-    cards: list[Path] = []
-    monkeypatch.setattr(card, "write_card", cards.append)
-    command.main([str(folder)])
-    assert cards == [], "no encoder"
-    (folder / "encoder").mkdir()
-    command.main([str(folder)])
-    assert cards == [folder]
-    (folder / "encoder" / "README.md").write_text("mine\n")
-    command.main([str(folder)])
-    assert cards == [folder]
-
-
-Made = Callable[..., Path]
 
 
 def test_the_frame_of_metrics_is_the_file(multitask: Made) -> None:

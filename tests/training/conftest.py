@@ -169,8 +169,8 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
     """A function that runs a script in a folder, with flags, by default on the sample corpus from the tiny random BERT.
 
     `run_dir` names the run folder inside the given one. `signal` is (number, place, step), as in forks.py. With
-    `unread` the reader of the output has gone. Only with `report` does the run write its page and card, which takes
-    seconds. `argv` takes the place of all flags.
+    `unread` the reader of the output has gone. Only with `report` does the run write its page, which takes seconds.
+    `argv` takes the place of all flags.
     """
     numbers = count()
 
