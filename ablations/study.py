@@ -223,8 +223,7 @@ def _check_suites(file: StudyFile) -> None:
             flags = import_module(f"tasks.benchmarks.{module}").parse(["--encoder", "of the arm", *words])
         except UserError as error:
             raise UserError(f"suites.{name}: {error}") from error
-        several = "," in flags.pooler or flags.pooler.lower() in ("every", "all")
-        if several or getattr(flags, "whiten", False):
+        if "," in flags.pooler or flags.pooler.lower() in ("every", "all"):
             raise UserError(f"suites.{name}: scores several systems, of which a table can show one")
 
 

@@ -10,15 +10,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from minbert.errors import UserError
 from minbert.files import data_folder
 from minbert.token_cache import Row
 from tasks import intervals, metrics, readers
 from tasks.benchmarks import figures, results, sets
-from tasks.benchmarks.encoders import Bank, System, load
+from tasks.benchmarks.encoders import System, load
 from tasks.benchmarks.results import SYSTEM, Results, Suite
 from tasks.benchmarks.sets import ScoredSet
-from tasks.contrastive.evaluation import unit
 from tasks.readers import senteval
 from tasks.readers.layouts import NLI_CLASSES
 from tasks.tables import Table, between, numbers, records, wide
@@ -29,7 +27,6 @@ Cosines = dict[System, dict[str, np.ndarray]]
 EXAMPLES = ("4489", "8301", "8850", "7965", "8011")
 """The ids of the five contradictions of SelfCCL's Table 6, in its order."""
 _NOTE = "One correlation over all pairs of a set (SimCSE, appendix B; ConSERT and SelfCCL follow it)."
-_WHITENED = "Whitened: fitted on the sentences of each set's own pairs, without their scores (Su et al. 2021, target)."
 
 
 def run_similarity(options: argparse.Namespace) -> None:
@@ -37,20 +34,11 @@ def run_similarity(options: argparse.Namespace) -> None:
     folder = data_folder(options.data)
     scored = sets.read(folder, sets.named(options.sets))
     suite = Suite(options, folder, load(options))
-    width = min(one.encoder.model.config.hidden_size for one in suite.loaded)
-    if options.whiten > width:
-        raise UserError(f"--whiten {options.whiten}: is more than the {width} dimensions of the vectors")
     bank = suite.bank(text for one in scored for text in one.texts)
-    cosines: Cosines = {}
-    for system in suite.systems:
-        cosines[system] = {one.name: bank.cosines(system, one.pairs) for one in scored}
-        if options.whiten:
-            white = System(system.encoder, f"{system.pooler}, whitened {options.whiten}")
-            cosines[white] = {one.name: whitened_cosines(bank, system, one, options.whiten) for one in scored}
+    cosines = {system: {one.name: bank.cosines(system, one.pairs) for one in scored} for system in suite.systems}
     scores = measure_similarity(scored, cosines, **suite.bootstrap)
     differences = scores.differences(suite.pairings, "spearman")
-    notes = [_NOTE, *([_WHITENED] if options.whiten else [])]
-    notes += [f"{one.name} is {one.file}." for one in scored if one.file]
+    notes = [_NOTE, *(f"{one.name} is {one.file}." for one in scored if one.file)]
     compared = results.difference_tables("Spearman × 100", differences, times=100)
     suite.tables = [*_tables(scores, tuple(notes)), *compared]
     about = {one.name: {"pairs": len(one.gold), "skipped": one.skipped, "file": one.file} for one in scored}
@@ -75,22 +63,6 @@ def measure_similarity(scored: Sequence[ScoredSet], cosines: Cosines, *, seed: i
     for measure in METRICS:
         scores.add_average(measure)
     return scores
-
-
-def whitening(vectors: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean [D] and matrix [D, size] of BERT-whitening, fitted on N vectors: (x - mean) @ matrix has the identity as
-    its covariance (Su et al. 2021, section 3)."""
-    mean = vectors.mean(0)
-    u, variances, _ = np.linalg.svd(np.cov(vectors - mean, rowvar=False, bias=True))
-    return mean, (u / np.sqrt(np.maximum(variances, 1e-12)))[:, :size]
-
-
-def whitened_cosines(bank: Bank, system: System, one: ScoredSet, size: int) -> np.ndarray:
-    """The cosine of each pair after whitening that is fitted on the distinct sentences of the set: [pairs]."""
-    texts = list(dict.fromkeys(one.texts))
-    mean, matrix = whitening(bank.raw(system, texts).astype(np.float64), size)
-    vectors = dict(zip(texts, unit((bank.raw(system, texts) - mean) @ matrix), strict=True))
-    return np.array([vectors[first] @ vectors[second] for first, second in one.pairs])
 
 
 def _tables(scores: Results, notes: tuple[str, ...]) -> list[Table]:

@@ -6,7 +6,6 @@ python -m tasks.benchmarks.sts_suite --encoder minilm runs/cbcl --pooler mean,cl
 
 from argparse import Namespace
 
-from minbert.errors import UserError
 from minbert.training import cli
 from tasks.benchmarks import options
 from tasks.benchmarks.sets import NAMES_HELP
@@ -16,12 +15,7 @@ def parse(arguments: list[str] | None = None) -> Namespace:
     """The flags, checked. Raises `UserError` for a mistake."""
     parser = options.parser("sts_suite", __doc__)
     parser.add_argument("--sets", default="en", metavar="NAMES", help=f"{NAMES_HELP} (default: en)")
-    whiten = "also score BERT-whitening with this many dimensions, fitted on each set's own sentences"
-    parser.add_argument("--whiten", type=int, default=0, metavar="DIM", help=whiten)
-    parsed = options.parse(parser, arguments)
-    if parsed.whiten < 0:
-        raise UserError(f"--whiten: {parsed.whiten} is less than 0")
-    return parsed
+    return options.parse(parser, arguments)
 
 
 def main(arguments: list[str] | None = None) -> None:

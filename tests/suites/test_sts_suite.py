@@ -17,7 +17,7 @@ from scipy import stats
 
 from minbert import Encoder, UserError
 from minbert.pooling import NAMES
-from tasks.benchmarks import encoders, options, results, sets, similarity, sts_suite
+from tasks.benchmarks import encoders, options, results, sets, sts_suite
 from tasks.benchmarks.encoders import System
 
 
@@ -180,22 +180,6 @@ def test_an_average_is_undefined_where_a_set_is_and_its_draws_are_the_mean_of_th
     assert (mean["low"], mean["high"]) == tuple(np.percentile(2 * draws, (2.5, 97.5)))
     apart = results.as_json(found.differences([(one, other)], "spearman"))
     assert [(row["set"], row["difference"]) for row in apart] == [("x", None), ("y", 0), ("avg.", None)]
-
-
-def test_whitening_gives_the_identity_as_covariance(tiny: Path, folder: Path, tmp_path: Path) -> None:
-    vectors = np.random.default_rng(0).normal(size=(200, 6)) @ np.random.default_rng(1).normal(size=(6, 6)) + 3
-    mean, matrix = similarity.whitening(vectors, 6)
-    white = (vectors - mean) @ matrix
-    assert np.allclose(white.mean(0), 0, atol=1e-9) and np.allclose(white.T @ white / 200, np.eye(6), atol=1e-9)
-    assert similarity.whitening(vectors, 2)[1].shape == (6, 2)
-    flags = (
-        f"--encoder {tiny} --pooler mean --data {folder} --sets STS12,SICK --resamples 0 --whiten 4 --out {tmp_path}"
-    )
-    sts_suite.main(flags.split())
-    found = scored(tmp_path)
-    plain, white_rows = (values(found, "spearman", pooler=name) for name in ("mean", "mean, whitened 4"))
-    assert plain.keys() == white_rows.keys() and all(plain[name] != white_rows[name] for name in plain)
-    assert "fitted on the sentences of each set's own pairs" in (tmp_path / "sts.md").read_text()
 
 
 KNOWN = {"STS-B": 82.03, "STS13": 80.60, "STS16": 78.99, "SICK-R": 77.15}
