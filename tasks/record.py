@@ -136,10 +136,9 @@ def write_rows(run: Path, name: str, rows: PredictedRows) -> Path:
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines, without a last line that is still being written; else `UserError`."""
-    *lines, _ = path.read_text(encoding="utf-8").split("\n")
+    """The objects of a file of JSON lines; `UserError` for any other line."""
     rows = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
             rows.append(json.loads(line))
         except ValueError as error:

@@ -1,31 +1,27 @@
-"""A run folder as the report, the studies and a notebook see it: manifest, metrics, scores and dev rows.
+"""The folder of a finished run as the report and the studies see it: manifest, metrics, scores and dev rows.
 
-Importing this module and reading a finished run load no torch.
+Importing this module and reading a run load no torch.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from minbert.errors import UserError
 from minbert.files import expanded, read_json_object
 from tasks import record
 from tasks.contrastive.settings import slug
 from tasks.manifests import RecordedData, data_sets
-from tasks.metrics import DEV_NORM
 from tasks.record import PredictedRows, TaskScores, json_lines
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Run:
-    """Everything that a page shows of one run; `finished` if it has written its scores.
+    """Everything that a page shows of one run.
 
-    Its scores are those of `kept_step`; before it is finished, of the best evaluation so far. `selection` is how that
-    checkpoint is chosen: `keep`, `metric`, `by_dev_pairs`. `data` has its sets of data by name, as
-    `manifests.data_sets`. `changes` holds the numbers of stage one before and after training. `written` is the last
-    change of its metrics, in seconds since the epoch.
+    Its scores are those of `kept_step`. `selection` is how that checkpoint is chosen: `keep`, `metric`, `by_dev_pairs`.
+    `data` has its sets of data by name, as `manifests.data_sets`. `changes` holds the numbers of stage one before and
+    after training.
     """
 
     folder: Path
@@ -35,28 +31,9 @@ class Run:
     data: dict[str, RecordedData]
     train: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
-    finished: bool
     scores: dict[str, Any]
     tasks: dict[str, TaskScores]
-    changes: dict[str, dict[str, float | None]] = field(default_factory=dict)
-    written: float = 0.0
-
-    def __repr__(self) -> str:
-        return f"Run({self.name}, {'' if self.finished else 'not '}finished, step {self.step:,})"
-
-    def metrics_frame(self) -> pd.DataFrame:
-        """`metrics.jsonl` as a frame, a row for each of its lines; `kind` is train or evaluation."""
-        rows = [*self.train, *self.evaluations]
-        frame = pd.DataFrame(rows, columns=None if rows else ["kind", "step"])
-        return frame.sort_values("step", kind="stable", ignore_index=True)
-
-    def score_frame(self) -> pd.DataFrame:
-        """The dev scores: a row for each task, and one for the dev norm of stage two. What is unknown is NaN."""
-        tasks = self.tasks.values()
-        rows: list[tuple[Any, ...]] = [(one.title, one.metric, one.count, one.before, one.score) for one in tasks]
-        rows += [(DEV_NORM, "mean", None, None, self.dev_norm)] if self.multitask else []
-        frame = pd.DataFrame(rows, columns=["task", "metric", "rows", "before", "score"]).set_index("task")
-        return frame.astype({"rows": "Int64", "before": float, "score": float})
+    changes: dict[str, dict[str, float | None]]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -72,12 +49,14 @@ class Run:
     @property
     def parts(self) -> list[dict[str, Any]]:
         """Each start or resume of the run."""
-        return self.manifest.get("parts") or []
+        parts: list[dict[str, Any]] = self.manifest["parts"]
+        return parts
 
     @property
-    def planned_steps(self) -> int | None:
+    def planned_steps(self) -> int:
         """The number of steps of the plan."""
-        return self.manifest.get("plan", {}).get("steps")
+        steps: int = self.manifest["plan"]["steps"]
+        return steps
 
     @property
     def dev_norm(self) -> float | None:
@@ -85,21 +64,15 @@ class Run:
         return self.scores.get("dev_norm")
 
     @property
-    def kept_step(self) -> int | None:
-        """The step whose weights are kept, as far as it is known."""
-        return None if not self.finished and self.selection["keep"] == "last" else self.scores.get("step")
+    def kept_step(self) -> int:
+        """The step whose weights are kept."""
+        step: int = self.scores["step"]
+        return step
 
     @property
     def seconds(self) -> float:
-        """The wall time of all parts of the run, or of what it has logged if that is more."""
-        logged = sum(row.get("seconds", 0.0) for row in (*self.train, *self.evaluations))
-        return max(sum(part.get("seconds") or 0.0 for part in self.parts), logged)
-
-    @property
-    def step(self) -> int:
-        """The last step that is known to be made: logged, or at the end of a part of the run."""
-        ends = [part.get("to_step") or 0 for part in self.parts]
-        return max([*ends, *(row["step"] for row in (*self.train, *self.evaluations))], default=0)
+        """The wall time of all parts of the run."""
+        return sum(part["seconds"] for part in self.parts)
 
     def task_title(self, name: str) -> str:
         """A task's title, or else its name."""
@@ -107,7 +80,7 @@ class Run:
 
 
 def read_run(folder: str | Path, name: str = "") -> Run:
-    """Read a run folder; `UserError` if it is none, or if its files are not as the scripts write them."""
+    """Read the folder of a finished run; `UserError` if it is none, or its files are not as the scripts write them."""
     try:
         return _read_run(expanded(folder), name)
     except UserError:
@@ -122,23 +95,22 @@ def _read_run(folder: Path, name: str) -> Run:
     path, scores_path, metrics_path = (folder / file for file in ("manifest.json", "scores.json", "metrics.jsonl"))
     if not path.is_file():
         raise UserError(f"{folder}: not a run folder: it holds no manifest.json")
-    manifest, finished = read_json_object(path), scores_path.is_file()
+    if not scores_path.is_file():
+        raise UserError(f"{folder}: has no scores.json, which a run writes at its end: let it finish first (--resume)")
+    manifest, scores = read_json_object(path), read_json_object(scores_path)
     metrics = json_lines(metrics_path) if metrics_path.is_file() else []
     train, evaluations = ([row for row in metrics if row["kind"] == kind] for kind in ("train", "evaluation"))
-    best: dict[str, Any] = next((row for row in reversed(evaluations) if row.get("best")), {})
-    scores = read_json_object(scores_path) if finished else best
-    rows = {file.stem: record.read_rows(file) for file in sorted((folder / "dev").glob("*.jsonl"))} if finished else {}
+    rows = {file.stem: record.read_rows(file) for file in sorted((folder / "dev").glob("*.jsonl"))}
     changes = {
         key: value for key, value in scores.items() if isinstance(value, dict) and {"before", "after"} <= value.keys()
     }
     data = dict(data_sets(manifest.get("data")))
-    if "tasks" not in manifest["all_settings"]:
-        tasks = _contrastive(data, scores, changes, rows)
+    if "tasks" in manifest["all_settings"]:
+        tasks = task_scores(scores["tasks"], rows)
     else:
-        tasks = task_scores(scores["tasks"], rows) if finished else _unfinished(data, scores)
-    written = (metrics_path if metrics_path.is_file() else path).stat().st_mtime
+        tasks = _contrastive(data, changes, rows)
     name, selection = name or folder.resolve().name, manifest["selection"]
-    return Run(folder, name, manifest, selection, data, train, evaluations, finished, scores, tasks, changes, written)
+    return Run(folder, name, manifest, selection, data, train, evaluations, scores, tasks, changes)
 
 
 def task_scores(scores: dict[str, Any], rows: dict[str, PredictedRows]) -> dict[str, TaskScores]:
@@ -151,24 +123,8 @@ def task_scores(scores: dict[str, Any], rows: dict[str, PredictedRows]) -> dict[
     return tasks
 
 
-def _unfinished(data: dict[str, RecordedData], scores: dict[str, Any]) -> dict[str, TaskScores]:
-    """Stage two's tasks with the scores of an evaluation."""
-    from tasks.registry import TASKS  # loads torch
-
-    tasks = {}
-    for name, one in data.items():
-        if name.startswith("dev "):
-            task = TASKS[name.removeprefix("dev ")]()
-            score = scores.get(task.name)
-            tasks[task.name] = TaskScores(task.name, task.title, task.metric, score, one.scored, tuple(task.classes))
-    return tasks
-
-
 def _contrastive(
-    data: dict[str, RecordedData],
-    scores: dict[str, Any],
-    changes: dict[str, dict[str, float | None]],
-    rows: dict[str, PredictedRows],
+    data: dict[str, RecordedData], changes: dict[str, dict[str, float | None]], rows: dict[str, PredictedRows]
 ) -> dict[str, TaskScores]:
     """Spearman's rho on the dev pairs, and on each of their sets if there are several."""
     sets = {name.removeprefix("sts_dev "): one for name, one in data.items() if name.startswith("sts_dev ")}
@@ -179,7 +135,7 @@ def _contrastive(
         *((slug(name), name, one) for name, one in sets.items()),
     ):
         own, score = rows.get(key), f"{key}_dev_spearman"
-        change = changes.get(score) or {"before": None, "after": scores.get(score)}
+        change = changes[score]
         count = len(own.labelled()) if own is not None and key == "sts" else one.scored
         about = (key, title, "Spearman's rho", change["after"], count)
         tasks[key] = TaskScores(*about, before=change["before"], rows=own, cosines=True)

@@ -42,15 +42,14 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
     manifest, settings, loss = run.manifest, run.settings, run.scores.get("last_epoch_loss")
     environment, parameters, times = manifest["environment"], manifest.get("parameters"), len(run.parts) - 1
     resumed = f", resumed {'once' if times == 1 else f'{times} times'}" if times > 0 else ""
-    started = (run.parts[0] if run.parts else environment).get("started") or ""
     rows = [
-        ("wall time", duration(run.seconds) if run.seconds else ""),
+        ("wall time", duration(run.seconds)),
         ("device", f"{environment['device']}, {manifest['precision']}"),
         ("processes", str(_processes(manifest)) if _processes(manifest) > 1 else ""),
         ("training rows", _training_rows(run)),
-        ("steps", f"{run.step:,}" + (f" of {run.planned_steps:,}" if run.planned_steps else "")),
+        ("steps", f"{run.scores['last_step']:,} of {run.planned_steps:,}"),
         ("kept", _kept(run)),
-        ("started", started.replace("T", " ")[:16] + resumed),
+        ("started", run.parts[0]["started"].replace("T", " ")[:16] + resumed),
         ("preset", manifest.get("preset", "")),
         *((name.replace("_", " "), _shown(settings.get(name))) for name in _SETTINGS),
         ("seed", str(settings.get("seed", ""))),
@@ -78,8 +77,6 @@ def _training_rows(run: Run) -> str:
 def _kept(run: Run) -> str:
     """The step whose weights are kept, and by which rule; with `--average` the steps whose mean they are."""
     rule = "the last" if run.selection["keep"] == "last" else f"the best by {run.selection['metric']}"
-    if not run.finished:
-        return f"{rule} evaluation" if rule != "the last" else "the last step"
     if not run.kept_step:
         return f"the encoder from before training: no evaluation was better by {run.selection['metric']}"
     share = run.settings.get("average") or 0

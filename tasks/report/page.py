@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,9 +63,8 @@ def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> str:
         title=run.name,
         sections=[*sections, ("training", "Training"), ("data", "Data"), ("repeat", "Repeat")],
         run=run,
-        written=time.strftime("%Y-%m-%d %H:%M", time.localtime(run.written)),
         facts=facts.run_facts(run),
-        cards=_cards(run, resamples) if run.scores else [],
+        cards=_cards(run, resamples),
         changes=_changes(run),
         resamples=f"{resamples:,}",
         details=tasks,
@@ -118,13 +116,11 @@ def comparison(runs: Sequence[Run], resamples: int = RESAMPLES) -> str:
         for metric, rows in summary[summary["difference"].notna()].groupby("metric", sort=False)
     ]
     curves = training.common_curves([(run, slot) for slot, group in enumerate(groups.values()) for run in group])
-    unfinished = ", ".join(run.name for run in runs if not run.finished)
-    lead = [
+    lead = (
         f"The baseline is {next(iter(groups))}. Runs that differ by their seed alone are one row. Intervals over dev "
         f"rows hold the middle 95% of {resamples:,} paired bootstrap resamples of the rows that both sides have "
         "predicted; they say nothing of how another training seed would differ, which intervals over seeds do."
-    ]
-    lead += [f"Not finished: {unfinished}, with the best evaluation so far."] if unfinished else []
+    )
     return rendered(
         "comparison.html",
         title=f"{len(runs)} runs compared",

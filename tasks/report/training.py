@@ -29,7 +29,7 @@ def training_figures(run: Run) -> list[Figure]:
     """Losses, evaluations, learning rate, gradient norm, speed, and stage one's curriculum and cosines."""
     colours = {name: number for number, name in enumerate(run.tasks)}
     steps: dict[str, Any] = {"marks": [row["step"] for row in run.evaluations], "kept": run.kept_step}
-    steps["last"] = run.planned_steps or 0
+    steps["last"] = run.planned_steps
     chance = run.scores.get("chance_loss")
     level = None if chance is None else (chance, f"chance: {chance:.2f}")
     drawn: list[tuple[Panel, list[Line]]] = [
@@ -57,7 +57,7 @@ def common_curves(runs: Sequence[tuple[Run, int]]) -> list[Figure]:
     for run, slot in runs:
         for kind, _, values in [*logged_scores(run), *logged_losses(run)]:
             lines.setdefault(kind, []).append((run.name, values, slot))
-    last = max(run.step for run, _ in runs)
+    last = max(run.planned_steps for run, _ in runs)
     return [
         Figure(title, figures.curves(unit, each, dotted=dotted, last=last))
         for (title, unit, dotted), each in lines.items()

@@ -163,12 +163,13 @@ def test_one_set_of_several_has_no_interval_over_rows(tmp_path: Path) -> None:
     cells = [cell for cell in cells_of(study, [1], "", tmp_path) if cell.arm.name in ("margin-0.2", "entailment")]
     gold = DRAWS.uniform(0, 5, 50)
     sets = {"A": {"file": "a"}, "B": {"file": "b"}}
+    scores = {f"{name}_dev_spearman": {"before": 0.1, "after": 0.2} for name in ("sts", "a", "b")}
     for cell in cells:
         rows = PredictedRows([*map(str, range(50))], [("a", "b")] * 50, gold, gold + DRAWS.normal(0, 1, 50), None)
         write_rows(cell.folder, "a", rows)
         manifest = {"all_settings": {}, "selection": {"keep": "last"}, "data": {"sts_dev": sets}}
         (cell.folder / "manifest.json").write_text(json.dumps(manifest))
-        (cell.folder / "scores.json").write_text(json.dumps({"sts_dev_spearman": {"before": 0.1, "after": 0.2}}))
+        (cell.folder / "scores.json").write_text(json.dumps(scores))
     assert table.over_rows(study, cells) == {}
 
 

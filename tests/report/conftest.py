@@ -53,7 +53,8 @@ def _write(folder: Path, settings: dict[str, Any], data: dict[str, Any], metrics
         "all_settings": settings,
         "precision": "fp32",
         "selection": {"keep": "best", "metric": "dev score", "patience": 0, "by_dev_pairs": True},
-        "environment": {"threads": 2, "device": "cpu", "started": "2026-01-02T03:04:05+0000"},
+        "environment": {"threads": 2, "device": "cpu"},
+        "parts": [{"started": "2026-01-02T03:04:05+0000", "from_step": 0, "to_step": 30, "seconds": 9.0}],
         "data": data,
         **more,
     }
@@ -79,7 +80,6 @@ def multitask(tmp_path: Path) -> Callable[..., Path]:
         skill: float = 0.7,
         rows: int = 60,
         texts: tuple[str, ...] = (),
-        finished: bool = True,
     ) -> Path:
         folder, sizes = tmp_path / name, {"sst": 48, "quora": 160, "sts": 64}
         settings = {"tasks": "sst,quora,sts", "sampling": "round-robin", "epochs": 2, "batch_size": 16, "lr": 1e-4}
@@ -98,13 +98,13 @@ def multitask(tmp_path: Path) -> Callable[..., Path]:
                 evaluation = {"kind": "evaluation", "step": step, "score": 0.5, "best": step == 20, "seconds": 1.0}
                 metrics.append(evaluation | scores)
         _write(folder, settings, data, metrics, plan=describe(plan), training_rows=sizes)
-        if finished:
-            made = {task: made_rows(task, rows, seed, skill, texts) for task in sizes}
-            scores = {task: evaluate.report(TASKS[task](), one.predicted, one.gold) for task, one in made.items()}
-            parts = [scores["sst"]["score"], scores["quora"]["score"], (scores["sts"]["score"] + 1) / 2]
-            (folder / "scores.json").write_text(json.dumps({"dev_norm": sum(parts) / 3, "step": 20, "tasks": scores}))
-            for task in sizes:
-                record.write_rows(folder, task, made[task])
+        made = {task: made_rows(task, rows, seed, skill, texts) for task in sizes}
+        scores = {task: evaluate.report(TASKS[task](), one.predicted, one.gold) for task, one in made.items()}
+        parts = [scores["sst"]["score"], scores["quora"]["score"], (scores["sts"]["score"] + 1) / 2]
+        steps = {"step": 20, "last_step": plan.total}
+        (folder / "scores.json").write_text(json.dumps({"dev_norm": sum(parts) / 3, **steps, "tasks": scores}))
+        for task in sizes:
+            record.write_rows(folder, task, made[task])
         return folder
 
     return make
@@ -127,7 +127,7 @@ def contrastive(tmp_path: Path) -> Callable[..., Path]:
         more = {"curriculum": mix, "plan": {"steps": 19, "steps_per_epoch": [5, 6, 8]}, "training_rows": {"nli": 1200}}
         _write(folder, settings, {"train": train, "sts_dev": _file("sts", 50)}, metrics, **more)
         scores = {"sts_dev_spearman": {"before": 0.8, "after": after}, "uniformity": {"before": -1.5, "after": -2}}
-        more = {"step": 5, "keep": "last", "chance_loss": 3.0}
+        more = {"step": 5, "last_step": 5, "keep": "last", "chance_loss": 3.0}
         (folder / "scores.json").write_text(json.dumps(scores | more))
         if recorded:  # cosines that follow gold, by a seed
             dev = made_rows("sts", 50, recorded, 0.6)

@@ -11,7 +11,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from minbert.errors import UserError
@@ -47,7 +46,7 @@ def spoiled(folder: Path) -> Path:
     manifest = json.loads(path.read_text())
     manifest["command"] = f"multitask_train.py --data '{HOSTILE[2].replace(chr(39), '')}'"
     manifest["preset"] = manifest["precision"] = manifest["all_settings"]["weights"] = HOSTILE[0]
-    manifest["environment"]["started"] = HOSTILE[1]
+    manifest["parts"][0]["started"] = HOSTILE[1]
     for data in manifest["data"]["dev"].values():
         data["file"], data["skipped"] = HOSTILE[1], [{"line": 1, "why": HOSTILE[2]}]
     path.write_text(json.dumps(manifest))
@@ -128,8 +127,11 @@ def test_the_command_line_writes_where_it_is_told(
     assert "sentence number" in (folder / "report.html").read_text()
     command.main([str(folder), "--out", str(tmp_path / "new" / "folder" / "x.html"), "--no-texts"])
     assert "sentence number" not in (tmp_path / "new" / "folder" / "x.html").read_text()
+    unfinished = multitask("unfinished")
+    (unfinished / "scores.json").unlink()
     for arguments, message in (
         ([str(tmp_path / "no")], "no manifest.json"),
+        ([str(unfinished)], "unfinished: has no scores.json"),
         (["--wrong"], "required"),
         ([str(folder), "--out", str(tmp_path)], f"--out {tmp_path}: no file can be written there"),
         (["no run", "--out", str(folder / "manifest.json" / "x.html")], "--out .*: no file can be written there"),
@@ -177,38 +179,6 @@ def test_texts_that_stand_in_test_files_are_said(contrastive: Made, more: dict[s
     assert leaks in text
     for line in ("train: not in the data folder: STS12 train", "train: sts-train.csv: line 7: sentence1: empty"):
         assert f"<li>{line}</li>" in text
-
-
-def test_an_unfinished_run_shows_how_far_it_is(multitask: Made) -> None:
-    folder = multitask(finished=False)
-    with open(folder / "metrics.jsonl", "a") as file:
-        file.write('{"kind": "train", "st')  # a line in writing
-    assert "Not finished, last logged at" in build(read_run(folder))
-    changed(folder, parts=[{"from_step": 0, "to_step": 40, "seconds": 1.0}])
-    (folder / "metrics.jsonl").write_text("")
-    text = build(read_run(folder))
-    assert "<dt>steps</dt><dd>40 of" in text and "not evaluated yet" in text and ">undefined<" not in text
-
-
-def test_the_frame_of_metrics_is_the_file(multitask: Made) -> None:
-    folder = multitask()
-    expected = pd.read_json(folder / "metrics.jsonl", lines=True)
-    found = read_run(str(folder)).metrics_frame()
-    pd.testing.assert_frame_equal(found[expected.columns], expected, check_dtype=False)
-    (folder / "metrics.jsonl").write_text("")
-    assert read_run(folder).metrics_frame().empty
-
-
-def test_the_frame_of_scores_is_what_was_scored(multitask: Made, contrastive: Made) -> None:
-    run = read_run(multitask())
-    content = json.loads((run.folder / "scores.json").read_text())
-    found = run.score_frame()
-    assert list(found["score"]) == [*(one["score"] for one in content["tasks"].values()), content["dev_norm"]]
-    assert list(found["rows"])[:3] == [one["rows"] for one in content["tasks"].values()]
-    first = read_run(contrastive())
-    (row,) = first.score_frame().itertuples()
-    both = first.changes["sts_dev_spearman"]
-    assert (row.metric, row.before, row.score) == ("Spearman's rho", both["before"], both["after"])
 
 
 @pytest.mark.parametrize(
