@@ -74,10 +74,6 @@ class Run:
         """The wall time of all parts of the run."""
         return sum(part["seconds"] for part in self.parts)
 
-    def task_title(self, name: str) -> str:
-        """A task's title, or else its name."""
-        return self.tasks[name].title if name in self.tasks else name
-
 
 def read_run(folder: str | Path, name: str = "") -> Run:
     """Read the folder of a finished run; `UserError` if it is none, or its files are not as the scripts write them."""

@@ -42,11 +42,10 @@ ALIKE = 4.0
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """One evaluation: its numbers, None where undefined, and the cosines of every dev set and of the triplets."""
+    """One evaluation: its numbers, None where undefined, and the cosines of every dev set."""
 
     numbers: dict[str, float | None]
     dev_cosines: dict[str, np.ndarray]
-    cosines: Similarities | None = None
 
     @property
     def score(self) -> float | None:
@@ -91,14 +90,13 @@ class Evaluation:
         self.encoder.model.eval()
         vectors = unit(encode_over_ranks(self.encoder, self.texts))
         numbers, dev_cosines = _sts_numbers(vectors, self.index[: self.scored], self.dev)
-        cosines = None
         if self.columns:
             anchor, positive, *hard = np.split(vectors[self.index[self.scored :]], self.columns)
             if hard:
                 cosines = Similarities(*((anchor * side).sum(1) for side in (positive, hard[0])))
                 numbers["triplet_accuracy"] = triplet_accuracy(cosines)
             numbers["frozen_loss"] = frozen_loss([anchor, positive, *hard], self.batch_size, self.temperature)
-        return EvaluationResult(numbers, dev_cosines, cosines)
+        return EvaluationResult(numbers, dev_cosines)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -209,10 +207,10 @@ def write(
     evaluations: Sequence[EvaluationResult],
     state: LoopState,
 ) -> None:
-    """Write `scores.json`, `cosines.safetensors` and the dev rows, and print what training has changed.
+    """Write `scores.json`, the dev rows and the triplets' cosines, and print what training has changed.
 
     `evaluations` are one before training and one of the kept encoder, which is that of step 0 if `--keep best` found
-    no better one.
+    no better one. `cosines.safetensors` holds those of the starting encoder, if it scored the triplets.
     """
     before, after = evaluations
     bi = settings.objective.form == "bi"  # whether sentence embeddings are trained
@@ -223,10 +221,8 @@ def write(
     loss = last_epoch_loss(run.metrics(), paced.plan)
     losses = {"last_epoch_loss": loss, "chance_loss": chance(settings, len(scored.rows), data.train.cache.columns)}
     write_json(run.path / "scores.json", {**scores, **kept, **steps, "dev_set": data.dev.name, **losses})
-    times = {"start": scored.cosines, "before": before.cosines, "after": after.cosines}
-    scored_at = {time: vars(cosines) for time, cosines in times.items() if cosines}
-    arrays = {f"{time} {side}": values for time, sides in scored_at.items() for side, values in sides.items()}
-    if arrays:
+    if scored.cosines:
+        arrays = {f"start {side}": values for side, values in vars(scored.cosines).items()}
         write_atomic(run.path / "cosines.safetensors", save(arrays))
     name = graded(data.dev.pairs)
     write_rows(run.path, slug(name), rows_of(data.dev.pairs[name], after.dev_cosines[name]))

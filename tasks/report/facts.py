@@ -1,4 +1,4 @@
-"""What the page says of a run in addition to its scores: settings, rows, data files, leaks, and the command."""
+"""What the page says of a run in addition to its scores: rows, data files, leaks, and the command."""
 
 import shlex
 from collections.abc import Mapping
@@ -11,11 +11,6 @@ from tasks.manifests import RecordedData
 from tasks.runs import Run
 from tasks.tables import MISSING, Table, duration
 
-_SETTINGS = (
-    *("weights", "encoder", "sentence_encoder", "objective", "texts", "views", "sampling", "pooler"),
-    *("batch_size", "lr", "head_lr", "r_drop", "average", "limit"),
-)
-"""The settings that a page shows if they are not empty."""
 _MOST_LINES = 200  # counts, skipped and noted rows that the page lists
 
 
@@ -39,7 +34,7 @@ def _processes(manifest: Mapping[str, Any]) -> int:
 
 def run_facts(run: Run) -> list[tuple[str, str]]:
     """Names and values of what is known of a run; what is not known is left out."""
-    manifest, settings, loss = run.manifest, run.settings, run.scores.get("last_epoch_loss")
+    manifest, loss = run.manifest, run.scores.get("last_epoch_loss")
     environment, parameters, times = manifest["environment"], manifest.get("parameters"), len(run.parts) - 1
     resumed = f", resumed {'once' if times == 1 else f'{times} times'}" if times > 0 else ""
     rows = [
@@ -51,8 +46,6 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
         ("kept", _kept(run)),
         ("started", run.parts[0]["started"].replace("T", " ")[:16] + resumed),
         ("preset", manifest.get("preset", "")),
-        *((name.replace("_", " "), _shown(settings.get(name))) for name in _SETTINGS),
-        ("seed", str(settings.get("seed", ""))),
         ("dev pairs", _dev_pairs(run.data.get("sts_dev", RecordedData()))),
         ("training texts", _in_tests(run.data.get("train", RecordedData()))),
         ("last epoch's training loss", "" if loss is None else f"{loss:.4f}"),
@@ -61,16 +54,11 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
     return [(name, value) for name, value in rows if value]
 
 
-def _shown(value: Any) -> str:
-    """A setting's value; empty for one that is off."""
-    return f"{value:g}" if isinstance(value, float) and value else str(value or "")
-
-
 def _training_rows(run: Run) -> str:
     """The number of training rows, by task if there are several."""
     counts = run.manifest.get("training_rows", {})
     if run.multitask:
-        return ", ".join(f"{count:,} {run.task_title(name)}" for name, count in counts.items())
+        return ", ".join(f"{count:,} {run.tasks[name].title}" for name, count in counts.items())
     return f"{sum(counts.values()):,}"
 
 

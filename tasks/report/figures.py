@@ -1,7 +1,7 @@
 """The figures of a report page, each as the bytes of an SVG."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -125,22 +125,4 @@ def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
         axes.set_title("triplets")
         charts.thousands(axes.yaxis)
         charts.legend(axes, 3)
-    return out.getvalue()
-
-
-def cosines(by_side: Mapping[tuple[str, str], np.ndarray]) -> bytes:
-    """Histograms of cos(anchor, positive) and cos(anchor, hard negative), by (before or after, side)."""
-    edges = np.linspace(min(-0.1, *(float(values.min()) for values in by_side.values())), 1.0, 56)
-    filled: Any = {"histtype": "stepfilled", "alpha": 0.45}
-    outlined: Any = {"histtype": "step", "linewidth": 1.8}
-    with page_svg(340, 292) as (axes, out):
-        for (when, side), values in by_side.items():
-            name, colour = ("positive", BLUE) if side == "positive" else ("hard negative", VERMILION)
-            label, shares = f"{name}, {when}: mean {values.mean():.2f}", np.full(len(values), 1 / len(values))
-            look = filled if when == "after" else outlined
-            axes.hist(values, bins=edges.tolist(), weights=shares, color=colour, label=label, **look)
-        axes.set(xlabel="cosine to the anchor", xlim=(edges[0], edges[-1]))
-        axes.set_title("share of the triplets per bin")
-        axes.yaxis.set_major_formatter(charts.percent)
-        charts.legend(axes, 2)
     return out.getvalue()

@@ -1,4 +1,4 @@
-"""How a run was trained, in figures: losses, scores at evaluations, rates, difficulty of the triplets, and speed."""
+"""How a run was trained, in figures: losses, scores at evaluations, and the difficulty of the triplets."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -26,28 +26,17 @@ _NOT_SCORES = {"kind", "step", "epoch", "score", "best", "seconds"}
 
 
 def training_figures(run: Run) -> list[Figure]:
-    """Losses, evaluations, learning rate, gradient norm, speed, and stage one's curriculum and cosines."""
+    """Losses, evaluations, and stage one's curriculum."""
     colours = {name: number for number, name in enumerate(run.tasks)}
     steps: dict[str, Any] = {"marks": [row["step"] for row in run.evaluations], "kept": run.kept_step}
     steps["last"] = run.planned_steps
     chance = run.scores.get("chance_loss")
     level = None if chance is None else (chance, f"chance: {chance:.2f}")
-    drawn: list[tuple[Panel, list[Line]]] = [
-        (kind, [(kind[0], values, colours.get(name, 0))])
-        for kind, name, values in [*logged_losses(run), *logged_scores(run)]
-    ]
-    names = parts(run, "gradient_norm")
-    norms: list[Line] = [
-        (run.task_title(one), points(run.train, f"{one}/gradient_norm"), colours.get(one, 0)) for one in names
-    ]
-    drawn.append((("gradient norm", "L2 norm of the gradient", False), norms))
-    for title, key, unit in (("learning rate", "lr", ""), ("speed", "examples_per_second", "examples a second")):
-        drawn.append(((title, unit, False), [(title, points(run.train, key), 4)]))
     shown = []
-    for (title, unit, dotted), lines in drawn:
-        if any(values for _, values, _ in lines):
-            of_loss = level if title.endswith("training loss") else None
-            shown.append(Figure(title, figures.curves(unit, lines, dotted=dotted, level=of_loss, **steps)))
+    for (title, unit, dotted), name, values in [*logged_losses(run), *logged_scores(run)]:
+        if values:
+            line, of_loss = (title, values, colours.get(name, 0)), level if title.endswith("training loss") else None
+            shown.append(Figure(title, figures.curves(unit, [line], dotted=dotted, level=of_loss, **steps)))
     return [*shown, *_triplets(run)]
 
 
@@ -67,7 +56,8 @@ def common_curves(runs: Sequence[tuple[Run, int]]) -> list[Figure]:
 
 def logged_losses(run: Run) -> Iterator[tuple[Panel, str, Points]]:
     """(figure, task, points) of each training loss."""
-    for name in parts(run, "loss"):
+    names = {name.removesuffix("/loss") for row in run.train for name in row if name.endswith("/loss")}
+    for name in sorted(names, key=lambda one: ([*run.tasks, one].index(one), one)):
         title, unit = "training loss", "mean loss (nats)" if run.scores.get("chance_loss") else "mean loss"
         if run.multitask and name in run.tasks:
             title = f"{run.tasks[name].title}: training loss"
@@ -83,12 +73,6 @@ def logged_scores(run: Run) -> Iterator[tuple[Panel, str, Points]]:
         yield (*meaning(run, name), True), name, values
 
 
-def parts(run: Run, number: str) -> list[str]:
-    """The tasks (or `nli`) for which training logs a number, in the order of the run's tasks."""
-    names = {name.removesuffix(f"/{number}") for row in run.train for name in row if name.endswith(f"/{number}")}
-    return sorted(names, key=lambda one: ([*run.tasks, one].index(one), one))
-
-
 def meaning(run: Run, key: str) -> tuple[str, str]:
     """Title and unit of a number of evaluations."""
     if key in run.tasks and run.multitask:
@@ -102,7 +86,7 @@ def points(rows: list[dict[str, Any]], key: str) -> list[tuple[float, float]]:
 
 
 def _triplets(run: Run) -> list[Figure]:
-    """Stage one's triplets: each epoch's mix (CBCL, equation 2), their difficulty at the start, and their cosines."""
+    """Stage one's triplets: each epoch's mix (CBCL, equation 2), and their difficulty at the start."""
     drawn, mixes = [], run.manifest.get("curriculum", {}).get("mix_per_epoch")
     if mixes:
         drawn.append(Figure("share of the epoch's triplets", figures.mix(mixes)))
@@ -112,8 +96,4 @@ def _triplets(run: Run) -> list[Figure]:
         margin = float(run.settings.get("margin") or 0)
         svg = figures.gaps(cosines["start positive"], cosines["start negative"], margin)
         drawn.append(Figure("difficulty of the triplets", svg))
-    keys = [(when, side) for side in ("positive", "negative") for when in ("after", "before")]
-    by_side = {(when, side): cosines[f"{when} {side}"] for when, side in keys if f"{when} {side}" in cosines}
-    if by_side:
-        drawn.append(Figure("cosine to the anchor", figures.cosines(by_side)))
     return drawn

@@ -22,7 +22,6 @@ def drawings() -> dict[str, Callable[[], bytes]]:
     """Every figure, with names that try to become markup."""
     bad, sts = HOSTILE[0], made_rows("sts", 40, 1, 0.6).labelled()
     lines = [(bad, [(1, 2.0), (2, 3.0)], 0), ("b", [(1, 2.0)], 1)]
-    taken = {(when, side): POSITIVE for when in ("after", "before") for side in ("positive", "negative")}
     return {
         "curves": lambda: figures.curves(bad, lines, marks=[1], kept=2, level=(1.0, bad)),
         "mix": lambda: figures.mix([[0.8, 0.2, 0], [0.5, 0.3, 0.2]]),
@@ -30,7 +29,6 @@ def drawings() -> dict[str, Callable[[], bytes]]:
         "scatter": lambda: figures.scatter(sts.gold, sts.predicted, y_label=bad, same_scale=True),
         "gaps": lambda: figures.gaps(POSITIVE, NEGATIVE, 0.2),
         "one gap": lambda: figures.gaps(np.array([0.5]), np.array([0.5]), 0.0),
-        "cosines": lambda: figures.cosines(taken),
     }
 
 

@@ -153,7 +153,7 @@ def test_the_command_names_the_data_folder_that_the_environment_named(multitask:
     by_name = changed(folder, variables={}, command="minbert-train --seed 3", settings=settings)
     assert facts.command(by_name.manifest) == f"{launched} --no-python minbert-train --seed 3"
     assert facts.command(several.manifest) == f"{launched} multitask_train.py --seed 3"
-    assert {("processes", "2"), ("seed", "0")} <= set(facts.run_facts(several))
+    assert ("processes", "2") in facts.run_facts(several)
 
 
 TEXTS = {
