@@ -1,6 +1,5 @@
 """The figures of a report page, each as the bytes of an SVG."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,12 +7,10 @@ import numpy as np
 
 from minbert.seeds import numpy_generator
 from tasks import charts
-from tasks.charts import BLUE, DASHED, GREEN, GREY, INK, ORANGE, QUIET, SLOTS, VERMILION, page_svg
+from tasks.charts import BLUE, DASHED, GREEN, GREY, INK, ORANGE, QUIET, VERMILION, page_svg
 from tasks.contrastive.curriculum import GROUPS, difficulty
 
 Points = Sequence[tuple[float, float]]
-Line = tuple[str, Points, int]
-"""The name of a line, its points, and the number of its colour."""
 _LONGEST = 400  # points of a curve; longer ones are averaged over neighbours
 _MOST_DOTS = 1500
 _MOST_MARKS = 60  # points of a curve that are marked
@@ -27,30 +24,27 @@ def thinned(points: Points) -> list[tuple[float, float]]:
     return [tuple(np.mean(chunk, axis=0).tolist()) for chunk in chunks] if size > 1 else list(points)
 
 
-def curves(
+def curve(
     unit: str,
-    lines: Sequence[Line],
+    points: Points,
+    colour: str,
     *,
+    marks: Sequence[float],
+    kept: float,
+    last: float,
     dotted: bool = False,
-    marks: Sequence[float] = (),
-    kept: float | None = None,
-    last: float = 0.0,
     level: tuple[float, str] | None = None,
 ) -> bytes:
-    """Lines over steps; `dotted` marks their points. The y axis fits the values, the x axis begins at 0.
+    """A line over steps; `dotted` marks its points. The y axis fits the values, the x axis begins at 0.
 
     `marks` are steps that are marked on the axis, `kept` is the step whose weights were kept, `last` is where the axis
     ends at least, `level` a value to compare with and its name.
     """
-    with page_svg(340, 210 + 11 * len(lines) * (len(lines) > 1)) as (axes, out):
-        drawn = Counter[int]()
-        for name, points, slot in (line for line in lines if line[1]):
-            x, y = zip(*thinned(points), strict=True)
-            marked = dotted or len(x) == 1
-            look: Any = {"marker": "o" if marked else "", "markevery": -(-len(x) // _MOST_MARKS), "markersize": 4.5}
-            dash = ("-", "--", ":")[drawn[slot] % 3]  # lines of one colour differ by their dashes
-            drawn[slot] += 1
-            axes.plot(x, y, dash, color=SLOTS[slot % len(SLOTS)], label=charts.clipped(name), **look)
+    with page_svg(340, 210) as (axes, out):
+        x, y = zip(*thinned(points), strict=True)
+        marked = dotted or len(x) == 1
+        look: Any = {"marker": "o" if marked else "", "markevery": -(-len(x) // _MOST_MARKS), "markersize": 4.5}
+        axes.plot(x, y, color=colour, **look)
         if level is not None:
             value, name = level
             axes.axhline(value, color=GREY, linewidth=1.2, linestyle=DASHED)
@@ -58,14 +52,11 @@ def curves(
         foot, few = axes.get_xaxis_transform(), marks[:: -(-len(marks) // _MOST_MARKS) or 1]
         if few:  # an empty line outside of the axes would leave a gap below them
             axes.plot(few, [0] * len(few), marker=2, linestyle="none", color=QUIET, transform=foot, clip_on=False)
-        if kept is not None:
-            axes.axvline(kept, color=INK, linewidth=1, linestyle=(0, (2, 3)))
-            axes.annotate("kept", (kept, 1), (0, 3), xycoords=foot, textcoords="offset points", ha="center", color=INK)
-        axes.set(xlabel="step", xlim=(0, max(last, *(x for _, points, _ in lines for x, _ in points), 1)))
-        axes.set_title(unit, pad=8 if kept is None else 16)
+        axes.axvline(kept, color=INK, linewidth=1, linestyle=(0, (2, 3)))
+        axes.annotate("kept", (kept, 1), (0, 3), xycoords=foot, textcoords="offset points", ha="center", color=INK)
+        axes.set(xlabel="step", xlim=(0, max(last, *x, 1)))
+        axes.set_title(unit, pad=16)
         charts.thousands(axes.xaxis)
-        if len(lines) > 1:
-            charts.legend(axes, 2, handlelength=1)
     return out.getvalue()
 
 

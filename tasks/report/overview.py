@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from tasks import charts, intervals
+from tasks import charts
 from tasks.charts import BLUE, DASHED, GROUND, INK
-from tasks.tables import MISSING, Table, between, number, numbers
+from tasks.tables import MISSING, between, number, numbers
 
 
 def summary(frame: pd.DataFrame, baseline: str | None = None, more: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -48,12 +48,6 @@ def _difference(gaps: np.ndarray) -> dict[str, float]:
     return {"difference": middle, "pairs": len(gaps), "low": middle - half, "high": middle + half}
 
 
-def verdict(row: Any) -> str:
-    """What an interval of a difference says, over seeds if there is one, else over dev rows; empty without any."""
-    low, high = (row["low"], row["high"]) if not np.isnan(row["low"]) else (row.get("row_low"), row.get("row_high"))
-    return "" if low is None or np.isnan(low) else intervals.verdict(low, high)
-
-
 def forest(summary: pd.DataFrame, label: str = "") -> bytes:
     """Each group's difference to the baseline in one metric of a `summary`, as SVG; `label` is that of its axis.
 
@@ -78,25 +72,9 @@ def forest(summary: pd.DataFrame, label: str = "") -> bytes:
     return out.getvalue()
 
 
-def scores_table(summary: pd.DataFrame) -> Table:
-    """A row for each group, and a column for each metric."""
-    rows: dict[str, dict[str, str]] = {}
-    for _, row in summary.iterrows():
-        mark = {"better": " ▲", "worse": " ▼"}.get(verdict(row), "")
-        cells = rows.setdefault(row["group"], {"run": row["group"], "seeds": "0"})
-        cells["seeds"] = max(cells["seeds"], str(row["seeds"]), key=int)
-        cells[row["metric"]] = mean_text(row, missing="undefined") + mark
-    note = (
-        f"▲ and ▼: the 95% interval of the difference to the baseline, {next(iter(rows))}, is above or below 0. ± is "
-        "the standard deviation over seeds. The bars of a difference are 95% intervals, thick over dev rows and thin "
-        "over seeds."
-    )
-    return Table("", pd.DataFrame(rows.values()).fillna(MISSING), (note,))
-
-
-def mean_text(row: Any, digits: int = 4, *, times: float = 1.0, missing: str = MISSING) -> str:
+def mean_text(row: Any, digits: int = 4, *, times: float = 1.0) -> str:
     """Mean and, over several seeds, standard deviation of a row of a `summary`."""
-    mean = number(row["mean"], digits, times=times, missing=missing)
+    mean = number(row["mean"], digits, times=times)
     return mean if np.isnan(row["deviation"]) else f"{mean} ± {number(row['deviation'], digits, times=times)}"
 
 

@@ -105,32 +105,34 @@ def _changes(run: Run) -> Table:
 
 
 def comparison(runs: Sequence[Run], resamples: int = RESAMPLES) -> str:
-    """The page of several runs, with the seeds of one setting as one group, and their curves."""
+    """The page of several runs, with the seeds of one setting as one group."""
     groups = grouped(runs)
     first, *others = groups.values()
     more = [row for name, group in zip([*groups][1:], others) for row in _over_rows(name, first, group, resamples)]
     columns = pd.DataFrame(more, columns=["group", "metric", "row_low", "row_high"])
     summary = overview.summary(as_frame(groups), more=columns)
+    summary = summary.iloc[pd.factorize(summary["metric"])[0].argsort(kind="stable")]  # metric after metric
     differences = [
         Figure(f"{metric}: difference", overview.forest(rows))
         for metric, rows in summary[summary["difference"].notna()].groupby("metric", sort=False)
     ]
-    curves = training.common_curves([(run, slot) for slot, group in enumerate(groups.values()) for run in group])
     lead = (
         f"The baseline is {next(iter(groups))}. Runs that differ by their seed alone are one row. Intervals over dev "
         f"rows hold the middle 95% of {resamples:,} paired bootstrap resamples of the rows that both sides have "
         "predicted; they say nothing of how another training seed would differ, which intervals over seeds do."
     )
+    note = (
+        "± is the standard deviation over seeds; differences are to the baseline. In a figure the thick bar is the 95% "
+        "interval over dev rows, the thin one that over seeds."
+    )
     return rendered(
         "comparison.html",
         title=f"{len(runs)} runs compared",
-        sections=[("overview", "Overview"), *([("curves", "Figures")] if curves else [])],
+        sections=[("overview", "Overview")],
         lead=lead,
-        scores=overview.scores_table(summary),
-        settings=_differing_settings(groups),
-        numbers=Table("", overview.numbers_table(summary), left=2),
+        scores=Table("", overview.numbers_table(summary), (note,), left=2),
         differences=differences,
-        curves=curves,
+        settings=_differing_settings(groups),
     )
 
 

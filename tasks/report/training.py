@@ -1,12 +1,13 @@
 """How a run was trained, in figures: losses, scores at evaluations, and the difficulty of the triplets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from safetensors.numpy import load_file
 
+from tasks.charts import BLUE, SLOTS
 from tasks.report import figures
-from tasks.report.figures import Line, Points
+from tasks.report.figures import Points
 from tasks.report.html import Figure
 from tasks.runs import Run
 
@@ -20,57 +21,47 @@ NUMBERS = {
     "last_epoch_loss": ("last epoch's training loss", "mean (less is better)"),
 }
 """Title and unit of the numbers of evaluations and studies."""
-Panel = tuple[str, str, bool]
-"""Of a figure: its title, the unit of its values, and whether its points are marked."""
+Curve = tuple[str, str, str, Points]
+"""A number's name, the title of its figure, its unit, and its points."""
 _NOT_SCORES = {"kind", "step", "epoch", "score", "best", "seconds"}
 
 
 def training_figures(run: Run) -> list[Figure]:
     """Losses, evaluations, and stage one's curriculum."""
-    colours = {name: number for number, name in enumerate(run.tasks)}
+    colours = {name: SLOTS[number % len(SLOTS)] for number, name in enumerate(run.tasks)}
     steps: dict[str, Any] = {"marks": [row["step"] for row in run.evaluations], "kept": run.kept_step}
     steps["last"] = run.planned_steps
     chance = run.scores.get("chance_loss")
     level = None if chance is None else (chance, f"chance: {chance:.2f}")
-    shown = []
-    for (title, unit, dotted), name, values in [*logged_losses(run), *logged_scores(run)]:
-        if values:
-            line, of_loss = (title, values, colours.get(name, 0)), level if title.endswith("training loss") else None
-            shown.append(Figure(title, figures.curves(unit, [line], dotted=dotted, level=of_loss, **steps)))
-    return [*shown, *_triplets(run)]
-
-
-def common_curves(runs: Sequence[tuple[Run, int]]) -> list[Figure]:
-    """What at least two runs have logged, a line for each run; the number of a run is that of its colour."""
-    lines: dict[Panel, list[Line]] = {}
-    for run, slot in runs:
-        for kind, _, values in [*logged_scores(run), *logged_losses(run)]:
-            lines.setdefault(kind, []).append((run.name, values, slot))
-    last = max(run.planned_steps for run, _ in runs)
-    return [
-        Figure(title, figures.curves(unit, each, dotted=dotted, last=last))
-        for (title, unit, dotted), each in lines.items()
-        if len(each) > 1 and all(values for _, values, _ in each)
+    losses = [
+        Figure(title, figures.curve(unit, values, colours.get(name, BLUE), level=level, **steps))
+        for name, title, unit, values in _losses(run)
     ]
+    scores = [
+        Figure(title, figures.curve(unit, values, colours.get(name, BLUE), dotted=True, **steps))
+        for name, title, unit, values in _scores(run)
+        if values
+    ]
+    return [*losses, *scores, *_triplets(run)]
 
 
-def logged_losses(run: Run) -> Iterator[tuple[Panel, str, Points]]:
-    """(figure, task, points) of each training loss."""
+def _losses(run: Run) -> Iterator[Curve]:
+    """The training losses."""
     names = {name.removesuffix("/loss") for row in run.train for name in row if name.endswith("/loss")}
     for name in sorted(names, key=lambda one: ([*run.tasks, one].index(one), one)):
         title, unit = "training loss", "mean loss (nats)" if run.scores.get("chance_loss") else "mean loss"
-        if run.multitask and name in run.tasks:
+        if run.multitask:
             title = f"{run.tasks[name].title}: training loss"
             unit = f"mean loss ({'nats' if run.tasks[name].classes else 'points²'})"
-        yield (title, unit, False), name, points(run.train, f"{name}/loss")
+        yield name, title, unit, points(run.train, f"{name}/loss")
 
 
-def logged_scores(run: Run) -> Iterator[tuple[Panel, str, Points]]:
-    """(figure, name, points) of each number of the evaluations, with stage one's value before training at step 0."""
+def _scores(run: Run) -> Iterator[Curve]:
+    """The numbers of the evaluations, with stage one's value before training at step 0; undefined ones are left out."""
     for name in dict.fromkeys(name for row in run.evaluations for name in row if name not in _NOT_SCORES):
         before = run.changes[name]["before"] if name in run.changes else None
         values = [*([] if before is None else [(0, before)]), *points(run.evaluations, name)]
-        yield (*meaning(run, name), True), name, values
+        yield name, *meaning(run, name), values
 
 
 def meaning(run: Run, key: str) -> tuple[str, str]:

@@ -115,9 +115,9 @@ def test_a_click_on_a_heading_sorts(multitask: Made, opened: Callable[..., Repor
     rows = "table.sortable >> nth=0 >> tbody tr"
 
     def scores() -> list[float]:
-        return tab.page.eval_on_selector_all(rows, "rows => rows.map(row => parseFloat(row.cells[2].textContent))")
+        return tab.page.eval_on_selector_all(rows, "rows => rows.map(row => parseFloat(row.cells[3].textContent))")
 
     for down in (True, False):
-        tab.page.click("table.sortable >> nth=0 >> thead button >> nth=2")
+        tab.page.click("table.sortable >> nth=0 >> thead button >> nth=3")
         assert scores() == sorted(scores(), reverse=down)
     assert tab.quiet()

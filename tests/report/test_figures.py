@@ -5,11 +5,13 @@ python -m pytest --import-mode=importlib tests/report/test_figures.py
 
 import re
 from collections.abc import Callable
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 
+from tasks.charts import BLUE
 from tasks.contrastive.curriculum import difficulty
 from tasks.report import figures
 from tests.report.conftest import HOSTILE, made_rows
@@ -21,9 +23,10 @@ POSITIVE, NEGATIVE = DRAWS.uniform(0.2, 1.0, 300), DRAWS.uniform(-0.2, 0.9, 300)
 def drawings() -> dict[str, Callable[[], bytes]]:
     """Every figure, with names that try to become markup."""
     bad, sts = HOSTILE[0], made_rows("sts", 40, 1, 0.6).labelled()
-    lines = [(bad, [(1, 2.0), (2, 3.0)], 0), ("b", [(1, 2.0)], 1)]
+    steps: dict[str, Any] = {"marks": [1], "kept": 2, "last": 3}
     return {
-        "curves": lambda: figures.curves(bad, lines, marks=[1], kept=2, level=(1.0, bad)),
+        "curve": lambda: figures.curve(bad, [(1, 2.0), (2, 3.0)], BLUE, level=(1.0, bad), **steps),
+        "one point": lambda: figures.curve(bad, [(1, 2.0)], BLUE, dotted=True, **steps),
         "mix": lambda: figures.mix([[0.8, 0.2, 0], [0.5, 0.3, 0.2]]),
         "confusion": lambda: figures.confusion(np.eye(5, dtype=int), [bad] * 5),
         "scatter": lambda: figures.scatter(sts.gold, sts.predicted, y_label=bad, same_scale=True),

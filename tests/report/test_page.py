@@ -113,7 +113,7 @@ def test_several_runs_make_a_comparison(
     folders = [multitask("a/run", skill=0.3), multitask("b/run", skill=0.95), contrastive()]
     assert page.write_report(folders) == Path("runs/comparison.html")
     text = Path("runs/comparison.html").read_text()
-    assert "3 runs compared" in text and "The baseline is a/run." in text and " ▲</td>" in text
+    assert "3 runs compared" in text and "The baseline is a/run." in text and ">95%, over rows</th>" in text
     anchors = [attributes["id"] for _, attributes in Elements(text).found if "id" in attributes]
     assert len(anchors) == len(set(anchors)) and "sentence number" not in text
 
