@@ -7,7 +7,7 @@ SentEval's.
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,13 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFo
 
 from minbert.errors import UserError
 from minbert.files import data_folder
-from minbert.token_cache import Row
+from minbert.token_cache import Row, Skipped
 from tasks import intervals
 from tasks.benchmarks import results
 from tasks.benchmarks.encoders import Bank, System, load
 from tasks.benchmarks.results import AVERAGE, SYSTEM, Results, Suite
 from tasks.readers import senteval
+from tasks.readers.layouts import Rows
 from tasks.tables import Table, between, numbers, wide
 
 SEED = 1111  # SentEval's own seed
@@ -32,6 +33,8 @@ NESTED = [2.0**power for power in range(-2, 4)]
 FIXED_TEST = [2.0**power for power in range(-1, 6)]
 Split = tuple[np.ndarray, np.ndarray]
 """Features [N, D] and labels [N]."""
+LabelledRows = Mapping[str, Sequence[Row]]
+"""The rows of a set by split: `all`, or train, test and for SST2 dev."""
 
 
 @dataclass(frozen=True)
@@ -100,33 +103,31 @@ def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.hstack([np.abs(first - second), first * second])
 
 
-@dataclass(frozen=True)
-class LabelledSet:
-    """The rows of a set by split (`all`, or train, test and for SST2 dev), and how many of each were skipped."""
-
-    rows: Mapping[str, Sequence[Row]]
-    skipped: Mapping[str, int]
-
-    @property
-    def texts(self) -> list[tuple[str, ...]]:
-        """The texts of the rows that are scored."""
-        return [row.texts for row in self.rows.get("all") or self.rows["test"]]
-
-
-def read_set(folder: Path, name: str, folds: int) -> LabelledSet:
-    """Read a set. Raises `UserError` if a file is missing, or if a class has fewer rows than `folds`."""
-    rows, skipped = {}, {}
-    for split, read in senteval.classification(folder, name).items():
-        every = list(read)
-        rows[split] = [row for row in every if isinstance(row, Row)]
-        skipped[split] = len(every) - len(rows[split])
-        counts = Counter(row.label for row in rows[split])
-        if split in ("all", "train") and (len(counts) < 2 or min(counts.values()) < folds):
+def read_set(folder: Path, name: str, folds: int) -> LabelledRows:
+    """Read a set. Raises `UserError` for a missing file, a row without label or text, and a class of too few rows."""
+    data = {
+        split: list(_usable(f"{name} {split}", rows)) for split, rows in senteval.classification(folder, name).items()
+    }
+    for split in data.keys() & {"all", "train"}:
+        counts = Counter(row.label for row in data[split])
+        if len(counts) < 2 or min(counts.values()) < folds:
             raise UserError(f"{name} {split}: a class has fewer rows than --folds {folds}")
-    return LabelledSet(rows, skipped)
+    return data
 
 
-def classify(bank: Bank, system: System, rows: Mapping[str, Sequence[Row]], folds: int) -> Outcome:
+def _usable(name: str, rows: Rows) -> Iterator[Row]:
+    for row in rows:
+        if isinstance(row, Skipped):
+            raise UserError(f"{name}, line {row.line}: {row.why}")
+        yield row
+
+
+def tested(data: LabelledRows) -> list[tuple[str, ...]]:
+    """The texts of the rows that are scored."""
+    return [row.texts for row in data.get("all") or data["test"]]
+
+
+def classify(bank: Bank, system: System, rows: LabelledRows, folds: int) -> Outcome:
     """Train and test on the vectors of one set by its splits: one, train and test, or train, dev and test."""
     data: dict[str, Split] = {}
     for split, some in rows.items():
@@ -145,10 +146,10 @@ def run_transfer(options: argparse.Namespace) -> None:
     folder = data_folder(options.data)
     data = {name: read_set(folder, name, options.folds) for name in options.sets}
     suite, scores = Suite(options, folder, load(options)), Results()
-    bank = suite.bank(text for one in data.values() for some in one.rows.values() for row in some for text in row.texts)
+    bank = suite.bank(text for one in data.values() for some in one.values() for row in some for text in row.texts)
     for system in suite.systems:
         for name, one in data.items():
-            outcome = classify(bank, system, one.rows, options.folds)
+            outcome = classify(bank, system, one, options.folds)
             predicted, gold = outcome.predicted[None], outcome.gold
             samples = intervals.bootstrap("accuracy", predicted, gold, name, **suite.bootstrap)[0]
             more: dict[str, Any] = {"rows": len(outcome.gold), "dev_accuracy": outcome.dev}
@@ -161,12 +162,9 @@ def run_transfer(options: argparse.Namespace) -> None:
         *_tables(scores, options.folds),
         *results.difference_tables("Accuracy × 100", differences, times=100),
     ]
-    sets = {
-        name: {"rows": {split: len(some) for split, some in one.rows.items()}, "skipped": one.skipped}
-        for name, one in data.items()
-    }
+    sets = {name: {"rows": {split: len(some) for split, some in one.items()}} for name, one in data.items()}
     suite.content = {"folds": options.folds, "sets": sets, **results.content(scores, differences)}
-    suite.check_contamination({name: one.texts for name, one in data.items()})
+    suite.check_contamination({name: tested(one) for name, one in data.items()})
     suite.write("Transfer")
 
 

@@ -105,7 +105,7 @@ def test_the_pairs_that_chose_a_checkpoint_are_counted_and_named(tmp_path: Path)
 def test_the_phrases_hold_sentences_of_mr_and_subj(real_data: Path, tmp_path: Path) -> None:
     path = real_data / "senteval/downstream/SST/binary/sentiment-train"
     record = {"file": str(path), "sha256": sha256_of(path)}
-    rows = {name: classifiers.read_set(real_data, name, 2).texts for name in ("MR", "SUBJ")}
+    rows = {name: classifiers.tested(classifiers.read_set(real_data, name, 2)) for name in ("MR", "SUBJ")}
     found = contamination.check("e", run(tmp_path / "run", {"train": {"files": [record]}}), rows)
     assert {name: row[:2] for name, row in counts(found).items()} == {"MR": (10_662, 5_542), "SUBJ": (10_000, 2_107)}
 

@@ -12,6 +12,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFold, cross_val_score
 
+from minbert.errors import UserError
 from tasks.benchmarks import classifiers, transfer
 
 RNG = np.random.default_rng(4)
@@ -83,7 +84,7 @@ def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.Ca
     ).split()
     transfer.main([*arguments, "--out", str(tmp_path)])
     found = json.loads((tmp_path / "transfer.json").read_text())
-    assert found["sets"]["MR"] == {"rows": {"all": 48}, "skipped": {"all": 0}}
+    assert found["sets"]["MR"] == {"rows": {"all": 48}}
     rows = found["results"]
     assert [one["pooler"] for one in rows] == [*["mean"] * 3, *["cls"] * 3, "mean", "cls"]
     assert [one["set"] for one in rows] == [*["MR", "SST2", "MRPC"] * 2, "avg.", "avg."]
@@ -94,3 +95,14 @@ def test_the_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.Ca
     printed = capsys.readouterr().out
     assert "Transfer, accuracy × 100" in printed and f"Contamination of {tiny.name}" in printed
     assert "MR, CR, SUBJ, MPQA: 3-fold" in (tmp_path / "transfer.md").read_text()
+
+
+def test_a_row_without_a_sentence_is_a_users_mistake(tmp_path: Path) -> None:
+    for split in ("train", "dev", "test"):
+        path = tmp_path / "SST" / "binary" / f"sentiment-{split}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("a good film\t1\na bad film\t0\n" * 2)
+    assert classifiers.read_set(tmp_path, "SST2", 2).keys() == {"train", "dev", "test"}
+    path.write_text("a good film\t1\n\t0\n")
+    with pytest.raises(UserError, match="SST2 test, line 2: sentence: empty"):
+        classifiers.read_set(tmp_path, "SST2", 2)
