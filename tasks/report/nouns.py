@@ -10,7 +10,6 @@ import pandas as pd
 from minbert.errors import UserError
 from minbert.seeds import numpy_generator
 from tasks.augment import wordnet
-from tasks.intervals import Interval, interval, mean_samples
 from tasks.report.annotation import original_rows
 from tasks.runs import Run
 from tasks.tables import MISSING, Table
@@ -60,19 +59,9 @@ def pairs_of(run: Run, task: str, *, seed: int, data: Path | None = None) -> pd.
     return pairs.assign(rarest=[min(nouns.values(), default=np.nan) for nouns in pairs["nouns"]])
 
 
-def difference(pairs: pd.DataFrame) -> tuple[float, Interval | None]:
-    """Failed minus correct in the mean of log10(1 + count of the rarest noun), with a bootstrap interval.
-
-    Each side is resampled by itself, by the counter ("nouns", side).
-    """
-    logs = [np.log10(1 + pairs[pairs["right"] == right]["rarest"].dropna().to_numpy()) for right in (True, False)]
-    samples = [mean_samples(side, "nouns", name) for name, side in zip(("correct", "failed"), logs, strict=True)]
-    return float(logs[1].mean() - logs[0].mean()), interval(samples[1] - samples[0])
-
-
 def tables(pairs: pd.DataFrame) -> list[Table]:
     """The summary over all pairs, and three correct and three failed ones with the rarest nouns."""
-    rows, examples, notes = [], [], []
+    rows, examples = [], []
     for name, right in (("predicted correctly", True), ("predicted incorrectly", False)):
         every = pairs[pairs["right"] == right]
         side = every.dropna(subset="rarest")
@@ -89,9 +78,5 @@ def tables(pairs: pd.DataFrame) -> list[Table]:
         for _, pair in side.sort_values("rarest", kind="stable").head(SHOWN).iterrows():
             nouns = ", ".join(f"{noun}: {count:,}" for noun, count in pair["nouns"].items())
             examples.append({"pair": " / ".join(pair["texts"]), "noun frequency": nouns, "dev pairs": name})
-    if pairs.dropna(subset="rarest")["right"].nunique() == 2:
-        value, limits = difference(pairs)
-        ends = f" (95% bootstrap interval {limits.text(2, sign=True)})" if limits else ""
-        notes.append(f"Incorrect minus correct, mean of log10(1 + count of the rarest noun): {value:+.2f}{ends}.")
-    tables = [Table("Proper nouns and failed pairs", pd.DataFrame(rows), tuple(notes))]
+    tables = [Table("Proper nouns and failed pairs", pd.DataFrame(rows))]
     return [*tables, Table("Pairs with the rarest nouns", pd.DataFrame(examples), left=3)] if examples else tables

@@ -195,14 +195,6 @@ def test_nouns_are_counted_over_all_fine_tuning_sentences(multitask: Made, monke
     assert len(fewer) == 7 and fewer.equals(again) and not fewer.equals(other)
 
 
-def test_the_difference_is_of_mean_logarithms() -> None:
-    pairs = pd.DataFrame({"right": [True] * 20 + [False] * 20, "rarest": [99] * 20 + [0, 9] * 10})
-    value, interval = nouns.difference(pairs)
-    assert value == pytest.approx(0.5 - 2) and interval is not None
-    error = 0.5 / 20**0.5  # of a mean of 0 and 1
-    assert (interval.low, interval.high) == pytest.approx((value - 1.96 * error, value + 1.96 * error), abs=0.05)
-
-
 @pytest.mark.usefixtures("tagged")
 def test_the_command_prints_its_tables(multitask: Made, capsys: pytest.CaptureFixture[str]) -> None:
     folder = with_files(multitask(rows=60, skill=0.4, texts=("is Anna here",)), TRAIN)
