@@ -1,4 +1,4 @@
-"""What the page says of a run in addition to its scores: rows, data files, leaks, and the command."""
+"""What the page says of a run in addition to its scores: settings, rows, data files, leaks, and the command."""
 
 import shlex
 from collections.abc import Mapping
@@ -11,6 +11,8 @@ from tasks.manifests import RecordedData
 from tasks.runs import Run
 from tasks.tables import MISSING, Table, duration
 
+_SETTINGS = ("weights", "encoder", "sentence_encoder", "objective", "batch_size", "lr", "seed")
+"""The settings that stand beside the scores, if they are not empty."""
 _MOST_LINES = 200  # counts, skipped and noted rows that the page lists
 
 
@@ -46,6 +48,7 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
         ("kept", _kept(run)),
         ("started", run.parts[0]["started"].replace("T", " ")[:16] + resumed),
         ("preset", manifest.get("preset", "")),
+        *((name.replace("_", " "), str(run.settings.get(name) or "")) for name in _SETTINGS),
         ("dev pairs", _dev_pairs(run.data.get("sts_dev", RecordedData()))),
         ("training texts", _in_tests(run.data.get("train", RecordedData()))),
         ("last epoch's training loss", "" if loss is None else f"{loss:.4f}"),
