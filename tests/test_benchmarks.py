@@ -74,18 +74,6 @@ def test_both_sides_make_the_same_updates(still: Path, tmp_path: Path) -> None:
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_both_sides_give_the_same_vectors(tiny: Path) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    examples = sample(tiny)
-    texts = [examples.cache.text(row, 0) for row in range(9)]
-    model = SentenceTransformer(str(tiny), device="cpu")
-    model.max_seq_length = 16
-    first = encode_speed.our_encode(tiny, 16, "fp32")(texts)
-    np.testing.assert_allclose(first, encode_speed.their_encode(model, "fp32", 4)(texts), atol=1e-5)
-    assert np.abs(first - encode_speed.their_encode(model, "bf16", 4)(texts)).max() > 1e-4
-
-
 def test_the_commands_print_a_row_for_each_contestant(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -90,12 +90,6 @@ def test_a_dry_run_prints_what_would_be_run(study: list[str]) -> None:
     assert not list(folder_of(study).rglob("seed-2"))
 
 
-@pytest.mark.parametrize("words", [["--set", "limit"], ["--set", "=3"], ["--seeds", "-1"], ["--model", "roberta-base"]])
-def test_a_mistake_of_the_command_is_one_sentence(study: list[str], words: list[str]) -> None:
-    code, out = run(*study, *words)
-    assert code == 2 and out.startswith(words[0] if words[0] != "--model" else study[0]) and "\n" not in out
-
-
 def test_a_quick_study_of_stage_two_runs_to_its_end(tiny: Path, tmp_path: Path) -> None:
     """Two of its arms; the fixture's study is of stage one."""
     name, arms = "pair-input", ["cross", "joint"]

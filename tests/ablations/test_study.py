@@ -126,27 +126,6 @@ def test_a_setting_that_makes_two_arms_the_same_is_an_error(write: WRITE) -> Non
         read_study(str(write(STUDY))).changed({"margin": 0.2})
 
 
-def test_a_model_has_the_papers_settings_and_values() -> None:
-    study = read_study("number-of-marks", "roberta-base")
-    assert study.name == "number-of-marks-roberta-base"
-    assert study.arms["2"].flat.items() >= {"weights": "hfl/chinese-roberta-wwm-ext", "marks_most": 2}.items()
-    assert study.file.paper.values["2"] == {"sts_dev_spearman": 38.73}
-
-
-def test_a_grid_is_every_combination(write: WRITE) -> None:
-    grid = '[axes.first]\nnone = "none"\nmixed = "shuffle"\n[axes.second]\ncut = "token-cutoff:0.1"\nnone = "none"\n'
-    settings = 'preset = "consert"\ntexts = "sts-train"\n'
-    head = STUDY[: STUDY.index("preset")].replace('"narrow"', '"none+none"')
-    study = read_study(str(write(head + settings + grid + '[grid]\nviews = "{first},{second}"\n')))
-    views = {name: arm.settings["views"] for name, arm in study.arms.items()}
-    assert views == {
-        "none+cut": "none,token-cutoff:0.1",
-        "none+none": "none,none",
-        "mixed+cut": "shuffle,token-cutoff:0.1",
-        "mixed+none": "shuffle,none",
-    }
-
-
 def test_the_page_of_the_papers_names_every_study() -> None:
     page = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
     assert set(re.findall(r"`run\.py ([\w-]+)", page)) == set(study_names()) - {"sample"}

@@ -132,18 +132,6 @@ def test_a_line_is_of_the_arms_of_its_setting_without_the_one_they_start_from() 
     assert {b">10,000<", b">1,000<"} <= set(re.findall(rb">[\d,]+<", svg)) and b">2,000<" not in svg
 
 
-def test_a_figure_of_differences_is_in_the_units_of_the_table_and_says_of_what() -> None:
-    study = read_study("order")
-    values = {"none": [0.80, 0.82], "anti": [0.81, 0.84]}
-    rows = [(arm, seed, "sts_dev_spearman", one) for arm, ones in values.items() for seed, one in enumerate(ones)]
-    frame = pd.DataFrame(rows, columns=["group", "seed", "metric", "value"])
-    svg = figure.draw(study, summary_of(study, frame), table.Score.of("sts_dev_spearman", study))
-    assert svg is not None
-    assert b"difference to none" in svg
-    ticks = [abs(float(value.replace("−", "-"))) for value in re.findall(r">(−?\d+(?:\.\d+)?)<", svg.decode())]
-    assert 2.0 < max(ticks) < 20.0  # points; the interval over seeds is 1.5 ± 6.4
-
-
 def test_quoted_rows_name_their_source_and_slips_of_the_paper_are_marked() -> None:
     study = read_study("selfccl")
     rows = [("sbert-nli-v2", 1, "sts/avg.", 0.8), ("simcse-sup", 1, "transfer/SUBJ", 0.9)]

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from minbert import UserError
-from minbert.files import sha256_of
 from minbert.tokenizer import Tokenizer
 from tasks.contrastive import data
 from tasks.contrastive.data import Data
@@ -161,17 +160,6 @@ def test_files_of_different_kinds_are_refused_by_name(read: Read, tmp_path: Path
         with pytest.raises(UserError, match="--triplets") as caught:
             read(triplets=",".join(map(str, others)))
         assert all(str(path) in str(caught.value) for path in others)
-
-
-def test_several_files_of_labelled_pairs_are_read_in_their_order(read: Read, tmp_path: Path) -> None:
-    paths = [nli_pairs(tmp_path / "one.tsv", PAIRS[:4]), nli_pairs(tmp_path / "two.tsv", PAIRS[4:])]
-    found = read(objective="softmax", nli_pairs=",".join(map(str, paths)))
-    assert texts(found.train) == [row[:2] for row in PAIRS[:-1]]
-    assert found.train.labels.tolist() == [[E, N, C].index(row[2]) for row in PAIRS[:-1]]
-    assert found.entry["train"]["files"] == [{"file": str(path), "sha256": sha256_of(path)} for path in paths]
-    assert found.entry["train"]["skipped"] == [{"line": 7, "why": "two.tsv: no gold label"}]
-    nli_pairs(paths[1], PAIRS[4:6])
-    assert len(read(objective="softmax", nli_pairs=",".join(map(str, paths))).train) == 6, "another content, read anew"
 
 
 @pytest.mark.parametrize("there", [("snli_1.0",), ("multinli_1.0",), ("snli_1.0", "multinli_1.0")])

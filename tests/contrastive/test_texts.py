@@ -141,12 +141,6 @@ def test_the_real_sts_texts_are_conserts_89192(real_data: Path) -> None:
     assert list(by_set.values()) == [6216, 3000, 7500, 17000, 18366, 17256, 19854]
 
 
-@pytest.mark.realdata
-def test_the_real_train_only_texts(real_data: Path) -> None:
-    account = gathered("sts-train", data=real_data).account
-    assert (account["texts"], account["kept"], account["transductive"]) == (2 * (5749 + 4500), 15_320, False)
-
-
 TEXTS = ["the cat sat .", "a dog runs .", "the bird is happy .", "a tree .", "who is sad ?", "the dog sleeps ."]
 Read = Callable[..., Data]
 
@@ -169,17 +163,6 @@ def read(tiny: Path, tmp_path: Path) -> Read:
 
 def texts(found: Data) -> list[str]:
     return [found.train.cache.text(row, 0) for row in range(len(found.train))]
-
-
-def test_a_sample_is_drawn_by_the_runs_seed(read: Read, capsys: pytest.CaptureFixture[str]) -> None:
-    samples = {seed: texts(read(limit=3, seed=seed)) for seed in range(5)}
-    assert all(sample == [text for text in TEXTS if text in sample] for sample in samples.values()), "in file order"
-    assert {len(sample) for sample in samples.values()} == {3}
-    assert len(set(map(tuple, samples.values()))) > 1
-    assert texts(read(limit=3, seed=2)) == samples[2]
-    assert "--limit" not in capsys.readouterr().err
-    assert texts(read(limit=1000)) == TEXTS
-    assert "note: --limit 1,000: there are only 6 texts\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("kept", "seen"), [(TEXTS, 2), (TEXTS[:2], 1), (TEXTS[1:], 1), (TEXTS[4:], 0)])

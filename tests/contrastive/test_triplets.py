@@ -1,20 +1,16 @@
 """Guards: triplets of NLI pairs are those of a plain loop over the rows; every row is kept, counted or listed.
 
 python -m pytest --import-mode=importlib tests/contrastive/test_triplets.py
-DATA_DIR=... python -m pytest --import-mode=importlib tests/contrastive/test_triplets.py -m realdata
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert.token_cache import Row, Skipped
 from tasks.contrastive import triplets
 from tasks.contrastive.triplets import checked, fold, from_pairs
-from tests.conftest import unquoted
 
 Pair = tuple[str, str, int]
 E, N, C = triplets.ENTAILMENT, triplets.NEUTRAL, triplets.CONTRADICTION
@@ -123,22 +119,3 @@ def test_triplets_are_checked_by_the_same_rule() -> None:
     assert [row.line for row in made.skipped] == [4, 5, 6, 7, 2]
     assert (made.counts["same_as_anchor"], made.counts["contradictory"], made.counts["duplicates"]) == (1, 3, 1)
     assert (made.counts["read"], made.counts["triplets"], made.counts["premises"]) == (8, 3, 3)
-
-
-@pytest.mark.realdata
-@pytest.mark.parametrize("per_premise", ["first", "zip", "cross"])
-def test_the_real_pairs_are_those_of_the_plain_loop(real_data: Path, per_premise: str) -> None:
-    from tasks.readers import open_as
-
-    path = real_data / "nli" / "nli-pairs.tsv"
-    numbers = {"entailment": E, "neutral": N, "contradiction": C}
-    lines = path.read_text(encoding="utf-8").split("\n")[1:]
-    cells = [[unquoted(cell).strip() for cell in line.split("\t")] for line in lines if line]
-    pairs = [(premise, hypothesis, numbers[label]) for premise, hypothesis, label, _ in cells]
-    made = from_pairs([open_as(path, "nli").rows], per_premise)
-    expected, counts = by_loop(pairs, per_premise)
-    assert texts(made) == expected and counts.items() <= made.counts.items()
-    assert made.counts["read"] == len(pairs)
-    assert len(set(expected)) == len(expected), "no triplet stands twice"
-    again = checked([[row for row in made.rows() if isinstance(row, Row)]])
-    assert len(again) == len(made), "what is made of pairs passes the check of triplets"

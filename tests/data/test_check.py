@@ -15,7 +15,7 @@ import pytest
 from minbert.errors import UserError
 from minbert.token_cache import Row
 from tasks.data.__main__ import check
-from tasks.data.check import duplicates, frame, labels, overlaps, report
+from tasks.data.check import duplicates, frame, overlaps, report
 
 STS = "\tid\tsentence1\tsentence2\tsimilarity\n"
 TRAIN = [
@@ -86,12 +86,6 @@ def test_a_broken_file_is_named_and_the_others_are_checked(folder: Path, capsys:
     assert sum("kept" in entry for entry in report(folder)["files"]) == 3
 
 
-def test_a_folder_without_data_says_what_helps(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "nothing-there"):
-        with pytest.raises(UserError, match=f"python data/get_data.py course --data {folder} "):
-            check(folder)
-
-
 def plain(text: str) -> str:
     return "".join(letter for letter in text.lower() if letter.isalnum()) or text
 
@@ -131,13 +125,6 @@ def test_duplicates_are_pairs_in_either_order_and_their_labels_are_compared() ->
     assert duplicates(made(rows, [1.0, 1.0, 0.0, 0.0, 1.0])) == {"repeated": 3, "disagreeing": 1}
     assert duplicates(made(rows)) == {"repeated": 3, "disagreeing": 0}, "no labels"
     assert duplicates(made([("a", "b", "c"), ("b", "a", "c")]))["repeated"] == 0, "a triplet has an order"
-
-
-def test_labels_are_counted_as_classes_or_as_scores() -> None:
-    classes = labels(pd.Series([1.0, 0.0, math.nan, 1.0]), scored=False)
-    assert classes == {"missing": 1, "counts": {"0": 1, "1": 2}, "scores": None}
-    assert labels(pd.Series([0.0, 0.5, 5.5]), scored=True)["scores"] == {"min": 0.0, "mean": 2.0, "max": 5.5}
-    assert labels(pd.Series([math.nan]), scored=True) == {"missing": 1, "counts": None, "scores": None}
 
 
 @pytest.fixture(scope="module")

@@ -248,15 +248,6 @@ def test_an_optional_part_is_left_out_with_a_note(server: Any, fetch: Fetch, fol
     assert "gone: left out" in notes[0] and "404" in notes[0] and "no public address" in notes[1]
 
 
-@pytest.mark.parametrize(
-    ("content", "form", "count"),
-    [(b"", "lines", 0), (b"a", "lines", 1), (b"a\n\nb", "lines", 3), (b'h,i\n"x\ny",z\n', "csv", 1), (TWO, "tsv", 1)],
-)
-def test_rows_are_counted(tmp_path: Path, content: bytes, form: str, count: int) -> None:
-    (tmp_path / "f").write_bytes(content)
-    assert collect.rows(tmp_path / "f", form) == count
-
-
 @pytest.mark.parametrize(("year", "rows"), [(2023, 141506), (2024, 283010)])
 def test_every_set_is_in_the_table_and_the_year_chooses_the_course_files(year: int, rows: int) -> None:
     assert all(sources.load(name, year).parts for name in SETS)
@@ -283,14 +274,6 @@ def test_real_files_verify_against_the_table(name: str, real_data: Path, tmp_pat
 
 
 BODY = hashlib.shake_256(b"a file").digest(40_000)
-
-
-@pytest.mark.parametrize("troubles", [["truncates", "503"], ["stalls"]], ids=" ".join)
-def test_a_failed_attempt_is_repeated(server: Any, downloads: Downloader, tmp_path: Path, troubles: list[str]) -> None:
-    server.files["file"], server.script["file"] = BODY, list(troubles)
-    downloads.fetch(server.url("file"), tmp_path / "file")
-    assert (tmp_path / "file").read_bytes() == BODY
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("trouble", ["404", "truncates", "stalls"])
@@ -347,28 +330,6 @@ def test_a_broken_archive_is_one_sentence(tmp_path: Path, kind: str) -> None:
 
 
 SCRIPT = Path(__file__).parent.parent.parent / "data" / "get_data.py"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((), "the following arguments are required: SET (see --help)"),
-        (("NLI",), "set: NLI is spelled nli"),
-        (("senteval2",), "'senteval2' is not one of course, nli"),
-        (("course", "--year", "2022"), "--year"),
-        (("course", "--tries", "0"), "--tries 0: is not above 0"),
-        (("--data", "x", "check"), "SET comes first"),
-    ],
-    ids=" ".join,
-)
-def test_a_mistake_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["get_data.py", *arguments])
-    with pytest.raises(UserError) as caught:
-        main()
-    assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_every_set_is_fetched_and_those_that_are_incomplete_are_named(

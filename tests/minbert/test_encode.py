@@ -156,22 +156,10 @@ def test_vectors_of_sentences_in_any_order_are_those_of_each_alone(tiny: Path, n
 FRAME = pd.DataFrame({"text": ["the cat", "a dog"]})
 
 
-def test_what_is_no_string_is_named(tiny: Path) -> None:
-    for sentences, why in ((["the cat", None], "number 1, .* is a NoneType"), (FRAME, "a table")):
-        with pytest.raises(TypeError, match=rf"^sentences: .*{why}"):
-            Encoder.load(tiny).encode(sentences)
-
-
 def test_a_column_an_array_and_a_generator_are_encoded(tiny: Path) -> None:
     encoder, texts = Encoder.load(tiny), list(FRAME["text"])
     for sentences in (FRAME["text"], np.array(texts), (text for text in texts)):
         np.testing.assert_array_equal(encoder.encode(sentences), encoder.encode(texts))
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a machine without CUDA is meant")
-def test_a_device_that_is_not_there_is_a_users_error(tiny: Path) -> None:
-    with pytest.raises(UserError, match=r"^device 'cuda': "):
-        Encoder.load(tiny, device="cuda")
 
 
 def test_save_and_load(tiny: Path, tmp_path: Path) -> None:

@@ -106,13 +106,3 @@ def test_a_reader_that_raises_leaves_no_cache(source: Path, tokenizer: Tokenizer
         load(source, broken(), "pairs", 2, tokenizer)
     assert not list((source.parent / "cache").rglob("*.safetensors"))
     check(load(source, reading(*ROWS), "pairs", 2, tokenizer), ROWS, tokenizer)
-
-
-def test_a_missing_file_and_an_unwritable_cache(
-    source: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(UserError, match="nowhere: no such file"):
-        load(source.with_name("nowhere"), reading(), "pairs", 2, tokenizer)
-    monkeypatch.setenv("MINBERT_CACHE", str(source))
-    with pytest.raises(UserError, match="cache cannot be written"):
-        load(source, reading(*ROWS), "pairs", 2, tokenizer)

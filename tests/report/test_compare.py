@@ -78,16 +78,6 @@ def test_the_dev_norm_is_compared_over_the_rows_in_common_as_well(multitask: Mad
     assert norm.interval is not None and norm.interval.low < norm.value < norm.interval.high
 
 
-def test_an_undefined_correlation_counts_as_nothing_in_the_dev_norm(multitask: Made) -> None:
-    run = read_run(multitask())
-    sts = run.tasks["sts"]
-    assert sts.rows is not None
-    flat = replace(sts, score=None, rows=replace(sts.rows, predicted=np.full(len(sts.rows), 2.5)))
-    norm = differences(run, replace(run, tasks={**run.tasks, "sts": flat}), resamples=5)[-1]
-    assert norm.second == pytest.approx((run.tasks["sst"].score + run.tasks["quora"].score) / 3)
-    assert norm.verdict == "undefined"
-
-
 def test_the_runs_of_a_setting_are_averaged_on_the_same_resamples(multitask: Made) -> None:
     first, *others = (read_run(multitask(f"r{seed}", seed=seed, skill=0.6)) for seed in (1, 2, 3))
     differences = compare.differences([first.tasks], [one.tasks for one in others], norm=False, resamples=50)
@@ -134,14 +124,6 @@ def test_no_group_hides_another_and_other_data_are_another_group(multitask: Made
     runs[2] = replace(runs[2], manifest=other)
     found = page.grouped(runs)
     assert [[run.name for run in group] for group in found.values()] == [names[:2], names[2:]]
-
-
-def test_an_interval_over_rows_is_of_the_seeds_that_are_compared(multitask: Made) -> None:
-    names = {"a1": (1, 0.5), "a2": (2, 0.5), "b1": (1, 0.9), "b2": (2, 0.9), "b3": (3, 0.1)}
-    runs = {name: read_run(multitask(name, seed=seed, skill=skill)) for name, (seed, skill) in names.items()}
-    sides = [runs[name] for name in ("a1", "a2")], [runs[name] for name in ("b1", "b2", "b3")]
-    every = list(page._over_rows("b", *sides, 20))
-    assert len(every) == 4 and every == list(page._over_rows("b", sides[0], sides[1][:2], 20))
 
 
 def test_what_cannot_be_compared_is_left_out(multitask: Made) -> None:

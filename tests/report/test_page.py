@@ -181,23 +181,6 @@ def test_texts_that_stand_in_test_files_are_said(contrastive: Made, more: dict[s
         assert f"<li>{line}</li>" in text
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("manifest.json", "{", "manifest.json: not a JSON file"),
-        ("manifest.json", '{"all_settings": {"tasks": "sst"}}', "are not as the scripts write them"),
-        ("scores.json", "[]", "scores.json: holds"),
-        ("metrics.jsonl", '{"kind": "train", "step": 1}\nnonsense\n', "metrics.jsonl:2: not JSON"),
-        ("dev/sst.jsonl", "{not json}\n", "sst.jsonl:1: not JSON"),
-    ],
-)
-def test_a_damaged_run_folder_is_a_users_mistake(multitask: Made, name: str, text: str, message: str) -> None:
-    folder = multitask()
-    (folder / name).write_text(text)
-    with pytest.raises(UserError, match=re.escape(message)):
-        read_run(folder)
-
-
 def test_the_worst_errors_have_the_least_probable_gold_classes() -> None:
     rows = made_rows("sst", 81, seed=1, skill=0.4).labelled()
     task = TaskScores("sst", "sentiment", "accuracy", 0.6, 80, tuple("abcde"), rows=rows)

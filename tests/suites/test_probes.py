@@ -15,7 +15,7 @@ import pytest
 import torch
 from scipy import stats
 
-from minbert import Encoder, Ragged, UserError
+from minbert import Encoder, Ragged
 from minbert.encode import pool
 from tasks.benchmarks import probes, sets, space, weat
 from tasks.benchmarks.encoders import Bank, Loaded, System
@@ -108,17 +108,6 @@ def test_weat(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first == again != other and first == pytest.approx(expected[1], abs=0.1)
 
 
-def test_the_published_word_sets() -> None:
-    sizes = [tuple(len(part) for part in parts) for parts in weat.word_sets().values()]
-    assert sizes == [
-        *((25, 25, 25, 25), (25, 25, 25, 25), (32, 32, 25, 25), (16, 16, 25, 25), (16, 16, 8, 8)),
-        *((8, 8, 8, 8), (8, 8, 8, 8), (8, 8, 8, 8), (6, 6, 7, 7), (8, 8, 8, 8)),
-    ]
-    for parts in weat.word_sets().values():
-        words = [word for part in parts for word in part]
-        assert len(set(words)) == len(words), "no word stands on two sides"
-
-
 def test_the_command(tiny: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weat, "PARTITIONS", 200)
     probes.main(f"--encoder {tiny} --pooler mean,max --data {folder} --resamples 5 --out {tmp_path}".split())
@@ -153,11 +142,3 @@ def test_a_comparison_has_the_paired_differences_of_alignment_and_shift(
         assert row["difference"] == pytest.approx(values[1] - values[0])
     assert "95% interval, paired" in capsys.readouterr().out
     assert len(found["contamination"]) == 2, "one for each encoder"
-
-
-def test_an_unknown_set_is_named_before_an_encoder_is_loaded(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(space, "load", lambda _: pytest.fail("loaded"))
-    with pytest.raises(UserError, match="STS17"):
-        probes.main(f"--encoder minilm --data {folder} --sets STS17 --out {tmp_path}".split())

@@ -102,25 +102,6 @@ def test_the_same_command_writes_the_same_bytes(tiny: Path, folder: Path, done: 
     assert first == again and len(first) >= 3
 
 
-def test_the_interval_of_a_comparison_is_paired(
-    tiny: Path, tiny_copy: Callable[..., Path], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    same = tiny_copy(name="twin")
-    sts_suite.main(
-        (
-            f"--encoder {tiny} {same} --pooler mean --data {folder} --sets STS12,STS-B "
-            f"--resamples 30 --out {tmp_path / 'out'}"
-        ).split()
-    )
-    found = scored(tmp_path / "out")["differences"]
-    assert [one["set"] for one in found] == ["STS12", "STS-B", "avg."]
-    for one in found:
-        assert (one["first"], one["second"]) == (f"{tiny.name}, mean", "twin, mean")
-        assert (one["difference"], one["low"], one["high"]) == (0, 0, 0), "the same rows"
-        assert one["verdict"] == "cannot be told apart"
-    assert "cannot be told apart" in capsys.readouterr().out
-
-
 def test_all_poolers_at_once_agree_with_one_at_a_time(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = Encoder.load(tiny, precision="fp32")
     monkeypatch.setattr(encoder, "batches", partial(encoder.batches, batch_size=2))

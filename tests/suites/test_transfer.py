@@ -51,20 +51,6 @@ def test_nested_cross_validation() -> None:
     assert list(found.chosen) == chosen and len(set(chosen)) > 1, "the folds do not agree on C here"
 
 
-def test_a_fixed_test_set() -> None:
-    (x, y), (x_test, y_test) = made(80, 3, 0.3), made(30, 3, 0.3)
-    x, x_test = x / 60, x_test / 60  # so that the largest C is best
-    found = classifiers.with_folds((x, y), (x_test, y_test), 4, classifiers.FIXED_TEST)
-    plain = search((0.5, 1, 2, 4, 8, 16, 32), folds(4)).fit(x, y)
-    assert (
-        found.chosen == (plain.best_params_["C"],)
-        and found.chosen[0] > 8
-        and found.dev == pytest.approx(plain.best_score_)
-    )
-    assert np.array_equal(found.predicted, plain.predict(x_test))
-    assert found.folds == (pytest.approx((plain.predict(x_test) == y_test).mean()),)
-
-
 def test_a_development_set() -> None:
     parts = [made(60), made(40), made(30)]
     (x, y), (x_dev, y_dev), (x_test, _) = parts

@@ -7,10 +7,8 @@ import asyncio
 import gc
 import io
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -151,13 +149,6 @@ def test_lines_are_sentences_and_blank_ones_are_counted(
     ]
 
 
-def test_truncated_inputs_are_counted(made: Callable[..., Path], tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "own.txt").write_text("the cat\ta dog\n" * 3 + f"{SENTENCES[-1]}\tthe cat\n" * 7)
-    predict.main([str(made("bi")), "--task", "sts", str(tmp_path / "own.txt")])
-    note = f"note: {tmp_path / 'own.txt'}: 7 of 20 inputs are longer than 24 tokens and are truncated\n"
-    assert capsys.readouterr().err == note
-
-
 def test_a_folder_that_is_no_finished_run_is_one_sentence(made: Callable[..., Path], tmp_path: Path) -> None:
     run = made(tasks="sst,sts")
 
@@ -218,12 +209,3 @@ def test_the_page_answers_over_http(tiny: Path, tmp_path: Path) -> None:
         assert cosine["label"] == serve.answers(Encoder.load(tmp_path / "run/encoder"), None, TEXTS)[0]
     finally:
         page.close()
-
-
-def test_mistakes_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gradio", SimpleNamespace())
-    with pytest.raises(UserError, match="not the folder of a finished run"):
-        serve.build(tmp_path)
-    monkeypatch.setitem(sys.modules, "gradio", None)  # an import of it fails
-    with pytest.raises(UserError, match="Gradio is not installed; run `pip install gradio`"):
-        serve.build(tmp_path)

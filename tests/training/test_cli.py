@@ -13,7 +13,6 @@ import torch
 
 from minbert.errors import UserError, one_of
 from minbert.training import cli, start
-from minbert.training.run import commit
 
 
 def test_an_unknown_name_is_taken_whatever_its_case_or_the_nearest_is_suggested() -> None:
@@ -35,24 +34,6 @@ def test_where_bf16_is_not_to_be_had_another_number_format_is_chosen(
         monkeypatch.setattr("minbert.precision.supports_bf16", lambda device: False)
         assert start.number_format("auto", torch.device("cpu")) == "fp32"
         assert ("by AMX crash" in capsys.readouterr().err) == crashes
-
-
-def test_the_commit_is_that_of_the_projects_own_repository(tmp_path: Path) -> None:
-    def git(*words: str) -> str:
-        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-        return subprocess.run(["git", "-C", tmp_path, *who, *words], check=True, capture_output=True, text=True).stdout
-
-    assert commit(tmp_path) is None
-    (tmp_path / "project").mkdir()
-    (tmp_path / "a.py").write_text("1")
-    git("init", "-q")
-    git("add", "a.py")
-    git("commit", "-q", "-m", "a")
-    head = git("rev-parse", "HEAD").strip()
-    assert commit(tmp_path) == head
-    (tmp_path / "a.py").write_text("2")
-    assert commit(tmp_path) == f"{head}-dirty"
-    assert commit(tmp_path / "project") is None, "a project in another one's repository has no commit"
 
 
 def test_a_script_restarts_itself_once_with_tcmalloc(monkeypatch: pytest.MonkeyPatch) -> None:

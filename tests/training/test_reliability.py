@@ -1,4 +1,4 @@
-"""Guards: nothing is lost or mixed: locks, signals, damaged files, strays, modes of files.
+"""Guards: nothing is lost or mixed: locks, signals, damaged files, strays.
 
 python -m pytest --import-mode=importlib tests/training/test_reliability.py
 """
@@ -324,18 +324,6 @@ def test_metrics_are_synced_before_a_checkpoint_is_written(
     toy.fit(run)
     places = [place for place, name in enumerate(done) if name == "save"]
     assert len(places) == 3 and all(done[place - 1] == "metrics.jsonl" for place in places), done
-
-
-def test_files_have_the_modes_of_the_umask(toy: Any, tmp_path: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        run = toy.begin(tmp_path / "run")
-        toy.fit(run, keep_checkpoints=True)
-    finally:
-        os.umask(before)
-    files = [path for path in run.path.rglob("*") if path.is_file()]
-    assert {path.suffix for path in files} == {".json", ".jsonl", ".safetensors"}
-    assert {path.stat().st_mode & 0o777 for path in files} == {0o640}
 
 
 def test_a_resumed_run_says_what_changed_in_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from minbert import UserError
 from minbert.training import track
 
 Script = Callable[..., Any]
@@ -54,15 +53,3 @@ def test_wandb_reads_tensorboards_records_offline_under_the_same_id(
     assert first == resumed and first["id"] != other["id"]
     assert (first["resume"], first["mode"], first["sync_tensorboard"]) == ("allow", "offline", True)
     assert (first["dir"], first["config"]) == (tmp_path / "run", {"lr": 0.5})
-
-
-def test_an_unknown_tracker_and_one_that_is_not_installed_are_named(
-    script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refused = script("pretrain_cbcl.py", "--track", "tensorbord")
-    assert refused.code == 2 and len(refused.errors) == 1 and "did you mean 'tensorboard'?" in refused.errors[0]
-    monkeypatch.setattr(track.importlib.util, "find_spec", lambda name: name == "tensorboard" or None)
-    track.demand_installed("none")
-    track.demand_installed("tensorboard")
-    with pytest.raises(UserError, match="--track wandb: wandb is not installed; run `pip install wandb`"):
-        track.demand_installed("wandb")

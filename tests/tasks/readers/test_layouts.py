@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from minbert import UserError
 from minbert.token_cache import Row, Skipped
 from tasks.readers import open_as, read_any, text_key
-from tasks.readers.layouts import ANY_CLASS, BINARY, KINDS, SCORE, Label, class_label
+from tasks.readers.layouts import KINDS
 
 ONE, PAIR = ("It is warm.",), ("It is warm.", "It isn't cold.")
 TWO = "It is warm.\tIt isn't cold."
@@ -96,22 +95,6 @@ def test_an_empty_or_missing_file_is_named(write: Callable, refusal: Callable, k
     assert refusal(lambda: open_as(path, kind).rows) == "file.csv: the file is empty"
     path.unlink()
     assert refusal(lambda: open_as(path, kind).rows).startswith("file.csv: cannot be read: No such file")
-
-
-@pytest.mark.parametrize(
-    ("label", "good", "bad"),
-    [
-        (SCORE, "0 5 2.25 0.0", "-0.1 5.01 nan inf x"),
-        (BINARY, "0 1 0.0 1.0", "2 0.5 nan -1"),
-        (class_label(3), "0 1 2 2.0", "3 1.5 nan"),
-        (ANY_CLASS, "0 7 12.0", "-1 1.5 nan inf"),
-    ],
-)
-def test_label_rules(label: Label, good: str, bad: str) -> None:
-    assert [label.parse(text) for text in good.split()] == [float(text) for text in good.split()]
-    for text in [*bad.split(), ""]:
-        with pytest.raises(UserError, match=r"^'.*' is n"):
-            label.parse(text)
 
 
 def test_a_carriage_return_inside_a_line_is_an_error(write: Callable, refusal: Callable) -> None:

@@ -27,12 +27,6 @@ def test_the_three_ways_to_read_a_quote(write: Callable) -> None:
     assert list(table(whole)) == [(2, ("one\ttwo\nthree", "end")), (4, ("next", "x"))]
 
 
-def test_byte_order_marks_before_the_header_and_before_the_first_cell(write: Callable) -> None:
-    path = write("\ufeff\ufeffa\tb\r\n\ufeff1\t\ufeffone\r\n2\ttwo\ufeffs\r\n")
-    assert list(table(path, "none")) == [(2, ("1", "one")), (3, ("2", "two\ufeffs"))]
-    assert list(table(write("\ufeffone\t\ufeff1\n"), names=AB)) == [(1, ("one", "1"))]
-
-
 def test_other_separators_of_lines_end_none(write: Callable) -> None:
     path = write("a\tb\none\u2028line\tx\x85y\x0bz\nlast\tw\n")
     assert list(table(path, "none")) == [(2, ("one\u2028line", "x\x85y\x0bz")), (3, ("last", "w"))]
