@@ -8,7 +8,7 @@ It reads the same files with the same readers, starts from the same packaged Min
 BertModel with the mean over tokens that MiniLM was trained with, one linear layer, torch.optim.AdamW, a linear schedule
 with warm-up, and bf16 autocast on machines where that is fast. It prints the score after the last epoch, as runs of
 `--preset best` are scored, and that of the best epoch on the dev set. --starter trains as the course's starter code is
-laid out, to compare times: in fp32, batches of any lengths, attention that is not fused.
+laid out, to compare times: in fp32, batches of any lengths, attention that is not fused; it also predicts the test set.
 """
 
 import argparse
@@ -51,11 +51,12 @@ class Classifier(nn.Module):
 
 
 def rows_of(task: str, split: str, data: Path, limit: int = 0) -> list[Row]:
-    """The labelled rows of a split, the first `limit` of them unless it is 0."""
+    """The rows of a split, of train and dev those with a label; the first `limit` of them unless it is 0."""
     kind = TASKS[task]()
     path = readers.find_file(data, "course", [getattr(kind.files, split)])
     rows = readers.open_as(path, kind.kind, split, classes=kind.class_count).rows
-    return [row for row in rows if isinstance(row, Row) and row.label == row.label][: limit or None]
+    used = [row for row in rows if isinstance(row, Row) and (split == "test" or row.label == row.label)]
+    return used[: limit or None]
 
 
 def encoded(tokenizer: PreTrainedTokenizerBase, rows: list[Row]) -> dict[str, Tensor]:
@@ -85,17 +86,24 @@ def batches(rows: list[Row], size: int, generator: np.random.Generator, count: i
 
 
 @torch.inference_mode()
-def dev_score(
+def predict(
     model: Classifier, tokenizer: PreTrainedTokenizerBase, task: str, rows: list[Row], precision: str
-) -> float:
-    """The task's score on the dev rows."""
+) -> np.ndarray:
+    """The task's predictions: [rows]."""
     model.eval()
     outputs = []
     for start in range(0, len(rows), 64):
         with autocast(precision, CPU):
             outputs.append(outputs_of(task, model(encoded(tokenizer, rows[start : start + 64]))))
-    kind = TASKS[task]()
-    score = kind.score(kind.predict(torch.cat(outputs).numpy()), np.array([row.label for row in rows]))
+    return TASKS[task]().predict(torch.cat(outputs).numpy())
+
+
+def dev_score(
+    model: Classifier, tokenizer: PreTrainedTokenizerBase, task: str, rows: list[Row], precision: str
+) -> float:
+    """The task's score on the dev rows."""
+    labels = np.array([row.label for row in rows])
+    score = TASKS[task]().score(predict(model, tokenizer, task, rows, precision), labels)
     return float("nan") if score is None else score
 
 
@@ -128,6 +136,8 @@ def fine_tune(
         scores.append(dev_score(model, tokenizer, task, dev, precision))
         minutes = (time.perf_counter() - started) / 60
         cli.say(f"{task} seed {seed} epoch {epoch + 1}/{epochs}: dev {scores[-1]:.4f}, {minutes:.1f} min")
+    if starter:
+        predict(model, tokenizer, task, rows_of(task, "test", data, limit), precision)
     return scores
 
 
