@@ -1,18 +1,16 @@
 """Is the difference between two systems significant? Paired bootstrap over their common dev rows.
 
-A system is one run or submission, or several that differ by their seed, whose scores are averaged.
+A system is one run or ensemble, or several runs that differ by their seed, whose scores are averaged.
 """
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pandas as pd
 
 from tasks import intervals, metrics
 from tasks.intervals import RESAMPLES, Difference, Interval, interval
 from tasks.metrics import DEV_NORM
 from tasks.record import PredictedRows, TaskScores
-from tasks.tables import MISSING, Table, number
 
 TasksScores = Mapping[str, TaskScores]
 """Task name -> dev scores, in the order of the tasks."""
@@ -97,22 +95,3 @@ def _task(
     values = averaged(intervals.scores(metric, predicted, gold)).tolist()
     before, after = (value if np.isfinite(value) else None for value in values)
     return Difference(name, metric, before, after, interval(samples[1] - samples[0]), len(gold)), samples
-
-
-def table(first: str, second: str, differences: Sequence[Difference]) -> Table:
-    """The differences of two systems with these names."""
-    rows = [
-        {
-            "task": one.name,
-            "metric": "" if one.name == DEV_NORM else one.metric,
-            "rows": f"{one.rows:,}",
-            "first": number(one.first, 4),
-            "second": number(one.second, 4),
-            "difference": number(one.value, 4, sign=True),
-            "95% interval": MISSING if one.interval is None else one.interval.text(4, sign=True),
-            "the second is": one.verdict,
-        }
-        for one in differences
-    ]
-    note = f"Intervals hold the middle 95% of {RESAMPLES:,} paired bootstrap resamples of the dev rows."
-    return Table(f"{second} (second) minus {first} (first)", pd.DataFrame(rows), (note,), left=2)

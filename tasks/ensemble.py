@@ -15,11 +15,11 @@ import pandas as pd
 from minbert.errors import UserError
 from minbert.files import distinct_names, read_json, write_json
 from minbert.training import cli
-from tasks import metrics, predict, record
-from tasks.intervals import Interval
-from tasks.record import PredictedRows
+from tasks import compare, metrics, predict, record
+from tasks.intervals import RESAMPLES, Interval
+from tasks.record import PredictedRows, TaskScores
 from tasks.runs import task_scores
-from tasks.tables import MISSING, Table
+from tasks.tables import MISSING, Table, number
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
     from tasks.task import Task
@@ -81,16 +81,24 @@ def average(members: Sequence[Member]) -> Member:
 
 def scores(member: Member) -> dict[str, Any]:
     """The dev norm and each task's scores, as in a run's `scores.json`, with 95% intervals as [low, high]."""
-    from tasks import compare, evaluate
-
-    rows = {name: member.rows[name, "dev"] for name in member.tasks}
-    reports = {
-        name: evaluate.report(task, rows[name].predicted, rows[name].gold) for name, task in member.tasks.items()
-    }
-    own, whole = compare.own_intervals(task_scores(reports, rows), norm=True)
+    reports = _reports(member)
+    own, whole = compare.own_intervals(_dev_scores(member), norm=True)
     norm = metrics.dev_norm((one["metric"], one["score"]) for one in reports.values())
     with_intervals = {name: one | {"interval": _limits(own[name])} for name, one in reports.items()}
     return {"dev_norm": norm, "interval": _limits(whole), "tasks": with_intervals}
+
+
+def _reports(member: Member) -> dict[str, dict[str, Any]]:
+    """Score and per-class metrics of each task over the dev rows."""
+    from tasks import evaluate
+
+    dev = {name: member.rows[name, "dev"] for name in member.tasks}
+    return {name: evaluate.report(task, dev[name].predicted, dev[name].gold) for name, task in member.tasks.items()}
+
+
+def _dev_scores(member: Member) -> dict[str, TaskScores]:
+    """Scores and dev rows of each task, as `tasks.compare` takes them."""
+    return task_scores(_reports(member), {name: member.rows[name, "dev"] for name in member.tasks})
 
 
 def _limits(interval: Interval | None) -> list[float] | None:
@@ -118,6 +126,19 @@ def table(content: Mapping[str, Any]) -> Table:
     return Table("Dev scores", pd.DataFrame(rows))
 
 
+def differences(ensemble: Member, members: Sequence[Member]) -> Table:
+    """The ensemble minus each member, over the same dev rows, with the 95% interval of each difference."""
+    rows, scores = [], _dev_scores(ensemble)
+    for member in members:
+        row = {"run": member.name}
+        for one in compare.differences([_dev_scores(member)], [scores]):
+            interval = MISSING if one.interval is None else one.interval.text(4, sign=True)
+            row[one.name] = f"{number(one.value, 4, sign=True)} {interval}"
+        rows.append(row)
+    note = f"Intervals hold the middle 95% of {RESAMPLES:,} paired bootstrap resamples of the dev rows."
+    return Table("The ensemble minus each run", pd.DataFrame(rows), (note,))
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Command line: check the runs, predict with each, average, score and write."""
     about = (__doc__ or "").splitlines()[0]
@@ -140,6 +161,7 @@ def main(arguments: list[str] | None = None) -> None:
     content = {**scores(ensemble), "members": {member.name: scores(member) for member in members}}
     save(options.out, ensemble, content, texts=not options.no_texts)
     cli.say(f"{evaluate.tables(content['tasks'])}\n\n{table(content).terminal()}")
+    cli.say(f"\n{differences(ensemble, members).terminal()}\n")
     cli.say(f"predictions in {options.out / 'predictions'}")
 
 

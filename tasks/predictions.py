@@ -1,71 +1,36 @@
-"""Check, compare and pack the prediction files of the course's leaderboard.
+"""Check and pack the prediction files of the course's leaderboard.
 
-python -m tasks.predictions check runs/multitask/predictions --data data --gold
-python -m tasks.predictions check runs/a/predictions --data data --compare runs/b/predictions
+python -m tasks.predictions check runs/multitask/predictions --data data
 python -m tasks.predictions submit runs/multitask/predictions --data data --out submission.zip
 """
 
 import argparse
 import re
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pandas as pd
-
 from minbert.errors import UserError, quoted
-from minbert.files import data_folder, distinct_names, replacing
+from minbert.files import data_folder, present, replacing
 from minbert.token_cache import Row
 from minbert.training import cli
-from tasks import metrics, readers
-from tasks.record import PredictedRows, TaskScores, prediction_file
-from tasks.tables import MISSING, Table
+from tasks import readers
+from tasks.record import prediction_file
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
     from tasks.task import Task
 
-_SHOWN = 10  # most findings listed per file, and most ids listed per finding
-_ROW = re.compile(r"(\S|\S.*\S) , (\S+) ")
+_ROW = re.compile(r"(\S|\S.*\S) , (\S+) \n")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _HIGHEST = 5.0  # largest similarity score; the smallest is 0
-Finding = tuple[int, str]
-"""An error in a prediction file: its line, counted from 1 (0 means the whole file), and what is wrong."""
 
 
-@dataclass(frozen=True)
-class Checked:
-    """One checked prediction file: the ids and gold labels of its data file, its values by id, and its errors.
+def check(folder: Path, data: Path) -> dict[Path, int]:
+    """The six prediction files in a run folder's `predictions/`, or in `folder` itself, and their numbers of rows.
 
-    gold: float64 [rows], NaN without a label.
-    """
-
-    path: Path
-    task: "Task"
-    split: str
-    ids: list[str]
-    gold: np.ndarray
-    values: dict[str, float]
-    findings: list[Finding]
-
-    @property
-    def predicted(self) -> np.ndarray:
-        """The values in the order of the data file: float64 [rows]. Requires that there are no findings."""
-        return np.array([self.values[id_] for id_ in self.ids], dtype=np.float64)
-
-    @property
-    def score(self) -> tuple[float | None, int]:
-        """The task's score over the labelled rows, and their number. Requires that there are no findings."""
-        labelled = ~np.isnan(self.gold)
-        return self.task.score(self.predicted[labelled], self.gold[labelled]), int(labelled.sum())
-
-
-def check(folder: Path, data: Path) -> list[Checked]:
-    """Check the six prediction files in a run folder's `predictions/`, or in `folder` itself: all dev, then all test.
-
-    Raises `UserError` if `folder` does not exist, or if a data file is missing or cannot be read.
+    Raises `UserError` at the first line that is not as the data file asks, and if a file is missing.
     """
     from tasks import TASKS
     from tasks.settings import LEADERBOARD
@@ -74,133 +39,62 @@ def check(folder: Path, data: Path) -> list[Checked]:
     inner = inner if inner.is_dir() else folder
     if not inner.is_dir():
         raise UserError(f"{folder}: no such folder")
-    tasks = [TASKS[name]() for name in LEADERBOARD]
-    return [
-        _check(inner / prediction_file(task, split), task, split, data) for split in ("dev", "test") for task in tasks
-    ]
+    files = {}
+    for split in ("dev", "test"):
+        for task in (TASKS[name]() for name in LEADERBOARD):
+            path = present(inner / prediction_file(task, split))
+            source, ids = expected(task, split, data)
+            check_lines(path, task, source.name, ids)
+            files[path] = len(ids)
+    return files
 
 
-def expected(task: "Task", split: str, data: Path) -> tuple[Path, list[str], np.ndarray]:
-    """The course's data file of a split, and the ids and gold labels of the rows that need a prediction."""
+def expected(task: "Task", split: str, data: Path) -> tuple[Path, list[str]]:
+    """The course's data file of a split, and the ids of the rows that need a prediction, in its order."""
     source = readers.find_file(data, "course", [getattr(task.files, split)])
-    opened = readers.open_as(source, task.kind, split, classes=task.class_count)
-    rows = [row for row in opened.rows if isinstance(row, Row)]
-    return source, [row.id for row in rows], np.array([row.label for row in rows], dtype=np.float64)
+    rows = readers.open_as(source, task.kind, split, classes=task.class_count).rows
+    return source, [row.id for row in rows if isinstance(row, Row)]
 
 
-def _check(path: Path, task: "Task", split: str, data: Path) -> Checked:
-    source, ids, gold = expected(task, split, data)
-    if not path.is_file():
-        return Checked(path, task, split, ids, gold, {}, [(0, "no such file")])
-    rows, findings = _read(path, task)
-    expected_ids, lines, values = set(ids), dict[str, int](), dict[str, float]()
-    for line, id_, value in rows:
-        if id_ not in expected_ids:
-            findings.append((line, f"id {id_!r} is not in {source.name}"))
-        elif lines.setdefault(id_, line) != line:
-            findings.append((line, f"duplicate id {id_!r}, first seen on line {lines[id_]}"))
-        elif not np.isnan(value):
-            values[id_] = value
-    missing = [id_ for id_ in ids if id_ not in lines]
-    if missing:
-        more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
-        shown = f"{len(missing):,} id{'s' * (len(missing) > 1)} ({', '.join(missing[:_SHOWN])}{more})"
-        findings.append((0, f"without a prediction: {shown} of {source.name}"))
-    if not findings and [*lines] != ids:
-        moved = next(lines[id_] for line, id_ in enumerate(ids, 2) if lines[id_] != line)
-        findings.append((moved, f"out of order: the rows follow {source.name}"))
-    return Checked(path, task, split, ids, gold, values, sorted(findings, key=lambda finding: finding[0]))
+def check_lines(path: Path, task: "Task", source: str, ids: Sequence[str]) -> None:
+    """Compare a prediction file line by line with the ids of the data file called `source`.
 
-
-def _read(path: Path, task: "Task") -> tuple[list[tuple[int, str, float]], list[Finding]]:
-    """(line, id, value) of every row with an id, and the errors found; an invalid value is NaN."""
-    header, *lines = path.read_bytes().decode("utf-8", "backslashreplace").split("\n")
-    rows, findings = [], []
-    if header + "\n" != task.files.header or not lines:
-        findings.append((1, f"the header is {quoted(header)}, not {task.files.header.rstrip(chr(10))!r}"))
-    if lines and lines.pop():
-        findings.append((len(lines) + 2, "the last line has no line feed at its end"))
-    for line, text in enumerate(lines, start=2):
-        match = _ROW.fullmatch(text)
-        if match is None:
-            findings.append((line, f"not '{{id}} , {{value}} ' but {quoted(text)}"))
-            continue
-        value, why = _value(task, match[2])
-        if why:
-            findings.append((line, f"value {match[2]!r} is {why}"))
-        rows.append((line, match[1], value))
-    return rows, findings
-
-
-def _value(task: "Task", text: str) -> tuple[float, str]:
-    """The value of a prediction in the task's format, or NaN and what is wrong with it."""
-    if task.classes:
-        allowed = {task.written(float(value)): float(value) for value in range(len(task.classes))}
-        return (allowed[text], "") if text in allowed else (np.nan, f"not one of {', '.join(allowed)}")
-    if not _NUMBER.fullmatch(text):
-        return np.nan, "not a plain number"
-    value = float(text)
-    return (value, "") if 0 <= value <= _HIGHEST else (np.nan, f"not between 0 and {_HIGHEST:g}")
-
-
-def demand_clean(folder: Path, files: Sequence[Checked]) -> None:
-    """Raise `UserError` if any file has findings."""
-    wrong = [file for file in files if file.findings]
-    if wrong:
-        line, why = wrong[0].findings[0]
-        first = f"{wrong[0].path}{f':{line}' if line else ''}"
-        raise UserError(
-            f"{folder}: {len(wrong)} of {len(files)} prediction files have errors, the first at {first}: {why}"
-        )
-
-
-def norm(files: Sequence[Checked]) -> float | None:
-    """The dev norm over the three dev files; None if any has findings. An undefined r counts as -1."""
-    dev = [file for file in files if file.split == "dev"]
-    if any(file.findings for file in dev):
-        return None
-    return metrics.dev_norm((file.task.metric, file.score[0]) for file in dev)
-
-
-def scored(files: Sequence[Checked]) -> dict[str, TaskScores]:
-    """Scores and rows of the dev files by task, as `tasks.compare` takes them."""
-    scores = {}
-    for file in files:
-        if file.split == "dev":
-            task, rows = file.task, PredictedRows(file.ids, [()] * len(file.ids), file.gold, file.predicted, None)
-            scores[task.name] = TaskScores(task.name, task.title, task.metric, *file.score, task.classes, rows=rows)
-    return scores
-
-
-def table(files: Sequence[Checked], *, gold: bool = False) -> Table:
-    """A row for each file, and the first findings of each as `file:line: message`.
-
-    With `gold`, the scores of the files with gold labels that have no findings, and the dev norm.
+    Raises `UserError` at the first line that differs.
     """
-    rows, notes = [], [f"dev norm {metrics.shown(norm(files))}"] if gold else []
-    for file in files:
-        count, labelled = len(file.findings), not np.isnan(file.gold).all()
-        state = f"{count:,} finding{'s' * (count > 1)}" if count else "ok"
-        row = {"file": file.path.name, "state": state}
-        row["rows with a prediction"] = f"{len(file.values):,} of {len(file.ids):,}"
-        if gold:
-            value, scored = file.score if labelled and not count else (None, 0)
-            row["metric"] = file.task.metric
-            row["labelled rows"] = f"{scored:,}" if scored else MISSING
-            row["score"] = metrics.shown(value) if scored else MISSING
-        rows.append(row)
-        notes += [f"{file.path}{f':{line}' if line else ''}: {why}" for line, why in file.findings[:_SHOWN]]
-        if count > _SHOWN:
-            notes.append(f"and {count - _SHOWN:,} more in {file.path.name}")
-    return Table(f"{files[0].path.parent}", pd.DataFrame(rows), tuple(notes), left=2)
+    with open(path, "rb") as file:
+        header, *rows = [line.decode("utf-8", "backslashreplace") for line in file] or [""]
+    if header != task.files.header:
+        raise UserError(f"{path}:1: the header is {quoted(header)}, not {task.files.header!r}")
+    for line, (row, id_) in enumerate(zip_longest(rows, ids), start=2):
+        if problem := _problem(task, source, row, id_):
+            raise UserError(f"{path}:{line}: {problem}")
 
 
-def pack(files: Sequence[Checked], out: Path) -> None:
+def _problem(task: "Task", source: str, row: str | None, id_: str | None) -> str:
+    """What is wrong with a row where the data file has the row `id_`, or ""; None stands for the end of a file."""
+    if id_ is None:
+        return f"one row too many: {source} ends before it"
+    if row is None:
+        return f"the row of id {id_!r} of {source} is missing"
+    match = _ROW.fullmatch(row)
+    if match is None:
+        return f"not '{{id}} , {{value}} \\n' but {quoted(row)}"
+    if match[1] != id_:
+        return f"the id is {quoted(match[1])}, but {source} has {id_!r} here"
+    if task.classes:
+        allowed = [task.written(float(value)) for value in range(len(task.classes))]
+        return "" if match[2] in allowed else f"value {quoted(match[2])} is not one of {', '.join(allowed)}"
+    if not _NUMBER.fullmatch(match[2]):
+        return f"value {quoted(match[2])} is not a plain number"
+    return "" if 0 <= float(match[2]) <= _HIGHEST else f"value {match[2]!r} is not between 0 and {_HIGHEST:g}"
+
+
+def pack(files: Iterable[Path], out: Path) -> None:
     """Write the zip file for the course, all files under `predictions/`."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
-            archive.write(file.path, f"predictions/{file.path.name}")
+            archive.write(file, f"predictions/{file.name}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -212,33 +106,21 @@ def _parser() -> argparse.ArgumentParser:
     for one in (check, submit):
         one.add_argument("folder", metavar="DIR", type=Path, help="a run folder, or the folder of prediction files")
         one.add_argument("--data", metavar="DIR", default="", help="the data files (default: $DATA_DIR, else data)")
-    check.add_argument("--gold", action="store_true", help="score the rows that have a gold label")
-    check.add_argument("--compare", metavar="DIR", type=Path, help="compare with another submission, with intervals")
     submit.add_argument("--out", metavar="FILE.zip", type=Path, required=True, help="the zip to write")
     return parser
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line: check, then score, compare or pack; raises `UserError` if a check fails."""
+    """Command line: check, then pack; raises `UserError` if a check fails."""
     options = _parser().parse_args(arguments)
     if options.command == "submit":
         cli.demand_writable(options.out)
-
-    from tasks import compare
-
-    data = data_folder(options.data)
-    files = check(options.folder, data)
-    print(table(files, gold=options.command == "check" and options.gold).terminal())
-    demand_clean(options.folder, files)
+    files = check(options.folder, data_folder(options.data))
+    for path, rows in files.items():
+        print(f"{path}: {rows:,} rows, as expected")
     if options.command == "submit":
         pack(files, options.out)
-        print(f"\n{options.out}: {options.out.stat().st_size:,} bytes, {len(files)} files under predictions/")
-    elif options.compare is not None:
-        other = check(options.compare, data)
-        demand_clean(options.compare, other)
-        differences = compare.differences([scored(files)], [scored(other)])
-        first, second = distinct_names([options.folder, options.compare])
-        print("\n" + compare.table(first, second, differences).terminal())
+        print(f"{options.out}: {options.out.stat().st_size:,} bytes, {len(files)} files under predictions/")
 
 
 if __name__ == "__main__":

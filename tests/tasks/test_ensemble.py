@@ -3,7 +3,9 @@
 python -m pytest --import-mode=importlib tests/tasks/test_ensemble.py
 """
 
+import itertools
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from sklearn.metrics import accuracy_score
 
 from minbert.errors import UserError
 from tasks import TASKS, ensemble, evaluate, predict, predictions, readers, record
+from tasks.tables import number
 from tests.tasks.test_predict import finished_run
 from tests.tasks.test_predictions import SAMPLE
 
@@ -50,15 +53,15 @@ def test_an_ensemble_is_the_mean_of_its_members(
 ) -> None:
     out = tmp_path / "ensemble"
     ensemble.main([*map(str, runs[:2]), "--out", str(out)])
-    files = predictions.check(out, SAMPLE)
-    assert not any(file.findings for file in files)
+    assert len(predictions.check(out, SAMPLE)) == 6
     scores, expected = json.loads((out / "scores.json").read_text()), {}
-    for file in files:
-        name = file.task.name
-        values = np.mean([own(run, name, file.split) for run in runs[:2]], axis=0)
+    for name, split in itertools.product(TASKS, ("dev", "test")):
+        task = TASKS[name]()
+        values = np.mean([own(run, name, split) for run in runs[:2]], axis=0)
         made = values.argmax(1) if name != "sts" else values
-        np.testing.assert_allclose(file.predicted, made)
-        if file.split == "dev":
+        _, *lines = (out / "predictions" / record.prediction_file(task, split)).read_text().splitlines()
+        np.testing.assert_allclose([float(line.split(" , ")[1]) for line in lines], made)
+        if split == "dev":
             rows = record.read_rows(out / "dev" / f"{name}.jsonl")
             shown = rows.predicted if name == "sts" else rows.probabilities
             np.testing.assert_allclose(shown, values, atol=1e-6)
@@ -67,7 +70,7 @@ def test_an_ensemble_is_the_mean_of_its_members(
             assert found["score"] == pytest.approx(expected[name])
             assert found["interval"][0] <= found["score"] <= found["interval"][1]
             assert [row["support"] for row in found["per_class"]] == [
-                int((rows.gold == label).sum()) for label in range(len(file.task.classes))
+                int((rows.gold == label).sum()) for label in range(len(task.classes))
             ]
     assert scores["dev_norm"] == pytest.approx((expected["sst"] + expected["quora"] + (expected["sts"] + 1) / 2) / 3)
     assert [*scores["members"]] == ["run-0", "run-1"]
@@ -75,6 +78,12 @@ def test_an_ensemble_is_the_mean_of_its_members(
     for one in (scores, *scores["members"].values()):
         low, high = one["interval"]
         assert f"{one['dev_norm']:.4f}" in printed and f"[{low:.4f}, {high:.4f}]" in printed
+    table = printed[printed.index("The ensemble minus each run") :]
+    for name, member in scores["members"].items():
+        (line,) = re.findall(f"^{name} .*", table, re.MULTILINE)
+        pairs = [(scores["tasks"][task]["score"], one["score"]) for task, one in member["tasks"].items()]
+        cells = [number(ours - its, 4, sign=True) for ours, its in [*pairs, (scores["dev_norm"], member["dev_norm"])]]
+        assert re.findall(r"(\S+) \[\S+, \S+\]", line) == cells
 
 
 def test_members_have_the_scores_of_their_own_evaluation(runs: list[Path]) -> None:
