@@ -1,11 +1,6 @@
-"""How many scored rows are in the training files of an encoder, which the manifests of its runs name.
-
-Texts are compared by `tasks.readers.text_key`: the course's files are lower-cased and spaced differently from the
-original sets.
-"""
+"""How many scored rows are in the training files of an encoder, which the manifests of its runs name."""
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,12 +10,12 @@ from minbert.files import sha256_of
 from minbert.token_cache import Row
 from tasks import readers
 from tasks.manifests import data_files, manifest_behind, manifests_behind
-from tasks.readers import text_key
+from tasks.readers.overlap import Numbers, ScoredRows, Texts
 from tasks.tables import Table
 
 Manifest = tuple[Path, dict[str, Any]]
 """The path and the content of a run's manifest."""
-ScoredTexts = Mapping[str, Sequence[tuple[str, ...]]]
+ScoredTexts = Mapping[str, Sequence[Texts]]
 """The scored rows of each set: single texts or pairs."""
 
 
@@ -102,33 +97,14 @@ def _state(path: Path, recorded: str) -> str:
 
 
 def _counts(files: Sequence[TrainingFile], sets: ScoredTexts) -> pd.DataFrame:
-    numbers: dict[str, int] = {}  # text -> its number among all scored texts
-    keyed = {
-        name: [tuple(sorted(numbers.setdefault(text_key(text), len(numbers)) for text in row)) for row in rows]
-        for name, rows in sets.items()
-    }
-    scored = {name: set(rows) for name, rows in keyed.items()}
-    trained, choosing = set[tuple[int, ...]](), dict.fromkeys(keyed, 0)
+    scored, trained, choosing = ScoredRows(sets), set[Numbers](), dict.fromkeys(sets, 0)
     for file in (one for one in files if one.state == "read"):
-        for row in readers.read_any(Path(file.file))[1]:
-            if not isinstance(row, Row):
-                continue
-            here = sorted(numbers[text] for text in map(text_key, row.texts) if text in numbers)
-            found = set(combinations(here, 2)) | {(number,) for number in here}
-            if file.purpose == "train":
-                trained |= found
-            else:
-                choosing = {name: count + (not found.isdisjoint(scored[name])) for name, count in choosing.items()}
-    counts = [
-        (
-            name,
-            len(rows),
-            sum(row in trained for row in rows),
-            sum(any((number,) in trained for number in row) for row in rows),
-            choosing[name],
-        )
-        for name, rows in keyed.items()
-    ]
+        rows = [row.texts for row in readers.read_any(Path(file.file))[1] if isinstance(row, Row)]
+        if file.purpose == "train":
+            trained |= scored.texts_in_all(rows)
+        else:
+            choosing = {name: count + sum(scored.holds(name, row) for row in rows) for name, count in choosing.items()}
+    counts = [(name, *scored.overlap(name, trained), choosing[name]) for name in sets]
     return pd.DataFrame(counts, columns=["set", "rows", "trained", "with_text", "chosen_on"])
 
 

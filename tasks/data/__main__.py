@@ -39,7 +39,7 @@ def parser() -> Parser:
     folder = os.environ.get("DATA_DIR") or str(_FOLDER)
     about_folder = "the folder (default: $DATA_DIR, else the project's data/)"
     commands = flags.add_subparsers(dest="set", metavar="SET", required=True)
-    checked = "rows, labels, duplicates and overlaps of a folder's files; nothing is downloaded or changed"
+    checked = "rows, skipped rows and overlaps of a folder's files; nothing is downloaded or changed"
     for name, text in {**SETS, "all": "all of these", "check": checked}.items():
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         add = command.add_argument
@@ -58,6 +58,8 @@ def main() -> None:
         raise UserError("SET comes first: get_data.py SET [--data DIR] (see --help)")
     options = parser().parse_args()
     if options.set == "check":
+        from tasks.data.check import check
+
         check(options.data)
         return
     for flag in ("timeout", "tries"):
@@ -79,18 +81,6 @@ def fetch(options: argparse.Namespace) -> None:
             missing.append(name)
     if missing:
         raise UserError(f"incomplete: {', '.join(missing)} (see above); run the same command again to continue")
-
-
-def check(folder: Path) -> None:
-    """Check the files of a folder and print the tables. Raises `UserError`, after printing, if any file is broken."""
-    from tasks.data.check import render, report
-
-    content = report(folder)
-    print(render(content))
-    broken = [entry["broken"] for entry in content["files"] if entry["broken"] is not None]
-    if broken:
-        total = len(content["files"])
-        raise UserError(f"{folder}: {len(broken)} of {total} files are broken, the first: {broken[0]}")
 
 
 if __name__ == "__main__":

@@ -30,13 +30,12 @@ _SPLIT = re.compile(r"(?<![a-z])(train|dev|test)(?![a-z])")
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of a set. `name` is its path for display; `scored` is true if its labels are scores, not classes."""
+    """A file of a set. `name` is its path for display."""
 
     set: str
     split: str
     name: str
     read: Callable[[], Rows]
-    scored: bool = False
 
 
 def data_files(data: Path) -> list[DataFile]:
@@ -59,7 +58,7 @@ def _file(data: Path, name: str, split: str, path: Path, kind: str, classes: int
     def rows() -> Rows:
         return open_as(path, kind, split, classes=classes).rows
 
-    return DataFile(name, split, path.relative_to(data).as_posix(), rows, kind == "pair-score")
+    return DataFile(name, split, path.relative_to(data).as_posix(), rows)
 
 
 def _tables(data: Path) -> Iterator[DataFile]:

@@ -29,11 +29,9 @@ __all__ = [
     "read_any",
     "text_key",
     "tokenised",
-    "words",
 ]
 _SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WORD = re.compile(f"[{_CJK}]|[^\\W_{_CJK}]+")
+_OTHERS = re.compile(r"[\W_]+")  # all but letters and digits
 
 
 def digest(path: Path) -> str:
@@ -67,18 +65,10 @@ def find_file(data: Path, folder: str, names: Sequence[str]) -> Path:
     )
 
 
-def words(text: str) -> list[str]:
-    """The words of a text in order, normalised by NFKC and case folding.
-
-    Words are runs of letters and digits; each Chinese character and each Japanese kana is a word.
-    """
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
-
-
 def text_key(text: str) -> str:
     """A key that is equal for texts of the same letters and digits, whatever their case, width, spaces and punctuation.
 
-    So the raw and the tokenised form of a sentence have the same key. The key of a text without words is its other
+    So the raw and the tokenised form of a sentence have the same key. The key of a text without any is its other
     characters.
     """
-    return "".join(words(text)) or "".join(text.split())
+    return _OTHERS.sub("", unicodedata.normalize("NFKC", text).casefold()) or "".join(text.split())

@@ -1,21 +1,17 @@
-"""Guards: the check reports every file, goes on past a broken one, and counts overlaps as a plain loop over rows does.
+"""Guards: the check lists every file and its skipped rows, goes on past a broken one, and knows the real overlaps.
 
 python -m pytest --import-mode=importlib tests/data/test_check.py
 DATA_DIR=... python -m pytest --import-mode=importlib tests/data/test_check.py -m realdata
 """
 
-import math
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from minbert.errors import UserError
-from minbert.token_cache import Row
-from tasks.data.__main__ import check
-from tasks.data.check import duplicates, frame, overlaps, report
+from tasks.data.check import CheckedFile, check, overlaps, read
+from tasks.data.files import data_files
 
 STS = "\tid\tsentence1\tsentence2\tsimilarity\n"
 TRAIN = [
@@ -24,7 +20,6 @@ TRAIN = [
     ("It rains", "The sun shines", "2.0"),
     ("the sun shines!", "it rains", "1.0"),
 ]
-Texts = list[tuple[str, ...]]
 
 
 @pytest.fixture
@@ -47,32 +42,34 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def find(rows: list[dict[str, Any]], **what: str) -> dict[str, Any]:
-    (found,) = [row for row in rows if all(row[name] == value for name, value in what.items())]
-    return found
+def read_all(data: Path) -> dict[str, CheckedFile]:
+    return {file.name: read(file) for file in data_files(data)}
 
 
-def test_the_report_of_a_small_folder(folder: Path) -> None:
-    content = report(folder)
-    quora = find(content["files"], file="course/quora-train.csv")
-    assert (quora["read"], quora["kept"]) == (3, 1)
-    assert quora["skipped"] == [{"line": 3, "why": "sentence2: empty"}, {"line": 4, "why": "is_duplicate: empty"}]
-    train = find(content["files"], set="course STS", split="train")
-    assert (train["repeated"], train["disagreeing"]) == (1, 1)
-    own = find(content["overlaps"], training="course STS train", scored="course STS dev")
-    assert (own["rows"], own["same"], own["sharing"]) == (2, 0, 1)
-    other = find(content["overlaps"], training="course STS train", scored="STS12 test")
-    assert (other["rows"], other["same"], other["training_same"]) == (1, 1, 1)
-    for entry in content["files"]:
-        assert entry["read"] == entry["kept"] + len(entry["skipped"])
+def counts(pairs: pd.DataFrame, training: str, scored: str) -> tuple[int, int, int]:
+    """Scored rows, those that are in the training split, and those that share a text with it."""
+    (row,) = pairs[(pairs["training"] == training) & (pairs["scored"] == scored)].itertuples()
+    return row.rows, row.same, row.sharing
+
+
+def test_the_rows_and_the_overlaps_of_a_small_folder(folder: Path) -> None:
+    files = read_all(folder)
+    quora = files["course/quora-train.csv"]
+    assert quora.rows == [("who ?", "what ?")]
+    assert [(row.line, row.why) for row in quora.skipped] == [(3, "sentence2: empty"), (4, "is_duplicate: empty")]
+    pairs = overlaps([*files.values()])
+    assert counts(pairs, "course STS train", "course STS dev") == (2, 0, 1)
+    assert counts(pairs, "course STS train", "STS12 test") == (1, 1, 1)
+    assert not len(pairs[pairs["scored"].str.contains("train")])
 
 
 def test_the_command_prints_tables(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check(folder)
     screen = capsys.readouterr().out
-    assert "1: sentence2: empty (line 3)" in screen
     lines = [" ".join(line.split()) for line in screen.splitlines()]
-    assert "course STS train STS12 test 1 1 (100.0%) 1 (100.0%) 1 of 4" in lines
+    assert "course/quora-train.csv 3 1 2" in lines, "read, kept, skipped"
+    assert lines[lines.index("Skipped rows") + 1 :][:2] == ["course/quora-train.csv", "1: sentence2: empty (line 3)"]
+    assert "course STS train STS12 test 1 1 (100.0%) 1 (100.0%)" in lines
 
 
 def test_a_broken_file_is_named_and_the_others_are_checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,68 +79,22 @@ def test_a_broken_file_is_named_and_the_others_are_checked(folder: Path, capsys:
         UserError, match=r"1 of 4 files are broken, the first: .*sts-dev.csv:2: similarity: 'far' is not"
     ):
         check(folder)
-    assert "Broken files, left out above" in capsys.readouterr().out
-    assert sum("kept" in entry for entry in report(folder)["files"]) == 3
-
-
-def plain(text: str) -> str:
-    return "".join(letter for letter in text.lower() if letter.isalnum()) or text
-
-
-def by_hand(rows: Texts, others: Texts) -> tuple[int, int]:
-    """The rows that are among the others, and those that share a text with them."""
-    there, texts = [[plain(text) for text in row] for row in others], {plain(text) for row in others for text in row}
-    there += [row[::-1] for row in there if len(row) == 2]
-    same = sum([plain(text) for text in row] in there for row in rows)
-    return same, sum(any(plain(text) in texts - {""} for text in row) for row in rows)
-
-
-def made(rows: Texts, values: list[float] | None = None) -> pd.DataFrame:
-    values = values or [math.nan] * len(rows)
-    return frame([Row(str(n), row, value) for n, (row, value) in enumerate(zip(rows, values, strict=True))])
-
-
-@pytest.mark.parametrize("columns", [1, 2, 3])
-def test_overlaps_are_those_of_a_plain_loop(columns: int) -> None:
-    generator = np.random.default_rng(columns)
-    words = ["dog", "cat", "girl"] if columns > 1 else [f"word{n}" for n in range(50)]
-    pool = [form for word in words for form in (word, f"{word.title()} .", f"the {word}!")] + ["", "?"]
-    train, test = ([tuple(generator.choice(pool, columns).tolist()) for _ in range(count)] for count in (60, 45))
-    (pair,) = overlaps({("A", "train"): made(train), ("B", "test"): made(test)})
-    assert (pair["same"], pair["sharing"]) == by_hand(test, train) and pair["same"]
-    assert pair["training_same"] == by_hand(train, test)[0]
-
-
-def test_duplicates_are_pairs_in_either_order_and_their_labels_are_compared() -> None:
-    rows: Texts = [
-        ("A dog.", "A cat"),
-        ("a dog", "a cat!"),
-        ("A CAT", "a dog"),
-        ("a dog", "a bird"),
-        ("a dog", "a cat"),
-    ]
-    assert duplicates(made(rows, [1.0, 1.0, 0.0, 0.0, 1.0])) == {"repeated": 3, "disagreeing": 1}
-    assert duplicates(made(rows)) == {"repeated": 3, "disagreeing": 0}, "no labels"
-    assert duplicates(made([("a", "b", "c"), ("b", "a", "c")]))["repeated"] == 0, "a triplet has an order"
-
-
-@pytest.fixture(scope="module")
-def real(real_data: Path) -> dict[str, Any]:
-    return report(real_data)
+    screen = capsys.readouterr().out
+    assert f"Broken files, left out above\n  {path}:2: " in screen and "course STS train  STS12 test" in screen
 
 
 @pytest.mark.realdata
-def test_known_overlaps_of_the_real_files(real: dict[str, Any]) -> None:
-    assert all(entry["broken"] is None for entry in real["files"])
-
-    def against(scored: str, training: str = "course STS train") -> dict[str, Any]:
-        return find(real["overlaps"], training=training, scored=scored)
-
-    sts = [against(f"STS{year} test") for year in range(12, 17)]
-    assert [pair["same"] for pair in sts] == [1061, 526, 1593, 1322, 346]
-    assert [pair["rows"] for pair in sts] == [3108, 1500, 3750, 3000, 1186]
-    assert [against(f"STS-B {split}")["training_same"] for split in ("test", "dev")] == [961, 1046]
-    questions = against("Quora dev", "Quora train")
-    assert round(100 * questions["sharing"] / questions["rows"]) == 25 and questions["same"] == 0
-    dev = find(real["files"], file="course/quora-dev.csv")
-    assert (dev["read"], len(dev["skipped"]), len(dev["noted"])) == (10_108, 1, 1)
+def test_known_overlaps_of_the_real_files(real_data: Path) -> None:
+    files = read_all(real_data)
+    assert not any(one.broken for one in files.values())
+    pairs = overlaps([*files.values()])
+    sts = [counts(pairs, "course STS train", f"STS{year} test") for year in range(12, 17)]
+    assert [same for _, same, _ in sts] == [1061, 526, 1593, 1322, 346]
+    assert [rows for rows, _, _ in sts] == [3108, 1500, 3750, 3000, 1186]
+    assert [counts(pairs, "course STS train", f"STS-B {split}")[1] for split in ("test", "dev")] == [951, 1038]
+    phrases = [counts(pairs, "SST2 train", f"{name} all")[:2] for name in ("MR", "SUBJ")]
+    assert phrases == [(10_662, 5_542), (10_000, 2_107)]
+    rows, same, sharing = counts(pairs, "Quora train", "Quora dev")
+    assert round(100 * sharing / rows) == 25 and same == 0
+    dev = files["course/quora-dev.csv"]
+    assert (len(dev.rows), len(dev.skipped), len(dev.noted)) == (10_107, 1, 1)

@@ -82,8 +82,3 @@ def test_case_width_white_space_and_punctuation_do_not_count(one: str, other: st
 )
 def test_letters_and_digits_do(one: str, other: str) -> None:
     assert readers.text_key(one) != readers.text_key(other)
-
-
-def test_words_are_runs_of_letters_and_digits_and_single_chinese_characters() -> None:
-    assert readers.words("It 's 2nd-rate, THE_END") == ["it", "s", "2nd", "rate", "the", "end"]
-    assert readers.words("用iPhone付款") == ["用", "iphone", "付", "款"]
