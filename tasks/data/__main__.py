@@ -7,9 +7,9 @@
 Files that are as expected are not fetched again. A set's manifest.json is written last and says whether it is complete.
 """
 
-import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from minbert.errors import UserError
@@ -42,13 +42,10 @@ def parser() -> Parser:
     checked = "rows, skipped rows and overlaps of a folder's files; nothing is downloaded or changed"
     for name, text in {**SETS, "all": "all of these", "check": checked}.items():
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-        add = command.add_argument
-        add("--data", type=expanded, default=folder, metavar="DIR", help=about_folder)
-        if name == "check":
-            continue
-        add("--year", type=int, choices=[2024, 2023], default=2024, help="the course's handout (default: 2024)")
-        add("--timeout", type=float, default=30.0, metavar="SECONDS", help="longest wait for data (default: 30)")
-        add("--tries", type=int, default=5, metavar="N", help="attempts per file (default: 5)")
+        command.add_argument("--data", type=expanded, default=folder, metavar="DIR", help=about_folder)
+        if name != "check":
+            about_year = "the course's handout (default: 2024)"
+            command.add_argument("--year", type=int, choices=[2024, 2023], default=2024, help=about_year)
     return flags
 
 
@@ -61,23 +58,19 @@ def main() -> None:
         from tasks.data.check import check
 
         check(options.data)
-        return
-    for flag in ("timeout", "tries"):
-        if (value := getattr(options, flag)) <= 0:
-            raise UserError(f"--{flag} {value}: is not above 0")
-    fetch(options)
+    else:
+        fetch(options.data, [*SETS] if options.set == "all" else [options.set], options.year)
 
 
-def fetch(options: argparse.Namespace) -> None:
-    """Fetch the requested sets. Raises `UserError` at the end, naming those that are incomplete."""
-    from tasks.data.fetch import sources
-    from tasks.data.fetch.collect import collect
-    from tasks.data.fetch.download import Downloader
+def fetch(folder: Path, names: Sequence[str], year: int) -> None:
+    """Fetch sets into a folder. Raises `UserError` at the end, naming those that are incomplete."""
+    from tasks.data import sets
+    from tasks.data.fetch import collect
 
-    downloads, missing = Downloader(options.tries, options.timeout), []
-    for name in SETS if options.set == "all" else [options.set]:
-        fields = {"year": options.year} if name == "course" else {}
-        if not collect(sources.load(name, options.year), options.data, downloads, **fields):
+    silent, missing = set[str](), []
+    for name in names:
+        fields = {"year": year} if name == "course" else {}
+        if not collect(sets.load(name, year), folder, silent, **fields):
             missing.append(name)
     if missing:
         raise UserError(f"incomplete: {', '.join(missing)} (see above); run the same command again to continue")

@@ -1,6 +1,6 @@
-"""Guards: a set with a manifest is complete, else it says what is missing; pinned files are verified, downloads whole.
+"""Guards: a set with a manifest is complete, else it says what is missing; pinned files are verified.
 
-python -m pytest --import-mode=importlib tests/data/test_collect.py
+python -m pytest --import-mode=importlib tests/data/test_fetch.py
 """
 
 import hashlib
@@ -12,11 +12,8 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import time
 import zipfile
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -25,31 +22,27 @@ from typing import Any
 import pytest
 
 from minbert import UserError
+from tasks.data import sets
 from tasks.data.__main__ import SETS, main
-from tasks.data.fetch import archives, collect, sources
-from tasks.data.fetch.download import Downloader
-from tasks.data.fetch.sources import DataSet, File, Part, Source
+from tasks.data.fetch import collect, download, unpack
+from tasks.data.sets import DataSet, File, Part, Source
 
 Fetch = Callable[[DataSet], bool]
 ONE, TWO, MANY = b"first\nsecond\n", b"a\tb\nc\td\n", b"x\n" * 50
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `files`; `script[path]` holds what goes wrong at the first, second ... request."""
+    """Serves `files`, and knows what it was asked for."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
         self.files: dict[str, bytes] = {}
-        self.script: dict[str, list[str]] = defaultdict(list)
         self.asked: list[str] = []
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.server_port}/{path}"
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        pass  # clients that go away are the point here
 
 
 class Answer(BaseHTTPRequestHandler):
@@ -59,23 +52,11 @@ class Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.lstrip("/")
         self.server.asked.append(path)
-        trouble = self.server.script[path].pop(0) if self.server.script[path] else ""
         body = self.server.files.get(path)
-        if trouble.isdigit() or body is None:
-            self.send_response(int(trouble or 404))
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_response(404 if body is None else 200)
+        self.send_header("Content-Length", str(len(body or b"")))
         self.end_headers()
-        self.wfile.write(body[: len(body) // 2])
-        self.wfile.flush()
-        if trouble == "stalls":
-            time.sleep(1.0)
-        if not trouble:
-            self.wfile.write(body[len(body) // 2 :])
-        self.close_connection = bool(trouble)
+        self.wfile.write(body or b"")
 
     def log_message(self, *_: object) -> None:
         pass
@@ -94,10 +75,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     thread.join()
 
 
-@pytest.fixture
-def downloads(monkeypatch: pytest.MonkeyPatch) -> Downloader:
-    monkeypatch.setattr("pooch.core.time.sleep", lambda _: None)
-    return Downloader(tries=3, timeout=0.3)
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses between attempts, which are not waited for."""
+    made: list[float] = []
+    monkeypatch.setattr("pooch.core.time.sleep", made.append)
+    return made
 
 
 def zipped(members: dict[str, bytes]) -> bytes:
@@ -130,8 +113,8 @@ def small_set(server: Any) -> DataSet:
 
 
 @pytest.fixture
-def fetch(tmp_path: Path, downloads: Downloader) -> Fetch:
-    return partial(collect.collect, to=tmp_path / "to", downloads=downloads)
+def fetch(tmp_path: Path) -> Fetch:
+    return lambda dataset: collect(dataset, tmp_path / "to", set())
 
 
 @pytest.fixture
@@ -160,7 +143,7 @@ def test_a_set_is_whole_with_its_manifest(
         by_path["sub/many.txt"] | {"bytes": 100, "rows": 50, "licence": "MIT", "citation": "B 2002"}
         == (by_path["sub/many.txt"])
     )
-    assert by_path["one.txt"]["source"] == server.url("public/one.txt") and by_path["one.txt"]["pinned"]
+    assert by_path["one.txt"]["source"] == server.url("public") and by_path["one.txt"]["pinned"]
     assert by_path["one.txt"]["sha256"] == hashlib.sha256(ONE).hexdigest()
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("CC0", "A 2001", "MIT", "B 2002"))
@@ -173,8 +156,6 @@ def test_what_is_there_is_not_fetched_again(server: Any, fetch: Fetch, folder: P
     assert fetch(small_set(server)) and len(server.asked) == 3
     (folder / "sub" / "many.txt").write_bytes(MANY[:-2])
     assert fetch(small_set(server)) and len(server.asked) == 4, "it has not its number of rows any more"
-    sources = {entry["path"]: entry["source"] for entry in manifest(folder)["files"]}
-    assert sources["one.txt"] == "found in place" and sources["sub/many.txt"] == server.url("public/sub/many.txt")
 
 
 def test_a_set_that_is_missing_a_part_says_so_and_goes_on(
@@ -186,13 +167,12 @@ def test_a_set_that_is_missing_a_part_says_so_and_goes_on(
     assert names(folder) == ["manifest.json", "sub/many.txt", "sub/two.tsv"]
     assert not manifest(folder)["complete"]
     shown = capsys.readouterr().out
-    assert re.search(r"pinned: MISSING: http\S+/public/one.txt: not the expected file: its sha256 is ", shown)
+    assert re.search(r"pinned: MISSING: http\S+/public: one.txt is not the expected file: its sha256 is ", shown)
     assert "incomplete: pinned; the other parts are kept, run the same command again to go on" in shown
     server.files["public/one.txt"] = ONE
     before = len(server.asked)
     assert fetch(small) and server.asked[before:] == ["public/one.txt"]
-    content = manifest(folder)
-    assert content["complete"] and content["files"][1]["source"] == server.url("public/sub/many.txt")
+    assert manifest(folder)["complete"]
 
 
 def test_an_archive_is_fetched_once_for_all_its_parts(server: Any, fetch: Fetch, folder: Path) -> None:
@@ -248,54 +228,50 @@ def test_an_optional_part_is_left_out_with_a_note(server: Any, fetch: Fetch, fol
     assert "gone: left out" in notes[0] and "404" in notes[0] and "no public address" in notes[1]
 
 
-@pytest.mark.parametrize(("year", "rows"), [(2023, 141506), (2024, 283010)])
-def test_every_set_is_in_the_table_and_the_year_chooses_the_course_files(year: int, rows: int) -> None:
-    assert all(sources.load(name, year).parts for name in SETS)
-    questions = {file.path: file.rows for part in sources.load("course", year).parts for file in part.sources[0].files}
-    assert questions["quora-train.csv"] == rows
+@pytest.mark.parametrize(("year", "count"), [(2023, 141506), (2024, 283010)])
+def test_every_set_is_in_the_table_and_the_year_chooses_the_course_files(year: int, count: int) -> None:
+    assert all(sets.load(name, year).parts for name in SETS)
+    questions = {file.path: file.rows for part in sets.load("course", year).parts for file in part.sources[0].files}
+    assert questions["quora-train.csv"] == count
 
 
 def test_the_hub_is_where_hf_endpoint_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "https://hub.example/")
-    assert sources.load("nli").parts[0].sources[0].url.startswith("https://hub.example/datasets/princeton-nlp/")
+    assert sets.load("nli").parts[0].sources[0].url.startswith("https://hub.example/datasets/princeton-nlp/")
     monkeypatch.delenv("HF_ENDPOINT")
-    assert sources.load("nli").parts[0].sources[0].url.startswith("https://huggingface.co/datasets/princeton-nlp/")
+    assert sets.load("nli").parts[0].sources[0].url.startswith("https://huggingface.co/datasets/princeton-nlp/")
 
 
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", ["senteval", "wordnet"])
 def test_real_files_verify_against_the_table(name: str, real_data: Path, tmp_path: Path) -> None:
-    dataset = sources.load(name)
+    dataset = sets.load(name)
     if not (real_data / dataset.folder).is_dir():
         pytest.skip(f"DATA_DIR holds no {dataset.folder}")
     folder = shutil.copytree(real_data / dataset.folder, tmp_path / dataset.folder)
-    assert collect.collect(dataset, tmp_path, Downloader(tries=1, timeout=0.1))
+    assert collect(dataset, tmp_path, set())
     assert name != "senteval" or all(entry["pinned"] for entry in manifest(folder)["files"])
 
 
-BODY = hashlib.shake_256(b"a file").digest(40_000)
-
-
-@pytest.mark.parametrize("trouble", ["404", "truncates", "stalls"])
-def test_the_last_attempt_fails_in_one_sentence(
-    server: Any, downloads: Downloader, tmp_path: Path, trouble: str
-) -> None:
-    server.files["file"], server.script["file"] = BODY, [trouble] * 9
+def test_a_missing_file_is_one_sentence(server: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
-        downloads.fetch(server.url("file"), tmp_path / "file")
-    assert "\n" not in str(error.value) and str(error.value).startswith(server.url("file"))
-    assert len(server.asked) == 3 and not list(tmp_path.iterdir())
+        download(server.url("file"), tmp_path / "file", set())
+    assert "\n" not in str(error.value) and str(error.value).startswith(f"{server.url('file')}: 404")
+    assert not list(tmp_path.iterdir())
 
 
-def test_a_host_that_cannot_be_reached_is_tried_once_for_each_further_file(
-    downloads: Downloader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_host_that_does_not_answer_is_asked_once(
+    server: Any, tmp_path: Path, pauses: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr("pooch.core.time.sleep", pauses.append)
-    for name in ("one", "two"):
-        with pytest.raises(UserError):
-            downloads.fetch(f"http://127.0.0.1:1/{name}", tmp_path / name)
-    assert len(pauses) == 2
+    small, silent = small_set(server), set[str]()
+    gone = Source((File("gone.txt", 1),), url="http://127.0.0.1:1/public")
+    other = Part("other", (Source((File("one.txt", 2),), archive="http://127.0.0.1:1/a.zip"), gone), "MIT", "B")
+    parts = (Part("gone", (gone,), "MIT", "B"), other, small.parts[1])
+    for name in ("first", "second"):
+        assert not collect(DataSet(name, name, parts), tmp_path, silent)
+        assert names(tmp_path / name) == ["manifest.json", "sub/many.txt", "sub/two.tsv"], "other hosts go on"
+    assert len(pauses) == 1 and silent == {"127.0.0.1:1"}
+    assert capsys.readouterr().out.count("other: MISSING: 127.0.0.1:1 does not answer\n") == 2
 
 
 TEXT = b"a line of text\n" * 100
@@ -307,7 +283,7 @@ def test_wanted_members_are_found_by_the_end_of_their_name(tmp_path: Path, kind:
     members = {f"{prefix}MR/one": TEXT, f"{prefix}XMR/one": b"no", f"__MACOSX/{prefix}MR/one": b"no", "../evil": b"no"}
     path = tmp_path / f"a.{kind}"
     path.write_bytes(zipped(members) if kind == "zip" else tarred(members, "w:gz" if kind == "tar.gz" else "w"))
-    archives.unpack(path, {"MR/one": tmp_path / "out" / "one"})
+    unpack(path, {"MR/one": tmp_path / "out" / "one"})
     assert (tmp_path / "out" / "one").read_bytes() == TEXT
     assert {one for one in tmp_path.rglob("*") if one.is_file()} == {path, tmp_path / "out" / "one"}
     assert not (tmp_path.parent / "evil").exists()
@@ -326,7 +302,7 @@ def test_a_broken_archive_is_one_sentence(tmp_path: Path, kind: str) -> None:
     else:
         path.write_text("<html>404 but polite</html>")
     with pytest.raises(UserError, match="a: damaged archive"):
-        archives.unpack(path, {"one": tmp_path / "one"})
+        unpack(path, {"one": tmp_path / "one"})
 
 
 SCRIPT = Path(__file__).parent.parent.parent / "data" / "get_data.py"
@@ -337,11 +313,11 @@ def test_every_set_is_fetched_and_those_that_are_incomplete_are_named(
 ) -> None:
     seen: dict[str, dict[str, Any]] = {}
 
-    def fetched(dataset: DataSet, to: Path, downloads: Downloader, **fields: Any) -> bool:
+    def fetched(dataset: DataSet, to: Path, silent: set[str], **fields: Any) -> bool:
         seen[dataset.name] = fields
         return dataset.name != "nli" and to == tmp_path
 
-    monkeypatch.setattr(collect, "collect", fetched)
+    monkeypatch.setattr("tasks.data.fetch.collect", fetched)
     monkeypatch.setattr("sys.argv", ["get_data.py", "all", "--data", str(tmp_path), "--year", "2023"])
     with pytest.raises(UserError, match="incomplete: nli "):
         main()

@@ -1,1 +1,0 @@
-"""Fetching data: the table of public data sets, verified downloads, safe unpacking, and a manifest per set."""
