@@ -53,7 +53,7 @@ def train(started: "Start[MultitaskSettings]") -> None:
 
     # make the schedule
     steps, sizes = splits.make_schedule(settings, data.train)
-    changes, synonyms = augment.synonym_augmentation(
+    changes = augment.synonym_augmentation(
         settings.synonyms,
         training,
         "finetune",
@@ -69,7 +69,6 @@ def train(started: "Start[MultitaskSettings]") -> None:
         plan=plan.describe(steps),
         training_rows=sizes,
         parameters=parameters,
-        synonyms=synonyms,
     )
     shown = ", ".join(f"{task.title} {sizes[task.name]:,}" for task in tasks)
     ranks.say(f"{parameters:,} parameters, {started.describe(encoder.model)}")

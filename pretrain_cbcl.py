@@ -57,7 +57,7 @@ def train(started: "Start[ContrastiveSettings]") -> None:
     # fit
     model = ContrastiveModel.of(settings, initial.model).to(started.device)
     optimizer = AdamW(decay_groups(model.parameters(), training.weight_decay), lr=training.lr)
-    augmentation, synonyms = objective.augmentation(settings, dataset.train, initial.tokenizer, run.path)
+    augmentation = objective.augmentation(settings, dataset.train, initial.tokenizer, run.path)
     step = ContrastiveStep(objective, dataset.train, augmentation, training.chunk)
     started.write_manifest(
         identity,
@@ -66,7 +66,6 @@ def train(started: "Start[ContrastiveSettings]") -> None:
         plan=plan.describe(paced.plan),
         training_rows={"nli": paced.row_count},
         curriculum=paced.manifest_entry(),
-        synonyms=synonyms,
     )
     evaluation.print_summary(settings, dataset, paced, initial.model, started.describe(initial.model))
     dev = evaluation.Evaluation(settings, encoder, dataset, scored.rows)

@@ -63,26 +63,19 @@ def synonym_augmentation(
     *,
     data: str,
     run: Path,
-) -> "tuple[Augmentation[Any], dict[str, Any] | None]":
-    """The augmentation that `settings` ask for in a stage, `pretrain` or `finetune`, and the manifest's `synonyms`.
+) -> "Augmentation[Any]":
+    """The augmentation that `settings` ask for in a stage, `pretrain` or `finetune`.
 
-    The entry holds, for each set, the share of words that have a synonym, and the shares of texts and words that an
-    epoch (with `--synonyms-grow` the last) changes; they are printed. Raises `UserError` if WordNet or the tagger is
-    missing.
+    Raises `UserError` if WordNet or the tagger is missing.
     """
     if not settings.used_in(stage):
         from tasks.examples import unchanged
 
-        return unchanged, None
-    from minbert.training import ranks
+        return unchanged
     from tasks.augment import synonyms, wordnet
 
-    method, p = int(settings.synonyms), settings.synonyms_p
+    kinds = wordnet.KINDS[int(settings.synonyms)]
     words = wordnet.WordNet(wordnet.find_nltk_data(data), settings.synonyms_senses)
-    tagged = {name: wordnet.tag(list(synonyms.texts_of(examples.cache)), words) for name, examples in sets.items()}
-    for name, texts in tagged.items():
-        ranks.say(synonyms.summary_of(texts, method, p, name, grow=settings.synonyms_grow))
-    targets = {name: texts.only(wordnet.KINDS[method]) for name, texts in tagged.items()}
-    augmentation = synonyms.Synonyms(settings, training, tokenizer, targets, run / "synonyms")
-    shares = {name: synonyms.coverage(texts, method, p, grow=settings.synonyms_grow) for name, texts in tagged.items()}
-    return augmentation, {"sets": shares}
+    texts = {name: list(synonyms.texts_of(examples.cache)) for name, examples in sets.items()}
+    tagged = {name: wordnet.tag(of_set, words).only(kinds) for name, of_set in texts.items()}
+    return synonyms.Synonyms(settings, training, tokenizer, tagged, run / "synonyms")

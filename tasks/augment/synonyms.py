@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from minbert.files import write_atomic
@@ -25,7 +24,7 @@ from minbert.training import ranks
 from minbert.training.plan import Step
 from minbert.training.settings import TrainingSettings
 from tasks.augment.punctuation import Change, splice
-from tasks.augment.wordnet import KINDS, Tagged
+from tasks.augment.wordnet import Tagged
 from tasks.examples import E
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 MOST_ADJECTIVES = 3
 """Adjectives per sentence that method 3 replaces in the last epoch with `--synonyms-grow`."""
 
-TARGETS = {1: "words", 2: "nouns and adjectives", 3: "adjectives"}
-"""What each method is meant to replace."""
 Ids = dict[tuple[int, int], list[int]]
 """(row, column) of a changed text -> its new token ids."""
 
@@ -87,34 +84,6 @@ def in_case(word: str, like: str) -> str:
     if like.isupper() and len(like) > 1:
         return word.upper()
     return word[0].upper() + word[1:] if like[0].isupper() else word
-
-
-def coverage(tagged: Tagged, method: int, p: float, *, grow: bool = False) -> dict[str, Any]:
-    """How much of a set a method reaches: the share of its target words, and the expected shares of changed text.
-
-    Methods 1 and 2 change each replaceable word with probability p, method 3 one word of each text that has one in a
-    share p of the batches. With `grow` the shares are those of the last epoch, when method 3 changes the most words.
-    """
-    replaceable = np.diff(tagged.only(KINDS[method]).ends)  # words of each text
-    texts = p * (replaceable > 0) if method == 3 else 1 - (1 - p) ** replaceable
-    words = p * (np.minimum(replaceable, MOST_ADJECTIVES if grow else 1) if method == 3 else replaceable)
-    return {
-        "texts": len(tagged),
-        "replaceable words": int(replaceable.sum()),
-        "coverage": round(tagged.coverage(method), 4),
-        "texts changed": round(float(texts.mean()), 4),
-        "words changed": round(float(words.sum() / max(tagged.word_counts.sum(), 1)), 4),
-    }
-
-
-def summary_of(tagged: Tagged, method: int, p: float, name: str, *, grow: bool = False) -> str:
-    """The `coverage` of a set as a sentence."""
-    shares = coverage(tagged, method, p, grow=grow)
-    have, texts, words = (shares[key] for key in ("coverage", "texts changed", "words changed"))
-    return (
-        f"synonyms, method {method}: {have:.0%} of the {TARGETS[method]} of {name} have a synonym; with p {p:g}, "
-        f"{'the last' if grow else 'an'} epoch changes {texts:.1%} of the texts and {words:.1%} of the words"
-    )
 
 
 @dataclass

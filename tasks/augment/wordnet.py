@@ -45,9 +45,8 @@ _RUDE = {"ethnic_slur", "obscenity", "disparagement"}
 _INSIDE_A_PHRASE = {"of", "in", "at", "on", "to", "for", "by", "and"}
 KINDS = {1: "navr", 2: "na", 3: "a"}
 """Method of replacement (CBCL, section 4.4) -> the parts of speech it replaces."""
-_VERSION = 5  # of the results of `tag`, part of the cache key
+_VERSION = 6  # of the results of `tag`, part of the cache key
 _ORDER = "navr"
-_OTHER = len(_ORDER)
 # Penn Treebank tokens, as far as a tagger needs them: clitics split off, hyphenated words whole, each sign one token.
 _TOKEN = re.compile(r"[^\W\d_]+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|t|ll|re|ve)\b|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)*")
@@ -294,11 +293,7 @@ class Tagged:
     ends: np.ndarray = field(repr=False)  # int64 [N + 1]
     spans: np.ndarray = field(repr=False)  # int32 [M, 3]
     kinds: np.ndarray = field(repr=False)  # uint8 [M]: 0 noun, 1 adjective, 2 verb, 3 adverb
-    word_counts: np.ndarray = field(repr=False)  # int64 [5]: number of nouns, adjectives, verbs, adverbs, other words
     candidates: tuple[tuple[str, ...], ...] = field(repr=False)  # [G]
-
-    def __len__(self) -> int:
-        return len(self.ends) - 1
 
     def only(self, kinds: str) -> "Tagged":
         """The same texts with the spans of some kinds only, letters of `navr`."""
@@ -309,15 +304,6 @@ class Tagged:
     def of(self, text: int) -> list[list[int]]:
         """The spans of one text, in order."""
         return self.spans[self.ends[text] : self.ends[text + 1]].tolist()
-
-    def coverage(self, method: int) -> float:
-        """Share of the target words of a method (1, 2, 3) that have a synonym; 0 if there are no target words.
-
-        Target words are all words (method 1: the paper's "each word"), nouns and adjectives (2), or adjectives (3).
-        """
-        kinds = [_ORDER.index(kind) for kind in KINDS[method]]
-        targets = int(self.word_counts.sum() if method == 1 else self.word_counts[kinds].sum())
-        return float(np.isin(self.kinds, kinds).sum() / max(targets, 1))
 
 
 def tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:
@@ -339,23 +325,19 @@ def _tag(texts: Sequence[str], wordnet: WordNet) -> tuple[dict[str, np.ndarray],
     tags_of = tagger(wordnet.folder)
     groups: dict[tuple[str, ...], int] = {}
 
-    def spans(text: str) -> tuple[list[tuple[int, int, int, int]], np.ndarray]:
-        """(start, end, group, kind) of each replaceable word, and the number of words of each kind: [5]."""
-        replaceable, kinds = [], []
+    def spans(text: str) -> list[tuple[int, int, int, int]]:
+        """(start, end, group, kind) of each replaceable word."""
+        replaceable = []
         for start, end, name in _words(text, tags_of):
-            word, kind = text[start:end], _ORDER.index(PARTS[name]) if name in PARTS else _OTHER
-            kinds.append(kind)
-            if candidates := wordnet.candidates(word, name):
+            if candidates := wordnet.candidates(text[start:end], name):
                 group = groups.setdefault(candidates, len(groups))
-                replaceable.append((start, end, group, kind))
-        return replaceable, np.bincount(np.array(kinds, dtype=np.int64), minlength=_OTHER + 1)
+                replaceable.append((start, end, group, _ORDER.index(PARTS[name])))
+        return replaceable
 
     by_text = {text: spans(text) for text in dict.fromkeys(texts)}  # NLI premises are repeated
-    table = np.array([span for text in texts for span in by_text[text][0]], dtype=np.int32).reshape(-1, 4)
-    ends = np.cumsum([0, *(len(by_text[text][0]) for text in texts)])
-    word_counts = sum((by_text[text][1] for text in texts), np.zeros(_OTHER + 1, dtype=np.int64))
-    kinds = table[:, 3].astype(np.uint8)
-    arrays = {"ends": ends, "spans": table[:, :3], "kinds": kinds, "word_counts": word_counts}
+    table = np.array([span for text in texts for span in by_text[text]], dtype=np.int32).reshape(-1, 4)
+    ends = np.cumsum([0, *(len(by_text[text]) for text in texts)])
+    arrays = {"ends": ends, "spans": table[:, :3], "kinds": table[:, 3].astype(np.uint8)}
     return arrays, {"candidates": list(groups)}
 
 

@@ -111,8 +111,8 @@ class Objective(SettingsGroup):
 
     def augmentation(
         self, settings: ContrastiveSettings, examples: Examples, tokenizer: Tokenizer, run: Path
-    ) -> tuple[Augmentation[Any], dict[str, Any] | None]:
-        """The augmentation of the texts at each step, and its manifest entry: synonyms, if requested.
+    ) -> Augmentation[Any]:
+        """The augmentation of the texts at each step: synonyms, if requested.
 
         `run` is the run's folder, for the texts before and after synonyms.
         """
@@ -174,14 +174,14 @@ class Punctuated(Objective):
 
     def augmentation(
         self, settings: ContrastiveSettings, examples: Examples, tokenizer: Tokenizer, run: Path
-    ) -> tuple[Augmentation[Any], dict[str, Any] | None]:
+    ) -> Augmentation[Any]:
         """Punctuation if it is requested, else as `Objective.augmentation`."""
         if not self.marks_most:
             return super().augmentation(settings, examples, tokenizer, run)
         from tasks.augment.punctuation import Punctuation
 
         seed = settings.training.seed
-        return Punctuation(tokenizer, self.punctuated, seed=seed, most=self.marks_most, marks=self.marks), None
+        return Punctuation(tokenizer, self.punctuated, seed=seed, most=self.marks_most, marks=self.marks)
 
 
 def loss_and_accuracy(logits: Tensor) -> Numbers:

@@ -59,7 +59,7 @@ def made(tokenizer: Tokenizer, tmp_path: Path) -> Make:
     """A function of (settings, sets, stage) that gives the augmentation; it writes into this test's folder."""
 
     def make(how: ContrastiveSettings, sets: Any, stage: str = "pretrain") -> Any:
-        return augment_as(how, stage, sets if isinstance(sets, dict) else {"nli": sets}, tokenizer, tmp_path)[0]
+        return augment_as(how, stage, sets if isinstance(sets, dict) else {"nli": sets}, tokenizer, tmp_path)
 
     return make
 
@@ -110,8 +110,8 @@ def test_no_synonyms_is_no_change_and_needs_no_wordnet(
         ("1", "pretrain", "finetune"),
     ):
         how = settings(method, synonyms_stage=asked)
-        augment, account = augment_as(how, stage, {"nli": examples}, tokenizer, tmp_path)
-        assert augment is unchanged and augment(examples, step(0, [0, 1])) is examples and account is None
+        augment = augment_as(how, stage, {"nli": examples}, tokenizer, tmp_path)
+        assert augment is unchanged and augment(examples, step(0, [0, 1])) is examples
     for asked, stage in (("both", "pretrain"), ("both", "finetune"), ("finetune", "finetune")):
         with pytest.raises(UserError, match="WordNet and NLTK's tagger are not in"):
             augment_as(settings("2", synonyms_stage=asked), stage, {"nli": examples}, tokenizer, tmp_path)
@@ -226,27 +226,6 @@ def test_growing_goes_with_every_sampling_and_ends_at_the_most(
         counts[batch.task].append(len(replaced(TEXTS[3], texts_of(examples, [3])[3, 0])))
     for found in counts.values():
         assert found == sorted(found) and found[-1] == (4 if method == "1" else 3)
-
-
-def test_the_coverage_of_each_set_is_recorded_and_printed(
-    opened: Make, tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sets = {"sst": opened(1), "quora": opened(2, times=2)}
-    for method, words in (("1", set(OTHERS)), ("2", set(OTHERS) - {"chase"}), ("3", set(ADJECTIVES))):
-        _, entry = augment_as(settings(method, 0.5), "finetune", sets, tokenizer, tmp_path)
-        printed = capsys.readouterr().out.splitlines()
-        for name, line, columns, times in (("sst", printed[0], 1, 1), ("quora", printed[1], 2, 2)):
-            texts = [text for row in ROWS * times for text in row[:columns]]
-            counts = [sum(word in words for word in text.split()) for text in texts]
-            every = sum(len(text.split()) for text in texts)
-            found = entry["sets"][name]
-            assert (found["texts"], found["replaceable words"]) == (len(texts), sum(counts))
-            assert found["coverage"] == (round(sum(counts) / every, 4) if method == "1" else 1)
-            changed = [0.5 * bool(n) if method == "3" else 1 - 0.5**n for n in counts]
-            assert found["texts changed"] == round(sum(changed) / len(texts), 4)
-            replaced_words = sum(changed) if method == "3" else sum(counts) / 2
-            assert found["words changed"] == round(replaced_words / every, 4)
-            assert line.startswith(f"synonyms, method {method}: ") and f"of {name} have a synonym; with p 0.5" in line
 
 
 def test_rows_of_one_premise_stay_false_negatives_whatever_is_replaced_in_them(opened: Make, made: Make) -> None:

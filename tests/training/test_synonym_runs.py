@@ -13,6 +13,7 @@ import pytest
 
 from minbert.training import checkpoint
 from tasks.augment import wordnet
+from tests.training.conftest import SAMPLE
 
 MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
 Script = Callable[..., Any]
@@ -32,12 +33,11 @@ SYNONYMS = ("--synonyms", 3, "--synonyms-p", 0.5)
 
 
 def test_an_augmented_run_resumes_with_the_same_bits(script: Script, small_wordnet: Path) -> None:
+    texts = (SAMPLE / "nli" / "nli-triplets.csv").read_text(encoding="utf-8").splitlines()
+    assert len(wordnet.tag(texts, wordnet.WordNet(small_wordnet)).spans) > 10, "else this test shows nothing"
     where = {"NLTK_DATA": str(small_wordnet)}
     whole = script(PRETRAIN, *FLAGS, *SYNONYMS, run_dir="whole", **where)
     assert whole.code == 0, whole.err
-    sets = whole.manifest()["synonyms"]["sets"]
-    assert sets["nli"]["texts"] == 3 * 120 and sets["nli"]["replaceable words"] > 10
-
     killed = script(PRETRAIN, *FLAGS, *SYNONYMS, signal=(signal.SIGKILL, "step", 10), **where)
     assert killed.code == -signal.SIGKILL and max(checkpoint.steps(killed.folder / "checkpoints")) == 9
     resumed = script(PRETRAIN, *FLAGS, *SYNONYMS, "--resume", **where)
