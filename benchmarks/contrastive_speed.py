@@ -6,10 +6,9 @@ A step is: forward, loss, backward, clipping, AdamW, gradients set to None, for 
 SentenceTransformerTrainer's `training_step` with MultipleNegativesRankingLoss, then clipping, its default optimizer
 and schedule as in its loop; its callbacks and logging are left out, which is in its favour. It starts from batches
 that its collator has tokenised and padded; the collator's time is shown separately. Ours starts from row numbers: its
-step includes reading token ids from the cache and building the batch, and also deterministic algorithms and the mask
-of false negatives, which theirs does not have. Both sides start from the same weights, with the same settings and the
-dropout of the weights (0.1). The process keeps freed memory, as our training scripts do; that saves both sides the same
-time.
+step includes reading token ids from the cache and building the batch, and also deterministic algorithms, which theirs
+does not have. Both sides start from the same weights, with the same settings and the dropout of the weights (0.1). The
+process keeps freed memory, as our training scripts do; that saves both sides the same time.
 """
 
 import argparse

@@ -48,7 +48,7 @@ def sample(folder: Path, length: int = 32) -> Examples:
 
 
 def settings(**more: object) -> ContrastiveSettings:
-    given = {"pooler": "mean", "batch_size": 8, "lr": 1e-3, "precision": "fp32", "mask_false_negatives": False}
+    given = {"pooler": "mean", "batch_size": 8, "lr": 1e-3, "precision": "fp32"}
     return ContrastiveSettings.of(**(given | more))
 
 

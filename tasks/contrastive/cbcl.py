@@ -90,7 +90,6 @@ class NTXent(Punctuated, TripletObjective):
     punctuated: ClassVar[int] = 1
     objective: Literal["nt-xent"] = objective_flag("nt-xent")
     temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4, common=True)
-    mask_false_negatives: bool = flag(True, "leave candidates with the text or the premise of the row out of the loss")
 
     def why_hard_negatives(self) -> str:
         """Only an order by cosines needs them."""
@@ -100,27 +99,12 @@ class NTXent(Punctuated, TripletObjective):
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
         """The loss, and the share of rows whose positive is the nearest candidate."""
-        from minbert.ragged import to_device
         from tasks.contrastive import losses
 
         anchor, positive, *hard_negatives = vectors.chunk(len(self.encoded(examples)))
         hard_negative = hard_negatives[0] if hard_negatives else None
         logits = losses.candidate_logits(anchor, positive, hard_negative, self.temperature)
-        if self.mask_false_negatives:
-            false_negatives = to_device(self.false_negatives(examples, batch), logits.device)
-            logits = logits.masked_fill(false_negatives, -math.inf)
         return loss_and_accuracy(logits)
-
-    def false_negatives(self, examples: Examples, batch: Step) -> Tensor:
-        """The mask by the texts of the data file, as synonyms may change one premise differently in two rows."""
-        import torch
-
-        from tasks.contrastive import losses
-        from tasks.contrastive.scoring import distinct
-
-        columns = [column for column, _ in self.encoded(examples)]
-        texts = (tuple(examples.sentence(row, column)) for column in columns for row in batch.rows)
-        return losses.false_negatives(*torch.from_numpy(distinct(texts)[1]).chunk(len(columns)))
 
     def chance(self, batch_size: int, columns: int) -> float:
         """See `Objective.chance`."""

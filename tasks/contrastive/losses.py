@@ -39,19 +39,6 @@ def nt_xent_from_logits(logits: Tensor) -> Tensor:
     return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
 
 
-def false_negatives(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None = None) -> Tensor:
-    """Which candidates of `nt_xent` are no true negatives of a row: bool [B, C], for texts given by integer keys [B].
-
-    A candidate of another row is one if its text is that of this row's anchor or positive, or if it is the positive of
-    a row with the same anchor (its hard negative is none: it contradicts this anchor too). A row's own never are.
-    """
-    texts = positive if hard_negative is None else torch.cat([positive, hard_negative])
-    false = (anchor[:, None] == texts) | (positive[:, None] == texts)
-    false[:, : len(anchor)] |= anchor[:, None] == anchor
-    row = torch.arange(len(texts), device=anchor.device) % len(anchor)  # the row that each candidate is from
-    return false & (row != row[: len(anchor), None])
-
-
 def view_logits(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     """cos(r_i, r_k) / temperature of each of the 2N views with all of them: [2N, 2N], its other view in column i.
 

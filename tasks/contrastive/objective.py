@@ -147,7 +147,7 @@ class Objective(SettingsGroup):
     def chance(self, batch_size: int, columns: int) -> float | None:
         """The loss of a random guess: ln(number of candidates, or of classes); None for a loss over distances.
 
-        `columns` is the number of texts of a row. Candidates removed as false negatives are counted as well.
+        `columns` is the number of texts of a row.
         """
         return None
 

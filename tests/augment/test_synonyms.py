@@ -10,15 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from minbert import BertConfig, BertModel, UserError
+from minbert import UserError
 from minbert.tokenizer import Tokenizer
-from minbert.training.loop import Context
 from minbert.training.plan import Step
 from tasks import schedule
 from tasks.augment import synonym_augmentation
-from tasks.contrastive.model import ContrastiveModel, ContrastiveStep
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, unchanged
 
@@ -226,20 +223,3 @@ def test_growing_goes_with_every_sampling_and_ends_at_the_most(
         counts[batch.task].append(len(replaced(TEXTS[3], texts_of(examples, [3])[3, 0])))
     for found in counts.values():
         assert found == sorted(found) and found[-1] == (4 if method == "1" else 3)
-
-
-def test_rows_of_one_premise_stay_false_negatives_whatever_is_replaced_in_them(opened: Make, made: Make) -> None:
-    """Each row draws its own synonyms, so the same premise may read differently in two rows of a batch."""
-    examples, how = opened(3, times=2), ContrastiveSettings.of(synonyms="3", synonyms_p=1.0)
-    augment = made(how, examples)
-    plain, augmented = (ContrastiveStep(how.objective, examples, *more) for more in ([], [augment]))
-    context = Context(1, 0, "fp32", torch.device("cpu"))
-    model = ContrastiveModel(BertModel(BertConfig(num_hidden_layers=1, hidden_size=12, vocab_size=9)), "mean")
-    apart = False
-    for number in range(8):
-        batch, vectors = step(number, [0, 5, 3, 8]), torch.randn(12, 12)
-        sentences = augmented.inputs(model, batch, context).sentences
-        apart |= sentences[0] != sentences[1]
-        found = augmented.loss(model, vectors, batch)["loss"]
-        torch.testing.assert_close(found, plain.loss(model, vectors, batch)["loss"])
-    assert apart, "else this test shows nothing"

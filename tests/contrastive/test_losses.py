@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from minbert import UserError
 from tasks.contrastive import losses
-from tasks.contrastive.losses import false_negatives, in_batch_accuracy, nt_xent
+from tasks.contrastive.losses import in_batch_accuracy, nt_xent
 from tests.contrastive import formulas
 
 WIDTH = 5
@@ -100,20 +98,6 @@ def test_softmax_is_sentence_transformers_loss(given_model: Any) -> None:
     peer = SoftmaxLoss(given_model, WIDTH, 3)
     ours = losses.softmax_pairs(peer.classifier(losses.softmax_features(*inputs)), labels)
     same(ours, peer(features(*inputs), labels), [*inputs, *peer.classifier.parameters()], 1e-6)
-
-
-@given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=7), st.booleans())
-def test_false_negatives_by_their_definition(rows: list[tuple[int, int, int]], hard: bool) -> None:
-    anchor, positive, negative = (torch.tensor(keys) for keys in zip(*rows, strict=True))
-    found = false_negatives(anchor, positive, negative if hard else None)
-    texts = [row[1] for row in rows] + ([row[2] for row in rows] if hard else [])
-    assert found.dtype == torch.bool and found.shape == (len(rows), len(texts))
-    for i, (own_anchor, own_positive, _) in enumerate(rows):
-        for column, text in enumerate(texts):
-            j = column % len(rows)
-            of_its_premise = column < len(rows) and rows[j][0] == own_anchor  # its contradictions are true negatives
-            expected = j != i and (text in (own_anchor, own_positive) or of_its_premise)
-            assert bool(found[i, column]) == expected
 
 
 def test_accuracy_counts_rows_whose_own_candidate_is_above_all_others() -> None:

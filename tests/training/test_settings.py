@@ -232,9 +232,9 @@ FEATURES = {"views": "feature-cutoff:0.2,shuffle", "texts": "sts", "encoder_drop
 STAGE_ONE_MORE: dict[str, dict[str, Any]] = {
     "cbcl": GROUPS | {"power": 0.5, "synonyms": "none", "clip": 0.0},
     "cbcl-synonyms": GROUPS | {"power": 0.5, "synonyms": "3", "synonyms_p": 0.25, "synonyms_senses": "all"},
-    "contrastive": {"order": "none", "synonyms": "none", "mask_false_negatives": False},
+    "contrastive": {"order": "none", "synonyms": "none"},
     "selfccl-bert": GROUPS | {"power": 1.0, "projection": "none", "evaluate_every": 125},
-    "selfccl-sbert": GROUPS | {"power": 1.0, "weight_decay": 0.01, "mask_false_negatives": False},
+    "selfccl-sbert": GROUPS | {"power": 1.0, "weight_decay": 0.01},
     "sbert-nli-v2": {"order": "none", "weight_decay": 0.01},
     "simcse-sup": {"order": "none", "projection": "kept", "weight_decay": 0.0},
     "consert": FEATURES | {"protect_special": False, "keep_duplicates": True, "evaluate_every": 200},
