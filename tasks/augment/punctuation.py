@@ -80,10 +80,9 @@ def insert(text: str, *, seed: int, epoch: int, key: int, most: int = 3, marks: 
 
 @dataclass(frozen=True)
 class Punctuation:
-    """Augmentation in training: column 1 becomes column `source` of each row with the epoch's marks inserted."""
+    """Augmentation in training: column 1 becomes column 0 of each row with the epoch's marks inserted."""
 
     tokenizer: Tokenizer
-    source: int
     seed: int
     most: int
     marks: str = "english"
@@ -92,7 +91,7 @@ class Punctuation:
         """The examples with the marks of the step's epoch inserted."""
         options: dict[str, Any] = {"seed": self.seed, "epoch": batch.epoch, "most": self.most, "marks": self.marks}
         rows = batch.rows.tolist()
-        plain = ((row, examples.cache.text(row, self.source)) for row in rows)
+        plain = ((row, examples.cache.text(row, 0)) for row in rows)
         texts = [insert(text, key=row, **options) for row, text in plain]
         changed = ((row, 1) for row in rows)
         return examples.changed(dict(zip(changed, self.tokenizer.encode(texts), strict=True)))

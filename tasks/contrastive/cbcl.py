@@ -14,7 +14,6 @@ from tasks.contrastive.objective import (
     FrozenLoss,
     Numbers,
     Objective,
-    Punctuated,
     TextKeys,
     loss_and_accuracy,
     objective_flag,
@@ -83,11 +82,10 @@ class TripletObjective(CurriculumSettings, Objective):
         return ((0, 0), (1, 0), (2, 0))[: examples.cache.columns]
 
 
-class NTXent(Punctuated, TripletObjective):
+class NTXent(TripletObjective):
     """NT-Xent with hard negatives (CBCL, equation 1), or with in-batch negatives alone."""
 
     in_batch: ClassVar[bool] = True
-    punctuated: ClassVar[int] = 1
     objective: Literal["nt-xent"] = objective_flag("nt-xent")
     temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4, common=True)
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-from minbert.errors import UserError
 from minbert.training.settings import SettingsGroup, flag
 
 if TYPE_CHECKING:
@@ -154,34 +153,6 @@ class Objective(SettingsGroup):
     def notes(self, encoder: BertModel) -> list[str]:
         """Warnings about an encoder that this objective cannot learn from."""
         return []
-
-
-class Punctuated(Objective):
-    """An objective that can insert punctuation into a text of each row (EdaCSE, section 3.3)."""
-
-    punctuated: ClassVar[int]
-    """The column whose text, with marks inserted, becomes column 1."""
-    marks_most: int = flag(0, "insert 1 to N punctuation marks into positives; 0 inserts none", ge=0)
-    marks: Literal["english", "chinese", "without-exclamation", "chinese-without-exclamation", "extra"] = flag(
-        "english", "the punctuation that is inserted"
-    )
-
-    def check(self, settings: ContrastiveSettings) -> None:
-        """See `Objective.check`."""
-        super().check(settings)
-        if self.marks_most and settings.synonyms.used_in("pretrain"):
-            raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
-
-    def augmentation(
-        self, settings: ContrastiveSettings, examples: Examples, tokenizer: Tokenizer, run: Path
-    ) -> Augmentation[Any]:
-        """Punctuation if it is requested, else as `Objective.augmentation`."""
-        if not self.marks_most:
-            return super().augmentation(settings, examples, tokenizer, run)
-        from tasks.augment.punctuation import Punctuation
-
-        seed = settings.training.seed
-        return Punctuation(tokenizer, self.punctuated, seed=seed, most=self.marks_most, marks=self.marks)
 
 
 def loss_and_accuracy(logits: Tensor) -> Numbers:

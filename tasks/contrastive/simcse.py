@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from minbert.errors import UserError
 from minbert.training.settings import flag
-from tasks.contrastive.objective import Numbers, Objective, Punctuated, TextKeys, loss_and_accuracy, objective_flag
+from tasks.contrastive.objective import Numbers, Objective, TextKeys, loss_and_accuracy, objective_flag
 from tasks.contrastive.texts import TextSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from minbert.bert import BertModel
+    from minbert.tokenizer import Tokenizer
     from minbert.training.plan import Step
     from tasks.contrastive.model import ContrastiveModel
     from tasks.contrastive.settings import ContrastiveSettings
-    from tasks.examples import Examples
+    from tasks.examples import Augmentation, Examples
 
 
-class SimCSE(Punctuated, TextSettings, Objective):
+class SimCSE(TextSettings, Objective):
     """Two passes of a text under dropout (SimCSE, section 3), and of a text and itself with punctuation (EdaCSE).
 
     L_SimCSE + lambda * L_EdaCSE (EdaCSE, equation 2), each NT-Xent with in-batch negatives.
     """
 
     in_batch: ClassVar[bool] = True
-    punctuated: ClassVar[int] = 0
     objective: Literal["simcse"] = objective_flag("simcse")
     temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4, common=True)
     eda_weight: float = flag(
         0.0, "weight of NT-Xent between a text and itself with punctuation inserted (EdaCSE's lambda)", ge=0
+    )
+    marks_most: int = flag(0, "insert 1 to N punctuation marks into the text (EdaCSE); 0 inserts none", ge=0)
+    marks: Literal["english", "chinese", "without-exclamation", "chinese-without-exclamation", "extra"] = flag(
+        "english", "the punctuation that is inserted"
     )
 
     def check(self, settings: ContrastiveSettings) -> None:
@@ -41,6 +46,18 @@ class SimCSE(Punctuated, TextSettings, Objective):
             raise UserError(
                 "--eda-weight and --marks-most require each other: a weight, and the punctuation that it weighs"
             )
+        if self.marks_most and settings.synonyms.used_in("pretrain"):
+            raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
+
+    def augmentation(
+        self, settings: ContrastiveSettings, examples: Examples, tokenizer: Tokenizer, run: Path
+    ) -> Augmentation[Any]:
+        """Punctuation if it is requested, else as `Objective.augmentation`."""
+        if not self.marks_most:
+            return super().augmentation(settings, examples, tokenizer, run)
+        from tasks.augment.punctuation import Punctuation
+
+        return Punctuation(tokenizer, settings.training.seed, self.marks_most, self.marks)
 
     def encoded(self, examples: Examples) -> TextKeys:
         """The text twice, and its punctuated form, column 1, where that has a weight."""

@@ -65,7 +65,7 @@ def write(folder: str, rows: int, out: Path) -> None:
         cache = token_cache.load(source, lines, "rows", columns, tokenizer)
         examples = (Pair if columns == 2 else Examples)(cache, tokenizer.cls, tokenizer.sep, 32)
         model = ContrastiveModel.of(settings, BertModel.from_pretrained(folder)).eval()
-        augment = [Punctuation(tokenizer, 0, seed=5, most=2)] if given.get("marks_most") else [unchanged]
+        augment = [Punctuation(tokenizer, seed=5, most=2)] if given.get("marks_most") else [unchanged]
         step = Step("nli", np.array([4, 0, 3, 1, 5])[:rows], 1, 0)
         one = ContrastiveStep(settings.objective, examples, augment[0], settings.training.chunk)
         numbers = one.backward(model, step, Context(5, 0, "fp32", device))

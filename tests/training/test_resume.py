@@ -189,7 +189,7 @@ SETTINGS = {
         "--order anti --technique contradiction --pacing step --lr-schedule linear --warmup 0.3",
         "--order random --within sorted --objective triplet --equal-steps --lr-schedule constant",
         "--technique entailment --within sorted --objective margin --keep best",
-        "--order none --marks-most 3 --chunk 5 --patience 1",
+        "--order none --chunk 5 --patience 1",
         "--projection kept --pooler cls",
         "--objective softmax --nli-pairs PAIRS --pooler mean --chunk 7",
         "--objective cross --nli-pairs PAIRS --pooler mean",

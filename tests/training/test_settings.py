@@ -110,7 +110,7 @@ BAD = [
     (pretrain, "--projection kept --pooler mean", "--projection kept --pooler cls"),
     (pretrain, "--batch-size 1", "--batch-size 1 in-batch"),
     (pretrain, "--objective cross --keep best", "--objective cross --sts-dev --keep last"),
-    (pretrain, "--synonyms 3 --marks-most 2", "--synonyms --marks-most"),
+    (pretrain, "--objective simcse --texts sts --eda-weight 1 --marks-most 2 --synonyms 3", "--synonyms --marks-most"),
     (pretrain, "--objective views --texts sts", "--views two views"),
     (pretrain, "--objective views --views none,shuffle", "--objective views --texts"),
     (pretrain, "--objective views --texts sts --views Adversarial,none", "adversarial joint"),
