@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from minbert.training.settings import flag
 from tasks.contrastive.curriculum import CurriculumSettings
 from tasks.contrastive.objective import (
-    FrozenLoss,
     Numbers,
     Objective,
     TextKeys,
@@ -34,6 +33,7 @@ class TripletObjective(CurriculumSettings, Objective):
     """An objective over (anchor, positive, hard negative), with a curriculum."""
 
     row_noun: ClassVar[str] = "triplets"
+    has_triplets: ClassVar[bool] = True
 
     triplets: str = flag(
         "",
@@ -47,13 +47,6 @@ class TripletObjective(CurriculumSettings, Objective):
         "triplets of one premise of NLI pairs: its first entailment with its first contradiction, the i-th with "
         "the i-th, or all with all",
     )
-    evaluate_triplets: int = flag(2000, "training triplets of the frozen loss: NT-Xent, no dropout (0: all)", ge=0)
-    evaluate_temperature: float = flag(0.05, "temperature of the frozen loss", ge=1e-4)
-
-    @property
-    def frozen_loss(self) -> FrozenLoss:
-        """See `Objective.frozen_loss`."""
-        return FrozenLoss(self.evaluate_triplets, self.evaluate_temperature)
 
     @property
     def curriculum(self) -> CurriculumSettings:

@@ -35,6 +35,10 @@ from tasks.record import rows_of, write_rows
 METRIC, NAME = TrainingSettings.metric, "sts_dev_spearman"
 """The metric that selects the best encoder, and its name among the numbers of an evaluation."""
 BERT_BASE_WIDTH = 768
+TRIPLETS_EVALUATED = 2000
+"""Training triplets of an evaluation: their accuracy is good to about a point, and an evaluation stays short."""
+FROZEN_TEMPERATURE = 0.05
+"""Temperature of the frozen loss, that of CBCL, for every run: losses of different temperatures do not compare."""
 _BLOCK = 1024  # rows of a matrix of distances at a time
 ALIKE = 4.0
 """Lowest gold similarity, of 5, of a positive pair in the alignment; SimCSE (section 3) takes pairs above it."""
@@ -54,7 +58,7 @@ class EvaluationResult:
 
 
 class Evaluation:
-    """Evaluation of an encoder on scored pairs, and on the first `--evaluate-triplets` (0: all) of the `trained` rows.
+    """Evaluation of an encoder on scored pairs, and on the first `TRIPLETS_EVALUATED` of the `trained` rows.
 
     Each distinct text is encoded once, dropout off. `sts_dev_spearman` is Spearman's rho over the dev pairs (gold
     similarity 0 to 5, or 0 and 1); of several sets it is the mean, as in EdaCSE's tables, and each set's own is logged
@@ -70,9 +74,8 @@ class Evaluation:
         sides = [(pairs, column) for pairs in self.dev.values() for column in (0, 1)]
         texts = [pairs.sentence(row, column) for pairs, column in sides for row in range(len(pairs))]
         self.scored = len(texts)
-        if loss := settings.objective.frozen_loss:
-            limit, self.temperature = loss
-            rows, self.columns = trained[: limit or None].tolist(), triplets.cache.columns
+        if settings.objective.has_triplets:
+            rows, self.columns = trained[:TRIPLETS_EVALUATED].tolist(), triplets.cache.columns
             texts += [triplets.sentence(row, column) for column in range(self.columns) for row in rows]
         self.texts, self.index = distinct(map(tuple, texts))
 
@@ -95,7 +98,7 @@ class Evaluation:
             if hard:
                 cosines = Similarities(*((anchor * side).sum(1) for side in (positive, hard[0])))
                 numbers["triplet_accuracy"] = triplet_accuracy(cosines)
-            numbers["frozen_loss"] = frozen_loss([anchor, positive, *hard], self.batch_size, self.temperature)
+            numbers["frozen_loss"] = frozen_loss([anchor, positive, *hard], self.batch_size)
         return EvaluationResult(numbers, dev_cosines)
 
 
@@ -131,14 +134,14 @@ def triplet_accuracy(cosines: Similarities) -> float | None:
     return float((gap > 0).mean()) if len(gap) and np.isfinite(gap).all() else None
 
 
-def frozen_loss(sides: list[np.ndarray], batch_size: int, temperature: float) -> float | None:
+def frozen_loss(sides: list[np.ndarray], batch_size: int) -> float | None:
     """NT-Xent of anchors, positives and, if there are any, hard negatives, in batches of file order: the mean, or None.
 
     The last batch may be smaller, and has fewer candidates then.
     """
     total = 0.0
     for anchor, positive, *hard in torch.from_numpy(np.stack(sides)).split(batch_size, dim=1):
-        total += float(nt_xent(anchor, positive, hard[0] if hard else None, temperature)) * len(anchor)
+        total += float(nt_xent(anchor, positive, hard[0] if hard else None, FROZEN_TEMPERATURE)) * len(anchor)
     return finite_or_none(total / len(sides[0])) if len(sides[0]) else None
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from minbert.training.settings import SettingsGroup, flag
 
@@ -33,13 +33,6 @@ Numbers = dict[str, "Tensor"]
 """Scalars to log, among them the `loss` to minimise."""
 TextKeys = Sequence[tuple[int, int]]
 """The k texts of a row that are encoded: (column of the data, number of the view)."""
-
-
-class FrozenLoss(NamedTuple):
-    """The loss of an evaluation, NT-Xent without dropout: over how many triplets (0: all), and its temperature."""
-
-    triplets: int
-    temperature: float
 
 
 @dataclass(frozen=True)
@@ -81,6 +74,8 @@ class Objective(SettingsGroup):
     """`bi`: each text of a row is a sequence of its own; `cross`: a row is one sequence."""
     unlabelled: ClassVar[bool] = False
     """Whether its rows are texts without labels, of which `read` itself takes the sample of `--limit`."""
+    has_triplets: ClassVar[bool] = False
+    """Whether its rows are triplets, whose accuracy and frozen loss an evaluation computes."""
 
     @property
     def classes(self) -> int:
@@ -90,11 +85,6 @@ class Objective(SettingsGroup):
     @property
     def curriculum(self) -> CurriculumSettings | None:
         """The order and the pacing of the rows; None: all of them, shuffled, from the start."""
-        return None
-
-    @property
-    def frozen_loss(self) -> FrozenLoss | None:
-        """What an evaluation computes on training triplets; None if the data are not triplets."""
         return None
 
     def check(self, settings: ContrastiveSettings) -> None:
