@@ -39,7 +39,7 @@ def train(started: "Start[MultitaskSettings]") -> None:
     tasks = registry.build(settings.data.tasks, settings.model.pairs, "--tasks")
     paths = record.prediction_paths(tasks, settings)
     files = splits.find_splits(tasks, settings, paths)
-    resources = augment.resources(settings.synonyms, "finetune", settings.files.data)
+    resources = augment.resources(settings.synonyms, settings.files.data)
     started, encoder = started.with_encoder()
     settings = started.settings
     data = splits.read(tasks, files, settings, encoder.tokenizer, encoder.max_length)
@@ -54,13 +54,7 @@ def train(started: "Start[MultitaskSettings]") -> None:
     # make the schedule
     steps, sizes = splits.make_schedule(settings, data.train)
     changes = augment.synonym_augmentation(
-        settings.synonyms,
-        training,
-        "finetune",
-        data.train,
-        encoder.tokenizer,
-        data=settings.files.data,
-        run=run.path,
+        settings.synonyms, training, data.train, encoder.tokenizer, data=settings.files.data, run=run.path
     )
     started.write_manifest(
         identity,

@@ -41,7 +41,7 @@ def train(started: "Start[ContrastiveSettings]") -> None:
 
     # read the triplets (or what else the objective trains on)
     data.check_files(settings)
-    resources = augment.resources(settings.synonyms, "pretrain", settings.files.data)
+    resources = augment.resources(settings.synonyms, settings.files.data)
     started, initial = started.with_encoder()
     settings = started.settings
     dataset = data.read(settings, initial.tokenizer, initial.max_length)

@@ -22,9 +22,6 @@ class SynonymSettings(SettingsGroup):
         "WordNet synonyms (CBCL, section 4.4): 1 = any word, 2 = nouns and adjectives, both before training; "
         "3 = one adjective of each sentence in some batches, at every step",
     )
-    synonyms_stage: Literal["pretrain", "finetune", "both"] = flag(
-        "both", "the stage that is augmented, for flags that are given to both scripts alike"
-    )
     synonyms_p: float = flag(0.25, "probability: of a word (1, 2) or of a batch (3)", ge=0, le=1)
     synonyms_grow: bool = flag(
         False, "more synonyms from epoch to epoch, up to --synonyms-p (1, 2) or to 3 adjectives (3)"
@@ -35,17 +32,18 @@ class SynonymSettings(SettingsGroup):
         "and phrases: they reach two thirds more words",
     )
 
-    def used_in(self, stage: str) -> bool:
-        """Whether a stage, `pretrain` or `finetune`, uses synonym augmentation."""
-        return self.synonyms != "none" and self.synonyms_stage in (stage, "both")
+    @property
+    def used(self) -> bool:
+        """Whether texts are augmented with synonyms."""
+        return self.synonyms != "none"
 
 
-def resources(settings: SynonymSettings, stage: str, data: str) -> "dict[str, tuple[Path, str]]":
-    """Folder and hash of WordNet and of the tagger if a stage, `pretrain` or `finetune`, uses them; else empty.
+def resources(settings: SynonymSettings, data: str) -> "dict[str, tuple[Path, str]]":
+    """Folder and hash of WordNet and of the tagger if synonyms are used, else empty.
 
     Raises `UserError` if one is missing.
     """
-    if not settings.used_in(stage):
+    if not settings.used:
         return {}
     from tasks.augment import wordnet
 
@@ -57,18 +55,17 @@ def resources(settings: SynonymSettings, stage: str, data: str) -> "dict[str, tu
 def synonym_augmentation(
     settings: SynonymSettings,
     training: TrainingSettings,
-    stage: str,
     sets: "Mapping[str, Examples]",
     tokenizer: "Tokenizer",
     *,
     data: str,
     run: Path,
 ) -> "Augmentation[Any]":
-    """The augmentation that `settings` ask for in a stage, `pretrain` or `finetune`.
+    """The augmentation of training sets that `settings` ask for.
 
     Raises `UserError` if WordNet or the tagger is missing.
     """
-    if not settings.used_in(stage):
+    if not settings.used:
         from tasks.examples import unchanged
 
         return unchanged

@@ -108,13 +108,7 @@ class Objective(SettingsGroup):
         from tasks.augment import synonym_augmentation
 
         return synonym_augmentation(
-            settings.synonyms,
-            settings.training,
-            "pretrain",
-            {"nli": examples},
-            tokenizer,
-            data=settings.files.data,
-            run=run,
+            settings.synonyms, settings.training, {"nli": examples}, tokenizer, data=settings.files.data, run=run
         )
 
     def encoded(self, examples: Examples) -> TextKeys:

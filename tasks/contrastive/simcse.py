@@ -46,7 +46,7 @@ class SimCSE(TextSettings, Objective):
             raise UserError(
                 "--eda-weight and --marks-most require each other: a weight, and the punctuation that it weighs"
             )
-        if self.marks_most and settings.synonyms.used_in("pretrain"):
+        if self.marks_most and settings.synonyms.used:
             raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
 
     def augmentation(

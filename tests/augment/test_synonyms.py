@@ -47,16 +47,16 @@ def _small_wordnet(
     monkeypatch.setenv("NLTK_DATA", str(write_wordnet(tmp_path_factory.mktemp("nltk"), *synsets)))
 
 
-def augment_as(how: ContrastiveSettings, stage: str, sets: Any, tokenizer: Tokenizer, run: Path) -> Any:
-    return synonym_augmentation(how.synonyms, how.training, stage, sets, tokenizer, data="", run=run)
+def augment_as(how: ContrastiveSettings, sets: Any, tokenizer: Tokenizer, run: Path) -> Any:
+    return synonym_augmentation(how.synonyms, how.training, sets, tokenizer, data="", run=run)
 
 
 @pytest.fixture
 def made(tokenizer: Tokenizer, tmp_path: Path) -> Make:
-    """A function of (settings, sets, stage) that gives the augmentation; it writes into this test's folder."""
+    """A function of (settings, sets) that gives the augmentation; it writes into this test's folder."""
 
-    def make(how: ContrastiveSettings, sets: Any, stage: str = "pretrain") -> Any:
-        return augment_as(how, stage, sets if isinstance(sets, dict) else {"nli": sets}, tokenizer, tmp_path)
+    def make(how: ContrastiveSettings, sets: Any) -> Any:
+        return augment_as(how, sets if isinstance(sets, dict) else {"nli": sets}, tokenizer, tmp_path)
 
     return make
 
@@ -101,17 +101,10 @@ def test_no_synonyms_is_no_change_and_needs_no_wordnet(
     monkeypatch.setenv("NLTK_DATA", "")
     monkeypatch.setenv("DATA_DIR", str(tmp_path / "nowhere"))
     examples = opened(3)
-    for method, asked, stage in (
-        ("none", "both", "pretrain"),
-        ("3", "finetune", "pretrain"),
-        ("1", "pretrain", "finetune"),
-    ):
-        how = settings(method, synonyms_stage=asked)
-        augment = augment_as(how, stage, {"nli": examples}, tokenizer, tmp_path)
-        assert augment is unchanged and augment(examples, step(0, [0, 1])) is examples
-    for asked, stage in (("both", "pretrain"), ("both", "finetune"), ("finetune", "finetune")):
-        with pytest.raises(UserError, match="WordNet and NLTK's tagger are not in"):
-            augment_as(settings("2", synonyms_stage=asked), stage, {"nli": examples}, tokenizer, tmp_path)
+    augment = augment_as(settings("none"), {"nli": examples}, tokenizer, tmp_path)
+    assert augment is unchanged and augment(examples, step(0, [0, 1])) is examples
+    with pytest.raises(UserError, match="WordNet and NLTK's tagger are not in"):
+        augment_as(settings("2"), {"nli": examples}, tokenizer, tmp_path)
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3])
@@ -168,7 +161,7 @@ def test_methods_1_and_2_train_on_exactly_what_they_have_written(
     opened: Make, made: Make, texts_of: Make, tmp_path: Path, method: str, words: set[str]
 ) -> None:
     examples = opened(2, times=8)
-    augment = made(settings(method, 0.5), {"quora": examples}, "finetune")
+    augment = made(settings(method, 0.5), {"quora": examples})
     rows = list(range(len(examples)))
     first = texts_of(augment(examples, step(0, rows, 0, "quora")), rows)
     later = augment(examples, step(33, [2], 7, "quora"))
@@ -214,7 +207,7 @@ def test_growing_goes_with_every_sampling_and_ends_at_the_most(
 ) -> None:
     """Sequential plans count the epochs of all tasks on; each task has its own first and last."""
     sets = {"sst": opened(1), "quora": opened(1, times=2)}
-    augment = made(settings(method, epochs=3, synonyms_grow=True), sets, "finetune")
+    augment = made(settings(method, epochs=3, synonyms_grow=True), sets)
     plan = schedule.plan(sampling, {name: len(one) for name, one in sets.items()}, epochs=3, batch_size=20, seed=2)
     counts: dict[str, list[int]] = {name: [] for name in sets}
     for number in range(plan.total):
