@@ -34,7 +34,7 @@ def train(started: "Start[ContrastiveSettings]") -> None:
     from minbert.training import loop, plan, ranks
     from tasks import augment
     from tasks.contrastive import curriculum, data, evaluation, scoring
-    from tasks.contrastive.model import ContrastiveModel, ContrastiveStep, floors
+    from tasks.contrastive.model import ContrastiveModel, ContrastiveStep
 
     settings, training, run = started.settings, started.settings.training, started.run
     objective = settings.objective
@@ -83,7 +83,6 @@ def train(started: "Start[ContrastiveSettings]") -> None:
         device=started.device,
         precision=started.precision,
         baseline=before.score,
-        floors=floors(training.lr),
     )
 
     # evaluate, save, write the page

@@ -7,7 +7,7 @@ bits as an uninterrupted one.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -71,9 +71,6 @@ ScoreAndMetrics = tuple[float | None, dict[str, Any]]
 LoggedStep = tuple[str, dict[str, Tensor], int]
 """The task of a step, its scalars to log, on the device, and the number of its examples."""
 
-Floors = Mapping[str, tuple[float, str]]
-"""Name of a logged scalar -> (its minimum, what a lower value means). A lower value stops the run."""
-
 
 @dataclass
 class LoopState:
@@ -115,7 +112,6 @@ def fit(
     precision: str,
     baseline: float | None = None,
     tasks: int = 1,
-    floors: Floors | None = None,
 ) -> LoopState:
     """Train until the end of the plan or early stopping, and leave the best or the last weights in `model`, by `keep`.
 
@@ -126,11 +122,10 @@ def fit(
     precision: "fp32", "bf16" or "fp16", in which a step whose gradients overflow changes no weights, but counts.
     baseline: the score of the model before training; without it the first defined score is the best so far.
     tasks: the number of tasks; with several, losses are displayed with the task's name.
-    floors: the least value that a logged scalar may have.
     A parameter group's learning rate follows the schedule from its `peak_lr`, by default that of `training`.
 
-    Raises `UserError` if a loss, a gradient norm or a tensor to be saved is not finite, or a scalar is below its
-    minimum in `floors`, and `Interrupted`, after a checkpoint, if a signal announced the end of the run.
+    Raises `UserError` if a loss, a gradient norm or a tensor to be saved is not finite, and `Interrupted`, after a
+    checkpoint, if a signal announced the end of the run.
     """
     restored = _restore(model, optimizer, run) if run_settings.resume else None
     state = restored or LoopState(best=_first_ranks_score(baseline, device))
@@ -204,7 +199,7 @@ def fit(
             saving = evaluating or bool(stopping) or _due(state.step, run_settings.save_every)
             logging = evaluating or epoch_ends or _due(state.step, run_settings.log_every)  # no row spans two epochs
             if logging or saving or progress.due or _due(state.step, _READ_EVERY):
-                _read_scalars(state, pending, floors or {})
+                _read_scalars(state, pending)
                 progress.show(rate, state.means(), line=logging)
             if logging:
                 row = {"kind": "train", "step": state.step, "epoch": batch.epoch + 1, "lr": rate, **state.means()}
@@ -261,17 +256,13 @@ def _update_scale(scaler: torch.amp.GradScaler, numbers: dict[str, Tensor], stat
     state.loss_scale = scaler.state_dict()
 
 
-def _read_scalars(state: LoopState, pending: list[LoggedStep], floors: Floors) -> None:
+def _read_scalars(state: LoopState, pending: list[LoggedStep]) -> None:
     """Copy the scalars since the last call to the host (a device sync), check them and add them to the sums."""
     for step, (task, numbers, examples) in enumerate(pending, start=state.step - len(pending) + 1):
         for name, tensor in numbers.items():
             value = float(tensor)
-            least, meaning = floors.get(name, (value, ""))
             if not math.isfinite(value):
                 raise UserError(f"step {step}: the {name.replace('_', ' ')} of {task} is {value}; {_REMEDY}")
-            if value < least:
-                message = f"{meaning} ({name} {value:.2g}, less than {least:g})"
-                raise UserError(f"step {step}: {message}; a smaller --lr or a larger --batch-size may help")
             key = f"{task}/{name}"
             state.sums[key] = state.sums.get(key, 0.0) + value * examples
             state.counts[key] = state.counts.get(key, 0) + examples

@@ -3,7 +3,6 @@
 Axes: B rows of a batch, k texts of a row, D hidden.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,8 +22,6 @@ from tasks.contrastive import chunked
 from tasks.contrastive.objective import Inputs, Numbers, Objective
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Augmentation, Examples, unchanged
-
-COLLAPSED = 1e-2  # a mean cosine above 0.9999; random weights of BERT-base give a spread of 0.2, MiniLM 0.6 to 0.9
 
 
 class ContrastiveModel(nn.Module):
@@ -89,17 +86,6 @@ class ContrastiveModel(nn.Module):
         return logits
 
 
-def spread(vectors: Tensor) -> Tensor:
-    """Root mean square distance of a batch's unit vectors [B, D] from their mean: 0 if all are equal, at most 1."""
-    rows = torch.nn.functional.normalize(vectors.detach().double(), dim=1)
-    return (rows - rows.mean(0)).square().sum(1).mean().sqrt()
-
-
-def floors(lr: float) -> Mapping[str, tuple[float, str]]:
-    """Minimum of a training metric, and the message with which training stops below it; none if nothing is trained."""
-    return {"spread": (COLLAPSED, "all sentence vectors point one way: the encoder has collapsed")} if lr else {}
-
-
 @dataclass(frozen=True)
 class ContrastiveStep:
     """A training step: the texts of a batch through the encoder, the objective's loss, and its gradients.
@@ -118,7 +104,7 @@ class ContrastiveStep:
         return len(self.objective.encoded(self.examples))
 
     def backward(self, model: nn.Module, batch: Step, context: Context) -> Numbers:
-        """Gradients of the mean loss over the batch; returns the numbers to log, with the spread of the vectors."""
+        """Gradients of the mean loss over the batch; returns the numbers to log."""
         assert isinstance(model, ContrastiveModel)
         if ranks.world() > 1 or self.chunk:
             return self._backward_in_parts(model, batch, context)
@@ -138,8 +124,7 @@ class ContrastiveStep:
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
         """The objective's numbers over the vectors of the whole batch."""
-        numbers = self.objective.loss(model, vectors, self.examples, batch)
-        return numbers | {"spread": spread(vectors)} if len(batch.rows) > 1 else numbers
+        return self.objective.loss(model, vectors, self.examples, batch)
 
     def _backward_in_parts(self, model: ContrastiveModel, batch: Step, context: Context) -> Numbers:
         """The same gradient, in chunks and on several ranks: see `chunked`.

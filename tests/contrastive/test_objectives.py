@@ -20,8 +20,7 @@ from minbert.ragged import Ragged
 from minbert.tokenizer import Tokenizer
 from minbert.weights import save
 from tasks.contrastive import losses
-from tasks.contrastive.evaluation import unit
-from tasks.contrastive.model import COLLAPSED, ContrastiveModel, floors, spread
+from tasks.contrastive.model import ContrastiveModel
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, Pair
 from tests.contrastive.conftest import ANCHORS, NEGATIVES, POSITIVES, backward
@@ -134,19 +133,6 @@ def test_chance_is_the_loss_of_equal_vectors(rows: int, columns: int) -> None:
     simcse = float(losses.nt_xent(same, same, None, 0.05))
     assert chance("simcse", texts="sts", eda_weight=0.5, marks_most=2) == pytest.approx(1.5 * simcse, abs=1e-5)
     assert chance("triplet") is None and chance("cross", keep="last", phrases="sst") is None
-
-
-def test_collapse_is_one_direction_for_several_sentences() -> None:
-    assert floors(1e-5)["spread"][0] == COLLAPSED and not floors(0.0), "an encoder that is not trained cannot collapse"
-    noise, one = torch.randn(8, 32), torch.randn(1, 32)
-    assert spread(one * torch.rand(8, 1).add(0.1)) < COLLAPSED, "one direction, several lengths"
-    assert spread(one + 1e-3 * noise) < COLLAPSED and spread((one + 1e-3 * noise).bfloat16()) < COLLAPSED
-    assert spread(one + noise) > COLLAPSED and spread(noise.bfloat16()) > COLLAPSED
-    x = torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
-    rows = unit(x.detach().numpy())
-    assert (
-        float(spread(x)) == pytest.approx(math.sqrt(rows.var(axis=0).sum()), rel=1e-12) and not spread(x).requires_grad
-    )
 
 
 def test_a_projection_that_is_kept_is_the_encoders_pooler(bert: BertModel, tiny: Path, tmp_path: Path) -> None:

@@ -115,6 +115,7 @@ class Toy:
         epochs: int = 3,
         objective: Any = None,
         precision: str = "fp32",
+        baseline: float | None = None,
         **settings: Any,
     ) -> tuple[nn.Linear, loop.LoopState, list[Tensor]]:
         """Train; evaluations give `scores` in turn. Returns the model, state, and weights at evaluations."""
@@ -126,15 +127,12 @@ class Toy:
             score = left.pop(0) if left else float(len(seen))
             return (score() if callable(score) else score), {"toy": 0.5}
 
-        care, more = (
-            {name: settings.pop(name) for name in names if name in settings}
-            for names in (RunSettings.model_fields, ("baseline", "floors"))
-        )
+        care = {name: settings.pop(name) for name in RunSettings.model_fields if name in settings}
         training = TrainingSettings(**{"lr": 0.1, "clip": 0} | settings)
         optimizer, objective = AdamW(model.parameters(), lr=0.1), objective or cls.Objective()
         objective.optimizer = optimizer
         plan = Plan([4] * epochs, lambda epoch: [("toy", np.arange(3) + 3 * step) for step in range(4)])
-        more |= {"device": torch.device("cpu"), "precision": precision}
+        more: dict[str, Any] = {"device": torch.device("cpu"), "precision": precision, "baseline": baseline}
         keep = RunSettings(**{"log_every": 100} | care)
         state = loop.fit(model, optimizer, objective, plan, run, training, keep, evaluate, **more)
         return model, state, seen

@@ -231,22 +231,6 @@ def test_what_is_not_finite_is_never_saved(
         assert checkpoint.not_finite(model, optimizer) is None
 
 
-FLOORS = {"spread": (0.01, "all vectors point one way")}
-
-
-@pytest.mark.parametrize(("low", "value", "saved"), [(0, 0.001, []), (8, 0.001, [8]), (0, 0.01, [12])])
-def test_a_value_under_its_floor_stops_the_run_before_it_is_saved(
-    toy: Any, run: RunDir, low: int, value: float, saved: list[int]
-) -> None:
-    objective = toy.Objective(scalars={step: {"spread": value if step >= low else 1.0} for step in range(12)})
-    if value < 0.01:
-        with pytest.raises(UserError, match=rf"^step {low + 1}: all vectors point one way \(spread 0.001"):
-            toy.fit(run, objective=objective, save_every=3, floors=FLOORS)
-    else:
-        toy.fit(run, objective=objective, floors=FLOORS)
-    assert checkpoint.steps(run.checkpoints) == saved
-
-
 def test_a_finished_run_keeps_one_model_and_no_optimizer_unless_asked(toy: Any, run: RunDir) -> None:
     model, state, _ = toy.fit(run, scores=[0.3, 0.9, 0.5])
     files = {str(path.relative_to(run.checkpoints)) for path in run.checkpoints.glob("*/*.*")}
