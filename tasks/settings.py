@@ -1,6 +1,7 @@
 """Settings and presets of multitask fine-tuning (stage two). Importing this module does not import torch."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import field_validator, model_validator
@@ -8,7 +9,7 @@ from pydantic import field_validator, model_validator
 from minbert.errors import UserError
 from minbert.files import expanded
 from minbert.training import settings
-from minbert.training.settings import Presets, Settings, SettingsGroup, flag, names_in
+from minbert.training.settings import Settings, SettingsGroup, flag, names_in, read_presets
 from tasks.augment import SynonymSettings
 
 LEADERBOARD = ("sst", "quora", "sts")
@@ -181,57 +182,4 @@ class MultitaskSettings(Settings):
             raise UserError("--option and --fine-tune-mode exclude each other: the first is the older name")
 
 
-_PACKAGED = {
-    "weights": "minilm",
-    "sampling": "proportional",
-    "lr": 5e-5,
-    "lr_schedule": "linear",
-    "warmup": 0.1,
-    "hidden_dropout_prob": 0.1,
-    "max_length": 0,
-}
-"""What the presets for the packaged weights share."""
-_RECIPE = {
-    **_PACKAGED,
-    "pairs": "joint",
-    "pooler": "mean",
-    "power": 1.0,
-    "epochs": 3,
-    "evaluate_every": 0,
-    "keep": "last",
-    "head_lr": 1e-3,
-    "r_drop": 3.0,
-    "average": 0.5,
-}
-
-PRESETS: Presets = {
-    "default": ("cross-encoder pairs, round robin with restarts", {}),
-    "paper": (
-        "CBCL: its pair input, its head dropout of 0.5, lr 1e-5, 10 epochs, no clipping",
-        {"pairs": "paper", "hidden_dropout_prob": 0.5, "lr": 1e-5, "epochs": 10, "batch_size": 32, "clip": 0.0},
-    ),
-    "sample": (
-        "for data/sample and the packaged weights: done in a minute",
-        {
-            "weights": "minilm",
-            "pooler": "pooler",
-            "epochs": 6,
-            "batch_size": 16,
-            "lr": 2e-4,
-            "lr_schedule": "linear",
-            "warmup": 0.1,
-        },
-    ),
-    "minilm": (
-        "for the packaged weights: cross-encoder pairs, tasks in proportion to the root of their size",
-        {**_PACKAGED, "pooler": "pooler", "power": 0.5, "epochs": 3, "evaluate_every": 500},
-    ),
-    "best": (
-        "for the packaged weights: joint pairs, mean pooling, R-Drop, a higher rate for the heads, averaged weights",
-        _RECIPE,
-    ),
-    "best-bert": (
-        "the recipe of best for bert-base-uncased: CBCL's pooler, a rate of 2e-5 (not measured)",
-        {**_RECIPE, "weights": "bert-base-uncased", "pooler": "pooler", "lr": 2e-5},
-    ),
-}
+PRESETS = read_presets(Path(__file__).with_name("presets.toml"))

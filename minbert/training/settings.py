@@ -8,6 +8,7 @@ import argparse
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, get_origin
 
@@ -219,6 +220,15 @@ Flags = Mapping[str, tuple[str, FieldInfo]]
 def names_in(listed: str) -> list[str]:
     """The names of a comma-separated list."""
     return [name.strip() for name in listed.split(",") if name.strip()]
+
+
+def read_presets(path: Path) -> Presets:
+    """The presets of a TOML file, a table for each; a table with a `base` changes some settings of an earlier one."""
+    presets: dict[str, tuple[str, dict[str, Any]]] = {}
+    for name, table in read_toml(path).items():
+        description, base = table.pop("about"), table.pop("base", "")
+        presets[name] = description, (presets[base][1] if base else {}) | table
+    return presets
 
 
 def flags_of(kind: type[Settings]) -> dict[str, tuple[str, FieldInfo]]:

@@ -1,15 +1,14 @@
 """Settings of the first stage, its objectives and its presets. Importing this module loads no torch."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import ClassVar, Literal, Self, cast
 
 from pydantic import create_model, model_validator
 
 from minbert.errors import UserError
 from minbert.training import settings
-from minbert.training.settings import Presets, Settings, flag
+from minbert.training.settings import Settings, flag, read_presets
 from tasks.augment import SynonymSettings
 from tasks.contrastive import cbcl, consert, nli, simcse
 from tasks.contrastive.objective import Objective
@@ -130,14 +129,4 @@ _KINDS: dict[str, type[ContrastiveSettings]] = {
     for name, kind in OBJECTIVES.items()
 }
 
-
-def _read_presets() -> Presets:
-    """The tables of `presets.toml`; a table with a `base` changes some settings of an earlier one."""
-    presets: dict[str, tuple[str, dict[str, Any]]] = {}
-    for name, table in tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8")).items():
-        description, base = table.pop("about"), table.pop("base", "")
-        presets[name] = description, (presets[base][1] if base else {}) | table
-    return presets
-
-
-PRESETS = _read_presets()
+PRESETS = read_presets(Path(__file__).with_name("presets.toml"))
