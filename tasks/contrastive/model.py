@@ -1,10 +1,11 @@
-"""The model of stage one, and its training step.
+"""The model of stage one, and its training step: of the whole batch at once, or in parts and on several ranks.
 
-Axes: B rows of a batch, k texts of a row, D hidden.
+Axes: B rows of a batch, k texts of a row, N = k * B sentences, n of them this rank's, b of a part, D hidden.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,10 +19,11 @@ from minbert.seeds import torch_seed
 from minbert.training import ranks
 from minbert.training.loop import Context
 from minbert.training.plan import Step
-from tasks.contrastive import chunked
 from tasks.contrastive.objective import Inputs, Numbers, Objective
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Augmentation, Examples, unchanged
+
+P = TypeVar("P")
 
 
 class ContrastiveModel(nn.Module):
@@ -98,11 +100,6 @@ class ContrastiveStep:
     augment: Augmentation[Any] = unchanged
     chunk: int = 0
 
-    @property
-    def texts(self) -> int:
-        """Number of texts of a row that are encoded."""
-        return len(self.objective.encoded(self.examples))
-
     def backward(self, model: nn.Module, batch: Step, context: Context) -> Numbers:
         """Gradients of the mean loss over the batch; returns the numbers to log."""
         assert isinstance(model, ContrastiveModel)
@@ -127,26 +124,74 @@ class ContrastiveStep:
         return self.objective.loss(model, vectors, self.examples, batch)
 
     def _backward_in_parts(self, model: ContrastiveModel, batch: Step, context: Context) -> Numbers:
-        """The same gradient, in chunks and on several ranks: see `chunked`.
+        """The same gradient, in chunks and on several ranks: see `backward_in_parts`.
 
         Each rank encodes the sentences of its own rows, and takes the loss of the whole batch.
         """
         model.read.active = not self.chunk  # each of several parts is encoded twice, with the same dropout masks
         inputs = self.inputs(model, replace(batch, rows=ranks.own_rows(batch.rows)), context)
         size = self.chunk or max(len(inputs), 1)
-        parts = [inputs.part(slice(start, start + size)) for start in range(0, len(inputs), size)]
-        return chunked.backward(
+        texts, rows = len(self.objective.encoded(self.examples)), len(batch.rows)
+        positions = np.arange(texts * rows).reshape(texts, rows)[:, ranks.rank() :: ranks.world()].ravel()
+        on_device = to_device(torch.from_numpy(positions), context.device)
+        return backward_in_parts(
             lambda number, part: self.encode(model, part, context, number),
-            parts,
+            [inputs.part(slice(start, start + size)) for start in range(0, len(inputs), size)],
             lambda vectors: self.loss(model, vectors, batch),
             context.scaled,
-            self._share(model, len(batch.rows), context),
+            Share(on_device, texts * rows, model.encoder.config.hidden_size),
         )
 
-    def _share(self, model: ContrastiveModel, rows: int, context: Context) -> chunked.Share | None:
-        """The positions of this rank's sentences among those of all `rows` of a batch; None for a single process."""
-        if ranks.world() == 1:
-            return None
-        positions = np.arange(self.texts * rows).reshape(self.texts, rows)[:, ranks.rank() :: ranks.world()]
-        width = model.encoder.config.hidden_size
-        return chunked.Share(to_device(torch.from_numpy(positions.ravel()), context.device), self.texts * rows, width)
+
+@dataclass(frozen=True)
+class Share:
+    """This rank's n sentences of a batch: their positions among all N, int64 [n]; N, and the width D of vectors."""
+
+    positions: Tensor
+    total: int
+    width: int
+
+    def gather(self, own: Sequence[Tensor]) -> Tensor:
+        """The vectors of all ranks, without a graph, from the parts of this rank's: [N, D]."""
+        no_rows = torch.zeros(0, self.width, device=self.positions.device)
+        return ranks.gather(torch.cat([no_rows, *own]), self.positions, self.total)
+
+
+def backward_in_parts(
+    encode: Callable[[int, P], Tensor],
+    parts: Sequence[P],
+    loss: Callable[[Tensor], Numbers],
+    scaled: Callable[[Tensor], Tensor],
+    share: Share,
+) -> Numbers:
+    """Add to every parameter the gradient of `loss(vectors)["loss"]`; returns the numbers of `loss`, detached.
+
+    A loss over the vectors of a whole batch needs only the vectors, not the activations that the encoder keeps for its
+    backward pass (gradient caching; Gao et al., 2021). So each part is encoded and its graph dropped at once, the loss
+    is differentiated with respect to the vectors, and every part is encoded again to carry its share of that gradient
+    to the weights. Memory is that of one part plus the vectors; the price is a second forward pass, which a single
+    part does not need.
+
+    `encode(number, part)` gives [b, D] for a part of b sentences, with dropout masks that `number` fixes
+    (`Context.seed_dropout`). `loss` is called once, on the vectors of all N sentences; parameters of its own get their
+    gradients too. The gradient is that of the `scaled` loss (`Context.scaled`).
+
+    `parts` are those of this rank, maybe none. Every rank takes the loss of the vectors of all ranks and carries the
+    gradient of its own to the weights, so all gradients need only be summed over the ranks: parameters of the loss get
+    theirs on the first rank alone.
+    """
+    graph_kept = len(parts) == 1
+    # Not under no_grad: attention takes another path there, whose last bits differ.
+    first = [encode(number, part) if graph_kept else encode(number, part).detach() for number, part in enumerate(parts)]
+    vectors = share.gather(first).requires_grad_()
+    numbers = loss(vectors)
+    if ranks.rank() == 0:
+        scaled(numbers["loss"]).backward()
+        gradient = vectors.grad
+    else:
+        (gradient,) = torch.autograd.grad(scaled(numbers["loss"]), vectors)
+    assert gradient is not None, "the loss does not depend on the vectors"
+    own = gradient.index_select(0, share.positions)
+    for number, piece in enumerate(own.split([len(part) for part in first])):
+        (first[number] if graph_kept else encode(number, parts[number])).backward(piece)
+    return {name: value.detach() for name, value in numbers.items()}

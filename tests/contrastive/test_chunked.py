@@ -6,6 +6,7 @@ python -m pytest --import-mode=importlib tests/contrastive/test_chunked.py
 import itertools
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,8 @@ from minbert import BertModel, Ragged
 from minbert.encode import vectors
 from minbert.precision import autocast
 from minbert.training.loop import Context
-from tasks.contrastive import chunked
 from tasks.contrastive.losses import nt_xent
+from tasks.contrastive.model import Share, backward_in_parts
 
 CPU = torch.device("cpu")
 Ids = list[list[int]]
@@ -43,6 +44,16 @@ def encoding(bert: BertModel, pooler: str = "mean", precision: str = "fp32") -> 
 def triplet_loss(encoded: Tensor) -> dict[str, Tensor]:
     anchor, positive, negative = encoded.chunk(3)
     return {"loss": nt_xent(anchor, positive, negative, 0.1), "rows": torch.tensor(float(len(anchor)))}
+
+
+def backward(
+    bert: BertModel, encode: Callable[[int, Ids], Tensor], parts: list[Ids], loss: Callable[[Tensor], Any]
+) -> dict[str, Tensor]:
+    """The backward pass of one process, whose share is the whole batch."""
+    total = sum(map(len, parts))
+    return backward_in_parts(
+        encode, parts, loss, lambda x: x, Share(torch.arange(total), total, bert.config.hidden_size)
+    )
 
 
 def parts_of(rows: Ids, *sizes: int) -> list[Ids]:
@@ -72,7 +83,7 @@ def test_without_dropout_the_gradients_are_those_of_one_pass(bert: BertModel, po
     whole = triplet_loss(vectors(bert, Ragged.from_lists(rows), pooler))
     whole["loss"].backward()
     expected = gradients(bert)
-    numbers = chunked.backward(encoding(bert, pooler), parts_of(rows, *sizes), triplet_loss)
+    numbers = backward(bert, encoding(bert, pooler), parts_of(rows, *sizes), triplet_loss)
     close(gradients(bert), expected)
     assert float(numbers["loss"]) == pytest.approx(float(whole["loss"].detach()), abs=1e-5)
     assert float(numbers["rows"]) == 8 and not any(value.requires_grad for value in numbers.values())
@@ -91,7 +102,7 @@ def test_with_dropout_the_second_forward_is_bit_equal_and_the_gradients_are_of_t
         passes.setdefault(number, []).append(found.detach().clone())
         return found
 
-    numbers = chunked.backward(noted, parts, triplet_loss)
+    numbers = backward(bert, noted, parts, triplet_loss)
     assert len(passes) == 3 and all(torch.equal(first, second) for first, second in passes.values())
     found = gradients(bert)
     whole = triplet_loss(torch.cat([encode(number, part) for number, part in enumerate(parts)]))
@@ -111,5 +122,5 @@ def test_no_more_than_one_part_is_kept_for_the_backward_pass(bert: BertModel) ->
         marks.append(weakref.ref(mark))
         return encoded
 
-    chunked.backward(watched, parts_of(sentences(24), 9, 8, 7), triplet_loss)
+    backward(bert, watched, parts_of(sentences(24), 9, 8, 7), triplet_loss)
     assert len(marks) == 6
