@@ -17,6 +17,8 @@ SCRIPTS = {
     "./multitask_train.py": (multitask.MultitaskSettings, multitask.PRESETS),
     "./pretrain_cbcl.py": (contrastive.ContrastiveSettings, contrastive.PRESETS),
 }
+OTHERS = " ".join(f"tasks.contrastive.{name}" for name in ("consert", "simcse", "nli", "texts"))
+"""Files of objectives that neither script has by default."""
 # A command, the modules that it must not import, and what it prints.
 COMMANDS = [
     ("data/get_data.py --help", "torch numpy pandas pooch requests tasks.data.fetch", ["senteval", "chinese", "check"]),
@@ -27,7 +29,7 @@ COMMANDS = [
     ("tasks.predictions --help", "torch", ["submit"]),
     ("ablations/run.py list", "torch", ["\nnumber-of-marks: ", "    --model roberta-base: EdaCSE, Table 10"]),
     *(
-        (f"{script} {flag}", "torch transformers pandas sklearn scipy", words)
+        (f"{script} {flag}", f"torch transformers pandas sklearn scipy {OTHERS}", words)
         for script, (kind, presets) in SCRIPTS.items()
         for flag, words in {
             "--help": ["--epochs"],

@@ -6,7 +6,7 @@ This module does not import torch, so that `--help` is fast.
 
 import argparse
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -71,8 +71,11 @@ class Settings(BaseModel):
     choice: ClassVar[str] = ""
 
     @classmethod
-    def kinds(cls) -> Mapping[str, type[Self]]:
-        """Value of the flag `choice` -> the settings that it chooses, the default first; empty for one kind."""
+    def kinds(cls) -> Mapping[str, Callable[[], type[Self]]]:
+        """Value of the flag `choice` -> what gives the settings that it chooses, the default first; empty for one kind.
+
+        A kind is asked for when it is chosen, so that the files of the others are not imported.
+        """
         return {}
 
     @classmethod
@@ -81,7 +84,8 @@ class Settings(BaseModel):
         kinds = cls.kinds()
         if not kinds:
             return cls
-        return kinds[one_of(str(values.get(cls.choice, next(iter(kinds)))), kinds, label or spelled(cls.choice, None))]
+        value = str(values.get(cls.choice, next(iter(kinds))))
+        return kinds[one_of(value, kinds, label or spelled(cls.choice, None))]()
 
     @classmethod
     def of(cls, **flat: Any) -> Self:
@@ -305,9 +309,9 @@ def parse(
 def _no_such_flag(word: str, kind: type[Settings], chosen_kind: type[Settings], parser: Parser) -> str:
     """Why a flag is refused: another kind of settings has it, or none."""
     name = word.lstrip("-").partition("=")[0].replace("-", "_").removeprefix("no_")
-    owners = [value for value, candidate in kind.kinds().items() if name in flags_of(candidate)]
+    owners = [value for value, candidate in kind.kinds().items() if name in flags_of(candidate())]
     if owners and name not in flags_of(chosen_kind):
-        chosen = next(value for value, candidate in kind.kinds().items() if candidate is chosen_kind)
+        chosen = next(value for value, candidate in kind.kinds().items() if candidate() is chosen_kind)
         return f"--{kind.choice} {chosen} has no such flag (it belongs to --{kind.choice} {', '.join(owners)})"
     options = [option for action in parser._actions for option in action.option_strings]
     return f"no such flag{suggestion(word, options)} (see --help-all)"

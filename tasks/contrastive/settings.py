@@ -1,7 +1,9 @@
 """Settings of the first stage, its objectives and its presets. Importing this module loads no torch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import ClassVar, Literal, Self, cast
 
 from pydantic import create_model, model_validator
@@ -10,22 +12,19 @@ from minbert.errors import UserError
 from minbert.training import settings
 from minbert.training.settings import Settings, flag, read_presets
 from tasks.augment import SynonymSettings
-from tasks.contrastive import cbcl, consert, nli, simcse
 from tasks.contrastive.objective import Objective
 
-OBJECTIVES: Mapping[str, type[Objective]] = {
-    str(kind.model_fields["objective"].default): kind
-    for kind in (
-        cbcl.NTXent,
-        cbcl.TripletLoss,
-        cbcl.MarginLoss,
-        nli.Softmax,
-        nli.CrossEncoder,
-        consert.Joint,
-        consert.TwoViews,
-        simcse.SimCSE,
-    )
+OBJECTIVES = {
+    "nt-xent": "tasks.contrastive.cbcl:NTXent",
+    "triplet": "tasks.contrastive.cbcl:TripletLoss",
+    "margin": "tasks.contrastive.cbcl:MarginLoss",
+    "softmax": "tasks.contrastive.nli:Softmax",
+    "cross": "tasks.contrastive.nli:CrossEncoder",
+    "joint": "tasks.contrastive.consert:Joint",
+    "views": "tasks.contrastive.consert:TwoViews",
+    "simcse": "tasks.contrastive.simcse:SimCSE",
 }
+"""Objectives by name; a file is imported when its objective is chosen."""
 
 
 def slug(name: str) -> str:
@@ -111,9 +110,9 @@ class ContrastiveSettings(Settings):
     run: RunSettings
 
     @classmethod
-    def kinds(cls) -> Mapping[str, type[Self]]:
+    def kinds(cls) -> Mapping[str, Callable[[], type[Self]]]:
         """The settings with each objective."""
-        return cast(Mapping[str, type[Self]], _KINDS)
+        return {name: partial(cast(Callable[[str], type[Self]], _with_objective), name) for name in OBJECTIVES}
 
     @model_validator(mode="after")
     def _combinations(self) -> Self:
@@ -124,9 +123,10 @@ class ContrastiveSettings(Settings):
         return self
 
 
-_KINDS: dict[str, type[ContrastiveSettings]] = {
-    name: create_model("ContrastiveSettings", __base__=ContrastiveSettings, objective=(kind, ...))
-    for name, kind in OBJECTIVES.items()
-}
+@cache
+def _with_objective(name: str) -> type[ContrastiveSettings]:
+    kind = resolve_name(OBJECTIVES[name])
+    return create_model("ContrastiveSettings", __base__=ContrastiveSettings, objective=(kind, ...))
+
 
 PRESETS = read_presets(Path(__file__).with_name("presets.toml"))

@@ -23,7 +23,7 @@ from tasks.settings import MultitaskSettings
 from tasks.tables import MISSING, Table, number
 
 _SEED = re.compile(r"[-_/. ]*seed[-_ ]?\d*")
-_KINDS: list[type[Settings]] = [MultitaskSettings, *ContrastiveSettings.kinds().values()]
+_KINDS: list[type[Settings]] = [MultitaskSettings, *(kind() for kind in ContrastiveSettings.kinds().values())]
 _MAY_DIFFER = {"seed"}.union(*map(flags_without_effect, _KINDS))
 """Settings that may differ between the runs of a group, which read the same data."""
 _NOT_SHOWN = {
