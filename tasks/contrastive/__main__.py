@@ -57,10 +57,10 @@ def of_premise(triplets: "MergedTriplets", premise: str) -> list[tuple[str, ...]
     from tasks.contrastive.triplets import fold
 
     folded = fold(premise)
-    rows = [row for row in triplets.table.tolist() if fold(triplets.source.text(row[0])) == folded]
+    rows = [row.texts for row in triplets.triplets if fold(row.texts[0]) == folded]
     if not rows:
         raise UserError(f"--premise: no triplet has {premise!r} as its anchor")
-    return [tuple(map(triplets.source.text, row)) for row in rows]
+    return rows
 
 
 def table(texts: Sequence[Sequence[str]], scores: Similarities, margin: float) -> "Table":

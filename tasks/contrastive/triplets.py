@@ -15,9 +15,9 @@ triplets are made, so a defective row never takes the place of a usable one.
 Axes: R rows read, N triplets.
 """
 
-import math
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,10 +75,10 @@ def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: in
 
     def merged() -> Iterator[Row | Skipped | ReaderReport]:
         sources = [readers.open_as(path, files.kind).rows for path in files.paths]
-        triplets = from_pairs(sources, rule, names=names) if rule else checked(sources, files.columns, names=names)
-        if not len(triplets):
+        made = from_pairs(sources, rule, names=names) if rule else checked(sources, files.columns, names=names)
+        if not made.triplets:
             raise UserError(f"{', '.join(map(str, files.paths))}: no triplet can be made of the rows")
-        yield from triplets.rows()
+        yield from made.rows()
 
     cache_rule = ["triplets", files.kind, rule, *names]
     cache, hashes = data.cache_rows(files.paths, merged(), cache_rule, files.columns, tokenizer)
@@ -91,93 +91,65 @@ def fold(text: str) -> str:
     return " ".join(text.lower().split())
 
 
-class NumberedRows:
-    """The rows of all sources with their texts as numbers; texts that are compared equal have one number.
-
-    `table` is int64 [R, columns]; `labels` are -1 for rows without one; `skipped` are the rows that readers skipped.
-    """
-
-    def __init__(self, sources: Sequence[Iterable[Row | Skipped]], columns: int, names: Sequence[str]) -> None:
-        assert not names or len(names) == len(sources), "one name for each source"
-        self._names = names
-        self.skipped: list[Skipped] = []
-        self.lines, self.labels, self._ends = array("q"), array("b"), [0]
-        numbers: dict[str, int] = {}
-        self._texts: list[str] = []  # in the spelling of their first appearance
-        table = array("q")
-        for source, name in zip(sources, names or [""] * len(sources), strict=True):
-            for row in source:
-                if isinstance(row, Skipped):
-                    self.skipped.append(_named(name, row.line, row.why))
-                    continue
-                for text in row.texts:
-                    table.append(numbers.setdefault(fold(text), len(numbers)))
-                    if len(numbers) > len(self._texts):
-                        self._texts.append(text.strip())
-                self.labels.append(-1 if math.isnan(row.label) else int(row.label))
-                self.lines.append(row.line)
-            self._ends.append(len(self.lines))
-        self.distinct = len(numbers)  # texts
-        self.table = np.array(table, dtype=np.int64).reshape(-1, columns)
-
-    def __len__(self) -> int:
-        return len(self.lines)
-
-    def text(self, number: int) -> str:
-        """A text in the spelling of its first appearance."""
-        return self._texts[number]
-
-    def dropped(self, row: int, reason: str) -> Skipped:
-        """A row as one that is skipped."""
-        return _named(self._source(row), self.lines[row], reason)
-
-    def origin(self, row: int) -> str:
-        """`file:line` of a row, `line` where files have no names."""
-        name = self._source(row)
-        return f"{name}:{self.lines[row]}" if name else str(self.lines[row])
-
-    def _source(self, row: int) -> str:
-        return self._names[int(np.searchsorted(self._ends[1:], row, side="right"))] if self._names else ""
-
-
+@dataclass(frozen=True)
 class MergedTriplets:
-    """Triplets and the rows they are made of.
+    """Triplets, the rows that were dropped, and the counts.
 
-    `table` are the numbers of their texts, int64 [N, 3], or [N, 2] without hard negatives; `origins` the rows behind
-    them, int64 [N, 1 or 2]. The rows under the masks `defective`, one for each of `_DEFECTS`, are listed as skipped.
-    `counts`: read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable rows, where `skipped` are
-    those that the reader skipped; `alone` are premises with usable rows of one kind only, `unpaired` usable rows that
-    are in no triplet.
+    read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable rows, where `skipped` are those that
+    the reader skipped; `alone` are premises with usable rows of one kind only, `unpaired` usable rows that are in no
+    triplet.
     """
 
-    def __init__(
-        self,
-        source: NumberedRows,
-        table: np.ndarray,
-        origins: np.ndarray,
-        defective: Sequence[np.ndarray],
-        **numbers: int,
-    ) -> None:
-        self.source, self.table, self._origins = source, table, origins
-        self.skipped = list(source.skipped)
-        self.counts = {"read": len(source) + len(source.skipped), "skipped": len(source.skipped)}
-        for (name, reason), mask in zip(_DEFECTS.items(), defective, strict=True):
-            rows = np.flatnonzero(mask).tolist()
-            self.counts[name] = len(rows)
-            self.skipped += [source.dropped(row, reason) for row in rows]
-        self.counts |= numbers | {"unpaired": numbers["usable"] - len(np.unique(origins)), "triplets": len(table)}
-
-    def __len__(self) -> int:
-        return len(self.table)
+    triplets: list[Row]  # the id of one is the lines it was made of, as `12-15`
+    skipped: list[Skipped]
+    counts: dict[str, int]
 
     def rows(self) -> Iterator[Row | Skipped | ReaderReport]:
-        """Every triplet, its id the lines it was made of, as `12-15`; then every row that was dropped; the counts."""
-        source = self.source
-        for texts, origins in zip(self.table.tolist(), self._origins.tolist(), strict=True):
-            name = "-".join(map(source.origin, origins))
-            yield Row(name, tuple(map(source.text, texts)), line=source.lines[origins[0]])
-        yield from self.skipped
-        yield {"counts": self.counts}
+        """Every triplet, then every row that was dropped, then the counts."""
+        return chain(self.triplets, self.skipped, [{"counts": self.counts}])
+
+
+class RowsRead(NamedTuple):
+    """The rows of all sources. Texts that are compared equal have one number, and one spelling: the first."""
+
+    table: pd.DataFrame  # [R]: file, line, id (`file:line`, or `line`), label, and the numbers of the texts
+    texts: np.ndarray  # by number
+    skipped: list[Skipped]  # by the readers
+
+    def made(self, triplets: pd.DataFrame, sides: list[str], defect: np.ndarray, **counts: int) -> MergedTriplets:
+        """Triplets with an id, a line and the numbers of their texts in the columns `sides`.
+
+        `defect` is that of each row read, empty for most; `counts` are those that are not of defects.
+        """
+        columns = (triplets["id"].tolist(), triplets["line"].tolist(), self.texts[triplets[sides]].tolist())
+        made = [Row(name, tuple(texts), line=line) for name, line, texts in zip(*columns, strict=True)]
+        counts = {name: int((defect == name).sum()) for name in _DEFECTS} | counts
+        counts = {"read": len(defect) + len(self.skipped), "skipped": len(self.skipped)} | counts
+        dropped = [
+            _named(file, line, reason)
+            for name, reason in _DEFECTS.items()
+            for file, line in self.table.loc[defect == name, ["file", "line"]].itertuples(index=False)
+        ]
+        return MergedTriplets(made, self.skipped + dropped, counts | {"triplets": len(made)})
+
+
+def rows_of(sources: Sequence[Iterable[Row | Skipped]], sides: list[str], names: Sequence[str]) -> RowsRead:
+    """The rows of all sources, the numbers of their texts in the columns `sides`."""
+    rows: list[tuple[str, int, str, float]] = []
+    texts: list[str] = []
+    skipped: list[Skipped] = []
+    for source, file in zip(sources, names or [""] * len(sources), strict=True):
+        for row in source:
+            if isinstance(row, Skipped):
+                skipped.append(_named(file, row.line, row.why))
+            else:
+                rows.append((file, row.line, f"{file}:{row.line}" if file else str(row.line), row.label))
+                texts += row.texts
+    numbers = pd.factorize(pd.Series([fold(text) for text in texts], dtype=object))[0]
+    first = np.unique(numbers, return_index=True)[1]
+    table = pd.DataFrame(rows, columns=["file", "line", "id", "label"])
+    table[sides] = numbers.reshape(-1, len(sides))
+    return RowsRead(table, pd.Series([texts[number].strip() for number in first], dtype=object).to_numpy(), skipped)
 
 
 def _named(source: str, line: int, reason: str) -> Skipped:
@@ -194,13 +166,10 @@ def from_pairs(
     with its i-th; `cross`, all with all (the papers say only that triplets are merged on the premise: CBCL, section
     5.1; SelfCCL, section 4.2).
     """
-    source = NumberedRows(sources, 2, names)
-    pairs = pd.DataFrame(source.table, columns=["premise", "hypothesis"])
-    pairs["label"], pairs["row"] = np.frombuffer(source.labels, dtype=np.int8), np.arange(len(pairs))
-    pairs["order"] = pd.factorize(pairs["premise"])[0]
-    premises = pairs["premise"].nunique()
+    read = rows_of(sources, ["premise", "hypothesis"], names)
+    pairs = read.table.assign(order=pd.factorize(read.table["premise"])[0], row=range(len(read.table)))
     same, neutral = pairs["premise"] == pairs["hypothesis"], pairs["label"] == NEUTRAL
-    pair = pairs["premise"] * source.distinct + pairs["hypothesis"]
+    pair = pairs["premise"] * len(read.texts) + pairs["hypothesis"]
     both = np.intersect1d(pair[pairs["label"] == ENTAILMENT], pair[pairs["label"] == CONTRADICTION])
     contradictory = pair.isin(both) & ~neutral & ~same
     remaining = ~(neutral | same | contradictory)
@@ -214,15 +183,15 @@ def from_pairs(
     on = ["order"] if per_premise == "cross" else ["order", "number"]
     merged = chosen[0].merge(chosen[1], on=on, suffixes=("", "_against")).sort_values(["order", "row", "row_against"])
 
-    return MergedTriplets(
-        source,
-        merged[["premise", "hypothesis", "hypothesis_against"]].to_numpy(),
-        merged[["row", "row_against"]].to_numpy(),
-        (same.to_numpy(), contradictory.to_numpy(), duplicate.to_numpy()),
+    return read.made(
+        merged.assign(id=merged["id"] + "-" + merged["id_against"]),
+        ["premise", "hypothesis", "hypothesis_against"],
+        np.select([same, contradictory, duplicate], [*_DEFECTS], ""),
         neutral=int((neutral & ~same).sum()),
         usable=len(usable),
-        premises=premises,
+        premises=pairs["premise"].nunique(),
         alone=int((usable.groupby("order")["label"].nunique() == 1).sum()),
+        unpaired=len(usable) - merged["row"].nunique() - merged["row_against"].nunique(),
     )
 
 
@@ -230,14 +199,15 @@ def checked(
     sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, names: Sequence[str] = ()
 ) -> MergedTriplets:
     """Rows that are triplets already (positive pairs with 2 columns), in file order, without the defective ones."""
-    source = NumberedRows(sources, columns, names)
-    table, anchor = source.table, source.table[:, 0]
-    same = (table[:, 1:] == anchor[:, None]).any(axis=1)
-    contradictory = np.zeros(len(table), dtype=bool)
+    sides = ["anchor", "positive", "negative"][:columns]
+    read = rows_of(sources, sides, names)
+    numbers, anchor = read.table[sides], read.table["anchor"]
+    same = numbers[sides[1:]].eq(anchor, axis=0).any(axis=1)
+    contradictory = pd.Series(False, index=numbers.index)
     if columns == 3:
-        entailed, contradicted = (anchor * source.distinct + side for side in table[:, 1:].T)
-        contradictory = (np.isin(entailed, contradicted) | np.isin(contradicted, entailed)) & ~same
-    duplicate = pd.DataFrame(table).duplicated().to_numpy() & ~same & ~contradictory
-    kept = np.flatnonzero(~(same | contradictory | duplicate))
-    numbers = {"neutral": 0, "usable": len(kept), "premises": len(np.unique(anchor)), "alone": 0}
-    return MergedTriplets(source, table[kept], kept[:, None], (same, contradictory, duplicate), **numbers)
+        entailed, contradicted = (anchor * len(read.texts) + numbers[side] for side in sides[1:])
+        contradictory = entailed.isin(contradicted) | contradicted.isin(entailed)
+    defect = np.select([same, contradictory, numbers.duplicated()], [*_DEFECTS], "")
+    kept = read.table[defect == ""]
+    counts = {"neutral": 0, "usable": len(kept), "premises": anchor.nunique(), "alone": 0, "unpaired": 0}
+    return read.made(kept, sides, defect, **counts)
