@@ -94,8 +94,9 @@ class Cell:
         if not asked["pooler"]:  # the run took that of its weights' folder
             del asked["pooler"]
         changed = [name for name, value in asked.items() if recorded.get(name) != value]
+        changed += sorted(recorded.keys() - flags.keys())  # of an older version
         if changed:
-            what = ", ".join(f"{name} {recorded.get(name)!r}, now {asked[name]!r}" for name in changed)
+            what = ", ".join(f"{name} {recorded.get(name)!r}, now {asked.get(name)!r}" for name in changed)
             raise UserError(f"{self.folder}: a run with other settings ({what}): move it away, or name other --runs")
         parts = "scores.json", "dev/*.jsonl", "encoder/model.safetensors"
         done = all(any(self.folder.glob(part)) for part in parts)

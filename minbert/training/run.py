@@ -125,7 +125,7 @@ class RunDir:
     def check(self, identity: Mapping[str, Any], inputs: InputFiles | None = None) -> None:
         """Raises `UserError` if the folder holds other files, a run without `--resume`, or a run of another identity.
 
-        `inputs` is what the run reads; its hashes are part of the identity.
+        `inputs` is what the run reads; with its hashes the identity is complete.
         """
         if not self._manifest.exists():
             if any(self._foreign()):
@@ -141,11 +141,14 @@ class RunDir:
             for name, value in identity.items()
             if earlier.get(name) != value
         ]
-        changed += [
-            f"{name.removesuffix(' sha256')} ({path} is not what it was at the start)"
-            for name, (path, sha256) in (inputs or {}).items()
-            if earlier.get(name) != sha256
-        ]
+        if inputs is not None:
+            changed += [
+                f"{name.removesuffix(' sha256')} ({path} is not what it was at the start)"
+                for name, (path, sha256) in inputs.items()
+                if earlier.get(name) != sha256
+            ]
+            gone = earlier.keys() - identity.keys() - inputs.keys()
+            changed += [f"{name} (was {earlier[name]!r}, and is no setting of this version)" for name in sorted(gone)]
         if changed:
             raise UserError(f"--resume: {self.path} was started with other settings or data: {', '.join(changed)}")
 

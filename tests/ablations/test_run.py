@@ -80,6 +80,13 @@ def test_other_settings_are_not_taken_for_the_same_run(study: list[str]) -> None
     assert code == 2 and "a run with other settings (limit 150, now 40)" in out
     code, out = run(*study, "--data", "elsewhere")
     assert code == 2 and "now 'elsewhere'" in out
+    path = next(folder_of(study).rglob("manifest.json"))
+    manifest = json.loads(text := path.read_text())
+    manifest["all_settings"]["mask"] = True
+    path.write_text(json.dumps(manifest))
+    code, out = run(*study)
+    path.write_text(text)
+    assert code == 2 and "a run with other settings (mask True, now None)" in out
 
 
 def test_a_dry_run_prints_what_would_be_run(study: list[str]) -> None:

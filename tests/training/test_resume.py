@@ -143,14 +143,20 @@ def test_resume_with_anything_changed_is_refused_by_name(
     refused("--hidden-dropout-prob (was 0.3, now 0.25)", more=("--hidden-dropout-prob", 0.25))
     refused(f"data train sts ({data} is not what it was", more=("--sts_train", data))
     refused("number of processes (was 1, now 2)", ranks=2)
-    config, vocabulary = weights / "config.json", (weights / "vocab.txt").read_text().splitlines()
-    content = json.loads(config.read_text())
+    config, vocabulary_text = weights / "config.json", (weights / "vocab.txt").read_text()
+    vocabulary, content = vocabulary_text.splitlines(), json.loads(config.read_text())
     config.write_text(json.dumps(content | {"layer_norm_eps": 1e-6, "hidden_dropout_prob": 0.2}))
     refused("config layer_norm_eps (was 1e-12, now 1e-06)", "config hidden_dropout_prob (was 0.1, now 0.2)")
     config.write_text(json.dumps(content))
     vocabulary[6:8] = reversed(vocabulary[6:8])
     (weights / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
     refused(f"vocabulary ({weights} is not what it was")
+    (weights / "vocab.txt").write_text(vocabulary_text)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["settings"]["mask"] = True  # of a version that had such a setting
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    before = contents(folder)
+    refused("mask (was True, and is no setting of this version)")
 
 
 def gradients(folder: Path) -> dict[str, torch.Tensor]:
