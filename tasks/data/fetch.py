@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import os
 import shutil
 import sys
 import tarfile
@@ -15,9 +16,10 @@ from urllib.parse import quote, urlsplit
 
 import pooch
 import requests
+from urllib3.exceptions import NewConnectionError
 
 from minbert.errors import UserError
-from minbert.files import make_folder, replacing, sha256_of, write_json
+from minbert.files import make_folder, replacing, sha256_of, sync, write_json
 from tasks.data.sets import DataSet, File, Part, Source
 
 csv.field_size_limit(1 << 30)
@@ -49,23 +51,39 @@ def fault(path: Path, file: File, *, exact: bool = True) -> str:
     return "" if count == file.rows else f"it has {count} rows, not {file.rows}"
 
 
+class _SilentHostError(Exception):
+    """No connection to the host of this name. Not one of the errors after which pooch tries again."""
+
+
+def _load(url: str, path: str, _: object) -> None:
+    """Download `url` to `path`, as pooch asks for it. Raises `_SilentHostError`, or any other error of requests."""
+    try:
+        pooch.HTTPDownloader(sys.stderr.isatty(), chunk_size=1 << 20, timeout=_TIMEOUT)(url, path, None)
+    except requests.ConnectionError as error:  # also raised when a connection breaks, or for its certificate
+        reason = getattr(error.args[0], "reason", None)
+        if isinstance(error, requests.ConnectTimeout) or isinstance(reason, NewConnectionError):
+            assert error.request is not None, "requests names it in these errors"
+            raise _SilentHostError(urlsplit(error.request.url).netloc) from error  # `url` may redirect there
+        raise
+
+
 def download(url: str, target: Path, silent: set[str]) -> None:
     """Download `url` to `target`, which must not exist.
 
-    Raises `UserError` if that fails. A host that does not answer is added to `silent` and not asked again.
+    Raises `UserError` if that fails. A host that does not accept a connection is added to `silent` and not asked again;
+    after another failure, the download is tried again.
     """
     host = urlsplit(url).netloc
-    if host not in silent:
-        store = pooch.Pooch(target.parent, "", {target.name: None}, {target.name: url}, retry_if_failed=_TRIES - 1)
-        load = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=1 << 20, timeout=_TIMEOUT)
-        try:
-            store.fetch(target.name, downloader=load)
-        except requests.ConnectionError:
-            silent.add(host)
-        except requests.RequestException as error:
-            raise UserError(f"{url}: {error}") from error
     if host in silent:
         raise UserError(f"{host} does not answer")
+    store = pooch.Pooch(target.parent, "", {target.name: None}, {target.name: url}, retry_if_failed=_TRIES - 1)
+    try:
+        store.fetch(target.name, downloader=_load)
+    except _SilentHostError as error:
+        silent.add(str(error))
+        raise UserError(f"{error} does not answer") from error
+    except requests.RequestException as error:
+        raise UserError(f"{url}: {error}") from error
 
 
 def unpack(archive: Path, targets: Mapping[str, Path]) -> None:
@@ -129,6 +147,7 @@ class _Attempt:
 
     def __init__(self, folder: Path, silent: set[str]) -> None:
         self.folder, self.silent, self.scratch = folder, silent, folder / ".download"
+        self.failed: dict[str, str] = {}  # the message for each archive that cannot be had
         shutil.rmtree(self.scratch, ignore_errors=True)
         make_folder(self.scratch)
 
@@ -179,23 +198,30 @@ class _Attempt:
             self.keep(path, file, source)
 
     def archive(self, source: Source) -> Path:
-        """The archive of a source, downloaded once for all parts."""
+        """The archive of a source, downloaded once for all parts. A failure is raised again for each of them."""
         path = self.scratch / source.archive.rpartition("/")[2]
+        if source.archive in self.failed:
+            raise UserError(self.failed[source.archive])
         if not path.exists():
-            with replacing(path) as temporary:
-                download(source.archive, temporary, self.silent)
-                if problem := fault(temporary, File(path.name, sha256=source.sha256)):
-                    raise UserError(f"{source}: not the expected archive: {problem}")
+            try:
+                with replacing(path) as temporary:
+                    download(source.archive, temporary, self.silent)
+                    if problem := fault(temporary, File(path.name, sha256=source.sha256)):
+                        raise UserError(f"{source}: not the expected archive: {problem}")
+            except UserError as error:
+                self.failed[source.archive] = str(error)
+                raise
         return path
 
     def keep(self, path: Path, file: File, source: Source) -> None:
-        """Move a fetched file to its path. Raises `UserError` if it is not as expected."""
+        """Move a fetched file to its path; replaces a link. Raises `UserError` if it is not as expected."""
         if problem := fault(path, file, exact=source.exact):
             raise UserError(f"{source}: {file.path} is not the expected file: {problem}")
         target = self.folder / file.path
         make_folder(target.parent)
-        with replacing(target) as temporary:
-            path.rename(temporary)
+        sync(path)
+        os.replace(path, target)
+        sync(target.parent)
 
 
 def _entry(path: Path, file: File, part: Part, source: Source) -> dict[str, Any]:

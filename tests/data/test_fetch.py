@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -32,13 +33,18 @@ ONE, TWO, MANY = b"first\nsecond\n", b"a\tb\nc\td\n", b"x\n" * 50
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `files`, and knows what it was asked for."""
+    """Serves `files`, and knows what it was asked for.
+
+    `faults` are paths that are answered by a "stall" or a "cut" after half the file, by a "reset" before any answer, or
+    by a redirection to another address.
+    """
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
         self.files: dict[str, bytes] = {}
+        self.faults: dict[str, str] = {}
         self.asked: list[str] = []
 
     def url(self, path: str) -> str:
@@ -52,20 +58,24 @@ class Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.lstrip("/")
         self.server.asked.append(path)
-        body = self.server.files.get(path)
-        self.send_response(404 if body is None else 200)
+        body, fault = self.server.files.get(path), self.server.faults.get(path, "")
+        self.close_connection = bool(fault)
+        if fault == "reset":
+            return
+        self.send_response(302 if "://" in fault else 404 if body is None else 200)
         self.send_header("Content-Length", str(len(body or b"")))
+        self.send_header("Location", fault)
         self.end_headers()
-        self.wfile.write(body or b"")
+        self.wfile.write((body or b"")[: len(body or b"") // 2 if fault else None])
+        if fault == "stall":
+            self.rfile.read(1)  # until the client gives up
 
     def log_message(self, *_: object) -> None:
         pass
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
+def server() -> Iterator[Server]:
     made = Server()
     thread = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
@@ -73,6 +83,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     made.shutdown()
     made.server_close()
     thread.join()
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(autouse=True)
@@ -191,6 +207,31 @@ def test_an_archive_is_fetched_once_for_all_its_parts(server: Any, fetch: Fetch,
     assert manifest(folder)["files"][0]["source"] == url
 
 
+@pytest.mark.parametrize(("content", "tries"), [(None, 2), (b"not the archive", 1)])
+def test_an_archive_that_failed_is_not_fetched_again_for_the_next_part(
+    server: Any, fetch: Fetch, folder: Path, content: bytes | None, tries: int
+) -> None:
+    server.files |= {"set.zip": content} if content else {}
+    parts = tuple(
+        Part(name, (Source((File(name, 2),), archive=server.url("set.zip"), sha256="0" * 64),), "MIT", "B")
+        for name in "abc"
+    )
+    assert not fetch(DataSet("small", "small", parts))
+    assert len(server.asked) == tries
+    messages = [note.partition(": ")[2] for note in manifest(folder)["notes"]]
+    assert len(messages) == 3 and len(set(messages)) == 1 and "set.zip" in messages[0]
+
+
+def test_a_link_is_replaced_and_what_it_points_to_is_untouched(server: Any, fetch: Fetch, folder: Path) -> None:
+    original = folder.parent.parent / "original.txt"
+    original.write_bytes(b"edited\n")
+    folder.mkdir(parents=True)
+    (folder / "one.txt").symlink_to(original)
+    assert fetch(small_set(server))
+    assert not (folder / "one.txt").is_symlink() and (folder / "one.txt").read_bytes() == ONE
+    assert original.read_bytes() == b"edited\n"
+
+
 @pytest.mark.parametrize("case", ["rows", "hash", "404"])
 def test_an_archive_that_is_not_right_gives_way_to_the_next_source(
     server: Any, fetch: Fetch, folder: Path, case: str
@@ -270,8 +311,45 @@ def test_a_host_that_does_not_answer_is_asked_once(
     for name in ("first", "second"):
         assert not collect(DataSet(name, name, parts), tmp_path, silent)
         assert names(tmp_path / name) == ["manifest.json", "sub/many.txt", "sub/two.tsv"], "other hosts go on"
-    assert len(pauses) == 1 and silent == {"127.0.0.1:1"}
+    assert not pauses and silent == {"127.0.0.1:1"}
     assert capsys.readouterr().out.count("other: MISSING: 127.0.0.1:1 does not answer\n") == 2
+
+
+@pytest.mark.parametrize("fault", ["stall", "cut", "reset"])
+def test_a_host_that_breaks_off_is_tried_again_and_asked_for_the_next_file(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float], fault: str
+) -> None:
+    monkeypatch.setattr("tasks.data.fetch._TIMEOUT", (5.0, 0.1))
+    server.files |= {"bad": MANY, "good": ONE}
+    server.faults["bad"] = fault
+    silent = set[str]()
+    with pytest.raises(UserError, match=f"^{server.url('bad')}: "):
+        download(server.url("bad"), tmp_path / "bad", silent)
+    assert server.asked == ["bad", "bad"] and len(pauses) == 1 and not silent
+    download(server.url("good"), tmp_path / "good", silent)
+    assert [path.name for path in tmp_path.iterdir()] == ["good"] and (tmp_path / "good").read_bytes() == ONE
+
+
+def test_a_host_that_redirects_to_a_silent_one_is_not_silent(server: Any, tmp_path: Path) -> None:
+    server.faults["moved"] = "http://127.0.0.1:1/moved"
+    silent = set[str]()
+    with pytest.raises(UserError, match=r"^127.0.0.1:1 does not answer$"):
+        download(server.url("moved"), tmp_path / "moved", silent)
+    assert silent == {"127.0.0.1:1"}
+
+
+@pytest.mark.parametrize("error", [TimeoutError, socket.gaierror])
+def test_a_host_without_a_connection_or_an_address_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float], error: type[OSError]
+) -> None:
+    def connect(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("urllib3.util.connection.create_connection", connect)
+    silent = set[str]()
+    with pytest.raises(UserError, match=r"^host.example does not answer$"):
+        download("http://host.example/file", tmp_path / "file", silent)
+    assert silent == {"host.example"} and not pauses
 
 
 TEXT = b"a line of text\n" * 100
