@@ -21,7 +21,8 @@ class Run:
 
     Its scores are those of `kept_step`. `selection` is how that checkpoint is chosen: `keep`, `metric`, `by_dev_pairs`.
     `data` has its sets of data by name, as `manifests.data_sets`. `changes` holds the numbers of stage one before and
-    after training.
+    after training. `parts` are its start and each resume, which took `seconds` together. `planned_steps` are those of
+    the plan.
     """
 
     folder: Path
@@ -34,6 +35,11 @@ class Run:
     scores: dict[str, Any]
     tasks: dict[str, TaskScores]
     changes: dict[str, dict[str, float | None]]
+    parts: list[dict[str, Any]]
+    planned_steps: int
+    last_step: int
+    kept_step: int
+    seconds: float
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -47,32 +53,9 @@ class Run:
         return "tasks" in self.settings
 
     @property
-    def parts(self) -> list[dict[str, Any]]:
-        """Each start or resume of the run."""
-        parts: list[dict[str, Any]] = self.manifest["parts"]
-        return parts
-
-    @property
-    def planned_steps(self) -> int:
-        """The number of steps of the plan."""
-        steps: int = self.manifest["plan"]["steps"]
-        return steps
-
-    @property
     def dev_norm(self) -> float | None:
         """The mean of the tasks' scores, those of regressions brought to 0..1."""
         return self.scores.get("dev_norm")
-
-    @property
-    def kept_step(self) -> int:
-        """The step whose weights are kept."""
-        step: int = self.scores["step"]
-        return step
-
-    @property
-    def seconds(self) -> float:
-        """The wall time of all parts of the run."""
-        return sum(part["seconds"] for part in self.parts)
 
 
 def read_run(folder: str | Path, name: str = "") -> Run:
@@ -105,8 +88,23 @@ def _read_run(folder: Path, name: str) -> Run:
         tasks = task_scores(scores["tasks"], rows)
     else:
         tasks = _contrastive(data, changes, rows)
-    name, selection = name or folder.resolve().name, manifest["selection"]
-    return Run(folder, name, manifest, selection, data, train, evaluations, scores, tasks, changes)
+    return Run(
+        folder,
+        name or folder.resolve().name,
+        manifest,
+        manifest["selection"],
+        data,
+        train,
+        evaluations,
+        scores,
+        tasks,
+        changes,
+        parts=manifest["parts"],
+        planned_steps=manifest["plan"]["steps"],
+        last_step=scores["last_step"],
+        kept_step=scores["step"],
+        seconds=sum(part["seconds"] for part in manifest["parts"]),
+    )
 
 
 def task_scores(scores: dict[str, Any], rows: dict[str, PredictedRows]) -> dict[str, TaskScores]:

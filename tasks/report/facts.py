@@ -7,12 +7,16 @@ from typing import Any
 
 import pandas as pd
 
-from tasks.manifests import RecordedData
+from tasks.manifests import RecordedData, manifests_behind
 from tasks.runs import Run
 from tasks.tables import MISSING, Table, duration
 
 _SETTINGS = ("weights", "encoder", "sentence_encoder", "objective", "batch_size", "lr", "seed")
 """The settings that stand beside the scores, if they are not empty."""
+_MINILM = (
+    "all-MiniLM-L6-v2, trained on Quora duplicates and on the captions of Flickr30k and COCO among others: "
+    "scores on Quora are not clean, nor are those on STS, some of whose pairs are such captions"
+)
 _MOST_LINES = 200  # counts, skipped and noted rows that the page lists
 
 
@@ -44,17 +48,24 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
         ("device", f"{environment['device']}, {manifest['precision']}"),
         ("processes", str(_processes(manifest)) if _processes(manifest) > 1 else ""),
         ("training rows", _training_rows(run)),
-        ("steps", f"{run.scores['last_step']:,} of {run.planned_steps:,}"),
+        ("steps", f"{run.last_step:,} of {run.planned_steps:,}"),
         ("kept", _kept(run)),
         ("started", run.parts[0]["started"].replace("T", " ")[:16] + resumed),
         ("preset", manifest.get("preset", "")),
         *((name.replace("_", " "), str(run.settings.get(name) or "")) for name in _SETTINGS),
+        ("first weights", _first_weights(run)),
         ("dev pairs", _dev_pairs(run.data.get("sts_dev", RecordedData()))),
         ("training texts", _in_tests(run.data.get("train", RecordedData()))),
         ("last epoch's training loss", "" if loss is None else f"{loss:.4f}"),
         ("parameters", f"{parameters:,}" if parameters else ""),
     ]
     return [(name, value) for name, value in rows if value]
+
+
+def _first_weights(run: Run) -> str:
+    """What the first weights have seen, where that is known: those of the packaged MiniLM, also behind earlier runs."""
+    settings = manifests_behind(run.folder)[-1][1]["all_settings"]
+    return _MINILM if settings["weights"] == "minilm" and not settings.get("encoder") else ""
 
 
 def _training_rows(run: Run) -> str:

@@ -23,6 +23,8 @@ from tasks.record import PredictedRows, TaskScores, write_rows
 from tasks.report import overview
 
 DRAWS = np.random.default_rng(5)
+MANIFEST = {"all_settings": {}, "selection": {"keep": "last"}, "parts": [{"seconds": 1.0}], "plan": {"steps": 9}}
+STEPS = {"step": 9, "last_step": 9}
 
 
 def finished(cell: Cell, gold: np.ndarray, noise: float) -> TaskScores:
@@ -32,9 +34,9 @@ def finished(cell: Cell, gold: np.ndarray, noise: float) -> TaskScores:
     write_rows(cell.folder, "sts", rows)
     score = float(intervals.scores("Pearson's r", predicted, gold))
     task = {"title": "similarity", "metric": "Pearson's r", "score": score, "rows": len(gold), "per_class": []}
-    manifest = {"all_settings": {"tasks": "sts"}, "selection": {"keep": "last"}}
-    (cell.folder / "manifest.json").write_text(json.dumps(manifest))
-    (cell.folder / "scores.json").write_text(json.dumps({"dev_norm": (score + 1) / 2, "tasks": {"sts": task}}))
+    (cell.folder / "manifest.json").write_text(json.dumps(MANIFEST | {"all_settings": {"tasks": "sts"}}))
+    scores = {"dev_norm": (score + 1) / 2, "tasks": {"sts": task}}
+    (cell.folder / "scores.json").write_text(json.dumps(scores | STEPS))
     return TaskScores("sts", "similarity", "Pearson's r", score, len(gold), rows=rows)
 
 
@@ -155,9 +157,8 @@ def test_one_set_of_several_has_no_interval_over_rows(tmp_path: Path) -> None:
     for cell in cells:
         rows = PredictedRows([*map(str, range(50))], [("a", "b")] * 50, gold, gold + DRAWS.normal(0, 1, 50), None)
         write_rows(cell.folder, "a", rows)
-        manifest = {"all_settings": {}, "selection": {"keep": "last"}, "data": {"sts_dev": sets}}
-        (cell.folder / "manifest.json").write_text(json.dumps(manifest))
-        (cell.folder / "scores.json").write_text(json.dumps(scores))
+        (cell.folder / "manifest.json").write_text(json.dumps(MANIFEST | {"data": {"sts_dev": sets}}))
+        (cell.folder / "scores.json").write_text(json.dumps(scores | STEPS))
     assert table.over_rows(study, cells) == {}
 
 

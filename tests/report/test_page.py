@@ -84,6 +84,7 @@ def test_numbers_of_the_page_are_those_of_the_run(multitask: Made) -> None:
     for row in (row for task in scores["tasks"].values() for row in task["per_class"]):
         assert f'<td class="n">{row["f1"]:.3f}</td>' in text
     assert "nan" not in text.lower().replace("finan", "")
+    assert "captions of Flickr30k" in text, "what the first weights have seen"
 
 
 def test_what_is_undefined_is_said(multitask: Made, contrastive: Made) -> None:
@@ -192,3 +193,13 @@ def test_the_worst_errors_have_the_least_probable_gold_classes() -> None:
     assert listed["id"].tolist() == [rows.ids[row] for row in worst]
     assert listed["p(gold)"].tolist() == [f"{share:.3f}" for share in gold[worst]]
     assert "text" not in details.worst_errors(task, rows, texts=False).rows
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("manifest.json", '{"all_settings": {}}'), ("scores.json", '{"tasks": []}')]
+)
+def test_a_damaged_run_folder_is_a_users_mistake(multitask: Made, name: str, text: str) -> None:
+    folder = multitask()
+    (folder / name).write_text(text)
+    with pytest.raises(UserError, match=f"^{re.escape(str(folder))}: its manifest.* not as the scripts write them"):
+        read_run(folder)
