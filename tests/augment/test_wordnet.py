@@ -44,6 +44,13 @@ def test_wordnet_is_looked_for_in_nltk_data_then_in_the_data_folder(
     assert wordnet.find_nltk_data(str(tmp_path / "given")) == by_flag, "WordNet alone does not serve"
 
 
+def test_a_broken_wordnet_is_one_sentence(tmp_path: Path) -> None:
+    broken = fake(tmp_path / "nltk_data")
+    for read in (wordnet.tagger, lambda folder: WordNet(folder).synonyms("dog", "n")):
+        with pytest.raises(UserError, match=r"NLTK cannot read it .*get_data\.py wordnet"):
+            read(broken)
+
+
 def test_a_zip_counts(tmp_path: Path) -> None:
     (tmp_path / "corpora").mkdir()
     packed = tmp_path / "corpora" / "wordnet.zip"

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ import torch
 from scipy import stats
 
 from minbert.encode import Encoder
+from minbert.training.loop import LoopState
 from minbert.training.plan import Plan
 from tasks.contrastive import evaluation
 from tasks.contrastive.data import Data
 from tasks.contrastive.dev import DevSets
-from tasks.contrastive.evaluation import Evaluation, last_epoch_loss, unit
+from tasks.contrastive.evaluation import Evaluation, EvaluationResult, last_epoch_loss, unit, verdict
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, Pair
 from tests.contrastive import formulas
@@ -191,3 +193,32 @@ def test_the_loss_of_the_last_epoch_is_the_mean_over_its_rows() -> None:
     for upto, epoch in ((rows, slice(65, 130)), (rows[:3], slice(0, 65))):
         assert last_epoch_loss(upto, plan) == pytest.approx(np.average(losses[epoch], weights=sizes[epoch]))
     assert last_epoch_loss(rows[:1], plan) is None
+
+
+def test_the_last_evaluation_is_not_computed_twice(encoder: Encoder, pairs: Pair, calls: list[Any]) -> None:
+    found = evaluate(encoder, {"sts": pairs})
+    found.score()
+    assert found.kept(LoopState(step=9, kept_step=9)) is found.latest and len(calls) == 1
+    assert found.kept(LoopState(step=9, kept_step=3)) is not found.latest and len(calls) == 2, "other weights"
+
+
+@pytest.mark.parametrize(
+    ("kept", "best", "after", "said"),
+    [
+        (9, 3, 0.6, ""),
+        (9, 3, 0.4, "--keep best would have kept step 3"),
+        (9, 0, 0.5, "no better than before training (0.5000, 0.5000 before); no evaluation was better"),
+        (0, 0, 0.5, "holds the encoder that the run started from"),
+        (9, 9, None, "spearman is undefined, so it cannot say whether training helped"),
+    ],
+)
+def test_training_that_has_not_helped_is_said(kept: int, best: int, after: float | None, said: str) -> None:
+    first, last = (EvaluationResult({"sts_dev_spearman": rho}, {}) for rho in (0.5, after))
+    found = verdict(first, last, LoopState(step=9, kept_step=kept, best_step=best))
+    assert found.endswith(said) and bool(said) == bool(found)
+
+
+def test_the_next_command_names_a_sentence_encoder_beside_a_cross_encoder() -> None:
+    for objective, named in (("cross", True), ("softmax", False)):
+        how = ContrastiveSettings.of(objective=objective, keep="last", weights="minilm")
+        assert ("--sentence-encoder minilm" in evaluation.next_command(how, Path("x"), 384)) == named

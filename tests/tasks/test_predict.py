@@ -7,6 +7,7 @@ import asyncio
 import gc
 import io
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,12 @@ def test_the_answers_are_those_of_the_library(tiny: Path, tmp_path: Path) -> Non
     assert float(cosine) == pytest.approx(float(first @ second), abs=1e-4)
     assert serve.answers(encoder, predictor, TEXTS[:1])[1:] == ["needs two sentences"] * 3
     assert serve.answers(encoder, None, TEXTS) == [cosine], "stage one has no heads"
+
+
+def test_a_missing_gradio_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gradio", None)  # an import of it fails
+    with pytest.raises(UserError, match="Gradio is not installed; run `pip install gradio`"):
+        serve.build(tmp_path)
 
 
 @pytest.fixture

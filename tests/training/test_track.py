@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from minbert import UserError
 from minbert.training import track
 
 Script = Callable[..., Any]
@@ -53,3 +54,10 @@ def test_wandb_reads_tensorboards_records_offline_under_the_same_id(
     assert first == resumed and first["id"] != other["id"]
     assert (first["resume"], first["mode"], first["sync_tensorboard"]) == ("allow", "offline", True)
     assert (first["dir"], first["config"]) == (tmp_path / "run", {"lr": 0.5})
+
+
+def test_a_tracker_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name == "tensorboard" or None)
+    track.demand_installed("tensorboard")
+    with pytest.raises(UserError, match="--track wandb: wandb is not installed; run `pip install wandb`"):
+        track.demand_installed("wandb")
