@@ -184,6 +184,6 @@ def confusion(axes: "Axes", table: np.ndarray, classes: Sequence[str]) -> None:
     axes.grid(visible=False)
 
 
-def clipped(text: str, most: int = 30) -> str:
-    """A name for a legend or an axis, cut to `most` characters."""
+def clipped(text: str, most: int) -> str:
+    """A name for an axis, cut to `most` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -6,6 +6,7 @@ python -m tasks.ensemble runs/a runs/b runs/c --out runs/ensemble --no-texts
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,19 @@ class Member:
     name: str
     tasks: Mapping[str, "Task"]
     rows: Mapping[tuple[str, str], PredictedRows]
+
+    @cached_property
+    def reports(self) -> dict[str, dict[str, Any]]:
+        """Score and per-class metrics of each task over the dev rows."""
+        from tasks import evaluate
+
+        dev = {name: self.rows[name, "dev"] for name in self.tasks}
+        return {name: evaluate.report(task, dev[name].predicted, dev[name].gold) for name, task in self.tasks.items()}
+
+    @cached_property
+    def dev_scores(self) -> dict[str, TaskScores]:
+        """Scores and dev rows of each task, as `tasks.compare` takes them."""
+        return task_scores(self.reports, {name: self.rows[name, "dev"] for name in self.tasks})
 
 
 def check_alike(runs: Sequence[Path]) -> None:
@@ -81,24 +95,10 @@ def average(members: Sequence[Member]) -> Member:
 
 def scores(member: Member) -> dict[str, Any]:
     """The dev norm and each task's scores, as in a run's `scores.json`, with 95% intervals as [low, high]."""
-    reports = _reports(member)
-    own, whole = compare.own_intervals(_dev_scores(member), norm=True)
-    norm = metrics.dev_norm((one["metric"], one["score"]) for one in reports.values())
-    with_intervals = {name: one | {"interval": _limits(own[name])} for name, one in reports.items()}
+    own, whole = compare.own_intervals(member.dev_scores, norm=True)
+    norm = metrics.dev_norm((one["metric"], one["score"]) for one in member.reports.values())
+    with_intervals = {name: one | {"interval": _limits(own[name])} for name, one in member.reports.items()}
     return {"dev_norm": norm, "interval": _limits(whole), "tasks": with_intervals}
-
-
-def _reports(member: Member) -> dict[str, dict[str, Any]]:
-    """Score and per-class metrics of each task over the dev rows."""
-    from tasks import evaluate
-
-    dev = {name: member.rows[name, "dev"] for name in member.tasks}
-    return {name: evaluate.report(task, dev[name].predicted, dev[name].gold) for name, task in member.tasks.items()}
-
-
-def _dev_scores(member: Member) -> dict[str, TaskScores]:
-    """Scores and dev rows of each task, as `tasks.compare` takes them."""
-    return task_scores(_reports(member), {name: member.rows[name, "dev"] for name in member.tasks})
 
 
 def _limits(interval: Interval | None) -> list[float] | None:
@@ -128,10 +128,10 @@ def table(content: Mapping[str, Any]) -> Table:
 
 def differences(ensemble: Member, members: Sequence[Member]) -> Table:
     """The ensemble minus each member, over the same dev rows, with the 95% interval of each difference."""
-    rows, scores = [], _dev_scores(ensemble)
+    rows = []
     for member in members:
         row = {"run": member.name}
-        for one in compare.differences([_dev_scores(member)], [scores]):
+        for one in compare.differences([member.dev_scores], [ensemble.dev_scores]):
             interval = MISSING if one.interval is None else one.interval.text(4, sign=True)
             row[one.name] = f"{number(one.value, 4, sign=True)} {interval}"
         rows.append(row)

@@ -111,8 +111,3 @@ class Difference:
     def value(self) -> float | None:
         """The difference, None if either score is undefined."""
         return None if self.first is None or self.second is None else self.second - self.first
-
-    @property
-    def verdict(self) -> str:
-        """The conclusion from the interval."""
-        return "undefined" if self.interval is None else verdict(self.interval.low, self.interval.high)

@@ -72,9 +72,9 @@ class Settings(BaseModel):
 
     @classmethod
     def kinds(cls) -> Mapping[str, Callable[[], type[Self]]]:
-        """Value of the flag `choice` -> what gives the settings that it chooses, the default first; empty for one kind.
+        """Value of the flag `choice` -> a function that returns the class of its settings; empty for one kind.
 
-        A kind is asked for when it is chosen, so that the files of the others are not imported.
+        The default is the first. A function is called only when its kind is chosen, as it imports a file.
         """
         return {}
 

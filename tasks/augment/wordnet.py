@@ -28,7 +28,6 @@ from minbert.files import cached, data_path
 
 WORDNET = "corpora/wordnet"
 TAGGER = "taggers/averaged_perceptron_tagger_eng"
-SENSES = ("first", "all")
 RARE = 0.2
 """Senses with less than this share of a lemma's counts in the sense-tagged corpus are rare."""
 PARTS = {

@@ -101,7 +101,7 @@ def _counts(files: Sequence[TrainingFile], sets: ScoredTexts) -> pd.DataFrame:
     for file in (one for one in files if one.state == "read"):
         rows = [row.texts for row in readers.read_any(Path(file.file))[1] if isinstance(row, Row)]
         if file.purpose == "train":
-            trained |= scored.texts_in_all(rows)
+            trained |= scored.numbers_in_all(rows)
         else:
             choosing = {name: count + sum(scored.holds(name, row) for row in rows) for name, count in choosing.items()}
     counts = [(name, *scored.overlap(name, trained), choosing[name]) for name in sets]

@@ -38,7 +38,7 @@ BERT_BASE_WIDTH = 768
 TRIPLETS_EVALUATED = 2000
 """Training triplets of an evaluation: their accuracy is good to about a point, and an evaluation stays short."""
 FROZEN_TEMPERATURE = 0.05
-"""Temperature of the frozen loss, that of CBCL, for every run: losses of different temperatures do not compare."""
+"""Temperature of the frozen loss, CBCL's, in every run: losses at different temperatures cannot be compared."""
 _BLOCK = 1024  # rows of a matrix of distances at a time
 ALIKE = 4.0
 """Lowest gold similarity, of 5, of a positive pair in the alignment; SimCSE (section 3) takes pairs above it."""

@@ -105,7 +105,8 @@ class ContrastiveStep:
         assert isinstance(model, ContrastiveModel)
         if ranks.world() > 1 or self.chunk:
             return self._backward_in_parts(model, batch, context)
-        numbers = self.loss(model, self.encode(model, self.inputs(model, batch, context), context), batch)
+        vectors = self.encode(model, self.inputs(model, batch, context), context)
+        numbers = self.objective.loss(model, vectors, self.examples, batch)
         context.scaled(numbers["loss"]).backward()
         return {name: value.detach() for name, value in numbers.items()}
 
@@ -118,10 +119,6 @@ class ContrastiveStep:
         context.seed_dropout("encoder", part)
         with context.autocast():
             return self.objective.encode(model, inputs, context).float()
-
-    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: Step) -> Numbers:
-        """The objective's numbers over the vectors of the whole batch."""
-        return self.objective.loss(model, vectors, self.examples, batch)
 
     def _backward_in_parts(self, model: ContrastiveModel, batch: Step, context: Context) -> Numbers:
         """The same gradient, in chunks and on several ranks: see `backward_in_parts`.
@@ -137,7 +134,7 @@ class ContrastiveStep:
         return backward_in_parts(
             lambda number, part: self.encode(model, part, context, number),
             [inputs.part(slice(start, start + size)) for start in range(0, len(inputs), size)],
-            lambda vectors: self.loss(model, vectors, batch),
+            lambda vectors: self.objective.loss(model, vectors, self.examples, batch),
             context.scaled,
             Share(on_device, texts * rows, model.encoder.config.hidden_size),
         )
@@ -145,7 +142,7 @@ class ContrastiveStep:
 
 @dataclass(frozen=True)
 class Share:
-    """This rank's n sentences of a batch: their positions among all N, int64 [n]; N, and the width D of vectors."""
+    """Positions of this rank's n sentences among the `total` N of the batch, int64 [n]; the `width` D of vectors."""
 
     positions: Tensor
     total: int

@@ -26,15 +26,15 @@ _NOTES = (
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """What a file holds: the texts of its kept rows, the skipped rows, and notes on kept rows.
+    """What a file holds: the texts of its kept rows, and (line, reason) of skipped rows and of kept ones with a gap.
 
     `broken` is the error of a file that cannot be read.
     """
 
     file: DataFile
     rows: Sequence[Texts] = ()
-    skipped: Sequence[Skipped] = ()
-    noted: Sequence[Skipped] = ()
+    skipped: Sequence[tuple[int, str]] = ()
+    noted: Sequence[tuple[int, str]] = ()
     broken: str = ""
 
 
@@ -72,8 +72,8 @@ def read(file: DataFile) -> CheckedFile:
     except UserError as error:
         return CheckedFile(file, broken=str(error))
     kept = [row for row in every if isinstance(row, Row)]
-    skipped = [row for row in every if isinstance(row, Skipped)]
-    notes = [Skipped(row.line, row.note) for row in kept if row.note]
+    skipped = [(row.line, row.why) for row in every if isinstance(row, Skipped)]
+    notes = [(row.line, row.note) for row in kept if row.note]
     return CheckedFile(file, [row.texts for row in kept], skipped, notes)
 
 
@@ -88,7 +88,7 @@ def overlaps(files: Sequence[CheckedFile]) -> pd.DataFrame:
     scored = ScoredRows({" ".join(key): rows for key, rows in splits.items() if key[1] != "train"})
     results = []
     for (name, split), rows in tqdm(splits.items(), "comparing", leave=False, disable=None):
-        texts = scored.texts_in_all(rows)
+        texts = scored.numbers_in_all(rows)
         for other, other_split in splits:
             if _RANKS[split] < _RANKS[other_split] and (name == other or split == "train"):
                 target = f"{other} {other_split}"
@@ -110,11 +110,11 @@ def _overlap_table(pairs: pd.DataFrame) -> Table:
     return Table(title, cells, (hidden, *_NOTES), left=2)
 
 
-def _reasons(name: str, rows: Sequence[Skipped]) -> list[str]:
+def _reasons(name: str, rows: Sequence[tuple[int, str]]) -> list[str]:
     """For each reason its number of rows and its first lines, below the name of the file."""
     reasons: dict[str, list[int]] = {}
-    for row in rows:
-        reasons.setdefault(row.why, []).append(row.line)
+    for line, reason in rows:
+        reasons.setdefault(reason, []).append(line)
     lines = []
     for reason, numbers in reasons.items():
         first = ", ".join(map(str, numbers[:_FIRST])) + (", ..." if len(numbers) > _FIRST else "")

@@ -16,7 +16,7 @@ Numbers = tuple[int, ...]
 
 
 class Overlap(NamedTuple):
-    """A set's scored `rows`, those that are the `same` as a text or pair elsewhere, and those `sharing` a text."""
+    """How many `rows` a scored set has, how many are the `same` as a row elsewhere, how many are `sharing` a text."""
 
     rows: int
     same: int
@@ -34,18 +34,18 @@ class ScoredRows:
     def _numbered(self, row: Texts) -> Numbers:
         return tuple(sorted(self._numbers.setdefault(text_key(text), len(self._numbers)) for text in row))
 
-    def texts_in(self, row: Texts) -> set[Numbers]:
+    def numbers_in(self, row: Texts) -> set[Numbers]:
         """The scored texts in a row of another file, one to three texts, and every two of them as a pair."""
         numbers = sorted(self._numbers[key] for key in map(text_key, row) if key in self._numbers)
         return {*combinations(numbers, 1), *combinations(numbers, 2)}
 
-    def texts_in_all(self, rows: Iterable[Texts]) -> set[Numbers]:
+    def numbers_in_all(self, rows: Iterable[Texts]) -> set[Numbers]:
         """The scored texts and pairs in some rows."""
-        return set().union(*map(self.texts_in, rows))
+        return set().union(*map(self.numbers_in, rows))
 
     def holds(self, name: str, row: Texts) -> bool:
         """Whether a row of another file has a row of the set `name`."""
-        return not self.texts_in(row).isdisjoint(self._distinct[name])
+        return not self.numbers_in(row).isdisjoint(self._distinct[name])
 
     def overlap(self, name: str, texts: Collection[Numbers]) -> Overlap:
         """Count the rows of the set `name` among `texts`, the scored texts and pairs in other rows."""
