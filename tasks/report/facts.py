@@ -14,8 +14,8 @@ from tasks.tables import MISSING, Table, duration
 _SETTINGS = ("weights", "encoder", "sentence_encoder", "objective", "batch_size", "lr", "seed")
 """The settings that stand beside the scores, if they are not empty."""
 _MINILM = (
-    "all-MiniLM-L6-v2, trained on Quora duplicates and on the captions of Flickr30k and COCO among others: "
-    "scores on Quora are not clean, nor are those on STS, some of whose pairs are such captions"
+    "The first weights, all-MiniLM-L6-v2, were trained on Quora duplicates and on the captions of Flickr30k and COCO, "
+    "among others: scores on Quora are not clean, nor are those on STS, some of whose pairs are such captions."
 )
 _MOST_LINES = 200  # counts, skipped and noted rows that the page lists
 
@@ -53,7 +53,6 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
         ("started", run.parts[0]["started"].replace("T", " ")[:16] + resumed),
         ("preset", manifest.get("preset", "")),
         *((name.replace("_", " "), str(run.settings.get(name) or "")) for name in _SETTINGS),
-        ("first weights", _first_weights(run)),
         ("dev pairs", _dev_pairs(run.data.get("sts_dev", RecordedData()))),
         ("training texts", _in_tests(run.data.get("train", RecordedData()))),
         ("last epoch's training loss", "" if loss is None else f"{loss:.4f}"),
@@ -62,8 +61,8 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
     return [(name, value) for name, value in rows if value]
 
 
-def _first_weights(run: Run) -> str:
-    """What the first weights have seen, where that is known: those of the packaged MiniLM, also behind earlier runs."""
+def first_weights(run: Run) -> str:
+    """What the first weights, those behind all earlier runs, have seen: known of the packaged MiniLM, else empty."""
     settings = manifests_behind(run.folder)[-1][1]["all_settings"]
     return _MINILM if settings["weights"] == "minilm" and not settings.get("encoder") else ""
 

@@ -64,6 +64,7 @@ def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> str:
         sections=[*sections, ("training", "Training"), ("data", "Data"), ("repeat", "Repeat")],
         run=run,
         facts=facts.run_facts(run),
+        first_weights=facts.first_weights(run),
         cards=_cards(run, resamples),
         changes=_changes(run),
         resamples=f"{resamples:,}",
