@@ -124,3 +124,6 @@ def test_no_more_than_one_part_is_kept_for_the_backward_pass(bert: BertModel) ->
 
     backward(bert, watched, parts_of(sentences(24), 9, 8, 7), triplet_loss)
     assert len(marks) == 6
+    marks.clear()
+    backward(bert, watched, [sentences(24)], triplet_loss)
+    assert len(marks) == 1, "a single part is encoded once"

@@ -251,7 +251,7 @@ def test_evaluations_are_lines_above_a_bar(
     printed = capsys.readouterr().out.replace("\r", "\n").splitlines()
     bests = ["best so far" in line for line in printed if "evaluation: toy 0.500" in line]
     assert bests == [True, True, False]
-    assert any("/12 [" in line and "loss" in line and "score 0.750" in line for line in printed)
+    assert any("12/12 [" in line and "loss" in line and "score 0.750" in line for line in printed)
     assert not any("lr " in line for line in printed), "no lines beside the bar"
 
 
