@@ -22,6 +22,7 @@ from minbert.encode import vectors
 from minbert.ragged import Ragged, to_device
 
 GPU = "cuda"
+"""The type of the devices whose batches are replayed; tests replay on a CPU."""
 
 
 class GraphedVectors:

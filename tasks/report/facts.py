@@ -63,8 +63,9 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
 
 def first_weights(run: Run) -> str:
     """What the first weights, those behind all earlier runs, have seen: known of the packaged MiniLM, else empty."""
-    settings = manifests_behind(run.folder)[-1][1]["all_settings"]
-    return _MINILM if settings["weights"] == "minilm" and not settings.get("encoder") else ""
+    *_, first = [run.manifest, *(manifest for _, manifest in manifests_behind(run.folder))]
+    settings = first.get("all_settings", {})
+    return _MINILM if settings.get("weights") == "minilm" and not settings.get("encoder") else ""
 
 
 def _training_rows(run: Run) -> str:
