@@ -21,14 +21,12 @@ from minbert.config import BertConfig
 from minbert.ragged import Ragged
 
 GPUS = ("cuda", "meta")
-OPERATORS = {"flash": "_flash_attention_forward", "efficient": "_efficient_attention_forward"}
-"""Private operators of torch."""
 ARGUMENTS = {
     "flash": "query key value cum_seq_q cum_seq_k max_q max_k dropout_p is_causal return_debug_mask",
     "efficient": "query key value bias cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k dropout_p custom_mask_type "
     "compute_log_sumexp",
 }
-"""The positional arguments that this file passes to them."""
+"""The positional arguments that this file passes to torch's private operators, `_flash_attention_forward` and so on."""
 
 
 class SelfAttention(nn.Module):
@@ -112,8 +110,9 @@ def kernel_name(device: torch.device, dtype: torch.dtype, width: int, dropout: f
     known = dtype in (torch.float32, torch.float16) or (recent and dtype == torch.bfloat16)
     efficient = known and width * dtype.itemsize % 16 == 0 and not dropout
     chosen = "flash" if half and recent and width % 8 == 0 else "efficient" if efficient else ""
-    if chosen and _arguments(OPERATORS[chosen]) != ARGUMENTS[chosen]:
-        changed = f"torch {torch.__version__} has changed the arguments of {OPERATORS[chosen]}"
+    operator = f"_{chosen}_attention_forward"
+    if chosen and _arguments(operator) != ARGUMENTS[chosen]:
+        changed = f"torch {torch.__version__} has changed the arguments of {operator}"
         warnings.warn(f"{changed}; attention pads the batch instead, which is slower", stacklevel=2)
         chosen = ""
     return chosen or "padded"

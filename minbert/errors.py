@@ -1,12 +1,9 @@
 """`UserError`, the exception for a user's mistakes, and helpers for its messages."""
 
-import reprlib
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_LONGEST, _LONGEST_REASON, _MOST = 80, 200, 20  # characters of a value and of a reason; names
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = _REPR.maxlong = _LONGEST
+_MOST = 20  # names in a list
 
 
 class UserError(ValueError):
@@ -15,8 +12,7 @@ class UserError(ValueError):
 
 def quoted(value: object) -> str:
     """`repr` of a value from a file or a user, cut to at most 80 characters, for a message."""
-    text = _REPR.repr(value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return _cut(repr(value), 80)
 
 
 def listed(names: Iterable[object]) -> str:
@@ -28,8 +24,11 @@ def listed(names: Iterable[object]) -> str:
 
 def reason(error: BaseException) -> str:
     """The text of another library's exception, on one line of at most 200 characters, for a message."""
-    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 3]}..."
+    return _cut(" ".join(str(error).split()).rstrip(".") or type(error).__name__, 200)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def one_of(name: str, choices: Iterable[str], label: str) -> str:

@@ -74,7 +74,9 @@ class AdamW(torch.optim.Optimizer):
             by_step: dict[int, list[Tensor]] = defaultdict(list)
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    by_step[self._advance(parameter)].append(parameter)
+                    state = self._state_of(parameter)
+                    state["step"] += 1
+                    by_step[state["step"]].append(parameter)
             for step, parameters in by_step.items():
                 if self.fused:
                     self._fused_update(parameters, step, group)
@@ -112,11 +114,6 @@ class AdamW(torch.optim.Optimizer):
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)
         return state
-
-    def _advance(self, parameter: Tensor) -> int:
-        state = self._state_of(parameter)
-        state["step"] += 1
-        return int(state["step"])
 
     def _plain_update(self, parameter: Tensor, step: int, group: dict[str, Any]) -> None:
         assert parameter.grad is not None
