@@ -94,17 +94,6 @@ class Encoder:
         pooler, length = pooler or weights.saved_pooler(folder) or "cls", weights.saved_length(folder)
         return cls(model, tokenizer, pooler, precision=precision, max_length=length)
 
-    def save(self, folder: str | Path) -> None:
-        """Write a folder that `load`, transformers and sentence-transformers open; replaces an encoder saved there.
-
-        Raises `UserError` if `folder` holds anything else.
-        """
-        folder = Path(folder)
-        saved = (folder / "minbert.json").is_file()
-        if folder.exists() and not saved and not (folder.is_dir() and not any(folder.iterdir())):
-            raise UserError(f"{folder}: is not empty and holds no saved encoder; choose another folder")
-        weights.save(folder, self.model.state_dict(), self.model.config, self.tokenizer, self.pooler)
-
     def encode(
         self,
         sentences: str | Iterable[str],

@@ -71,6 +71,11 @@ def test_a_device_a_pipe_and_a_link_are_written_to_and_never_replaced(tmp_path: 
     link.symlink_to(target)
     write_atomic(link, "new")
     assert link.is_symlink() and target.read_text() == "new"
+    (to_folder := tmp_path / "to-folder").symlink_to(tmp_path / "folder")
+    for name in ("first", "second"):
+        with new_folder(to_folder) as beside:
+            (beside / name).touch()
+    assert to_folder.is_symlink() and names(tmp_path / "folder") == ["second"]
 
 
 @pytest.mark.parametrize("damaged", [False, True])

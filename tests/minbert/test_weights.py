@@ -166,14 +166,6 @@ def test_a_folder_that_sentence_transformers_has_saved_again_opens_here(
         assert weights.saved_pooler(tmp_path / "layers") == "mean"
 
 
-def test_a_folder_is_saved_through_a_link(tiny: Path, tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "disk")
-    for _ in range(2):
-        Encoder.load(tiny).save(tmp_path / "link")
-    assert (tmp_path / "link").is_symlink() and same(tmp_path / "disk", tiny)
-
-
 def test_saved_folder_opens_in_transformers_with_equal_outputs(saved: Callable[[str], Path], tiny: Path) -> None:
     from transformers import AutoModel, AutoTokenizer
     from transformers import BertModel as Theirs
