@@ -81,7 +81,7 @@ class Answer(BaseHTTPRequestHandler):
         path = self.server.folder / name
         known = self.path.startswith(("/some/name/resolve/", "/api/models/some/name"))
         if self.path.startswith("/api/models/some/name"):
-            body = json.dumps(self._listed() if "/tree/" in self.path else {"id": "some/name", "sha": COMMIT}).encode()
+            body = b"[]" if "/tree/" in self.path else json.dumps({"id": "some/name", "sha": COMMIT}).encode()
         else:
             body = path.read_bytes() if known and path.is_file() else b""
         self.send_response(200 if body else 404)
@@ -93,13 +93,6 @@ class Answer(BaseHTTPRequestHandler):
         self.end_headers()
         if with_body:
             self.wfile.write(body)
-
-    def _listed(self) -> list[dict[str, object]]:
-        paths = [path for path in self.server.folder.rglob("*") if path.is_file()]
-        return [
-            {"type": "file", "path": str(path.relative_to(self.server.folder)), "size": path.stat().st_size, "oid": "0"}
-            for path in paths
-        ]
 
     def log_message(self, *_: object) -> None:
         pass
