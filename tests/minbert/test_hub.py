@@ -1,17 +1,17 @@
 """Guards: weights of other forms are opened by transformers once; a hub that cannot be reached ends in one sentence.
 
 A server on this machine plays the hub; each case is a process of its own: huggingface_hub reads settings at import.
-They are forks of one process that has imported torch, with those parts of it that transformers takes seconds for.
+They are forked from one that has imported torch, with those parts of it that transformers takes seconds for.
 
-    python -m pytest --import-mode=importlib tests/minbert/test_hub.py
+python -m pytest --import-mode=importlib tests/minbert/test_hub.py
 """
 
 import hashlib
 import json
+import multiprocessing
 import os
 import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,38 +22,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import minbert
-from minbert import UserError, weights
+from minbert import BertModel, Encoder, UserError, weights
 from minbert.tokenizer import Tokenizer
 from tests.minbert.conftest import Harmful, same
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-FORKS = """
-import json, os, sys, traceback
-import scipy.optimize, torch._dynamo, torch.distributed.checkpoint, torch.distributed.tensor, torch.export
-from minbert import BertModel, UserError, weights
-from minbert.tokenizer import Tokenizer
-
-def answer(name):
-    try:
-        folder = weights.resolve(name, "--weights")
-        BertModel.from_pretrained(folder)
-        return f"FOLDER {folder} {weights.saved_pooler(folder)} {Tokenizer.load(folder).size}"
-    except UserError as error:
-        return f"USER ERROR {error}"
-    except BaseException:
-        return traceback.format_exc()
-
-assert not {"huggingface_hub", "transformers"} & set(sys.modules)
-for line in sys.stdin:
-    name, environment = json.loads(line)
-    if not os.fork():
-        os.environ.clear()
-        os.environ.update(environment)
-        print(json.dumps(answer(name)), flush=True)
-        os._exit(0)
-    os.wait()
-"""
+PRELOADED = ["scipy.optimize", "torch._dynamo", "torch.distributed.checkpoint", "torch.distributed.tensor"]
+PRELOADED += ["torch.export", "minbert.bert"]
 Resolve = Callable[..., str]
 
 
@@ -112,29 +87,32 @@ def hub(tiny_copy: Callable[..., Path]) -> Iterator[Hub]:
     thread.join()
 
 
+def answer(name: str, environment: dict[str, str]) -> str:
+    """What comes of a name, in a process that has this environment."""
+    assert not {"huggingface_hub", "transformers"} & set(sys.modules)
+    os.environ.clear()
+    os.environ.update(environment)
+    try:
+        folder = weights.resolve(name, "--weights")
+        BertModel.from_pretrained(folder)
+        return f"FOLDER {folder} {weights.saved_pooler(folder)} {Tokenizer.load(folder).size}"
+    except UserError as error:
+        return f"USER ERROR {error}"
+
+
 @pytest.fixture(scope="module")
-def resolve() -> Iterator[Resolve]:
-    """A function that gives the answer of a new process that looks for a name, with its own home and hub."""
-    with subprocess.Popen(
-        [sys.executable, "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as forks:
+def resolve() -> Resolve:
+    """A function that gives the `answer` of a new process, with its own home and hub."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
 
-        def ask(name: str, home: Path, endpoint: str, **settings: str) -> str:
-            environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-            environment |= {
-                "HF_HOME": str(home),
-                "MINBERT_CACHE": str(home / "minbert"),
-                "HF_ENDPOINT": endpoint,
-                "HF_HUB_ETAG_TIMEOUT": "1",
-                **settings,
-            }
-            assert forks.stdin is not None and forks.stdout is not None
-            forks.stdin.write(json.dumps([name, environment]) + "\n")
-            forks.stdin.flush()
-            return str(json.loads(forks.stdout.readline()))
+    def ask(name: str, home: Path, endpoint: str, **settings: str) -> str:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+        environment |= {"HF_HOME": str(home), "MINBERT_CACHE": str(home / "minbert"), "HF_ENDPOINT": endpoint}
+        with context.Pool(1) as pool:
+            return pool.apply(answer, (name, {**environment, "HF_HUB_ETAG_TIMEOUT": "1", **settings}))
 
-        yield ask
-        forks.kill()
+    return ask
 
 
 def test_a_name_is_fetched_once(hub: Hub, resolve: Resolve, tmp_path: Path) -> None:
@@ -186,16 +164,16 @@ def test_what_is_left_out_of_a_folder_is_said_at_every_load_and_its_pooling_may_
     kinds = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in paths.items()]
     (folder / "modules.json").write_text(json.dumps(kinds))
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_weightedmean_tokens": true}')
-    assert minbert.Encoder.load(folder, pooler="mean").pooler == "mean"
+    assert Encoder.load(folder, pooler="mean").pooler == "mean"
     for _ in range(2):
         with (
             pytest.warns(UserWarning, match="Dense is left out"),
             pytest.raises(UserError, match="a pooling mode other"),
         ):
-            minbert.Encoder.load(folder)
+            Encoder.load(folder)
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
     with pytest.warns(UserWarning, match="Dense is left out"):
-        assert minbert.Encoder.load(folder).pooler == "max", "a changed folder is opened anew"
+        assert Encoder.load(folder).pooler == "max", "a changed folder is opened anew"
 
 
 @pytest.mark.parametrize("case", ["harmful", "another architecture", "lacks the pooler"])
