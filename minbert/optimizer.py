@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import ParamsT
 
-from minbert.errors import UserError, one_of
+from minbert.errors import UserError
 
 
 class AdamW(torch.optim.Optimizer):
@@ -173,7 +173,12 @@ def decay_groups(parameters: Iterable[nn.Parameter], weight_decay: float) -> lis
     ]
 
 
-SCHEDULES = ("constant", "linear", "cosine")
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": lambda done: 1.0,
+    "linear": lambda done: max(0.0, 1.0 - done),
+    "cosine": lambda done: 0.5 * (1.0 + math.cos(math.pi * min(1.0, done))),
+}
+"""Factor on the learning rate, given the share of the steps after the warm-up that is done."""
 
 
 def lr_factor(schedule: str, step: int, total: int, warmup: int = 0) -> float:
@@ -181,12 +186,6 @@ def lr_factor(schedule: str, step: int, total: int, warmup: int = 0) -> float:
 
     The warm-up rises from 1/warmup to 1; `linear` and `cosine` then fall from 1 to 0, reached at `total`.
     """
-    schedule = one_of(schedule, SCHEDULES, "schedule")
     if step < warmup:
         return (step + 1) / warmup
-    if schedule == "constant":
-        return 1.0
-    done = (step - warmup) / max(1, total - warmup)
-    if schedule == "linear":
-        return max(0.0, 1.0 - done)
-    return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+    return SCHEDULES[schedule]((step - warmup) / max(1, total - warmup))

@@ -29,15 +29,6 @@ class Ragged:
     types: Tensor
     lengths: tuple[int, ...]
 
-    def __post_init__(self) -> None:
-        if not self.lengths or min(self.lengths) < 1:
-            raise UserError("a batch needs at least one sentence, and every sentence at least one token")
-        total = sum(self.lengths)
-        for name in ("ids", "positions", "types"):
-            shape = tuple(getattr(self, name).shape)
-            if shape != (total,):
-                raise UserError(f"{name} must have shape [{total}], the sum of the lengths, not {list(shape)}")
-
     @classmethod
     def from_lists(cls, ids: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None) -> "Ragged":
         """Concatenate lists of token ids. Positions count from 0 in each list; token types default to 0."""
