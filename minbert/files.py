@@ -191,7 +191,7 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
 def cache_folder() -> Path:
     """`$MINBERT_CACHE`, else `minbert` in the user's cache folder."""
     if own := os.environ.get("MINBERT_CACHE"):
-        return Path(own)
+        return expanded(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
 
 

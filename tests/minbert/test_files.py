@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from minbert import BertConfig, UserError
-from minbert.files import cached, new_folder, read_json, replacing, write_atomic, write_json
+from minbert.files import cache_folder, cached, new_folder, read_json, replacing, write_atomic, write_json
 
 
 def names(folder: Path) -> list[str]:
@@ -100,6 +100,12 @@ def test_of_two_that_miss_an_entry_one_builds_it(
         assert record == {"count": 1} and arrays["x"].tolist() == [0, 1, 2, 3, 4] and arrays["none"].shape == (0, 3)
     assert len(calls) == 1 + damaged
     assert [path.suffix for path in (tmp_path / "room").glob("[!.]*")] == [".safetensors"]
+
+
+def test_the_cache_may_be_named_from_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("MINBERT_CACHE", "~/cache")
+    assert cache_folder() == tmp_path / "cache"
 
 
 OTHERS = [("model_type", "roberta"), ("position_embedding_type", "relative_key"), ("hidden_size", "768")]
