@@ -17,10 +17,9 @@ def amx_crashes() -> bool:
     """True if the CPU announces AMX but oneDNN's bfloat16 products in it are illegal instructions.
 
     A child process tries one. oneDNN 3.12, that of torch 2.13, takes the shape of AMX's tiles from CPUID leaf 1D,
-    where some virtual machines have zeros (https://github.com/uxlfoundation/oneDNN/issues/5689). Always false on
-    Windows, which cannot fork.
+    where some virtual machines have zeros (https://github.com/uxlfoundation/oneDNN/issues/5689).
     """
-    if not (torch.cpu._is_amx_tile_supported() and hasattr(os, "fork")):
+    if not torch.cpu._is_amx_tile_supported():
         return False
     child = os.fork()
     if child:

@@ -5,7 +5,6 @@ falls back to the plain computation, so an accelerated model can be moved.
 """
 
 import ctypes
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -103,8 +102,7 @@ def keep_freed_memory() -> None:
 
     By default glibc returns it to the system, and the next step pays for the same pages again.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt:
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         mallopt(_MMAP_THRESHOLD, 1 << 30) or mallopt(_MMAP_THRESHOLD, 1 << 25)  # the most that older versions take
         mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
 

@@ -44,13 +44,7 @@ class Answer(BaseHTTPRequestHandler):
     server: Hub
     protocol_version = "HTTP/1.1"
 
-    def do_HEAD(self) -> None:
-        self._answer(with_body=False)
-
     def do_GET(self) -> None:
-        self._answer(with_body=True)
-
-    def _answer(self, with_body: bool) -> None:
         self.server.asked.append(self.path)
         name = "/".join(self.path.split("/")[5:])  # /some/name/resolve/REVISION/FILE
         path = self.server.folder / name
@@ -66,8 +60,11 @@ class Answer(BaseHTTPRequestHandler):
         self.send_header("ETag", f'"{hashlib.sha256(body).hexdigest()}"')
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if with_body:
+        if self.command == "GET":
             self.wfile.write(body)
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
     def log_message(self, *_: object) -> None:
         pass

@@ -16,7 +16,6 @@ from minbert import UserError, precision
 CPU = torch.device("cpu")
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the trial needs fork")
 def test_a_product_that_is_an_illegal_instruction_is_found_and_no_other_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
