@@ -185,12 +185,6 @@ def test_pooler_of_folders_by_others(tmp_path: Path, minilm: Path) -> None:
     for content, pooler in ((flags, "max"), ({"pooling_mode": "mean"}, "mean")):
         (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(content))
         assert weights.saved_pooler(tmp_path) == pooler
-    kinds = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
-    types = [{"type": f"sentence_transformers.models.{name}", "path": path} for name, path in kinds.items()]
-    (tmp_path / "modules.json").write_text(json.dumps(types))
-    with pytest.warns(UserWarning, match="Dense is left out"):
-        weights.saved_pooler(tmp_path)
-    (tmp_path / "modules.json").write_text(json.dumps(types[:2]))
     for modes in (["weightedmean_tokens"], ["cls_token", "mean_tokens"]):
         content = {"include_prompt": True} | {f"pooling_mode_{mode}": True for mode in modes}
         (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(content))
