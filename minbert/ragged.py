@@ -70,6 +70,14 @@ class Ragged:
         first = Ragged(self.ids[:cut], self.positions[:cut], self.types[:cut], self.lengths[:sentences])
         return first, Ragged(self.ids[cut:], self.positions[cut:], self.types[cut:], self.lengths[sentences:])
 
+    def select(self, sentences: np.ndarray) -> "tuple[Ragged, Tensor]":
+        """The sentences of these numbers, in this order, and the indices of their tokens, int64."""
+        lengths = np.array(self.lengths)
+        starts, lengths = (np.cumsum(lengths) - lengths)[sentences], lengths[sentences]
+        tokens = to_device(torch.from_numpy(np.repeat(starts, lengths) + ramp(lengths)), self.ids.device)
+        ids, positions, types = (x.index_select(0, tokens) for x in (self.ids, self.positions, self.types))
+        return Ragged(ids, positions, types, tuple(lengths.tolist())), tokens
+
     def repeated(self, times: int) -> "Ragged":
         """All sentences `times` times, one round after the other."""
         ids, positions, types = (x.repeat(times) for x in (self.ids, self.positions, self.types))
@@ -148,12 +156,7 @@ class Ragged:
         order = np.argsort(self.lengths, kind="stable")
         if (order[1:] > order[:-1]).all():
             return None
-        lengths = np.array(self.lengths)
-        starts = np.cumsum(lengths) - lengths
-        rows = np.repeat(starts[order], lengths[order]) + ramp(lengths[order])
-        tokens, sentences = (to_device(torch.from_numpy(x), self.ids.device) for x in (rows, order))
-        ids, positions, types = (x.index_select(0, tokens) for x in (self.ids, self.positions, self.types))
-        return Ragged(ids, positions, types, tuple(lengths[order].tolist())), tokens, sentences
+        return *self.select(order), to_device(torch.from_numpy(order), self.ids.device)
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:

@@ -229,14 +229,10 @@ def apply(
     `perturbation` [T, D] is added to the embeddings of sentences with an adversarial view; its other rows are ignored.
     """
     assert len(streams) == len(ragged), f"{len(streams)} keys for {len(ragged)} sentences"
-    starts = np.cumsum(ragged.lengths) - ragged.lengths
     parts = []
     for number in np.unique(streams.numbers):
         sentences = np.flatnonzero(streams.numbers == number)
-        counts = np.array(ragged.lengths)[sentences]
-        tokens = _on(np.repeat(starts[sentences], counts) + ramp(counts), ragged.ids)
-        ids, positions, types = (x.index_select(0, tokens) for x in (ragged.ids, ragged.positions, ragged.types))
-        part = Ragged(ids, positions, types, tuple(counts.tolist()))
+        part, tokens = ragged.select(sentences)
         view, part_streams = views[number], streams.take(sentences)
         parts.append((view, view.positions(part, part_streams), part_streams, tokens))
     back = inverse(torch.cat([tokens for *_, tokens in parts]))
