@@ -224,7 +224,7 @@ def fit(
                 raise Interrupted(f"stopped after step {state.step:,} of {plan.total:,}", stopping)
     checkpoint.load(run.checkpoints, state.kept_step, model)
     run.record_step(state.step, ended=True)
-    if ranks.rank() == 0 and not run_settings.keep_checkpoints:
+    if ranks.rank() == 0:
         checkpoint.strip(run.checkpoints, state.kept_step)
     return state
 

@@ -204,10 +204,6 @@ class RunSettings(SettingsGroup):
     run_dir: str = flag("runs/run", "folder of the run", metavar="DIR", common=True)
     resume: bool = flag(False, "resume from the newest checkpoint, or start if there is none", common=True)
     save_every: int = flag(0, "save a checkpoint every N steps, in addition to the one after each evaluation", ge=0)
-    keep_checkpoints: bool = flag(
-        False,
-        "keep the optimizer's state and both checkpoints of a finished run, which otherwise keeps the model only",
-    )
     log_every: int = flag(
         50,
         "steps between two rows of metrics.jsonl; without a terminal a line is printed with each, and each minute",

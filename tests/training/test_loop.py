@@ -231,16 +231,13 @@ def test_what_is_not_finite_is_never_saved(
         assert checkpoint.not_finite(model, optimizer) is None
 
 
-def test_a_finished_run_keeps_one_model_and_no_optimizer_unless_asked(toy: Any, run: RunDir) -> None:
+def test_a_finished_run_keeps_one_model_and_no_optimizer(toy: Any, run: RunDir) -> None:
     model, state, _ = toy.fit(run, scores=[0.3, 0.9, 0.5])
     files = {str(path.relative_to(run.checkpoints)) for path in run.checkpoints.glob("*/*.*")}
     assert files == {"step-00000008/state.json", "step-00000008/model.safetensors", "step-00000012/state.json"}
     asked = toy.Objective()
     again, resumed, _ = toy.fit(run, objective=asked, resume=True)
     assert not asked.asked and resumed == state and torch.equal(again.weight, model.weight)
-    whole = toy.begin(run.path.parent / "whole")
-    toy.fit(whole, scores=[0.3, 0.9, 0.5], keep_checkpoints=True)
-    assert len([*whole.checkpoints.rglob("optimizer.safetensors")]) == 2
 
 
 def test_evaluations_are_lines_above_a_bar(

@@ -168,16 +168,17 @@ def gradients(folder: Path) -> dict[str, torch.Tensor]:
 def test_two_ranks_that_accumulate_have_the_gradients_of_one_pass(script: Script) -> None:
     # Bi-encoder pairs, so that a share of the batch also has to keep both sides of a pair together.
     still = ("--clip", 0, "--encoder-dropout", 0, "--hidden-dropout-prob", 0)
-    flags = ("--epochs", 1, "--batch-size", 150, *still, "--keep-checkpoints", "--tasks", "quora", "--pairs", "bi")
-    alone = script(MULTITASK, *flags, run_dir="alone")
-    both = script(MULTITASK, *flags, "--accumulate", 2, run_dir="both", ranks=2)
-    assert both.codes == [0, 0], both.err
+    flags = (MULTITASK, "--batch-size", 150, *still, "--tasks", "quora", "--pairs", "bi", "--evaluate-every", 9)
+    stop = (signal.SIGUSR1, "step", 0)  # in the first step, as a finished run keeps no optimizer
+    alone = script(*flags, run_dir="alone", signal=stop)
+    both = script(*flags, "--accumulate", 2, run_dir="both", ranks=2, signal=stop)
+    assert both.codes == [128 + signal.SIGUSR1] * 2, both.err
     ours, theirs = gradients(both.folder), gradients(alone.folder)
     assert ours.keys() == theirs.keys() and len(ours) > 30
     for name, gradient in theirs.items():
         torch.testing.assert_close(ours[name], gradient, atol=1e-6, rtol=1e-4, msg=name)
     assert both.rows()[0]["quora/loss"] == pytest.approx(alone.rows()[0]["quora/loss"], rel=1e-5)
-    assert len(both.rows()) == len(alone.rows()) == 2, "one rank alone writes the metrics"
+    assert len(both.rows()) == len(alone.rows()) == 1, "one rank alone writes the metrics"
 
 
 @pytest.mark.slow

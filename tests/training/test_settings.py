@@ -147,7 +147,7 @@ def test_a_mistake_in_a_file_names_the_file_and_the_key(tmp_path: Path, text: st
 
 
 def test_only_flags_that_change_no_result_stay_out_of_a_runs_identity() -> None:
-    places = "--run-dir a --data x --save-every 3 --log-every 7 --keep-checkpoints --resume"
+    places = "--run-dir a --data x --save-every 3 --log-every 7 --resume"
     one = multitask(*places.split()).settings.identity()
     assert one == multitask().settings.identity()
     paths = pretrain("--triplets", "a.csv", "--run-dir", "b", "--sts-dev", "c").settings.identity()
