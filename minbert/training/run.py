@@ -7,10 +7,10 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
@@ -20,97 +20,68 @@ from minbert.files import TEMPORARY, make_folder, read_json_object, sync, write_
 from minbert.training import checkpoint, cli, ranks, track
 
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk", "lemminflect")
-_ROOT = Path(__file__).parent.parent.parent
-
 
 InputFiles = Mapping[str, tuple[Path | str, str]]
 """What a run reads: role, such as `train sst` -> (a file or folder, hex SHA-256 of its content)."""
 
 
-class Lock:
-    """A file that one process holds from `hold` to `release`; a kill releases it as well."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = FileLock(path)
-        self._created: list[Path] = []  # folders
-
-    def hold(self) -> None:
-        """Create and lock the file, and its folder if need be.
-
-        Raises `UserError`, naming a process that holds it, and `OSError` if it cannot be created or is a link, which
-        filelock does not follow.
-        """
-        self._created = [folder for folder in self.path.parents if not folder.exists()]
-        make_folder(self.path.parent)
-        try:
-            self._lock.acquire(blocking=False)
-        except Timeout:
-            raise UserError(f"{self.path.parent}: is in use by {self._holder()}") from None
-        self.path.write_text(f"process {os.getpid()} on {platform.node()}\n", encoding="utf-8")
-
-    def _holder(self) -> str:
-        """The process that holds the file, by what it has written there."""
-        with suppress(FileNotFoundError):
-            if text := self.path.read_text(encoding="utf-8").strip():
-                return text
-        return "another process"
-
-    def release(self) -> None:
-        """Delete the file, and those folders made for it that are empty."""
-        if self._lock.is_locked:
-            self.path.unlink(missing_ok=True)
-        self._lock.release()
-        for folder in self._created:
-            with suppress(OSError):  # something is in it
-                folder.rmdir()
-
-
 class RunDir:
-    """A run's folder, locked by one process from `open` to its end; nothing else is written before `begin_part`.
+    """A run's folder. Nothing but its lock is written before `begin_part`; with several ranks, the first alone writes.
 
-    With several ranks, the first one alone writes.
+    `tracked` is the value of `--track`.
     """
 
-    def __init__(self, path: Path, *, resume: bool = False) -> None:
+    def __init__(self, path: Path, *, resume: bool = False, tracked: str = "none") -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self._manifest, self._metrics = path / "manifest.json", path / "metrics.jsonl"
-        self._resume = resume
-        self._lock = Lock(path / ".minbert.lock")
-        self._tracked = "none"
+        self._lock_file = path / ".minbert.lock"
+        self._resume, self._tracked = resume, tracked
         self._tracker: track.Tracker | None = None
         self._content: dict[str, Any] = {}
         self._begun = time.perf_counter()
 
     @classmethod
-    def open(cls, path: Path, *, resume: bool, identity: dict[str, Any], tracked: str = "none") -> "RunDir":
-        """The folder of a run, locked until the command ends. `tracked` is the value of `--track`.
+    @contextmanager
+    def open(cls, path: Path, *, resume: bool, identity: dict[str, Any], tracked: str = "none") -> Iterator["RunDir"]:
+        """The folder of a run, which this process has locked until the context ends.
 
         `identity` is the part of the run's identity that is known before data are read. Raises `UserError` as `check`
         and `track.demand_installed` do, and if the folder cannot be written to or another process has locked it.
         """
-        run = cls(path, resume=resume)
         track.demand_installed(tracked)
-        run._tracked = tracked
+        run = cls(path, resume=resume, tracked=tracked)
         nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
             raise UserError(f"--run-dir {path}: {nearest} is not a folder that can be written to")
         cli.resumable = True
-        if ranks.rank() == 0:
-            run._lock.hold()
-        try:
+        with run._locked() if ranks.rank() == 0 else nullcontext():
             run.check(identity)
-        except BaseException:
-            run._lock.release()
-            raise
-        return run
+            yield run
 
-    def __enter__(self) -> Self:
-        return self
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the folder's lock, which a kill releases as well; a folder made for it is deleted if it stays empty.
 
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
+        Raises `UserError`, naming a process that holds it, and `OSError` if its file cannot be created or is a link,
+        which filelock does not follow.
+        """
+        created = [folder for folder in self._lock_file.parents if not folder.exists()]
+        make_folder(self.path)
+        try:
+            with FileLock(self._lock_file, blocking=False):
+                self._lock_file.write_text(f"process {os.getpid()} on {platform.node()}\n", encoding="utf-8")
+                try:
+                    yield
+                finally:
+                    self._lock_file.unlink(missing_ok=True)
+        except Timeout:
+            holder = self._lock_file.read_text(encoding="utf-8").strip() or "another process"
+            raise UserError(f"{self.path}: is in use by {holder}") from None
+        finally:
+            for folder in created:
+                with suppress(OSError):  # something is in it
+                    folder.rmdir()
 
     def _sweep(self) -> None:
         """Delete what `minbert.files` was writing when a process was killed; what it was replacing stays."""
@@ -158,14 +129,13 @@ class RunDir:
         if not self._manifest.exists():
             return None
         parts = self._read_manifest()["parts"]
-        threads: int | None = parts[-1].get("environment", {}).get("threads") if parts else None
-        return threads
+        return parts[-1].get("environment", {}).get("threads") if parts else None
 
     def _foreign(self) -> Iterator[Path]:
         """Files other than the lock and the remains of a run that was killed before it wrote its manifest."""
         folders = [folder for folder in (self.path, self.checkpoints) if folder.is_dir()]
         for path in (path for folder in folders for path in folder.iterdir()):
-            if path not in (self._lock.path, self.checkpoints) and not TEMPORARY.fullmatch(path.name):
+            if path not in (self._lock_file, self.checkpoints) and not TEMPORARY.fullmatch(path.name):
                 yield path
 
     def _read_manifest(self) -> dict[str, Any]:
@@ -269,7 +239,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         **{name: version(name) for name in _LIBRARIES},
-        "commit": commit(),
+        "commit": _commit(),
         "machine": platform.machine(),
         **hardware(device),
         "device": str(device),
@@ -286,8 +256,9 @@ def hardware(device: torch.device) -> dict[str, Any]:
     }
 
 
-def commit(root: Path = _ROOT) -> str | None:
+def _commit() -> str | None:
     """The project's git commit, followed by `-dirty` if tracked files have changes; None without git."""
+    root = Path(__file__).parents[2]
     if not (root / ".git").exists() or shutil.which("git") is None:
         return None
     words = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]

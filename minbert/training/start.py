@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -134,28 +134,24 @@ def open_run(parsed: Parsed[S]) -> Iterator[Start[S]]:
     exited. After an error no rank waits. Raises `UserError`.
     """
     chosen = set_up_device(demanded=parsed.settings.run.use_gpu)
-    with ranks.group(chosen):
+    with ranks.group(chosen), ExitStack() as stack:
         settings = parsed.settings
         _ = settings.encoder.source  # a mistake in it is found before any data are read
         identity = {name: value for name, value in settings.identity().items() if name != "pooler" or value}
         precision = number_format(settings.training.precision, chosen)
+        folder, options = expanded(settings.run.run_dir), settings.run
+        opened = RunDir.open(folder, resume=options.resume, identity=identity, tracked=options.track)
         try:
-            run = RunDir.open(
-                expanded(settings.run.run_dir),
-                resume=settings.run.resume,
-                identity=identity,
-                tracked=settings.run.track,
-            )
+            run = stack.enter_context(opened)
         except (UserError, OSError):
             ranks.max_over_ranks(1, chosen)  # so that no other rank waits for this one
             raise
-        with run:
-            if ranks.max_over_ranks(0, chosen):
-                raise SystemExit(2)
-            if chosen.type == "cpu":
-                set_threads(run.threads)
-            yield Start(parsed, run, chosen, precision)
-            ranks.barrier()
+        if ranks.max_over_ranks(0, chosen):
+            raise SystemExit(2)
+        if chosen.type == "cpu":
+            set_threads(run.threads)
+        yield Start(parsed, run, chosen, precision)
+        ranks.barrier()
 
 
 def set_up_device(*, demanded: bool) -> torch.device:

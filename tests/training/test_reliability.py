@@ -30,8 +30,11 @@ BROKEN = [b"", b"{", b"[]", b"{}", b'{"settings": {}, "parts": "x"}', b'{"settin
 def test_a_damaged_manifest_is_one_sentence(saved: Callable[[], RunDir], content: bytes) -> None:
     manifest = saved().path / "manifest.json"
     manifest.write_bytes(content)
-    with pytest.raises(UserError, match=re.escape(str(manifest))):
-        RunDir.open(manifest.parent, resume=True, identity={})
+    with (
+        pytest.raises(UserError, match=re.escape(str(manifest))),
+        RunDir.open(manifest.parent, resume=True, identity={}),
+    ):
+        pass
 
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1]
@@ -93,9 +96,9 @@ def test_a_signal_outside_the_loop_ends_the_command_with_the_one_that_goes_on(
     number: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def main() -> None:
-        RunDir.open(tmp_path / "run", resume=False, identity={})
-        os.kill(os.getpid(), number)
-        pytest.fail("the command goes on")
+        with RunDir.open(tmp_path / "run", resume=False, identity={}):
+            os.kill(os.getpid(), number)
+            pytest.fail("the command goes on")
 
     monkeypatch.setattr(sys, "argv", ["multitask_train.py", "--preset", "best"])
     with pytest.raises(SystemExit) as stop:

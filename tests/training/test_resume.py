@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 from minbert.training import checkpoint
-from minbert.training.run import Lock
+from minbert.training.run import RunDir
 
 Script = Callable[..., Any]
 MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
@@ -231,11 +231,10 @@ def test_a_run_of_any_setting_is_resumed_with_the_same_bits(
 
 def test_ranks_stop_together_when_one_is_told_to_or_refused(script: Script, tmp_path: Path) -> None:
     flags = (*SHORT, "--max-steps", 6)
-    lock = Lock(tmp_path / "run" / ".minbert.lock")
-    lock.hold()
-    refused = script(MULTITASK, *flags, ranks=2)
+    with RunDir.open(tmp_path / "run", resume=False, identity={}):
+        refused = script(MULTITASK, *flags, ranks=2)
     assert refused.codes == [2, 2] and f"is in use by process {os.getpid()} on" in refused.errors[0], refused.err
-    lock.release()
+    assert not refused.folder.exists()
     nowhere = script(MULTITASK, *flags, ranks=2, run_dir="/proc/nowhere")
     assert nowhere.codes == [2, 2] and nowhere.errors == ["error: /proc/nowhere: No such file or directory"]
     assert all(not path.read_text() for path in tmp_path.glob("*.err1")), (
