@@ -63,14 +63,12 @@ def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = No
                 moments = {key: tensors[f"{key}/{name}"] for key in _TENSORS if f"{key}/{name}" in tensors}
                 on_device = {key: x.to(parameter.device) for key, x in moments.items()}
                 optimizer.state[parameter] = {"step": counts[name], **on_device}
-    state: dict[str, Any] = content["state"]
-    return state
+    return content["state"]
 
 
 def state_of(parent: Path, step: int) -> dict[str, Any]:
     """The loop's state in a checkpoint. Raises `UserError` if its hash differs from the recorded one."""
-    state: dict[str, Any] = _verified(folder_of(parent, step))["state"]
-    return state
+    return _verified(folder_of(parent, step))["state"]
 
 
 def set_damaged_aside(parent: Path) -> list[str]:

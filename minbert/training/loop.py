@@ -49,8 +49,7 @@ class Context:
 
     def scaled(self, loss: Tensor) -> Tensor:
         """The loss to differentiate: in fp16 times the loss scale, which `fit` divides out of the gradients."""
-        scaled: Tensor = self.scaler.scale(loss)
-        return scaled
+        return self.scaler.scale(loss)
 
     def seed_dropout(self, purpose: str, part: int = 0) -> None:
         """Seed torch's generator, which draws the dropout masks, by (seed, step, purpose, part, rank)."""

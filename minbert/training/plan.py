@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, count
@@ -30,9 +30,7 @@ class Plan:
 
     lengths: Sequence[int]
     build: Callable[[int], list[tuple[str, np.ndarray]]]
-    _epoch: int = field(default=-1, repr=False)
-    _steps: list[tuple[str, np.ndarray]] = field(default_factory=list, repr=False)
-    _task_indices: list[int] = field(default_factory=list, repr=False)
+    _latest: tuple[int, list[Step]] = field(default=(-1, []), repr=False)  # an epoch and its steps
 
     @cached_property
     def ends(self) -> list[int]:
@@ -47,14 +45,15 @@ class Plan:
     def at(self, step: int) -> Step:
         """Step number `step` of 0..total-1."""
         epoch = bisect_right(self.ends, step)
-        if epoch != self._epoch:
-            self._epoch, self._steps = epoch, self.build(epoch)
-            assert len(self._steps) == self.lengths[epoch], "a plan's lengths must be those of its epochs"
-            counts: dict[str, count[int]] = defaultdict(count)
-            self._task_indices = [next(counts[task]) for task, _ in self._steps]
-        index = step - (self.ends[epoch] - self.lengths[epoch])
-        task, rows = self._steps[index]
-        return Step(task, rows, epoch, step, self._task_indices[index])
+        if epoch != self._latest[0]:
+            self._latest = epoch, self._steps_of(epoch)
+        return self._latest[1][step - self.ends[epoch]]  # an index from the end
+
+    def _steps_of(self, epoch: int) -> list[Step]:
+        built, counts = self.build(epoch), defaultdict[str, Iterator[int]](count)
+        assert len(built) == self.lengths[epoch], "a plan's lengths must be those of its epochs"
+        first = self.ends[epoch] - self.lengths[epoch]
+        return [Step(task, rows, epoch, n, next(counts[task])) for n, (task, rows) in enumerate(built, first)]
 
 
 def shuffled(size: int, seed: int, *counter: int | str) -> np.ndarray:

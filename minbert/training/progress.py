@@ -30,8 +30,7 @@ def bar(items: Sequence[T], label: str) -> Iterable[T]:
     if not _redraws(sys.stderr):
         return _with_lines(items, label)
     options = {"file": sys.stderr, "leave": False, "dynamic_ncols": True, "disable": bool(ranks.rank())}
-    shown: Iterable[T] = _Bar(items, desc=label, **options)
-    return shown
+    return _Bar(items, desc=label, **options)
 
 
 def _with_lines(items: Sequence[T], label: str) -> Iterator[T]:

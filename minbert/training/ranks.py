@@ -10,9 +10,10 @@ gradients are summed once per step, after backward. The model is not wrapped.
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -86,11 +87,12 @@ def own_rows(rows: np.ndarray) -> np.ndarray:
     return rows[rank() :: world()]
 
 
-@contextmanager
-def _exchange() -> Iterator[None]:
-    """Raises `UserError` if an exchange with the other ranks fails: another rank has ended."""
+def _exchange(operation: Callable[..., Any], *arguments: Any) -> None:
+    """Call an operation of torch.distributed, if there are several ranks. Raises `UserError` if another has ended."""
+    if not dist.is_initialized():
+        return
     try:
-        yield
+        operation(*arguments)
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
@@ -99,16 +101,12 @@ def _exchange() -> Iterator[None]:
 
 def barrier() -> None:
     """Wait until every rank has called this."""
-    if dist.is_initialized():
-        with _exchange():
-            dist.barrier()
+    _exchange(dist.barrier)
 
 
 def sum_over_ranks(x: Tensor) -> Tensor:
     """The sum of `x` over all ranks, in place."""
-    if dist.is_initialized():
-        with _exchange():
-            dist.all_reduce(x)
+    _exchange(dist.all_reduce, x)
     return x
 
 
@@ -123,9 +121,7 @@ def gather(rows: Tensor, positions: Tensor, total: int) -> Tensor:
 
 def broadcast(x: Tensor) -> Tensor:
     """The first rank's `x`, in place; `x` has one shape and type on all ranks."""
-    if dist.is_initialized():
-        with _exchange():
-            dist.broadcast(x, src=0)
+    _exchange(dist.broadcast, x, 0)
     return x
 
 
@@ -134,8 +130,7 @@ def max_over_ranks(number: int, device: torch.device) -> int:
     if not dist.is_initialized():
         return number
     tensor = torch.tensor(number, device=device)
-    with _exchange():
-        dist.all_reduce(tensor, dist.ReduceOp.MAX)
+    _exchange(dist.all_reduce, tensor, dist.ReduceOp.MAX)
     return int(tensor)
 
 
@@ -159,16 +154,18 @@ def sum_gradients(parameters: Iterable[nn.Parameter], device: torch.device) -> N
         return
     parameters = [p for p in parameters if p.requires_grad]
     present = torch.tensor([p.grad is not None for p in parameters], dtype=torch.float32, device=device)
-    used = [p for p, ranks in zip(parameters, sum_over_ranks(present).tolist(), strict=True) if ranks]
-    with _exchange():
-        exchanges = []
-        for bucket in _buckets(used):
-            flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in bucket])
-            exchanges.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
-        for bucket, flat, work in exchanges:
-            work.wait()
-            for parameter, part in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
-                parameter.grad = part.view_as(parameter)
+    _exchange(_sum_in_buckets, compress(parameters, sum_over_ranks(present).tolist()))
+
+
+def _sum_in_buckets(parameters: Iterable[nn.Parameter]) -> None:
+    exchanges = []
+    for bucket in _buckets(parameters):
+        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in bucket])
+        exchanges.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
+    for bucket, flat, work in exchanges:
+        work.wait()
+        for parameter, part in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
+            parameter.grad = part.view_as(parameter)
 
 
 def _buckets(parameters: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:

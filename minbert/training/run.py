@@ -198,6 +198,7 @@ class RunDir:
         """Flush `metrics.jsonl` to disk, so that no checkpoint is newer than its rows."""
         if self._metrics.is_file():
             sync(self._metrics)
+            sync(self.path)  # the file's entry, which may be new
 
     def metrics(self) -> list[dict[str, Any]]:
         """All readable rows of `metrics.jsonl`, or none if there is no such file."""

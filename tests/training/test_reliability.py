@@ -312,23 +312,6 @@ def test_an_evaluation_that_is_repeated_is_forgotten(run: RunDir) -> None:
     assert run.metrics() == rows[:3]
 
 
-def test_metrics_are_synced_before_a_checkpoint_is_written(
-    toy: Any, run: RunDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done: list[str] = []
-    fsync, save = os.fsync, checkpoint.save
-
-    def synced(descriptor: int) -> None:
-        fsync(descriptor)
-        done.append(Path(f"/proc/self/fd/{descriptor}").resolve().name)
-
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(checkpoint, "save", lambda *given: (done.append("save"), save(*given)))
-    toy.fit(run)
-    places = [place for place, name in enumerate(done) if name == "save"]
-    assert len(places) == 3 and all(done[place - 1] == "metrics.jsonl" for place in places), done
-
-
 def test_a_resumed_run_says_what_changed_in_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = []
     for isa in ("AVX512_CORE_BF16", "AVX512_CORE_BF16", "AVX2"):
