@@ -6,7 +6,6 @@ python -m pytest --import-mode=importlib tests/training/test_scripts_end_to_end.
 import csv
 import json
 import shlex
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,13 +50,15 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_run_folder_is_complete(script: Script) -> None:
+def test_a_run_folder_is_complete(script: Script, tiny: Path) -> None:
     run = script(MULTITASK, "--epochs", 2, "--lr", 1e-3, report=True)
     assert run.code == 0, run.err
     folder = run.folder
     assert names(folder) == sorted([*EVERY_RUN, "predictions"])
     manifest = run.manifest()
     assert manifest["command"].startswith("multitask_train.py --run-dir")
+    assert manifest["settings"]["pooler"] == minbert.Encoder.load(folder / "encoder").pooler == "pooler"
+    assert f"pooling: pooler, BERT's pooling layer as in the papers: {tiny} names none (--pooler)" in run.out
     assert {"settings", "weights", "environment", "data", "plan", "preset", "overrides", "precision"} <= manifest.keys()
     for split in ("train", "dev", "test"):
         for account in manifest["data"][split].values():
@@ -164,6 +165,8 @@ def test_a_cross_encoder_of_stage_one_is_trained_on_beside_another_sentence_enco
     flags = ("--encoder", first.folder, "--pairs", "joint", "--sentence-encoder", copy, "--max-steps", 3)
     second = script(MULTITASK, *flags, run_dir="second", weights=False)
     assert second.code == 0, second.err
+    assert second.manifest()["settings"]["pooler"] == minbert.Encoder.load(second.folder / "encoder").pooler == "mean"
+    assert f"pooling: mean, as {first.folder / 'encoder'} says (--pooler)" in second.out
     predictor = predict.load(second.folder)
     kept, given = predictor.model.starting.state_dict(), minbert.BertModel.from_pretrained(tiny).state_dict()
     assert all(torch.equal(kept[name], value) for name, value in given.items())
@@ -248,24 +251,6 @@ def test_a_preset_of_the_other_papers_needs_sentevals_data_alone(script: Script,
     assert (account["name"], account["file"], account["kept"]) == ("stsb", str(dev), 50)
     how_chosen = {"keep": "best", "metric": "spearman", "patience": 0, "by_dev_pairs": True}
     assert run.manifest()["selection"] == how_chosen
-
-
-def test_pooling_comes_from_the_folder_of_the_weights_where_it_names_one(
-    script: Script, tiny: Path, tmp_path: Path
-) -> None:
-    named = Path(shutil.copytree(tiny, tmp_path / "named"))
-    (named / "1_Pooling").mkdir()
-    (named / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
-    cases = [
-        (PRETRAIN, "--order none", named, "mean", f"pooling: mean, as {named} says (--pooler)"),
-        (MULTITASK, "--tasks sst", tiny, "pooler", f"pooling: pooler, BERT's pooling layer as in the papers: {tiny}"),
-    ]
-    for name, more, weights, pooler, line in cases:
-        flags = ("--weights", weights, *more.split(), "--max-steps", 1, "--limit", 8)
-        run = script(name, *flags, run_dir=name, weights=False)
-        assert run.code == 0, run.err
-        assert run.manifest()["settings"]["pooler"] == pooler and line in run.out
-        assert minbert.Encoder.load(run.folder / "encoder").pooler == pooler
 
 
 def test_a_run_that_makes_the_encoder_worse_says_so(script: Script, tiny: Path, tmp_path: Path) -> None:
