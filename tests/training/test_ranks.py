@@ -24,9 +24,6 @@ from minbert.training.run import RunDir
 from tests.contrastive import ranks
 from tests.training.conftest import ROOT, SAMPLE
 
-FLAGS = ["--data", "data/sample", "--max-length", "24", "--precision", "fp32", "--max-steps", "2", "--batch-size", "8"]
-FLAGS += ["--tasks", "sst", "--limit", "16"]
-TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--standalone"]
 SLOW_TO_SAVE = """
 import sys, time
 from pathlib import Path
@@ -44,20 +41,27 @@ assert not torch.distributed.is_initialized(), "a rank ends inside the process g
 """
 
 
-def launch(tiny: Path, folder: Path) -> "subprocess.CompletedProcess[str]":
-    words = [sys.executable, *TORCHRUN, "multitask_train.py", *FLAGS, "--weights", tiny, "--run-dir", folder]
-    variables = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    return subprocess.run(words, cwd=ROOT, env=variables, capture_output=True, text=True, check=False, timeout=300)
+def torchrun(script: str, tiny: Path, folder: Path, *flags: Any, restarts: int = 0) -> "subprocess.Popen[str]":
+    """A script on two ranks under torchrun."""
+    usual = ("--run-dir", folder, "--precision", "fp32", "--max-length", 24, "--weights", tiny, "--data", SAMPLE)
+    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts", restarts]
+    launch += ["--signals-to-handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"]
+    command = [sys.executable, "-m", *launch, ROOT / script, *usual, *flags]
+    # as many threads as in the other runs, since bits depend on it
+    variables = os.environ | {"OMP_NUM_THREADS": "2", "GLOO_SOCKET_IFNAME": "lo"}
+    return subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=variables)
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(30, marks=pytest.mark.slow)])
 def test_every_launch_ends_well(tiny: Path, tmp_path: Path, count: int) -> None:
     for number in range(count):
-        done = launch(tiny, tmp_path / f"run{number}")
-        assert done.returncode == 0, done.stderr
-        left = {path.name for path in (tmp_path / f"run{number}").iterdir()}
-        assert {"encoder", "scores.json", "predictions", "report.html"} <= left
-        assert "terminate called" not in done.stderr
+        folder = tmp_path / f"run{number}"
+        flags = ("--max-steps", 2, "--batch-size", 8, "--tasks", "sst", "--limit", 16)
+        with torchrun("multitask_train.py", tiny, folder, *flags) as process:
+            _, said = process.communicate(timeout=300)
+        assert process.returncode == 0, said
+        assert {"encoder", "scores.json", "predictions", "report.html"} <= {path.name for path in folder.iterdir()}
+        assert "terminate called" not in said
 
 
 def test_no_rank_leaves_before_the_first_has_saved_or_ends_inside_the_group(
@@ -137,14 +141,9 @@ def test_ranks_whose_parameters_differ_stop_before_they_are_saved(script: Callab
 LONG = ("--epochs", 3, "--batch-size", 8, "--lr", 1e-3, "--save-every", 1)
 
 
-def torchrun(run: RunDir, tiny: Path, restarts: int) -> "subprocess.Popen[str]":
+def saving(run: RunDir, tiny: Path, restarts: int) -> "subprocess.Popen[str]":
     """A run of two ranks under torchrun that has written a checkpoint."""
-    usual = ("--run-dir", run.path, "--precision", "fp32", "--max-length", 24, "--weights", tiny, "--data", SAMPLE)
-    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts", restarts]
-    launch += ["--signals-to-handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"]
-    command = [sys.executable, "-m", *launch, ROOT / PRETRAIN, *usual, *LONG, "--resume"]
-    threads = os.environ | {"OMP_NUM_THREADS": "2"}  # as in the other runs, since bits depend on it
-    process = subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=threads)
+    process = torchrun(PRETRAIN, tiny, run.path, *LONG, "--resume", restarts=restarts)
     while not checkpoint.steps(run.checkpoints) and process.poll() is None:
         time.sleep(0.01)
     return process
@@ -155,7 +154,7 @@ def test_torchrun_restarts_a_killed_rank_and_the_run_ends_with_the_same_bits(
     script: Callable[..., Any], tiny: Path, tmp_path: Path
 ) -> None:
     whole, run = script(PRETRAIN, *LONG, run_dir="whole", ranks=2), RunDir(tmp_path / "run")
-    with torchrun(run, tiny, 1) as process:
+    with saving(run, tiny, 1) as process:
         first_rank = (run.path / ".minbert.lock").read_text().split()[1]
         os.kill(int(first_rank), signal.SIGKILL)
         _, said = process.communicate(timeout=200)
@@ -173,7 +172,7 @@ def test_torchrun_that_is_told_to_end_leaves_a_run_that_is_resumed_with_the_same
     script: Callable[..., Any], tiny: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     whole, run = script(PRETRAIN, *LONG, run_dir="whole", ranks=2), RunDir(tmp_path / "run")
-    with torchrun(run, tiny, 0) as process:
+    with saving(run, tiny, 0) as process:
         process.send_signal(number)
         _, said = process.communicate(timeout=200)
     assert "; resume with: " in said and process.returncode != 0, said
