@@ -87,9 +87,9 @@ def train(started: "Start[MultitaskSettings]") -> None:
         return
 
     # predict, score, save, write the page
-    outputs = evaluate.predict(multitask, data, paths, started.precision, evaluation.outputs_of_kept(state))
-    scores = evaluate.score(multitask.tasks, data, outputs)
-    evaluate.save(run.path, multitask.tasks, data, outputs, paths)
+    predictions = evaluate.predict(multitask, data, paths, started.precision, evaluation.outputs_of_kept(state))
+    scores = evaluate.score(multitask.tasks, predictions)
+    record.save(run.path, multitask.tasks, predictions, paths)
     evaluate.save_scores(run.path, scores, state, training.keep)
     state_dict, pooler = encoder.model.state_dict(), settings.encoder.pooler
     weights.save(run.path / "encoder", state_dict, encoder.config, encoder.tokenizer, pooler)

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from minbert.errors import UserError
-from minbert.files import distinct_names, read_json, write_json
+from minbert.files import distinct_names, write_json
 from minbert.training import cli
 from tasks import compare, metrics, predict, record
-from tasks.intervals import RESAMPLES, Interval
-from tasks.record import PredictedRows, TaskScores
+from tasks.intervals import RESAMPLES
+from tasks.record import Predictions, TaskScores
 from tasks.runs import task_scores
 from tasks.tables import MISSING, Table, number
 
@@ -28,19 +28,18 @@ if TYPE_CHECKING:  # at run time torch would delay `--help`
 
 @dataclass(frozen=True)
 class Member:
-    """A finished run: its name, its tasks by name, and by (task, split) the dev and test rows with its predictions."""
+    """A finished run, or the ensemble: its name, its tasks by name, and its predictions for the dev and test rows."""
 
     name: str
     tasks: Mapping[str, "Task"]
-    rows: Mapping[tuple[str, str], PredictedRows]
+    rows: Predictions
 
     @cached_property
     def reports(self) -> dict[str, dict[str, Any]]:
         """Score and per-class metrics of each task over the dev rows."""
         from tasks import evaluate
 
-        dev = {name: self.rows[name, "dev"] for name in self.tasks}
-        return {name: evaluate.report(task, dev[name].predicted, dev[name].gold) for name, task in self.tasks.items()}
+        return evaluate.score(self.tasks, self.rows)
 
     @cached_property
     def dev_scores(self) -> dict[str, TaskScores]:
@@ -52,10 +51,9 @@ def check_alike(runs: Sequence[Path]) -> None:
     """Raise `UserError` unless all runs are finished and have the same tasks and data, by their hashes."""
     read = {}
     for run in runs:
-        settings, _ = predict.kept(run)
-        data = read_json(run / "manifest.json")["data"]
-        files = {f"{split} file of {task}": one for split, tasks in data.items() for task, one in tasks.items()}
-        read[run] = settings["tasks"], files
+        manifest, _ = predict.kept(run)
+        named = ((f"{split} file of {task}", one) for split, of in manifest["data"].items() for task, one in of.items())
+        read[run] = manifest["all_settings"]["tasks"], dict(named)
     tasks, files = read[runs[0]]
     for run, (own_tasks, own_files) in read.items():
         if own_files.keys() != files.keys():
@@ -97,30 +95,15 @@ def scores(member: Member) -> dict[str, Any]:
     """The dev norm and each task's scores, as in a run's `scores.json`, with 95% intervals as [low, high]."""
     own, whole = compare.own_intervals(member.dev_scores, norm=True)
     norm = metrics.dev_norm((one["metric"], one["score"]) for one in member.reports.values())
-    with_intervals = {name: one | {"interval": _limits(own[name])} for name, one in member.reports.items()}
-    return {"dev_norm": norm, "interval": _limits(whole), "tasks": with_intervals}
-
-
-def _limits(interval: Interval | None) -> list[float] | None:
-    return [interval.low, interval.high] if interval else None
-
-
-def save(out: Path, ensemble: Member, content: Mapping[str, Any], *, texts: bool = True) -> None:
-    """Write the prediction files, the dev rows and `scores.json`; without `texts` no sentence of the data."""
-    for (name, split), rows in ensemble.rows.items():
-        task = ensemble.tasks[name]
-        path = out / "predictions" / record.prediction_file(task, split)
-        record.write_predictions(path, task, rows.ids, rows.predicted)
-        if split == "dev":
-            record.write_rows(out, name, rows if texts else replace(rows, texts=[()] * len(rows)))
-    write_json(out / "scores.json", content)
+    with_intervals = {name: one | {"interval": own[name]} for name, one in member.reports.items()}
+    return {"dev_norm": norm, "interval": whole, "tasks": with_intervals}
 
 
 def table(content: Mapping[str, Any]) -> Table:
     """A row for each member, and one for the ensemble."""
     rows = []
     for name, one in [*content["members"].items(), ("ensemble", content)]:
-        interval = Interval(*one["interval"]).text(4) if one["interval"] else MISSING
+        interval = one["interval"].text(4) if one["interval"] else MISSING
         scores = {task: metrics.shown(score["score"]) for task, score in one["tasks"].items()}
         rows.append({"run": name, **scores, metrics.DEV_NORM: metrics.shown(one["dev_norm"]), "95% interval": interval})
     return Table("Dev scores", pd.DataFrame(rows))
@@ -159,10 +142,16 @@ def main(arguments: list[str] | None = None) -> None:
     members = [load(run, name, options.data) for run, name in zip(options.runs, names, strict=True)]
     ensemble = average(members)
     content = {**scores(ensemble), "members": {member.name: scores(member) for member in members}}
-    save(options.out, ensemble, content, texts=not options.no_texts)
+    rows = ensemble.rows
+    if options.no_texts:
+        rows = {key: replace(one, texts=[()] * len(one)) for key, one in rows.items()}
+    folder = options.out / "predictions"
+    paths = {(name, split): folder / record.prediction_file(ensemble.tasks[name], split) for name, split in rows}
+    record.save(options.out, ensemble.tasks, rows, paths)
+    write_json(options.out / "scores.json", content)
     cli.say(f"{evaluate.tables(content['tasks'])}\n\n{table(content).terminal()}")
     cli.say(f"\n{differences(ensemble, members).terminal()}\n")
-    cli.say(f"predictions in {options.out / 'predictions'}")
+    cli.say(f"predictions in {folder}")
 
 
 if __name__ == "__main__":

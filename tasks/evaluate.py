@@ -1,4 +1,4 @@
-"""Predict with a model, score it on the development sets, and write what a finished run leaves."""
+"""Predict with a model, and score it on the development sets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +18,7 @@ from minbert.training.progress import bar
 from tasks import metrics, record
 from tasks.examples import Pair, Single
 from tasks.model import MultitaskModel
+from tasks.record import Predictions
 from tasks.splits import Paths, Splits
 from tasks.task import Task
 
@@ -93,33 +94,24 @@ def report(task: Task, predicted: np.ndarray, gold: np.ndarray) -> dict[str, Any
     }
 
 
-def predict(model: MultitaskModel, data: Splits, paths: Paths, precision: str, computed: HeadOutputs) -> HeadOutputs:
-    """The outputs of a model for every row of the splits that prediction files are written for.
+def predict(model: MultitaskModel, data: Splits, paths: Paths, precision: str, computed: HeadOutputs) -> Predictions:
+    """The rows, with predictions, of the splits that prediction files are written for.
 
-    Those in `computed` are taken from there.
+    Outputs in `computed` are taken from there.
     """
-    return {
-        (name, split): computed[name, split]
-        if (name, split) in computed
-        else outputs(model, model.tasks[name], data.of(split)[name], precision)
-        for name, split in paths
-    }
+    predictions = {}
+    for name, split in paths:
+        task, examples = model.tasks[name], data.of(split)[name]
+        given = computed.get((name, split))
+        given = outputs(model, task, examples, precision) if given is None else given
+        predictions[name, split] = record.task_rows(task, examples, given)
+    return predictions
 
 
-def score(tasks: Mapping[str, Task], data: Splits, outputs: HeadOutputs) -> dict[str, Any]:
+def score(tasks: Mapping[str, Task], predictions: Predictions) -> dict[str, Any]:
     """Each task's score and per-class metrics over its labelled dev rows."""
-    return {
-        name: report(task, task.predict(outputs[name, "dev"]), data.dev[name].labels) for name, task in tasks.items()
-    }
-
-
-def save(run: Path, tasks: Mapping[str, Task], data: Splits, outputs: HeadOutputs, paths: Paths) -> None:
-    """Write the leaderboard's prediction files and the dev rows."""
-    for (name, split), path in paths.items():
-        rows = record.task_rows(tasks[name], data.of(split)[name], outputs[name, split])
-        record.write_predictions(path, tasks[name], rows.ids, rows.predicted)
-        if split == "dev":
-            record.write_rows(run, name, rows)
+    dev = {name: predictions[name, "dev"] for name in tasks}
+    return {name: report(task, dev[name].predicted, dev[name].gold) for name, task in tasks.items()}
 
 
 def save_scores(run: Path, scores: Mapping[str, Any], state: LoopState, rule: str) -> None:

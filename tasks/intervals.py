@@ -5,6 +5,7 @@ Axes: N rows, S systems, R resamples. Every system is scored on the same resampl
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -19,8 +20,7 @@ METRICS = ("accuracy", *CORRELATIONS)
 _CELLS = 2_000_000  # row numbers drawn at once, to bound memory
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """A 95% confidence interval."""
 
     low: float

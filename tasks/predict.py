@@ -9,7 +9,7 @@ sentence a line, for pairs two with a TAB between them. From Python: `tasks.pred
 
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from minbert.errors import UserError
 from minbert.files import present, read_json_object
 from minbert.training import cli
+from tasks.runs import finished
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
     import numpy as np
@@ -27,7 +28,6 @@ if TYPE_CHECKING:  # at run time torch would delay `--help`
     from tasks.model import MultitaskModel
     from tasks.task import Task
 
-Line = tuple[str, ...]
 Sentences = Sequence[str] | Sequence[Sequence[str]]
 """Sentences for a task over single sentences; pairs of sentences for a task over pairs."""
 
@@ -90,30 +90,25 @@ class Predictor:
         return task.examples(cache, self.tokenizer.cls, self.tokenizer.sep, self.max_length)
 
 
-def header(task: "Task") -> Line:
-    """The names of the columns of `table`."""
-    texts = ("sentence",) if task.columns == 1 else ("sentence1", "sentence2")
-    if not task.classes:
-        return ("id", task.title, *texts)
-    if len(task.classes) == 2:
-        return ("id", f"is_{task.classes[1].replace(' ', '_')}", "probability", *texts)
-    return ("id", "class", "name", "probability", *texts)
-
-
-def table(task: "Task", outputs: "np.ndarray", rows: Sequence["Row"]) -> Iterator[Line]:
-    """A line of cells for each row: its id, the prediction, and the row's texts.
+def table(task: "Task", outputs: "np.ndarray", rows: Sequence["Row"]) -> dict[str, list[str]]:
+    """The cells of each column, by its name: the rows' ids, the predictions, and the texts.
 
     The prediction is a class, its name and its probability (sentiment); 0.0 or 1.0 and the probability of that class
     (paraphrase); or the similarity from 0 to 5.
     """
-    probabilities = task.probabilities(outputs)
-    for number, (row, value) in enumerate(zip(rows, task.predict(outputs).tolist(), strict=True)):
-        texts = (" ".join(text.split()) for text in row.texts)
-        if probabilities is None:
-            yield (row.id, f"{value:.4f}", *texts)
-            continue
-        name = [task.classes[int(value)]] if len(task.classes) > 2 else []
-        yield (row.id, task.written(value), *name, f"{probabilities[number, int(value)]:.4f}", *texts)
+    predicted, probabilities = task.predict(outputs).tolist(), task.probabilities(outputs)
+    columns = {"id": [row.id for row in rows]}
+    if probabilities is None:
+        columns[task.title] = [f"{value:.4f}" for value in predicted]
+    else:
+        several = len(task.classes) > 2
+        name = "class" if several else f"is_{task.classes[1].replace(' ', '_')}"
+        columns[name] = [task.written(value) for value in predicted]
+        columns |= {"name": [task.classes[int(value)] for value in predicted]} if several else {}
+        columns["probability"] = [f"{row[int(value)]:.4f}" for row, value in zip(probabilities, predicted, strict=True)]
+    for column, name in enumerate(("sentence",) if task.columns == 1 else ("sentence1", "sentence2")):
+        columns[name] = [" ".join(row.texts[column].split()) for row in rows]
+    return columns
 
 
 def load(run: Path | str) -> Predictor:
@@ -122,7 +117,8 @@ def load(run: Path | str) -> Predictor:
     Raises `UserError` if `run` is not a finished run of multitask_train.py.
     """
     run = Path(run)
-    settings, step = kept(run)
+    manifest, step = kept(run)
+    settings = manifest["all_settings"]
     from minbert import weights
     from minbert.bert import BertModel
     from minbert.config import BertConfig
@@ -140,7 +136,6 @@ def load(run: Path | str) -> Predictor:
     model = MultitaskModel(accelerate(BertModel(config)), tasks, dropout=0.0, pooler=pooler)
     checkpoint.load(run / "checkpoints", step, model)
     length = start.resolve_max_length(settings["max_length"], config)
-    manifest = read_json_object(run / "manifest.json")
     recorded = manifest["precision"]
     lacking = (recorded == "fp16" and device.type == "cpu") or (recorded == "bf16" and not supports_bf16(device))
     precision = choose("auto" if lacking else recorded, device)
@@ -150,15 +145,14 @@ def load(run: Path | str) -> Predictor:
 
 
 def kept(run: Path) -> tuple[dict[str, Any], int]:
-    """A run's settings, and the step of the checkpoint that it has kept. Raises `UserError` if it is not finished."""
-    if not (run / "manifest.json").is_file():
-        raise UserError(f"{run}: not a run folder: it holds no manifest.json")
-    settings = read_json_object(run / "manifest.json").get("all_settings", {})
-    if "tasks" not in settings:
+    """The manifest of a finished run of stage two, and the step of the checkpoint that it has kept.
+
+    Raises `UserError` if `run` is not one.
+    """
+    manifest, scores = finished(run)
+    if "tasks" not in manifest.get("all_settings", {}):
         raise UserError(f"{run}: holds no heads: only runs of multitask_train.py can predict")
-    if not (run / "scores.json").is_file():
-        raise UserError(f"{run}: has no scores.json that names the step it keeps: let the run finish first (--resume)")
-    return settings, read_json_object(run / "scores.json")["step"]
+    return manifest, scores["step"]
 
 
 def recorded_file(run: Path, task: str, split: str, data: Path | None = None) -> Path:
@@ -207,7 +201,8 @@ def main(arguments: list[str] | None = None) -> None:
     if cut:
         longer = f"longer than {predictor.max_length} tokens and are truncated"
         print(f"note: {path}: {cut:,} of {count:,} inputs are {longer}", file=sys.stderr)
-    for cells in (header(task), *table(task, predictor.outputs(task, examples), rows)):
+    columns = table(task, predictor.outputs(task, examples), rows)
+    for cells in (columns, *zip(*columns.values(), strict=True)):
         print("\t".join(cells))
 
 

@@ -5,7 +5,7 @@ label), `predicted`, and `probabilities` of the classes (null for a task without
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,10 @@ class PredictedRows:
         probabilities = None if self.probabilities is None else self.probabilities[indices]
         ids, texts = ([column[row] for row in indices.tolist()] for column in (self.ids, self.texts))
         return PredictedRows(ids, texts, self.gold[indices], self.predicted[indices], probabilities)
+
+
+Predictions = Mapping[tuple[str, str], PredictedRows]
+"""(task, split) -> its rows with their predictions."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,16 @@ def write_predictions(path: Path, task: "Task", ids: Sequence[str], predicted: n
     rows = [f"{id_} , {task.written(value)} \n" for id_, value in zip(ids, predicted.tolist(), strict=True)]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, task.files.header + "".join(rows))
+
+
+def save(
+    folder: Path, tasks: "Mapping[str, Task]", predictions: Predictions, paths: Mapping[tuple[str, str], Path]
+) -> None:
+    """Write the leaderboard's prediction files to `paths`, and the dev rows to `folder`."""
+    for (name, split), rows in predictions.items():
+        write_predictions(paths[name, split], tasks[name], rows.ids, rows.predicted)
+        if split == "dev":
+            write_rows(folder, name, rows)
 
 
 def write_rows(run: Path, name: str, rows: PredictedRows) -> Path:

@@ -70,13 +70,19 @@ def read_run(folder: str | Path, name: str = "") -> Run:
         raise UserError(f"{folder}: its {files} are not as the scripts write them ({what})") from error
 
 
-def _read_run(folder: Path, name: str) -> Run:
-    path, scores_path, metrics_path = (folder / file for file in ("manifest.json", "scores.json", "metrics.jsonl"))
-    if not path.is_file():
+def finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The manifest and the scores of a finished run. Raises `UserError` if `folder` is not one."""
+    manifest, scores = folder / "manifest.json", folder / "scores.json"
+    if not manifest.is_file():
         raise UserError(f"{folder}: not a run folder: it holds no manifest.json")
-    if not scores_path.is_file():
+    if not scores.is_file():
         raise UserError(f"{folder}: has no scores.json, which a run writes at its end: let it finish first (--resume)")
-    manifest, scores = read_json_object(path), read_json_object(scores_path)
+    return read_json_object(manifest), read_json_object(scores)
+
+
+def _read_run(folder: Path, name: str) -> Run:
+    manifest, scores = finished(folder)
+    metrics_path = folder / "metrics.jsonl"
     metrics = json_lines(metrics_path) if metrics_path.is_file() else []
     train, evaluations = ([row for row in metrics if row["kind"] == kind] for kind in ("train", "evaluation"))
     rows = {file.stem: record.read_rows(file) for file in sorted((folder / "dev").glob("*.jsonl"))}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minbert.errors import UserError
-from minbert.files import read_json_object
 from minbert.training import cli
+from tasks.runs import finished
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
     from minbert.encode import Encoder
@@ -40,9 +40,7 @@ def build(run: Path) -> Any:
     from minbert.encode import Encoder
     from tasks import predict
 
-    if not (run / "scores.json").is_file() or not (run / "encoder").is_dir():
-        raise UserError(f"{run}: not the folder of a finished run")
-    heads = (read_json_object(run / "manifest.json").get("all_settings") or {}).get("tasks")
+    heads = "tasks" in finished(run)[0].get("all_settings", {})
     predictor, encoder = predict.load(run) if heads else None, Encoder.load(run / "encoder")
 
     def submit(first: str, second: str) -> list[Any]:

@@ -72,7 +72,7 @@ def nan_if_none(value: float | None) -> float:
 
 
 def _bounds(ends: Interval | None) -> dict[str, float]:
-    return {"low": math.nan, "high": math.nan} if ends is None else asdict(ends)
+    return {"low": math.nan, "high": math.nan} if ends is None else ends._asdict()
 
 
 def as_json(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -163,11 +163,11 @@ def test_a_folder_that_is_no_finished_run_is_one_sentence(made: Callable[..., Pa
     assert "not a run folder" in message(tmp_path)
     (run / "scores.json").write_text(json.dumps({"step": 6}))
     assert "step-00000006/state.json: damaged (missing)" in message(run)
-    (run / "scores.json").unlink()
-    assert "let the run finish first" in message(run)
     for content, words in (("[]", "not an object"), ('{"all_settings": {"order": "cbcl"}}', "holds no heads")):
         (run / "manifest.json").write_text(content)
         assert words in message(run)
+    (run / "scores.json").unlink()
+    assert "let it finish first" in message(run)
 
 
 TEXTS = ["The cat sat.", "A sad dog!"]
