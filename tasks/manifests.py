@@ -73,16 +73,12 @@ def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 def manifests_behind(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     """The manifests behind an encoder, as `manifest_behind`: that of its run, then those of the encoders before it."""
-    manifests: list[tuple[Path, dict[str, Any]]] = []
-    while behind := manifest_behind(folder):
-        if behind[0].resolve() in [path.resolve() for path, _ in manifests]:
-            break
-        manifests.append(behind)
+    manifests: dict[Path, tuple[Path, dict[str, Any]]] = {}
+    before: str | Path | None = folder
+    while before and (behind := manifest_behind(Path(before))) and behind[0].resolve() not in manifests:
+        manifests[behind[0].resolve()] = behind
         before = (behind[1].get("weights") or {}).get("folder")
-        if not before:
-            break
-        folder = Path(before)
-    return manifests
+    return [*manifests.values()]
 
 
 def data_files(data: Any) -> Iterator[tuple[str, str, str]]:

@@ -65,8 +65,8 @@ class MultitaskModel(nn.Module):
         super().train(mode)
         self.encoder.train(mode and not self.frozen)
         self.read.active = mode
-        if self.starting is not None and self.read_alone is not None:
-            self.starting.eval()
+        if self.read_alone is not None:
+            self.read_alone.model.eval()
             self.read_alone.active = mode
         return self
 

@@ -7,7 +7,7 @@ python -m tasks.predictions submit runs/multitask/predictions --data data --out 
 import argparse
 import re
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,14 +89,6 @@ def _problem(task: "Task", source: str, row: str | None, id_: str | None) -> str
     return "" if 0 <= float(match[2]) <= _HIGHEST else f"value {match[2]!r} is not between 0 and {_HIGHEST:g}"
 
 
-def pack(files: Iterable[Path], out: Path) -> None:
-    """Write the zip file for the course, all files under `predictions/`."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(out) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in files:
-            archive.write(file, f"predictions/{file.name}")
-
-
 def _parser() -> argparse.ArgumentParser:
     about = (__doc__ or "").splitlines()[0]
     parser = cli.Parser(prog="python -m tasks.predictions", description=about, allow_abbrev=False)
@@ -119,7 +111,10 @@ def main(arguments: list[str] | None = None) -> None:
     for path, rows in files.items():
         print(f"{path}: {rows:,} rows, as expected")
     if options.command == "submit":
-        pack(files, options.out)
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(options.out) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in files:
+                archive.write(path, f"predictions/{path.name}")
         print(f"{options.out}: {options.out.stat().st_size:,} bytes, {len(files)} files under predictions/")
 
 

@@ -1,17 +1,17 @@
-"""Task factories by name. To add a task, write one file and add one line to this table."""
+"""The tasks by name. To add a task, write one file and add one line to this table."""
 
 from pkgutil import resolve_name
 
 from minbert.errors import UserError, one_of
 from minbert.training.settings import names_in
-from tasks.task import Factory, Task
+from tasks.task import Task
 
 _TABLE = {
     "sst": "tasks.sst:Sentiment",
     "quora": "tasks.quora:Paraphrase",
     "sts": "tasks.sts:Similarity",
 }
-TASKS: dict[str, Factory] = {name: resolve_name(place) for name, place in _TABLE.items()}
+TASKS: dict[str, type[Task]] = {name: resolve_name(place) for name, place in _TABLE.items()}
 
 
 def aliases() -> dict[str, str]:

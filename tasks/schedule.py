@@ -1,7 +1,7 @@
 """Task sampling: the order of batches over several data sets (CBCL, section 4.2.4)."""
 
 from collections.abc import Mapping
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 
@@ -19,16 +19,21 @@ def plan(
     `sampling` is one of the values of `--sampling`.
     """
     counts = {task: batch_count(size, batch_size) for task, size in sizes.items()}
+
+    def stream(task: str, epoch: int, quota: int) -> Steps:
+        """`quota` batches of a task: as many passes as needed, each reshuffled, the last one cut short."""
+        orders = (shuffled(sizes[task], seed, task, epoch, index) for index in range(-(-quota // counts[task])))
+        rows = chain.from_iterable(batches(order, batch_size) for order in orders)
+        return [(task, batch) for batch in islice(rows, quota)]
+
     if sampling == "sequential":
         order = [task for task in sizes for _ in range(epochs)]
-        return Plan(
-            [counts[task] for task in order],
-            lambda epoch: _pass(order[epoch], sizes[order[epoch]], epoch % epochs, 0, batch_size, seed),
-        )
+        lengths = [counts[task] for task in order]
+        return Plan(lengths, lambda epoch: stream(order[epoch], epoch % epochs, lengths[epoch]))
     quotas = _quotas(sampling, counts, power)
 
     def build(epoch: int) -> Steps:
-        streams = {task: _stream(task, sizes[task], epoch, quotas[task], batch_size, seed) for task in sizes}
+        streams = {task: stream(task, epoch, quota) for task, quota in quotas.items()}
         if sampling == "proportional":
             return _spread(streams, numpy_generator(seed, "mixture", epoch))
         rounds = range(max(quotas.values()))
@@ -46,17 +51,6 @@ def _quotas(sampling: str, counts: Mapping[str, int], power: float) -> dict[str,
         return dict(counts)
     # proportional: each task in proportion to a power of its size
     return {task: max(1, round(largest * (count / largest) ** power)) for task, count in counts.items()}
-
-
-def _pass(task: str, size: int, epoch: int, index: int, batch_size: int, seed: int) -> Steps:
-    """One pass over a task's data, shuffled by (seed, task, epoch, index of the pass)."""
-    return [(task, rows) for rows in batches(shuffled(size, seed, task, epoch, index), batch_size)]
-
-
-def _stream(task: str, size: int, epoch: int, quota: int, batch_size: int, seed: int) -> Steps:
-    """`quota` batches of a task: as many passes as needed, each reshuffled, the last one cut short."""
-    passes = -(-quota // batch_count(size, batch_size))
-    return list(chain.from_iterable(_pass(task, size, epoch, i, batch_size, seed) for i in range(passes)))[:quota]
 
 
 def _spread(streams: Mapping[str, Steps], generator: np.random.Generator) -> Steps:

@@ -4,10 +4,10 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tasks.task import Files, Head, SingleTask
+from tasks.task import Files, Head, Task
 
 
-class Sentiment(SingleTask):
+class Sentiment(Task):
     """Cross entropy over five classes (CBCL, section 4.2.1 and equation 3)."""
 
     name = "sst"

@@ -4,7 +4,6 @@ Axes: B rows of a batch, D hidden, C outputs of the head (none for a single numb
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -58,7 +57,10 @@ class Files:
 
 
 class Task(ABC):
-    """A downstream task. Subclasses define all that is specific to it; the training loop never names a task."""
+    """A downstream task over single sentences, or of `PairTask` over pairs.
+
+    Subclasses define all that is specific to it; the training loop never names a task.
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -66,8 +68,8 @@ class Task(ABC):
     files: ClassVar[Files]
     kind: ClassVar[str]  # kind of rows in its data files: single, pair-class or pair-score
     classes: ClassVar[tuple[str, ...]] = ()
-    columns: ClassVar[int]
-    examples: ClassVar[type[Single] | type[Pair]]
+    columns: ClassVar[int] = 1  # texts of a row
+    examples: ClassVar[type[Single] | type[Pair]] = Single
 
     def __init__(self, pairs: str = "cross") -> None:
         self.pairs = pairs
@@ -146,13 +148,6 @@ class Task(ABC):
         return metrics.per_class(predicted, gold, self.classes) if self.classes else []
 
 
-class SingleTask(Task):
-    """A task over single sentences."""
-
-    columns = 1
-    examples = Single
-
-
 class PairTask(Task):
     """A task over sentence pairs, each read as one input (`cross`, `paper`), as two (`bi`) or as both (`joint`)."""
 
@@ -170,6 +165,3 @@ class PairTask(Task):
         """A head with one output and two dropout layers."""
         joined = {"bi": 3 * width, "joint": 3 * width + 1}.get(self.pairs, width)
         return Head(joined, 1, dropout, dropouts=2)
-
-
-Factory = Callable[..., Task]
