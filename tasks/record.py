@@ -79,8 +79,13 @@ class TaskScores:
 
 
 def rows_of(examples: "Examples", predicted: np.ndarray, probabilities: np.ndarray | None = None) -> PredictedRows:
-    """The rows of a dev or test set with their predictions, and the probabilities of their classes."""
+    """The rows of a dev or test set with their predictions, and the probabilities of their classes.
+
+    Raises `UserError` for numbers that are not finite.
+    """
     cache, indices = examples.cache, range(len(examples))
+    if not (np.isfinite(predicted).all() and (probabilities is None or np.isfinite(probabilities).all())):
+        raise UserError(f"{cache.source}: its predictions are not finite; a smaller --lr or --precision fp32 may help")
     texts = [tuple(cache.text(row, column) for column in range(cache.columns)) for row in indices]
     gold = np.asarray(examples.labels, dtype=np.float64)
     return PredictedRows([cache.row_id(row) for row in indices], texts, gold, predicted, probabilities)

@@ -70,8 +70,8 @@ def main(arguments: list[str] | None = None) -> None:
     page = build(options.run)
     try:
         page.launch(server_name="127.0.0.1", server_port=options.port, share=False)
-    except OSError as error:
-        raise UserError(f"--port {options.port}: is in use") from error
+    except (OSError, OverflowError) as error:
+        raise UserError(f"--port {options.port}: is in use, or is no port") from error
 
 
 if __name__ == "__main__":

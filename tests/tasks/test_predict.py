@@ -7,6 +7,7 @@ import asyncio
 import gc
 import io
 import json
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -190,6 +191,20 @@ def test_a_missing_gradio_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "gradio", None)  # an import of it fails
     with pytest.raises(UserError, match="Gradio is not installed; run `pip install gradio`"):
         serve.build(tmp_path)
+
+
+def test_a_port_that_is_taken_or_none_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Page:
+        def launch(self, server_port: int, **_: Any) -> None:
+            with socket.socket() as other:
+                other.bind(("127.0.0.1", server_port))
+
+    monkeypatch.setattr(serve, "build", lambda run: Page())
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        for port in (taken.getsockname()[1], 99_999):
+            with pytest.raises(UserError, match=f"--port {port}: "):
+                serve.main(["run", "--port", str(port)])
 
 
 @pytest.fixture

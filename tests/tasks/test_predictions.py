@@ -61,6 +61,12 @@ def test_prediction_files_are_byte_exact(name: str, tiny: Path, tmp_path: Path) 
     assert path.name == {"sst": "sst", "quora": "para", "sts": "sts"}[name] + "-dev-output.csv"
 
 
+def test_a_model_that_has_diverged_has_no_predictions(examples_of: Callable) -> None:
+    for task in (TASKS["quora"](), TASKS["sts"]()):
+        with pytest.raises(UserError, match="not finite; a smaller --lr"):
+            record.task_rows(task, examples_of([("x", "y")] * 3), np.array([0, np.nan, 1]))
+
+
 def row(number: int, change: Callable[[bytes], bytes]) -> Change:
     """One line changed."""
     return lambda lines: [*lines[:number], change(lines[number]), *lines[number + 1 :]]
