@@ -50,19 +50,16 @@ LENGTHS = [8, 15, 16, 64]
 
 
 @pytest.mark.parametrize("max_length", LENGTHS)
-def test_single_sentences_equal_transformers(examples_of: Callable, theirs: Any, max_length: int) -> None:
-    examples = examples_of([(text,) for text in SENTENCES], max_length=max_length, kind=Single)
+def test_inputs_equal_transformers(examples_of: Callable, theirs: Any, max_length: int) -> None:
+    """Truncation too: the longer text of a pair is cut first, until the row fits."""
     rows = np.array([3, 0, 5, 4, 1, 2])
-    assert lists(examples.ragged(rows)) == [expected(theirs, SENTENCES[i], max_length=max_length) for i in rows]
-
-
-@pytest.mark.parametrize("max_length", LENGTHS)
-def test_cross_pairs_equal_transformers(examples_of: Callable, theirs: Any, max_length: int) -> None:
-    """Truncation too: the longer text is cut first, until the row fits."""
-    examples = examples_of(PAIRS, max_length=max_length, kind=Pair)
-    found = lists(examples.ragged(np.arange(len(PAIRS)), "cross"))
-    for pair, ours in zip(PAIRS, found, strict=True):
-        assert ours == expected(theirs, *pair, max_length=max_length), pair
+    sentences = examples_of([(text,) for text in SENTENCES], max_length=max_length, kind=Single).ragged(rows)
+    assert lists(sentences) == [expected(theirs, SENTENCES[i], max_length=max_length) for i in rows]
+    pairs, rows = examples_of(PAIRS, max_length=max_length, kind=Pair), np.arange(len(PAIRS))[::-1]
+    crossed = [expected(theirs, *PAIRS[i], max_length=max_length) for i in rows]
+    alone = [expected(theirs, PAIRS[i][side], max_length=max_length) for side in (0, 1) for i in rows]
+    for form, inputs in {"cross": crossed, "bi": alone, "joint": crossed + alone}.items():
+        assert lists(pairs.ragged(rows, form)) == inputs, form
 
 
 @pytest.mark.parametrize("max_length", LENGTHS)
@@ -74,20 +71,6 @@ def test_paper_pairs_are_two_whole_inputs_end_to_end(examples_of: Callable, thei
         second = crossed.index(theirs.sep_token_id) + 1
         assert ids == [*crossed[:second], theirs.cls_token_id, *crossed[second:]], pair
         assert types == [0] * len(ids)
-
-
-@pytest.mark.parametrize("max_length", LENGTHS)
-def test_bi_pairs_are_all_first_then_all_second_sentences(examples_of: Callable, theirs: Any, max_length: int) -> None:
-    rows = np.array([4, 0, 17])
-    found = lists(examples_of(PAIRS, max_length=max_length, kind=Pair).ragged(rows, "bi"))
-    assert found == [expected(theirs, PAIRS[i][side], max_length=max_length) for side in (0, 1) for i in rows]
-
-
-def test_joint_pairs_are_cross_pairs_then_both_sentences_alone(examples_of: Callable) -> None:
-    examples, rows = examples_of(PAIRS, max_length=16, kind=Pair), np.array([4, 0, 17])
-    crossed, apart = examples.ragged(rows, "joint").split(3)
-    assert lists(crossed) == lists(examples.ragged(rows, "cross"))
-    assert lists(apart) == lists(examples.ragged(rows, "bi"))
 
 
 @pytest.mark.parametrize(("form", "special"), [("cross", 3), ("paper", 4), ("bi", 2), ("joint", 3)])

@@ -1,4 +1,4 @@
-"""Guards: scores are their formulas, intervals are scipy's and a plain loop's; what is undefined is None.
+"""Guards: scores are their formulas, a bootstrap is a plain loop over its draws; what is undefined is None.
 
 python -m pytest --import-mode=importlib tests/tasks/test_metrics.py
 """
@@ -64,22 +64,10 @@ def test_a_bootstrap_is_a_plain_one_over_the_same_draws(metric: str) -> None:
     assert not np.array_equal(intervals.bootstrap(metric, both, gold, "other", seed=9, resamples=40), found)
 
 
-def test_an_interval_of_a_difference_is_scipys() -> None:
-    draws = np.random.default_rng(3)
-    gold = draws.integers(2, size=400).astype(float)
-    one, two = (np.where(draws.random(400) < skill, gold, 1 - gold) for skill in (0.7, 0.78))
-    samples = intervals.bootstrap("accuracy", np.stack([one, two]), gold, "task", resamples=20_000)
-    found = intervals.interval(samples[1] - samples[0])
-
-    def difference(a: np.ndarray, b: np.ndarray, axis: int = -1) -> np.ndarray:
-        return (b.astype(float) - a.astype(float)).mean(axis)
-
-    expected = stats.bootstrap(
-        (one == gold, two == gold), difference, paired=True, method="percentile", n_resamples=20_000, rng=1
-    ).confidence_interval
-    assert found is not None
-    assert found.low == pytest.approx(expected.low, abs=0.006)
-    assert found.high == pytest.approx(expected.high, abs=0.006)
+def test_an_interval_is_the_middle_95_percent() -> None:
+    samples = np.random.default_rng(3).permutation(np.arange(1001.0))
+    assert intervals.interval(samples) == (25, 975)
+    assert intervals.interval(np.append(samples, np.nan)) is None
 
 
 def test_what_is_undefined_has_no_interval() -> None:

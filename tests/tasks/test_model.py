@@ -30,13 +30,12 @@ ROOT = Path(__file__).parent.parent.parent
 COURSE = ROOT / "data" / "sample" / "course"
 PADDED = torch.tensor([[2, 9, 8, 7, 3, 0, 0], [2, 20, 3, 0, 0, 0, 0], [2, 11, 12, 13, 14, 15, 3]])
 OTHER = torch.tensor([[2, 30, 3, 0], [2, 31, 32, 3], [2, 33, 3, 0]])
-CPU = torch.device("cpu")
 
 
 @pytest.fixture
 def make(tiny: Path) -> Callable[..., MultitaskModel]:
     def build(pairs: str = "cross", dropout: float = 0.0, **more: Any) -> MultitaskModel:
-        tasks = [TASKS[name](pairs) for name in ("sst", "quora", "sts")]
+        tasks = [kind(pairs) for kind in TASKS.values()]
         return MultitaskModel(BertModel.from_pretrained(tiny), tasks, dropout, **more).eval()
 
     return build
@@ -44,9 +43,16 @@ def make(tiny: Path) -> Callable[..., MultitaskModel]:
 
 @pytest.fixture
 def examples(tiny: Path) -> dict:
-    tokenizer = Tokenizer.load(tiny)
-    names = {"sst": "ids-sst-dev.csv", "quora": "quora-dev.csv", "sts": "sts-dev.csv"}
-    return {name: TASKS[name]("cross").open(COURSE / file, "dev", tokenizer, 48) for name, file in names.items()}
+    tokenizer, tasks = Tokenizer.load(tiny), [kind("cross") for kind in TASKS.values()]
+    return {task.name: task.open(COURSE / task.files.dev, "dev", tokenizer, 48) for task in tasks}
+
+
+def loss_of_step(
+    model: MultitaskModel, examples: dict, task: str, rows: np.ndarray, *, number: int = 0, seed: int = 1, **more: Any
+) -> Tensor:
+    """The loss of a training step, whose gradients it leaves."""
+    context = Context(seed, number, "fp32", torch.device("cpu"))
+    return MultitaskObjective(examples, **more).backward(model, Step(task, rows, 0, 0), context)["loss"]
 
 
 def by_hand(head: nn.Sequential, x: Tensor) -> Tensor:
@@ -190,9 +196,7 @@ def test_a_step_has_the_gradients_of_the_mean_loss(make: Callable, examples: dic
     outputs = model(name, model.tasks[name].encode(examples[name], rows))
     expected = LOSSES[name][2](outputs, labels.long() if name == "sst" else labels.float())
     wanted = torch.autograd.grad(expected, list(model.encoder.parameters()))
-    objective = MultitaskObjective(examples, accumulate=3)
-    numbers = objective.backward(model, Step(name, rows, 0, 0), Context(1, 0, "fp32", CPU))
-    torch.testing.assert_close(numbers["loss"], expected.detach())
+    torch.testing.assert_close(loss_of_step(model, examples, name, rows, accumulate=3), expected.detach())
     for parameter, gradient in zip(model.encoder.parameters(), wanted, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
 
@@ -207,9 +211,7 @@ def test_r_drop_adds_the_divergence_of_two_passes(make: Callable, examples: dict
     rows, seen = np.arange(8), []
     model = make(dropout=0.3).train()
     model.heads[name].register_forward_hook(lambda _, given, out: seen.extend([given[0], out.detach()]))
-    numbers = MultitaskObjective(examples, r_drop=0.7).backward(
-        model, Step(name, rows, 0, 0), Context(1, 0, "fp32", CPU)
-    )
+    loss = loss_of_step(model, examples, name, rows, r_drop=0.7)
     features, outputs = seen
     assert not torch.isclose(*features.chunk(2)).all(1).any(), "each pass of the encoder draws its own dropout"
     first, second = outputs.chunk(2)
@@ -222,7 +224,7 @@ def test_r_drop_adds_the_divergence_of_two_passes(make: Callable, examples: dict
         divergence = (_kl(a, b) + _kl(b, a)) / 2
     mean = LOSSES[name][2]
     expected = float(mean(first, labels) + mean(second, labels)) / 2 + 0.7 * divergence / 8
-    assert float(numbers["loss"]) == pytest.approx(expected, rel=1e-5)
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
@@ -230,7 +232,7 @@ def test_last_linear_layer_leaves_the_encoder_as_it_was(make: Callable, examples
     model = make(dropout=0.1, frozen=frozen).train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     optimizer = AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
-    MultitaskObjective(examples).backward(model, Step("sst", np.arange(8), 0, 0), Context(1, 0, "fp32", CPU))
+    loss_of_step(model, examples, "sst", np.arange(8))
     optimizer.step()
     changed = {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])}
     ragged = Ragged.from_lists(trimmed(PADDED))
@@ -241,11 +243,8 @@ def test_last_linear_layer_leaves_the_encoder_as_it_was(make: Callable, examples
 
 
 def test_dropout_masks_belong_to_the_step_and_the_part(make: Callable, examples: dict) -> None:
-    def loss(step: int, seed: int = 1, accumulate: int = 1) -> float:
-        model.zero_grad()
-        objective = MultitaskObjective(examples, accumulate)
-        context = Context(seed, step, "fp32", CPU)
-        return float(objective.backward(model, Step("sst", np.arange(8), 0, 0), context)["loss"])
+    def loss(number: int, **more: int) -> float:
+        return float(loss_of_step(model, examples, "sst", np.arange(8), number=number, **more))
 
     model = make(dropout=0.3).train()
     torch.manual_seed(1)
@@ -260,10 +259,7 @@ def test_a_heads_masks_do_not_depend_on_what_the_encoder_draws(make: Callable, e
     features, losses = model.features, []
     for draws in (0, 7):
         model.features = lambda *batch, draws=draws: (torch.rand(draws), features(*batch))[1]
-        numbers = MultitaskObjective(examples).backward(
-            model, Step("sst", np.arange(8), 0, 0), Context(1, 5, "fp32", CPU)
-        )
-        losses.append(float(numbers["loss"]))
+        losses.append(float(loss_of_step(model, examples, "sst", np.arange(8))))
     assert losses[0] == losses[1]
 
 
