@@ -125,8 +125,6 @@ class MultitaskModel(nn.Module):
         start = 0 if form == "paper" else 1  # a cross-encoder pair has one [CLS]
         ids = [a + b[start:] for a, b in zip(first, second, strict=True)]
         types = [[0] * len(a) + [start] * len(b[start:]) for a, b in zip(first, second, strict=True)]
-        if max(map(len, ids)) > self.encoder.config.max_position_embeddings:
-            raise UserError(f"a pair of {max(map(len, ids))} tokens is longer than the encoder's positions")
         return Ragged.from_lists(ids + sentences, types + [[0] * len(text) for text in sentences]).to(ids_1.device)
 
 

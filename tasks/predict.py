@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from minbert.errors import UserError
 from minbert.files import present, read_json_object
 from minbert.training import cli
-from tasks.runs import finished
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
     import numpy as np
@@ -149,6 +148,8 @@ def kept(run: Path) -> tuple[dict[str, Any], int]:
 
     Raises `UserError` if `run` is not one.
     """
+    from tasks.runs import finished
+
     manifest, scores = finished(run)
     if "tasks" not in manifest.get("all_settings", {}):
         raise UserError(f"{run}: holds no heads: only runs of multitask_train.py can predict")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from minbert.errors import UserError
 from minbert.training import cli
-from tasks.runs import finished
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
     from minbert.encode import Encoder
@@ -39,6 +38,7 @@ def build(run: Path) -> Any:
         raise UserError("Gradio is not installed; run `pip install gradio`") from error
     from minbert.encode import Encoder
     from tasks import predict
+    from tasks.runs import finished
 
     heads = "tasks" in finished(run)[0].get("all_settings", {})
     predictor, encoder = predict.load(run) if heads else None, Encoder.load(run / "encoder")
