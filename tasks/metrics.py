@@ -43,7 +43,7 @@ def per_class(predicted: np.ndarray, gold: np.ndarray, names: Sequence[str]) -> 
     labels = list(range(len(names)))
     *scores, support = precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=np.nan)
     defined = [[None if np.isnan(value) else float(value) for value in column] for column in scores]
-    rows = zip(names, *defined, support.tolist(), strict=True)
+    rows = zip(names, *defined, support.astype(int).tolist(), strict=True)
     return [dict(zip(("label", "precision", "recall", "f1", "support"), row, strict=True)) for row in rows]
 
 

@@ -24,6 +24,8 @@ def test_what_is_undefined_is_none_without_a_warning(recwarn: pytest.WarningsRec
     (row,) = metrics.per_class(none, none, ["a"])
     assert row == {"label": "a", "precision": None, "recall": None, "f1": None, "support": 0}
     assert not len(recwarn)
+    wrong = metrics.per_class(np.zeros(2), np.ones(2), ["a", "b"])
+    assert [repr(row["support"]) for row in wrong] == ["0", "2"], "whole numbers, though no prediction is right"
 
 
 def test_dev_norm_is_the_leaderboards() -> None:
