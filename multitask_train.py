@@ -46,20 +46,20 @@ def train(started: "Start[MultitaskSettings]") -> None:
 
     # build encoder and heads
     sentences, sentence_inputs = model.sentence_encoder(settings, encoder.model, encoder.tokenizer)
-    identity = started.identify(encoder, {**data.inputs, **resources, **sentence_inputs})
+    identity = started.identify(encoder, {**splits.inputs(data), **resources, **sentence_inputs})
     multitask = model.build(settings, encoder.model, tasks, sentences)
     optimizer = AdamW(model.parameter_groups(multitask, training), lr=training.lr)
     parameters = sum(p.numel() for p in multitask.parameters() if p.requires_grad)
 
     # make the schedule
-    steps, sizes = splits.make_schedule(settings, data.train)
+    steps, sizes = splits.make_schedule(settings, data["train"])
     changes = augment.synonym_augmentation(
-        settings.synonyms, training, data.train, encoder.tokenizer, data=settings.files.data, run=run.path
+        settings.synonyms, training, data["train"], encoder.tokenizer, data=settings.files.data, run=run.path
     )
     started.write_manifest(
         identity,
         encoder,
-        data=data.manifest_entry(),
+        data=splits.manifest_entry(data),
         plan=plan.describe(steps),
         training_rows=sizes,
         parameters=parameters,
@@ -69,11 +69,11 @@ def train(started: "Start[MultitaskSettings]") -> None:
     ranks.say(f"{steps.total:,} step{'s' * (steps.total != 1)} of {training.batch_size}: {shown}")
 
     # fit
-    evaluation = evaluate.DevEvaluation(multitask, data.dev, started.precision)
+    evaluation = evaluate.DevEvaluation(multitask, data["dev"], started.precision)
     state = loop.fit(
         multitask,
         optimizer,
-        model.MultitaskObjective(data.train, settings.schedule.accumulate, changes, training.r_drop),
+        model.MultitaskObjective(data["train"], settings.schedule.accumulate, changes, training.r_drop),
         steps,
         run,
         training,

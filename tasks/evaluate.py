@@ -101,7 +101,7 @@ def predict(model: MultitaskModel, data: Splits, paths: Paths, precision: str, c
     """
     predictions = {}
     for name, split in paths:
-        task, examples = model.tasks[name], data.of(split)[name]
+        task, examples = model.tasks[name], data[split][name]
         given = computed.get((name, split))
         given = outputs(model, task, examples, precision) if given is None else given
         predictions[name, split] = record.task_rows(task, examples, given)

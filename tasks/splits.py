@@ -1,7 +1,7 @@
 """Data of multitask fine-tuning: train, dev and test examples of every task, and the training plan over them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from tasks.task import SPLITS, Task
 
 Paths = Mapping[tuple[str, str], Path]
 """(task, split) -> a file."""
+Splits = Mapping[str, Mapping[str, Any]]
+"""split -> task -> its examples."""
 
 
 def find_splits(tasks: Sequence[Task], settings: MultitaskSettings, outputs: Paths) -> Paths:
@@ -39,31 +41,18 @@ def find_splits(tasks: Sequence[Task], settings: MultitaskSettings, outputs: Pat
     return files
 
 
-@dataclass(frozen=True)
-class Splits:
-    """Examples by task, of each split."""
+def manifest_entry(data: Splits) -> dict[str, Any]:
+    """The data read, for the manifest: split -> task -> file, hash and skipped rows."""
+    return {
+        split: {name: rows.cache.manifest_entry() | rows.cache.report for name, rows in of_split.items()}
+        for split, of_split in data.items()
+    }
 
-    train: dict[str, Any]
-    dev: dict[str, Any]
-    test: dict[str, Any]
 
-    def of(self, split: str) -> dict[str, Any]:
-        """The examples of one split, by task."""
-        examples: dict[str, Any] = getattr(self, split)
-        return examples
-
-    def manifest_entry(self) -> dict[str, Any]:
-        """The data read, for the manifest: split -> task -> file, hash and skipped rows."""
-        return {
-            split: {name: rows.cache.manifest_entry() | rows.cache.report for name, rows in self.of(split).items()}
-            for split in SPLITS
-        }
-
-    @property
-    def inputs(self) -> InputFiles:
-        """`"{split} {task}"` -> the data file and its hash."""
-        caches = {f"{split} {name}": examples.cache for split in SPLITS for name, examples in self.of(split).items()}
-        return {name: (cache.source, cache.sha256) for name, cache in caches.items()}
+def inputs(data: Splits) -> InputFiles:
+    """`"{split} {task}"` -> the data file and its hash."""
+    caches = {f"{split} {name}": rows.cache for split, of_split in data.items() for name, rows in of_split.items()}
+    return {name: (cache.source, cache.sha256) for name, cache in caches.items()}
 
 
 def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, tokenizer: Tokenizer, length: int) -> Splits:
@@ -82,7 +71,7 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
             if skipped:
                 ranks.note(f"{path}: {skipped} of {len(examples) + skipped} rows skipped (listed in manifest.json)")
         _note_dev_in_train(files[task.name, "train"], files[task.name, "dev"])
-    return Splits(**splits)
+    return splits
 
 
 def _note_dev_in_train(train: Path, dev: Path) -> None:
