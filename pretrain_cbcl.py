@@ -55,7 +55,7 @@ def train(started: "Start[ContrastiveSettings]") -> None:
     paced = curriculum.pace(objective.curriculum, training, order, groups)
 
     # fit
-    model = ContrastiveModel.of(settings, initial.model).to(started.device)
+    model = ContrastiveModel(settings, initial.model).to(started.device)
     optimizer = AdamW(decay_groups(model.parameters(), training.weight_decay), lr=training.lr)
     augmentation = objective.augmentation(settings, dataset.train, initial.tokenizer, run.path)
     step = ContrastiveStep(objective, dataset.train, augmentation, training.chunk)

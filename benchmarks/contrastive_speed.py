@@ -54,7 +54,7 @@ class Ours:
     ) -> None:
         self.settings, self.device = settings, device
         encoder = start.load_encoder(source, "--weights", settings.encoder.encoder_dropout)[0]
-        self.model = ContrastiveModel.of(settings, encoder).to(device)
+        self.model = ContrastiveModel(settings, encoder).to(device)
         groups = decay_groups(self.model.parameters(), settings.training.weight_decay)
         self.optimizer = AdamW(groups, lr=settings.training.lr)
         self.objective = ContrastiveStep(settings.objective, examples)

@@ -1,11 +1,10 @@
 """The model of stage one, and its training step: of the whole batch at once, or in parts and on several ranks.
 
-Axes: B rows of a batch, k texts of a row, N = k * B sentences, n of them this rank's, b of a part, D hidden.
+Axes: B rows of a batch, k texts of a row, N = k * B sentences, n of them this rank's, D hidden.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,45 +22,31 @@ from tasks.contrastive.objective import Inputs, Numbers, Objective
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Augmentation, Examples, unchanged
 
-P = TypeVar("P")
-
 
 class ContrastiveModel(nn.Module):
     """An encoder, with a projection of its vectors (SimCSE, section 6.3) or a classifier of pairs (SBERT, section 3).
 
-    The classifier sees [u; v; |u - v|], or the one vector of a pair that is read `together`. Neither is saved in the
+    The classifier sees [u; v; |u - v|], or the one vector of a pair that is read together. Neither is saved in the
     encoder folder, except a projection that is `kept` (as in supervised SimCSE): it replaces the encoder's own pooling
     layer, starting from random weights.
     """
 
-    def __init__(
-        self, encoder: BertModel, pooler: str, *, projection: str = "none", classes: int = 0, together: bool = False
-    ) -> None:
+    def __init__(self, settings: ContrastiveSettings, encoder: BertModel) -> None:
+        """The weights of the new layers are drawn by the run's seed."""
         super().__init__()
+        torch.manual_seed(torch_seed(settings.training.seed, "heads"))
+        objective, projection, width = settings.objective, settings.encoder.projection, encoder.config.hidden_size
+        features = 3 * width if objective.form == "bi" else width
         self.encoder = encoder
-        self.pooler = "pooler" if projection == "kept" else pooler
+        self.pooler = settings.encoder.trained_pooler
         self.read = GraphedVectors(encoder, self.pooler)
-        width = encoder.config.hidden_size
         self.projection = nn.Linear(width, width) if projection == "training" else None
-        self.classifier = nn.Linear(width if together else 3 * width, classes) if classes else None
+        self.classifier = nn.Linear(features, objective.classes) if objective.classes else None
         kept = encoder.pooler_dense if projection == "kept" else None
         for layer in (kept, self.projection, self.classifier):
             if layer is not None:
                 nn.init.normal_(layer.weight, std=encoder.config.initializer_range)
                 nn.init.zeros_(layer.bias)
-
-    @classmethod
-    def of(cls, settings: ContrastiveSettings, encoder: BertModel) -> "ContrastiveModel":
-        """The encoder with the layers that the settings ask for, their weights drawn by the run's seed."""
-        torch.manual_seed(torch_seed(settings.training.seed, "heads"))
-        objective = settings.objective
-        return cls(
-            encoder,
-            settings.encoder.pooler,
-            projection=settings.encoder.projection,
-            classes=objective.classes,
-            together=objective.form != "bi",
-        )
 
     def train(self, mode: bool = True) -> "ContrastiveModel":
         """Set training mode."""
@@ -121,74 +106,43 @@ class ContrastiveStep:
             return self.objective.encode(model, inputs, context).float()
 
     def _backward_in_parts(self, model: ContrastiveModel, batch: Step, context: Context) -> Numbers:
-        """The same gradient, in chunks and on several ranks: see `backward_in_parts`.
+        """The same gradient, in chunks and on several ranks.
 
-        Each rank encodes the sentences of its own rows, and takes the loss of the whole batch.
+        A loss over the vectors of a whole batch needs only the vectors, not the activations that the encoder keeps for
+        its backward pass (gradient caching; Gao et al., 2021). So each part is encoded and its graph dropped at once,
+        the loss is differentiated with respect to the vectors, and every part is encoded again, with the same dropout
+        masks, to carry its share of that gradient to the weights. Memory is that of one part plus the vectors; the
+        price is a second forward pass, which a single part does not need.
+
+        Each rank encodes the sentences of its own rows, maybe none, takes the loss of the vectors of all ranks, and
+        carries the gradient of its own to the weights, so all gradients need only be summed over the ranks: parameters
+        of the loss get theirs on the first rank alone.
         """
-        model.read.active = not self.chunk  # each of several parts is encoded twice, with the same dropout masks
+        model.read.active = not self.chunk  # each of several parts is encoded twice
         inputs = self.inputs(model, replace(batch, rows=ranks.own_rows(batch.rows)), context)
         size = self.chunk or max(len(inputs), 1)
+        parts = [inputs.part(slice(start, start + size)) for start in range(0, len(inputs), size)]
+
+        def encode(number: int) -> Tensor:
+            return self.encode(model, parts[number], context, number)
+
+        graph_kept = len(parts) == 1
+        # Not under no_grad: attention takes another path there, whose last bits differ.
+        first = [encode(number) if graph_kept else encode(number).detach() for number in range(len(parts))]
+        no_rows = torch.zeros(0, model.encoder.config.hidden_size, device=context.device)
         texts, rows = len(self.objective.encoded(self.examples)), len(batch.rows)
-        positions = np.arange(texts * rows).reshape(texts, rows)[:, ranks.rank() :: ranks.world()].ravel()
-        on_device = to_device(torch.from_numpy(positions), context.device)
-        return backward_in_parts(
-            lambda number, part: self.encode(model, part, context, number),
-            [inputs.part(slice(start, start + size)) for start in range(0, len(inputs), size)],
-            lambda vectors: self.objective.loss(model, vectors, self.examples, batch),
-            context.scaled,
-            Share(on_device, texts * rows, model.encoder.config.hidden_size),
-        )
-
-
-@dataclass(frozen=True)
-class Share:
-    """Positions of this rank's n sentences among the `total` N of the batch, int64 [n]; the `width` D of vectors."""
-
-    positions: Tensor
-    total: int
-    width: int
-
-    def gather(self, own: Sequence[Tensor]) -> Tensor:
-        """The vectors of all ranks, without a graph, from the parts of this rank's: [N, D]."""
-        no_rows = torch.zeros(0, self.width, device=self.positions.device)
-        return ranks.gather(torch.cat([no_rows, *own]), self.positions, self.total)
-
-
-def backward_in_parts(
-    encode: Callable[[int, P], Tensor],
-    parts: Sequence[P],
-    loss: Callable[[Tensor], Numbers],
-    scaled: Callable[[Tensor], Tensor],
-    share: Share,
-) -> Numbers:
-    """Add to every parameter the gradient of `loss(vectors)["loss"]`; returns the numbers of `loss`, detached.
-
-    A loss over the vectors of a whole batch needs only the vectors, not the activations that the encoder keeps for its
-    backward pass (gradient caching; Gao et al., 2021). So each part is encoded and its graph dropped at once, the loss
-    is differentiated with respect to the vectors, and every part is encoded again to carry its share of that gradient
-    to the weights. Memory is that of one part plus the vectors; the price is a second forward pass, which a single
-    part does not need.
-
-    `encode(number, part)` gives [b, D] for a part of b sentences, with dropout masks that `number` fixes
-    (`Context.seed_dropout`). `loss` is called once, on the vectors of all N sentences; parameters of its own get their
-    gradients too. The gradient is that of the `scaled` loss (`Context.scaled`).
-
-    `parts` are those of this rank, maybe none. Every rank takes the loss of the vectors of all ranks and carries the
-    gradient of its own to the weights, so all gradients need only be summed over the ranks: parameters of the loss get
-    theirs on the first rank alone.
-    """
-    graph_kept = len(parts) == 1
-    # Not under no_grad: attention takes another path there, whose last bits differ.
-    first = [encode(number, part) if graph_kept else encode(number, part).detach() for number, part in enumerate(parts)]
-    vectors = share.gather(first).requires_grad_()
-    numbers = loss(vectors)
-    if ranks.rank() == 0:
-        scaled(numbers["loss"]).backward()
-        gradient = vectors.grad
-    else:
-        (gradient,) = torch.autograd.grad(scaled(numbers["loss"]), vectors)
-    assert gradient is not None, "the loss does not depend on the vectors"
-    own = gradient.index_select(0, share.positions)
-    for number, piece in enumerate(own.split([len(part) for part in first])):
-        (first[number] if graph_kept else encode(number, parts[number])).backward(piece)
-    return {name: value.detach() for name, value in numbers.items()}
+        own = np.arange(texts * rows).reshape(texts, rows)[:, ranks.rank() :: ranks.world()].ravel()
+        positions = to_device(torch.from_numpy(own), context.device)  # [n], of this rank's sentences among all N
+        vectors = ranks.gather(torch.cat([no_rows, *first]), positions, texts * rows).requires_grad_()  # [N, D]
+        numbers = self.objective.loss(model, vectors, self.examples, batch)
+        loss = context.scaled(numbers["loss"])
+        if ranks.rank() == 0:
+            loss.backward()
+            gradient = vectors.grad
+        else:
+            (gradient,) = torch.autograd.grad(loss, vectors)
+        assert gradient is not None, "the loss does not depend on the vectors"
+        pieces = gradient.index_select(0, positions).split([len(part) for part in first])
+        for number, piece in enumerate(pieces):
+            (first[number] if graph_kept else encode(number)).backward(piece)
+        return {name: value.detach() for name, value in numbers.items()}

@@ -79,7 +79,7 @@ def backward(
     bert: BertModel, examples: Any, rows: np.ndarray, how: Any, *, train: bool = False, augment: Any = unchanged
 ) -> tuple[dict[str, Any], dict[str, torch.Tensor], ContrastiveModel]:
     """Step 7, of epoch 1, of a run with seed 9: its numbers, the gradients by name, and the model."""
-    model = ContrastiveModel.of(how, bert).train(train)
+    model = ContrastiveModel(how, bert).train(train)
     model.zero_grad()
     step = ContrastiveStep(how.objective, examples, augment, how.training.chunk)
     numbers = step.backward(model, Step("nli", rows, 1, 7), Context(9, 7, "fp32", torch.device("cpu")))

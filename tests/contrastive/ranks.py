@@ -64,7 +64,7 @@ def write(folder: str, rows: int, out: Path) -> None:
         source.write_text(str(columns))
         cache = token_cache.load(source, lines, "rows", columns, tokenizer)
         examples = (Pair if columns == 2 else Examples)(cache, tokenizer.cls, tokenizer.sep, 32)
-        model = ContrastiveModel.of(settings, BertModel.from_pretrained(folder)).eval()
+        model = ContrastiveModel(settings, BertModel.from_pretrained(folder)).eval()
         augment = [Punctuation(tokenizer, seed=5, most=2)] if given.get("marks_most") else [unchanged]
         step = Step("nli", np.array([4, 0, 3, 1, 5])[:rows], 1, 0)
         one = ContrastiveStep(settings.objective, examples, augment[0], settings.training.chunk)

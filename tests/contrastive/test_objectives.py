@@ -140,13 +140,12 @@ def test_a_projection_that_is_kept_is_the_encoders_pooler(bert: BertModel, tiny:
     tokenizer = Tokenizer.load(tiny)
     cls = Encoder(bert, tokenizer, "cls", precision="fp32").encode(ANCHORS)
     before = bert.pooler_dense.weight.detach().clone()
-    torch.manual_seed(3)
-    how = settings("nt-xent", pooler="cls", projection="kept").encoder
-    model = ContrastiveModel(bert, how.pooler, projection=how.projection)
+    how = settings("nt-xent", pooler="cls", projection="kept")
+    model = ContrastiveModel(how, bert)
     assert not torch.equal(bert.pooler_dense.weight, before), "the layer starts from random weights"
     weight, bias = (x.detach().double().numpy() for x in (bert.pooler_dense.weight, bert.pooler_dense.bias))
     wanted = np.tanh(cls.astype(np.float64) @ weight.T + bias)
     rows = [[tokenizer.cls, *ids, tokenizer.sep] for ids in tokenizer.encode(ANCHORS)]
     np.testing.assert_allclose(model.eval().vectors(Ragged.from_lists(rows)).detach().numpy(), wanted, atol=1e-5)
-    save(tmp_path / "encoder", bert.state_dict(), bert.config, tokenizer, how.trained_pooler)
+    save(tmp_path / "encoder", bert.state_dict(), bert.config, tokenizer, how.encoder.trained_pooler)
     np.testing.assert_allclose(Encoder.load(tmp_path / "encoder", precision="fp32").encode(ANCHORS), wanted, atol=1e-5)

@@ -35,7 +35,7 @@ SPEC = "token-cutoff:0.3,shuffle"
 
 def settings(objective: str, **more: Any) -> ContrastiveSettings:
     texts = {"texts": "sts"} if objective in ("views", "simcse") else {}
-    return ContrastiveSettings.of(objective=objective, pooler="mean", seed=9, **texts, **more)
+    return ContrastiveSettings.of(**{"objective": objective, "pooler": "mean", "seed": 9} | texts | more)
 
 
 def seen(model: ContrastiveModel, ids: list[int], view: views.View, key: int, number: int, added: Any = None) -> Any:
@@ -67,13 +67,18 @@ def test_views_are_contrasted_as_equation_1_says(
 
 @pytest.mark.parametrize("size", [1, 3, 8])
 @pytest.mark.parametrize(
-    ("objective", "spec"), [("views", "feature-cutoff:0.2,dropout:0.2"), ("joint", "shuffle,adversarial:0.5")]
+    ("objective", "given"),
+    [
+        ("views", {"views": "feature-cutoff:0.2,dropout:0.2"}),
+        ("joint", {"views": "shuffle,adversarial:0.5"}),
+        ("nt-xent", {"pooler": "pooler"}),
+    ],
 )
 def test_parts_change_neither_draws_nor_gradients(
-    bert: BertModel, view: Callable[..., Any], objective: str, spec: str, size: int
+    bert: BertModel, view: Callable[..., Any], objective: str, given: dict[str, str], size: int
 ) -> None:
-    how = settings(objective, views=spec, temperature=0.1)
-    examples = view(TEXTS, OTHERS, labels=LABELS) if objective == "joint" else view(TEXTS)
+    how = settings(objective, temperature=0.1, **given)
+    examples = view(TEXTS) if objective == "views" else view(TEXTS, OTHERS, labels=LABELS)
     whole, gradients, _ = backward(bert, examples, ROWS, how)
     numbers, in_parts, _ = backward(bert, examples, ROWS, how.changed(chunk=size))
     assert numbers["loss"].item() == pytest.approx(whole["loss"].item(), rel=1e-6)
@@ -124,9 +129,8 @@ def test_an_adversarial_pass_has_dropout_of_its_own_counter(bert: BertModel, vie
     examples, how = view(TEXTS, OTHERS, labels=LABELS), settings("joint", views="none,adversarial:0.5")
     losses = []
     for state in (1, 2):
+        model = ContrastiveModel(how, bert).train()
         torch.manual_seed(state)
-        model = ContrastiveModel(bert, "mean", classes=3).train()
-        torch.nn.init.ones_(model.classifier.weight)
         numbers = ContrastiveStep(how.objective, examples).backward(
             model, Step("nli", ROWS, 1, 7), Context(9, 7, "fp32", torch.device("cpu"))
         )

@@ -107,7 +107,7 @@ def test_a_step_of_every_objective_stays_on_the_device(
     settings = ContrastiveSettings.of(**more)
     columns = {"nt-xent": 3, "triplet": 3, "margin": 3, "views": 1, "simcse": 1}.get(more["objective"], 2)
     with META:
-        model = ContrastiveModel.of(settings, encoder()).train()
+        model = ContrastiveModel(settings, encoder()).train()
     step = ContrastiveStep(settings.objective, examples(columns, Pair if name == "cross" else Examples), chunk=chunk)
     whole_step(model, step, Step("nli", np.arange(32), 0, 0))
 
