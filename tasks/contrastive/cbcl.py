@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from minbert.errors import UserError
 from minbert.training.settings import flag
 from tasks.contrastive.curriculum import CurriculumSettings
 from tasks.contrastive.objective import (
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tasks.contrastive.data import TrainingRows
     from tasks.contrastive.model import ContrastiveModel
     from tasks.contrastive.settings import ContrastiveSettings
+    from tasks.contrastive.triplets import TripletFiles
     from tasks.examples import Examples
 
 
@@ -33,7 +35,6 @@ class TripletObjective(CurriculumSettings, Objective):
     """An objective over (anchor, positive, hard negative), with a curriculum."""
 
     row_noun: ClassVar[str] = "triplets"
-    has_triplets: ClassVar[bool] = True
 
     triplets: str = flag(
         "",
@@ -57,18 +58,21 @@ class TripletObjective(CurriculumSettings, Objective):
         """Why rows without a hard negative cannot be used; empty if they can."""
         return f"--objective {self.objective} needs hard negatives, and these rows have none"
 
-    def check_files(self, data: str) -> None:
-        """See `Objective.check_files`."""
+    def find(self, data: str) -> TripletFiles:
+        """Files of triplets, or of labelled pairs."""
         from tasks.contrastive import triplets
 
-        triplets.find_triplets(self.triplets, data, self.why_hard_negatives())
+        files = triplets.find_triplets(self.triplets, data)
+        why = self.why_hard_negatives()
+        if files.columns == 2 and why:
+            raise UserError(f"{files.paths[0]}: {why}")
+        return files
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
         """Triplets as the file holds them, or merged from labelled pairs."""
         from tasks.contrastive import triplets
 
-        files = triplets.find_triplets(self.triplets, settings.files.data, self.why_hard_negatives())
-        return triplets.read(files, self.per_premise, tokenizer, length)
+        return triplets.read(self.find(settings.files.data), self.per_premise, tokenizer, length)
 
     def encoded(self, examples: Examples) -> TextKeys:
         """Anchor, positive and, where the data have one, hard negative."""

@@ -10,10 +10,10 @@ import numpy as np
 from pydantic import model_validator
 
 from minbert.errors import UserError
-from minbert.training.settings import SettingsGroup, flag
+from minbert.training.settings import flag
 from tasks.contrastive.nli import Classification
 from tasks.contrastive.objective import Inputs, Numbers, Objective, TextKeys, loss_and_accuracy, objective_flag
-from tasks.contrastive.texts import TextSettings
+from tasks.contrastive.texts import TextObjective
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,8 +42,10 @@ class ViewInputs(Inputs):
         return replace(part, streams=self.streams.take(indices), perturbation=perturbation)
 
 
-class ViewSettings(SettingsGroup):
-    """The two views of a text, made at the embedding layer (ConSERT, section 3.2)."""
+class ViewObjective(Objective):
+    """The part of an objective with two views of a text, made at the embedding layer (ConSERT, section 3.2)."""
+
+    in_batch: ClassVar[bool] = True
 
     views: str = flag(
         "",
@@ -70,10 +72,11 @@ class ViewSettings(SettingsGroup):
 
         return (*parse(self.views, protect_special=self.protect_special), View())
 
-    def with_streams(self, sentences: list[list[int]], texts: TextKeys, batch: Step, context: Context) -> ViewInputs:
-        """The sentences with random streams; each text has its own counter, whatever its position in the batch."""
+    def inputs(self, model: ContrastiveModel, examples: Examples, batch: Step, context: Context) -> ViewInputs:
+        """See `Objective.inputs`; each text has a random stream of its own, whatever its position in the batch."""
         from tasks.contrastive.views import Streams
 
+        sentences, texts = super().inputs(model, examples, batch, context).sentences, self.encoded(examples)
         width = 1 + max(column for column, _ in texts)
         keys = np.concatenate([batch.rows * width + column for column, _ in texts])
         views = np.repeat([view for _, view in texts], len(batch.rows))
@@ -89,10 +92,9 @@ class ViewSettings(SettingsGroup):
         return model.pool(states, ragged)
 
 
-class TwoViews(ViewSettings, TextSettings, Objective):
+class TwoViews(ViewObjective, TextObjective):
     """NT-Xent over two views of each text (ConSERT, equation 1)."""
 
-    in_batch: ClassVar[bool] = True
     objective: Literal["views"] = objective_flag("views")
 
     @model_validator(mode="after")
@@ -107,11 +109,6 @@ class TwoViews(ViewSettings, TextSettings, Objective):
         """The text under both views."""
         return ((0, 0), (0, 1))
 
-    def inputs(self, model: ContrastiveModel, examples: Examples, batch: Step, context: Context) -> Inputs:
-        """See `Objective.inputs`; with the random streams of the views."""
-        sentences = super().inputs(model, examples, batch, context).sentences
-        return self.with_streams(sentences, self.encoded(examples), batch, context)
-
     def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
         """The loss, and the share of views whose other view is nearest; the loss of a single text is 0."""
         from tasks.contrastive import losses
@@ -124,7 +121,7 @@ class TwoViews(ViewSettings, TextSettings, Objective):
         return math.log(2 * batch_size - 1)
 
 
-class Joint(ViewSettings, Classification):
+class Joint(ViewObjective, Classification):
     """Classification of NLI pairs plus alpha times NT-Xent over two views of their texts (ConSERT, section 3.3).
 
     The paper writes L_ce + alpha * L_con, with L_con the mean over the 2N views of equation 1, and leaves open how the
@@ -138,7 +135,6 @@ class Joint(ViewSettings, Classification):
     max(u, v)^2, which the paper does not mention.
     """
 
-    in_batch: ClassVar[bool] = True
     objective: Literal["joint"] = objective_flag("joint")
     alpha: float = flag(0.15, "weight of the views' loss, which is added to that of the classification", ge=0)
 
@@ -154,10 +150,9 @@ class Joint(ViewSettings, Classification):
         plain = kinds.index(View) if View in kinds else 2
         return [plain, *(number for number in (0, 1) if number != plain)]
 
-    def inputs(self, model: ContrastiveModel, examples: Examples, batch: Step, context: Context) -> Inputs:
-        """See `Objective.inputs`; with the random streams of the views, and an adversarial view's perturbation."""
-        sentences = super().inputs(model, examples, batch, context).sentences
-        inputs = self.with_streams(sentences, self.encoded(examples), batch, context)
+    def inputs(self, model: ContrastiveModel, examples: Examples, batch: Step, context: Context) -> ViewInputs:
+        """As `ViewObjective.inputs`, with an adversarial view's perturbation."""
+        inputs = super().inputs(model, examples, batch, context)
         return replace(inputs, perturbation=self.perturbation(model, inputs, examples, batch, context))
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:

@@ -51,7 +51,7 @@ class Data:
 
 def check_files(settings: ContrastiveSettings) -> None:
     """Raises `UserError` if a file is missing or its header cannot be used; reads no further than headers."""
-    settings.objective.check_files(settings.files.data)
+    settings.objective.find(settings.files.data)
     dev.find_dev_pairs(settings.files)
 
 

@@ -74,7 +74,7 @@ class Evaluation:
         sides = [(pairs, column) for pairs in self.dev.values() for column in (0, 1)]
         texts = [pairs.sentence(row, column) for pairs, column in sides for row in range(len(pairs))]
         self.scored = len(texts)
-        if settings.objective.has_triplets:
+        if settings.objective.curriculum:
             rows, self.columns = trained[:TRIPLETS_EVALUATED].tolist(), triplets.cache.columns
             texts += [triplets.sentence(row, column) for column in range(self.columns) for row in rows]
         self.texts, self.index = distinct(map(tuple, texts))

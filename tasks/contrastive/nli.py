@@ -49,12 +49,8 @@ class Classification(Objective):
         """The number of NLI classes."""
         return len(NLI_CLASSES)
 
-    def check_files(self, data: str) -> None:
-        """See `Objective.check_files`."""
-        self.pair_files(data)
-
-    def pair_files(self, data: str) -> list[Path]:
-        """The files of labelled pairs."""
+    def find(self, data: str) -> tuple[list[Path], list[Path]]:
+        """The files of labelled pairs, and that of the phrases, if there are any."""
         from tasks.contrastive.data import training_files
 
         paths = training_files(self.nli_pairs, data, "nli-pairs.tsv", *_ORIGINALS)
@@ -63,11 +59,32 @@ class Classification(Objective):
             paths = [path for path in originals if path.is_file()]
         for path in paths:
             open_as(path, "nli")
-        return paths
+        return paths, []
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
-        """Labelled pairs."""
-        return _read_files(self.pair_files(settings.files.data), [], [], tokenizer, length)
+        """Labelled pairs, then the phrases."""
+        from tasks.contrastive.data import TrainingRows, cache_rows
+        from tasks.examples import Pair
+
+        pairs, phrases = self.find(settings.files.data)
+        evaluated = _sst_files(settings.files.data) if phrases else []
+        paths = [*pairs, *phrases]
+        names = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]  # prefixes of the ids
+
+        def rows() -> Iterator[Row | Skipped]:
+            opened = [open_as(path, "nli").rows for path in pairs]
+            opened += [_as_pairs(open_as(path, "single", classes=len(POLARITIES)).rows, evaluated) for path in phrases]
+            for file_rows, name in zip(opened, names, strict=True):
+                for row in file_rows:
+                    if isinstance(row, Skipped):
+                        yield replace(row, why=f"{name} {row.why}".strip())
+                    else:
+                        yield replace(row, id=f"{name}{row.id}")
+
+        rule = ["nli", *names, *(["phrases"] if phrases else [])]
+        cache, files = cache_rows(paths, rows(), rule, 2, tokenizer, further=evaluated)
+        entry = {name: value for name, value in cache.manifest_entry().items() if name not in ("file", "sha256")}
+        return TrainingRows(Pair(cache, tokenizer.cls, tokenizer.sep, length), entry | {"files": files})
 
     def encoded(self, examples: Examples) -> TextKeys:
         """Both texts of a pair."""
@@ -132,27 +149,17 @@ class CrossEncoder(Classification):
                 "use --keep last, without --patience"
             )
 
-    def check_files(self, data: str) -> None:
-        """See `Objective.check_files`."""
-        super().check_files(data)
-        self.phrase_files(data)
-
-    def phrase_files(self, data: str) -> list[Path]:
-        """The file of `--phrases`, if it is given."""
+    def find(self, data: str) -> tuple[list[Path], list[Path]]:
+        """As `Classification.find`, with `--phrases`."""
+        pairs, _ = super().find(data)
         if not self.phrases:
-            return []
+            return pairs, []
         path = expanded(self.phrases)
         if self.phrases == "sst":
             (name,) = senteval.CLASSIFICATION["SST2"][1]["train"]
             path = senteval.root(data_folder(data)) / name
         open_as(present(path), "single", classes=len(POLARITIES))
-        return [path]
-
-    def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
-        """Labelled pairs, then the phrases."""
-        data = settings.files.data
-        evaluated = _sst_files(data) if self.phrases else []
-        return _read_files(self.pair_files(data), self.phrase_files(data), evaluated, tokenizer, length)
+        return pairs, [path]
 
     def encoded(self, examples: Examples) -> TextKeys:
         """One sequence for each row."""
@@ -197,32 +204,6 @@ def _sst_files(data: str) -> list[Path]:
         else:
             ranks.note(f"--phrases: {folder} has no {name}, so phrases that equal its sentences are not skipped")
     return paths
-
-
-def _read_files(
-    pairs: list[Path], phrases: list[Path], evaluated: list[Path], tokenizer: Tokenizer, length: int
-) -> TrainingRows:
-    """The rows of files of labelled pairs, then those of single texts, cached."""
-    from tasks.contrastive.data import TrainingRows, cache_rows
-    from tasks.examples import Pair
-
-    paths = [*pairs, *phrases]
-    names = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]  # prefixes of the ids
-
-    def labelled() -> Iterator[Row | Skipped]:
-        opened = [open_as(path, "nli").rows for path in pairs]
-        opened += [_as_pairs(open_as(path, "single", classes=len(POLARITIES)).rows, evaluated) for path in phrases]
-        for rows, name in zip(opened, names, strict=True):
-            for row in rows:
-                if isinstance(row, Skipped):
-                    yield replace(row, why=f"{name} {row.why}".strip())
-                else:
-                    yield replace(row, id=f"{name}{row.id}")
-
-    rule = ["nli", *names, *(["phrases"] if phrases else [])]
-    cache, files = cache_rows(paths, labelled(), rule, 2, tokenizer, further=evaluated)
-    entry = {name: value for name, value in cache.manifest_entry().items() if name not in ("file", "sha256")}
-    return TrainingRows(Pair(cache, tokenizer.cls, tokenizer.sep, length), entry | {"files": files})
 
 
 def _as_pairs(rows: Rows, evaluated: list[Path]) -> Rows:

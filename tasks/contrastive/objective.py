@@ -74,8 +74,6 @@ class Objective(SettingsGroup):
     """`bi`: each text of a row is a sequence of its own; `cross`: a row is one sequence."""
     unlabelled: ClassVar[bool] = False
     """Whether its rows are texts without labels, of which `read` itself takes the sample of `--limit`."""
-    has_triplets: ClassVar[bool] = False
-    """Whether its rows are triplets, whose accuracy and frozen loss an evaluation computes."""
 
     @property
     def classes(self) -> int:
@@ -84,14 +82,17 @@ class Objective(SettingsGroup):
 
     @property
     def curriculum(self) -> CurriculumSettings | None:
-        """The order and the pacing of the rows; None: all of them, shuffled, from the start."""
+        """The order and the pacing of the rows, triplets; None: other rows, all of them, shuffled, from the start."""
         return None
 
     def check(self, settings: ContrastiveSettings) -> None:
         """Raises `UserError` for shared settings that this objective excludes, or for one that it requires."""
 
-    def check_files(self, data: str) -> None:
-        """Raises `UserError` if a file is missing or its header cannot be used; reads no further than headers."""
+    def find(self, data: str) -> Any:
+        """The files that `read` reads, by `--data`; no further than their headers is read here.
+
+        Raises `UserError` if one is missing or its header cannot be used.
+        """
         raise NotImplementedError
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:

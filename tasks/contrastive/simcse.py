@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from minbert.errors import UserError
 from minbert.training.settings import flag
-from tasks.contrastive.objective import Numbers, Objective, TextKeys, loss_and_accuracy, objective_flag
-from tasks.contrastive.texts import TextSettings
+from tasks.contrastive.objective import Numbers, TextKeys, loss_and_accuracy, objective_flag
+from tasks.contrastive.texts import TextObjective
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tasks.examples import Augmentation, Examples
 
 
-class SimCSE(TextSettings, Objective):
+class SimCSE(TextObjective):
     """Two passes of a text under dropout (SimCSE, section 3), and of a text and itself with punctuation (EdaCSE).
 
     L_SimCSE + lambda * L_EdaCSE (EdaCSE, equation 2), each NT-Xent with in-batch negatives.

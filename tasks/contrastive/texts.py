@@ -19,7 +19,8 @@ from minbert.errors import UserError, suggestion
 from minbert.files import data_folder, expanded, present
 from minbert.seeds import numpy_generator
 from minbert.token_cache import ReaderReport, Row, Skipped
-from minbert.training.settings import SettingsGroup, flag, names_in
+from minbert.training.settings import flag, names_in
+from tasks.contrastive.objective import Objective
 from tasks.readers import chinese, is_table, open_as, senteval, text_key
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ SOURCES = ("sts", "sts-train", "chinese")
 """The names of texts that need no path."""
 
 
-class TextSettings(SettingsGroup):
+class TextObjective(Objective):
     """The part of an objective that trains on unlabelled texts."""
 
     row_noun: ClassVar[str] = "texts"
@@ -48,12 +49,11 @@ class TextSettings(SettingsGroup):
     def check(self, settings: ContrastiveSettings) -> None:
         """Raises `UserError` if no texts are named."""
         if not names_in(self.texts):
-            objective = settings.objective.objective
-            raise UserError(f"--objective {objective} needs --texts: sts, sts-train, chinese or a file")
+            raise UserError(f"--objective {self.objective} needs --texts: sts, sts-train, chinese or a file")
 
-    def check_files(self, data: str) -> None:
-        """Raises `UserError` if a file is missing."""
-        find_texts(names_in(self.texts), data)
+    def find(self, data: str) -> Corpus:
+        """The files of texts."""
+        return find_texts(names_in(self.texts), data)
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
         """A sample of `--limit` texts, by seed."""
@@ -62,8 +62,7 @@ class TextSettings(SettingsGroup):
         from tasks.contrastive.data import TrainingRows, cache_rows
         from tasks.examples import Examples
 
-        seed, limit, sources = settings.training.seed, settings.data.limit, names_in(self.texts)
-        corpus = find_texts(sources, settings.files.data)
+        seed, limit, corpus = settings.training.seed, settings.data.limit, self.find(settings.files.data)
 
         def rows() -> Iterator[Row | ReaderReport]:
             kept, report = gather_texts(corpus, seed, limit, keep_duplicates=self.keep_duplicates)
@@ -71,7 +70,7 @@ class TextSettings(SettingsGroup):
             yield report
 
         by_seed, tests = seed if limit else "", [path.name for path in corpus.tests]
-        rule = ["texts", *sources, by_seed, limit, self.keep_duplicates, *corpus.absent, *tests]
+        rule = ["texts", *names_in(self.texts), by_seed, limit, self.keep_duplicates, *corpus.absent, *tests]
         paths = [file.path for file in corpus.files]
         cache, hashes = cache_rows(paths, rows(), rule, 1, tokenizer, further=corpus.tests, digest=token_cache.digest)
         files = [entry_of_file | counts for entry_of_file, counts in zip(hashes, cache.report["files"], strict=True)]

@@ -48,11 +48,10 @@ class TripletFiles(NamedTuple):
     columns: int
 
 
-def find_triplets(listed: str, folder: str, why_hard_negatives: str) -> TripletFiles:
+def find_triplets(listed: str, folder: str) -> TripletFiles:
     """The files that `--triplets` names, or the usual ones of a data folder.
 
-    Raises `UserError` if one is missing or holds neither kind, and for rows of two texts unless `why_hard_negatives`,
-    the reason why they need a third, is empty.
+    Raises `UserError` if one is missing or holds neither kind, or if they differ in kind.
     """
     paths = data.training_files(listed, folder, "nli_for_simcse.csv", "nli-triplets.csv")
     kinds = [readers.kind_of(path, ("triplet", "nli")) for path in paths]
@@ -62,10 +61,7 @@ def find_triplets(listed: str, folder: str, why_hard_negatives: str) -> TripletF
     for number, content in enumerate(contents):
         if content != contents[0]:
             raise UserError(f"--triplets: {shown[0]}, {shown[number]}")
-    texts = 3 if kinds[0] == "nli" else contents[0][1]
-    if texts == 2 and why_hard_negatives:
-        raise UserError(f"{paths[0]}: {why_hard_negatives}")
-    return TripletFiles(paths, kinds[0], texts)
+    return TripletFiles(paths, kinds[0], 3 if kinds[0] == "nli" else contents[0][1])
 
 
 def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: int) -> data.TrainingRows:
