@@ -18,8 +18,9 @@ from minbert.training.settings import Pooler
 from tasks.contrastive.curriculum import GROUPS, Similarities, difficulty
 
 if TYPE_CHECKING:  # at run time pandas and torch would delay `--help`
-    from tasks.contrastive.triplets import MergedTriplets
     from tasks.tables import Table
+
+Texts = Sequence[tuple[str, ...]]
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -39,46 +40,35 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def every_triplet(path: Path) -> "MergedTriplets":
-    """The triplets of a file of triplets, or every one that a file of labelled pairs gives."""
+def of_premise(path: Path, premise: str) -> Texts:
+    """The texts of a premise's triplets in a file of triplets, or of all that a file of labelled pairs gives.
+
+    Raises `UserError` if there are none, or if the file has no hard negatives.
+    """
     from tasks import readers
     from tasks.contrastive import triplets
 
-    if readers.kind_of(present(path), ("triplet", "nli")) == "nli":
-        return triplets.from_pairs([readers.open_as(path, "nli").rows], "cross")
-    opened = readers.open_as(path, "triplet")
-    if opened.texts < 3:
+    kind = readers.kind_of(present(path), ("triplet", "nli"))
+    opened = readers.open_as(path, kind)
+    if kind == "triplet" and opened.texts < 3:
         raise UserError(f"{path}: rows without a hard negative have no gap to show")
-    return triplets.checked([opened.rows])
-
-
-def of_premise(triplets: "MergedTriplets", premise: str) -> list[tuple[str, ...]]:
-    """The texts of a premise's triplets. Raises `UserError` if there are none."""
-    from tasks.contrastive.triplets import fold
-
-    folded = fold(premise)
-    rows = [row.texts for row in triplets.triplets if fold(row.texts[0]) == folded]
-    if not rows:
+    made = triplets.from_pairs([opened.rows], "cross") if kind == "nli" else triplets.checked([opened.rows])
+    texts = [row.texts for row in made.triplets if triplets.fold(row.texts[0]) == triplets.fold(premise)]
+    if not texts:
         raise UserError(f"--premise: no triplet has {premise!r} as its anchor")
-    return rows
+    return texts
 
 
-def table(texts: Sequence[Sequence[str]], scores: Similarities, margin: float) -> "Table":
+def table(texts: Texts, scores: Similarities, margin: float) -> "Table":
     """A premise's triplets, the largest gap first (SelfCCL, Table 2)."""
     import pandas as pd
 
     from tasks.tables import Table, numbers
 
     groups = difficulty(scores.positive, scores.negative, margin)
-    rows = pd.DataFrame(
-        {
-            "entailment": [row[1] for row in texts],
-            "contradiction": [row[2] for row in texts],
-            "cos+": numbers(scores.positive, 3),
-            "cos-": numbers(scores.negative, 3),
-            "gap": numbers(scores.gap, 3),
-            "difficulty": [GROUPS[group] for group in groups],
-        }
+    rows = pd.DataFrame([row[1:] for row in texts], columns=["entailment", "contradiction"]).assign(
+        **{"cos+": numbers(scores.positive, 3), "cos-": numbers(scores.negative, 3), "gap": numbers(scores.gap, 3)},
+        difficulty=[GROUPS[group] for group in groups],
     )
     counts = ", ".join(f"{(groups == group).sum()} {name}" for group, name in enumerate(GROUPS))
     note = f"{len(texts)} triplet{'s' * (len(texts) != 1)}: {counts} (margin {margin:g})"
@@ -92,7 +82,7 @@ def main() -> None:
     from minbert.encode import Encoder
     from tasks.contrastive import scoring
 
-    texts = of_premise(every_triplet(Path(arguments.triplets)), arguments.premise)
+    texts = of_premise(Path(arguments.triplets), arguments.premise)
     folder = weights.resolve(arguments.weights, "--weights")
     pooler = arguments.pooler or weights.saved_pooler(folder) or "pooler"  # as training does
     encoder = Encoder.load(folder, pooler=pooler, precision=arguments.precision)

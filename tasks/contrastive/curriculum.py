@@ -248,10 +248,15 @@ def pace(
     """The steps: more of the order is eligible in each epoch (CBCL, equation 2); without a curriculum all of it is."""
     from minbert.training import start  # late: it imports torch
 
-    paced: dict[str, Any] = {"power": 0.0}
-    if settings is not None and settings.order != "none":
-        paced = {name: getattr(settings, name) for name in ("power", "pacing", "within", "equal_steps")}
-    elif settings is not None:
-        paced["within"] = settings.within
-    steps = plan(order, epochs=training.epochs, batch_size=training.batch_size, seed=training.seed, **paced)
+    curriculum = settings or CurriculumSettings(order="none")
+    steps = plan(
+        order,
+        epochs=training.epochs,
+        batch_size=training.batch_size,
+        seed=training.seed,
+        power=0.0 if curriculum.order == "none" else curriculum.power,
+        pacing=curriculum.pacing,
+        within=curriculum.within,
+        equal_steps=curriculum.equal_steps,
+    )
     return Paced(start.shortened(steps, training), len(order), groups)

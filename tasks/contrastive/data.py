@@ -71,7 +71,6 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
         entry["weights_transductive"] = True
     if objective.unlabelled:
         entry["dev_pairs_seen"] = dev.count_in_training(train, pairs)
-    dev.warn(pairs)
     _warn(train, pairs, entry, length, objective.form)
     return Data(train, pairs, {"train": entry, "sts_dev": pairs.manifest_entry()})
 
@@ -112,7 +111,11 @@ def _transductive(source: str) -> bool:
 
 
 def _warn(train: Examples, pairs: DevSets, entry: dict[str, Any], length: int, form: str) -> None:
-    """Warn about truncated inputs and skipped rows; `form` is how the training rows are read."""
+    """Warn about dev sets, truncated inputs and skipped rows; `form` is how the training rows are read."""
+    if pairs.absent:
+        ranks.note(f"--sts-dev {pairs.name}: without {', '.join(pairs.absent)}, of which the data has no dev file")
+    if shared := ", ".join(f"{count:,} in {name}" for name, count in pairs.also_in.items() if count):
+        ranks.note(f"of the {len(pairs):,} pairs that choose the encoder some are also in scored sets: {shared}")
     sources, skipped = entry["files"], entry["skipped"]
     named = [(train, sources[0]["file"] if len(sources) == 1 else "the training texts", form)]
     named += [(examples, str(examples.cache.source), "bi") for examples in pairs.pairs.values()]

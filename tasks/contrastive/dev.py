@@ -23,6 +23,7 @@ from minbert.tokenizer import Tokenizer
 from minbert.training import ranks
 from tasks.examples import Examples
 from tasks.readers import chinese, open_as, senteval, text_key, tokenised
+from tasks.readers.overlap import ScoredRows
 
 if TYPE_CHECKING:
     from tasks.contrastive.settings import FileSettings
@@ -123,49 +124,34 @@ def _scored_pairs(path: Path, tokenizer: Tokenizer, length: int, limit: int) -> 
 def count_in_scored_sets(dev: DevSets, folder: Path) -> dict[str, int]:
     """The number of dev pairs that each scored set of the data folder holds, in either order.
 
-    Texts are compared by `tasks.readers.text_key`. The scored sets are the seven English ones and STS-B's dev set, or
+    Texts are compared as in `tasks.readers.overlap`. The scored sets are the seven English ones and STS-B's dev set, or
     for `zh` the five Chinese test sets. A set that cannot be read is left out with a warning.
     """
-    pairs, counts = [pair for examples in dev.pairs.values() for pair in pair_keys(examples)], {}
+    rows = [row.texts for examples in dev.pairs.values() for row in examples.cache.rows()]
+    dev_pairs, counts = ScoredRows({dev.name: rows}), {}
     for name, paths in _scored_sets(folder, dev.name).items():
         if not any(path.is_file() for path in paths):
             continue
         try:
-            rows = [row for path in paths for row in open_as(present(path), "pair-score").rows]
+            scored = [row for path in paths for row in open_as(present(path), "pair-score").rows]
         except UserError as error:  # a damaged set does not keep an encoder from being trained
             ranks.note(f"{error} (so it is not known how many dev pairs are also in {name})")
             continue
-        scored_pairs = {frozenset(map(text_key, row.texts)) for row in rows if isinstance(row, Row)}
-        counts[name] = sum(pair in scored_pairs for pair in pairs)
+        found = dev_pairs.numbers_in_all(row.texts for row in scored if isinstance(row, Row))
+        counts[name] = dev_pairs.overlap(dev.name, found).same
     return counts
 
 
 def count_in_training(train: Examples, dev: DevSets) -> int:
     """The number of dev pairs whose texts are both training texts; warns about them."""
-    pairs = {name: pair_keys(examples) for name, examples in dev.pairs.items()}
-    dev_texts: frozenset[str] = frozenset().union(*(pair for keys in pairs.values() for pair in keys))
-    trained, total = dev_texts.intersection(text_key(train.cache.text(row, 0)) for row in range(len(train))), 0
-    for name, keys in pairs.items():
-        count = sum(pair <= trained for pair in keys)
+    trained, total = {text_key(train.cache.text(row, 0)) for row in range(len(train))}, 0
+    for examples in dev.pairs.values():
+        count = sum(trained.issuperset(map(text_key, row.texts)) for row in examples.cache.rows())
         if count:
-            share = f"{count:,} of {len(keys):,} pairs"
-            ranks.note(f"{dev.pairs[name].cache.source}: {share} are made of training texts (which hold no scores)")
+            share = f"{count:,} of {len(examples):,} pairs"
+            ranks.note(f"{examples.cache.source}: {share} are made of training texts (which hold no scores)")
         total += count
     return total
-
-
-def warn(dev: DevSets) -> None:
-    """Warn about missing sets, and about pairs that choose the encoder and are in scored sets too."""
-    if dev.absent:
-        ranks.note(f"--sts-dev {dev.name}: without {', '.join(dev.absent)}, of which the data has no dev file")
-    shared = ", ".join(f"{count:,} in {name}" for name, count in dev.also_in.items() if count)
-    if shared:
-        ranks.note(f"of the {len(dev):,} pairs that choose the encoder some are also in scored sets: {shared}")
-
-
-def pair_keys(pairs: Examples) -> list[frozenset[str]]:
-    """The texts of each pair, by `tasks.readers.text_key`, whatever their order."""
-    return [frozenset(map(text_key, row.texts)) for row in pairs.cache.rows()]
 
 
 def _scored_sets(folder: Path, name: str) -> dict[str, list[Path]]:

@@ -24,7 +24,7 @@ from minbert.training.loop import LAST, LoopState, finite_or_none
 from minbert.training.plan import Plan
 from minbert.training.run import RunDir
 from tasks import metrics
-from tasks.contrastive.curriculum import Paced, ScoredTriplets, Similarities
+from tasks.contrastive.curriculum import Paced, ScoredTriplets
 from tasks.contrastive.data import Data
 from tasks.contrastive.losses import nt_xent
 from tasks.contrastive.scoring import distinct, encode_over_ranks
@@ -64,7 +64,7 @@ class Evaluation:
     similarity 0 to 5, or 0 and 1); of several sets it is the mean, as in EdaCSE's tables, and each set's own is logged
     too. `alignment` and `uniformity` are over the first set with graded scores (else the first set),
     `triplet_accuracy` and `frozen_loss` over the triplets; rows of two texts have no hard negatives, and no
-    accuracy. An undefined number is None and ranks below every other.
+    accuracy (the share with cos(a, p) > cos(a, n)). An undefined number is None and ranks below every other.
     """
 
     def __init__(self, settings: ContrastiveSettings, encoder: Encoder, data: Data, trained: np.ndarray) -> None:
@@ -96,8 +96,8 @@ class Evaluation:
         if self.columns:
             anchor, positive, *hard = np.split(vectors[self.index[self.scored :]], self.columns)
             if hard:
-                cosines = Similarities(*((anchor * side).sum(1) for side in (positive, hard[0])))
-                numbers["triplet_accuracy"] = triplet_accuracy(cosines)
+                gap = (anchor * positive).sum(1) - (anchor * hard[0]).sum(1)
+                numbers["triplet_accuracy"] = float((gap > 0).mean()) if np.isfinite(gap).all() else None
             numbers["frozen_loss"] = frozen_loss([anchor, positive, *hard], self.batch_size)
         return EvaluationResult(numbers, dev_cosines)
 
@@ -128,12 +128,6 @@ def uniformity(vectors: np.ndarray) -> float | None:
     return finite_or_none(float(np.log(total / (len(vectors) * (len(vectors) - 1) / 2))))
 
 
-def triplet_accuracy(cosines: Similarities) -> float | None:
-    """Share of triplets with cos(a, p) > cos(a, n); None without any, or where one is not finite."""
-    gap = cosines.gap
-    return float((gap > 0).mean()) if len(gap) and np.isfinite(gap).all() else None
-
-
 def frozen_loss(sides: list[np.ndarray], batch_size: int) -> float | None:
     """NT-Xent of anchors, positives and, if there are any, hard negatives, in batches of file order: the mean, or None.
 
@@ -142,7 +136,7 @@ def frozen_loss(sides: list[np.ndarray], batch_size: int) -> float | None:
     total = 0.0
     for anchor, positive, *hard in torch.from_numpy(np.stack(sides)).split(batch_size, dim=1):
         total += float(nt_xent(anchor, positive, hard[0] if hard else None, FROZEN_TEMPERATURE)) * len(anchor)
-    return finite_or_none(total / len(sides[0])) if len(sides[0]) else None
+    return finite_or_none(total / len(sides[0]))
 
 
 def graded(dev: Mapping[str, Examples]) -> str:
