@@ -15,7 +15,6 @@ from tasks.contrastive.objective import (
     Numbers,
     Objective,
     TextKeys,
-    loss_and_accuracy,
     objective_flag,
 )
 
@@ -99,7 +98,7 @@ class NTXent(TripletObjective):
         anchor, positive, *hard_negatives = vectors.chunk(len(self.encoded(examples)))
         hard_negative = hard_negatives[0] if hard_negatives else None
         logits = losses.candidate_logits(anchor, positive, hard_negative, self.temperature)
-        return loss_and_accuracy(logits)
+        return losses.loss_and_accuracy(logits)
 
     def chance(self, batch_size: int, columns: int) -> float:
         """See `Objective.chance`."""

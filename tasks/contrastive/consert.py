@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import model_validator
 
 from minbert.errors import UserError
 from minbert.training.settings import flag
 from tasks.contrastive.nli import Classification
-from tasks.contrastive.objective import Inputs, Numbers, Objective, TextKeys, loss_and_accuracy, objective_flag
+from tasks.contrastive.objective import Inputs, Numbers, Objective, TextKeys, objective_flag
 from tasks.contrastive.texts import TextObjective
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from minbert.training.loop import Context
     from minbert.training.plan import Step
     from tasks.contrastive.model import ContrastiveModel
+    from tasks.contrastive.settings import ContrastiveSettings
     from tasks.contrastive.views import Streams, View
     from tasks.examples import Examples
 
@@ -57,14 +57,10 @@ class ViewObjective(Objective):
     protect_special: bool = flag(True, "views leave [CLS] and [SEP] as they are")
     temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4, common=True)
 
-    @model_validator(mode="after")
-    def _two_views(self) -> Self:
-        if not self.views:
-            raise UserError("--views: two views of a text are needed, such as feature-cutoff:0.2,shuffle")
-        from tasks.contrastive.views import parse  # late: it imports torch
-
-        parse(self.views)
-        return self
+    def check(self, settings: ContrastiveSettings) -> None:
+        """See `Objective.check`."""
+        super().check(settings)
+        self.parsed()
 
     def parsed(self) -> tuple[View, ...]:
         """Both views, and as a third the identity."""
@@ -97,13 +93,13 @@ class TwoViews(ViewObjective, TextObjective):
 
     objective: Literal["views"] = objective_flag("views")
 
-    @model_validator(mode="after")
-    def _unsupervised(self) -> Self:
+    def check(self, settings: ContrastiveSettings) -> None:
+        """See `Objective.check`."""
         from tasks.contrastive.views import Adversarial
 
+        super().check(settings)
         if any(isinstance(view, Adversarial) for view in self.parsed()):
             raise UserError("--views: an adversarial view needs the supervision of --objective joint")
-        return self
 
     def encoded(self, examples: Examples) -> TextKeys:
         """The text under both views."""
@@ -114,7 +110,7 @@ class TwoViews(ViewObjective, TextObjective):
         from tasks.contrastive import losses
 
         first, second = vectors.chunk(2)
-        return loss_and_accuracy(losses.view_logits(first, second, self.temperature))
+        return losses.loss_and_accuracy(losses.view_logits(first, second, self.temperature))
 
     def chance(self, batch_size: int, columns: int) -> float:
         """See `Objective.chance`."""
@@ -164,7 +160,9 @@ class Joint(ViewObjective, Classification):
         numbers, texts = super().loss(model, vectors[: 2 * len(batch.rows)], examples, batch), self.encoded(examples)
         by_text = dict(zip(texts, vectors.chunk(len(texts)), strict=True))
         views = [(by_text[side, 0], by_text[side, 1]) for side in (0, 1)]
-        sides = [loss_and_accuracy(losses.view_logits(first, second, self.temperature)) for first, second in views]
+        sides = [
+            losses.loss_and_accuracy(losses.view_logits(first, second, self.temperature)) for first, second in views
+        ]
         # The mean over the 2N views of a side is half the sum of its two directions.
         contrast = 2 * torch.stack([side["loss"] for side in sides]).sum()
         return numbers | {

@@ -39,6 +39,14 @@ def nt_xent_from_logits(logits: Tensor) -> Tensor:
     return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
 
 
+def loss_and_accuracy(logits: Tensor) -> dict[str, Tensor]:
+    """`nt_xent_from_logits`, and the share of rows whose own candidate is above every other; a tie is a miss."""
+    own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
+    others = F.pad(logits.detach().masked_fill(own, -torch.inf), (0, 1), value=-torch.inf)  # one candidate has no other
+    accuracy = (logits.detach().diagonal() > others.amax(1)).float().mean()
+    return {"loss": nt_xent_from_logits(logits), "accuracy": accuracy}
+
+
 def view_logits(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     """cos(r_i, r_k) / temperature of each of the 2N views with all of them: [2N, 2N], its other view in column i.
 
@@ -55,13 +63,6 @@ def view_logits(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     logits = _cosines(views, torch.cat([second, first])) / _positive("temperature", temperature)
     itself = torch.eye(len(views), dtype=torch.bool, device=views.device).roll(len(first), 1)
     return logits.masked_fill(itself, -torch.inf)
-
-
-def in_batch_accuracy(logits: Tensor) -> Tensor:
-    """Share of rows whose own candidate, on the diagonal of [B, C], is above every other: a scalar; a tie is a miss."""
-    own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
-    others = F.pad(logits.masked_fill(own, -torch.inf), (0, 1), value=-torch.inf)  # one candidate has no other
-    return (logits.diagonal() > others.amax(1)).float().mean()
 
 
 def margin_contrastive(u: Tensor, v: Tensor, similar: Tensor, margin: float) -> Tensor:
@@ -88,17 +89,9 @@ def triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float, d
 
 
 def softmax_features(u: Tensor, v: Tensor) -> Tensor:
-    """[u; v; |u - v|] (SBERT, section 3): [B, 3D]."""
+    """[u; v; |u - v|] (SBERT, section 3; ConSERT, equation 2), which a classifier of pairs sees: [B, 3D]."""
     u, v = _full(u), _full(v)
     return torch.cat([u, v, (u - v).abs()], dim=1)
-
-
-def softmax_pairs(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross entropy of a classifier W [u; v; |u - v|] + b over pairs (SBERT, section 3; ConSERT, equation 2).
-
-    `logits` are [B, classes], `labels` int64 [B].
-    """
-    return F.cross_entropy(_full(logits), labels)
 
 
 def _full(x: Tensor) -> Tensor:

@@ -95,12 +95,11 @@ class Classification(Objective):
         import torch
 
         from minbert.ragged import to_device
-        from tasks.contrastive import losses
 
         labels = to_device(torch.from_numpy(examples.labels[batch.rows].astype(np.int64)), vectors.device)
         logits = self.logits(model, vectors, labels)
         accuracy = (logits.detach().argmax(1) == labels).float().mean()
-        return {"loss": losses.softmax_pairs(logits, labels), "accuracy": accuracy}
+        return {"loss": torch.nn.functional.cross_entropy(logits, labels), "accuracy": accuracy}
 
     def logits(self, model: ContrastiveModel, vectors: Tensor, labels: Tensor) -> Tensor:
         """The classifier over [u; v; |u - v|]: [B, classes]."""

@@ -138,10 +138,3 @@ class Objective(SettingsGroup):
     def notes(self, encoder: BertModel) -> list[str]:
         """Warnings about an encoder that this objective cannot learn from."""
         return []
-
-
-def loss_and_accuracy(logits: Tensor) -> Numbers:
-    """NT-Xent of logits with the positives on the diagonal, and the share of rows whose positive is nearest."""
-    from tasks.contrastive import losses
-
-    return {"loss": losses.nt_xent_from_logits(logits), "accuracy": losses.in_batch_accuracy(logits.detach())}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from minbert.errors import UserError
 from minbert.training.settings import flag
-from tasks.contrastive.objective import Numbers, TextKeys, loss_and_accuracy, objective_flag
+from tasks.contrastive.objective import Numbers, TextKeys, objective_flag
 from tasks.contrastive.texts import TextObjective
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class SimCSE(TextObjective):
         from tasks.contrastive import losses
 
         first, second, *punctuated = vectors.chunk(len(self.encoded(examples)))
-        numbers = loss_and_accuracy(losses.candidate_logits(first, second, None, self.temperature))
+        numbers = losses.loss_and_accuracy(losses.candidate_logits(first, second, None, self.temperature))
         if punctuated:
             marked = losses.nt_xent(first, punctuated[0], None, self.temperature)
             numbers |= {"punctuation_loss": marked, "loss": numbers["loss"] + self.eda_weight * marked}

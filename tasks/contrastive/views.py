@@ -193,11 +193,11 @@ KINDS: dict[str, type[View]] = {
 def parse(spec: str, *, protect_special: bool = False) -> tuple[View, View]:
     """The two views of a text such as "feature-cutoff:0.2,shuffle"; a rate that is left out is the paper's.
 
-    Raises `UserError`, which begins with `--views`, unless there are two views, of known names, with rates in range.
+    Raises `UserError` unless there are two views, of known names, with rates in range.
     """
     parts = [part.strip() for part in spec.split(",")]
     if len(parts) != 2:
-        raise UserError(f"--views: {spec!r} holds {len(parts)} view{'s' * (len(parts) != 1)}, two are needed")
+        raise UserError(f"--views {spec!r}: two views of a text are needed, such as feature-cutoff:0.2,shuffle")
     first, second = (_parsed(part, protect_special) for part in parts)
     return first, second
 

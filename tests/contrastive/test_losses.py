@@ -13,7 +13,7 @@ from torch import Tensor
 
 from minbert import UserError
 from tasks.contrastive import losses
-from tasks.contrastive.losses import in_batch_accuracy, nt_xent
+from tasks.contrastive.losses import loss_and_accuracy, nt_xent
 from tests.contrastive import formulas
 
 WIDTH = 5
@@ -96,16 +96,16 @@ def test_softmax_is_sentence_transformers_loss(given_model: Any) -> None:
 
     inputs, labels = drawn(7, 2, torch.float32), torch.randint(3, (7,))
     peer = SoftmaxLoss(given_model, WIDTH, 3)
-    ours = losses.softmax_pairs(peer.classifier(losses.softmax_features(*inputs)), labels)
+    ours = torch.nn.functional.cross_entropy(peer.classifier(losses.softmax_features(*inputs)), labels)
     same(ours, peer(features(*inputs), labels), [*inputs, *peer.classifier.parameters()], 1e-6)
 
 
 def test_accuracy_counts_rows_whose_own_candidate_is_above_all_others() -> None:
     logits = torch.tensor([[3.0, 1.0, 2.9, 0.0], [0.5, 0.2, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
-    assert float(in_batch_accuracy(logits)) == pytest.approx(1 / 3), "one right, one wrong, one tie"
-    assert float(in_batch_accuracy(torch.tensor([[0.3]]))) == 1, "an only candidate"
+    assert float(loss_and_accuracy(logits)["accuracy"]) == pytest.approx(1 / 3), "one right, one wrong, one tie"
+    assert float(loss_and_accuracy(torch.tensor([[0.3]]))["accuracy"]) == 1, "an only candidate"
     ignored = torch.tensor([[False] * 4, [True, False, True, True], [False] * 4])
-    assert float(in_batch_accuracy(logits.masked_fill(ignored, -math.inf))) == pytest.approx(2 / 3)
+    assert float(loss_and_accuracy(logits.masked_fill(ignored, -math.inf))["accuracy"]) == pytest.approx(2 / 3)
 
 
 def test_a_zero_vector_gives_no_nan() -> None:
@@ -124,7 +124,6 @@ def test_half_precision_vectors_give_fp32_losses() -> None:
         (lambda *x: losses.triplet(*x, 1.0, "cosine"), (u, v, w)),
         (lambda *x: losses.triplet(*x, 1.0), (u, v, w)),
         (losses.softmax_features, (u, v)),
-        (lambda x: losses.softmax_pairs(x, torch.tensor([0, 1, 2, 3, 4, 0])), (u,)),
     ]:
         found = loss(*inputs)
         assert found.dtype == torch.float32

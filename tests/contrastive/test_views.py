@@ -197,7 +197,7 @@ def test_specs() -> None:
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        ("shuffle", "two are needed"),
+        ("shuffle", "two views of a text are needed"),
         ("shufle,none", "'shufle' is not one of none, shuffle"),
         ("shuffle:0.2,none", "shuffle takes no rate"),
         ("dropout:,none", "is not a number"),
@@ -209,4 +209,4 @@ def test_specs() -> None:
 def test_what_a_spec_cannot_be(spec: str, why: str) -> None:
     with pytest.raises(UserError) as error:
         parse(spec)
-    assert why in str(error.value) and str(error.value).startswith("--views: ")
+    assert why in str(error.value) and str(error.value).startswith("--views")
