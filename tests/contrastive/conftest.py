@@ -20,6 +20,12 @@ SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_ju
 ANCHORS = ["the cat sat on a mat", "a dog runs", "the bird is happy", "who is sad ?", "a tree", "the dog sleeps"]
 POSITIVES = ["a cat sat", "the dog runs on", "the bird is not sad", "who is not happy ?", "the tree .", "a dog sleeps"]
 NEGATIVES = ["a cat runs", "the dog sleeps", "the bird is sad", "what is happy ?", "the mat", "the dog runs !"]
+LABELS = [0.0, 2.0, 1.0, 0.0, 1.0, 2.0]
+
+
+def texts_of(examples: Examples) -> list[tuple[str, ...]]:
+    """The texts of every row."""
+    return [row.texts for row in examples.cache.rows()]
 
 
 def write(path: Path, text: str) -> None:
@@ -57,16 +63,21 @@ def corpora(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def view(examples_of: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that makes examples of texts, rows of 1, 2 or 3, with labels."""
-    return lambda *columns, labels=None: examples_of([*zip(*columns, strict=True)], labels)
+def unlabelled(examples_of: Callable[..., Any]) -> Examples:
+    """Six texts."""
+    return examples_of([*zip(ANCHORS, strict=True)])
 
 
 @pytest.fixture
-def triplets(view: Callable[..., Any]) -> Examples:
+def labelled(examples_of: Callable[..., Any]) -> Examples:
+    """Six labelled pairs."""
+    return examples_of([*zip(ANCHORS, POSITIVES, strict=True)], LABELS)
+
+
+@pytest.fixture
+def triplets(examples_of: Callable[..., Any]) -> Examples:
     """Six triplets."""
-    found: Examples = view(ANCHORS, POSITIVES, NEGATIVES)
-    return found
+    return examples_of([*zip(ANCHORS, POSITIVES, NEGATIVES, strict=True)])
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ python -m pytest --import-mode=importlib tests/contrastive/test_data.py
 """
 
 import csv
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from minbert.tokenizer import Tokenizer
 from tasks.contrastive import data
 from tasks.contrastive.data import Data
 from tasks.contrastive.settings import ContrastiveSettings
+from tests.contrastive.conftest import texts_of, write
 from tests.contrastive.test_triplets import by_loop
 
 SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
@@ -45,8 +45,8 @@ def read(tiny: Path) -> Read:
     """A function that reads stage one's data under some settings, evaluation pairs from the sample."""
 
     def found(length: int = 64, **given: Any) -> Data:
-        over_triplets = given.get("objective", "nt-xent") in ("nt-xent", "triplet", "margin")
-        usual = {"data": str(SAMPLE)} | ({"order": "none"} if over_triplets else {})
+        usual = {"data": str(SAMPLE), "sts_dev": str(SAMPLE / "course" / "sts-dev.csv")}
+        usual |= {"order": "none"} if given.get("objective", "nt-xent") in ("nt-xent", "triplet", "margin") else {}
         settings = ContrastiveSettings.of(**(usual | given))
         return data.read(settings, Tokenizer.load(tiny), length)
 
@@ -65,11 +65,6 @@ def table(path: Path, header: list[str], rows: Any) -> Path:
     return path
 
 
-def texts(examples: Any) -> list[tuple[str, ...]]:
-    columns = range(examples.cache.columns)
-    return [tuple(examples.cache.text(row, column) for column in columns) for row in range(len(examples))]
-
-
 LABELLED = [(one, two, [E, N, C].index(label)) for one, two, label in PAIRS[:-1]]
 
 
@@ -80,7 +75,7 @@ def test_labelled_pairs_become_the_triplets_of_their_premises(read: Read, tmp_pa
     parts = [part for part in (PAIRS[:cut], PAIRS[cut:]) if part]
     paths = [str(nli_pairs(tmp_path / f"{number}.tsv", part)) for number, part in enumerate(parts)]
     found = read(triplets=", ".join(paths), per_premise=rule)
-    assert texts(found.train) == by_loop(LABELLED, rule)[0]
+    assert texts_of(found.train) == by_loop(LABELLED, rule)[0]
     account = found.entry["train"]
     counts = account["counts"]
     assert account["per_premise"] == rule and [one["file"] for one in account["files"]] == paths
@@ -98,7 +93,7 @@ def test_rows_that_are_triplets_are_kept_one_to_one(read: Read, tmp_path: Path, 
     same, empty = ("A tree.", " a  TREE.", "A mat.")[:width], ("", "A cat.", "A dog.")[:width]
     rows = [*good[:2], good[0], same, empty, good[2]]
     found = read(triplets=str(table(tmp_path / "own.csv", header, rows)))
-    assert texts(found.train) == good
+    assert texts_of(found.train) == good
     account = found.entry["train"]
     assert account["counts"]["read"] == len(rows) == len(found.train) + len(account["skipped"])
     assert sorted(row["line"] for row in account["skipped"]) == [4, 5, 6]
@@ -107,18 +102,17 @@ def test_rows_that_are_triplets_are_kept_one_to_one(read: Read, tmp_path: Path, 
 def test_phrases_follow_the_pairs_as_two_further_classes(read: Read, tmp_path: Path) -> None:
     pairs = str(table(tmp_path / "pairs.csv", ["premise", "hypothesis", "label"], PAIRS))
     phrases = tmp_path / "SST" / "binary" / "sentiment-train"
-    phrases.parent.mkdir(parents=True)
-    phrases.write_text("a fine film \t1\n \t0\ndull\t0\n", encoding="utf-8")
+    write(phrases, "a fine film \t1\n \t0\ndull\t0\n")
     how = {"objective": "cross", "keep": "last", "nli_pairs": pairs}
     alone = read(**how)
     for name in (str(phrases), "sst"):
-        found = read(**how, phrases=name, data=str(tmp_path), sts_dev=str(SAMPLE / "course" / "sts-dev.csv"))
-        assert texts(found.train) == [*texts(alone.train), ("a fine film", ""), ("dull", "")]
+        found = read(**how, phrases=name, data=str(tmp_path))
+        assert texts_of(found.train) == [*texts_of(alone.train), ("a fine film", ""), ("dull", "")]
         assert found.train.labels.tolist() == [*alone.train.labels.tolist(), 4.0, 3.0]
         assert [one["file"] for one in found.entry["train"]["files"]] == [pairs, str(phrases)]
         assert found.entry["train"]["skipped"][-1] == {"line": 2, "why": "sentiment-train: sentence: empty"}
         assert found.inputs["train"] != alone.inputs["train"]
-    phrases.write_text("a fine film\t2\n", encoding="utf-8")
+    write(phrases, "a fine film\t2\n")
     missing = ContrastiveSettings.of(**how, phrases=str(phrases) + "s", data=str(SAMPLE))
     with pytest.raises(UserError, match="sentiment-trains: no such file"):
         data.check_files(missing)
@@ -132,24 +126,19 @@ def test_phrases_that_equal_a_dev_or_test_sentence_are_skipped(
     """Letters and digits alone decide: the course's files are spaced and cased differently from SentEval's."""
     pairs = str(table(tmp_path / "pairs.csv", ["premise", "hypothesis", "label"], PAIRS))
     phrases = tmp_path / "SST" / "binary" / "sentiment-train"
-    phrases.parent.mkdir(parents=True)
-    phrases.write_text("a fine film \t1\nDull , and long .\t0\nthe end\t0\n", encoding="utf-8")
-    (tmp_path / "course").mkdir()
-    (tmp_path / "course" / "ids-sst-dev.csv").write_text("\tid\tsentence\tsentiment\n0\ta\t Dull and long\t1\n")
-    (tmp_path / "ids-sst-test-student.csv").write_text("0\t\tid\tsentence\n1\t0\tb\t The end .\n")
+    write(phrases, "a fine film \t1\nDull , and long .\t0\nthe end\t0\n")
+    write(tmp_path / "course" / "ids-sst-dev.csv", "\tid\tsentence\tsentiment\n0\ta\t Dull and long\t1\n")
+    write(tmp_path / "ids-sst-test-student.csv", "0\t\tid\tsentence\n1\t0\tb\t The end .\n")
     how = {"objective": "cross", "keep": "last", "nli_pairs": pairs, "data": str(tmp_path)}
-    dev = str(SAMPLE / "course" / "sts-dev.csv")
-    found = read(**how, phrases="sst", sts_dev=dev)
-    assert texts(found.train)[-1] == ("a fine film", "")
+    found = read(**how, phrases="sst")
+    assert texts_of(found.train)[-1] == ("a fine film", "")
     assert found.entry["train"]["skipped"][-2:] == [
         {"line": 2, "why": "sentiment-train: equals a sentence of ids-sst-dev.csv"},
         {"line": 3, "why": "sentiment-train: equals a sentence of ids-sst-test-student.csv"},
     ]
     (tmp_path / "ids-sst-test-student.csv").unlink()
-    assert texts(read(**how, phrases=str(phrases), sts_dev=dev).train)[-1] == ("the end", ""), "read anew"
-    assert (
-        "has no ids-sst-test-student.csv, so phrases that equal its sentences are not skipped" in capfd.readouterr().err
-    )
+    assert texts_of(read(**how, phrases=str(phrases)).train)[-1] == ("the end", ""), "read anew"
+    assert "has no ids-sst-test-student.csv" in capfd.readouterr().err
 
 
 def test_files_of_different_kinds_are_refused_by_name(read: Read, tmp_path: Path) -> None:
@@ -164,13 +153,11 @@ def test_files_of_different_kinds_are_refused_by_name(read: Read, tmp_path: Path
 
 @pytest.mark.parametrize("there", [("snli_1.0",), ("multinli_1.0",), ("snli_1.0", "multinli_1.0")])
 def test_without_our_own_file_the_originals_are_read(read: Read, tmp_path: Path, there: tuple[str, ...]) -> None:
-    (tmp_path / "course").mkdir()
-    shutil.copy(SAMPLE / "course" / "sts-dev.csv", tmp_path / "course")
     for number, name in enumerate(there):
         (tmp_path / "nli" / name).mkdir(parents=True)
         nli_pairs(tmp_path / "nli" / name / f"{name}_train.jsonl", PAIRS[4 * number : 4 * number + 4])
     found = read(objective="softmax", data=str(tmp_path))
-    assert texts(found.train) == [row[:2] for row in PAIRS[: 4 * len(there)]]
+    assert texts_of(found.train) == [row[:2] for row in PAIRS[: 4 * len(there)]]
     nli_pairs(tmp_path / "nli" / "nli-pairs.tsv")
     assert len(read(objective="softmax", data=str(tmp_path)).train) == len(PAIRS) - 1, "the joined file comes first"
 

@@ -16,7 +16,7 @@ from minbert.tokenizer import Tokenizer
 from tasks.contrastive import dev as devs
 from tasks.contrastive.dev import DevSets
 from tasks.contrastive.settings import FileSettings
-from tests.contrastive.conftest import write
+from tests.contrastive.conftest import texts_of, write
 
 Read = Callable[..., DevSets]
 COURSE = "\tid\tsentence1\tsentence2\tsimilarity\n"
@@ -32,11 +32,8 @@ def read(tiny: Path, corpora: Path) -> Read:
     return found
 
 
-def texts(dev: DevSets) -> dict[str, list[tuple[str, str]]]:
-    return {
-        name: [(one.cache.text(row, 0), one.cache.text(row, 1)) for row in range(len(one))]
-        for name, one in dev.pairs.items()
-    }
+def texts(dev: DevSets) -> dict[str, list[tuple[str, ...]]]:
+    return {name: texts_of(one) for name, one in dev.pairs.items()}
 
 
 @pytest.mark.parametrize("layout", ["STS/STSBenchmark", "stsbenchmark"])

@@ -23,7 +23,7 @@ from tasks.contrastive.data import Data
 from tasks.contrastive.dev import DevSets
 from tasks.contrastive.evaluation import Evaluation, EvaluationResult, last_epoch_loss, unit, verdict
 from tasks.contrastive.settings import ContrastiveSettings
-from tasks.examples import Examples, Pair
+from tasks.examples import Examples
 from tests.contrastive import formulas
 
 PAIRS = [
@@ -45,33 +45,28 @@ CLASSES = [1.0, 0.0, 1.0, 0.0, 0.0, 1.0]
 
 
 @pytest.fixture
-def pairs(view: Callable[..., Any]) -> Pair:
-    first, second, gold = zip(*PAIRS, strict=True)
-    found: Pair = view([*first], [*second], labels=[*gold])
-    return found
+def pairs(examples_of: Callable[..., Any]) -> Examples:
+    return examples_of([row[:2] for row in PAIRS], [gold for *_, gold in PAIRS])
 
 
 @pytest.fixture
-def classes(view: Callable[..., Any]) -> Pair:
+def classes(examples_of: Callable[..., Any]) -> Examples:
     """Pairs of two classes."""
-    found: Pair = view(*map(list, zip(*OTHERS, strict=True)), labels=CLASSES)
-    return found
+    return examples_of(OTHERS, CLASSES)
 
 
 @pytest.fixture
-def triplets(view: Callable[..., Any]) -> Examples:
-    found: Examples = view(*map(list, zip(*TRIPLETS, strict=True)))
-    return found
+def triplets(examples_of: Callable[..., Any]) -> Examples:
+    return examples_of(TRIPLETS)
 
 
 def evaluate(
-    encoder: Encoder, dev: dict[str, Pair], train: Examples | None = None, rows: Sequence[int] = range(5), **given: Any
+    encoder: Encoder, dev: dict[str, Examples], train: Any = None, rows: Sequence[int] = range(5), batch_size: int = 32
 ) -> Evaluation:
     """An evaluation of the trained rows of triplets, or without `train` of dev pairs alone."""
-    objective = {"objective": "triplet"} if train else {"objective": "softmax"}
-    examples = train or next(iter(dev.values()))
-    data = Data(examples, DevSets("course", dev), {})
-    return Evaluation(ContrastiveSettings.of(**objective | given), encoder, data, np.array(rows))
+    settings = ContrastiveSettings.of(objective="triplet" if train else "softmax", batch_size=batch_size)
+    data = Data(train or next(iter(dev.values())), DevSets("course", dev), {})
+    return Evaluation(settings, encoder, data, np.array(rows))
 
 
 def cosine(u: np.ndarray, v: np.ndarray) -> float:
@@ -105,7 +100,7 @@ def by_hand(encoder: Encoder, rows: Sequence[int], batch_size: int, temperature:
 )
 def test_numbers_are_their_definitions_and_spearman_is_maximised(
     encoder: Encoder,
-    pairs: Pair,
+    pairs: Examples,
     triplets: Examples,
     monkeypatch: pytest.MonkeyPatch,
     trained: Sequence[int],
@@ -122,7 +117,7 @@ def test_numbers_are_their_definitions_and_spearman_is_maximised(
 
 
 def test_each_text_is_encoded_once_an_evaluation_with_dropout_off(
-    encoder: Encoder, pairs: Pair, triplets: Examples, calls: list[tuple[str, int]]
+    encoder: Encoder, pairs: Examples, triplets: Examples, calls: list[tuple[str, int]]
 ) -> None:
     made = evaluate(encoder, {"sts": pairs}, triplets)
     texts = {text for *row, _ in PAIRS for text in row} | {text for row in TRIPLETS for text in row}
@@ -135,7 +130,7 @@ def test_each_text_is_encoded_once_an_evaluation_with_dropout_off(
 
 
 def test_of_several_dev_sets_the_mean_chooses_and_each_ones_own_is_told(
-    encoder: Encoder, pairs: Pair, classes: Pair
+    encoder: Encoder, pairs: Examples, classes: Examples
 ) -> None:
     found = evaluate(encoder, {"PAWS-X": classes, "STS-B": pairs}).evaluate()
     own = stats.spearmanr([cosine(*encoder.encode(list(row))) for row in OTHERS], CLASSES).statistic
@@ -155,7 +150,7 @@ def test_of_several_dev_sets_the_mean_chooses_and_each_ones_own_is_told(
     assert found.numbers["sts_dev_spearman"] is None and found.score is None
 
 
-def test_rows_without_hard_negatives_have_a_loss_and_no_accuracy(encoder: Encoder, pairs: Pair) -> None:
+def test_rows_without_hard_negatives_have_a_loss_and_no_accuracy(encoder: Encoder, pairs: Examples) -> None:
     found = evaluate(encoder, {"sts": pairs}, pairs, batch_size=3).evaluate()
     assert "triplet_accuracy" not in found.numbers
     rows = [tuple(encoder.encode([a, b])) for a, b, _ in PAIRS]
@@ -164,7 +159,7 @@ def test_rows_without_hard_negatives_have_a_loss_and_no_accuracy(encoder: Encode
     assert numbers.keys() == {"sts_dev_spearman", "alignment", "uniformity"}, "labelled pairs are no triplets"
 
 
-def test_what_is_undefined_is_none_and_is_json(encoder: Encoder, pairs: Pair, triplets: Examples) -> None:
+def test_what_is_undefined_is_none_and_is_json(encoder: Encoder, pairs: Examples, triplets: Examples) -> None:
     with torch.no_grad():
         for parameter in encoder.model.parameters():
             parameter.fill_(math.nan)
@@ -195,7 +190,7 @@ def test_the_loss_of_the_last_epoch_is_the_mean_over_its_rows() -> None:
     assert last_epoch_loss(rows[:1], plan) is None
 
 
-def test_the_last_evaluation_is_not_computed_twice(encoder: Encoder, pairs: Pair, calls: list[Any]) -> None:
+def test_the_last_evaluation_is_not_computed_twice(encoder: Encoder, pairs: Examples, calls: list[Any]) -> None:
     found = evaluate(encoder, {"sts": pairs})
     found.score()
     assert found.kept(LoopState(step=9, kept_step=9)) is found.latest and len(calls) == 1

@@ -23,7 +23,7 @@ from tasks.contrastive import losses
 from tasks.contrastive.model import ContrastiveModel
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, Pair
-from tests.contrastive.conftest import ANCHORS, NEGATIVES, POSITIVES, backward
+from tests.contrastive.conftest import ANCHORS, LABELS, POSITIVES, backward
 from tests.contrastive.formulas import nt_xent
 
 ROWS = np.array([4, 0, 3, 1])
@@ -47,20 +47,17 @@ def encoded(model: ContrastiveModel, examples: Any, columns: int) -> list[np.nda
 @pytest.mark.parametrize("hard", [True, False])
 @pytest.mark.parametrize("projection", ["none", "training", "kept"])
 def test_nt_xent_is_the_formula_over_the_batch(
-    bert: BertModel, view: Callable[..., Any], hard: bool, projection: str
+    bert: BertModel, triplets: Examples, labelled: Examples, hard: bool, projection: str
 ) -> None:
-    columns = [ANCHORS, POSITIVES, NEGATIVES] if hard else [ANCHORS, POSITIVES]
-    examples = view(*columns)
+    examples = triplets if hard else labelled
     pooler = "mean" if projection == "none" else "cls"
     how = settings("nt-xent", pooler=pooler, projection=projection)
     numbers, _, model = backward(bert, examples, ROWS, how)
-    expected = nt_xent(*encoded(model, examples, len(columns)), temperature=0.05)
+    expected = nt_xent(*encoded(model, examples, examples.cache.columns), temperature=0.05)
     assert numbers["loss"].item() == pytest.approx(expected.item(), rel=1e-4)
 
 
-def test_triplet_margin_and_softmax_are_their_formulas(
-    bert: BertModel, triplets: Examples, view: Callable[..., Any]
-) -> None:
+def test_triplet_margin_and_softmax_are_their_formulas(bert: BertModel, triplets: Examples, labelled: Examples) -> None:
     numbers, _, model = backward(bert, triplets, ROWS, settings("triplet", loss_margin=2.0))
     anchors, positives, negatives = encoded(model, triplets, 3)
     near, far = (np.linalg.norm(anchors - side, axis=1) for side in (positives, negatives))
@@ -70,12 +67,11 @@ def test_triplet_margin_and_softmax_are_their_formulas(
     both = np.concatenate([near**2, np.maximum(9 - far, 0) ** 2])
     assert numbers["loss"].item() == pytest.approx(both.mean() / 2, rel=1e-4)
 
-    pairs = view(*[[row[i] for row in PAIRS] for i in (0, 1)], labels=[row[2] for row in PAIRS])
-    numbers, gradients, model = backward(bert, pairs, ROWS, settings("softmax"))
-    u, v = encoded(model, pairs, 2)
+    numbers, gradients, model = backward(bert, labelled, ROWS, settings("softmax"))
+    u, v = encoded(model, labelled, 2)
     weight, bias = (p.detach().double().numpy() for p in (model.classifier.weight, model.classifier.bias))
     logits = np.concatenate([u, v, abs(u - v)], axis=1) @ weight.T + bias
-    gold = np.array([PAIRS[row][2] for row in ROWS])
+    gold = np.array(LABELS)[ROWS].astype(int)
     picked = logits[np.arange(len(gold)), gold] - np.log(np.exp(logits).sum(1))
     assert numbers["loss"].item() == pytest.approx(-picked.mean(), rel=1e-4)
     assert "classifier.weight" in gradients
@@ -84,12 +80,12 @@ def test_triplet_margin_and_softmax_are_their_formulas(
 
 @pytest.mark.parametrize("phrases", [False, True])
 def test_pairs_are_read_together_and_phrases_alone_with_their_own_two_classes(
-    bert: BertModel, tiny: Path, view: Callable[..., Any], phrases: bool
+    bert: BertModel, tiny: Path, examples_of: Callable[..., Any], phrases: bool
 ) -> None:
     """By transformers' mean vector of each row. With phrases rows 0 and 3 are some, and 4 and 1 are pairs."""
-    rows = [(row[0], "", 3 + (n > 0)) if phrases and n in (0, 3) else row for n, row in enumerate(PAIRS)]
-    found = view(*[[row[i] for row in rows] for i in (0, 1)], labels=[row[2] for row in rows])
-    examples = Pair(found.cache, found.cls, found.sep, found.max_length)
+    pairs = [*zip(ANCHORS, POSITIVES, map(int, LABELS), strict=True)]
+    rows = [(row[0], "", 3 + (n > 0)) if phrases and n in (0, 3) else row for n, row in enumerate(pairs)]
+    examples = examples_of([row[:2] for row in rows], [row[2] for row in rows], kind=Pair)
     how = settings("cross", keep="last", phrases="sst" if phrases else "")
     numbers, gradients, model = backward(bert, examples, ROWS, how)
     assert model.classifier.out_features == 3 + 2 * phrases and gradients["classifier.weight"].isfinite().all()
@@ -105,16 +101,6 @@ def test_pairs_are_read_together_and_phrases_alone_with_their_own_two_classes(
         right += int(own.argmax() == gold)
     assert numbers["loss"].item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-5)
     assert numbers["accuracy"].item() == right / len(ROWS)
-
-
-PAIRS = [
-    ("the cat sat", "a cat sat", 0),
-    ("a dog runs", "a dog sleeps", 2),
-    ("who is sad ?", "the tree", 1),
-    ("the bird", "a bird is happy", 1),
-    ("the mat", "a mat .", 0),
-    ("a tree", "what ?", 2),
-]
 
 
 @pytest.mark.parametrize("rows", [1, 5, 32])

@@ -44,12 +44,6 @@ def paced(how: ContrastiveSettings, encoder: Encoder, examples: Any, weights_sha
     return curriculum.pace(how.objective.curriculum, how.training, order, groups)
 
 
-def scored(how: ContrastiveSettings, encoder: Encoder, examples: Any) -> curriculum.Similarities:
-    found = scoring.score(how, encoder, examples, "w").cosines
-    assert found is not None
-    return found
-
-
 def steps(made: Paced) -> list[list[int]]:
     return [made.plan.at(step).rows.tolist() for step in range(made.plan.total)]
 
@@ -108,7 +102,7 @@ def test_scores_are_the_trained_encoders_and_a_second_start_reads_them(
 ) -> None:
     made = paced(settings(), encoder, examples, "w")
     assert made.groups is not None and {pooler for pooler, _ in calls} == {"mean"}
-    found = scored(settings(), encoder, examples)
+    found = scoring.score(settings(), encoder, examples, "w").cosines
     positive, negative = cosines(tiny, "mean")
     np.testing.assert_allclose(found.positive, positive, atol=1e-5)
     np.testing.assert_allclose(found.negative, negative, atol=1e-5)
@@ -143,16 +137,13 @@ TEXTS = [
 ]
 LONG = ("the dog runs " * 9, "a dog runs", "the dog sleeps on the mat")
 
-Make = Callable[..., Examples]
-Calls = list[tuple[str, int]]
-
 
 def similarities(encoder: Encoder, made: Examples, weights: str) -> scoring.Similarities:
     return scoring.similarities(encoder, made, weights, np.arange(len(made)))
 
 
 def test_blocks_of_triplets_change_no_cosine(
-    encoder: Encoder, examples_of: Make, calls: Calls, monkeypatch: pytest.MonkeyPatch
+    encoder: Encoder, examples_of: Callable[..., Any], calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = examples_of(TEXTS, max_length=16)
     whole = similarities(encoder, made, "whole")
@@ -163,19 +154,19 @@ def test_blocks_of_triplets_change_no_cosine(
 
 
 def test_what_the_numbers_depend_on_is_in_the_key(
-    encoder: Encoder, examples_of: Make, calls: Calls, monkeypatch: pytest.MonkeyPatch
+    encoder: Encoder, examples_of: Callable[..., Any], calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = [*TEXTS, LONG]
-    similarities(encoder, examples_of(texts, max_length=16), "weights")
-    similarities(encoder, examples_of(texts, max_length=16), "other weights")
+    made = examples_of(texts, max_length=16)
+    similarities(encoder, made, "weights")
+    similarities(encoder, made, "other weights")
     similarities(encoder, examples_of(texts, max_length=8), "weights")
     similarities(encoder, examples_of([*texts[1:], texts[0]], max_length=16), "weights")
-    encoder.pooler = "cls"
-    similarities(encoder, examples_of(texts, max_length=16), "weights")
-    encoder.precision = "bf16"
-    similarities(encoder, examples_of(texts, max_length=16), "weights")
+    for place, value in (("pooler", "cls"), ("precision", "bf16")):
+        setattr(encoder, place, value)
+        similarities(encoder, made, "weights")
     monkeypatch.setattr("torch.get_num_threads", lambda: 99)
-    similarities(encoder, examples_of(texts, max_length=16), "weights")
+    similarities(encoder, made, "weights")
     assert len(calls) == 7
 
 

@@ -8,6 +8,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from tasks.contrastive.data import Data
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.contrastive.texts import find_texts, gather_texts, sample
 from tasks.readers.senteval import STS
-from tests.contrastive.conftest import write
+from tests.contrastive.conftest import texts_of, write
 
 
 class Gathered(NamedTuple):
@@ -30,19 +31,16 @@ class Gathered(NamedTuple):
     account: dict[str, Any]
 
 
-def gathered(*sources: str, data: Path, seed: int = 0, **options: int) -> Gathered:
-    found = find_texts(sources, str(data))
-    texts, facts = gather_texts(found, seed, **options)
+def gathered(source: str, *, data: Path) -> Gathered:
+    found = find_texts([source], str(data))
+    texts, facts = gather_texts(found, seed=0)
     files = [one | {"file": str(file.path)} for one, file in zip(facts["files"], found.files, strict=True)]
     return Gathered(tuple(texts), facts | {"files": files, "absent": found.absent})
 
 
 @pytest.fixture
 def of(corpora: Path) -> Callable[..., Gathered]:
-    def run(*sources: str, **options: int) -> Gathered:
-        return gathered(*sources, data=corpora, **options)
-
-    return run
+    return partial(gathered, data=corpora)
 
 
 def test_a_file_of_lines_keeps_each_first_appearance_and_counts_the_rest(of: Callable, tmp_path: Path) -> None:
@@ -161,10 +159,6 @@ def read(tiny: Path, tmp_path: Path) -> Read:
     return found
 
 
-def texts(found: Data) -> list[str]:
-    return [found.train.cache.text(row, 0) for row in range(len(found.train))]
-
-
 @pytest.mark.parametrize(("kept", "seen"), [(TEXTS, 2), (TEXTS[:2], 1), (TEXTS[1:], 1), (TEXTS[4:], 0)])
 def test_pairs_to_evaluate_on_that_are_made_of_training_texts_are_counted(
     read: Read, tmp_path: Path, capsys: pytest.CaptureFixture[str], kept: list[str], seen: int
@@ -178,8 +172,8 @@ def test_pairs_to_evaluate_on_that_are_made_of_training_texts_are_counted(
 
 def test_duplicates_are_kept_where_it_is_asked(read: Read, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("\n".join([*TEXTS, TEXTS[0]]) + "\n")
-    assert texts(read()) == TEXTS
-    assert texts(read(keep_duplicates=True)) == [*TEXTS, TEXTS[0]]
+    for keep, expected in ((False, TEXTS), (True, [*TEXTS, TEXTS[0]])):
+        assert texts_of(read(keep_duplicates=keep).train) == [(text,) for text in expected]
 
 
 def test_weights_of_a_run_on_test_sentences_are_marked_down_the_chain(

@@ -3,7 +3,6 @@
 python -m pytest --import-mode=importlib tests/contrastive/test_unsupervised.py
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,10 @@ from tasks.contrastive.model import ContrastiveModel, ContrastiveStep
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.contrastive.simcse import SimCSE
 from tasks.contrastive.views import Streams
-from tests.contrastive.conftest import backward
+from tasks.examples import Examples
+from tests.contrastive.conftest import ANCHORS, LABELS, backward
 from tests.contrastive.formulas import nt_xent, two_views
 
-TEXTS = ["the cat sat on a mat", "a dog runs", "the bird is happy", "who is sad ?", "a tree", "the dog sleeps"]
-OTHERS = ["a cat sat", "the dog runs on", "a bird is not sad", "who is not happy ?", "the tree .", "a dog sleeps"]
-LABELS = [0.0, 2.0, 1.0, 0.0, 1.0, 2.0]
 ROWS = np.array([5, 0, 2, 3])
 SPEC = "token-cutoff:0.3,shuffle"
 
@@ -51,13 +48,13 @@ def seen(model: ContrastiveModel, ids: list[int], view: views.View, key: int, nu
 
 @pytest.mark.parametrize(("protect", "temperature"), [(True, 0.1), (False, 0.07)])
 def test_views_are_contrasted_as_equation_1_says(
-    bert: BertModel, view: Callable[..., Any], protect: bool, temperature: float
+    bert: BertModel, unlabelled: Examples, protect: bool, temperature: float
 ) -> None:
-    examples, how = view(TEXTS), {"protect_special": protect, "temperature": temperature}
-    numbers, _, model = backward(bert, examples, ROWS, settings("views", views=SPEC, **how))
+    how = settings("views", views=SPEC, protect_special=protect, temperature=temperature)
+    numbers, _, model = backward(bert, unlabelled, ROWS, how)
     a, b = views.parse(SPEC, protect_special=protect)
     first, second = (
-        [seen(model, examples.sentence(row, 0), one, int(row), number) for row in ROWS]
+        [seen(model, unlabelled.sentence(row, 0), one, int(row), number) for row in ROWS]
         for number, one in enumerate((a, b))
     )
     expected = two_views(first, second, temperature).item()
@@ -75,10 +72,10 @@ def test_views_are_contrasted_as_equation_1_says(
     ],
 )
 def test_parts_change_neither_draws_nor_gradients(
-    bert: BertModel, view: Callable[..., Any], objective: str, given: dict[str, str], size: int
+    bert: BertModel, unlabelled: Examples, labelled: Examples, objective: str, given: dict[str, str], size: int
 ) -> None:
     how = settings(objective, temperature=0.1, **given)
-    examples = view(TEXTS) if objective == "views" else view(TEXTS, OTHERS, labels=LABELS)
+    examples = unlabelled if objective == "views" else labelled
     whole, gradients, _ = backward(bert, examples, ROWS, how)
     numbers, in_parts, _ = backward(bert, examples, ROWS, how.changed(chunk=size))
     assert numbers["loss"].item() == pytest.approx(whole["loss"].item(), rel=1e-6)
@@ -86,29 +83,28 @@ def test_parts_change_neither_draws_nor_gradients(
         torch.testing.assert_close(in_parts[name], gradient, atol=1e-5, rtol=0, msg=name)
 
 
-def test_edacse_is_simcse_plus_lambda_times_punctuation(bert: BertModel, view: Callable[..., Any], tiny: Any) -> None:
-    tokenizer, examples = Tokenizer.load(tiny), view(TEXTS)
+def test_edacse_is_simcse_plus_lambda_times_punctuation(bert: BertModel, unlabelled: Examples, tiny: Path) -> None:
+    tokenizer = Tokenizer.load(tiny)
     how = settings("simcse", eda_weight=0.6, marks_most=3)
-    numbers, _, model = backward(bert, examples, ROWS, how, augment=Punctuation(tokenizer, seed=9, most=3))
-    plain = [seen(model, examples.sentence(row, 0), views.View(), 0, 0) for row in ROWS]
+    numbers, _, model = backward(bert, unlabelled, ROWS, how, augment=Punctuation(tokenizer, seed=9, most=3))
+    plain = [seen(model, unlabelled.sentence(row, 0), views.View(), 0, 0) for row in ROWS]
     marked = []
     for row in ROWS:
-        text = insert(TEXTS[row], seed=9, epoch=1, key=int(row), most=3)
-        assert text != TEXTS[row]
+        text = insert(ANCHORS[row], seed=9, epoch=1, key=int(row), most=3)
+        assert text != ANCHORS[row]
         ids = [tokenizer.cls, *tokenizer.encode([text])[0], tokenizer.sep]
         marked.append(seen(model, ids, views.View(), 0, 0))
     own, to_marked = (nt_xent(plain, other, temperature=0.05).item() for other in (plain, marked))
     assert numbers["loss"].item() == pytest.approx(own + 0.6 * to_marked, rel=1e-4)
-    alone = backward(bert, examples, ROWS, settings("simcse"))[0]
+    alone = backward(bert, unlabelled, ROWS, settings("simcse"))[0]
     assert alone["loss"].item() == pytest.approx(own, rel=1e-4)
 
 
 @pytest.mark.parametrize("chunk", [0, 5])
 def test_simcse_draws_two_masks_of_dropout(
-    bert: BertModel, view: Callable[..., Any], tiny: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+    bert: BertModel, unlabelled: Examples, tiny: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    examples, seen_by_the_loss = view(TEXTS), []
-    loss = SimCSE.loss
+    seen_by_the_loss, loss = [], SimCSE.loss
 
     def watched(self: SimCSE, model: ContrastiveModel, vectors: torch.Tensor, *rest: Any) -> Any:
         seen_by_the_loss.append(vectors.detach().double().numpy())
@@ -116,25 +112,23 @@ def test_simcse_draws_two_masks_of_dropout(
 
     monkeypatch.setattr(SimCSE, "loss", watched)
     how = settings("simcse", eda_weight=0.6, marks_most=3, chunk=chunk)
-    numbers = backward(
-        bert, examples, ROWS, how, train=True, augment=Punctuation(Tokenizer.load(tiny), seed=9, most=3)
-    )[0]
+    augment = Punctuation(Tokenizer.load(tiny), seed=9, most=3)
+    numbers = backward(bert, unlabelled, ROWS, how, train=True, augment=augment)[0]
     first, second, marked = np.split(seen_by_the_loss[0], 3)
     assert (np.abs(first - second).max(1) > 1e-3).all(), "both passes have the same mask"
     own, to_marked = (nt_xent(first, other, temperature=0.05).item() for other in (second, marked))
     assert numbers["loss"].item() == pytest.approx(own + 0.6 * to_marked, rel=1e-4)
 
 
-def test_an_adversarial_pass_has_dropout_of_its_own_counter(bert: BertModel, view: Callable[..., Any]) -> None:
-    examples, how = view(TEXTS, OTHERS, labels=LABELS), settings("joint", views="none,adversarial:0.5")
+def test_an_adversarial_pass_has_dropout_of_its_own_counter(bert: BertModel, labelled: Examples) -> None:
+    how = settings("joint", views="none,adversarial:0.5")
     losses = []
     for state in (1, 2):
         model = ContrastiveModel(how, bert).train()
         torch.manual_seed(state)
-        numbers = ContrastiveStep(how.objective, examples).backward(
-            model, Step("nli", ROWS, 1, 7), Context(9, 7, "fp32", torch.device("cpu"))
-        )
-        losses.append(numbers["loss"])
+        context = Context(9, 7, "fp32", torch.device("cpu"))
+        step = ContrastiveStep(how.objective, labelled)
+        losses.append(step.backward(model, Step("nli", ROWS, 1, 7), context)["loss"])
     assert torch.equal(*losses)
 
 
@@ -149,13 +143,12 @@ def test_an_adversarial_pass_has_dropout_of_its_own_counter(bert: BertModel, vie
     ],
 )
 def test_joint_is_classification_plus_alpha_times_views(
-    bert: BertModel, view: Callable[..., Any], spec: str, encodings: int, protect: bool
+    bert: BertModel, labelled: Examples, spec: str, encodings: int, protect: bool
 ) -> None:
     """The released code sums both sides and both directions; a view `none` is the encoding that is classified."""
-    examples = view(TEXTS, OTHERS, labels=LABELS)
     how = settings("joint", views=spec, temperature=0.07, alpha=0.3, protect_special=protect)
-    numbers, gradients, model = backward(bert, examples, ROWS, how)
-    texts = [[examples.sentence(row, column) for row in ROWS] for column in (0, 1)]
+    numbers, gradients, model = backward(bert, labelled, ROWS, how)
+    texts = [[labelled.sentence(row, column) for row in ROWS] for column in (0, 1)]
     u, v = ([seen(model, ids, views.View(), 0, 2) for ids in side] for side in texts)
     weight, bias = (p.detach().double().numpy() for p in (model.classifier.weight, model.classifier.bias))
     logits = np.array([np.concatenate([a, b, abs(a - b)]) for a, b in zip(u, v, strict=True)]) @ weight.T + bias
@@ -180,7 +173,7 @@ def test_joint_is_classification_plus_alpha_times_views(
         )
         contrast += 2 * two_views(first, second, 0.07).item()  # of two directions, each a mean over half of the views
     assert numbers["views_loss"].item() == pytest.approx(contrast, rel=1e-3)
-    assert len(how.objective.encoded(examples)) == encodings
+    assert len(how.objective.encoded(labelled)) == encodings
 
 
 def perturbations(
@@ -205,10 +198,10 @@ def perturbations(
 
 
 @pytest.mark.parametrize("marks", ["english", "chinese"])
-def test_column_1_is_the_text_with_punctuation(view: Callable[..., Any], tiny: Path, marks: str) -> None:
-    tokenizer, examples = Tokenizer.load(tiny), view(TEXTS)
-    changed = Punctuation(tokenizer, seed=9, most=2, marks=marks)(examples, Step("nli", ROWS, 4, 0))
+def test_column_1_is_the_text_with_punctuation(unlabelled: Examples, tiny: Path, marks: str) -> None:
+    tokenizer = Tokenizer.load(tiny)
+    changed = Punctuation(tokenizer, seed=9, most=2, marks=marks)(unlabelled, Step("nli", ROWS, 4, 0))
     for row in ROWS:
-        assert changed.sentence(row, 0) == examples.sentence(row, 0)
-        text = insert(TEXTS[row], seed=9, epoch=4, key=int(row), most=2, marks=marks)
+        assert changed.sentence(row, 0) == unlabelled.sentence(row, 0)
+        text = insert(ANCHORS[row], seed=9, epoch=4, key=int(row), most=2, marks=marks)
         assert changed.sentence(row, 1) == [tokenizer.cls, *tokenizer.encode([text])[0], tokenizer.sep]
