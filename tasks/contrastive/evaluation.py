@@ -185,8 +185,6 @@ def print_summary(settings: ContrastiveSettings, data: Data, paced: Paced, encod
     batch = _counted(min(settings.training.batch_size, paced.row_count), objective.row_noun)
     ranks.say(f"{_counted(paced.plan.total, 'steps')} of {batch}, {objective.objective}{by_chance}")
     start.note_rows("the training set", paced.row_count, settings.training)
-    if paced.row_count == 1 and objective.in_batch:
-        ranks.note("a batch of one row has no in-batch negatives")
     ranks.note(*objective.notes(encoder))
 
 

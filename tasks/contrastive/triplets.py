@@ -17,7 +17,6 @@ Axes: R rows read, N triplets.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,7 +73,9 @@ def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: in
         made = from_pairs(sources, rule, names=names) if rule else checked(sources, files.columns, names=names)
         if not made.triplets:
             raise UserError(f"{', '.join(map(str, files.paths))}: no triplet can be made of the rows")
-        yield from made.rows()
+        yield from made.triplets
+        yield from made.skipped
+        yield {"counts": made.counts}
 
     cache_rule = ["triplets", files.kind, rule, *names]
     cache, hashes = data.cache_rows(files.paths, merged(), cache_rule, files.columns, tokenizer)
@@ -99,10 +100,6 @@ class MergedTriplets:
     triplets: list[Row]  # the id of one is the lines it was made of, as `12-15`
     skipped: list[Skipped]
     counts: dict[str, int]
-
-    def rows(self) -> Iterator[Row | Skipped | ReaderReport]:
-        """Every triplet, then every row that was dropped, then the counts."""
-        return chain(self.triplets, self.skipped, [{"counts": self.counts}])
 
 
 class RowsRead(NamedTuple):
