@@ -213,6 +213,20 @@ def test_training_that_has_not_helped_is_said(kept: int, best: int, after: float
     assert found.endswith(said) and bool(said) == bool(found)
 
 
+@pytest.mark.parametrize(
+    ("given", "kept", "best", "said"),
+    [
+        ({"keep": "last"}, 12, 4, "step 12 of 12, the last"),
+        ({"keep": "last", "average": 0.5}, 12, 4, "the mean of the weights over the last 50% of 12 steps"),
+        ({"keep": "best", "average": 0.5}, 4, 4, "step 4 of 12, the best by spearman"),
+        ({"keep": "best"}, 0, 0, "the encoder from before training"),
+    ],
+)
+def test_a_mean_of_weights_is_not_called_a_step(given: dict[str, Any], kept: int, best: int, said: str) -> None:
+    training = ContrastiveSettings.of(**given).training
+    assert evaluation.kept_weights(training, LoopState(step=12, kept_step=kept, best_step=best), 12) == said
+
+
 def test_the_next_command_names_a_sentence_encoder_beside_a_cross_encoder() -> None:
     for objective, named in (("cross", True), ("softmax", False)):
         how = ContrastiveSettings.of(objective=objective, keep="last", weights="minilm")
