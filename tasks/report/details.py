@@ -8,11 +8,10 @@ import pandas as pd
 from tasks import metrics
 from tasks.record import PredictedRows, TaskScores
 from tasks.report import figures
-from tasks.report.html import Figure
+from tasks.report.figures import Figure
 from tasks.tables import Table, class_table, number, numbers
 
 _WORST = 25  # listed rows of a task
-_SCALE = 5.0  # points between the ends of the similarity scale
 
 
 @dataclass(frozen=True)
@@ -55,29 +54,25 @@ def _regression(task: TaskScores, rows: PredictedRows) -> str:
     return ", ".join(parts) + "."
 
 
-def row_errors(rows: PredictedRows) -> np.ndarray:
-    """The error of each row, 0 to 1: 1 - the gold class's probability, or the distance on the similarity scale."""
-    if rows.probabilities is not None:
-        return 1 - rows.probabilities[np.arange(len(rows)), rows.gold.astype(np.int64)]
-    return np.abs(rows.predicted - rows.gold) / _SCALE
-
-
 def failed(task: TaskScores, rows: PredictedRows) -> np.ndarray:
     """The indices of the rows with another class than gold, or more than one point off."""
     return np.flatnonzero(np.abs(rows.predicted - rows.gold) > (0 if task.classes else 1))
 
 
 def worst_errors(task: TaskScores, rows: PredictedRows, *, texts: bool) -> Table:
-    """The failed rows with the largest errors."""
-    errors, candidates = row_errors(rows), failed(task, rows)
-    worst = rows.at(candidates[np.argsort(-errors[candidates], kind="stable")][:_WORST])
-    table = {"text": [" / ".join(text) for text in worst.texts]} if texts else {}
-    table |= {"id": worst.ids}
-    if task.classes:
-        gold, predicted = ([task.classes[int(value)] for value in side] for side in (worst.gold, worst.predicted))
-        table |= {"gold": gold, "predicted": predicted, "p(gold)": numbers(1 - row_errors(worst), 3)}
+    """The failed rows with the least probable gold classes, or the largest distances from gold."""
+    failures = rows.at(failed(task, rows))
+    table = pd.DataFrame({"text": [" / ".join(text) for text in failures.texts]} if texts else {})
+    table = table.assign(id=failures.ids, gold=failures.gold, predicted=failures.predicted)
+    if failures.probabilities is not None:
+        of_gold = failures.probabilities[np.arange(len(failures)), failures.gold.astype(np.int64)]
+        worst = table.assign(**{"p(gold)": of_gold}).nsmallest(_WORST, "p(gold)")
+        gold, predicted = (worst[side].map(dict(enumerate(task.classes))) for side in ("gold", "predicted"))
+        shown = worst.assign(gold=gold, predicted=predicted, **{"p(gold)": numbers(worst["p(gold)"], 3)})
     else:
-        table |= {"gold": numbers(worst.gold, 1), "predicted": numbers(worst.predicted)}
-        table |= {"off by": numbers(np.abs(worst.predicted - worst.gold), 3)}
-    title = f"The {len(worst)} worst errors of {len(candidates):,} failed rows in {len(rows):,}"
-    return Table(title, pd.DataFrame(table), left=2 if texts else 1)
+        distances = (table["predicted"] - table["gold"]).abs()
+        worst = table.assign(**{"off by": distances}).nlargest(_WORST, "off by")
+        gold, predicted = numbers(worst["gold"], 1), numbers(worst["predicted"])
+        shown = worst.assign(gold=gold, predicted=predicted, **{"off by": numbers(worst["off by"], 3)})
+    title = f"The {len(worst)} worst errors of {len(failures):,} failed rows in {len(rows):,}"
+    return Table(title, shown, left=2 if texts else 1)

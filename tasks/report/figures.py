@@ -1,9 +1,12 @@
 """The figures of a report page, each as the bytes of an SVG."""
 
+from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from minbert.seeds import numpy_generator
 from tasks import charts
@@ -17,11 +20,18 @@ _MOST_MARKS = 60  # points of a curve that are marked
 _GROUP_COLOURS = dict(zip(GROUPS, (GREEN, ORANGE, VERMILION), strict=True))
 
 
-def thinned(points: Points) -> list[tuple[float, float]]:
-    """At most 400 points, each the mean of as many neighbours."""
-    size = max(1, -(-len(points) // _LONGEST))
-    chunks = [points[start : start + size] for start in range(0, len(points), size)]
-    return [tuple(np.mean(chunk, axis=0).tolist()) for chunk in chunks] if size > 1 else list(points)
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a page: its title, its SVG, and a note."""
+
+    title: str
+    svg: bytes
+    note: str = ""
+
+    @property
+    def source(self) -> str:
+        """The SVG as the source of an image, in which no script runs."""
+        return "data:image/svg+xml;base64," + b64encode(self.svg).decode()
 
 
 def curve(
@@ -40,8 +50,9 @@ def curve(
     `marks` are steps that are marked on the axis, `kept` is the step whose weights were kept, `last` is where the axis
     ends at least, `level` a value to compare with and its name.
     """
+    size = -(-len(points) // _LONGEST)
+    x, y = pd.DataFrame(points).groupby(lambda row: row // size).mean().T.to_numpy()
     with page_svg(340, 210) as (axes, out):
-        x, y = zip(*thinned(points), strict=True)
         marked = dotted or len(x) == 1
         look: Any = {"marker": "o" if marked else "", "markevery": -(-len(x) // _MOST_MARKS), "markersize": 4.5}
         axes.plot(x, y, color=colour, **look)

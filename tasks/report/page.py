@@ -1,4 +1,4 @@
-"""The report page of a run, and the comparison of several: one HTML file each."""
+"""The report page of a run, and the comparison of several: one HTML file each, in which no data becomes markup."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from minbert.files import distinct_names, expanded, write_atomic
 from minbert.training.settings import Settings, flags_of, flags_without_effect
@@ -17,11 +18,18 @@ from tasks.intervals import RESAMPLES
 from tasks.metrics import DEV_NORM
 from tasks.report import facts, overview, training
 from tasks.report.details import details
-from tasks.report.html import Figure, rendered
+from tasks.report.figures import Figure
 from tasks.runs import Run, read_run
 from tasks.settings import MultitaskSettings
 from tasks.tables import MISSING, Table, number
 
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 _SEED = re.compile(r"[-_/. ]*seed[-_ ]?\d*")
 _KINDS: list[type[Settings]] = [MultitaskSettings, *(kind() for kind in ContrastiveSettings.kinds().values())]
 _MAY_DIFFER = {"seed"}.union(*map(flags_without_effect, _KINDS))
@@ -58,8 +66,7 @@ def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> str:
     tasks = [details(task, texts=texts) for task in run.tasks.values() if task.rows is not None or task.per_class]
     trained = training.training_figures(run)
     sections = [("scores", "Scores"), *((one.anchor, one.title) for one in tasks)]
-    return rendered(
-        "run.html",
+    return _TEMPLATES.get_template("run.html").render(
         title=run.name,
         sections=[*sections, ("training", "Training"), ("data", "Data"), ("repeat", "Repeat")],
         run=run,
@@ -126,8 +133,7 @@ def comparison(runs: Sequence[Run], resamples: int = RESAMPLES) -> str:
         "± is the standard deviation over seeds; differences are to the baseline. In a figure the thick bar is the 95% "
         "interval over dev rows, the thin one that over seeds."
     )
-    return rendered(
-        "comparison.html",
+    return _TEMPLATES.get_template("comparison.html").render(
         title=f"{len(runs)} runs compared",
         sections=[("overview", "Overview")],
         lead=lead,

@@ -7,8 +7,7 @@ from safetensors.numpy import load_file
 
 from tasks.charts import BLUE, SLOTS
 from tasks.report import figures
-from tasks.report.figures import Points
-from tasks.report.html import Figure
+from tasks.report.figures import Figure, Points
 from tasks.runs import Run
 
 NUMBERS = {
@@ -30,19 +29,15 @@ def training_figures(run: Run) -> list[Figure]:
     """Losses, evaluations, and stage one's curriculum."""
     colours = {name: SLOTS[number % len(SLOTS)] for number, name in enumerate(run.tasks)}
     steps: dict[str, Any] = {"marks": [row["step"] for row in run.evaluations], "kept": run.kept_step}
-    steps["last"] = run.planned_steps
     chance = run.scores.get("chance_loss")
     level = None if chance is None else (chance, f"chance: {chance:.2f}")
-    losses = [
-        Figure(title, figures.curve(unit, values, colours.get(name, BLUE), level=level, **steps))
-        for name, title, unit, values in _losses(run)
-    ]
-    scores = [
-        Figure(title, figures.curve(unit, values, colours.get(name, BLUE), dotted=True, **steps))
-        for name, title, unit, values in _scores(run)
-        if values
-    ]
-    return [*losses, *scores, *_triplets(run)]
+
+    def drawn(name: str, title: str, unit: str, values: Points, **look: Any) -> Figure:
+        svg = figures.curve(unit, values, colours.get(name, BLUE), last=run.planned_steps, **steps, **look)
+        return Figure(title, svg)
+
+    losses = [drawn(*curve, level=level) for curve in _losses(run)]
+    return [*losses, *(drawn(*curve, dotted=True) for curve in _scores(run)), *_triplets(run)]
 
 
 def _losses(run: Run) -> Iterator[Curve]:
@@ -61,7 +56,8 @@ def _scores(run: Run) -> Iterator[Curve]:
     for name in dict.fromkeys(name for row in run.evaluations for name in row if name not in _NOT_SCORES):
         before = run.changes[name]["before"] if name in run.changes else None
         values = [*([] if before is None else [(0, before)]), *points(run.evaluations, name)]
-        yield name, *meaning(run, name), values
+        if values:
+            yield name, *meaning(run, name), values
 
 
 def meaning(run: Run, key: str) -> tuple[str, str]:
@@ -76,15 +72,13 @@ def points(rows: list[dict[str, Any]], key: str) -> list[tuple[float, float]]:
     return [(row["step"], row[key]) for row in rows if row.get(key) is not None]
 
 
-def _triplets(run: Run) -> list[Figure]:
+def _triplets(run: Run) -> Iterator[Figure]:
     """Stage one's triplets: each epoch's mix (CBCL, equation 2), and their difficulty at the start."""
-    drawn, mixes = [], run.manifest.get("curriculum", {}).get("mix_per_epoch")
-    if mixes:
-        drawn.append(Figure("share of the epoch's triplets", figures.mix(mixes)))
+    if mixes := run.manifest.get("curriculum", {}).get("mix_per_epoch"):
+        yield Figure("share of the epoch's triplets", figures.mix(mixes))
     path = run.folder / "cosines.safetensors"
     cosines = load_file(path) if path.is_file() else {}
     if "start positive" in cosines:
         margin = float(run.settings.get("margin") or 0)
         svg = figures.gaps(cosines["start positive"], cosines["start negative"], margin)
-        drawn.append(Figure("difficulty of the triplets", svg))
-    return drawn
+        yield Figure("difficulty of the triplets", svg)

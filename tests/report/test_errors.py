@@ -19,8 +19,8 @@ from minbert.files import sha256_of
 from tasks import readers, record
 from tasks.augment import wordnet
 from tasks.record import PredictedRows
-from tasks.report import annotation, errors, nouns
-from tasks.report.annotation import NAMES
+from tasks.report import errors
+from tasks.report.errors import NAMES
 from tasks.runs import read_run
 
 Made = Callable[..., Path]
@@ -61,16 +61,19 @@ def labelled(path: Path, seed: int, count: int = 90) -> Path:
     """A sheet of made-up pairs with categories, about half of which are the first one."""
     draws = np.random.default_rng(seed)
     categories = [list(NAMES)[int(draws.integers(8) * draws.integers(2))] for _ in range(count)]
-    groups = [list(annotation.GROUPS)[n % 3] for n in range(count)]
+    groups = [list(errors.GROUPS)[n % 3] for n in range(count)]
     rows = {"pair": range(count), "text": "a / b", "gold": "", "category": categories, "group": groups}
     sheet = pd.DataFrame(rows | {"id": [f"id{n}" for n in range(count)]})
     sheet.to_csv(path, sep="\t", index=False)
     return path
 
 
-def test_a_sample_takes_failed_pairs_and_pairs_of_all_train_and_dev(multitask: Made) -> None:
+def test_a_sample_takes_failed_pairs_and_pairs_of_all_train_and_dev(
+    multitask: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "COUNT", 40)
     run = read_run(with_files(multitask(rows=200, skill=0.4)))
-    sheet = annotation.sample(run, "quora", seed=3, count=40)
+    sheet = errors.sample(run, "quora", seed=3)
     rows = run.tasks["quora"].rows
     assert rows is not None
     wrong = {id_ for id_, gold, said in zip(rows.ids, rows.gold, rows.predicted) if gold != said and gold == gold}
@@ -80,30 +83,31 @@ def test_a_sample_takes_failed_pairs_and_pairs_of_all_train_and_dev(multitask: M
     assert not {*sheet[sheet["group"] == "dev"]["id"]} <= wrong  # right and wrong alike
     assert len(set(sheet["group"][:12])) == 3 and {*sheet["gold"]} == {"different", "paraphrase"}
     assert sheet["text"].str.match("Sentence .* / The other").all(), "the texts as published"
-    assert annotation.sample(run, "quora", seed=3, count=40).equals(sheet)
-    assert not annotation.sample(run, "quora", seed=4, count=40).equals(sheet)
-    fewer = annotation.sample(run, "quora", seed=3, count=10)
+    assert errors.sample(run, "quora", seed=3).equals(sheet)
+    assert not errors.sample(run, "quora", seed=4).equals(sheet)
+    monkeypatch.setattr(errors, "COUNT", 10)
+    fewer = errors.sample(run, "quora", seed=3)
     assert {*zip(fewer["group"], fewer["id"])} < {*zip(sheet["group"], sheet["id"])}
 
 
 def test_counts_and_kappa_are_plain_ones(tmp_path: Path) -> None:
-    one, two = (annotation.read_sheet(labelled(tmp_path / f"{seed}.tsv", seed)) for seed in (1, 2))
+    one, two = (errors.read_sheet(labelled(tmp_path / f"{seed}.tsv", seed)) for seed in (1, 2))
     two["category"] = np.where(np.arange(90) % 2, one["category"], two["category"])
-    counts = annotation.counts(one)
-    for group in annotation.GROUPS:
+    counts = errors.counts(one)
+    for group in errors.GROUPS:
         mine = one[one["group"] == group]["category"]
         assert counts[group].to_dict() == {key: int((mine == key).sum()) for key in NAMES}
-    table = annotation.agreement_table(one, two)
-    for (_, row), group in zip(table.rows.iterrows(), ("", *annotation.GROUPS), strict=True):
+    table = errors.agreement_table(one, two)
+    for (_, row), group in zip(table.rows.iterrows(), ("", *errors.GROUPS), strict=True):
         chosen = one["group"].str.startswith(group)
         a, b = one["category"][chosen], two["category"][chosen]
         alike = (a == b).mean()
         chance = sum((a == key).mean() * (b == key).mean() for key in NAMES)
         assert row["kappa"] == f"{(alike - chance) / (1 - chance):.3f}" and int(row["same"]) == (a == b).sum()
     alike = one.assign(category="domain")
-    assert set(annotation.agreement_table(alike, alike).rows["kappa"]) == {"undefined"}
+    assert set(errors.agreement_table(alike, alike).rows["kappa"]) == {"undefined"}
     with pytest.raises(UserError, match="different pairs"):
-        annotation.agreement_table(one, two[:-1])
+        errors.agreement_table(one, two[:-1])
 
 
 @pytest.mark.parametrize(
@@ -117,16 +121,16 @@ def test_counts_and_kappa_are_plain_ones(tmp_path: Path) -> None:
 def test_what_is_wrong_with_a_sheet_is_said_with_its_line(line: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(f"pair\ttext\tgold\tcategory\tgroup\tid\n{line}\n")
     with pytest.raises(UserError, match=message):
-        annotation.read_sheet(tmp_path / "a.tsv")
+        errors.read_sheet(tmp_path / "a.tsv")
     (tmp_path / "b.tsv").write_text("pair,text\n")
     with pytest.raises(UserError, match=r"b\.tsv:1: the columns must be pair, text"):
-        annotation.read_sheet(tmp_path / "b.tsv")
+        errors.read_sheet(tmp_path / "b.tsv")
 
 
 def test_a_spreadsheets_names_quotes_and_mark_are_read(tmp_path: Path) -> None:
     text = '\ufeffpair\ttext\tgold\tcategory\tgroup\tid\n1\t"say ""no"" / b"\t\tNumbers and Time \tdev\tx\n'
     (tmp_path / "a.tsv").write_text(text)
-    assert annotation.read_sheet(tmp_path / "a.tsv")["category"].tolist() == ["number"]
+    assert errors.read_sheet(tmp_path / "a.tsv")["category"].tolist() == ["number"]
 
 
 def test_the_commands(multitask: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +138,7 @@ def test_the_commands(multitask: Made, tmp_path: Path, capsys: pytest.CaptureFix
     errors.main(["sample", str(folder), "--seed", "4"])
     printed = capsys.readouterr()
     assert f"{folder / 'pairs.tsv'}: " in printed.out and "note: only 39 dev pairs" in printed.err
-    assert all(one["name"] in printed.out and one["meaning"] in printed.out for one in annotation.CATEGORIES)
+    assert all(one["name"] in printed.out and one["meaning"] in printed.out for one in errors.CATEGORIES)
     errors.main(["sample", str(folder), "--seed", "4", "--out", str(tmp_path / "new" / "pairs.tsv")])
     assert (tmp_path / "new" / "pairs.tsv").read_bytes() == (folder / "pairs.tsv").read_bytes()
     files = [labelled(tmp_path / f"{seed}.tsv", seed) for seed in (1, 2)]
@@ -154,7 +158,6 @@ def test_the_commands(multitask: Made, tmp_path: Path, capsys: pytest.CaptureFix
             errors.main(arguments)
 
 
-Made = Callable[..., Path]
 TRAIN = {
     "sst": [("Anna saw Berlin.",), ("A film.",)],
     "quora": [("Is Anna's aunt in Berlin?", "Who are the Indo-Europeans?"), ("ANNA?", "berlin")],
@@ -175,23 +178,23 @@ def tagged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_proper_nouns_are_those_of_the_tagger_without_possessives() -> None:
     text = "Is Ada Lovelace's house near Saint-Malo? Ada knows."
-    assert nouns.proper_nouns(text, capitals) == ["Ada", "Lovelace", "Saint-Malo"]
-    assert nouns.words("Anna's INDO-European aunt") == ["anna", "indo-european", "aunt"]
+    assert errors.proper_nouns(text, capitals) == ["Ada", "Lovelace", "Saint-Malo"]
+    assert errors.words("Anna's INDO-European aunt") == ["anna", "indo-european", "aunt"]
 
 
 @pytest.mark.usefixtures("tagged")
 def test_nouns_are_counted_over_all_fine_tuning_sentences(multitask: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ("who is Anna and who is anna in Berlin", "is Quux near Anna's house")
     run = read_run(with_files(multitask(rows=30, skill=0.5, texts=texts), TRAIN))
-    pairs = nouns.pairs_of(run, "quora", seed=0)
+    pairs = errors.pairs_with_nouns(run, "quora", seed=0)
     rows = run.tasks["quora"].rows
     assert rows is not None
     first, second = pairs.iloc[0], pairs.iloc[1]
     assert first["texts"][0] == "Who is Anna and who is anna in Berlin" and first["nouns"] == {"Anna": 3, "Berlin": 3}
     assert second["nouns"]["Quux"] == 0 == second["rarest"]
     assert pairs["right"].tolist() == (rows.predicted == rows.gold)[:-1].tolist()
-    monkeypatch.setattr(nouns, "EXAMINED", 7)
-    fewer, again, other = (nouns.pairs_of(run, "quora", seed=seed) for seed in (0, 0, 1))
+    monkeypatch.setattr(errors, "EXAMINED", 7)
+    fewer, again, other = (errors.pairs_with_nouns(run, "quora", seed=seed) for seed in (0, 0, 1))
     assert len(fewer) == 7 and fewer.equals(again) and not fewer.equals(other)
 
 
@@ -200,5 +203,5 @@ def test_the_command_prints_its_tables(multitask: Made, capsys: pytest.CaptureFi
     folder = with_files(multitask(rows=60, skill=0.4, texts=("is Anna here",)), TRAIN)
     errors.main(["nouns", str(folder)])
     assert "| predicted incorrectly | " in capsys.readouterr().out
-    with pytest.raises(UserError, match="a task sts with classes"):
+    with pytest.raises(UserError, match="--task sts: has no classes"):
         errors.main(["nouns", str(folder), "--task", "sts"])
