@@ -58,14 +58,17 @@ def stratified(folds: int) -> StratifiedKFold:
     return StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED)
 
 
-def searched(grid: list[float], folds: Any) -> GridSearchCV:
-    """A logistic regression whose C is the smallest of the best, after SentEval's rounding to hundredths of a point."""
+def fitted(train: Split, test: Split, grid: list[float], folds: Any, rows: slice = slice(None)) -> Outcome:
+    """C by a search over `folds` of the training rows, a logistic regression of some `rows` of them, and its score.
 
-    def best(results: dict[str, Any]) -> int:
-        return int(np.argmax(np.round(100 * results["mean_test_score"], 2)))
-
+    C is the smallest of the best, after SentEval's rounding to hundredths of a point.
+    """
     model = LogisticRegression(random_state=SEED, max_iter=2000, tol=1e-5)
-    return GridSearchCV(model, {"C": grid}, cv=folds, refit=best)
+    search = GridSearchCV(model, {"C": grid}, cv=folds, refit=False).fit(*train)
+    scores = search.cv_results_["mean_test_score"]
+    c = grid[int(np.argmax(np.round(100 * scores, 2)))]
+    predicted = model.set_params(C=c).fit(train[0][rows], train[1][rows]).predict(test[0])
+    return Outcome(predicted, test[1], (float((predicted == test[1]).mean()),), (c,), float(scores.max()))
 
 
 def nested(data: Split, folds: int) -> Outcome:
@@ -73,29 +76,17 @@ def nested(data: Split, folds: int) -> Outcome:
     x, y = data
     predicted, outcomes = np.empty_like(y), []
     for train, test in stratified(folds).split(x, y):
-        outcomes.append(with_folds((x[train], y[train]), (x[test], y[test]), folds, NESTED))
+        outcomes.append(fitted((x[train], y[train]), (x[test], y[test]), NESTED, stratified(folds)))
         predicted[test] = outcomes[-1].predicted
     accuracies, chosen = (tuple(getattr(one, name)[0] for one in outcomes) for name in ("folds", "chosen"))
     return Outcome(predicted, y, accuracies, chosen, float(np.mean([one.dev for one in outcomes])))
 
 
-def with_folds(train: Split, test: Split, folds: int, grid: list[float]) -> Outcome:
-    """TREC, MRPC: C by cross-validation on the training rows, then one score on the test rows."""
-    search = searched(grid, stratified(folds)).fit(*train)
-    return _outcome(search, search.predict(test[0]), test)
-
-
 def with_dev(train: Split, dev: Split, test: Split) -> Outcome:
     """SST2: C by the development rows, which are not trained on, then one score on the test rows."""
-    x, y = (np.concatenate([train[side], dev[side]]) for side in (0, 1))
-    search = searched(NESTED, PredefinedSplit(np.repeat([-1, 0], [len(train[1]), len(dev[1])]))).fit(x, y)
-    return _outcome(search, search.best_estimator_.fit(*train).predict(test[0]), test)
-
-
-def _outcome(search: GridSearchCV, predicted: np.ndarray, test: Split) -> Outcome:
-    dev = search.cv_results_["mean_test_score"].max()
-    accuracy = float((predicted == test[1]).mean())
-    return Outcome(predicted, test[1], (accuracy,), (search.best_params_["C"],), float(dev))
+    both = np.concatenate([train[0], dev[0]]), np.concatenate([train[1], dev[1]])
+    split = PredefinedSplit(np.repeat([-1, 0], [len(train[1]), len(dev[1])]))
+    return fitted(both, test, NESTED, split, slice(len(train[1])))
 
 
 def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -138,7 +129,7 @@ def classify(bank: Bank, system: System, rows: LabelledRows, folds: int) -> Outc
         return nested(data["all"], folds)
     if "dev" in data:
         return with_dev(data["train"], data["dev"], data["test"])
-    return with_folds(data["train"], data["test"], folds, FIXED_TEST)
+    return fitted(data["train"], data["test"], FIXED_TEST, stratified(folds))  # TREC, MRPC
 
 
 def run_transfer(options: argparse.Namespace) -> None:

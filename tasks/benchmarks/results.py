@@ -158,12 +158,10 @@ class Suite:
         self.tables += [contamination.table(one) for one in counts]
 
     def write(self, title: str) -> None:
-        """Print the tables, and write `OUT/SUITE.json` and `OUT/SUITE.md`, each whole or not at all."""
+        """Write `OUT/SUITE.json` and `OUT/SUITE.md`, each whole or not at all, and print the tables."""
         name = self.options.suite.removesuffix("_suite")
         command = shlex.join(["python", "-m", f"tasks.benchmarks.{self.options.suite}", *self.options.words])
         self.out.mkdir(parents=True, exist_ok=True)
-        for table in self.tables:
-            print(table.terminal(), end="\n\n")
         head = {
             "suite": name,
             "command": command,
@@ -176,5 +174,7 @@ class Suite:
         pictures = [f"![{path.name}]({path.name}.svg)\n" for path in self.figures]
         parts = [f"# {title}\n", f"`{command}`\n", *(table.markdown() for table in self.tables), *pictures]
         write_atomic(self.out / f"{name}.md", "\n".join(parts).rstrip() + "\n")
+        for table in self.tables:
+            print(table.terminal(), end="\n\n")
         files = [f"{name}.json", f"{name}.md", *(f"{path.name}.svg" for path in self.figures)]
         print(f"{self.out}: {', '.join(files)}")

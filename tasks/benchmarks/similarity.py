@@ -6,20 +6,21 @@ A set has one correlation over the pairs of all its subsets, as SimCSE (appendix
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from minbert.files import data_folder
 from minbert.token_cache import Row
-from tasks import intervals, metrics, readers
-from tasks.benchmarks import figures, results, sets
+from tasks import charts, intervals, metrics, readers
+from tasks.benchmarks import results, sets
 from tasks.benchmarks.encoders import System, load
 from tasks.benchmarks.results import SYSTEM, Results, Suite
 from tasks.benchmarks.sets import ScoredSet
 from tasks.readers import senteval
 from tasks.readers.layouts import NLI_CLASSES
-from tasks.tables import Table, between, numbers, records, wide
+from tasks.tables import Table, between, number, numbers, records, wide
 
 METRICS = {"spearman": ("Spearman's rho", metrics.spearman), "pearson": ("Pearson's r", metrics.pearson)}
 Cosines = dict[System, dict[str, np.ndarray]]
@@ -89,14 +90,39 @@ def _draw_scatters(suite: Suite, scored: Sequence[ScoredSet], cosines: Cosines, 
     for one in (one for one in scored if one.name in ("STS-B", "SICK-R", "zh-STS-B")):
         by_system = {system.name: own[one.name] for system, own in cosines.items()}
         sick = one.name == "SICK-R"
-        title = f"{one.name} test, {len(one.gold):,} pairs"
         suite.figures.append(suite.out / f"sts-{'sick' if sick else one.name.lower()}-scatter")
-        scale, divisor = ((1.0, 5.0), 5.0) if sick else ((0.0, 5.0), 1.0)  # SICK as in SelfCCL, Figure 4
-        figures.scatter(suite.figures[-1], title, one.gold, by_system, scale=scale, divisor=divisor)
+        _draw_scatter(suite.figures[-1], one, by_system, sick=sick)
         if sick:
             frames = sick_frames(one, sick_relations(data, one), by_system)
             suite.content["sick"] = {name: records(frame) for name, frame in frames.items()}
             suite.tables += _sick_tables(frames)
+
+
+def _draw_scatter(path: Path, pairs: ScoredSet, cosines: Mapping[str, np.ndarray], *, sick: bool) -> None:
+    """Human score across, cosine up, a panel for each system (ConSERT, Figure 1; SelfCCL, Figure 4 for SICK).
+
+    Points are coloured by their score. SICK's scores are from 1 to 5, shown as fifths; others are from 0 to 5.
+    """
+    gold, count, columns = pairs.gold, len(cosines), 2 if len(cosines) == 4 else min(len(cosines), 3)
+    size = (8.0, 4.8) if count == 1 else (4.1 * columns + 0.7, 4.0 * -(-count // columns) + 1.0)
+    lowest, divisor, label = (1, 5, "human score / 5") if sick else (0, 1, "human score (0 to 5)")
+    low = min(float(values.min()) for values in cosines.values())
+    look: Any = {"s": 9, "linewidths": 0, "rasterized": True, "alpha": 0.5, "cmap": "viridis"}
+    with charts.panels(count, size, columns=columns, sharex=True, sharey=True) as panels:
+        for index, (panel, (name, values)) in enumerate(zip(panels, cosines.items(), strict=True)):
+            panel.scatter(gold, values, c=gold, vmin=lowest, vmax=5, **look)
+            rho = number(metrics.spearman(values, gold), 1, times=100, missing="undefined")
+            panel.set_title(f"{name}: ρ × 100 = {rho}")
+            panel.xaxis.set_major_formatter(lambda value, _: f"{value / divisor:g}")
+            panel.set_xlim(float(gold.min()) - 0.1, float(gold.max()) + 0.1)
+            panel.set_ylim(min(low - 0.03, 0.0), 1.03)
+            if index + columns >= count:  # nothing below; a legend would cover a label of the whole figure
+                panel.set_xlabel(label)
+                panel.tick_params(labelbottom=True)
+            if index % columns == 0:
+                panel.set_ylabel("cosine")
+        charts.title(panels[0].figure, f"{pairs.name} test, {len(gold):,} pairs")
+        charts.save(panels[0].figure, path)
 
 
 def sick_relations(folder: Path, sick: ScoredSet) -> np.ndarray:

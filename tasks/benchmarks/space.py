@@ -4,8 +4,9 @@ Axes: N sentences or pairs, T tokens of a batch, D hidden.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,12 @@ from minbert.bert import BertModel
 from minbert.encode import Encoder
 from minbert.files import data_folder
 from minbert.ragged import Ragged
-from tasks import intervals, metrics
-from tasks.benchmarks import figures, results, sets, weat
-from tasks.benchmarks.encoders import Bank, Loaded, Pool, System, load
+from tasks import charts, intervals, metrics
+from tasks.benchmarks import results, sets, weat
+from tasks.benchmarks.encoders import Bank, Pool, System, load
 from tasks.benchmarks.results import SYSTEM, Results, Suite, nan_if_none
 from tasks.benchmarks.sets import ScoredSet
+from tasks.charts import SLOTS
 from tasks.contrastive.evaluation import ALIKE, uniformity
 from tasks.tables import Table, wide
 
@@ -92,47 +94,38 @@ def frequency_ranks(encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
 
 
 def mean_without(rank: Tensor, removed: int, layers: Sequence[int]) -> Pool:
-    """The mean of the tokens whose rank is `removed` or more; a sentence without any such token keeps all tokens."""
+    """The mean of the tokens whose rank is `removed` or more; a sentence without any such token keeps all tokens.
+
+    The tokens are left out of the average; the encoder still reads them (ConSERT, section 5.1).
+    """
 
     def pool(model: BertModel, states: Sequence[Tensor], ragged: Ragged) -> Tensor:
         x = torch.stack([states[layer].float() for layer in layers]).mean(0)
-        sentence = torch.repeat_interleave(
-            torch.arange(len(ragged), device=x.device), torch.tensor(ragged.lengths, device=x.device)
-        )
-        kept = (rank.to(x.device)[ragged.ids] >= removed).float()
-        empty = x.new_zeros(len(ragged)).index_add(0, sentence, kept) == 0
-        kept = torch.where(empty[sentence], torch.ones_like(kept), kept)
-        total = x.new_zeros(len(ragged), x.shape[1]).index_add(0, sentence, x * kept[:, None])
-        return total / x.new_zeros(len(ragged)).index_add(0, sentence, kept)[:, None]
+        kept = (rank.to(x.device)[ragged.ids] >= removed).float()[:, None]
+        share = pooling.mean_of(kept, ragged)  # [B, 1]
+        return torch.where(share > 0, pooling.mean_of(x * kept, ragged) / share, pooling.mean_of(x, ragged))
 
     return pool
 
 
-def frequency_curve(one: Loaded, pooler: str, scored: Sequence[ScoredSet], counted: Sequence[str]) -> list[float]:
-    """Mean over the sets of Spearman's rho without the k most frequent tokens of `counted`, for each k of STEPS.
-
-    ConSERT, section 5.1 and Figure 4. The tokens are left out of the average; the encoder still reads them. NaN where
-    a set's rho is undefined.
-    """
-    rank = torch.from_numpy(frequency_ranks(one.encoder, counted))
-    bank = Bank(text for some in scored for text in some.texts)
-    bank.add(one, {removed: mean_without(rank, removed, LAYERS[pooler]) for removed in STEPS})
-    return [
-        float(np.mean([nan_if_none(metrics.spearman(bank.cosines(removed, some.pairs), some.gold)) for some in scored]))
-        for removed in STEPS
-    ]
-
-
 def frequency(suite: Suite, pairs: ScoredSet, scored: Sequence[ScoredSet]) -> dict[str, Any]:
-    """The curve of every encoder; poolers that do not average tokens are probed as `mean`."""
+    """Mean over the sets of Spearman's rho without the k most frequent tokens of `pairs` (ConSERT, Figure 4).
+
+    There is a curve over k for every encoder; poolers that do not average tokens are probed as `mean`. A value is NaN
+    where a set's rho is undefined.
+    """
     scores, curves = Results(), {}
     over = f"mean of {len(scored)} sets" if len(scored) > 1 else scored[0].name
     for one in suite.loaded:
+        rank = torch.from_numpy(frequency_ranks(one.encoder, pairs.texts))
         for pooler in dict.fromkeys(name if name in LAYERS else "mean" for name in one.poolers):
-            system = System(one.name, pooler)
-            values = frequency_curve(one, pooler, scored, pairs.texts)
-            for removed, value in zip(STEPS, values, strict=True):
-                scores.add(system, "spearman", over, value, removed=removed)
+            system, bank = System(one.name, pooler), Bank(text for some in scored for text in some.texts)
+            bank.add(one, {removed: mean_without(rank, removed, LAYERS[pooler]) for removed in STEPS})
+            values = []
+            for removed in STEPS:
+                rhos = [metrics.spearman(bank.cosines(removed, some.pairs), some.gold) for some in scored]
+                values.append(float(np.mean(list(map(nan_if_none, rhos)))))
+                scores.add(system, "spearman", over, values[-1], removed=removed)
             if np.isfinite(values).all():
                 curves[system.name] = values
     notes = (
@@ -141,11 +134,28 @@ def frequency(suite: Suite, pairs: ScoredSet, scored: Sequence[ScoredSet]) -> di
     )
     if curves:
         suite.figures.append(suite.out / "probes-frequent-tokens")
-        figures.removed_tokens(suite.figures[-1], STEPS, curves, over)
+        _draw_curves(suite.figures[-1], curves, over)
     frame = scores.frame()
     rows = wide(frame[frame["removed"].isin(_SHOWN)], SYSTEM, "removed", times=100)
     suite.tables.append(Table("Spearman without the most frequent tokens, by their number", rows, notes, left=2))
     return {"sets": [some.name for some in scored]} | results.content(scores)
+
+
+def _draw_curves(path: Path, curves: Mapping[str, Sequence[float]], sets: str) -> None:
+    """Spearman by the number of frequent tokens left out of the mean (ConSERT, Figure 4), with a ring at the best."""
+    with charts.panels(1, (8.0, 4.8)) as (axes,):
+        for number, (name, values) in enumerate(curves.items()):
+            shown, colour = [100 * value for value in values], SLOTS[number % len(SLOTS)]
+            best = int(np.argmax(shown))
+            label = f"{name}: {shown[0]:.2f}, best {shown[best]:.2f} without {STEPS[best]} tokens"
+            axes.plot(STEPS, shown, color=colour, marker="o", markersize=4.5, label=label)
+            ring: Any = {"markersize": 12, "markerfacecolor": "none", "markeredgewidth": 2, "linestyle": "none"}
+            axes.plot([STEPS[best]], [shown[best]], "o", markeredgecolor=colour, **ring)
+        axes.margins(y=0.12)
+        axes.set(xlabel="tokens left out, [CLS] and [SEP] among them", ylabel=f"Spearman's ρ × 100, {sets}")
+        charts.legend(axes, 1)
+        charts.title(axes.figure, "Leaving the most frequent tokens out of the mean")
+        charts.save(axes.figure, path)
 
 
 def length_shift(

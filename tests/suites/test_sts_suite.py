@@ -112,6 +112,18 @@ def test_all_poolers_at_once_agree_with_one_at_a_time(tiny: Path, monkeypatch: p
         assert np.allclose(bank.raw(System("x", name), texts), alone, atol=2e-6), name
 
 
+def test_results_are_written_before_they_are_printed(
+    tiny: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(*texts: str, **how: str) -> None:
+        raise BrokenPipeError  # as in `... | head`
+
+    monkeypatch.setattr(results, "print", closed, raising=False)
+    with pytest.raises(BrokenPipeError):
+        sts_suite.main(f"--encoder {tiny} --data {folder} --sets STS13 --resamples 0 --out {tmp_path}".split())
+    assert {path.name for path in tmp_path.iterdir()} >= {"sts.json", "sts.md"}
+
+
 def test_chinese_sets(tiny: Path, folder: Path, tmp_path: Path) -> None:
     sts_suite.main(f"--encoder {tiny} --data {folder} --sets LCQMC --resamples 0 --out {tmp_path}".split())
     found = scored(tmp_path)
