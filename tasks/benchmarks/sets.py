@@ -1,6 +1,6 @@
 """Sentence pairs to measure with: seven English sets of scored pairs, five Chinese ones, and a user's own file."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from minbert.errors import UserError
-from minbert.token_cache import Row, Skipped
+from minbert.token_cache import Row
 from tasks import readers
 from tasks.benchmarks.options import chosen
 from tasks.readers import chinese, senteval
@@ -43,31 +43,29 @@ def named(text: str) -> list[str]:
 
 
 def read(folder: Path, names: Sequence[str]) -> list[ScoredSet]:
-    """The test split of each set, all subsets together. Raises `UserError` for a missing file or a bad row."""
-    return [_chinese(folder, name) if name in CHINESE else _english(folder, name) for name in names]
+    """The test split of each set, all subsets together. Raises `UserError` for a missing file, or without any pair."""
+    return [_read(folder, name) for name in names]
 
 
-def _english(folder: Path, name: str) -> ScoredSet:
-    subsets = senteval.scored(folder, name).values()
-    return scored_set("SICK-R" if name == "SICK" else name, chain.from_iterable(subsets))
-
-
-def scored_set(name: str, rows: Iterable[Row | Skipped], file: str = "") -> ScoredSet:
-    """Rows of two texts as arrays, the skipped ones counted; `UserError` if no pair is left."""
-    every = list(rows)
+def _read(folder: Path, name: str) -> ScoredSet:
+    path = _chinese_file(folder, name) if name in CHINESE else None
+    parts = senteval.scored(folder, name).values() if path is None else [readers.open_as(path, "pair-score").rows]
+    every = list(chain.from_iterable(parts))
     kept = [row for row in every if isinstance(row, Row)]
     if not kept:
         raise UserError(f"{name}: no scored pair")
     gold = np.array([row.label for row in kept], dtype=np.float64)
     pairs = [(row.texts[0], row.texts[1]) for row in kept]
-    return ScoredSet(name, [row.id for row in kept], pairs, gold, len(every) - len(kept), file)
+    shown, file = "SICK-R" if name == "SICK" else name, f"{path.parent.name}/{path.name}" if path else ""
+    return ScoredSet(shown, [row.id for row in kept], pairs, gold, len(every) - len(kept), file)
 
 
-def _chinese(folder: Path, name: str) -> ScoredSet:
+def _chinese_file(folder: Path, name: str) -> Path:
     """A Chinese set: in the folder, in its `zh`, or in `zh` beside it, as the English sets may be the folder given."""
-    own, beside = CHINESE[name], folder.parent / "zh"
+    beside = folder.parent / "zh"
     base = folder if chinese.files(folder) or not chinese.files(beside) else beside
-    path = chinese.files(base).get((own, "test"))
+    path = chinese.files(base).get((CHINESE[name], "test"))
     if path is None:
-        raise UserError(f"{chinese.folder(base)}: no test file of {name} (in {' or '.join(chinese.FOLDERS[own])})")
-    return scored_set(name, readers.open_as(path, "pair-score").rows, f"{path.parent.name}/{path.name}")
+        folders = " or ".join(chinese.FOLDERS[CHINESE[name]])
+        raise UserError(f"{chinese.folder(base)}: no test file of {name} (in {folders})")
+    return path
