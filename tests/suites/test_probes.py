@@ -108,37 +108,33 @@ def test_weat(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first == again != other and first == pytest.approx(expected[1], abs=0.1)
 
 
-def test_the_command(tiny: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weat, "PARTITIONS", 200)
-    probes.main(f"--encoder {tiny} --pooler mean,max --data {folder} --resamples 5 --out {tmp_path}".split())
-    found = json.loads((tmp_path / "probes.json").read_text())
-    assert {"geometry", "frequency", "length", "weat"} <= found.keys()
-    rows = {probe: found[probe]["results"] for probe in probes.PROBES}
-    assert {row["pooler"] for row in rows["geometry"]} == {row["pooler"] for row in rows["weat"]} == {"mean", "max"}
-    assert {row["pooler"] for row in rows["frequency"]} == {"mean"}, "max is no mean of tokens"
-    assert [row["removed"] for row in rows["frequency"]] == list(space.STEPS)
-    assert len({row["set"] for row in rows["length"]}) == len(space.ADDED)
-    page = (tmp_path / "probes.md").read_text()
-    for image in re.findall(r"\(([\w-]+\.svg)\)", page):
-        assert (tmp_path / image).is_file()
-    assert page.count(".svg") == 1 and "Length bias" in page
-
-
-def test_a_comparison_has_the_paired_differences_of_alignment_and_shift(
-    tiny: Path, tiny_copy: Callable[..., Path], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_command(
+    tiny: Path,
+    tiny_copy: Callable[..., Path],
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    other = tiny_copy(name="other")
-    (other / "minbert.json").write_text('{"pooler": "avg-first-last"}')
-    more = f"--probes geometry,length --data {folder} --resamples 40 --out {tmp_path}".split()
-    probes.main(["--encoder", str(other), str(tiny), *more])
-    found = json.loads((tmp_path / "probes.json").read_text())
-    for name in ("geometry", "length"):
+    monkeypatch.setattr(weat, "PARTITIONS", 200)
+    (tiny_copy(name="other") / "minbert.json").write_text('{"pooler": "max"}')
+    more = f"--data {folder} --resamples 40 --out {tmp_path / 'out'}".split()
+    probes.main(["--encoder", str(tmp_path / "other"), str(tiny), *more])
+    found = json.loads((tmp_path / "out" / "probes.json").read_text())
+    rows = {probe: found[probe]["results"] for probe in probes.PROBES}
+    poolers = {probe: list(dict.fromkeys(row["pooler"] for row in rows[probe])) for probe in rows}
+    every = ["max", Encoder.load(tiny).pooler]
+    assert poolers["geometry"] == poolers["length"] == poolers["weat"] == every
+    assert poolers["frequency"] == ["mean"], "neither is a mean of tokens"
+    assert [row["removed"] for row in rows["frequency"]] == 2 * list(space.STEPS)
+    assert len({row["set"] for row in rows["length"]}) == len(space.ADDED)
+    for name, measure in {"geometry": "alignment", "length": "change"}.items():
         row = found[name]["differences"][0]
         assert row["low"] <= row["difference"] <= row["high"] and row["difference"] != 0
-        measure = {"geometry": "alignment", "length": "change"}[name]
-        values = [
-            one["value"] for one in found[name]["results"] if one["measure"] == measure and one["set"] == row["set"]
-        ]
+        values = [one["value"] for one in rows[name] if (one["measure"], one["set"]) == (measure, row["set"])]
         assert row["difference"] == pytest.approx(values[1] - values[0])
     assert "95% interval, paired" in capsys.readouterr().out
     assert len(found["contamination"]) == 2, "one for each encoder"
+    page = (tmp_path / "out" / "probes.md").read_text()
+    assert re.findall(r"\(([\w-]+\.svg)\)", page) == [path.name for path in (tmp_path / "out").glob("*.svg")]
+    assert page.count(".svg") == 1 and "Length bias" in page
