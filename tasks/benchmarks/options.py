@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from minbert.errors import UserError, one_of
-from minbert.training.cli import Parser
+from minbert.training.cli import Parser, demand_writable
 from minbert.training.settings import names_in
 
 
@@ -41,8 +41,8 @@ def parse(flags: argparse.ArgumentParser, arguments: list[str] | None) -> argpar
     options = flags.parse_args(words, argparse.Namespace(words=words))
     if options.resamples < 0:
         raise UserError(f"--resamples: {options.resamples} is less than 0")
-    if options.out is not None and options.out.exists() and not options.out.is_dir():
-        raise UserError(f"--out {options.out}: is a file, not a folder")
+    if options.out is not None:
+        demand_writable(options.out / f"{options.suite.removesuffix('_suite')}.json")
     return options
 
 
