@@ -82,15 +82,12 @@ def test_the_theme_of_page_and_figures_follows_the_system_and_the_button(
 ) -> None:
     tab = opened(contrastive(), color_scheme=scheme)
 
-    def darkest_and_lightest() -> tuple[int, int]:
-        picture = tab.page.locator("img.chart").first.screenshot()
-        return Image.open(io.BytesIO(picture)).convert("L").getextrema()
-
     def dark() -> bool:
         return tab.page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]") < 128
 
     for _ in range(2):
-        low, high = darkest_and_lightest()
+        picture = tab.page.locator("img.chart").first.screenshot()
+        low, high = Image.open(io.BytesIO(picture)).convert("L").getextrema()
         assert high > 200 and low < 60, "dark ink on white, or light ink on dark"
         tab.page.click("#theme")
     tab.page.click("#theme")
