@@ -1,9 +1,11 @@
 """The results of a study: `table.md` and `table.json`, and a figure of its first score.
 
 Differences are paired by seed (`tasks.report.overview`). The interval over rows holds the seeds fixed
-(`tasks.compare`).
+(`tasks.compare`). `pd.DataFrame(**content["values"])` of `table.json` has each run's scores, with six decimals, and
+`content["summary"]` the numbers of the tables.
 """
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +17,11 @@ import pandas as pd
 from ablations import figure
 from ablations.cells import Cell
 from ablations.study import STAGE_ONE, Study, matches
-from minbert.files import write_atomic, write_json
+from minbert.files import write_atomic
 from tasks import compare, intervals
 from tasks.report import overview, training
 from tasks.runs import read_run
-from tasks.tables import MISSING, Table, number, records
+from tasks.tables import MISSING, Table, number
 
 _HUNDRED = ("sts_dev_spearman", "triplet_accuracy")
 _RESAMPLES = 1000
@@ -64,9 +66,7 @@ def write_results(
     if frame.empty:
         return False
     folder.mkdir(parents=True, exist_ok=True)
-    summary = overview.summary(frame, study.file.baseline, more_columns(study, frame, over_rows(study, done)))
-    summary = summary.assign(step=summary["group"].map(steps(done)).fillna(MISSING))
-    summary = summary.merge(best(study, frame), how="left")
+    summary = summary_of(study, frame, done)
     about: dict[str, Any] = {"study": study.name, "command": command, "seeds": list(seeds), **provenance(done)}
     about["missing"] = [cell.name for cell in cells if cell not in done and not cell.arm.stage]
     about |= {"before_training": _before(done), "failed": failed}
@@ -74,8 +74,12 @@ def write_results(
     if svg:
         write_atomic(folder / "figure.svg", svg)
     write_atomic(folder / "table.md", markdown(study, summary, about, svg is not None))
-    content = {"paper": study.file.paper.model_dump(), "summary": records(summary), "values": records(frame)}
-    write_json(folder / "table.json", about | content)
+    about["paper"] = study.file.paper.model_dump()
+    frames = {"summary": summary, "values": frame}
+    about |= {
+        name: json.loads(one.to_json(orient="split", index=False, double_precision=6)) for name, one in frames.items()
+    }
+    write_atomic(folder / "table.json", json.dumps(about, ensure_ascii=False) + "\n")
     return True
 
 
@@ -163,23 +167,23 @@ def best(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts)
 
 
-def more_columns(
-    study: Study, frame: pd.DataFrame, over_rows: Mapping[tuple[str, str], intervals.Interval]
-) -> pd.DataFrame:
-    """The paper's value and the interval over rows, by arm and score, in the units of the runs."""
-    table = frame[["group", "metric"]].drop_duplicates()
-    keys = list(table.itertuples(index=False, name=None))
-    ends = [over_rows.get((metric, group)) for group, metric in keys]
-    printed = study.file.paper.values
-    return table.assign(
-        paper=[printed.get(group, {}).get(metric, math.nan) / Score.of(metric, study).times for group, metric in keys],
+def summary_of(study: Study, frame: pd.DataFrame, cells: Sequence[Cell]) -> pd.DataFrame:
+    """The frame's `overview.summary` with the paper's values, intervals over rows, steps, and the best arms."""
+    summary = overview.summary(frame, study.file.baseline)
+    rows = list(zip(summary["group"], summary["metric"], strict=True))
+    printed, of_rows, step = study.file.paper.values, over_rows(study, cells), steps(cells)
+    ends = [of_rows.get(row) for row in rows]
+    summary = summary.assign(
+        paper=[printed.get(arm, {}).get(name, math.nan) / Score.of(name, study).times for arm, name in rows],
         row_low=[one.low if one else math.nan for one in ends],
         row_high=[one.high if one else math.nan for one in ends],
+        step=[step.get(arm, MISSING) for arm, _ in rows],
     )
+    return summary.merge(best(study, frame), how="left")
 
 
 def over_rows(study: Study, cells: Sequence[Cell]) -> dict[tuple[str, str], intervals.Interval]:
-    """95% bootstrap intervals over dev rows of each arm's mean difference to the baseline, by (score, arm)."""
+    """95% bootstrap intervals over dev rows of each arm's mean difference to the baseline, by (arm, score)."""
     trained = [cell for cell in cells if not cell.arm.measured]
     runs = {(cell.arm.name, cell.seed): read_run(cell.folder).tasks for cell in trained}
     baseline = study.file.baseline
@@ -192,7 +196,7 @@ def over_rows(study: Study, cells: Sequence[Cell]) -> dict[tuple[str, str], inte
                 if one.metric == "Spearman's rho" and one.name != "sts":
                     continue  # one of several sets; the score is their mean
                 name = "sts_dev_spearman" if one.metric == "Spearman's rho" else one.name.replace(" ", "_")
-                by_score |= {(name, arm): one.interval} if one.interval else {}
+                by_score |= {(arm, name): one.interval} if one.interval else {}
     return by_score
 
 

@@ -20,7 +20,6 @@ from ablations.cells import Cell, cells_of
 from ablations.study import Study, read_study
 from tasks import compare, intervals
 from tasks.record import PredictedRows, TaskScores, write_rows
-from tasks.report import overview
 
 DRAWS = np.random.default_rng(5)
 MANIFEST = {"all_settings": {}, "selection": {"keep": "last"}, "parts": [{"seconds": 1.0}], "plan": {"steps": 9}}
@@ -50,8 +49,8 @@ def test_an_interval_over_rows_is_that_of_the_paired_comparison(tmp_path: Path) 
     found = table.over_rows(study, cells)
     first, second = ([scores[name, seed] for seed in (1, 2)] for name in noise)
     expected, _ = compare.differences(first, second, resamples=1000)
-    assert found["sts", "paper"] == expected.interval
-    assert found["sts", "paper"].high < 0 and found["dev_norm", "paper"].high < 0
+    assert found["paper", "sts"] == expected.interval
+    assert found["paper", "sts"].high < 0 and found["paper", "dev_norm"].high < 0
 
 
 @pytest.fixture
@@ -66,21 +65,18 @@ def grid() -> tuple[Study, pd.DataFrame]:
     return study, pd.DataFrame(rows)
 
 
-def summary_of(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
-    summary = overview.summary(frame, study.file.baseline, table.more_columns(study, frame, {}))
-    return summary.assign(step="18 of 18").merge(table.best(study, frame))
-
-
 ABOUT: dict[str, Any] = {"command": "python ablations/run.py view-grid", "seeds": [1], "missing": [], "failed": {}}
 ABOUT |= {"before_training": {}, "machines": [], "data_sha256": {}}
 
 
 def test_a_table_shows_ours_beside_the_papers(grid: tuple[Study, pd.DataFrame]) -> None:
     study, frame = grid
-    text = table.markdown(study, summary_of(study, frame), ABOUT | {"missing": ["dropout+dropout seed 1"]}, True)
+    text = table.markdown(
+        study, table.summary_of(study, frame, []), ABOUT | {"missing": ["dropout+dropout seed 1"]}, True
+    )
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert "| none+none (baseline) | 18 of 18 | 1 | 60.00 | – | 63.84 |" in lines
-    assert "| none+shuffle | 18 of 18 | 1 | 61.00 | +1.00 | – |" in lines
+    assert "| none+none (baseline) | 1 | 60.00 | – | 63.84 |" in lines
+    assert "| none+shuffle | 1 | 61.00 | +1.00 | – |" in lines
     assert "Not in the tables: dropout+dropout seed 1." in text
     assert "nan" not in text
 
@@ -97,7 +93,7 @@ def test_arms_whose_interval_to_the_best_contains_0_are_tied_with_it() -> None:
         found = table.best(study, frame.assign(metric=metric, value=sign * frame["value"]))
         assert set(found["group"][found["best"]]) == tied
     assert not table.best(study, frame[frame["seed"] == 0])["best"].any()
-    text = table.markdown(study, summary_of(study, frame), ABOUT, False)
+    text = table.markdown(study, table.summary_of(study, frame, []), ABOUT, False)
     assert text.count(" ● |") == 2
 
 
@@ -114,7 +110,7 @@ def test_an_arm_that_kept_step_0_is_not_trained(tmp_path: Path) -> None:
 
 def test_a_grid_with_a_hole_is_drawn(grid: tuple[Study, pd.DataFrame]) -> None:
     study, frame = grid
-    found = overview.summary(frame, study.file.baseline)
+    found = table.summary_of(study, frame, [])
     svg = figure.draw(study, found, table.Score.of("sts_dev_spearman", study))
     assert svg is not None
     shown = [float(value) for value in re.findall(rb">(\d\d\.\d\d)<", svg)]  # row by row, as the arms are
@@ -129,7 +125,7 @@ def test_a_line_is_of_the_arms_of_its_setting_without_the_one_they_start_from() 
     study = read_study("few-shot-supervised")
     rows = [(arm, seed, "sts/avg.", 0.7 + seed / 100) for arm in study.arms for seed in (1, 2)]
     frame = pd.DataFrame(rows, columns=["group", "seed", "metric", "value"])
-    svg = figure.draw(study, summary_of(study, frame), table.Score.of("sts/avg.", study))
+    svg = figure.draw(study, table.summary_of(study, frame, []), table.Score.of("sts/avg.", study))
     assert svg is not None
     assert {b">10,000<", b">1,000<"} <= set(re.findall(rb">[\d,]+<", svg)) and b">2,000<" not in svg
 
@@ -138,7 +134,7 @@ def test_quoted_rows_name_their_source_and_slips_of_the_paper_are_marked() -> No
     study = read_study("selfccl")
     rows = [("sbert-nli-v2", 1, "sts/avg.", 0.8), ("simcse-sup", 1, "transfer/SUBJ", 0.9)]
     frame = pd.DataFrame(rows, columns=["group", "seed", "metric", "value"])
-    found = summary_of(study, frame)
+    found = table.summary_of(study, frame, [])
     text = table.markdown(study, found, ABOUT, False)
     sets = "in the mean's table and in the sets'"
     assert text.count("| GloVe, mean: quoted from SelfCCL, Tables 4 and 5 ") == 3, sets
