@@ -2,9 +2,8 @@
 
 import ipaddress
 import socket
+import sys
 from typing import Any
-
-_connect, _connect_ex, _getaddrinfo = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
 
 
 class NoNetworkError(OSError):
@@ -21,26 +20,17 @@ def _check(host: Any) -> None:
         raise NoNetworkError(f"tests run without a network, but {text} was asked for")
 
 
-def guard() -> None:
-    """Let sockets reach loopback addresses and AF_UNIX only."""
-
-    def connect(self: socket.socket, address: Any) -> None:
-        if self.family != socket.AF_UNIX:
-            _check(address[0])
-        return _connect(self, address)
-
-    def connect_ex(self: socket.socket, address: Any) -> int:
-        if self.family != socket.AF_UNIX:
-            _check(address[0])
-        return _connect_ex(self, address)
-
-    def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    """Python calls this before it connects a socket or looks up a name."""
+    if event == "socket.connect" and arguments[0].family != socket.AF_UNIX:
+        _check(arguments[1][0])
+    elif event == "socket.getaddrinfo":
         try:
-            _check(host)
+            _check(arguments[0])
         except NoNetworkError as error:
             raise socket.gaierror(socket.EAI_NONAME, str(error)) from error
-        return _getaddrinfo(host, *args, **kwargs)
 
-    socket.socket.connect = connect  # type: ignore[method-assign]
-    socket.socket.connect_ex = connect_ex  # type: ignore[method-assign]
-    socket.getaddrinfo = getaddrinfo
+
+def guard() -> None:
+    """Let sockets reach loopback addresses and AF_UNIX only."""
+    sys.addaudithook(_audit)
