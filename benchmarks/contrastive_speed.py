@@ -59,8 +59,9 @@ class Ours:
         self.optimizer = AdamW(groups, lr=settings.training.lr)
         self.objective = ContrastiveStep(settings.objective, examples)
 
-    def __call__(self, step: Step) -> Tensor:
+    def __call__(self, batch: Batch) -> Tensor:
         """One update with deterministic algorithms, as in the script; returns the loss."""
+        step, _ = batch
         torch.use_deterministic_algorithms(True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         self.model.train()
@@ -104,14 +105,9 @@ class Theirs:
         trainer.create_scheduler(num_training_steps=1_000_000)
         trainer.current_gradient_accumulation_steps = 1
 
-    def collate(self, texts: Sequence[Sequence[str]]) -> dict[str, Any]:
-        """Triplets of texts, tokenised and padded column by column."""
-        collated: dict[str, Any] = self.trainer.data_collator([dict(zip(COLUMNS, row, strict=True)) for row in texts])
-        return collated
-
-    def __call__(self, features: dict[str, Any]) -> Tensor:
-        """One update on a collated batch; returns the loss."""
-        trainer = self.trainer
+    def __call__(self, batch: Batch) -> Tensor:
+        """One update; returns the loss."""
+        trainer, (_, features) = self.trainer, batch
         assert trainer.optimizer and trainer.lr_scheduler
         loss: Tensor = trainer.training_step(self.model, features)
         trainer.accelerator.clip_grad_norm_(self.model.parameters(), trainer.args.max_grad_norm)
@@ -121,19 +117,13 @@ class Theirs:
         return loss
 
 
-def steps(rows: int, size: int, count: int) -> list[Step]:
-    """Shuffled batches as steps of a plan."""
-    batches = enumerate(harness.shuffled(rows, size, count))
-    return [Step("nli", np.array(indices), 0, number) for number, indices in batches]
-
-
-def collated(examples: Examples, plan: Sequence[Step], theirs: Theirs) -> tuple[list[Batch], Tensor]:
-    """The steps with their texts as the trainer's collator pads them, and its seconds for each: float64 [batches]."""
+def collated(examples: Examples, size: int, count: int, theirs: Theirs) -> tuple[list[Batch], Tensor]:
+    """Shuffled batches for both sides, and the seconds of the trainer's collator for each: float64 [batches]."""
     batches, seconds = [], []
-    for step in plan:
-        texts = [[examples.cache.text(row, column) for column in range(len(COLUMNS))] for row in step.rows.tolist()]
+    for number, rows in enumerate(harness.shuffled(len(examples), size, count)):
+        texts = [{name: examples.cache.text(row, column) for column, name in enumerate(COLUMNS)} for row in rows]
         begun = time.perf_counter()
-        batches.append((step, theirs.collate(texts)))
+        batches.append((Step("nli", np.array(rows), 0, number), theirs.trainer.data_collator(texts)))
         seconds.append(time.perf_counter() - begun)
     return batches, torch.tensor(seconds, dtype=torch.float64)
 
@@ -146,18 +136,16 @@ def padding(batches: Sequence[Batch]) -> float:
 
 def compare(folder: Path, examples: Examples, options: argparse.Namespace) -> None:
     """Time training steps and print the table."""
-    plan = steps(len(examples), options.batch_size, options.warmup + options.batches)
     with tempfile.TemporaryDirectory() as scratch:
         contestants: dict[str, Callable[[Batch], object]] = {}
         for precision in ("bf16", "fp32"):
             settings = ContrastiveSettings.of(
                 pooler="mean", max_length=examples.max_length, batch_size=options.batch_size, precision=precision
             )
-            ours = Ours(str(folder), examples, settings, options.device)
+            contestants[f"minbert {precision}"] = Ours(str(folder), examples, settings, options.device)
             theirs = Theirs(folder, settings, Path(scratch), options.device)
-            contestants[f"minbert {precision}"] = lambda batch, step=ours: step(batch[0])  # type: ignore[misc]
-            contestants[f"sentence-transformers {precision}"] = lambda batch, step=theirs: step(batch[1])  # type: ignore[misc]
-        batches, collating = collated(examples, plan, theirs)
+            contestants[f"sentence-transformers {precision}"] = theirs
+        batches, collating = collated(examples, options.batch_size, options.warmup + options.batches, theirs)
         counts = f"{options.batches} batches of {options.batch_size} triplets of at most {examples.max_length} tokens"
         seconds = harness.measure(contestants, batches, options.warmup, options.device)
     title = f"{counts}, {100 * padding(batches):.0f}% padding in its tensors"

@@ -41,12 +41,6 @@ DEFAULT, SIZES = 32, (16, 64, 128, 256)  # batch sizes tried for their `encode`
 Encode = Callable[[list[str]], np.ndarray]
 
 
-def our_encode(folder: Path, length: int, precision: str, device: torch.device = harness.CPU) -> Encode:
-    """Our `encode` with the given precision."""
-    model, tokenizer = BertModel.from_pretrained(folder).to(device), Tokenizer.load(folder)
-    return Encoder(model, tokenizer, "mean", precision=precision, max_length=length).encode
-
-
 def their_encode(model: SentenceTransformer, precision: str, size: int) -> Encode:
     """Their `encode` with the given precision and batch size."""
 
@@ -103,7 +97,7 @@ def quality(encode: Encode, texts: list[str], exact: np.ndarray, pairs: ScoredSe
 
 def contestants(folder: Path, length: int, texts: list[str], device: torch.device) -> dict[str, Encode]:
     """Both libraries in fp32, and in bf16 if the device has it; theirs with its default and its fastest batch size."""
-    model = SentenceTransformer(str(folder), device=str(device))
+    model, tokenizer = SentenceTransformer(str(folder), device=str(device)), Tokenizer.load(folder)
     model.max_seq_length = length
     encoders: dict[str, Encode] = {}
     for precision in ("bf16", "fp32") if supports_bf16(device) else ("fp32",):
@@ -111,7 +105,8 @@ def contestants(folder: Path, length: int, texts: list[str], device: torch.devic
         seconds = harness.measure(theirs, [texts] * 6, 1, device)
         best = min(seconds, key=lambda size: float(seconds[size].median()))
         name = f"sentence-transformers {precision}, batches"
-        encoders[f"minbert {precision}"] = our_encode(folder, length, precision, device)
+        ours = BertModel.from_pretrained(folder).to(device)
+        encoders[f"minbert {precision}"] = Encoder(ours, tokenizer, precision=precision, max_length=length).encode
         encoders[f"{name} of {DEFAULT} (default)"] = theirs[DEFAULT]
         if best != DEFAULT:
             encoders[f"{name} of {best} (fastest)"] = theirs[best]

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pandas as pd
 import torch
 
 from benchmarks import contrastive_speed, encode_speed, harness, train_speed
@@ -21,7 +20,6 @@ from minbert.errors import UserError
 from minbert.precision import DTYPES, choose
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli
-from tasks.tables import Table
 
 TESTS = Path(__file__).resolve().parent.parent / "tests" / "minbert" / "test_cuda.py"
 SIZES = {"minilm": (32, 128, 256), "base": (32, 128, 256), "large": (32, 128)}
@@ -52,20 +50,16 @@ def training(shape: str, size: int, pairs: train_speed.Pairs, folder: Path, devi
     batches = [[pairs[i] for i in rows] for rows in harness.shuffled(len(pairs), size, 40)]
     mebibytes = {name: memory(step, batches[0]) for name, step in steps.items()}
     seconds = harness.measure(steps, batches, 20, device)
-    base = seconds[f"minbert {precision}"]
-    rows = [
-        {
-            "": name,
-            "ms a step": harness.cell(1000 * values, 1),
-            "times minbert": harness.cell(values / base, 2),
+    more = {
+        name: {
             "share of the peak, %": train_speed.share_of_peak(ours, batches[20:], values, top),
-            "launches": launches(steps[name], batches[-1]),
+            "launches": str(launches(steps[name], batches[-1])),
             "MiB": f"{mebibytes[name]:.0f}",
         }
         for name, values in seconds.items()
-    ]
+    }
     title = f"{shape}, {size} pairs, {100 * train_speed.padding(batches):.0f}% padding if padded"
-    return f"\n{title}\n\n{Table('', pd.DataFrame(rows)).pipes()}"
+    return harness.table(title, seconds, "step", more)
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from tasks.tables import Table
 B = TypeVar("B")
 K = TypeVar("K", bound=Hashable)
 CPU = torch.device("cpu")
-BASES = ("minbert bf16", "minbert fp32")
+BASES = ("minbert bf16", "minbert fp16", "minbert fp32")
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 
 

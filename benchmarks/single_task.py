@@ -107,24 +107,23 @@ def dev_score(
     return float("nan") if score is None else score
 
 
-def fine_tune(
-    task: str, data: Path, *, epochs: int, lr: float, batch_size: int, limit: int, starter: bool, seed: int
-) -> list[float]:
+def fine_tune(options: argparse.Namespace, seed: int) -> list[float]:
     """The dev score after each epoch."""
     torch.manual_seed(seed)
     generator = np.random.default_rng(seed)
+    task, epochs, starter = options.task, options.epochs, options.starter
     folder, precision = weights.resolve("minilm"), choose("fp32" if starter else "auto", CPU)
     model = Classifier(folder, OUTPUTS[task], "eager" if starter else "sdpa")
     tokenizer, kind = AutoTokenizer.from_pretrained(folder), TASKS[task]()
-    train, dev = (rows_of(task, split, data, limit) for split in ("train", "dev"))
-    total = -(-len(train) // batch_size) * epochs
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0, fused=not starter)
+    train, dev = (rows_of(task, split, options.data, options.limit) for split in ("train", "dev"))
+    total = -(-len(train) // options.batch_size) * epochs
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=0.0, fused=not starter)
     schedule = get_linear_schedule_with_warmup(optimizer, total // 10, total)
     scores: list[float] = []
     for epoch in range(epochs):
         started = time.perf_counter()
         model.train()
-        for rows in batches(train, batch_size, generator, 1 if starter else 50):
+        for rows in batches(train, options.batch_size, generator, 1 if starter else 50):
             optimizer.zero_grad()
             with autocast(precision, CPU):
                 logits = model(encoded(tokenizer, rows))
@@ -137,7 +136,7 @@ def fine_tune(
         minutes = (time.perf_counter() - started) / 60
         cli.say(f"{task} seed {seed} epoch {epoch + 1}/{epochs}: dev {scores[-1]:.4f}, {minutes:.1f} min")
     if starter:
-        predict(model, tokenizer, task, rows_of(task, "test", data, limit), precision)
+        predict(model, tokenizer, task, rows_of(task, "test", options.data, options.limit), precision)
     return scores
 
 
@@ -156,9 +155,7 @@ def main() -> None:
     options = parser.parse_args()
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # a report on weights that the encoder does not use
-    names = ("epochs", "lr", "batch_size", "limit", "starter")
-    settings = {name: getattr(options, name) for name in names}
-    scores = np.array([fine_tune(options.task, options.data, seed=seed, **settings) for seed in options.seeds])
+    scores = np.array([fine_tune(options, seed) for seed in options.seeds])
     for name, values in (("last epoch", scores[:, -1]), ("best epoch", scores.max(1))):
         spread = f" ± {values.std(ddof=1):.4f} over {len(values)} seeds" if len(values) > 1 else ""
         cli.say(f"{options.task}, {name}: dev {values.mean():.4f}{spread}")
