@@ -126,8 +126,7 @@ def compare(folder: Path, length: int, options: argparse.Namespace) -> None:
     }
     seconds = harness.measure({**encoders, **peers}, calls, options.warmup, options.device)
     exact = encoders["minbert fp32"](calls[0])
-    has_pairs = options.data and (options.data / "senteval").is_dir()
-    pairs = sets.read(options.data, ["STS-B"])[0] if has_pairs else None
+    pairs = sets.read(options.data, ["STS-B"])[0] if (options.data / "senteval").is_dir() else None
     every = encoders | {name: peer.vectors for name, peer in peers.items()}
     worth = {name: quality(encode, calls[0], exact, pairs) for name, encode in every.items()}
     title = f"{options.batches} calls with {options.sentences} sentences of at most {length} tokens"

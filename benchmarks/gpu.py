@@ -76,8 +76,7 @@ def main() -> None:
     print(f"{torch.cuda.get_device_name(device)}: {precision}, {top / 1e12:.0f} TFLOPS in a large matrix product")
     tests = subprocess.run([sys.executable, "-m", "pytest", "-q", str(TESTS)], capture_output=True, text=True)
     print("tests of CUDA:", *(tests.stdout or tests.stderr).strip().splitlines()[-1:])
-    path = (options.data or harness.SAMPLE) / "course" / "quora-train.csv"
-    pairs = train_speed.read_pairs(path, Tokenizer.load(folder))
+    pairs = train_speed.read_pairs(options.data, Tokenizer.load(folder))
     for shape, sizes in SIZES.items():
         for size in sizes:
             print(training(shape, size, pairs, folder, device, top), flush=True)

@@ -29,7 +29,7 @@ SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 def parser(doc: str | None, data: str, batches: int, warmup: int) -> argparse.ArgumentParser:
     """The flags that the benchmarks share; `data` says what the folder of --data holds."""
     flags = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument("--data", type=Path, default=os.environ.get("DATA_DIR") or None, help=f"folder with {data}")
+    flags.add_argument("--data", type=Path, default=os.environ.get("DATA_DIR") or SAMPLE, help=f"folder with {data}")
     flags.add_argument("--batches", type=int, default=batches, help="timed batches (default: %(default)s)")
     flags.add_argument(
         "--warmup", type=int, default=warmup, help="batches before them, not timed (default: %(default)s)"
@@ -46,6 +46,8 @@ def parse(flags: argparse.ArgumentParser) -> argparse.Namespace:
     if options.threads:
         torch.set_num_threads(options.threads)
     torch.manual_seed(0)
+    if options.data == SAMPLE:
+        print("DATA_DIR is not set: the small sample, whose rows are repeated again and again")
     return options
 
 
@@ -55,12 +57,10 @@ def print_machine(*libraries: str) -> None:
     print(f"{torch.get_num_threads()} threads; load average {os.getloadavg()[0]:.1f}")
 
 
-def triplets(data: Path | None, source: str, length: int) -> Examples:
-    """The NLI triplets of a folder (None: data/sample), tokenised with the vocabulary of the weights `source`."""
-    if not data:
-        print("DATA_DIR is not set: the small sample, whose rows are repeated again and again")
+def triplets(data: Path, source: str, length: int) -> Examples:
+    """The NLI triplets of a folder, tokenised with the vocabulary of the weights `source`."""
     tokenizer = Tokenizer.load(weights.resolve(source))
-    path = readers.find_file(data or SAMPLE, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
+    path = readers.find_file(data, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
     cache = readers.tokenised(path, "triplet", tokenizer)
     return Examples(cache, tokenizer.cls, tokenizer.sep, length)
 

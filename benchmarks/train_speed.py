@@ -20,7 +20,7 @@ import transformers
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from benchmarks.harness import SAMPLE, cell, measure, parse, parser, peak, print_machine, shuffled, table
+from benchmarks.harness import cell, measure, parse, parser, peak, print_machine, shuffled, table
 from minbert import AdamW, BertConfig, BertModel, Ragged, weights
 from minbert.cpu import accelerate, keep_freed_memory
 from minbert.graphs import GraphedVectors
@@ -37,8 +37,9 @@ Pooled = Callable[[Pairs], Tensor]
 Step = Callable[[Pairs], None]
 
 
-def read_pairs(path: Path, tokenizer: Tokenizer) -> Pairs:
-    """Quora pairs as `[CLS] a [SEP] b [SEP]`; rows without a second sentence or a label are skipped."""
+def read_pairs(data: Path, tokenizer: Tokenizer) -> Pairs:
+    """The Quora pairs of a folder as `[CLS] a [SEP] b [SEP]`; rows without a sentence or a label are skipped."""
+    path = data / "course" / "quora-train.csv"
     rows = [row for row in readers.open_as(path, "pair-class").rows if isinstance(row, Row)]
     first, second = (tokenizer.encode([row.texts[side] for row in rows]) for side in (0, 1))
     pairs = []
@@ -157,10 +158,8 @@ def main() -> None:
     flags.add_argument("--compiled", action="store_true", help="also transformers in bf16 compiled by torch")
     options = parse(flags)
     keep_freed_memory()
-    if not options.data:
-        print("DATA_DIR is not set: the small sample, whose pairs are repeated again and again")
     minilm = weights.resolve(options.weights)
-    pairs = read_pairs((options.data or SAMPLE) / "course" / "quora-train.csv", Tokenizer.load(minilm))
+    pairs = read_pairs(options.data, Tokenizer.load(minilm))
     print_machine("torch", "transformers")
     peaks = {name: peak(options.device, DTYPES[name], 2048) for name in ("fp32", "bf16")}
     print(", ".join(f"{name} {top / 1e9:.0f} GFLOPS" for name, top in peaks.items()), "in a large matrix product")
