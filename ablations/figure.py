@@ -10,9 +10,6 @@ from ablations.study import Arm, Study
 from tasks import charts
 from tasks.report import overview
 
-_DIFFERENCE = ("difference", "low", "high", "row_low", "row_high")
-"""Columns of a summary in the units of its metric."""
-
 
 def draw(study: Study, summary: pd.DataFrame, score: Any) -> bytes | None:
     """The SVG of the first score of a summary, multiplied by `score.times`; None where there is nothing to show."""
@@ -25,7 +22,8 @@ def draw(study: Study, summary: pd.DataFrame, score: Any) -> bytes | None:
         return _line(study, arms, means, spread, score)
     if not first["difference"].notna().any():
         return None
-    shown = first.assign(**{name: score.times * first[name] for name in _DIFFERENCE if name in first})
+    in_units = ["difference", "low", "high", "row_low", "row_high"]
+    shown = first.assign(**score.times * first[in_units])
     return overview.forest(shown, f"{score.title}:\ndifference to {study.file.baseline}, with 95% intervals")
 
 

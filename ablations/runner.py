@@ -89,10 +89,11 @@ class Runner:
         name, begun = f"{cell.name} {suite}".rstrip(), time.monotonic()
         say(f"{name}: {shown(words, self.threads)}")
         cell.folder.parent.mkdir(parents=True, exist_ok=True)
+        paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         with open(cell.log, "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, *words],
-                env=environment(self.threads),
+                env=os.environ | {"OMP_NUM_THREADS": str(self.threads), "PYTHONPATH": paths},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -118,12 +119,6 @@ class Runner:
         for process in list(self._running):
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGINT)
-
-
-def environment(threads: int) -> dict[str, str]:
-    """The environment of a command: its threads, and this project's modules."""
-    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return os.environ | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": paths}
 
 
 def _last_line(cell: Cell) -> str:

@@ -16,7 +16,6 @@ import torch
 
 from benchmarks import contrastive_speed, encode_speed, harness, train_speed
 from minbert import weights
-from minbert.errors import UserError
 from minbert.precision import DTYPES, choose
 from minbert.tokenizer import Tokenizer
 from minbert.training import cli
@@ -67,8 +66,6 @@ def main() -> None:
     parser = harness.parser(__doc__, "the course's and the NLI files (default: $DATA_DIR, else data/sample)", 20, 10)
     parser.set_defaults(device=torch.device("cuda"))
     options = harness.parse(parser)
-    if not torch.cuda.is_available():
-        raise UserError("torch sees no CUDA device here")
     device, folder = options.device, weights.resolve(options.weights)
     precision = choose("auto", device)
     harness.print_machine("torch", "transformers", "sentence-transformers")

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from minbert import weights
+from minbert.errors import UserError
 from minbert.tokenizer import Tokenizer
 from tasks import readers
 from tasks.examples import Examples
@@ -41,8 +42,12 @@ def parser(doc: str | None, data: str, batches: int, warmup: int) -> argparse.Ar
 
 
 def parse(flags: argparse.ArgumentParser) -> argparse.Namespace:
-    """Read the command line, set the number of threads, and seed torch's generator."""
+    """Read the command line, set the number of threads, and seed torch's generator. Raises `UserError`."""
     options = flags.parse_args()
+    if min(options.batches, options.threads or 1) < 1:
+        raise UserError("--batches, --threads: 1 is the least")
+    if options.device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda: torch sees no CUDA device here")
     if options.threads:
         torch.set_num_threads(options.threads)
     torch.manual_seed(0)

@@ -39,7 +39,7 @@ Step = Callable[[Pairs], None]
 
 def read_pairs(data: Path, tokenizer: Tokenizer) -> Pairs:
     """The Quora pairs of a folder as `[CLS] a [SEP] b [SEP]`; rows without a sentence or a label are skipped."""
-    path = data / "course" / "quora-train.csv"
+    path = readers.find_file(data, "course", ["quora-train.csv"])
     rows = [row for row in readers.open_as(path, "pair-class").rows if isinstance(row, Row)]
     first, second = (tokenizer.encode([row.texts[side] for row in rows]) for side in (0, 1))
     pairs = []

@@ -17,7 +17,7 @@ from scipy.special import expit
 from scipy.stats import pearsonr
 
 from benchmarks import contrastive_speed, encode_speed, harness, single_task, train_speed
-from minbert import BertModel
+from minbert import BertModel, UserError
 from minbert.tokenizer import Tokenizer
 from minbert.training.loop import Context
 from tasks.contrastive.settings import ContrastiveSettings
@@ -72,6 +72,14 @@ def test_both_sides_make_the_same_updates(still: Path, tmp_path: Path) -> None:
     assert first == pytest.approx(second, rel=1e-3)
     assert first[-1] < 0.9 * first[0], "nothing was learnt"
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize("words", ["--batches 0", "--threads -1", "--device cuda"])
+def test_a_mistake_on_the_command_line_is_no_traceback(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["x", *words.split()])
+    with pytest.raises(UserError, match=words.split()[0]):
+        harness.parse(harness.parser("", "", 1, 1))
 
 
 def test_the_commands_print_a_row_for_each_contestant(
