@@ -213,9 +213,9 @@ def read_inputs(path: Path, task: "Task") -> list["Row"]:
     Raises `UserError` if the file has another form, or no row.
     """
     from minbert.token_cache import Row
-    from tasks.readers import open_as
+    from tasks.readers import read_texts
 
-    lines = list(open_as(path, task.kind, labelled=False).rows)
+    lines = list(read_texts(path, like=task.kind))
     rows = [row for row in lines if isinstance(row, Row) and all(row.texts)]
     if not rows:
         raise UserError(f"{path}: holds no {'sentence' if task.columns == 1 else 'pair of sentences'}")

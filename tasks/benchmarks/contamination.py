@@ -99,7 +99,7 @@ def _state(path: Path, recorded: str) -> str:
 def _counts(files: Sequence[TrainingFile], sets: ScoredTexts) -> pd.DataFrame:
     scored, trained, choosing = ScoredRows(sets), set[Numbers](), dict.fromkeys(sets, 0)
     for file in (one for one in files if one.state == "read"):
-        rows = [row.texts for row in readers.read_any(Path(file.file))[1] if isinstance(row, Row)]
+        rows = [row.texts for row in readers.read_texts(Path(file.file)) if isinstance(row, Row)]
         if file.purpose == "train":
             trained |= scored.numbers_in_all(rows)
         else:

@@ -15,7 +15,7 @@ from minbert.errors import UserError
 from minbert.files import present
 from minbert.token_cache import TokenCache
 from minbert.tokenizer import Tokenizer
-from tasks.readers.layouts import clean_pair, clean_sentence, companions, is_table, kind_of, open_as, read_any
+from tasks.readers.layouts import clean_pair, clean_sentence, companions, is_table, kind_of, open_as, read_texts
 
 __all__ = [
     "clean_pair",
@@ -26,7 +26,7 @@ __all__ = [
     "is_table",
     "kind_of",
     "open_as",
-    "read_any",
+    "read_texts",
     "text_key",
     "tokenised",
 ]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from minbert.errors import UserError, listed, quoted
 from minbert.token_cache import Row, Skipped
 from tasks.readers.records import (
+    BOM,
     FirstLine,
     Record,
     first_line_of,
@@ -62,13 +63,18 @@ class Label:
             return self.gaps[word]
         if word in self.words:
             return self.words[word]
-        try:
-            value = float(word)
-        except ValueError:
-            value = math.nan
+        value = _number(word)
         if not self.accepts(value):
             raise UserError(f"{quoted(text)} {self.complaint}")
         return value
+
+
+def _number(text: str) -> float:
+    """The number that a text is; NaN if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _names(names: Sequence[str], complaint: str, gaps: Mapping[str, str] = MappingProxyType({})) -> Label:
@@ -99,7 +105,6 @@ class Bare(NamedTuple):
     delimiter: str
     columns: tuple[str, ...]
     numbers: tuple[str, ...] = ("label",)
-    quotes: str = "cell"
     wider: bool = False  # rows may have more cells
 
 
@@ -131,14 +136,14 @@ KINDS = {
         {"sentence": ("sentence", "text", "review")},
         ("sentiment", "label", "class"),
         ANY_CLASS,
-        bare=(Bare("\t", ("sentence", "label"), quotes="none"),),
+        bare=(Bare("\t", ("sentence", "label")),),
     ),
     "pair-class": Kind(_PAIR, ("is_duplicate", "label", "class", "Quality"), BINARY, bare=_BARE_PAIRS),
     "pair-score": Kind(
         _PAIR,
         ("similarity", "relatedness_score", "score", "label"),
         SCORE,
-        bare=(Bare("\t", _STSB, quotes="none", wider=True), *_BARE_PAIRS),
+        bare=(Bare("\t", _STSB, wider=True), *_BARE_PAIRS),
     ),
     "pair": Kind(_PAIR, bare=(Bare("\t", ("sentence1", "sentence2"), ()),)),
     "nli": Kind(
@@ -207,39 +212,26 @@ def open_as(
     *,
     classes: int | None = None,
     clean: bool = True,
-    labelled: bool = True,
 ) -> Opened:
     """Recognise the layout of a file and open it as one of `KINDS`.
 
     `classes` is the number of classes; by default any for `single` and 2 for `pair-class`. Labels are classes from 0,
     scores from 0 to 5, or the index in `NLI_CLASSES`. If not `clean`, the course's texts are read as they are written.
-    Unless `labelled`, labels are not read, texts and ids stay as they are written, and the file may also have one
-    sentence a line (`single`) or two separated by a tab (pairs). Raises `UserError` with the names that a header may
-    have if no layout fits, and during iteration for an invalid row.
+    Raises `UserError` with the names that a header may have if no layout fits, and during iteration for an invalid row.
     """
-    head, rule = first_line_of(path), class_label(classes) if classes and KINDS[kind].rule else KINDS[kind].rule
-    if not labelled:
-        kinds = (kind, "lines") if kind == "single" else ("pair", kind)  # first what needs no label
-        rule, split, kind = None, "test", kind_of(path, kinds, "test")
-    layout = _layout(path, head, kind, split, rule)
-    if layout is None:
-        raise _unknown(path, head, kind, split)
-    if not (clean and labelled):
-        layout = layout._replace(clean=str.strip, lower_ids=labelled)
-    named = [*companions(path), path][0] if labelled else path
-    return Opened(len(layout.texts), _rows(named, layout), layout.clean is not str.strip)
+    _, layout = _recognise(path, (kind,), split, class_label(classes) if classes else KINDS[kind].rule)
+    if not clean:
+        layout = layout._replace(clean=str.strip)
+    labels_of = [*companions(path), path][0]
+    return Opened(len(layout.texts), _rows(labels_of, layout), layout.clean is not str.strip)
 
 
-def kind_of(path: Path, kinds: Sequence[str], split: str = "train") -> str:
-    """The first of some kinds that a file's first line fits; `lines` fits what is no table.
+def kind_of(path: Path, kinds: Sequence[str]) -> str:
+    """The first of some kinds that a file's first line fits.
 
     Raises `UserError` if there is none, with the names that the first kind accepts.
     """
-    head = first_line_of(path)
-    for kind in kinds:
-        if _layout(path, head, kind, split, None) if kind != "lines" else not _is_table(head):
-            return kind
-    raise _unknown(path, head, kinds[0], split)
+    return _recognise(path, kinds, "train", None)[0]
 
 
 def is_table(path: Path) -> bool:
@@ -247,33 +239,40 @@ def is_table(path: Path) -> bool:
     return _is_table(first_line_of(path))
 
 
-def read_any(path: Path) -> tuple[str, Rows]:
-    """The kind of a data file of unknown use, and its rows, without labels and as they are written.
+def read_texts(path: Path, like: str = "") -> Rows:
+    """The rows of a data file without labels, texts and ids as they are written; rows with an empty text are skipped.
 
-    It is the first kind that the file's first line fits; any text can be read as lines.
+    It is opened as the first kind that its first line fits: any, or one with as many texts as the kind `like`, `single`
+    or a kind of pairs. Raises `UserError` as `open_as` does.
     """
-    head, kinds = first_line_of(path), ("triplet", "pair-score", "pair-class", "nli", "single", "pair", "lines")
-    kind, layout = next((kind, fitting) for kind in kinds if (fitting := _layout(path, head, kind, "test", None)))
-    return kind, _rows(path, layout._replace(clean=str.strip, rule=None, empty="skip"))
+    every = ("triplet", "pair-score", "pair-class", "nli", "single", "pair", "lines")
+    kinds = {"": every, "single": ("single", "lines")}.get(like, ("pair", like))  # first what needs no label
+    _, layout = _recognise(path, kinds, "test", None)
+    return _rows(path, layout._replace(rule=None, clean=str.strip, lower_ids=False, empty="skip"))
 
 
 def _is_table(head: FirstLine) -> bool:
     return head.delimiter in ("\t", "json") or not _HEADER_NAMES.isdisjoint(head.names)
 
 
+def _recognise(path: Path, kinds: Sequence[str], split: str, rule: Label | None) -> tuple[str, Layout]:
+    """The first of some kinds that the first line of a file fits, and its layout; `UserError` if there is none."""
+    head = first_line_of(path)
+    for kind in kinds:
+        if layout := _layout(path, head, kind, split, rule):
+            return kind, layout
+    raise _unknown(path, head, kinds[0], split)
+
+
 def _layout(path: Path, head: FirstLine, kind: str, split: str, rule: Label | None) -> Layout | None:
-    """The first layout of a kind that fits the first line of a file."""
-    pair = ("sentence1", "sentence2")
+    """The first layout of a kind that fits the first line of a file; `lines` fits what is no table."""
     if kind == "lines":
-        return Layout(("sentence",), records=line_records(path))
+        return None if _is_table(head) else Layout(("sentence",), records=line_records(path))
     if kind == "single" and head.delimiter == "," and head.line.split(":")[0] in QUESTIONS:
         return Layout(("sentence",), "label", _QUESTION_TYPE, records=_questions(path))
     if kind == "pair-score" and path.name.startswith("STS.input."):
-        records = scored_records(path, *companions(path))
-        return Layout(pair, "score", replace(SCORE, gaps={"": "no gold score"}), records=records)
-    if kind == "pair" and path.name.startswith("STS.input."):
-        records = table_records(path, pair, pair, "\t", "none", header=False, wider=False)
-        return Layout(pair, records=records)
+        rule, records = replace(SCORE, gaps={"": "no gold score"}), scored_records(path, *companions(path))
+        return Layout(("sentence1", "sentence2"), "score", rule, records=records)
     return _with_header(path, head, kind, split, rule) or _without_header(path, head, kind, rule)
 
 
@@ -289,16 +288,16 @@ def _with_header(path: Path, head: FirstLine, kind: str, split: str, rule: Label
     layout = Layout(texts, label, rule, bool(id_column))
     if head.delimiter == "json":
         return layout._replace(records=json_records(path, cells))
-    quotes = "csv" if head.delimiter == "," or head.line.startswith('"') else "cell"
+    quoted = head.delimiter == "," or head.line.startswith('"')
     if _is_course(head, kind, texts, label, id_column):
-        quotes, empty = "csv", "refuse" if kind in ("single", "pair-score") else "skip"
+        quoted, empty = True, "refuse" if kind in ("single", "pair-score") else "skip"
         layout = layout._replace(clean=_COURSE[kind][1], empty=empty)
         if kind == "pair-class":  # the published Quora files have gaps
-            rule = rule and replace(rule, gaps={"": f"{label}: empty"})
+            gaps, empty = {"": f"{label}: empty"}, "keep" if split == "test" else empty
             layout = layout._replace(
-                rule=rule, empty="keep" if split == "test" else empty, keep_unlabelled=split != "train"
+                rule=rule and replace(rule, gaps=gaps), empty=empty, keep_unlabelled=split != "train"
             )
-    records = table_records(path, cells, head.names, head.delimiter, quotes, header=True, wider=False)
+    records = table_records(path, cells, head.names, head.delimiter, quoted=quoted, header=True)
     return layout._replace(records=records)
 
 
@@ -313,12 +312,11 @@ def _without_header(path: Path, head: FirstLine, kind: str, rule: Label | None) 
     for bare in KINDS[kind].bare:
         cells = head.line.split(bare.delimiter)
         fits = len(cells) == len(bare.columns) or (bare.wider and len(cells) > len(bare.columns))
-        fits = fits and _HEADER_NAMES.isdisjoint(cells)
-        if fits and all(_is_number(cells[bare.columns.index(name)]) for name in bare.numbers):
+        numbers = [cell.strip(BOM) for name, cell in zip(bare.columns, cells, strict=False) if name in bare.numbers]
+        if fits and _HEADER_NAMES.isdisjoint(cells) and not any(math.isnan(_number(text)) for text in numbers):
             texts = [*KINDS[kind].texts]
-            cells = [*texts, *(["label"] if rule else [])]
-            table = bare.columns, bare.delimiter, bare.quotes
-            records = table_records(path, cells, *table, header=False, wider=bare.wider)
+            columns = [*texts, *(["label"] if rule else [])]
+            records = table_records(path, columns, bare.columns, bare.delimiter, wider=bare.wider)
             return Layout(texts, "label", rule, records=records)
     return None
 
@@ -337,18 +335,12 @@ def _missing(columns: Mapping[str, str], kind: str, split: str) -> str:
 
 
 def _unknown(path: Path, head: FirstLine, kind: str, split: str) -> UserError:
+    if kind == "lines":
+        return UserError(f"{path}: is a table; a file of texts has one on each line")
     target = _missing(_columns(head, kind), kind, split)
     first, *alternatives = KINDS[kind].label if target == "label" else KINDS[kind].texts[target]
     shown = listed(head.names[:_NAMES_SHOWN])
     return UserError(f"{path}:1: no column {first!r} (or {', '.join(alternatives)}): rename the header's, {shown}")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text.strip("\ufeff "))
-    except ValueError:
-        return False
-    return True
 
 
 def _questions(path: Path) -> Iterator[Record]:
@@ -362,7 +354,6 @@ def _questions(path: Path) -> Iterator[Record]:
 def _rows(path: Path, layout: Layout) -> Rows:
     """The rows of a layout; `path` is the file that holds the labels, which errors name."""
     count, lines = len(layout.texts), dict[str, int]()
-    parse = layout.rule.parse if layout.rule else None
     for line, cells in layout.records:
         texts, label, note = tuple(map(layout.clean, cells[:count])), math.nan, ""
         if not all(texts) and layout.empty != "keep":
@@ -371,9 +362,9 @@ def _rows(path: Path, layout: Layout) -> Rows:
                 raise UserError(f"{path}:{line}: {reason}")
             yield Skipped(line, reason)
             continue
-        if parse is not None:
+        if layout.rule:
             try:
-                value = parse(cells[count])
+                value = layout.rule.parse(cells[count])
             except UserError as error:
                 raise UserError(f"{path}:{line}: {layout.label}: {error}") from None
             if isinstance(value, float):

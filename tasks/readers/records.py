@@ -71,16 +71,23 @@ def first_line_of(path: Path) -> FirstLine:
 
 
 def table_records(
-    path: Path, columns: Sequence[str], names: Sequence[str], delimiter: str, quotes: str, *, header: bool, wider: bool
+    path: Path,
+    columns: Sequence[str],
+    names: Sequence[str],
+    delimiter: str,
+    *,
+    header: bool = False,
+    quoted: bool = False,
+    wider: bool = False,
 ) -> Iterator[Record]:
     """Records of a table, with the cells of the named `columns` in that order; blank lines are skipped.
 
-    `names` are all columns, and `header` says whether the first row holds them. `quotes` is `csv` (a quoted cell may
-    hold delimiters and line feeds), `cell` (a cell that csv has quoted because of a quote inside is unquoted) or
-    `none`. If `wider`, rows may have more cells than there are columns. Raises `UserError` if there is no row, if a row
-    has a wrong number of cells, or if csv's quoting is malformed.
+    `names` are all columns, and `header` says whether the first row holds them. If `quoted`, csv's rules hold: a quoted
+    cell may hold delimiters and line feeds. Else quotes are text, except around a cell with doubled ones, which csv has
+    quoted because of a quote inside. If `wider`, rows may have more cells than there are columns. Raises `UserError` if
+    there is no row, if a row has a wrong number of cells, or if csv's quoting is malformed.
     """
-    rows, first = _rows(path, delimiter, quotes), True
+    rows, first = _rows(path, delimiter, quoted), True
     indices, width = [names.index(name) for name in columns], len(names)
     if header:  # blank lines may come before it, as in `first_line_of`
         next(cells for _, cells in rows if any(cell.strip() for cell in cells))
@@ -131,12 +138,12 @@ def scored_records(texts: Path, scores: Path) -> Iterator[Record]:
         yield line, (*cells, score.strip())
 
 
-def _rows(path: Path, delimiter: str, quotes: str) -> Iterator[tuple[int, list[str]]]:
+def _rows(path: Path, delimiter: str, quoted: bool) -> Iterator[tuple[int, list[str]]]:
     """Line numbers and all cells. csv reads strictly: else a stray quote joins all lines up to the next in one cell."""
-    if quotes != "csv":
+    if not quoted:
         for line, text in enumerate(text_lines(path), 1):
             cells = text.split(delimiter)
-            yield line, [_unquoted(cell) for cell in cells] if quotes == "cell" and '""' in text else cells
+            yield line, [_unquoted(cell) for cell in cells] if '""' in text else cells
         return
     reader, line = csv.reader((f"{text}\n" for text in text_lines(path)), delimiter=delimiter, strict=True), 1
     try:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from minbert.token_cache import Row, Skipped
-from tasks.readers import open_as, read_any, text_key
+from tasks.readers import open_as, read_texts, text_key
 from tasks.readers.layouts import KINDS
 
 ONE, PAIR = ("It is warm.",), ("It is warm.", "It isn't cold.")
@@ -61,19 +61,19 @@ def test_a_layout_is_recognised(write: Callable, case: tuple) -> None:
     assert isinstance(row, Row)
     assert (opened.texts, row.id, row.texts) == (len(texts), ident, texts)
     assert row.label == label if label is not None else row.label != row.label
-    assert [tuple(map(text_key, row.texts)) for row in read_any(path)[1]] == [tuple(map(text_key, texts))]
+    assert [tuple(map(text_key, row.texts)) for row in read_texts(path)] == [tuple(map(text_key, texts))]
 
 
 def test_a_quoted_line_break_of_the_course_s_pairs_is_read_where_the_use_is_not_known(write: Callable) -> None:
     path = write('id\tsentence1\tsentence2\tis_duplicate\n1\t"a\nb"\tc\t1\n')
-    assert [row.texts for row in read_any(path)[1]] == [("a\nb", "c")]
+    assert [row.texts for row in read_texts(path)] == [("a\nb", "c")]
 
 
 def test_an_sts_input_finds_its_gold_file(write: Callable) -> None:
     write("\n4\n", "STS.gs.x.txt")
     path = write("a\tb\nc\td\n", "STS.input.x.txt")
     assert list(open_as(path, "pair-score").rows) == [Skipped(1, "no gold score"), Row("2", ("c", "d"), 4.0)]
-    assert [row.texts for row in read_any(path)[1]] == [("a", "b"), ("c", "d")], "also of pairs without a score"
+    assert [row.texts for row in read_texts(path)] == [("a", "b"), ("c", "d")], "also of pairs without a score"
 
 
 @pytest.mark.parametrize(

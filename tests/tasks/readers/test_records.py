@@ -15,28 +15,27 @@ from tasks.readers.records import Record
 AB = ("a", "b")
 
 
-def table(path: Path, quotes: str = "csv", names: tuple[str, ...] = ()) -> Iterator[Record]:
-    return records.table_records(path, AB, names or AB, "\t", quotes, header=not names, wider=False)
+def table(path: Path, quoted: bool = True) -> Iterator[Record]:
+    return records.table_records(path, AB, AB, "\t", header=True, quoted=quoted)
 
 
-def test_the_three_ways_to_read_a_quote(write: Callable) -> None:
+def test_the_two_ways_to_read_a_quote(write: Callable) -> None:
     path = write('a\tb\n"say ""yes"""\t"no" he said\n"x\t"y"\n')
-    assert next(table(path, "none")) == (2, ('"say ""yes"""', '"no" he said'))
-    assert list(table(path, "cell")) == [(2, ('say "yes"', '"no" he said')), (3, ('"x', '"y"'))]
+    assert list(table(path, quoted=False)) == [(2, ('say "yes"', '"no" he said')), (3, ('"x', '"y"'))]
     whole = write('a\tb\n"one\ttwo\nthree"\tend\nnext\tx\n')
     assert list(table(whole)) == [(2, ("one\ttwo\nthree", "end")), (4, ("next", "x"))]
 
 
 def test_other_separators_of_lines_end_none(write: Callable) -> None:
     path = write("a\tb\none\u2028line\tx\x85y\x0bz\nlast\tw\n")
-    assert list(table(path, "none")) == [(2, ("one\u2028line", "x\x85y\x0bz")), (3, ("last", "w"))]
+    assert list(table(path, quoted=False)) == [(2, ("one\u2028line", "x\x85y\x0bz")), (3, ("last", "w"))]
 
 
-@pytest.mark.parametrize("quotes", ["csv", "cell", "none"])
-def test_blank_lines_are_no_rows_but_count_as_lines(write: Callable, refusal: Callable, quotes: str) -> None:
+@pytest.mark.parametrize("quoted", [True, False])
+def test_blank_lines_are_no_rows_but_count_as_lines(write: Callable, refusal: Callable, quoted: bool) -> None:
     path = write("\n \na\tb\n\n1\t2\n\n\n3\t4\n5\n")
-    assert refusal(table, path, quotes) == "file.csv:9: 1 column, the header has 2"
-    rows = table(path, quotes)
+    assert refusal(table, path, quoted) == "file.csv:9: 1 column, the header has 2"
+    rows = table(path, quoted)
     assert [next(rows), next(rows)] == [(5, ("1", "2")), (8, ("3", "4"))]
 
 
