@@ -1,7 +1,13 @@
-"""Rows, skipped rows and overlaps of data files: `python data/get_data.py check`."""
+"""Rows, skipped rows and overlaps of data files: `python data/get_data.py check`.
 
-from collections.abc import Sequence
+Files are known by the names that runs look for, in the folder of their set (`course`, `nli`, `senteval/downstream`,
+`zh`) or in the data folder itself.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -9,10 +15,24 @@ from tqdm import tqdm
 
 from minbert.errors import UserError
 from minbert.token_cache import Row, Skipped
-from tasks.data.files import DataFile, data_files
+from tasks.readers import chinese, open_as, senteval
+from tasks.readers.layouts import Rows
 from tasks.readers.overlap import ScoredRows, Texts
 from tasks.tables import Table
 
+_TABLES = (
+    ("SST", "course", "ids-sst-*.csv", "single", 5),
+    ("CFIMDB", "course", "ids-cfimdb-*.csv", "single", 2),
+    ("Quora", "course", "quora-*.csv", "pair-class", 2),
+    ("course STS", "course", "sts-*.csv", "pair-score", None),
+    ("SimCSE triplets", "nli", "nli_for_simcse.csv", "triplet", None),
+    ("NLI triplets", "nli", "nli-triplets.csv", "triplet", None),
+    ("NLI pairs", "nli", "nli-pairs.tsv", "nli", None),
+    ("SNLI", "nli", "snli_1.0/snli_1.0_*.jsonl", "nli", None),
+    ("MultiNLI", "nli", "multinli_1.0/multinli_1.0_*.jsonl", "nli", None),
+)
+"""Set, folder, pattern of the files' names, and kind of rows and number of classes as for `open_as`."""
+_SPLIT = re.compile(r"(?<![a-z])(train|dev|test)(?![a-z])")
 _FIRST = 5  # lines listed for each reason
 _SAME, _SHARING = 0.01, 0.1  # shares of the scored rows; smaller overlaps of different sets are not shown
 # A split may be used for training or model selection before the splits of a higher rank are scored.
@@ -26,12 +46,14 @@ _NOTES = (
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """What a file holds: the texts of its kept rows, and (line, reason) of skipped rows and of kept ones with a gap.
+    """A file of a set: the texts of its kept rows, and (line, reason) of skipped rows and of kept ones with a gap.
 
-    `broken` is the error of a file that cannot be read.
+    `name` is its path for display; `broken` is the error of a file that cannot be read.
     """
 
-    file: DataFile
+    set: str
+    split: str
+    name: str
     rows: Sequence[Texts] = ()
     skipped: Sequence[tuple[int, str]] = ()
     noted: Sequence[tuple[int, str]] = ()
@@ -43,12 +65,17 @@ def check(data: Path) -> None:
 
     Raises `UserError` if no file is known and, after printing, if any file is broken.
     """
-    files = [read(file) for file in tqdm(data_files(data), "reading", leave=False, disable=None)]
+    files = read_files(data)
+    if not files:
+        raise UserError(
+            f"--data: {data} holds no data file of a known name; "
+            f"python data/get_data.py course --data {data} brings the course's files"
+        )
     sound = [one for one in files if not one.broken]
     broken = [one.broken for one in files if one.broken]
     rows = [
         {
-            "": one.file.name,
+            "": one.name,
             "read": f"{len(one.rows) + len(one.skipped):,}",
             "kept": f"{len(one.rows):,}",
             "skipped": f"{len(one.skipped):,}",
@@ -58,23 +85,69 @@ def check(data: Path) -> None:
     print(Table(f"Files of {data}", pd.DataFrame(rows)).terminal())
     print(f"\n{_overlap_table(overlaps(sound)).terminal()}")
     for title, kind in (("Skipped rows", "skipped"), ("Kept rows with a gap", "noted")):
-        if lines := [line for one in sound for line in _reasons(one.file.name, getattr(one, kind))]:
+        if lines := [line for one in sound for line in _reasons(one.name, getattr(one, kind))]:
             print("\n".join(["", title, *lines]))
     if broken:
         print("\n".join(["", "Broken files, left out above", *(f"  {problem}" for problem in broken)]))
         raise UserError(f"{data}: {len(broken)} of {len(files)} files are broken, the first: {broken[0]}")
 
 
-def read(file: DataFile) -> CheckedFile:
-    """Read a whole file."""
+def read_files(data: Path) -> list[CheckedFile]:
+    """All known files under a folder, in a fixed order."""
+    known = [*_tables(data), *_senteval(data), *_chinese(data)]
+    return [_read(*file) for file in tqdm(known, "reading", leave=False, disable=None)]
+
+
+def _read(name: str, split: str, path: str, open_rows: Callable[[], Rows]) -> CheckedFile:
     try:
-        every = list(file.read())
+        every = list(open_rows())
     except UserError as error:
-        return CheckedFile(file, broken=str(error))
+        return CheckedFile(name, split, path, broken=str(error))
     kept = [row for row in every if isinstance(row, Row)]
     skipped = [(row.line, row.why) for row in every if isinstance(row, Skipped)]
     notes = [(row.line, row.note) for row in kept if row.note]
-    return CheckedFile(file, [row.texts for row in kept], skipped, notes)
+    return CheckedFile(name, split, path, [row.texts for row in kept], skipped, notes)
+
+
+_Known = tuple[str, str, str, Callable[[], Rows]]
+"""Set, split, path for display, and the function that opens a file."""
+
+
+def _known(data: Path, name: str, split: str, path: Path, kind: str, classes: int | None = None) -> _Known:
+    return name, split, path.relative_to(data).as_posix(), lambda: open_as(path, kind, split, classes=classes).rows
+
+
+def _tables(data: Path) -> Iterator[_Known]:
+    for name, folder, pattern, kind, classes in _TABLES:
+        for path in sorted((data / folder).glob(pattern)) or sorted(data.glob(pattern)):
+            split = _SPLIT.findall(f"train {path.name}")[-1]  # the one named last in its name
+            yield _known(data, name, split, path, kind, classes)
+
+
+def _senteval(data: Path) -> Iterator[_Known]:
+    base = senteval.find_root(data)
+    if base is None:
+        return
+    for name in senteval.SCORED:
+        for split in ["test"] if name in senteval.STS else senteval.SICK:
+            for path in senteval.scored_files(base, name, split).values():
+                if path.is_file():
+                    yield _known(data, name, split, path, "pair-score")
+    for name, (kind, parts) in senteval.CLASSIFICATION.items():
+        for split, files in parts.items():
+            path = base / files[0]
+            if not path.is_file() or kind == "nli":  # SICK-E has the rows of SICK
+                continue
+            if kind == "polarity":
+                shown = " + ".join([path.relative_to(data).as_posix(), *(Path(other).suffix for other in files[1:])])
+                yield name, split, shown, partial(senteval.polarity, *(base / file for file in files))
+            else:
+                yield _known(data, name, split, path, kind)
+
+
+def _chinese(data: Path) -> Iterator[_Known]:
+    for (name, split), path in chinese.files(data).items():
+        yield _known(data, f"zh {name}", split, path, "pair-score" if name == "STS-B" else "pair-class")
 
 
 def overlaps(files: Sequence[CheckedFile]) -> pd.DataFrame:
@@ -84,7 +157,7 @@ def overlaps(files: Sequence[CheckedFile]) -> pd.DataFrame:
     """
     splits: dict[tuple[str, str], list[Texts]] = {}
     for one in files:
-        splits.setdefault((one.file.set, one.file.split), []).extend(one.rows)
+        splits.setdefault((one.set, one.split), []).extend(one.rows)
     scored = ScoredRows({" ".join(key): rows for key, rows in splits.items() if key[1] != "train"})
     results = []
     for (name, split), rows in tqdm(splits.items(), "comparing", leave=False, disable=None):

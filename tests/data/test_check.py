@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from minbert.errors import UserError
-from tasks.data.check import CheckedFile, check, overlaps, read
-from tasks.data.files import data_files
+from tasks.data.check import CheckedFile, check, overlaps, read_files
 
 STS = "\tid\tsentence1\tsentence2\tsimilarity\n"
 TRAIN = [
@@ -43,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def read_all(data: Path) -> dict[str, CheckedFile]:
-    return {file.name: read(file) for file in data_files(data)}
+    return {file.name: file for file in read_files(data)}
 
 
 def counts(pairs: pd.DataFrame, training: str, scored: str) -> tuple[int, int, int]:
