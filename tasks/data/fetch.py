@@ -19,7 +19,7 @@ import requests
 from urllib3.exceptions import NewConnectionError
 
 from minbert.errors import UserError
-from minbert.files import make_folder, replacing, sha256_of, sync, write_json
+from minbert.files import sha256_of, write_json
 from tasks.data.sets import DataSet, File, Part, Source
 
 csv.field_size_limit(1 << 30)
@@ -149,7 +149,7 @@ class _Attempt:
         self.folder, self.silent, self.scratch = folder, silent, folder / ".download"
         self.failed: dict[str, str] = {}  # the message for each archive that cannot be had
         shutil.rmtree(self.scratch, ignore_errors=True)
-        make_folder(self.scratch)
+        self.scratch.mkdir(parents=True)
 
     def complete(self, part: Part) -> tuple[Source, str]:
         """Complete a part from the first source that works; returns it, and a note if it is `partial`.
@@ -174,28 +174,24 @@ class _Attempt:
     def lacking(self, source: Source) -> list[File]:
         """Files of a source that are missing or not as expected."""
 
-        def present(file: File) -> bool:
-            path = self.folder / file.path
-            return path.is_file() and not fault(path, file, exact=source.exact)
-
-        return [file for file in source.files if not present(file)]
+        paths = {file: self.folder / file.path for file in source.files}
+        return [file for file, path in paths.items() if not path.is_file() or fault(path, file, exact=source.exact)]
 
     def fetch(self, source: Source) -> None:
         """Fetch the missing files of a source, or all of them from an archive; each is verified before it is kept."""
         unverified = {file: self.scratch / "files" / file.path for file in source.files}
         if source.archive:
-            targets = {file.path.removeprefix(source.drop): path for file, path in unverified.items()}
-            unpack(self.archive(source), targets)
+            members = {file.path.removeprefix(source.drop): path for file, path in unverified.items()}
+            unpack(self.archive(source), members)
             for file, path in unverified.items():
                 self.keep(path, file, source)
             return
         if not source.url:
             raise UserError(f"{source.files[0].path} has no public address")
         for file in self.lacking(source):
-            path = unverified[file]
-            path.unlink(missing_ok=True)
-            download(f"{source.url}/{quote(file.path.removeprefix(source.drop))}", path, self.silent)
-            self.keep(path, file, source)
+            unverified[file].unlink(missing_ok=True)
+            download(f"{source.url}/{quote(file.path.removeprefix(source.drop))}", unverified[file], self.silent)
+            self.keep(unverified[file], file, source)
 
     def archive(self, source: Source) -> Path:
         """The archive of a source, downloaded once for all parts. A failure is raised again for each of them."""
@@ -204,10 +200,9 @@ class _Attempt:
             raise UserError(self.failed[source.archive])
         if not path.exists():
             try:
-                with replacing(path) as temporary:
-                    download(source.archive, temporary, self.silent)
-                    if problem := fault(temporary, File(path.name, sha256=source.sha256)):
-                        raise UserError(f"{source}: not the expected archive: {problem}")
+                download(source.archive, path, self.silent)
+                if problem := fault(path, File(path.name, sha256=source.sha256)):
+                    raise UserError(f"{source}: not the expected archive: {problem}")
             except UserError as error:
                 self.failed[source.archive] = str(error)
                 raise
@@ -218,10 +213,8 @@ class _Attempt:
         if problem := fault(path, file, exact=source.exact):
             raise UserError(f"{source}: {file.path} is not the expected file: {problem}")
         target = self.folder / file.path
-        make_folder(target.parent)
-        sync(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
         os.replace(path, target)
-        sync(target.parent)
 
 
 def _entry(path: Path, file: File, part: Part, source: Source) -> dict[str, Any]:
