@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minbert.errors import UserError, one_of
 from minbert.seeds import numpy_generator
 from minbert.tokenizer import Tokenizer
 from minbert.training.plan import Step
@@ -59,12 +58,8 @@ def insertion_points(text: str) -> list[int]:
 def insertions(text: str, *, seed: int, epoch: int, key: int, most: int = 3, marks: str = "english") -> list[Change]:
     """The 1 to `most` marks to insert, sorted by offset.
 
-    A pure function of the text and (seed, epoch, key); `key` is the sentence's row. `marks` is a key of `MARKS`. Raises
-    `UserError` for another name, or if `most` is below 1.
+    A pure function of the text and (seed, epoch, key); `key` is the sentence's row. `marks` is a key of `MARKS`.
     """
-    marks = one_of(marks, MARKS, "marks")
-    if most < 1:
-        raise UserError(f"most: {most} is less than 1")
     generator = numpy_generator(seed, "punctuation", epoch, key)
     points, kinds = insertion_points(text), MARKS[marks]
     count = int(generator.integers(1, most, endpoint=True))
@@ -91,7 +86,5 @@ class Punctuation:
         """The examples with the marks of the step's epoch inserted."""
         options: dict[str, Any] = {"seed": self.seed, "epoch": batch.epoch, "most": self.most, "marks": self.marks}
         rows = batch.rows.tolist()
-        plain = ((row, examples.cache.text(row, 0)) for row in rows)
-        texts = [insert(text, key=row, **options) for row, text in plain]
-        changed = ((row, 1) for row in rows)
-        return examples.changed(dict(zip(changed, self.tokenizer.encode(texts), strict=True)))
+        texts = [insert(examples.cache.text(row, 0), key=row, **options) for row in rows]
+        return examples.changed({(row, 1): ids for row, ids in zip(rows, self.tokenizer.encode(texts), strict=True)})

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from minbert.errors import UserError
-from minbert.files import cached, data_path
+from minbert.files import cached, data_path, sha256_of
 
 WORDNET = "corpora/wordnet"
 TAGGER = "taggers/averaged_perceptron_tagger_eng"
@@ -112,8 +112,7 @@ def fingerprint(folder: Path, resource: str) -> str:
     """Hex SHA-256 over the names and contents of a resource's files; that of no bytes if it is missing."""
     digest = hashlib.sha256()
     for path in files(folder, resource):
-        with open(path, "rb") as file:
-            digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+        digest.update(f"{path.name} {sha256_of(path)}\n".encode())
     return digest.hexdigest()
 
 
