@@ -48,7 +48,17 @@ GOOD = [
     ("nli", "a.txt", SICK, "train", "5", PAIR, 2),
     ("nli", "a.tsv", f"premise\thypothesis\tlabel\n{TWO}\tentailment\n", "train", "2", PAIR, 0),
     ("triplet", "a.csv", "sent0,sent1,hard_neg\nA,B,C\n", "train", "2", ("A", "B", "C"), None),
-    ("triplet", "a.tsv", "anchor\tpositive\nA\tB\n", "train", "2", ("A", "B"), None),
+    ("triplet", "a.tsv", "anchor\tpositive\r\nA\tB\r\n", "train", "2", ("A", "B"), None),
+    (
+        "triplet",
+        "a",
+        'positive\tanchor\tnegative\tx\nb, c\ta\t"n" too\t1\n',
+        "train",
+        "2",
+        ("a", "b, c", '"n" too'),
+        None,
+    ),
+    ("triplet", "a", '{"negative": "C", "anchor": "A", "positive": "B"}\n', "train", "1", ("A", "B", "C"), None),
 ]
 
 
@@ -62,6 +72,11 @@ def test_a_layout_is_recognised(write: Callable, case: tuple) -> None:
     assert (opened.texts, row.id, row.texts) == (len(texts), ident, texts)
     assert row.label == label if label is not None else row.label != row.label
     assert [tuple(map(text_key, row.texts)) for row in read_texts(path)] == [tuple(map(text_key, texts))]
+
+
+def test_texts_alone_are_as_written_without_labels_and_empty_ones(write: Callable) -> None:
+    path = write("\tid\tsentence\tsentiment\n0\tA\t It's \t9\n1\tB\t\t1\n")
+    assert list(read_texts(path, "single")) == [Row("A", ("It's",)), Skipped(3, "sentence: empty")]
 
 
 def test_a_quoted_line_break_of_the_course_s_pairs_is_read_where_the_use_is_not_known(write: Callable) -> None:

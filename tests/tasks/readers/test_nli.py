@@ -1,4 +1,4 @@
-"""Guards: premise, hypothesis and label of every NLI form, gold labels alone, and triplets of two or three columns.
+"""Guards: premise, hypothesis and label of every NLI form, and gold labels alone.
 
 python -m pytest --import-mode=importlib tests/tasks/readers/test_nli.py
 """
@@ -30,10 +30,6 @@ MNLI_HEAD = [*SNLI_HEAD[:7], "promptID", "pairID", "genre", *SNLI_HEAD[9:]]
 
 def pairs(path: Path) -> Iterator[Row | Skipped]:
     return open_as(path, "nli").rows
-
-
-def triplets(path: Path) -> Iterator[Row | Skipped]:
-    return open_as(path, "triplet").rows
 
 
 def tsv(head: list[str], *records: list[str]) -> str:
@@ -82,21 +78,3 @@ def test_gaps_and_bad_labels(write: Callable, refusal: Callable) -> None:
     )
     assert refusal(pairs, write(head + "a\tb\n")).startswith("file.csv:2: 2 columns")
     assert refusal(pairs, write("premise\tlabel\n")).startswith("file.csv:1: no column 'sentence2' (or hypothesis, ")
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("anchor,positive\na,b\n", [("a", "b")]),
-        ('positive\tanchor\tnegative\tnote\nb, c\ta\t"n" too\t1\n', [("a", "b, c", '"n" too')]),
-        (
-            '{"anchor": "a", "positive": "b", "negative": "c"}\n{"negative": "f", "anchor": "d", "positive": "e"}\n',
-            [("a", "b", "c"), ("d", "e", "f")],
-        ),
-        ("sent0,sent1\r\na,b\r\n", [("a", "b")]),
-    ],
-)
-def test_other_names_separators_and_no_third_column(write: Callable, content: str, expected: list) -> None:
-    path = write(content)
-    assert [row.texts for row in triplets(path) if isinstance(row, Row)] == expected
-    assert open_as(path, "triplet").texts == len(expected[0])
