@@ -12,7 +12,7 @@ replacement is a pure function of (seed, row or step).
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -48,11 +48,6 @@ def replace_words(
     spans = tagged.of(number)
     numbers = numpy_generator(seed, "synonyms", row, column).random((len(spans), 2)).tolist()
     return [_change(tagged, text, span, pick) for span, (u, pick) in zip(spans, numbers, strict=True) if u < p]
-
-
-def is_augmented(batch: int, *, p: float, seed: int, name: str = "") -> bool:
-    """Method 3: whether batch `batch` of the set `name` is augmented, with probability p."""
-    return bool(numpy_generator(seed, "synonyms live", name, batch).random() < p)
 
 
 def replace_adjectives(
@@ -118,16 +113,17 @@ class Synonyms:
         return batch.epoch % epochs + 1 if self.settings.synonyms_grow else epochs
 
     def _of_batch(self, cache: TokenCache, batch: Step, epoch: int) -> Ids:
+        """Method 3: the new texts of a batch, which is augmented with probability p."""
         settings, tagged, new = self.settings, self.tagged[batch.task], {}
-        random: dict[str, Any] = {"seed": self.training.seed, "name": batch.task}
-        if not is_augmented(batch.number, p=settings.synonyms_p, **random):
+        seed, name = self.training.seed, batch.task
+        if numpy_generator(seed, "synonyms live", name, batch.number).random() >= settings.synonyms_p:
             return {}
         count = max(1, MOST_ADJECTIVES * epoch // self.training.epochs) if settings.synonyms_grow else 1
         texts = [(int(row), column) for row in batch.rows for column in range(cache.columns)]
         for row, column in texts:
             text, number = cache.text(row, column), row * cache.columns + column
             changes = replace_adjectives(
-                tagged, number, text, batch=batch.number, index=batch.task_index, count=count, **random
+                tagged, number, text, batch=batch.number, index=batch.task_index, seed=seed, name=name, count=count
             )
             if changes:
                 new[row, column] = splice(text, changes)

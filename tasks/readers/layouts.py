@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from minbert.errors import UserError, listed, quoted
@@ -77,16 +76,16 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _names(names: Sequence[str], complaint: str, gaps: Mapping[str, str] = MappingProxyType({})) -> Label:
+def _names(names: Sequence[str], complaint: str) -> Label:
     """Labels that are names: their indices."""
-    return Label(lambda value: False, complaint, {name: float(index) for index, name in enumerate(names)}, gaps)
+    return Label(lambda value: False, complaint, {name: float(index) for index, name in enumerate(names)})
 
 
 SCORE = Label(lambda value: 0 <= value <= 5, "is not between 0 and 5")
 RELATEDNESS = Label(lambda value: 1 <= value <= 5, "is not between 1 and 5")
 BINARY = Label(lambda value: value in (0, 1), "is neither 0 nor 1")
 ANY_CLASS = Label(lambda value: value >= 0 and value.is_integer(), "is not a whole number from 0")
-NLI = _names(NLI_CLASSES, f"is not one of {', '.join(NLI_CLASSES)}", {"-": "no gold label"})
+NLI = replace(_names(NLI_CLASSES, f"is not one of {', '.join(NLI_CLASSES)}"), gaps={"-": "no gold label"})
 SICK = _names([name.upper() for name in NLI_CLASSES], NLI.complaint)
 _QUESTION_TYPE = _names(QUESTIONS, "is not a question type")
 _BY_COLUMN = {"relatedness_score": RELATEDNESS, "entailment_judgment": SICK}  # instead of the kind's
@@ -205,14 +204,7 @@ class Opened(NamedTuple):
     course: bool
 
 
-def open_as(
-    path: Path,
-    kind: str,
-    split: str = "train",
-    *,
-    classes: int | None = None,
-    clean: bool = True,
-) -> Opened:
+def open_as(path: Path, kind: str, split: str = "train", *, classes: int | None = None, clean: bool = True) -> Opened:
     """Recognise the layout of a file and open it as one of `KINDS`.
 
     `classes` is the number of classes; by default any for `single` and 2 for `pair-class`. Labels are classes from 0,

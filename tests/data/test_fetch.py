@@ -294,13 +294,6 @@ def test_real_files_verify_against_the_table(name: str, real_data: Path, tmp_pat
     assert name != "senteval" or all(entry["pinned"] for entry in manifest(folder)["files"])
 
 
-def test_a_missing_file_is_one_sentence(server: Any, tmp_path: Path) -> None:
-    with pytest.raises(UserError) as error:
-        download(server.url("file"), tmp_path / "file", set())
-    assert "\n" not in str(error.value) and str(error.value).startswith(f"{server.url('file')}: 404")
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_host_that_does_not_answer_is_asked_once(
     server: Any, tmp_path: Path, pauses: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:

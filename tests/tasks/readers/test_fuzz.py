@@ -4,7 +4,6 @@ python -m pytest --import-mode=importlib tests/tasks/readers/test_fuzz.py
 python -m pytest --import-mode=importlib tests/tasks/readers/test_fuzz.py -m slow      10,000 files instead of 500
 """
 
-import json
 import random
 import re
 from pathlib import Path
@@ -17,8 +16,6 @@ from tasks.readers import open_as
 from tests.tasks.readers.test_layouts import GOOD
 from tests.tasks.readers.test_nli import FORMS
 
-SAMPLE = Path(__file__).parents[3] / "data" / "sample"
-WORD_ROWS = "".join(json.dumps({"text": f"Row {number}.", "label": number % 3}) + "\n" for number in range(9))
 ODD = [b"\0", b'"', b'""', b"\t", b",", b"\n", b"\r", b"||", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\xff\xfe"]
 ODD += [b"\\ud800", b"nan", b"-1", b"1e999", b"9" * 5_000, b"[" * 5_000, b"x" * 300_000]
 ODD += [b"{", b"}", b" ", b"\xe2\x80\xa8", b"null"]
@@ -26,7 +23,7 @@ ODD += [b"{", b"}", b" ", b"\xe2\x80\xa8", b"null"]
 
 def files() -> list[tuple[str, str, str, bytes]]:
     """(kind, name, split, content) of every layout; its row is repeated, with other ids where it has one."""
-    made = [("single", "rows.jsonl", "train", WORD_ROWS.encode())]
+    made = []
     for kind, name, content, split, ident, *_ in GOOD:
         row = content.splitlines(keepends=True)[-1]
         if "id" in content.splitlines()[0].lower():
@@ -36,13 +33,7 @@ def files() -> list[tuple[str, str, str, bytes]]:
         else:
             rows = [row] * 6
         made.append((kind, name, split, (content + "".join(rows)).encode()))
-    made += [("nli", name, "train", content.encode()) for name, content in FORMS.items()]
-    course = {"ids-sst-train.csv": "single", "quora-train.csv": "pair-class", "sts-train.csv": "pair-score"}
-    parts = {"course/" + name: kind for name, kind in course.items()} | {"nli/nli-triplets.csv": "triplet"}
-    for name, kind in parts.items():
-        lines = (SAMPLE / name).read_bytes().splitlines(keepends=True)
-        made.append((kind, Path(name).name, "train", b"".join(lines[:12])))
-    return made
+    return made + [("nli", name, "train", content.encode()) for name, content in FORMS.items()]
 
 
 def damaged(content: bytes, draw: random.Random) -> tuple[bytes, int]:
