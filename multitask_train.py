@@ -93,7 +93,7 @@ def train(started: "Start[MultitaskSettings]") -> None:
     evaluate.save_scores(run.path, scores, state, training.keep)
     state_dict, pooler = encoder.model.state_dict(), settings.encoder.pooler
     weights.save(run.path / "encoder", state_dict, encoder.config, encoder.tokenizer, pooler)
-    cli.say(f"\n{evaluate.as_text(scores, state, training.keep)}")
+    cli.say(f"\n{evaluate.as_text(scores, state, state.kept_weights(training, steps.total))}")
     run.record_step(state.step, ended=True)
     cli.run_module("tasks.report", str(run.path))
     folders = sorted({str(path.parent) for path in paths.values()})

@@ -104,9 +104,10 @@ class Encoder:
 
         `batch_size` is the largest number of sentences in a batch; else batches are filled to a number of tokens.
         `normalize_embeddings` scales vectors to length 1.
-        Sentences longer than `max_length` are truncated, with a warning.
+        Sentences longer than `max_length` are truncated, with a warning. Raises `TypeError` if `sentences` is neither a
+        string nor a sequence of strings, such as a list or a column of a table.
         """
-        rows, truncated = self.rows([sentences] if isinstance(sentences, str) else list(sentences))
+        rows, truncated = self.rows([sentences] if isinstance(sentences, str) else _strings(sentences))
         if truncated:
             note = f"{truncated} of {len(rows)} sentences are longer than {self.max_length} tokens and are truncated"
             warnings.warn(note, stacklevel=2)
@@ -153,6 +154,17 @@ class Encoder:
         tokens = 2048 if self.model.device.type == "cpu" else 32_768
         for batch in batches_by_length([len(row) for row in rows], tokens, batch_size):
             yield batch, Ragged.from_lists([rows[i] for i in batch]).to(self.model.device)
+
+
+def _strings(sentences: Iterable[str]) -> list[str]:
+    """The sentences as a list. Raises `TypeError` if they are not strings: a pair would be read as one text."""
+    if hasattr(sentences, "columns"):
+        raise TypeError("sentences: a table; give one of its columns, such as frame['text']")
+    texts = list(sentences)
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"sentences: number {index}, counted from 0, is a {type(text).__name__}, not a string")
+    return texts
 
 
 def batches_by_length(lengths: Sequence[int], batch_tokens: int, batch_size: int | None = None) -> list[np.ndarray]:

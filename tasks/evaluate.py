@@ -13,7 +13,7 @@ from minbert.encode import batches_by_length
 from minbert.files import write_json
 from minbert.precision import autocast
 from minbert.training import ranks
-from minbert.training.loop import LAST, LoopState
+from minbert.training.loop import LoopState
 from minbert.training.progress import bar
 from tasks import metrics, record
 from tasks.examples import Pair, Single
@@ -120,11 +120,10 @@ def save_scores(run: Path, scores: Mapping[str, Any], state: LoopState, rule: st
     write_json(run / "scores.json", {"dev_norm": state.kept_score, **kept, "tasks": dict(scores)})
 
 
-def as_text(scores: Mapping[str, Any], state: LoopState, rule: str) -> str:
-    """The scores of a run as terminal output."""
-    which = f"step {state.kept_step:,} of {state.step:,}, {'the last' if rule == LAST else 'the best evaluation'}"
+def as_text(scores: Mapping[str, Any], state: LoopState, weights: str) -> str:
+    """The scores of a run as terminal output; `weights` are those of `LoopState.kept_weights`."""
     best = f"; the best was {state.best:.4f} at step {state.best_step:,}" if state.kept_step != state.best_step else ""
-    return f"{tables(scores)}\n\ndev norm {state.kept_score:.4f} ({which}{best})"
+    return f"{tables(scores)}\n\ndev norm {state.kept_score:.4f} ({weights}{best})"
 
 
 def tables(scores: Mapping[str, Any]) -> str:

@@ -92,6 +92,16 @@ class LoopState:
         """The score of the weights of `kept_step`; None if they have not been evaluated."""
         return self.best if self.kept_step == self.best_step else self.score
 
+    def kept_weights(self, training: TrainingSettings, planned: int) -> str:
+        """Whose weights are kept: those of a step, by which rule, or the mean over the last of the `planned` steps."""
+        if not self.kept_step:
+            return "the encoder from before training"
+        if training.average and self.kept_step == planned:
+            return f"the mean of the weights over the last {training.average:.0%} of {planned:,} steps"
+        last = training.keep == LAST or self.kept_step != self.best_step
+        rule = "the last" if last else f"the best by {training.metric}"
+        return f"step {self.kept_step:,} of {self.step:,}, {rule}"
+
     def means(self) -> dict[str, float]:
         """The mean of each scalar over the examples since the last row of the metrics."""
         return {key: total / self.counts[key] for key, total in sorted(self.sums.items())}

@@ -125,7 +125,9 @@ class EncoderSettings(SettingsGroup):
 
     @property
     def source(self) -> str:
-        """The source of the initial weights: a folder, a run, or a name."""
+        """The source of the initial weights: a folder, a run, or a name. Raises `UserError` without one."""
+        if not self.weights:
+            raise UserError("--weights: name the encoder to start from, such as minilm or runs/consert-sup/encoder")
         return self.weights
 
     @property

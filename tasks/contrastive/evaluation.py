@@ -221,19 +221,9 @@ def write(
         write_atomic(run.path / "cosines.safetensors", save(arrays))
     name = graded(data.dev.pairs)
     write_rows(run.path, slug(name), rows_of(data.dev.pairs[name], after.dev_cosines[name]))
-    weights = kept_weights(settings.training, state, paced.plan.total)
+    weights = state.kept_weights(settings.training, paced.plan.total)
     lines = [f"after training ({weights}): {as_text(after.numbers)}", verdict(before, after, state) if bi else ""]
     ranks.say("\n".join([*filter(None, lines), f"mean training loss over the last epoch: {metrics.shown(loss)}\n"]))
-
-
-def kept_weights(training: TrainingSettings, state: LoopState, planned: int) -> str:
-    """Whose weights are kept: those of a step, by which rule, or the mean over the last of the `planned` steps."""
-    if not state.kept_step:
-        return "the encoder from before training"
-    if training.average and state.kept_step == planned:
-        return f"the mean of the weights over the last {training.average:.0%} of {planned:,} steps"
-    last = training.keep == LAST or state.kept_step != state.best_step
-    return f"step {state.kept_step:,} of {state.step:,}, {'the last' if last else f'the best by {METRIC}'}"
 
 
 def verdict(before: EvaluationResult, after: EvaluationResult, state: LoopState) -> str:

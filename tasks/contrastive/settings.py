@@ -45,13 +45,6 @@ class EncoderSettings(settings.EncoderSettings):
     )
 
     @property
-    def source(self) -> str:
-        """The source of the weights: a folder or a name. Raises `UserError` if a preset leaves it to the user."""
-        if not self.weights:
-            raise UserError("--weights: name the encoder to go on from, such as runs/consert-sup/encoder")
-        return super().source
-
-    @property
     def trained_pooler(self) -> str:
         """The pooler that the encoder is evaluated and saved with: a projection that is kept is its `pooler`."""
         return "pooler" if self.projection == "kept" else self.pooler

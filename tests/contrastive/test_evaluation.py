@@ -224,7 +224,7 @@ def test_training_that_has_not_helped_is_said(kept: int, best: int, after: float
 )
 def test_a_mean_of_weights_is_not_called_a_step(given: dict[str, Any], kept: int, best: int, said: str) -> None:
     training = ContrastiveSettings.of(**given).training
-    assert evaluation.kept_weights(training, LoopState(step=12, kept_step=kept, best_step=best), 12) == said
+    assert LoopState(step=12, kept_step=kept, best_step=best).kept_weights(training, 12) == said
 
 
 def test_the_next_command_names_a_sentence_encoder_beside_a_cross_encoder() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -138,6 +139,17 @@ def test_vectors_of_sentences_in_any_order_are_those_of_each_alone(tiny: Path, n
     )  # sorting them is no swap
     alone = torch.cat([vectors(model, Ragged.from_lists([row]), name) for row in rows])
     torch.testing.assert_close(vectors(model, Ragged.from_lists(rows), name), alone, atol=1e-5, rtol=0)
+
+
+def test_sequences_of_strings_are_encoded_and_others_refused(tiny: Path) -> None:
+    encoder, texts = Encoder.load(tiny), ["the cat", "a dog"]
+    frame = pd.DataFrame({"text": texts})
+    for sentences in (frame["text"], np.array(texts), (text for text in texts)):
+        np.testing.assert_array_equal(encoder.encode(sentences), encoder.encode(texts))
+    refused: list[Any] = [frame, [("the cat", "a dog")], ["the cat", None]]
+    for other in refused:
+        with pytest.raises(TypeError, match="sentences: "):
+            encoder.encode(other)
 
 
 def test_a_file_is_encoded_line_by_line(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,9 @@ def test_weights_that_do_not_fit(script: Script, tiny_copy: Callable[..., Path])
     joint = script(MULTITASK, "--pairs", "joint", "--sentence-encoder", folder)
     refused(joint, f"--sentence-encoder {folder}", "sizes")
     refused(script(MULTITASK, "--sentence-encoder", folder), "--sentence-encoder belongs to --pairs joint")
-    refused(script(PRETRAIN, "--preset", "consert-sup-unsup", weights=False), "--weights", "runs/consert-sup/encoder")
+    without = script(PRETRAIN, "--preset", "consert-sup-unsup", weights=False), script(MULTITASK, "--weights", "")
+    for run in without:
+        refused(run, "--weights", "runs/consert-sup/encoder")
 
 
 def test_what_changes_the_meaning_of_a_run_is_said(script: Script, tmp_path: Path) -> None:
