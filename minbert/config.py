@@ -30,12 +30,13 @@ class BertConfig:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
             if isinstance(field.default, float):
-                if not isinstance(value, int | float) or not 0 <= value < 1:
+                if not number or not 0 <= value < 1:
                     raise UserError(f"{field.name} must be a number of at least 0 and below 1, not {quoted(value)}")
                 continue
             largest = _MOST_LAYERS if field.name == "num_hidden_layers" else _LARGEST
-            if not isinstance(value, int) or not 1 <= value <= largest:
+            if not number or isinstance(value, float) or not 1 <= value <= largest:
                 raise UserError(f"{field.name} must be a whole number from 1 to {largest}, not {quoted(value)}")
         if self.hidden_size % self.num_attention_heads:
             raise UserError(

@@ -56,8 +56,10 @@ class Encoder:
         max_length: int | None = None,
     ) -> None:
         """`max_length` is in tokens, including [CLS] and [SEP]. The number of the model's positions is its default
-        and its maximum. Raises `UserError` for an unknown pooler or precision.
+        and its maximum. Raises `UserError` if it is below 3, and for an unknown pooler or precision.
         """
+        if max_length is not None and max_length < 3:
+            raise UserError(f"max_length: {max_length} leaves no room for a text between [CLS] and [SEP]")
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.pooler = pooling.check(pooler)

@@ -8,10 +8,8 @@ from pathlib import Path
 import tokenizers
 from tokenizers import BertWordPieceTokenizer
 from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer
-from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from minbert.errors import UserError, reason
+from minbert.errors import UserError, quoted, reason
 from minbert.files import read_json_object, write_atomic, write_json
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -21,6 +19,14 @@ _RULES: dict[str, tuple[str, bool | None]] = {
     "tokenize_chinese_chars": ("handle_chinese_chars", True),
 }
 """Key of `tokenizer_config.json` -> (option of `BertWordPieceTokenizer`, its value where the key is missing)."""
+# The parts of a tokenizer.json and their types; the library's other types may run a pattern of the file's own.
+_PARTS: dict[str, tuple[str | None, ...]] = {
+    "model": ("WordPiece", ""),
+    "normalizer": ("BertNormalizer",),
+    "pre_tokenizer": ("BertPreTokenizer",),
+    "post_processor": ("TemplateProcessing", "BertProcessing", None),
+    "decoder": ("WordPiece", None),
+}
 _WITHOUT_EFFECT = ("post_processor", "decoder")
 """Parts of a tokenizer.json that `Tokenizer.encode` does not use; transformers' versions write different ones."""
 
@@ -91,28 +97,33 @@ def _from_vocabulary(path: Path) -> tokenizers.Tokenizer:
     if len(vocabulary) != len(pieces):
         raise UserError(f"{path}: {len(pieces) - len(vocabulary)} of {len(pieces)} lines are duplicates")
     _demand_special(vocabulary, path)
-    config = path.with_name("tokenizer_config.json")
-    rules = read_json_object(config) if config.is_file() else {}
-    options = {option: rules.get(key, usual) for key, (option, usual) in _RULES.items()}
-    try:
-        return BertWordPieceTokenizer(vocabulary, **options)._tokenizer
-    except TypeError as error:
-        raise UserError(f"{config}: {', '.join(_RULES)} must be true or false: {reason(error)}") from error
+    return BertWordPieceTokenizer(vocabulary, **_options(path.with_name("tokenizer_config.json")))._tokenizer
+
+
+def _options(path: Path) -> dict[str, bool | None]:
+    """The normalisation rules of a `tokenizer_config.json`, under the names of `BertWordPieceTokenizer`."""
+    content = read_json_object(path) if path.is_file() else {}
+    options: dict[str, bool | None] = {}
+    for key, (name, usual) in _RULES.items():
+        options[name] = value = content.get(key, usual)
+        if not isinstance(value, bool) and (usual is not None or value is not None):
+            raise UserError(f"{path}: {key} must be true or false, not {quoted(value)}")
+    return options
 
 
 def _from_json(path: Path) -> tokenizers.Tokenizer:
-    """The tokenizer of a `tokenizer.json`, which must be BERT's WordPiece."""
+    """The tokenizer of a `tokenizer.json`: BERT's WordPiece, whose parts cannot hang or crash the library."""
+    content = read_json_object(path)
+    for part, kinds in _PARTS.items():
+        kind = content[part].get("type", "") if isinstance(content.get(part), dict) else content.get(part)
+        if kind not in kinds:
+            raise UserError(f"{path}: not BERT's WordPiece tokenizer: its {part} is {quoted(kind)}")
     try:
-        library = tokenizers.Tokenizer.from_file(str(path))
+        library = tokenizers.Tokenizer.from_str(json.dumps(content))
     except Exception as error:  # the library raises no narrower type
         raise UserError(f"{path}: not BERT's WordPiece tokenizer: {reason(error)}") from error
-    kinds = {"model": WordPiece, "normalizer": BertNormalizer, "pre_tokenizer": BertPreTokenizer}
-    for name, kind in kinds.items():
-        part = getattr(library, name)
-        if not isinstance(part, kind):
-            raise UserError(f"{path}: not BERT's WordPiece tokenizer: its {name} is {type(part).__name__}")
-    if library.model.unk_token != "[UNK]":
-        raise UserError(f"{path}: not BERT's WordPiece tokenizer: its unknown token is not [UNK]")
+    if not isinstance(library.model, WordPiece) or library.model.unk_token != "[UNK]":
+        raise UserError(f"{path}: not BERT's WordPiece tokenizer")
     _demand_special(library.get_vocab(with_added_tokens=False), path)
     ids = library.get_vocab().values()
     if set(ids) != set(range(len(ids))):

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -69,19 +69,26 @@ class RunDir:
         created = [folder for folder in self._lock_file.parents if not folder.exists()]
         make_folder(self.path)
         try:
-            with FileLock(self._lock_file, blocking=False):
+            with self._acquired():
                 self._lock_file.write_text(f"process {os.getpid()} on {platform.node()}\n", encoding="utf-8")
                 try:
                     yield
                 finally:
                     self._lock_file.unlink(missing_ok=True)
-        except Timeout:
-            holder = self._lock_file.read_text(encoding="utf-8").strip() or "another process"
-            raise UserError(f"{self.path}: is in use by {holder}") from None
         finally:
             for folder in created:
                 with suppress(OSError):  # something is in it
                     folder.rmdir()
+
+    def _acquired(self) -> AbstractContextManager[object]:
+        """The lock, which is released at the end of a `with` block."""
+        try:
+            return FileLock(self._lock_file).acquire(blocking=False)
+        except Timeout:
+            holder = ""
+            with suppress(FileNotFoundError):  # the other process has ended since
+                holder = self._lock_file.read_text(encoding="utf-8").strip()
+            raise UserError(f"{self.path}: is in use by {holder or 'another process'}") from None
 
     def _sweep(self) -> None:
         """Delete what `minbert.files` was writing when a process was killed; what it was replacing stays."""

@@ -150,6 +150,8 @@ def test_sequences_of_strings_are_encoded_and_others_refused(tiny: Path) -> None
     for other in refused:
         with pytest.raises(TypeError, match="sentences: "):
             encoder.encode(other)
+    with pytest.raises(UserError, match="max_length: 2 leaves no room"):
+        Encoder(encoder.model, encoder.tokenizer, max_length=2)
 
 
 def test_a_file_is_encoded_line_by_line(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,7 @@ def test_the_cache_may_be_named_from_the_home_folder(tmp_path: Path, monkeypatch
 
 OTHERS = [("model_type", "roberta"), ("position_embedding_type", "relative_key"), ("hidden_size", "768")]
 OTHERS += [("attention_probs_dropout_prob", 1.0), ("num_attention_heads", 0), ("num_attention_heads", 7)]
+OTHERS += [("num_attention_heads", True), ("layer_norm_eps", False)]
 
 
 @pytest.mark.parametrize(("name", "value"), OTHERS)

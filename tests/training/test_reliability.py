@@ -214,7 +214,8 @@ def test_what_a_kill_has_left_is_swept(saved: Callable[[], RunDir], toy: Any) ->
     run = saved()
     shutil.copytree(run.checkpoints / "step-00000009", run.checkpoints / "step-00000007")
     killed = (".encoder.minbert-77.tmp/1_Pooling", ".encoder.minbert-77.old")
-    for name in (*killed, "checkpoints/.step-00000009.minbert-77.tmp", "predictions"):
+    replaced = "checkpoints/.step-00000007.minbert-77.old"  # whose new folder is complete
+    for name in (*killed, replaced, "checkpoints/.step-00000009.minbert-77.tmp", "predictions"):
         (run.path / name).mkdir(parents=True)
     strays = [run.path / "predictions" / ".sst-dev-output.csv.minbert-77.tmp", run.path / ".scores.json.minbert-77.tmp"]
     for path in (*strays, run.path / ".notes.2024.old"):

@@ -112,6 +112,7 @@ BAD = [
     (pretrain, "--objective cross --keep best", "--objective cross --sts-dev --keep last"),
     (pretrain, "--objective simcse --texts sts --eda-weight 1 --marks-most 2 --synonyms 3", "--synonyms --marks-most"),
     (pretrain, "--objective views --texts sts", "--views two views"),
+    (pretrain, "--objective joint", "--views two views"),
     (pretrain, "--objective views --views none,shuffle", "--objective views --texts"),
     (pretrain, "--objective views --texts sts --views Adversarial,none", "adversarial joint"),
     (pretrain, "--objective simcse --texts sts --eda-weight 0.6", "--eda-weight --marks-most"),
