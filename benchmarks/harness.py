@@ -46,6 +46,8 @@ def parse(flags: argparse.ArgumentParser) -> argparse.Namespace:
     options = flags.parse_args()
     if min(options.batches, options.threads or 1) < 1:
         raise UserError("--batches, --threads: 1 is the least")
+    if options.warmup < 0:
+        raise UserError("--warmup: 0 is the least")
     if options.device.type == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no CUDA device here")
     if options.threads:

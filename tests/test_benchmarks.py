@@ -74,7 +74,7 @@ def test_both_sides_make_the_same_updates(still: Path, tmp_path: Path) -> None:
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-@pytest.mark.parametrize("words", ["--batches 0", "--threads -1", "--device cuda"])
+@pytest.mark.parametrize("words", ["--batches 0", "--warmup -1", "--threads -1", "--device cuda"])
 def test_a_mistake_on_the_command_line_is_no_traceback(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(sys, "argv", ["x", *words.split()])

@@ -51,6 +51,9 @@ def test_an_interval_over_rows_is_that_of_the_paired_comparison(tmp_path: Path) 
     expected, _ = compare.differences(first, second, resamples=1000)
     assert found["paper", "sts"] == expected.interval
     assert found["paper", "sts"].high < 0 and found["paper", "dev_norm"].high < 0
+    values = pd.DataFrame([{"group": name, "seed": 1, "metric": "sts", "value": 0.5} for name in noise])
+    paper = table.summary_of(study, values, cells).set_index("group").loc["paper"]
+    assert (paper["row_low"], paper["row_high"]) == expected.interval
 
 
 @pytest.fixture

@@ -73,3 +73,11 @@ def test_the_same_counter_draws_the_same_and_every_part_of_it_counts() -> None:
     assert insert(ENGLISH, **COUNTER, most=7) == first
     others = [{**COUNTER, name: value} for name, value in (("seed", 8), ("epoch", 3), ("key", 6))]
     assert first not in {insert(ENGLISH, **other, most=7) for other in others}
+
+
+def test_the_sets_are_the_papers() -> None:
+    assert set(MARKS["english"]) == {".", ",", "!", "?", ";", ":"}
+    assert set(MARKS["extra"]) == {".", ",", "!", "?", ";", ":", "[", "]", "~", "|"}
+    assert set(MARKS["english"]) - set(MARKS["without-exclamation"]) == {"!", "?"}
+    assert set(MARKS["chinese"]) - set(MARKS["chinese-without-exclamation"]) == {"！", "？"}
+    assert not set(MARKS["chinese"]) & set(MARKS["english"]) and len(MARKS["chinese"]) == 6

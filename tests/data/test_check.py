@@ -38,6 +38,7 @@ def folder(tmp_path: Path) -> Path:
     pairs = "a man plays the guitar .\ta woman plays a flute .\nno score\there\n"
     (sts12 / "STS.input.MSRvid.txt").write_text(pairs, encoding="utf-8")
     (sts12 / "STS.gs.MSRvid.txt").write_text("3.2\n\n", encoding="utf-8")
+    (tmp_path / "ids-sst-dev.csv").write_text("\tid\tsentence\tsentiment\n0\ts0\tFine.\t3\n", encoding="utf-8")
     return tmp_path
 
 
@@ -53,6 +54,7 @@ def counts(pairs: pd.DataFrame, training: str, scored: str) -> tuple[int, int, i
 
 def test_the_rows_and_the_overlaps_of_a_small_folder(folder: Path) -> None:
     files = read_all(folder)
+    assert files["ids-sst-dev.csv"].rows == [("fine.",)], "a file that lies beside the folders"
     quora = files["course/quora-train.csv"]
     assert quora.rows == [("who ?", "what ?")]
     assert quora.skipped == [(3, "sentence2: empty"), (4, "is_duplicate: empty")]

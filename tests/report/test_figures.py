@@ -49,3 +49,10 @@ def test_the_histogram_of_gaps_counts_every_triplet_in_its_group() -> None:
     svg = drawings()["gaps"]().decode()
     for group, name in enumerate(("easy", "semi-hard", "hard")):
         assert f">{name}: {int((difficulty(POSITIVE, NEGATIVE, 0.2) == group).sum())} (" in svg
+
+
+def test_a_long_curve_is_drawn_by_the_means_of_its_blocks() -> None:
+    steps: dict[str, Any] = {"marks": [], "kept": 1, "last": 4000}
+    long = figures.curve("loss", [(step, float(step % 2)) for step in range(1, 4001)], BLUE, **steps)
+    blocks = figures.curve("loss", [(10 * block + 5.5, 0.5) for block in range(400)], BLUE, **steps)
+    assert long == blocks

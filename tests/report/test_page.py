@@ -195,6 +195,13 @@ def test_the_worst_errors_have_the_least_probable_gold_classes() -> None:
     assert "text" not in details.worst_errors(task, rows, texts=False).rows
 
 
+def test_the_worst_errors_of_a_similarity_are_the_largest_distances() -> None:
+    rows = made_rows("sts", 81, seed=1, skill=0.4).labelled()
+    distances = np.sort(np.abs(rows.predicted - rows.gold))[::-1][:25]
+    listed = details.worst_errors(TaskScores("sts", "similarity", "Pearson's r", 0.6, 80, rows=rows), rows, texts=True)
+    assert listed.rows["off by"].tolist() == [f"{distance:.3f}" for distance in distances]
+
+
 @pytest.mark.parametrize(
     ("name", "text"), [("manifest.json", '{"all_settings": {}}'), ("scores.json", '{"tasks": []}')]
 )

@@ -116,6 +116,8 @@ def test_predict_paraphrase_and_similarity_are_encoder_and_head(make: Callable, 
         types = [[0] * len(a) + [cut] * (len(b) - cut) for a, b in zip(first, second, strict=True)]
         features = pooled(model, rows, types)
     if pairs == "joint":
+        assert not model.train().starting.training, "the encoder that is not trained has no dropout"
+        model.eval()
         features = torch.cat([features, compared(model.starting, first, second)], dim=1)
     masks = (PADDED > 0).long(), (OTHER > 0).long()
     logit = model.predict_paraphrase(PADDED, masks[0], OTHER, masks[1])

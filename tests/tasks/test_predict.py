@@ -127,8 +127,12 @@ def test_a_table_is_read_by_its_header_with_its_ids_and_without_its_labels(
     inputs: list[Any] = ["The cat!", "who"] if name == "sst" else [("The cat!", "A dog."), ("who", "A dog.")]
     texts = [[one] if name == "sst" else list(one) for one in inputs]
     assert [[row[0], *row[-len(texts[0]) :]] for row in rows] == [["X1", *texts[0]], ["X2", *texts[1]]]
-    values = predict.load(run).predict(name, inputs)
+    predictor = predict.load(run)
+    values = predictor.predict(name, inputs)
     assert [float(row[1]) for row in rows] == pytest.approx(values.tolist(), abs=5e-5)
+    if name != "sts":
+        shares = [float(row[-1 - len(texts[0])]) for row in rows]
+        assert shares == pytest.approx(predictor.predict_proba(name, inputs).max(1).tolist(), abs=5e-5)
     assert header[:2] == ["id", {"sst": "class", "para": "is_paraphrase", "sts": "similarity"}[name]]
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minbert.training.plan import Plan, Step, first_steps, over_rows, random_subset
+from minbert.training.plan import Plan, Step, first_steps, over_rows, random_subset, shuffled
 from tasks.schedule import plan
 
 SAMPLING = ["round-robin", "hybrid", "sequential", "proportional"]
@@ -129,10 +129,12 @@ def test_sequential_trains_one_task_to_its_last_epoch(
 ) -> None:
     made = plan("sequential", sizes, epochs=epochs, batch_size=batch, seed=seed)
     assert len(made.lengths) == epochs * len(sizes)
-    for epoch, (task, size) in enumerate((task, size) for task, size in sizes.items() for _ in range(epochs)):
+    own = ((task, size, epoch) for task, size in sizes.items() for epoch in range(epochs))
+    for epoch, (task, size, of_task) in enumerate(own):
         found = steps(made, epoch)
         assert {step.task for step in found} == {task}
         assert_whole(rows(found, task), size, batch)
+        assert flat(rows(found, task)) == shuffled(size, seed, task, of_task, 0).tolist()
 
 
 @given(sizes_of_tasks, batch_sizes, seeds, st.floats(0, 1))
