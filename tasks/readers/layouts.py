@@ -14,7 +14,6 @@ from typing import NamedTuple
 from minbert.errors import UserError, listed, quoted
 from minbert.token_cache import Row, Skipped
 from tasks.readers.records import (
-    BOM,
     FirstLine,
     Record,
     first_line_of,
@@ -304,7 +303,7 @@ def _without_header(path: Path, head: FirstLine, kind: str, rule: Label | None) 
     for bare in KINDS[kind].bare:
         cells = head.line.split(bare.delimiter)
         fits = len(cells) == len(bare.columns) or (bare.wider and len(cells) > len(bare.columns))
-        numbers = [cell.strip(BOM) for name, cell in zip(bare.columns, cells, strict=False) if name in bare.numbers]
+        numbers = [cell for name, cell in zip(bare.columns, cells, strict=False) if name in bare.numbers]
         if fits and _HEADER_NAMES.isdisjoint(cells) and not any(math.isnan(_number(text)) for text in numbers):
             texts = [*KINDS[kind].texts]
             columns = [*texts, *(["label"] if rule else [])]

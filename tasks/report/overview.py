@@ -15,13 +15,12 @@ from tasks.charts import BLUE, DASHED, GROUND, INK
 from tasks.tables import MISSING, between, number, numbers
 
 
-def summary(frame: pd.DataFrame, baseline: str | None = None, more: pd.DataFrame | None = None) -> pd.DataFrame:
+def summary(frame: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:
     """A row for each group and metric: seeds, mean, deviation, and the difference to `baseline` (default: first group).
 
     `seeds` counts the values that are defined; `deviation` is that of a sample. `difference` is the mean over the seeds
     that the group and the baseline share, of which there are `pairs`; `low` and `high` are its 95% t interval over
-    these seeds. All of these are NaN where undefined. `more` holds further columns by group and metric: `paper`, and
-    `row_low` and `row_high`, an interval of the difference over dev rows.
+    these seeds. All of these are NaN where undefined.
     """
     baseline = baseline if baseline is not None else frame["group"].iloc[0]
     rows = []
@@ -32,8 +31,7 @@ def summary(frame: pd.DataFrame, baseline: str | None = None, more: pd.DataFrame
         row |= {"deviation": one["value"].std(ddof=1)}
         rows.append(row if group == baseline else row | _difference(gaps))
     table = pd.DataFrame(rows)
-    table = table.reindex(columns=list(dict.fromkeys([*table, "difference", "pairs", "low", "high"])))
-    return table if more is None else table.merge(more, on=["group", "metric"], how="left")
+    return table.reindex(columns=list(dict.fromkeys([*table, "difference", "pairs", "low", "high"])))
 
 
 def _by_seed(rows: pd.DataFrame) -> Any:

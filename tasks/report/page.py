@@ -118,7 +118,7 @@ def comparison(runs: Sequence[Run], resamples: int = RESAMPLES) -> str:
     first, *others = groups.values()
     more = [row for name, group in zip([*groups][1:], others) for row in _over_rows(name, first, group, resamples)]
     columns = pd.DataFrame(more, columns=["group", "metric", "row_low", "row_high"])
-    summary = overview.summary(as_frame(groups), more=columns)
+    summary = overview.summary(as_frame(groups)).merge(columns, on=["group", "metric"], how="left")
     summary = summary.iloc[pd.factorize(summary["metric"])[0].argsort(kind="stable")]  # metric after metric
     differences = [
         Figure(f"{metric}: difference", overview.forest(rows))

@@ -54,6 +54,8 @@ def test_a_far_better_run_is_better_and_the_other_way_worse(multitask: Made) -> 
     assert all(one.interval and one.interval.low > 0 for one in forth)
     assert all(one.interval and one.interval.high < 0 for one in back)
     assert forth[0].rows == 59, "of 60 rows the last has no label"
+    html = page.comparison([weak, strong], resamples=200)
+    assert all(f"[{one.interval.low:+.4f}, {one.interval.high:+.4f}]" in html for one in forth if one.interval)
 
 
 def test_the_dev_norm_is_compared_over_the_rows_in_common_as_well(multitask: Made) -> None:
@@ -146,11 +148,9 @@ def test_a_difference_is_paired_by_seed_and_its_interval_is_scipys() -> None:
 
 @pytest.mark.parametrize(("groups", "pairs"), [({"a": [1], "b": [1]}, 1), ({"a": [1], "b": [2, 3]}, 0)])
 def test_one_seed_has_no_interval_over_seeds(groups: dict[str, list[int]], pairs: int) -> None:
-    more = pd.DataFrame([("b", "accuracy", 0.1, 0.2)], columns=["group", "metric", "row_low", "row_high"])
-    _, other = overview.summary(runs(groups), more=more).iloc
+    _, other = overview.summary(runs(groups)).iloc
     assert other["pairs"] == pairs and np.isnan(other["low"])
     assert np.isnan(other["difference"]) == (pairs == 0)
-    assert (other["row_low"], other["row_high"]) == (0.1, 0.2)
 
 
 def test_a_group_without_seeds_has_one_value_and_pairs_with_every_seed() -> None:

@@ -35,7 +35,6 @@ GOOD = [
     ("pair-class", "a", f"id\tquestion1\tquestion2\tis_duplicate\n3\t{TWO}\t1\n", "train", "3", PAIR, 1),
     ("pair-class", "a", "sentence1,sentence2,label\nIt is warm.,It isn't cold.,1\n", "train", "2", PAIR, 1),
     ("pair-class", "a", f"\ufeff1\t\ufeff{TWO}\t1\r\n", "train", "1", PAIR, 1),
-    ("pair-class", "a", f"{TWO}\t\ufeff1\n", "train", "1", PAIR, 1),
     ("pair-class", "a", f"{BARS}0\n", "train", "1", PAIR, 0),
     ("pair-score", "a", f"{HEAD}\tsimilarity\n0\tQ\t{TWO}\t2.5\n", "dev", "q", COURSE, 2.5),
     ("pair-score", "a", f"{HEAD}\n0\tQ\t{TWO}\n", "test", "q", COURSE, None),
