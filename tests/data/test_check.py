@@ -77,7 +77,7 @@ def test_a_broken_file_is_named_and_the_others_are_checked(folder: Path, capsys:
     path = folder / "course" / "sts-dev.csv"
     path.write_text(STS + "0\td0\tSnow\tIce\tfar\n", encoding="utf-8")
     with pytest.raises(
-        UserError, match=r"1 of 4 files are broken, the first: .*sts-dev.csv:2: similarity: 'far' is not"
+        UserError, match=r"1 of 5 files are broken, the first: .*sts-dev.csv:2: similarity: 'far' is not"
     ):
         check(folder)
     screen = capsys.readouterr().out
