@@ -49,5 +49,5 @@ def one_of(name: str, choices: Iterable[str], label: str) -> str:
 def suggestion(name: str, choices: Iterable[str]) -> str:
     """The text `; did you mean 'x'?` for the known name closest to `name`, or "" if none is close."""
     lower = {choice.lower(): choice for choice in choices}
-    near = get_close_matches(name.strip().lower(), lower, n=1)
+    near = get_close_matches(name.strip().lower(), lower, n=1, cutoff=0.7)
     return f"; did you mean {lower[near[0]]!r}?" if near else ""

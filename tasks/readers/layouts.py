@@ -227,7 +227,7 @@ def kind_of(path: Path, kinds: Sequence[str]) -> str:
 
 def is_table(path: Path) -> bool:
     """Whether a file's first line has tabs, is a JSON object, or names columns."""
-    return _is_table(first_line_of(path))
+    return _is_table(path, first_line_of(path))
 
 
 def read_texts(path: Path, like: str = "") -> Rows:
@@ -242,8 +242,9 @@ def read_texts(path: Path, like: str = "") -> Rows:
     return _rows(path, layout._replace(rule=None, clean=str.strip, lower_ids=False, empty="skip"))
 
 
-def _is_table(head: FirstLine) -> bool:
-    return head.delimiter in ("\t", "json") or not _HEADER_NAMES.isdisjoint(head.names)
+def _is_table(path: Path, head: FirstLine) -> bool:
+    named = path.suffix.lower() == ".csv" or not _HEADER_NAMES.isdisjoint(head.names)
+    return head.delimiter in ("\t", "json") or named
 
 
 def _recognise(path: Path, kinds: Sequence[str], split: str, rule: Label | None) -> tuple[str, Layout]:
@@ -258,7 +259,7 @@ def _recognise(path: Path, kinds: Sequence[str], split: str, rule: Label | None)
 def _layout(path: Path, head: FirstLine, kind: str, split: str, rule: Label | None) -> Layout | None:
     """The first layout of a kind that fits the first line of a file; `lines` fits what is no table."""
     if kind == "lines":
-        return None if _is_table(head) else Layout(("sentence",), records=line_records(path))
+        return None if _is_table(path, head) else Layout(("sentence",), records=line_records(path))
     if kind == "single" and head.delimiter == "," and head.line.split(":")[0] in QUESTIONS:
         return Layout(("sentence",), "label", _QUESTION_TYPE, records=_questions(path))
     if kind == "pair-score" and path.name.startswith("STS.input."):

@@ -133,6 +133,12 @@ def comparison(runs: Sequence[Run], resamples: int = RESAMPLES) -> str:
         "± is the standard deviation over seeds; differences are to the baseline. In a figure the thick bar is the 95% "
         "interval over dev rows, the thin one that over seeds."
     )
+    counts = {(task.shown, task.count) for run in runs for task in run.tasks.values()}
+    if len(counts) > len({shown for shown, _ in counts}):
+        note += (
+            " Not all runs were scored on the same number of dev rows: a difference is that of the scores, and its "
+            "interval over rows is of the rows in common."
+        )
     return _TEMPLATES.get_template("comparison.html").render(
         title=f"{len(runs)} runs compared",
         sections=[("overview", "Overview")],

@@ -67,6 +67,9 @@ def test_the_dev_norm_is_compared_over_the_rows_in_common_as_well(multitask: Mad
         assert getattr(norm, side) == pytest.approx((sst + quora + (sts + 1) / 2) / 3)
         assert (getattr(norm, side) == pytest.approx(run.dev_norm)) == (run is second)
     assert norm.interval is not None and norm.interval.low < norm.value < norm.interval.high
+    unequal = "Not all runs were scored on the same number of dev rows"
+    assert unequal in page.comparison([first, second], resamples=5)
+    assert unequal not in page.comparison([first, replace(first, name="again")], resamples=5)
 
 
 def test_the_runs_of_a_setting_are_averaged_on_the_same_resamples(multitask: Made) -> None:

@@ -164,6 +164,8 @@ def test_a_folder_that_is_no_finished_run_is_one_sentence(made: Callable[..., Pa
         return str(raised.value)
 
     assert "no such file" in message(run, file="nowhere.txt")
+    (tmp_path / "misspelt.csv").write_text("id,sentnce\n1,hello\n")
+    assert "misspelt.csv:1: no column 'sentence'" in message(run, file=str(tmp_path / "misspelt.csv"))
     assert message(run, "nli") == "--task: 'nli' is not one of sst, quora, sts, para"
     assert "not a run folder" in message(tmp_path)
     (run / "scores.json").write_text(json.dumps({"step": 6}))
