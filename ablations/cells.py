@@ -94,8 +94,8 @@ class Cell:
         if not asked["pooler"]:  # the run took that of its weights' folder
             del asked["pooler"]
         changed = [name for name, value in asked.items() if recorded.get(name) != value]
-        # Flags of an older version; the other names in an identity have spaces.
-        changed += sorted(name for name in manifest["settings"] if name not in flags and " " not in name)
+        older = recorded.keys() - flags.keys()
+        changed += sorted(older & manifest["settings"].keys())  # those that affected the results
         if changed:
             what = ", ".join(f"{name} {recorded.get(name)!r}, now {asked.get(name)!r}" for name in changed)
             raise UserError(f"{self.folder}: a run with other settings ({what}): move it away, or name other --runs")

@@ -105,12 +105,17 @@ class TokenCache:
     def _string(self, number: int) -> str:
         return bytes(self._text[self._text_ends[number] : self._text_ends[number + 1]]).decode("utf-8")
 
+    @property
+    def read(self) -> int:
+        """The number of rows of the file: kept, left out and skipped."""
+        return len(self) + self.left_out + len(self.skipped)
+
     def manifest_entry(self) -> dict[str, Any]:
         """Numbers of rows read, kept and labelled, and the skipped rows and warnings, for the manifest."""
         return {
             "file": str(self.source),
             "sha256": self.sha256,
-            "read": len(self) + len(self.skipped) + self.left_out,
+            "read": self.read,
             "kept": len(self),
             **({"left_out": self.left_out} if self.left_out else {}),
             "labelled": int(np.isfinite(self.labels).sum()),

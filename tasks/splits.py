@@ -69,8 +69,7 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
             if cut:
                 ranks.note(f"{path}: {cut:,} of {inputs:,} inputs are longer than {length} tokens and are truncated")
             if skipped:
-                read = len(examples) + skipped + examples.cache.left_out
-                ranks.note(f"{path}: {skipped:,} of {read:,} rows skipped (listed in manifest.json)")
+                ranks.note(f"{path}: {skipped:,} of {examples.cache.read:,} rows skipped (listed in manifest.json)")
         _note_dev_in_train(files[task.name, "train"], files[task.name, "dev"])
     return splits
 

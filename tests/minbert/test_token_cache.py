@@ -67,6 +67,7 @@ def test_what_goes_in_comes_out(source: Path, tokenizer: Tokenizer, content: lis
         assert cache.skipped == tuple(skipped) and cache.report == (FACTS if FACTS in content else {})
         entry = cache.manifest_entry()
         assert (entry["read"], entry["kept"]) == (len(rows) + len(skipped), len(rows))
+        assert cache.first(1).read == cache.read == entry["read"]
         assert entry["skipped"] == [{"line": one.line, "why": one.why} for one in skipped]
 
 

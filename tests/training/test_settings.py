@@ -104,6 +104,7 @@ BAD = [
     (multitask, "--encoder runs/nowhere/encoder", "--encoder runs/nowhere/encoder"),
     (pretrain, "--loss-margin 1", "--loss-margin nt-xent triplet, margin"),
     (pretrain, "--no-lr", "--no-lr: no such flag"),
+    (multitask, "--margin 0.2", "--margin: no such flag (see"),
     (pretrain, "--objective softmax --margin 0.1", "--margin softmax no such flag"),
     (pretrain, "--objective softmax --phrases sst", "--phrases belongs to --objective cross"),
     (pretrain, "--objective triplet --temperature 0.1", "--temperature nt-xent"),
