@@ -104,7 +104,6 @@ BAD = [
     (multitask, "--encoder runs/nowhere/encoder", "--encoder runs/nowhere/encoder"),
     (pretrain, "--loss-margin 1", "--loss-margin nt-xent triplet, margin"),
     (pretrain, "--no-lr", "--no-lr: no such flag"),
-    (multitask, "--margin 0.2", "--margin: no such flag (see"),
     (pretrain, "--objective softmax --margin 0.1", "--margin softmax no such flag"),
     (pretrain, "--objective softmax --phrases sst", "--phrases belongs to --objective cross"),
     (pretrain, "--objective triplet --temperature 0.1", "--temperature nt-xent"),
@@ -129,6 +128,13 @@ def test_a_mistake_is_one_sentence_that_names_the_flag(parse: Any, arguments: st
         parsed.settings.encoder.source  # noqa: B018
     assert "\n" not in str(caught.value)
     assert all(word in str(caught.value) for word in words.split()), caught.value
+
+
+def test_a_flag_of_the_other_script_is_no_misspelt_flag() -> None:
+    with pytest.raises(UserError, match=r"^--margin: no such flag \(see --help-all\)$"):
+        multitask("--margin", "0.2")
+    with pytest.raises(UserError, match="did you mean '--sampling'"):
+        multitask("--sampleing", "hybrid")
 
 
 MISTAKES = [
