@@ -8,19 +8,19 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minbert.training import cli
-from minbert.training.settings import parse
+from minbert.train import cli
+from minbert.train.settings import parse
 from tasks.settings import PRESETS, MultitaskSettings
 
 if TYPE_CHECKING:
-    from minbert.training.start import Start
+    from minbert.train.start import Start
 
 
 def main() -> None:
     """Read the settings, open the run, then train."""
     description, script = __doc__.splitlines()[0], "multitask_train.py"
     parsed = parse(MultitaskSettings, PRESETS, sys.argv[1:], program=script, description=description, default="default")
-    from minbert.training import start  # it imports torch, which --help does not need
+    from minbert.train import start  # it imports torch, which --help does not need
 
     with start.open_run(parsed) as started:
         train(started)
@@ -30,7 +30,7 @@ def train(started: "Start[MultitaskSettings]") -> None:
     """Read the tasks, build encoder and heads, make the schedule, fit, predict, score, save, write the page."""
     from minbert import weights
     from minbert.optimizer import AdamW
-    from minbert.training import loop, plan, ranks
+    from minbert.train import distributed, loop, plan
     from tasks import augment, evaluate, model, record, registry, splits
 
     settings, training, run = started.settings, started.settings.training, started.run
@@ -65,15 +65,15 @@ def train(started: "Start[MultitaskSettings]") -> None:
         parameters=parameters,
     )
     shown = ", ".join(f"{task.title} {sizes[task.name]:,}" for task in tasks)
-    ranks.say(f"{parameters:,} parameters, {started.describe(encoder.model)}")
-    ranks.say(f"{steps.total:,} step{'s' * (steps.total != 1)} of {training.batch_size}: {shown}")
+    distributed.say(f"{parameters:,} parameters, {started.describe(encoder.model)}")
+    distributed.say(f"{steps.total:,} step{'s' * (steps.total != 1)} of {training.batch_size}: {shown}")
 
     # fit
     evaluation = evaluate.DevEvaluation(multitask, data["dev"], started.precision)
     state = loop.fit(
         multitask,
         optimizer,
-        model.MultitaskObjective(data["train"], settings.schedule.accumulate, changes, training.r_drop),
+        model.MultitaskTrainStep(data["train"], settings.schedule.accumulate, changes, training.r_drop),
         steps,
         run,
         training,
@@ -83,7 +83,7 @@ def train(started: "Start[MultitaskSettings]") -> None:
         precision=started.precision,
         tasks=len(tasks),
     )
-    if ranks.rank():
+    if distributed.rank():
         return
 
     # predict, score, save, write the page

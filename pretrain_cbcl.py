@@ -8,19 +8,19 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minbert.training import cli
-from minbert.training.settings import parse
+from minbert.train import cli
+from minbert.train.settings import parse
 from tasks.contrastive.settings import PRESETS, ContrastiveSettings
 
 if TYPE_CHECKING:
-    from minbert.training.start import Start
+    from minbert.train.start import Start
 
 
 def main() -> None:
     """Read the settings, open the run, then train."""
     description, script = __doc__.splitlines()[0], "pretrain_cbcl.py"
     parsed = parse(ContrastiveSettings, PRESETS, sys.argv[1:], program=script, description=description, default="cbcl")
-    from minbert.training import start  # it imports torch, which --help does not need
+    from minbert.train import start  # it imports torch, which --help does not need
 
     with start.open_run(parsed) as started:
         train(started)
@@ -29,12 +29,12 @@ def main() -> None:
 def train(started: "Start[ContrastiveSettings]") -> None:
     """Read the triplets, score, sort and pace them, fit, evaluate, save, write the page."""
     from minbert import weights
-    from minbert.encode import Encoder
+    from minbert.encoder import Encoder
     from minbert.optimizer import AdamW, decay_groups
-    from minbert.training import loop, plan, ranks
+    from minbert.train import distributed, loop, plan
     from tasks import augment
     from tasks.contrastive import curriculum, data, evaluation, scoring
-    from tasks.contrastive.model import ContrastiveModel, ContrastiveStep
+    from tasks.contrastive.model import ContrastiveModel, ContrastiveTrainStep
 
     settings, training, run = started.settings, started.settings.training, started.run
     objective = settings.objective
@@ -58,7 +58,7 @@ def train(started: "Start[ContrastiveSettings]") -> None:
     model = ContrastiveModel(settings, initial.model).to(started.device)
     optimizer = AdamW(decay_groups(model.parameters(), training.weight_decay), lr=training.lr)
     augmentation = objective.augmentation(settings, dataset.train, initial.tokenizer, run.path)
-    step = ContrastiveStep(objective, dataset.train, augmentation, training.chunk)
+    step = ContrastiveTrainStep(objective, dataset.train, augmentation, training.chunk)
     started.write_manifest(
         identity,
         initial,
@@ -70,7 +70,7 @@ def train(started: "Start[ContrastiveSettings]") -> None:
     evaluation.print_summary(settings, dataset, paced, initial.model, started.describe(initial.model))
     dev = evaluation.Evaluation(settings, encoder, dataset, scored.rows)
     before = dev.evaluate()
-    ranks.say(f"before training: {evaluation.as_text(before.numbers)}")
+    distributed.say(f"before training: {evaluation.as_text(before.numbers)}")
     state = loop.fit(
         model,
         optimizer,
@@ -87,7 +87,7 @@ def train(started: "Start[ContrastiveSettings]") -> None:
 
     # evaluate, save, write the page
     after = dev.kept(state)
-    if ranks.rank():
+    if distributed.rank():
         return
     folder, state_dict = run.path / "encoder", initial.model.state_dict()
     weights.save(folder, state_dict, initial.config, initial.tokenizer, encoder.pooler)

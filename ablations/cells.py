@@ -14,7 +14,7 @@ from typing import Any
 from ablations.study import Arm, Study
 from minbert.errors import UserError
 from minbert.files import read_json
-from minbert.training.settings import flags_of
+from minbert.train.settings import flags_of
 
 ROOT = Path(__file__).parent.parent
 Command = tuple[str, list[str]]

@@ -20,7 +20,7 @@ from ablations.files import Value, read_file, study_names
 from ablations.runner import Runner
 from ablations.study import read_study
 from minbert.errors import UserError
-from minbert.training.cli import Interrupted, Parser, run, say
+from minbert.train.cli import Interrupted, Parser, run, say
 
 RUNS = Path("runs/ablations")
 

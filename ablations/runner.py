@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ablations.cells import ROOT, Cell, Command, shown
 from minbert.errors import UserError
-from minbert.training.cli import Interrupted, catch_signals, say
+from minbert.train.cli import Interrupted, catch_signals, say
 from tasks.tables import duration
 
 _SAY_EVERY = 60.0  # seconds

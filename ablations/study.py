@@ -11,7 +11,7 @@ from typing import Any
 
 from ablations.files import StudyFile, Value, read_file, study_path, underscored
 from minbert.errors import UserError, one_of, suggestion
-from minbert.training.settings import Parsed, Settings, parse, spelled
+from minbert.train.settings import Parsed, Settings, flag_name, parse
 from tasks.contrastive import settings as contrastive
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.settings import PRESETS, MultitaskSettings
@@ -47,7 +47,7 @@ class Arm:
         for name, value in self.settings.items():
             if encoder and name == "weights":
                 continue
-            words += [spelled(name, value)] if isinstance(value, bool) else [spelled(name, None), str(value)]
+            words += [flag_name(name, value)] if isinstance(value, bool) else [flag_name(name, None), str(value)]
         return words + ([f"--{SCRIPTS[self.script][3]}", encoder] if encoder else [])
 
     def parsed(self, words: list[str]) -> Parsed[Any]:

@@ -31,18 +31,18 @@ from torch import Tensor
 
 from benchmarks import harness
 from minbert import weights
-from minbert.cpu import keep_freed_memory
 from minbert.errors import UserError
+from minbert.fast import keep_freed_memory
 from minbert.optimizer import AdamW, decay_groups
-from minbert.training import cli, start
-from minbert.training.loop import Context
-from minbert.training.plan import Step
-from tasks.contrastive.model import ContrastiveModel, ContrastiveStep
+from minbert.train import cli, start
+from minbert.train.loop import StepContext
+from minbert.train.plan import PlannedBatch
+from tasks.contrastive.model import ContrastiveModel, ContrastiveTrainStep
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples
 
 COLUMNS = ("anchor", "positive", "negative")
-Batch = tuple[Step, dict[str, Any]]
+Batch = tuple[PlannedBatch, dict[str, Any]]
 """The same triplets for both sides: as a step of row numbers, and as tensors padded by the trainer's collator."""
 
 
@@ -57,7 +57,7 @@ class Ours:
         self.model = ContrastiveModel(settings, encoder).to(device)
         groups = decay_groups(self.model.parameters(), settings.training.weight_decay)
         self.optimizer = AdamW(groups, lr=settings.training.lr)
-        self.objective = ContrastiveStep(settings.objective, examples)
+        self.objective = ContrastiveTrainStep(settings.objective, examples)
 
     def __call__(self, batch: Batch) -> Tensor:
         """One update with deterministic algorithms, as in the script; returns the loss."""
@@ -66,7 +66,7 @@ class Ours:
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        context = Context(self.settings.training.seed, step.number, self.settings.training.precision, self.device)
+        context = StepContext(self.settings.training.seed, step.number, self.settings.training.precision, self.device)
         numbers = self.objective.backward(self.model, step, context)
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
         torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.settings.training.clip, norm)
@@ -123,7 +123,7 @@ def collated(examples: Examples, size: int, count: int, theirs: Theirs) -> tuple
     for number, rows in enumerate(harness.shuffled(len(examples), size, count)):
         texts = [{name: examples.cache.text(row, column) for column, name in enumerate(COLUMNS)} for row in rows]
         begun = time.perf_counter()
-        batches.append((Step("nli", np.array(rows), 0, number), theirs.trainer.data_collator(texts)))
+        batches.append((PlannedBatch("nli", np.array(rows), 0, number), theirs.trainer.data_collator(texts)))
         seconds.append(time.perf_counter() - begun)
     return batches, torch.tensor(seconds, dtype=torch.float64)
 

@@ -31,7 +31,7 @@ from benchmarks.peer import BACKENDS
 from minbert import BertModel, Encoder, UserError, weights
 from minbert.precision import autocast, supports_bf16
 from minbert.tokenizer import Tokenizer
-from minbert.training import cli
+from minbert.train import cli
 from tasks.benchmarks import sets
 from tasks.benchmarks.sets import ScoredSet
 from tasks.contrastive.evaluation import unit

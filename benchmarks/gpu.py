@@ -18,7 +18,7 @@ from benchmarks import contrastive_speed, encode_speed, harness, train_speed
 from minbert import weights
 from minbert.precision import DTYPES, choose
 from minbert.tokenizer import Tokenizer
-from minbert.training import cli
+from minbert.train import cli
 
 TESTS = Path(__file__).resolve().parent.parent / "tests" / "minbert" / "test_cuda.py"
 SIZES = {"minilm": (32, 128, 256), "base": (32, 128, 256), "large": (32, 128)}

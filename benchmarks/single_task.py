@@ -27,7 +27,7 @@ from benchmarks.harness import CPU, SAMPLE
 from minbert import weights
 from minbert.precision import autocast, choose
 from minbert.token_cache import Row
-from minbert.training import cli
+from minbert.train import cli
 from tasks import readers
 from tasks.registry import TASKS
 

@@ -22,13 +22,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from benchmarks.harness import cell, measure, parse, parser, peak, print_machine, shuffled, table
 from minbert import AdamW, BertConfig, BertModel, Ragged, weights
-from minbert.cpu import accelerate, keep_freed_memory
-from minbert.graphs import GraphedVectors
+from minbert.fast import accelerate, keep_freed_memory
+from minbert.fast.graphs import GraphedVectors
 from minbert.precision import DTYPES, autocast
 from minbert.ragged import to_device
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
-from minbert.training import cli
+from minbert.train import cli
 from tasks import readers
 
 BATCH, LONGEST, LEARNING_RATE = 32, 512, 2e-5

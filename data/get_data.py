@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from minbert.training.cli import run
+from minbert.train.cli import run
 from tasks.data.__main__ import main
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from minbert import weights
 from minbert.attention import Layer, sorted_by_length
 from minbert.config import BertConfig
-from minbert.cpu import accelerate
 from minbert.errors import UserError
+from minbert.fast import accelerate
 from minbert.ragged import Ragged, inverse
 
 
@@ -51,7 +51,7 @@ class BertModel(nn.Module):
     def from_pretrained(cls, name_or_dir: str | Path) -> "BertModel":
         """Load weights from a folder, `minilm` or a hub name; the model is in evaluation mode.
 
-        Its modules are those of `minbert.cpu`, which compute the same as the plain ones, faster on a CPU.
+        Its modules are those of `minbert.fast`, which compute the same as the plain ones, faster on a CPU.
         Raises `UserError` if the weights are missing or do not fit the config.
         """
         folder = weights.resolve(str(name_or_dir))

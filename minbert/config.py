@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from minbert.errors import UserError, quoted
+from minbert.errors import UserError, short_repr
 from minbert.files import read_json_object
 
 _FIXED = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute", "is_decoder": False}
@@ -33,11 +33,11 @@ class BertConfig:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if isinstance(field.default, float):
                 if not number or not 0 <= value < 1:
-                    raise UserError(f"{field.name} must be a number of at least 0 and below 1, not {quoted(value)}")
+                    raise UserError(f"{field.name} must be a number of at least 0 and below 1, not {short_repr(value)}")
                 continue
             largest = _MOST_LAYERS if field.name == "num_hidden_layers" else _LARGEST
             if not number or isinstance(value, float) or not 1 <= value <= largest:
-                raise UserError(f"{field.name} must be a whole number from 1 to {largest}, not {quoted(value)}")
+                raise UserError(f"{field.name} must be a whole number from 1 to {largest}, not {short_repr(value)}")
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
@@ -52,7 +52,7 @@ class BertConfig:
         content = read_json_object(path)
         for name, expected in _FIXED.items():
             if content.get(name, expected) != expected:
-                raise UserError(f"{path}: {name} is {quoted(content[name])}; this encoder is {expected!r}")
+                raise UserError(f"{path}: {name} is {short_repr(content[name])}; this encoder is {expected!r}")
         try:
             return cls(**{field.name: content[field.name] for field in fields(cls) if field.name in content})
         except UserError as error:

@@ -22,9 +22,9 @@ from minbert import weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError, reason
-from minbert.files import expanded, present
+from minbert.files import expand_user, require_file
 from minbert.tokenizer import Tokenizer
-from minbert.training import cli
+from minbert.train import cli
 
 # The types that the course's save_model pickles besides tensors: options, a config, and random generators' states.
 _HARMLESS: list[Any] = [
@@ -40,12 +40,12 @@ def run(arguments: Sequence[str]) -> None:
     parser = cli.Parser(prog="python -m minbert.weights", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True, metavar="convert")
     convert = commands.add_parser("convert", help="a checkpoint of the course's code to an encoder folder")
-    convert.add_argument("file", type=expanded, help="a checkpoint of the course's code")
+    convert.add_argument("file", type=expand_user, help="a checkpoint of the course's code")
     like = "weights whose config and vocabulary it has (default: %(default)s)"
     convert.add_argument("--like", default="bert-base-uncased", help=like)
-    convert.add_argument("--to", type=expanded, help="folder to write (default: FILE without its suffix)")
+    convert.add_argument("--to", type=expand_user, help="folder to write (default: FILE without its suffix)")
     options = parser.parse_args(arguments)
-    file = present(options.file)
+    file = require_file(options.file)
     print(f"wrote {convert_checkpoint(file, options.like, options.to or file.with_suffix(''))}")
 
 

@@ -10,14 +10,14 @@ class UserError(ValueError):
     """A user's mistake: the scripts print its message on one line and exit with code 2."""
 
 
-def quoted(value: object) -> str:
+def short_repr(value: object) -> str:
     """`repr` of a value from a file or a user, cut to at most 80 characters, for a message."""
     return _cut(repr(value), 80)
 
 
-def listed(names: Iterable[object]) -> str:
+def format_list(names: Iterable[object]) -> str:
     """The first 20 names, each `quoted`, and the number of the others, for a message."""
-    shown = list(map(quoted, names))
+    shown = list(map(short_repr, names))
     rest = [f"{len(shown) - _MOST:,} more"] if len(shown) > _MOST else []
     return ", ".join([*shown[:_MOST], *rest])
 
@@ -42,7 +42,7 @@ def one_of(name: str, choices: Iterable[str], label: str) -> str:
     lower = {choice.lower(): choice for choice in reversed(names)}
     match = lower.get(name.strip().lower())
     if match is None:
-        raise UserError(f"{label}: {quoted(name)} is not one of {', '.join(names)}{suggestion(name, names)}")
+        raise UserError(f"{label}: {short_repr(name)} is not one of {', '.join(names)}{suggestion(name, names)}")
     return match
 
 

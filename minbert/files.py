@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from minbert.errors import UserError, quoted
+from minbert.errors import UserError, short_repr
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,14 +24,14 @@ TEMPORARY = re.compile(r"\.(.+)\.minbert-\d+\.(tmp|old)")
 """The names of unfinished (`tmp`) and replaced (`old`) files and folders, which a killed process leaves."""
 
 
-def expanded(path: str | Path) -> Path:
+def expand_user(path: str | Path) -> Path:
     """The path with `~` replaced by a home folder; unchanged if there is no such user."""
     return Path(os.path.expanduser(path))  # noqa: PTH111  (Path.expanduser raises an error without such a user)
 
 
 def data_path(folder: str) -> Path:
     """`--data`, else `$DATA_DIR`, else `data`, with `~` expanded; it need not exist."""
-    return expanded(folder or os.environ.get("DATA_DIR") or "data")
+    return expand_user(folder or os.environ.get("DATA_DIR") or "data")
 
 
 def data_folder(name: str) -> Path:
@@ -42,7 +42,7 @@ def data_folder(name: str) -> Path:
     return folder
 
 
-def present(path: Path, flag: str = "") -> Path:
+def require_file(path: Path, flag: str = "") -> Path:
     """Return `path` if it is a file. Raises `UserError` otherwise; the message begins with `flag`."""
     if not path.is_file():
         problem = "is a folder, not a file" if path.is_dir() else "no such file"
@@ -137,7 +137,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     """Read a JSON file that holds an object. Raises `UserError` if it does not."""
     content = read_json(path)
     if not isinstance(content, dict):
-        raise UserError(f"{path}: holds {quoted(content)}, not an object of names and values")
+        raise UserError(f"{path}: holds {short_repr(content)}, not an object of names and values")
     return content
 
 
@@ -191,7 +191,7 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
 def cache_folder() -> Path:
     """`$MINBERT_CACHE`, else `minbert` in the user's cache folder."""
     if own := os.environ.get("MINBERT_CACHE"):
-        return expanded(own)
+        return expand_user(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from minbert.files import cached, key_hash, present, sha256_of
+from minbert.files import cached, key_hash, require_file, sha256_of
 from minbert.tokenizer import Tokenizer
 
 _CHUNK = 4096  # rows that the tokenizer takes at once
@@ -129,7 +129,7 @@ def digest(source: Path, companions: Sequence[Path] = ()) -> str:
 
     Raises `UserError` if a file is missing.
     """
-    first, *further = (sha256_of(present(path)) for path in (source, *companions))
+    first, *further = (sha256_of(require_file(path)) for path in (source, *companions))
     return hashlib.sha256(" ".join([first, *further]).encode()).hexdigest() if companions else first
 
 

@@ -9,7 +9,7 @@ import tokenizers
 from tokenizers import BertWordPieceTokenizer
 from tokenizers.models import WordPiece
 
-from minbert.errors import UserError, quoted, reason
+from minbert.errors import UserError, reason, short_repr
 from minbert.files import read_json_object, write_atomic, write_json
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -107,7 +107,7 @@ def _options(path: Path) -> dict[str, bool | None]:
     for key, (name, usual) in _RULES.items():
         options[name] = value = content.get(key, usual)
         if not isinstance(value, bool) and (usual is not None or value is not None):
-            raise UserError(f"{path}: {key} must be true or false, not {quoted(value)}")
+            raise UserError(f"{path}: {key} must be true or false, not {short_repr(value)}")
     return options
 
 
@@ -117,7 +117,7 @@ def _from_json(path: Path) -> tokenizers.Tokenizer:
     for part, kinds in _PARTS.items():
         kind = content[part].get("type", "") if isinstance(content.get(part), dict) else content.get(part)
         if kind not in kinds:
-            raise UserError(f"{path}: not BERT's WordPiece tokenizer: its {part} is {quoted(kind)}")
+            raise UserError(f"{path}: not BERT's WordPiece tokenizer: its {part} is {short_repr(kind)}")
     try:
         library = tokenizers.Tokenizer.from_str(json.dumps(content))
     except Exception as error:  # the library raises no narrower type

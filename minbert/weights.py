@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from minbert.config import BertConfig
-from minbert.errors import UserError, one_of, quoted, reason
+from minbert.errors import UserError, one_of, reason, short_repr
 from minbert.files import (
     cache_entry,
     cache_folder,
-    expanded,
+    expand_user,
     key_hash,
     new_folder,
     read_json,
@@ -115,15 +115,17 @@ def matched(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[
         if _IGNORED.fullmatch(key.removeprefix("bert.")):
             continue
         if name not in shapes:
-            problems.append(f"unknown {quoted(key)}")
+            problems.append(f"unknown {short_repr(key)}")
         elif name in renamed:
-            problems.append(f"duplicate {quoted(key)}")
+            problems.append(f"duplicate {short_repr(key)}")
         elif not isinstance(tensor, Tensor) or tensor.layout != torch.strided or not tensor.is_floating_point():
-            problems.append(f"{quoted(key)} is no dense tensor of floating-point numbers")
+            problems.append(f"{short_repr(key)} is no dense tensor of floating-point numbers")
         elif tuple(tensor.shape) != shapes[name]:
-            problems.append(f"{quoted(key)} has shape {list(tensor.shape)}, the config asks for {list(shapes[name])}")
+            problems.append(
+                f"{short_repr(key)} has shape {list(tensor.shape)}, the config asks for {list(shapes[name])}"
+            )
         elif not tensor.float().isfinite().all():
-            problems.append(f"{quoted(key)} holds NaN or infinity")
+            problems.append(f"{short_repr(key)} holds NaN or infinity")
             renamed[name] = tensor
         else:
             renamed[name] = tensor.float()
@@ -308,7 +310,7 @@ def resolve(name: str, flag: str = "") -> Path:
         if spec is None or spec.origin is None:
             raise UserError(f"{label}: the packaged weights are not installed; run `{MINILM}`")
         return Path(spec.origin).parent / "model"
-    folder = expanded(name)
+    folder = expand_user(name)
     if (folder / "encoder" / "config.json").is_file():  # a run's folder
         folder = folder / "encoder"
     if folder.is_dir():
@@ -371,7 +373,7 @@ def _save_from_transformers(source: str, label: str, folder: Path) -> None:
         options: dict[str, Any] = {"local_files_only": offline, "trust_remote_code": False}
         config = transformers.AutoConfig.from_pretrained(source, **options)
         if config.model_type != "bert":
-            raise UserError(f"{label}: model_type is {quoted(config.model_type)}; this encoder is 'bert'")
+            raise UserError(f"{label}: model_type is {short_repr(config.model_type)}; this encoder is 'bert'")
         loaded: Any = transformers.BertModel.from_pretrained(source, output_loading_info=True, **options)
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, **options)
         if len(tokenizer) > len(tokenizer.all_special_tokens):  # without a vocabulary transformers makes an empty one

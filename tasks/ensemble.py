@@ -15,7 +15,7 @@ import pandas as pd
 
 from minbert.errors import UserError
 from minbert.files import distinct_names, write_json
-from minbert.training import cli
+from minbert.train import cli
 from tasks import compare, metrics, predict, record
 from tasks.intervals import RESAMPLES
 from tasks.record import Predictions, TaskScores

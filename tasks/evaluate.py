@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from minbert.cpu import packed_weights
-from minbert.encode import batches_by_length
+from minbert.encoder import batches_by_length
+from minbert.fast import packed_weights
 from minbert.files import write_json
 from minbert.precision import autocast
-from minbert.training import ranks
-from minbert.training.loop import LoopState
-from minbert.training.progress import bar
+from minbert.train import distributed
+from minbert.train.loop import LoopState
+from minbert.train.progress import bar
 from tasks import metrics, record
 from tasks.examples import Pair, Single
 from tasks.model import MultitaskModel
@@ -38,7 +38,7 @@ def outputs(
     results: list[np.ndarray] = []
     lengths = examples.lengths()
     order = batches_by_length(lengths.tolist(), batch_tokens=4096)
-    own = order[ranks.rank() :: ranks.world()] if divided else order
+    own = order[distributed.rank() :: distributed.world()] if divided else order
     model.eval()
     with packed_weights(model, precision, int(lengths.sum())):
         # one batch for the shape, where ranks outnumber batches
@@ -50,7 +50,7 @@ def outputs(
     in_order = np.zeros((len(lengths), *joined.shape[1:]), dtype=joined.dtype)
     if own:
         in_order[np.concatenate(own)] = joined
-    return ranks.sum_over_ranks(torch.from_numpy(in_order).to(device)).cpu().numpy() if divided else in_order
+    return distributed.sum_over_ranks(torch.from_numpy(in_order).to(device)).cpu().numpy() if divided else in_order
 
 
 @dataclass

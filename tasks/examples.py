@@ -11,7 +11,7 @@ import numpy as np
 
 from minbert.ragged import Ragged
 from minbert.token_cache import TokenCache
-from minbert.training.plan import Step
+from minbert.train.plan import PlannedBatch
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,10 @@ class Pair(Examples):
 
 
 E = TypeVar("E", bound=Examples)
-Augmentation = Callable[[E, Step], E]
+Augmentation = Callable[[E, PlannedBatch], E]
 """Function from the examples and a step to the examples with some of that step's texts changed."""
 
 
-def unchanged(examples: E, batch: Step) -> E:
+def unchanged(examples: E, batch: PlannedBatch) -> E:
     """No augmentation."""
     return examples

@@ -18,15 +18,15 @@ from minbert import weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError
-from minbert.graphs import GraphedVectors
+from minbert.fast.graphs import GraphedVectors
 from minbert.optimizer import decay_groups
 from minbert.ragged import Ragged, to_device
 from minbert.seeds import torch_seed
 from minbert.tokenizer import Tokenizer
-from minbert.training import ranks
-from minbert.training.loop import Context
-from minbert.training.plan import Step
-from minbert.training.run import InputFiles
+from minbert.train import distributed
+from minbert.train.loop import StepContext
+from minbert.train.plan import PlannedBatch
+from minbert.train.run import InputFiles
 from tasks.examples import Augmentation, Pair, Single, unchanged
 from tasks.settings import MultitaskSettings, TrainingSettings
 from tasks.task import Task
@@ -181,7 +181,7 @@ def parameter_groups(model: MultitaskModel, training: TrainingSettings) -> list[
 
 
 @dataclass
-class MultitaskObjective:
+class MultitaskTrainStep:
     """The mean loss of one task's batch, with gradients accumulated over `accumulate` parts of it.
 
     With `r_drop`, each row passes the model twice, and the loss is the mean of both passes' losses plus `r_drop` times
@@ -194,14 +194,14 @@ class MultitaskObjective:
     augment: Augmentation[Any] = unchanged
     r_drop: float = 0.0
 
-    def backward(self, model: nn.Module, batch: Step, context: Context) -> dict[str, Tensor]:
+    def backward(self, model: nn.Module, batch: PlannedBatch, context: StepContext) -> dict[str, Tensor]:
         """Compute gradients of the mean loss over the step's rows: each part's sum is divided by the count of all."""
         assert isinstance(model, MultitaskModel)
         model.read.active = self.accumulate == 1  # further parts would add gradients
         task, examples = model.tasks[batch.task], self.augment(self.examples[batch.task], batch)
         passes = 2 if self.r_drop else 1
         total = torch.zeros((), device=context.device)
-        for part, rows in enumerate(np.array_split(ranks.own_rows(batch.rows), self.accumulate)):
+        for part, rows in enumerate(np.array_split(distributed.own_rows(batch.rows), self.accumulate)):
             if not len(rows):
                 continue
             ragged = task.encode(examples, rows).to(context.device)
@@ -217,4 +217,4 @@ class MultitaskObjective:
             loss = loss / len(batch.rows)
             context.scaled(loss).backward()
             total += loss.detach()
-        return {"loss": ranks.sum_over_ranks(total)}
+        return {"loss": distributed.sum_over_ranks(total)}

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minbert.errors import UserError
-from minbert.files import present, read_json_object
-from minbert.training import cli
+from minbert.files import read_json_object, require_file
+from minbert.train import cli
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
     import numpy as np
@@ -121,10 +121,10 @@ def load(run: Path | str) -> Predictor:
     from minbert import weights
     from minbert.bert import BertModel
     from minbert.config import BertConfig
-    from minbert.cpu import accelerate
+    from minbert.fast import accelerate
     from minbert.precision import choose, default_device, supports_bf16
     from minbert.tokenizer import Tokenizer
-    from minbert.training import checkpoint, start
+    from minbert.train import checkpoint, start
     from tasks import registry
     from tasks.model import MultitaskModel
 
@@ -189,7 +189,7 @@ def main(arguments: list[str] | None = None) -> None:
     from tasks.registry import resolve_task  # here because it imports torch
 
     resolve_task(options.task)
-    path = present(Path(options.file)) if options.file != "-" else None
+    path = require_file(Path(options.file)) if options.file != "-" else None
     predictor = load(options.run)
     task = predictor.task(options.task, "--task")
     with tempfile.TemporaryDirectory() as folder:

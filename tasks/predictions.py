@@ -12,10 +12,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minbert.errors import UserError, quoted
-from minbert.files import data_folder, present, replacing
+from minbert.errors import UserError, short_repr
+from minbert.files import data_folder, replacing, require_file
 from minbert.token_cache import Row
-from minbert.training import cli
+from minbert.train import cli
 from tasks import readers
 from tasks.record import prediction_file
 
@@ -42,7 +42,7 @@ def check(folder: Path, data: Path) -> dict[Path, int]:
     files = {}
     for split in ("dev", "test"):
         for task in (TASKS[name]() for name in LEADERBOARD):
-            path = present(inner / prediction_file(task, split))
+            path = require_file(inner / prediction_file(task, split))
             source, ids = expected(task, split, data)
             check_lines(path, task, source.name, ids)
             files[path] = len(ids)
@@ -64,7 +64,7 @@ def check_lines(path: Path, task: "Task", source: str, ids: Sequence[str]) -> No
     with open(path, "rb") as file:
         header, *rows = [line.decode("utf-8", "backslashreplace") for line in file] or [""]
     if header != task.files.header:
-        raise UserError(f"{path}:1: the header is {quoted(header)}, not {task.files.header!r}")
+        raise UserError(f"{path}:1: the header is {short_repr(header)}, not {task.files.header!r}")
     for line, (row, id_) in enumerate(zip_longest(rows, ids), start=2):
         if problem := _problem(task, source, row, id_):
             raise UserError(f"{path}:{line}: {problem}")
@@ -78,14 +78,14 @@ def _problem(task: "Task", source: str, row: str | None, id_: str | None) -> str
         return f"the row of id {id_!r} of {source} is missing"
     match = _ROW.fullmatch(row)
     if match is None:
-        return f"not '{{id}} , {{value}} \\n' but {quoted(row)}"
+        return f"not '{{id}} , {{value}} \\n' but {short_repr(row)}"
     if match[1] != id_:
-        return f"the id is {quoted(match[1])}, but {source} has {id_!r} here"
+        return f"the id is {short_repr(match[1])}, but {source} has {id_!r} here"
     if task.classes:
         allowed = [task.written(float(value)) for value in range(len(task.classes))]
-        return "" if match[2] in allowed else f"value {quoted(match[2])} is not one of {', '.join(allowed)}"
+        return "" if match[2] in allowed else f"value {short_repr(match[2])} is not one of {', '.join(allowed)}"
     if not _NUMBER.fullmatch(match[2]):
-        return f"value {quoted(match[2])} is not a plain number"
+        return f"value {short_repr(match[2])} is not a plain number"
     return "" if 0 <= float(match[2]) <= _HIGHEST else f"value {match[2]!r} is not between 0 and {_HIGHEST:g}"
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minbert.errors import UserError
-from minbert.files import expanded, write_atomic
-from minbert.training import cli
+from minbert.files import expand_user, write_atomic
+from minbert.train import cli
 
 if TYPE_CHECKING:
     from tasks.examples import Examples
@@ -105,9 +105,9 @@ def prediction_paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> 
     for task in tasks:
         for split in ("dev", "test"):
             flag = getattr(settings.files, f"{task.files.short}_{split}_out", "")
-            path = expanded(settings.run.run_dir) / "predictions" / prediction_file(task, split)
+            path = expand_user(settings.run.run_dir) / "predictions" / prediction_file(task, split)
             if flag:
-                path = expanded(flag).absolute()
+                path = expand_user(flag).absolute()
                 cli.demand_writable(path, f"--{task.files.short}-{split}-out")
             if path.resolve() in [other.resolve() for other in paths.values()]:
                 raise UserError(f"{path}: two prediction files would be written there; see the --*_out flags")

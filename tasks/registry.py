@@ -3,7 +3,7 @@
 from pkgutil import resolve_name
 
 from minbert.errors import UserError, one_of
-from minbert.training.settings import names_in
+from minbert.train.settings import names_in
 from tasks.task import Task
 
 _TABLE = {

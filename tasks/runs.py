@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError
-from minbert.files import expanded, read_json_object
+from minbert.files import expand_user, read_json_object
 from tasks import record
 from tasks.contrastive.settings import slug
 from tasks.manifests import RecordedData, data_sets
@@ -61,7 +61,7 @@ class Run:
 def read_run(folder: str | Path, name: str = "") -> Run:
     """Read the folder of a finished run; `UserError` if it is none, or its files are not as the scripts write them."""
     try:
-        return _read_run(expanded(folder), name)
+        return _read_run(expand_user(folder), name)
     except UserError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minbert.errors import UserError
-from minbert.training import cli
+from minbert.train import cli
 
 if TYPE_CHECKING:  # at run time torch would delay `--help`
-    from minbert.encode import Encoder
+    from minbert.encoder import Encoder
 
 
 def answers(encoder: "Encoder", predictor: Any, texts: list[str]) -> list[Any]:
@@ -36,7 +36,7 @@ def build(run: Path) -> Any:
         import gradio
     except ImportError as error:
         raise UserError("Gradio is not installed; run `pip install gradio`") from error
-    from minbert.encode import Encoder
+    from minbert.encoder import Encoder
     from tasks import predict
     from tasks.runs import finished
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import field_validator, model_validator
 
 from minbert.errors import UserError
-from minbert.files import expanded
-from minbert.training import settings
-from minbert.training.settings import Settings, SettingsGroup, flag, names_in, read_presets
+from minbert.files import expand_user
+from minbert.train import settings
+from minbert.train.settings import Settings, SettingsGroup, flag, names_in, read_presets
 from tasks.augment import SynonymSettings
 
 LEADERBOARD = ("sst", "quora", "sts")
@@ -33,7 +33,7 @@ class EncoderSettings(settings.EncoderSettings):
     @property
     def source(self) -> str:
         """The source of the encoder's weights: a folder, a run, or a name. Raises `UserError` for a missing folder."""
-        if self.encoder and not expanded(self.encoder).is_dir():
+        if self.encoder and not expand_user(self.encoder).is_dir():
             raise UserError(
                 f"--encoder {self.encoder}: no such folder; pretrain_cbcl.py writes one into its run folder"
             )

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError
-from minbert.files import data_folder, expanded, present
+from minbert.files import data_folder, expand_user, require_file
 from minbert.tokenizer import Tokenizer
-from minbert.training import plan, ranks, start
-from minbert.training.run import InputFiles
-from tasks import readers, schedule
+from minbert.train import distributed, plan, start
+from minbert.train.run import InputFiles
+from tasks import readers, sampling
 from tasks.settings import MultitaskSettings
 from tasks.task import SPLITS, Task
 
@@ -31,10 +31,10 @@ def find_splits(tasks: Sequence[Task], settings: MultitaskSettings, outputs: Pat
         for split in SPLITS:
             chosen = getattr(settings.files, f"{task.files.short}_{split}", "")
             if chosen:
-                path = expanded(chosen)
+                path = expand_user(chosen)
             else:
                 path = readers.find_file(data_folder(settings.files.data), "course", [getattr(task.files, split)])
-            readers.open_as(present(path), task.kind, split, classes=task.class_count)
+            readers.open_as(require_file(path), task.kind, split, classes=task.class_count)
             if path.resolve() in written:
                 raise UserError(f"{path}: a --*_out flag names this data file, which the predictions would replace")
             files[task.name, split] = path
@@ -67,9 +67,13 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
             splits[split][task.name] = examples
             (cut, inputs), skipped = examples.truncated(task.pairs), len(examples.cache.skipped)
             if cut:
-                ranks.note(f"{path}: {cut:,} of {inputs:,} inputs are longer than {length} tokens and are truncated")
+                distributed.note(
+                    f"{path}: {cut:,} of {inputs:,} inputs are longer than {length} tokens and are truncated"
+                )
             if skipped:
-                ranks.note(f"{path}: {skipped:,} of {examples.cache.read:,} rows skipped (listed in manifest.json)")
+                distributed.note(
+                    f"{path}: {skipped:,} of {examples.cache.read:,} rows skipped (listed in manifest.json)"
+                )
         _note_dev_in_train(files[task.name, "train"], files[task.name, "dev"])
     return splits
 
@@ -79,7 +83,7 @@ def _note_dev_in_train(train: Path, dev: Path) -> None:
     trained, judging = (set(path.read_bytes().splitlines()[1:]) for path in (train, dev))
     if trained <= judging or judging <= trained:
         part = "is the same as" if trained == judging else "has all rows of" if trained < judging else "is a part of"
-        ranks.note(f"{dev} {part} {train}: its scores are those of training rows")
+        distributed.note(f"{dev} {part} {train}: its scores are those of training rows")
 
 
 def make_schedule(settings: MultitaskSettings, train: Mapping[str, Any]) -> tuple[plan.Plan, dict[str, int]]:
@@ -89,8 +93,8 @@ def make_schedule(settings: MultitaskSettings, train: Mapping[str, Any]) -> tupl
     sizes = {name: len(chosen) for name, chosen in rows.items()}
     for name, examples in train.items():
         if limit > len(examples):
-            ranks.note(f"--limit {limit:,}: {name} has only {len(examples):,} rows")
+            distributed.note(f"--limit {limit:,}: {name} has only {len(examples):,} rows")
         start.note_rows(name, sizes[name], training)
     options = {"epochs": training.epochs, "batch_size": training.batch_size, "seed": training.seed}
-    full = schedule.plan(settings.schedule.sampling, sizes, **options, power=settings.schedule.power)
+    full = sampling.plan(settings.schedule.sampling, sizes, **options, power=settings.schedule.power)
     return start.shortened(plan.over_rows(full, rows), training), sizes

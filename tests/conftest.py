@@ -40,11 +40,11 @@ WORDS = "the a cat dog bird sat sleeps runs on under mat tree is not very happy 
 
 # They start first, the longest first, so that no worker is left alone with one of them at the end.
 LONGEST = (
-    *("training/test_scripts_end_to_end.py", "training/test_resume.py", "training/golden/test_golden.py"),
-    *("ablations/test_run.py", "test_install.py", "training/test_ranks.py", "training/test_scripts_bad_input.py"),
-    *("training/test_reliability.py", "test_benchmarks.py", "report/test_browser.py", "minbert/test_hub.py"),
-    *("training/test_gpu_steps.py", "training/test_synonym_runs.py", "training/test_track.py"),
-    "training/test_power_loss.py",
+    *("e2e/test_scripts_end_to_end.py", "e2e/test_resume.py", "e2e/golden/test_golden.py"),
+    *("ablations/test_run.py", "test_install.py", "e2e/test_ranks.py", "e2e/test_scripts_bad_input.py"),
+    *("e2e/test_reliability.py", "test_benchmarks.py", "tasks/report/test_browser.py", "minbert/test_hub.py"),
+    *("e2e/test_gpu_steps.py", "e2e/test_synonym_runs.py", "e2e/test_track.py"),
+    "e2e/test_power_loss.py",
 )
 
 
@@ -130,6 +130,20 @@ def examples_of(tiny: Path, tmp_path: Path) -> Callable[..., Any]:
         return kind(cache, tokenizer.cls, tokenizer.sep, max_length)
 
     return make
+
+
+@pytest.fixture
+def toy() -> Any:
+    """A training run of milliseconds."""
+    from tests.toy import Toy
+
+    return Toy
+
+
+@pytest.fixture
+def run(toy: Any, tmp_path: Path) -> Any:
+    """An opened run folder for the toy."""
+    return toy.begin(tmp_path / "run")
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from scipy.stats import pearsonr
 from benchmarks import contrastive_speed, encode_speed, harness, single_task, train_speed
 from minbert import BertModel, UserError
 from minbert.tokenizer import Tokenizer
-from minbert.training.loop import Context
+from minbert.train.loop import StepContext
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples
 
@@ -59,7 +59,7 @@ def test_both_sides_make_the_same_updates(still: Path, tmp_path: Path) -> None:
     theirs = contrastive_speed.Theirs(still, settings(), tmp_path)
     made, seconds = contrastive_speed.collated(examples, 8, 4, theirs)
     assert len(seconds) == len(made) == 4
-    context = Context(1, 0, "fp32", torch.device("cpu"))
+    context = StepContext(1, 0, "fp32", torch.device("cpu"))
     lengths = [[len(ids) for ids in ours.objective.inputs(ours.model, step, context).sentences] for step, _ in made]
     masks = [
         [features[f"{name}_attention_mask"] for name in ("anchor", "positive", "negative")] for _, features in made

@@ -70,7 +70,7 @@ def ran(command: Path, *words: str | Path, folder: Path, **variables: str) -> tu
 
 STAGE_TWO = """
 import minbert, multitask_train
-from minbert.training import cli
+from minbert.train import cli
 encoder = minbert.Encoder.load("runs/cbcl/encoder")
 print("similarity", encoder.similarity(*encoder.encode(["the cat", "a dog"])).item())
 cli.run_module = lambda *_: None  # the report is another process, with modules of its own

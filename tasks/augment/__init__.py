@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from minbert.training.settings import SettingsGroup, TrainingSettings, flag
+from minbert.train.settings import SettingsGroup, TrainingSettings, flag
 
 if TYPE_CHECKING:
     from minbert.tokenizer import Tokenizer

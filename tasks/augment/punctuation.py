@@ -12,7 +12,7 @@ from typing import Any
 
 from minbert.seeds import numpy_generator
 from minbert.tokenizer import Tokenizer
-from minbert.training.plan import Step
+from minbert.train.plan import PlannedBatch
 from tasks.examples import E
 
 # EdaCSE, section 5.3 and Tables 12-14: the sets of marks that the paper compares.
@@ -82,7 +82,7 @@ class Punctuation:
     most: int
     marks: str = "english"
 
-    def __call__(self, examples: E, batch: Step) -> E:
+    def __call__(self, examples: E, batch: PlannedBatch) -> E:
         """The examples with the marks of the step's epoch inserted."""
         options: dict[str, Any] = {"seed": self.seed, "epoch": batch.epoch, "most": self.most, "marks": self.marks}
         rows = batch.rows.tolist()

@@ -20,9 +20,9 @@ from minbert.files import write_atomic
 from minbert.seeds import digest, numpy_generator
 from minbert.token_cache import TokenCache
 from minbert.tokenizer import Tokenizer
-from minbert.training import ranks
-from minbert.training.plan import Step
-from minbert.training.settings import TrainingSettings
+from minbert.train import distributed
+from minbert.train.plan import PlannedBatch
+from minbert.train.settings import TrainingSettings
 from tasks.augment.punctuation import Change, splice
 from tasks.augment.wordnet import Tagged
 from tasks.examples import E
@@ -97,7 +97,7 @@ class Synonyms:
     folder: Path
     _rewritten: dict[str, tuple[int, Ids]] = field(default_factory=dict, repr=False)
 
-    def __call__(self, examples: E, batch: Step) -> E:
+    def __call__(self, examples: E, batch: PlannedBatch) -> E:
         """The examples with the texts changed for this step."""
         epoch = self._epoch(batch)
         if self.settings.synonyms == "3":
@@ -106,13 +106,13 @@ class Synonyms:
             self._rewritten[batch.task] = epoch, self._rewrite(examples.cache, batch.task, epoch)
         return examples.changed(self._rewritten[batch.task][1])
 
-    def _epoch(self, batch: Step) -> int:
+    def _epoch(self, batch: PlannedBatch) -> int:
         """The epoch, from 1, that sets the rate of replacement: the current one if it grows, else the last."""
         epochs = self.training.epochs
         # Modulo, because sequential plans number epochs over all tasks.
         return batch.epoch % epochs + 1 if self.settings.synonyms_grow else epochs
 
-    def _of_batch(self, cache: TokenCache, batch: Step, epoch: int) -> Ids:
+    def _of_batch(self, cache: TokenCache, batch: PlannedBatch, epoch: int) -> Ids:
         """Method 3: the new texts of a batch, which is augmented with probability p."""
         settings, tagged, new = self.settings, self.tagged[batch.task], {}
         seed, name = self.training.seed, batch.task
@@ -141,7 +141,7 @@ class Synonyms:
             lines.append((name_of_row, column, text, new_text))
             if changes:
                 new[row, column] = new_text
-        if ranks.rank() == 0:
+        if distributed.rank() == 0:
             suffix = f"-epoch-{epoch}" if settings.synonyms_grow else ""
             table = pd.DataFrame(lines, columns=["id", "column", "before", "after"])
             self.folder.mkdir(parents=True, exist_ok=True)

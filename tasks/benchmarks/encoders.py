@@ -16,9 +16,9 @@ from torch import Tensor
 
 from minbert import pooling, weights
 from minbert.bert import BertModel
-from minbert.cpu import packed_weights
-from minbert.encode import Encoder, pool
+from minbert.encoder import Encoder, pool
 from minbert.errors import UserError
+from minbert.fast import packed_weights
 from minbert.precision import autocast
 from minbert.ragged import Ragged
 from tasks.benchmarks.options import chosen

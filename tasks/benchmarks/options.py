@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from minbert.errors import UserError, one_of
-from minbert.training.cli import Parser, demand_writable
-from minbert.training.settings import names_in
+from minbert.train.cli import Parser, demand_writable
+from minbert.train.settings import names_in
 
 
 def parser(suite: str, about: str | None) -> argparse.ArgumentParser:

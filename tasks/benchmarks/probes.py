@@ -6,7 +6,7 @@ python -m tasks.benchmarks.probes --encoder minilm runs/cbcl --probes geometry,w
 
 from argparse import Namespace
 
-from minbert.training import cli
+from minbert.train import cli
 from tasks.benchmarks import options
 from tasks.benchmarks.sets import NAMES_HELP
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from minbert import pooling
 from minbert.bert import BertModel
-from minbert.encode import Encoder
+from minbert.encoder import Encoder
 from minbert.files import data_folder
 from minbert.ragged import Ragged
 from tasks import charts, intervals, metrics

@@ -6,7 +6,7 @@ python -m tasks.benchmarks.sts_suite --encoder minilm runs/cbcl --pooler mean,cl
 
 from argparse import Namespace
 
-from minbert.training import cli
+from minbert.train import cli
 from tasks.benchmarks import options
 from tasks.benchmarks.sets import NAMES_HELP
 

@@ -7,7 +7,7 @@ python -m tasks.benchmarks.transfer --encoder minilm runs/cbcl --sets TREC,MRPC 
 from argparse import Namespace
 
 from minbert.errors import UserError
-from minbert.training import cli
+from minbert.train import cli
 from tasks.benchmarks import options
 
 SETS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 
 from minbert.errors import UserError
-from minbert.files import present
-from minbert.training import cli
-from minbert.training.settings import Pooler
+from minbert.files import require_file
+from minbert.train import cli
+from minbert.train.settings import Pooler
 from tasks.contrastive.curriculum import GROUPS, Similarities, difficulty
 
 if TYPE_CHECKING:  # at run time pandas and torch would delay `--help`
@@ -48,7 +48,7 @@ def of_premise(path: Path, premise: str) -> Texts:
     from tasks import readers
     from tasks.contrastive import triplets
 
-    kind = readers.kind_of(present(path), ("triplet", "nli"))
+    kind = readers.kind_of(require_file(path), ("triplet", "nli"))
     opened = readers.open_as(path, kind)
     if kind == "triplet" and opened.texts < 3:
         raise UserError(f"{path}: rows without a hard negative have no gap to show")
@@ -79,7 +79,7 @@ def main() -> None:
     """The command line of this module."""
     arguments = _parse(sys.argv[1:])
     from minbert import weights  # late, as these import torch
-    from minbert.encode import Encoder
+    from minbert.encoder import Encoder
     from tasks.contrastive import scoring
 
     texts = of_premise(Path(arguments.triplets), arguments.premise)

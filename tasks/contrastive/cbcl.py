@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from minbert.errors import UserError
-from minbert.training.settings import flag
+from minbert.train.settings import flag
 from tasks.contrastive.curriculum import CurriculumSettings
 from tasks.contrastive.objective import (
     Numbers,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from minbert.tokenizer import Tokenizer
-    from minbert.training.plan import Step
+    from minbert.train.plan import PlannedBatch
     from tasks.contrastive.data import TrainingRows
     from tasks.contrastive.model import ContrastiveModel
     from tasks.contrastive.settings import ContrastiveSettings
@@ -91,7 +91,7 @@ class NTXent(TripletObjective):
             return ""
         return f"--order {self.order} needs hard negatives, and these rows have none; choose --order none or random"
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: PlannedBatch) -> Numbers:
         """The loss, and the share of rows whose positive is the nearest candidate."""
         from tasks.contrastive import losses
 
@@ -116,7 +116,7 @@ class TripletLoss(OverDistances):
 
     objective: Literal["triplet"] = objective_flag("triplet")
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: PlannedBatch) -> Numbers:
         """The mean over the batch."""
         from tasks.contrastive import losses
 
@@ -129,7 +129,7 @@ class MarginLoss(OverDistances):
 
     objective: Literal["margin"] = objective_flag("margin")
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: PlannedBatch) -> Numbers:
         """The mean over both kinds of pairs (SelfCCL, section 3.1)."""
         import torch
 

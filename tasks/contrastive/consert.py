@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 import numpy as np
 
 from minbert.errors import UserError
-from minbert.training.settings import flag
+from minbert.train.settings import flag
 from tasks.contrastive.nli import Classification
 from tasks.contrastive.objective import Inputs, Numbers, Objective, TextKeys, objective_flag
 from tasks.contrastive.texts import TextObjective
@@ -17,8 +17,8 @@ from tasks.contrastive.texts import TextObjective
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from minbert.training.loop import Context
-    from minbert.training.plan import Step
+    from minbert.train.loop import StepContext
+    from minbert.train.plan import PlannedBatch
     from tasks.contrastive.model import ContrastiveModel
     from tasks.contrastive.settings import ContrastiveSettings
     from tasks.contrastive.views import Streams, View
@@ -68,7 +68,9 @@ class ViewObjective(Objective):
 
         return (*parse(self.views, protect_special=self.protect_special), View())
 
-    def inputs(self, model: ContrastiveModel, examples: Examples, batch: Step, context: Context) -> ViewInputs:
+    def inputs(
+        self, model: ContrastiveModel, examples: Examples, batch: PlannedBatch, context: StepContext
+    ) -> ViewInputs:
         """See `Objective.inputs`; each text has a random stream of its own, whatever its position in the batch."""
         from tasks.contrastive.views import Streams
 
@@ -78,7 +80,7 @@ class ViewObjective(Objective):
         views = np.repeat([view for _, view in texts], len(batch.rows))
         return ViewInputs(sentences, streams=Streams(context.seed, batch.epoch, keys, views))
 
-    def encode(self, model: ContrastiveModel, inputs: Inputs, context: Context) -> Tensor:
+    def encode(self, model: ContrastiveModel, inputs: Inputs, context: StepContext) -> Tensor:
         """The vectors of sentences under their views: [sentences, D]."""
         from tasks.contrastive.views import apply
 
@@ -105,7 +107,7 @@ class TwoViews(ViewObjective, TextObjective):
         """The text under both views."""
         return ((0, 0), (0, 1))
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: PlannedBatch) -> Numbers:
         """The loss, and the share of views whose other view is nearest; the loss of a single text is 0."""
         from tasks.contrastive import losses
 
@@ -146,12 +148,14 @@ class Joint(ViewObjective, Classification):
         plain = kinds.index(View) if View in kinds else 2
         return [plain, *(number for number in (0, 1) if number != plain)]
 
-    def inputs(self, model: ContrastiveModel, examples: Examples, batch: Step, context: Context) -> ViewInputs:
+    def inputs(
+        self, model: ContrastiveModel, examples: Examples, batch: PlannedBatch, context: StepContext
+    ) -> ViewInputs:
         """As `ViewObjective.inputs`, with an adversarial view's perturbation."""
         inputs = super().inputs(model, examples, batch, context)
         return replace(inputs, perturbation=self.perturbation(model, inputs, examples, batch, context))
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: PlannedBatch) -> Numbers:
         """The sum; both terms are logged too."""
         import torch
 
@@ -173,7 +177,7 @@ class Joint(ViewObjective, Classification):
         }
 
     def perturbation(
-        self, model: ContrastiveModel, inputs: Inputs, examples: Examples, batch: Step, context: Context
+        self, model: ContrastiveModel, inputs: Inputs, examples: Examples, batch: PlannedBatch, context: StepContext
     ) -> Tensor | None:
         """From the gradient of the classification loss at the embeddings: one more pass, over the unchanged texts."""
         import torch

@@ -13,8 +13,8 @@ import numpy as np
 
 from minbert.errors import UserError
 from minbert.seeds import numpy_generator
-from minbert.training.plan import Plan, batch_count, shuffled
-from minbert.training.settings import SettingsGroup, TrainingSettings, flag
+from minbert.train.plan import Plan, batch_count, shuffled
+from minbert.train.settings import SettingsGroup, TrainingSettings, flag
 
 GROUPS = ("easy", "semi-hard", "hard")
 
@@ -246,7 +246,7 @@ def pace(
     settings: CurriculumSettings | None, training: TrainingSettings, order: np.ndarray, groups: np.ndarray | None
 ) -> Paced:
     """The steps: more of the order is eligible in each epoch (CBCL, equation 2); without a curriculum all of it is."""
-    from minbert.training import start  # late: it imports torch
+    from minbert.train import start  # late: it imports torch
 
     curriculum = settings or CurriculumSettings(order="none")
     steps = plan(

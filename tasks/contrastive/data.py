@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minbert import token_cache
 from minbert.errors import UserError
-from minbert.files import data_folder, data_path, expanded, present, sha256_of
+from minbert.files import data_folder, data_path, expand_user, require_file, sha256_of
 from minbert.token_cache import ReaderReport, Row, Skipped, TokenCache
 from minbert.tokenizer import Tokenizer
-from minbert.training import ranks
-from minbert.training.run import InputFiles
-from minbert.training.settings import names_in
+from minbert.train import distributed
+from minbert.train.run import InputFiles
+from minbert.train.settings import names_in
 from tasks import readers
 from tasks.contrastive import dev
 from tasks.contrastive.dev import DevSets
@@ -65,9 +65,9 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
     if settings.training.chooses:
         pairs = replace(pairs, also_in=dev.count_in_scored_sets(pairs, data_path(settings.files.data)))
     if limit > len(train):
-        ranks.note(f"--limit {limit:,}: there are only {len(train):,} {objective.row_noun}")
+        distributed.note(f"--limit {limit:,}: there are only {len(train):,} {objective.row_noun}")
     if _transductive(settings.encoder.source):
-        ranks.note(f"--weights {settings.encoder.source}: come from a run on test sentences (transductive)")
+        distributed.note(f"--weights {settings.encoder.source}: come from a run on test sentences (transductive)")
         entry["weights_transductive"] = True
     if objective.unlabelled:
         entry["dev_pairs_seen"] = dev.count_in_training(train, pairs)
@@ -97,14 +97,14 @@ def cache_rows(
 
 def training_files(names: str, data: str, *defaults: str) -> list[Path]:
     """The files of a comma-separated list, or the first of the usual names in the folder `nli` of the data."""
-    return [present(expanded(name)) for name in names_in(names)] or [
+    return [require_file(expand_user(name)) for name in names_in(names)] or [
         readers.find_file(data_folder(data), "nli", defaults)
     ]
 
 
 def _transductive(source: str) -> bool:
     """Whether the run that an encoder comes from, or one before it, trained on test sentences."""
-    folder = expanded(source)
+    folder = expand_user(source)
     behind = manifests_behind(folder) if folder.is_dir() else []  # a name of the hub has no parent
     parts = [manifest["data"].get("train") or {} for _, manifest in behind]
     return any(part.get(name) for part in parts for name in ("transductive", "weights_transductive"))
@@ -113,9 +113,11 @@ def _transductive(source: str) -> bool:
 def _warn(train: Examples, pairs: DevSets, entry: dict[str, Any], length: int, form: str) -> None:
     """Warn about dev sets, truncated inputs and skipped rows; `form` is how the training rows are read."""
     if pairs.absent:
-        ranks.note(f"--sts-dev {pairs.name}: without {', '.join(pairs.absent)}, of which the data has no dev file")
+        distributed.note(
+            f"--sts-dev {pairs.name}: without {', '.join(pairs.absent)}, of which the data has no dev file"
+        )
     if shared := ", ".join(f"{count:,} in {name}" for name, count in pairs.also_in.items() if count):
-        ranks.note(f"of the {len(pairs):,} pairs that choose the encoder some are also in scored sets: {shared}")
+        distributed.note(f"of the {len(pairs):,} pairs that choose the encoder some are also in scored sets: {shared}")
     sources, skipped = entry["files"], entry["skipped"]
     named = [(train, sources[0]["file"] if len(sources) == 1 else "the training texts", form)]
     named += [(examples, str(examples.cache.source), "bi") for examples in pairs.pairs.values()]
@@ -123,7 +125,11 @@ def _warn(train: Examples, pairs: DevSets, entry: dict[str, Any], length: int, f
         cut, texts = examples.truncated(input_form)
         if cut:
             inputs = "sentences" if input_form == "bi" else "pairs"
-            ranks.note(f"{source}: {cut:,} of {texts:,} {inputs} are longer than {length} tokens and are truncated")
+            distributed.note(
+                f"{source}: {cut:,} of {texts:,} {inputs} are longer than {length} tokens and are truncated"
+            )
     if skipped:
         example = f"{skipped[0].get('file', '')} line {skipped[0]['line']}".strip()
-        ranks.note(f"{len(skipped):,} rows skipped, such as {example}, {skipped[0]['why']} (listed in manifest.json)")
+        distributed.note(
+            f"{len(skipped):,} rows skipped, such as {example}, {skipped[0]['why']} (listed in manifest.json)"
+        )

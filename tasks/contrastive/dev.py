@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minbert.errors import UserError, suggestion
-from minbert.files import data_folder, expanded, present
+from minbert.files import data_folder, expand_user, require_file
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
-from minbert.training import ranks
+from minbert.train import distributed
 from tasks.examples import Examples
 from tasks.readers import chinese, open_as, senteval, text_key, tokenised
 from tasks.readers.overlap import ScoredRows
@@ -91,11 +91,11 @@ def find_dev_pairs(files: FileSettings) -> tuple[str, dict[str, Path]]:
         paths = _dev_files(name, folder)
         if not paths:
             raise UserError(_missing(name, folder))
-    elif not expanded(choice).exists():
+    elif not expand_user(choice).exists():
         near = suggestion(choice, DEV_SETS)
         raise UserError(f"--sts-dev {choice}: no such file, and none of the sets {', '.join(DEV_SETS)}{near}")
     else:
-        paths = {SINGLE: present(expanded(choice), "--sts-dev")}
+        paths = {SINGLE: require_file(expand_user(choice), "--sts-dev")}
     for path in paths.values():
         open_as(path, "pair-score", "dev")
     return name, paths
@@ -133,9 +133,9 @@ def count_in_scored_sets(dev: DevSets, folder: Path) -> dict[str, int]:
         if not any(path.is_file() for path in paths):
             continue
         try:
-            scored = [row for path in paths for row in open_as(present(path), "pair-score").rows]
+            scored = [row for path in paths for row in open_as(require_file(path), "pair-score").rows]
         except UserError as error:  # a damaged set does not keep an encoder from being trained
-            ranks.note(f"{error} (so it is not known how many dev pairs are also in {name})")
+            distributed.note(f"{error} (so it is not known how many dev pairs are also in {name})")
             continue
         found = dev_pairs.numbers_in_all(row.texts for row in scored if isinstance(row, Row))
         counts[name] = dev_pairs.overlap(dev.name, found).same
@@ -149,7 +149,7 @@ def count_in_training(train: Examples, dev: DevSets) -> int:
         count = sum(trained.issuperset(map(text_key, row.texts)) for row in examples.cache.rows())
         if count:
             share = f"{count:,} of {len(examples):,} pairs"
-            ranks.note(f"{examples.cache.source}: {share} are made of training texts (which hold no scores)")
+            distributed.note(f"{examples.cache.source}: {share} are made of training texts (which hold no scores)")
         total += count
     return total
 

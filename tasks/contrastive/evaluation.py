@@ -17,12 +17,12 @@ import torch
 from safetensors.numpy import save
 
 from minbert.bert import BertModel
-from minbert.encode import Encoder
+from minbert.encoder import Encoder
 from minbert.files import write_atomic, write_json
-from minbert.training import cli, ranks, start
-from minbert.training.loop import LAST, LoopState, finite_or_none
-from minbert.training.plan import Plan
-from minbert.training.run import RunDir
+from minbert.train import cli, distributed, start
+from minbert.train.loop import LAST, LoopState, finite_or_none
+from minbert.train.plan import Plan
+from minbert.train.run import RunFolder
 from tasks import metrics
 from tasks.contrastive.curriculum import Paced, ScoredTriplets
 from tasks.contrastive.data import Data
@@ -173,19 +173,19 @@ def print_summary(settings: ContrastiveSettings, data: Data, paced: Paced, encod
     """Print the data, the curriculum and the objective in a few lines."""
     objective = settings.objective
     groups = ", ".join(f"{count:,} {name}" for name, count in paced.group_sizes.items())
-    ranks.say(f"{_counted(paced.row_count, objective.row_noun)}{f' ({groups})' if groups else ''}; {hardware}")
+    distributed.say(f"{_counted(paced.row_count, objective.row_noun)}{f' ({groups})' if groups else ''}; {hardware}")
     kept = "of the last step" if settings.training.keep == LAST else f"that is best by {METRIC}"
-    ranks.say(f"evaluated on {data.dev.shown}; the encoder {kept} is kept")
+    distributed.say(f"evaluated on {data.dev.shown}; the encoder {kept} is kept")
     if paced.group_sizes:
         epochs = [f"{epoch}: " + "/".join(f"{share:.0%}" for share in row) for epoch, row in enumerate(paced.mix, 1)]
         shown = epochs if len(epochs) <= 10 else [*epochs[:5], "...", *epochs[-4:]]
-        ranks.say(f"{'/'.join(paced.group_sizes)} in epoch {', '.join(shown)}")
+        distributed.say(f"{'/'.join(paced.group_sizes)} in epoch {', '.join(shown)}")
     guess = chance(settings, paced.row_count, data.train.cache.columns)
     by_chance = f"; a guess has a loss of {guess:.3f}" if guess else ""
     batch = _counted(min(settings.training.batch_size, paced.row_count), objective.row_noun)
-    ranks.say(f"{_counted(paced.plan.total, 'steps')} of {batch}, {objective.objective}{by_chance}")
+    distributed.say(f"{_counted(paced.plan.total, 'steps')} of {batch}, {objective.objective}{by_chance}")
     start.note_rows("the training set", paced.row_count, settings.training)
-    ranks.note(*objective.notes(encoder))
+    distributed.note(*objective.notes(encoder))
 
 
 def chance(settings: ContrastiveSettings, rows: int, columns: int) -> float | None:
@@ -194,7 +194,7 @@ def chance(settings: ContrastiveSettings, rows: int, columns: int) -> float | No
 
 
 def write(
-    run: RunDir,
+    run: RunFolder,
     settings: ContrastiveSettings,
     data: Data,
     scored: ScoredTriplets,
@@ -223,7 +223,9 @@ def write(
     write_rows(run.path, slug(name), rows_of(data.dev.pairs[name], after.dev_cosines[name]))
     weights = state.kept_weights(settings.training, paced.plan.total)
     lines = [f"after training ({weights}): {as_text(after.numbers)}", verdict(before, after, state) if bi else ""]
-    ranks.say("\n".join([*filter(None, lines), f"mean training loss over the last epoch: {metrics.shown(loss)}\n"]))
+    distributed.say(
+        "\n".join([*filter(None, lines), f"mean training loss over the last epoch: {metrics.shown(loss)}\n"])
+    )
 
 
 def verdict(before: EvaluationResult, after: EvaluationResult, state: LoopState) -> str:

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from minbert.bert import BertModel
-from minbert.encode import pool
-from minbert.graphs import GraphedVectors
+from minbert.encoder import pool
+from minbert.fast.graphs import GraphedVectors
 from minbert.ragged import Ragged, to_device
 from minbert.seeds import torch_seed
-from minbert.training import ranks
-from minbert.training.loop import Context
-from minbert.training.plan import Step
+from minbert.train import distributed
+from minbert.train.loop import StepContext
+from minbert.train.plan import PlannedBatch
 from tasks.contrastive.objective import Inputs, Numbers, Objective
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Augmentation, Examples, unchanged
@@ -74,7 +74,7 @@ class ContrastiveModel(nn.Module):
 
 
 @dataclass(frozen=True)
-class ContrastiveStep:
+class ContrastiveTrainStep:
     """A training step: the texts of a batch through the encoder, the objective's loss, and its gradients.
 
     `chunk` is the largest number of sentences that are encoded at once (0: all).
@@ -85,27 +85,27 @@ class ContrastiveStep:
     augment: Augmentation[Any] = unchanged
     chunk: int = 0
 
-    def backward(self, model: nn.Module, batch: Step, context: Context) -> Numbers:
+    def backward(self, model: nn.Module, batch: PlannedBatch, context: StepContext) -> Numbers:
         """Gradients of the mean loss over the batch; returns the numbers to log."""
         assert isinstance(model, ContrastiveModel)
-        if ranks.world() > 1 or self.chunk:
+        if distributed.world() > 1 or self.chunk:
             return self._backward_in_parts(model, batch, context)
         vectors = self.encode(model, self.inputs(model, batch, context), context)
         numbers = self.objective.loss(model, vectors, self.examples, batch)
         context.scaled(numbers["loss"]).backward()
         return {name: value.detach() for name, value in numbers.items()}
 
-    def inputs(self, model: ContrastiveModel, batch: Step, context: Context) -> Inputs:
+    def inputs(self, model: ContrastiveModel, batch: PlannedBatch, context: StepContext) -> Inputs:
         """The k * B sentences of a batch to encode."""
         return self.objective.inputs(model, self.augment(self.examples, batch), batch, context)
 
-    def encode(self, model: ContrastiveModel, inputs: Inputs, context: Context, part: int = 0) -> Tensor:
+    def encode(self, model: ContrastiveModel, inputs: Inputs, context: StepContext, part: int = 0) -> Tensor:
         """Vectors of sentences in fp32, with dropout masks by the number of their part: [sentences, D]."""
         context.seed_dropout("encoder", part)
         with context.autocast():
             return self.objective.encode(model, inputs, context).float()
 
-    def _backward_in_parts(self, model: ContrastiveModel, batch: Step, context: Context) -> Numbers:
+    def _backward_in_parts(self, model: ContrastiveModel, batch: PlannedBatch, context: StepContext) -> Numbers:
         """The same gradient, in chunks and on several ranks.
 
         A loss over the vectors of a whole batch needs only the vectors, not the activations that the encoder keeps for
@@ -119,7 +119,7 @@ class ContrastiveStep:
         of the loss get theirs on the first rank alone.
         """
         model.read.active = not self.chunk  # each of several parts is encoded twice
-        inputs = self.inputs(model, replace(batch, rows=ranks.own_rows(batch.rows)), context)
+        inputs = self.inputs(model, replace(batch, rows=distributed.own_rows(batch.rows)), context)
         size = self.chunk or max(len(inputs), 1)
         parts = [inputs.part(slice(start, start + size)) for start in range(0, len(inputs), size)]
 
@@ -131,12 +131,12 @@ class ContrastiveStep:
         first = [encode(number) if graph_kept else encode(number).detach() for number in range(len(parts))]
         no_rows = torch.zeros(0, model.encoder.config.hidden_size, device=context.device)
         texts, rows = len(self.objective.encoded(self.examples)), len(batch.rows)
-        own = np.arange(texts * rows).reshape(texts, rows)[:, ranks.rank() :: ranks.world()].ravel()
+        own = np.arange(texts * rows).reshape(texts, rows)[:, distributed.rank() :: distributed.world()].ravel()
         positions = to_device(torch.from_numpy(own), context.device)  # [n], of this rank's sentences among all N
-        vectors = ranks.gather(torch.cat([no_rows, *first]), positions, texts * rows).requires_grad_()  # [N, D]
+        vectors = distributed.gather(torch.cat([no_rows, *first]), positions, texts * rows).requires_grad_()  # [N, D]
         numbers = self.objective.loss(model, vectors, self.examples, batch)
         loss = context.scaled(numbers["loss"])
-        if ranks.rank() == 0:
+        if distributed.rank() == 0:
             loss.backward()
             gradient = vectors.grad
         else:

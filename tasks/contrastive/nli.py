@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from minbert.errors import UserError
-from minbert.files import data_folder, data_path, expanded, present
+from minbert.files import data_folder, data_path, expand_user, require_file
 from minbert.token_cache import Row, Skipped
-from minbert.training.settings import flag
+from minbert.train.settings import flag
 from tasks.contrastive.objective import Inputs, Numbers, Objective, TextKeys, objective_flag
 from tasks.readers import open_as, senteval, text_key
 from tasks.readers.layouts import NLI_CLASSES, POLARITIES, Rows
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from minbert.tokenizer import Tokenizer
-    from minbert.training.loop import Context
-    from minbert.training.plan import Step
+    from minbert.train.loop import StepContext
+    from minbert.train.plan import PlannedBatch
     from tasks.contrastive.data import TrainingRows
     from tasks.contrastive.model import ContrastiveModel
     from tasks.contrastive.settings import ContrastiveSettings
@@ -90,7 +90,7 @@ class Classification(Objective):
         """Both texts of a pair."""
         return ((0, 0), (1, 0))
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: PlannedBatch) -> Numbers:
         """Cross entropy and accuracy."""
         import torch
 
@@ -153,18 +153,18 @@ class CrossEncoder(Classification):
         pairs, _ = super().find(data)
         if not self.phrases:
             return pairs, []
-        path = expanded(self.phrases)
+        path = expand_user(self.phrases)
         if self.phrases == "sst":
             (name,) = senteval.CLASSIFICATION["SST2"][1]["train"]
             path = senteval.root(data_folder(data)) / name
-        open_as(present(path), "single", classes=len(POLARITIES))
+        open_as(require_file(path), "single", classes=len(POLARITIES))
         return pairs, [path]
 
     def encoded(self, examples: Examples) -> TextKeys:
         """One sequence for each row."""
         return ((0, 0),)
 
-    def inputs(self, model: ContrastiveModel, examples: Examples, batch: Step, context: Context) -> Inputs:
+    def inputs(self, model: ContrastiveModel, examples: Examples, batch: PlannedBatch, context: StepContext) -> Inputs:
         """Token ids and token types of each pair in one sequence, or of a single text: B lists each."""
         from tasks.examples import Pair
 
@@ -194,14 +194,14 @@ def _sst_files(data: str) -> list[Path]:
 
     Warns for each file that does not exist.
     """
-    from minbert.training import ranks
+    from minbert.train import distributed
 
     folder, paths = data_path(data), []
     for name in ("ids-sst-dev.csv", "ids-sst-test-student.csv"):
         if path := next(filter(Path.is_file, (folder / "course" / name, folder / name)), None):
             paths.append(path)
         else:
-            ranks.note(f"--phrases: {folder} has no {name}, so phrases that equal its sentences are not skipped")
+            distributed.note(f"--phrases: {folder} has no {name}, so phrases that equal its sentences are not skipped")
     return paths
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from minbert.training.settings import SettingsGroup, flag
+from minbert.train.settings import SettingsGroup, flag
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from minbert.bert import BertModel
     from minbert.ragged import Ragged
     from minbert.tokenizer import Tokenizer
-    from minbert.training.loop import Context
-    from minbert.training.plan import Step
+    from minbert.train.loop import StepContext
+    from minbert.train.plan import PlannedBatch
     from tasks.contrastive.curriculum import CurriculumSettings
     from tasks.contrastive.data import TrainingRows
     from tasks.contrastive.model import ContrastiveModel
@@ -116,15 +116,15 @@ class Objective(SettingsGroup):
         """The texts of a row that are encoded."""
         raise NotImplementedError
 
-    def inputs(self, model: ContrastiveModel, examples: Examples, batch: Step, context: Context) -> Inputs:
+    def inputs(self, model: ContrastiveModel, examples: Examples, batch: PlannedBatch, context: StepContext) -> Inputs:
         """The first text of every row, then the second of every row, and so on: k * B sentences."""
         return Inputs([examples.sentence(row, column) for column, _ in self.encoded(examples) for row in batch.rows])
 
-    def encode(self, model: ContrastiveModel, inputs: Inputs, context: Context) -> Tensor:
+    def encode(self, model: ContrastiveModel, inputs: Inputs, context: StepContext) -> Tensor:
         """The vectors of the sentences that the loss sees: [sentences, D]."""
         return model.vectors(inputs.ragged().to(context.device))
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: PlannedBatch) -> Numbers:
         """The loss over the vectors [k * B, D] of the texts, a mean over the batch, and further numbers to log."""
         raise NotImplementedError
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 
-from minbert.encode import Encoder
+from minbert.encoder import Encoder
 from minbert.files import cached
-from minbert.training import ranks
-from minbert.training.plan import random_subset
-from minbert.training.run import hardware
+from minbert.train import distributed
+from minbert.train.plan import random_subset
+from minbert.train.run import hardware
 from tasks.contrastive.curriculum import ScoredTriplets, Similarities
 from tasks.examples import Examples
 
@@ -64,9 +64,9 @@ def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows
     part = (triplets.cache.key, hashlib.sha256(rows.tobytes()).hexdigest())
     key = (*part, weights_sha256, *encoding, *hardware(device).values())
     values = torch.zeros(2, len(rows), device=encoder.model.device)
-    if ranks.rank() == 0:
+    if distributed.rank() == 0:
         values.copy_(torch.from_numpy(cached("scores", key, build)[0]["cosines"]))
-    positive, negative = ranks.broadcast(values).cpu().numpy()
+    positive, negative = distributed.broadcast(values).cpu().numpy()
     return Similarities(positive, negative)
 
 
@@ -79,11 +79,13 @@ def distinct(texts: Iterable[K]) -> tuple[list[K], np.ndarray]:
 
 def encode_over_ranks(encoder: Encoder, texts: Sequence[Sequence[int]]) -> np.ndarray:
     """Vectors of lists of token ids, divided among the ranks: float32 [M, D] on every rank."""
-    if ranks.world() == 1:
+    if distributed.world() == 1:
         return encoder.encode_ids(texts)
-    positions = ranks.own_rows(np.arange(len(texts)))
+    positions = distributed.own_rows(np.arange(len(texts)))
     vectors, device = encoder.encode_ids([texts[position] for position in positions]), encoder.model.device
-    gathered = ranks.gather(torch.from_numpy(vectors).to(device), torch.from_numpy(positions).to(device), len(texts))
+    gathered = distributed.gather(
+        torch.from_numpy(vectors).to(device), torch.from_numpy(positions).to(device), len(texts)
+    )
     return gathered.cpu().numpy()
 
 

@@ -9,8 +9,8 @@ from typing import ClassVar, Literal, Self, cast
 from pydantic import create_model, model_validator
 
 from minbert.errors import UserError
-from minbert.training import settings
-from minbert.training.settings import Settings, flag, read_presets
+from minbert.train import settings
+from minbert.train.settings import Settings, flag, read_presets
 from tasks.augment import SynonymSettings
 from tasks.contrastive.objective import Objective
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from minbert.errors import UserError
-from minbert.training.settings import flag
+from minbert.train.settings import flag
 from tasks.contrastive.objective import Numbers, TextKeys, objective_flag
 from tasks.contrastive.texts import TextObjective
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from minbert.bert import BertModel
     from minbert.tokenizer import Tokenizer
-    from minbert.training.plan import Step
+    from minbert.train.plan import PlannedBatch
     from tasks.contrastive.model import ContrastiveModel
     from tasks.contrastive.settings import ContrastiveSettings
     from tasks.examples import Augmentation, Examples
@@ -63,7 +63,7 @@ class SimCSE(TextObjective):
         """The text twice, and its punctuated form, column 1, where that has a weight."""
         return ((0, 0), (0, 0), (1, 0)) if self.eda_weight else ((0, 0), (0, 0))
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: Step) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: PlannedBatch) -> Numbers:
         """The weighted sum; with punctuation, both terms are logged."""
         from tasks.contrastive import losses
 

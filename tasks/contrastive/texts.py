@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from minbert.errors import UserError, suggestion
-from minbert.files import data_folder, expanded, present
+from minbert.files import data_folder, expand_user, require_file
 from minbert.seeds import numpy_generator
 from minbert.token_cache import ReaderReport, Row, Skipped
-from minbert.training.settings import flag, names_in
+from minbert.train.settings import flag, names_in
 from tasks.contrastive.objective import Objective
 from tasks.readers import chinese, is_table, open_as, senteval, text_key
 
@@ -58,7 +58,7 @@ class TextObjective(Objective):
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
         """A sample of `--limit` texts, by seed."""
         from minbert import token_cache
-        from minbert.training import ranks
+        from minbert.train import distributed
         from tasks.contrastive.data import TrainingRows, cache_rows
         from tasks.examples import Examples
 
@@ -77,9 +77,11 @@ class TextObjective(Objective):
         entry = {**cache.report, "files": files, "absent": corpus.absent}
         entry["skipped"] = [{"file": Path(file["file"]).name, **row} for file in files for row in file["skipped"]]
         if entry["transductive"]:
-            ranks.note("the texts hold test sentences (transductive), which the manifest and the report say as well")
+            distributed.note(
+                "the texts hold test sentences (transductive), which the manifest and the report say as well"
+            )
         if corpus.absent:
-            ranks.note(f"--texts {self.texts}: without {', '.join(corpus.absent)}, not found in the data")
+            distributed.note(f"--texts {self.texts}: without {', '.join(corpus.absent)}, not found in the data")
         return TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, length), entry)
 
 
@@ -130,7 +132,7 @@ def find_texts(sources: Sequence[str], data: str) -> Corpus:
         corpus.tests += [path for path in source.tests if path.is_file()]
         corpus.absent += source.absent
     for file in corpus.files:
-        present(file.path)
+        require_file(file.path)
     return corpus
 
 
@@ -148,7 +150,7 @@ def _source(name: str, data: str) -> Corpus:
             )
         absent = [f"{corpus} train" for corpus in chinese.FOLDERS if (corpus, "train") not in files]
         return Corpus(train, [path for (_, split), path in files.items() if split == "test"], absent)
-    path = expanded(name)
+    path = expand_user(name)
     if not path.is_file():
         near = suggestion(name, SOURCES)
         raise UserError(f"--texts: {name!r} is neither {', '.join(SOURCES)} nor a file{near}")

@@ -12,8 +12,8 @@ from argparse import RawDescriptionHelpFormatter
 from pathlib import Path
 
 from minbert.errors import UserError
-from minbert.files import expanded
-from minbert.training.cli import Parser, run
+from minbert.files import expand_user
+from minbert.train.cli import Parser, run
 
 SETS = {
     "course": "SST, Quora and STS of the CS 224N default project (--year), CFIMDB where available",
@@ -41,7 +41,7 @@ def main() -> None:
     folder = os.environ.get("DATA_DIR") or str(_FOLDER)
     data_help = "the folder (default: $DATA_DIR, else the project's data/)"
     parser.add_argument("set", choices=commands, metavar="SET", help="one of the above")
-    parser.add_argument("--data", type=expanded, default=folder, metavar="DIR", help=data_help)
+    parser.add_argument("--data", type=expand_user, default=folder, metavar="DIR", help=data_help)
     year_help = "the course's handout (default: 2024)"
     parser.add_argument("--year", type=int, choices=[2024, 2023], default=2024, help=year_help)
     options = parser.parse_args()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from minbert import token_cache
 from minbert.errors import UserError
-from minbert.files import present
+from minbert.files import require_file
 from minbert.token_cache import TokenCache
 from minbert.tokenizer import Tokenizer
 from tasks.readers.layouts import clean_pair, clean_sentence, companions, is_table, kind_of, open_as, read_texts
@@ -46,7 +46,7 @@ def tokenised(
 
     The cache's report says whether the texts are preprocessed as the course does.
     """
-    opened = open_as(present(path), kind, split, classes=classes)
+    opened = open_as(require_file(path), kind, split, classes=classes)
     rows, reader_name = chain([{"course": opened.course}], opened.rows), f"{kind} {classes} {split}"
     return token_cache.load(path, rows, reader_name, opened.texts, tokenizer, sha256=digest(path))
 

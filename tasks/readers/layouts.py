@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from minbert.errors import UserError, listed, quoted
+from minbert.errors import UserError, format_list, short_repr
 from minbert.token_cache import Row, Skipped
 from tasks.readers.records import (
     FirstLine,
@@ -63,7 +63,7 @@ class Label:
             return self.words[word]
         value = _number(word)
         if not self.accepts(value):
-            raise UserError(f"{quoted(text)} {self.complaint}")
+            raise UserError(f"{short_repr(text)} {self.complaint}")
         return value
 
 
@@ -331,7 +331,7 @@ def _unknown(path: Path, head: FirstLine, kind: str, split: str) -> UserError:
         return UserError(f"{path}: is a table; a file of texts has one on each line")
     target = _missing(_columns(head, kind), kind, split)
     first, *alternatives = KINDS[kind].label if target == "label" else KINDS[kind].texts[target]
-    shown = listed(head.names[:_NAMES_SHOWN])
+    shown = format_list(head.names[:_NAMES_SHOWN])
     return UserError(f"{path}:1: no column {first!r} (or {', '.join(alternatives)}): rename the header's, {shown}")
 
 

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minbert.errors import UserError, listed
+from minbert.errors import UserError, format_list
 
 # A sentence may be longer than csv's default limit of 131,072 characters for a field.
 csv.field_size_limit(1 << 30)
@@ -179,7 +179,7 @@ def _json_object(path: Path, line: int, text: str) -> dict[str, Any]:
 def _json_cell(path: Path, line: int, name: str, row: dict[str, Any]) -> str:
     value = row.get(name)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        reason = "neither text nor a number" if name in row else f"missing; the line has {listed(row) or 'no key'}"
+        reason = "neither text nor a number" if name in row else f"missing; the line has {format_list(row) or 'no key'}"
         raise UserError(f"{path}:{line}: {name}: {reason}")
     text = str(value)
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):

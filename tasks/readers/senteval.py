@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from minbert.errors import UserError
-from minbert.files import present
+from minbert.files import require_file
 from minbert.token_cache import Row
 from tasks.readers.layouts import Rows, open_as
 from tasks.readers.records import line_records
@@ -79,7 +79,7 @@ def scored(folder: Path, name: str, split: str = "test") -> dict[str, Rows]:
     Raises `UserError` for a missing file.
     """
     files = scored_files(root(folder), name, split)
-    return {subset: open_as(present(path), "pair-score").rows for subset, path in files.items()}
+    return {subset: open_as(require_file(path), "pair-score").rows for subset, path in files.items()}
 
 
 def classification(folder: Path, name: str) -> dict[str, Rows]:
@@ -89,7 +89,7 @@ def classification(folder: Path, name: str) -> dict[str, Rows]:
     `layouts.NLI_CLASSES`. Raises `UserError` for a missing file.
     """
     base, (kind, splits) = root(folder), CLASSIFICATION[name]
-    files = {split: [present(base / file) for file in names] for split, names in splits.items()}
+    files = {split: [require_file(base / file) for file in names] for split, names in splits.items()}
     if kind == "polarity":
         return {split: polarity(*paths) for split, paths in files.items()}
     return {split: open_as(paths[0], kind).rows for split, paths in files.items()}

@@ -7,7 +7,7 @@ python -m tasks.report runs/multitask runs/cbcl-multitask
 from functools import partial
 from pathlib import Path
 
-from minbert.training import cli
+from minbert.train import cli
 
 
 def main(arguments: list[str] | None = None) -> None:

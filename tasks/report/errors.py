@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 
 from minbert.errors import UserError
-from minbert.files import distinct_names, present, read_toml, write_atomic
+from minbert.files import distinct_names, read_toml, require_file, write_atomic
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Row
-from minbert.training import cli
+from minbert.train import cli
 from tasks import charts, predict
 from tasks.augment import wordnet
 from tasks.charts import BLUE, GREY, VERMILION
@@ -165,7 +165,7 @@ def read_sheet(path: Path) -> pd.DataFrame:
     """
     try:
         sheet = pd.read_csv(
-            present(path), sep="\t", dtype=str, keep_default_na=False, index_col=False, encoding="utf-8-sig"
+            require_file(path), sep="\t", dtype=str, keep_default_na=False, index_col=False, encoding="utf-8-sig"
         )
     except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise UserError(f"{path}: not tab-separated UTF-8 ({error}): save the sheet as such") from error

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from minbert.files import distinct_names, expanded, write_atomic
-from minbert.training.settings import Settings, flags_of, flags_without_effect
+from minbert.files import distinct_names, expand_user, write_atomic
+from minbert.train.settings import Settings, flags_of, flags_without_effect
 from tasks import compare
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.intervals import RESAMPLES
@@ -54,7 +54,7 @@ def write_report(folders: Sequence[Path], out: Path | None = None, *, texts: boo
         path = out or Path("runs/comparison.html")
         html = comparison([read_run(folder, name) for folder, name in zip(folders, names, strict=True)])
     else:
-        path = out or expanded(folders[0]) / "report.html"
+        path = out or expand_user(folders[0]) / "report.html"
         html = build(read_run(folders[0]), texts=texts)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, html)

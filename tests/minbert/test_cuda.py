@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from minbert import BertModel, Ragged, attention, pooling
-from minbert.graphs import GraphedVectors
+from minbert.fast.graphs import GraphedVectors
 from minbert.precision import DTYPES, autocast
-from tests.minbert.test_graphs import batches, step, steps_agree
+from tests.minbert.fast.test_graphs import batches, step, steps_agree
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 H, d = 4, 32

@@ -19,12 +19,12 @@ from transformers import BertModel as Theirs
 
 from minbert import AdamW, BertModel, Ragged
 from minbert.tokenizer import Tokenizer
-from minbert.training import ranks
-from minbert.training.loop import Context, LoopState
-from minbert.training.plan import Step
+from minbert.train import distributed
+from minbert.train.loop import LoopState, StepContext
+from minbert.train.plan import PlannedBatch
 from minbert.weights import their_name
 from tasks import TASKS, evaluate
-from tasks.model import MultitaskModel, MultitaskObjective
+from tasks.model import MultitaskModel, MultitaskTrainStep
 
 ROOT = Path(__file__).parent.parent.parent
 COURSE = ROOT / "data" / "sample" / "course"
@@ -51,8 +51,8 @@ def loss_of_step(
     model: MultitaskModel, examples: dict, task: str, rows: np.ndarray, *, number: int = 0, seed: int = 1, **more: Any
 ) -> Tensor:
     """The loss of a training step, whose gradients it leaves."""
-    context = Context(seed, number, "fp32", torch.device("cpu"))
-    return MultitaskObjective(examples, **more).backward(model, Step(task, rows, 0, 0), context)["loss"]
+    context = StepContext(seed, number, "fp32", torch.device("cpu"))
+    return MultitaskTrainStep(examples, **more).backward(model, PlannedBatch(task, rows, 0, 0), context)["loss"]
 
 
 def by_hand(head: nn.Sequential, x: Tensor) -> Tensor:
@@ -151,16 +151,16 @@ def test_ranks_divide_the_batches_and_have_the_outputs_of_one(
 ) -> None:
     model, batches = make(), evaluate.batches_by_length
     monkeypatch.setattr(evaluate, "batches_by_length", lambda lengths, batch_tokens: batches(lengths, batch_tokens=99))
-    monkeypatch.setattr(ranks, "world", lambda: 3)
+    monkeypatch.setattr(distributed, "world", lambda: 3)
     for name, rows in examples.items():
         whole, parts = evaluate.outputs(model, model.tasks[name], rows, "fp32"), []
         for rank in range(3):
-            monkeypatch.setattr(ranks, "rank", lambda rank=rank: rank)
+            monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
             parts.append(evaluate.outputs(model, model.tasks[name], rows, "fp32", divided=True))
             assert 0 < np.count_nonzero(parts[-1]) < np.count_nonzero(whole)
         np.testing.assert_array_equal(sum(parts), whole)
-    monkeypatch.setattr(ranks, "world", lambda: 9_999)
-    monkeypatch.setattr(ranks, "rank", lambda: 9_998)
+    monkeypatch.setattr(distributed, "world", lambda: 9_999)
+    monkeypatch.setattr(distributed, "rank", lambda: 9_998)
     assert not evaluate.outputs(model, model.tasks["sst"], examples["sst"], "fp32", divided=True).any()
 
 

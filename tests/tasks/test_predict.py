@@ -22,7 +22,7 @@ from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.optimizer import AdamW
 from minbert.tokenizer import Tokenizer
-from minbert.training import checkpoint
+from minbert.train import checkpoint
 from tasks import evaluate, predict, registry, serve
 from tasks.model import MultitaskModel
 

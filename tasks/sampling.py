@@ -1,0 +1,60 @@
+"""Task sampling: the order of batches over several data sets (CBCL, section 4.2.4)."""
+
+from collections.abc import Mapping
+from itertools import chain, islice
+
+import numpy as np
+
+from minbert.seeds import numpy_generator
+from minbert.train.plan import Plan, batch_count, batches, shuffled
+
+Steps = list[tuple[str, np.ndarray]]
+
+
+def plan(
+    sampling: str, sizes: Mapping[str, int], *, epochs: int, batch_size: int, seed: int, power: float = 0.5
+) -> Plan:
+    """The plan of a run over data sets of the given sizes (task -> rows); `sizes` is in the order of the round.
+
+    `sampling` is one of the values of `--sampling`.
+    """
+    counts = {task: batch_count(size, batch_size) for task, size in sizes.items()}
+
+    def stream(task: str, epoch: int, quota: int) -> Steps:
+        """`quota` batches of a task: as many passes as needed, each reshuffled, the last one cut short."""
+        orders = (shuffled(sizes[task], seed, task, epoch, index) for index in range(-(-quota // counts[task])))
+        rows = chain.from_iterable(batches(order, batch_size) for order in orders)
+        return [(task, batch) for batch in islice(rows, quota)]
+
+    if sampling == "sequential":
+        order = [task for task in sizes for _ in range(epochs)]
+        lengths = [counts[task] for task in order]
+        return Plan(lengths, lambda epoch: stream(order[epoch], epoch % epochs, lengths[epoch]))
+    quotas = _quotas(sampling, counts, power)
+
+    def build(epoch: int) -> Steps:
+        streams = {task: stream(task, epoch, quota) for task, quota in quotas.items()}
+        if sampling == "proportional":
+            return _spread(streams, numpy_generator(seed, "mixture", epoch))
+        rounds = range(max(quotas.values()))
+        return [streams[task][index] for index in rounds for task in sizes if index < quotas[task]]
+
+    return Plan([sum(quotas.values())] * epochs, build)
+
+
+def _quotas(sampling: str, counts: Mapping[str, int], power: float) -> dict[str, int]:
+    """Number of batches of each task per epoch. The largest set is used exactly once per epoch."""
+    largest = max(counts.values())
+    if sampling == "round-robin":  # small sets restart until the largest set is used up
+        return dict.fromkeys(counts, largest)
+    if sampling == "hybrid":  # a set is dropped when it is used up
+        return dict(counts)
+    # proportional: each task in proportion to a power of its size
+    return {task: max(1, round(largest * (count / largest) ** power)) for task, count in counts.items()}
+
+
+def _spread(streams: Mapping[str, Steps], generator: np.random.Generator) -> Steps:
+    """Merge the streams in a random order of tasks; within a stream the order is kept."""
+    names = [task for task, steps in streams.items() for _ in steps]
+    remaining = {task: iter(steps) for task, steps in streams.items()}
+    return [next(remaining[names[index]]) for index in generator.permutation(len(names))]

@@ -1,0 +1,187 @@
+"""Runs of the two scripts for the tests of this folder: small, in real processes, each with its own output."""
+
+import csv
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.contrastive.settings import PRESETS
+
+ROOT = Path(__file__).parent.parent.parent
+TIMED = ("metrics.jsonl", "manifest.json")  # they hold times, speeds and commands
+SAMPLE = ROOT / "data" / "sample"
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a script ended."""
+
+    code: int
+    codes: list[int]  # of every rank
+    out: str
+    err: str
+    folder: Path
+
+    @property
+    def errors(self) -> list[str]:
+        """The lines of stderr that aren't notes."""
+        return [line for line in self.err.splitlines() if not line.startswith("note: ")]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """metrics.jsonl without its times."""
+        lines = (self.folder / "metrics.jsonl").read_text().splitlines()
+        times = ("seconds", "time", "examples_per_second")
+        return [{key: value for key, value in json.loads(line).items() if key not in times} for line in lines]
+
+    def manifest(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text())
+        return content
+
+    def bits(self) -> dict[str, str]:
+        """The hash of every file of the run folder but those with times in them."""
+        return {
+            str(path.relative_to(self.folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(self.folder.rglob("*"))
+            if path.is_file() and path.name not in TIMED
+        }
+
+
+Script = Callable[..., Run]
+
+
+@pytest.fixture(scope="session")
+def forks(_own_folders_and_threads: None) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, str(Path(__file__).parent / "forks.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "2", "PYTHONWARNINGS": "ignore", "CUDA_VISIBLE_DEVICES": ""},
+        cwd=ROOT,
+    ) as process:
+        yield process
+        process.kill()  # its own end, with all that it has imported, takes seconds
+
+
+@pytest.fixture(scope="session")
+def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
+    """A function that runs a script in a folder, with flags, by default on the sample corpus from the tiny random BERT.
+
+    `run_dir` names the run folder inside the given one. `signal` is (number, place, step), as in forks.py. With
+    `unread` the reader of the output has gone. Only with `report` does the run write its page, which takes seconds.
+    `argv` takes the place of all flags.
+    """
+    numbers = count()
+
+    def run(
+        parent: Path,
+        name: str,
+        *flags: str | int | float | Path,
+        run_dir: str = "run",
+        weights: bool = True,
+        data: bool = True,
+        signal: tuple[int, str, int] | None = None,
+        ranks: int = 1,
+        unread: bool = False,
+        report: bool = False,
+        argv: Sequence[str] = (),
+        **environment: str,
+    ) -> Run:
+        folder = parent / run_dir
+        usual = ["--run-dir", folder, "--precision", "fp32", "--max-length", 24]
+        usual += ["--weights", tiny] if weights else []
+        usual += ["--data", SAMPLE] if data else []
+        number = next(numbers)
+        request: dict[str, Any] = {
+            "argv": list(argv) or [str(ROOT / name), *map(str, (*usual, *flags))],
+            "cwd": str(parent),
+            "env": {**environment, **(_group(ranks) if ranks > 1 else {})},
+            "signal": signal,
+            "unread": unread,
+            "report": report,
+            "out": str(parent / f"{number}.out"),
+            "err": str(parent / f"{number}.err"),
+        }
+        assert forks.stdin is not None and forks.stdout is not None
+        forks.stdin.write(json.dumps(request) + "\n")
+        forks.stdin.flush()
+        codes = json.loads(forks.stdout.readline())
+        out, err = (Path(request[name]).read_text() for name in ("out", "err"))
+        return Run(codes[0], codes, out, err, folder)
+
+    return run
+
+
+@pytest.fixture
+def script(runner: Script, tmp_path: Path) -> Script:
+    """The runner, in this test's own folder."""
+    return partial(runner, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def shared(runner: Script, tmp_path_factory: pytest.TempPathFactory) -> Script:
+    """As `script`, but a command runs once for all tests of the session; they leave its run folder as it is."""
+    known: dict[str, Run] = {}
+
+    def get(*command: Any, **how: Any) -> Run:
+        key = repr((command, how))
+        if key not in known:
+            known[key] = runner(tmp_path_factory.mktemp("shared"), *command, **how)
+        return known[key]
+
+    return get
+
+
+def _group(ranks: int) -> dict[str, str]:
+    """What torchrun would tell each of its processes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return {
+        "WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+@pytest.fixture(scope="session")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts, labelled pairs and phrases, made from the sample's triplets."""
+    folder = tmp_path_factory.mktemp("corpora")
+    with open(SAMPLE / "nli" / "nli-triplets.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))[:40]
+    (folder / "texts.txt").write_text("".join(f"{row['sent0']}\n" for row in rows), encoding="utf-8")
+    phrases = "".join(f"{row['sent1']}\t{number % 2}\n" for number, row in enumerate(rows))
+    (folder / "phrases.tsv").write_text(phrases, encoding="utf-8")
+    labels = (("sent1", "entailment"), ("hard_neg", "contradiction"))
+    pairs = "".join(f"{row['sent0']}\t{row[column]}\t{label}\n" for row in rows for column, label in labels)
+    (folder / "pairs.tsv").write_text("premise\thypothesis\tlabel\n" + pairs, encoding="utf-8")
+    return folder
+
+
+def small_data(preset: str, corpora: Path) -> list[Any]:
+    """Flags that give a preset of stage one small data in place of those that it names."""
+    settings = {"objective": "nt-xent", **PRESETS[preset][1]}
+    flags: list[Any] = ["--preset", preset, "--sts-dev", SAMPLE / "course" / "sts-dev.csv"]
+    if settings["objective"] in ("views", "simcse"):
+        flags += ["--texts", corpora / "texts.txt"]
+    if settings["objective"] in ("softmax", "cross", "joint"):
+        flags += ["--nli-pairs", corpora / "pairs.tsv"]
+    if "phrases" in settings:
+        flags += ["--phrases", corpora / "phrases.tsv"]
+    if "synonyms" in settings:
+        flags += ["--synonyms", "none"]  # WordNet is not on every machine
+    return flags

@@ -1,0 +1,183 @@
+"""Guards: several ranks have loss, gradient and scores of one process, resume bit by bit, and end well under torchrun.
+
+python -m pytest --import-mode=importlib tests/e2e/test_ranks.py
+
+A rank that ends before the first has saved, or that is still in its process group, makes torchrun end all of them.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from minbert.train import checkpoint
+from minbert.train.run import RunFolder
+from tests.e2e.conftest import ROOT, SAMPLE
+from tests.tasks.contrastive import ranks
+
+SLOW_TO_SAVE = """
+import sys, time
+from pathlib import Path
+import torch
+from minbert.train import distributed, start
+from minbert.train.settings import parse
+from tasks.settings import PRESETS, MultitaskSettings
+saved = Path(sys.argv[2], "saved")
+with start.open_run(parse(MultitaskSettings, PRESETS, sys.argv[1:], program="", description="", default="default")):
+    if distributed.rank() == 0:
+        time.sleep(2)
+        saved.touch()
+assert saved.exists(), "a rank has left before the first one has saved"
+assert not torch.distributed.is_initialized(), "a rank ends inside the process group"
+"""
+
+
+def torchrun(script: str, tiny: Path, folder: Path, *flags: Any, restarts: int = 0) -> "subprocess.Popen[str]":
+    """A script on two ranks under torchrun."""
+    usual = ("--run-dir", folder, "--precision", "fp32", "--max-length", 24, "--weights", tiny, "--data", SAMPLE)
+    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts", restarts]
+    launch += ["--signals-to-handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"]
+    command = [sys.executable, "-m", *launch, ROOT / script, *usual, *flags]
+    # as many threads as in the other runs, since bits depend on it
+    variables = os.environ | {"OMP_NUM_THREADS": "2", "GLOO_SOCKET_IFNAME": "lo"}
+    return subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=variables)
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(30, marks=pytest.mark.slow)])
+def test_every_launch_ends_well(tiny: Path, tmp_path: Path, count: int) -> None:
+    for number in range(count):
+        folder = tmp_path / f"run{number}"
+        flags = ("--max-steps", 2, "--batch-size", 8, "--tasks", "sst", "--limit", 16)
+        with torchrun("multitask_train.py", tiny, folder, *flags) as process:
+            _, said = process.communicate(timeout=300)
+        assert process.returncode == 0, said
+        assert {"encoder", "scores.json", "predictions", "report.html"} <= {path.name for path in folder.iterdir()}
+        assert "terminate called" not in said
+
+
+def test_no_rank_leaves_before_the_first_has_saved_or_ends_inside_the_group(
+    script: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "slow.py").write_text(SLOW_TO_SAVE)
+    done = script("", argv=[str(tmp_path / "slow.py"), "--run-dir", str(tmp_path / "run")], ranks=2)
+    assert done.codes == [0, 0], [path.read_text() for path in tmp_path.glob("*.err*")]
+
+
+@pytest.mark.parametrize(
+    ("world", "rows"),
+    [
+        pytest.param(2, 5, id="uneven shares"),
+        pytest.param(3, 2, id="a rank without rows", marks=pytest.mark.slow),
+    ],
+)
+def test_ranks_have_the_gradients_of_one_process(
+    script: Callable[..., Any], tiny: Path, tmp_path: Path, world: int, rows: int
+) -> None:
+    try:
+        ranks.main(str(tiny), rows, tmp_path / "alone")
+    finally:
+        torch.set_deterministic_debug_mode("default")
+    alone = load_file(tmp_path / "alone")
+    run = script("", argv=[ranks.__file__, str(tiny), str(rows), str(tmp_path / "rank-")], ranks=world)
+    assert run.codes == [0] * world, run.err
+    several = [load_file(tmp_path / f"rank-{rank}") for rank in range(world)]
+    for name in ranks.VARIANTS:
+        parts = [one for one in alone if one.startswith(f"{name}: ") and not one.endswith((": loss", ": hash"))]
+        assert len(parts) > 30 and ("softmax" not in name or f"{name}: classifier.weight" in parts)
+        for rank, found in enumerate(several):
+            assert found.keys() == alone.keys()
+            assert torch.equal(found[f"{name}: hash"], several[0][f"{name}: hash"]), f"{name}: rank {rank} drifts"
+            torch.testing.assert_close(found[f"{name}: loss"], alone[f"{name}: loss"], atol=0, rtol=1e-6)
+            ours, theirs = (torch.cat([all[one].double().ravel() for one in parts]) for all in (found, alone))
+            assert (ours - theirs).norm() <= 1e-6 * theirs.norm(), f"{name}: {(ours - theirs).norm() / theirs.norm()}"
+
+
+PRETRAIN = "pretrain_cbcl.py"
+SHORT = ("--epochs", 2, "--max-steps", 6, "--batch-size", 15, "--lr", 1e-3, "--evaluate-every", 3, "--keep", "best")
+
+
+def test_two_ranks_have_the_metrics_of_one_process(script: Callable[..., Any]) -> None:
+    flags = (*SHORT, "--encoder-dropout", 0, "--pooler", "mean", "--precision", "fp32")
+    alone = script(PRETRAIN, *flags, run_dir="alone")
+    both = script(PRETRAIN, *flags, run_dir="both", ranks=2)
+    assert both.codes == [0, 0], both.err
+    assert len(both.rows()) == len(alone.rows()) == 4, "one rank alone writes the metrics"
+    for ours, theirs in zip(both.rows(), alone.rows(), strict=True):
+        assert ours.keys() == theirs.keys() and (ours["kind"], ours["step"]) == (theirs["kind"], theirs["step"])
+        numbers = [name for name, value in theirs.items() if isinstance(value, float)]
+        assert [ours[name] for name in numbers] == pytest.approx([theirs[name] for name in numbers], rel=1e-4, abs=1e-6)
+
+
+def test_two_ranks_killed_and_resumed_have_the_bits_of_an_unbroken_run(
+    script: Callable[..., Any], tmp_path: Path
+) -> None:
+    whole = script(PRETRAIN, *SHORT, run_dir="whole", ranks=2)
+    assert whole.codes == [0, 0], whole.err
+    killed = script(PRETRAIN, *SHORT, run_dir="killed", ranks=2, signal=(signal.SIGKILL, "step", 4))
+    assert sorted(killed.codes) == [-signal.SIGKILL, 2], "a rank that is left alone ends too"
+    last = max(tmp_path.glob("*.err1"), key=lambda path: path.stat().st_mtime).read_text()
+    assert last.startswith("error: another process of this run has ended") and last.count("\n") == 1, last
+    resumed = script(PRETRAIN, *SHORT, "--resume", run_dir="killed", ranks=2)
+    assert resumed.codes == [0, 0], resumed.err
+    assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()
+
+
+def test_ranks_whose_parameters_differ_stop_before_they_are_saved(script: Callable[..., Any]) -> None:
+    drifted = script(PRETRAIN, *SHORT, "--save-every", 2, ranks=2, signal=(0, "drift", 3))
+    assert drifted.codes == [2, 2]
+    assert drifted.errors[0].startswith("error: step 3: the parameters of process 1 differ from those of process 0")
+    assert checkpoint.steps(drifted.folder / "checkpoints") == [0, 2]
+
+
+LONG = ("--epochs", 3, "--batch-size", 8, "--lr", 1e-3, "--save-every", 1)
+
+
+def saving(run: RunFolder, tiny: Path, restarts: int) -> "subprocess.Popen[str]":
+    """A run of two ranks under torchrun that has written a checkpoint."""
+    process = torchrun(PRETRAIN, tiny, run.path, *LONG, "--resume", restarts=restarts)
+    while not checkpoint.steps(run.checkpoints) and process.poll() is None:
+        time.sleep(0.01)
+    return process
+
+
+@pytest.mark.slow
+def test_torchrun_restarts_a_killed_rank_and_the_run_ends_with_the_same_bits(
+    script: Callable[..., Any], tiny: Path, tmp_path: Path
+) -> None:
+    whole, run = script(PRETRAIN, *LONG, run_dir="whole", ranks=2), RunFolder(tmp_path / "run")
+    with saving(run, tiny, 1) as process:
+        first_rank = (run.path / ".minbert.lock").read_text().split()[1]
+        os.kill(int(first_rank), signal.SIGKILL)
+        _, said = process.communicate(timeout=200)
+    assert process.returncode == 0, said
+    resumed = replace(whole, folder=run.path)
+    parts = [(part["from_step"], part["to_step"]) for part in resumed.manifest()["parts"]]
+    assert len(parts) == 2 and 0 < parts[1][0] < parts[1][1] == whole.rows()[-1]["step"], parts
+    assert resumed.rows() == whole.rows()
+    assert whole.bits().items() <= resumed.bits().items(), "the command that was typed writes a report as well"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_torchrun_that_is_told_to_end_leaves_a_run_that_is_resumed_with_the_same_bits(
+    script: Callable[..., Any], tiny: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    whole, run = script(PRETRAIN, *LONG, run_dir="whole", ranks=2), RunFolder(tmp_path / "run")
+    with saving(run, tiny, 0) as process:
+        process.send_signal(number)
+        _, said = process.communicate(timeout=200)
+    assert "; resume with: " in said and process.returncode != 0, said
+    resumed = script(PRETRAIN, *LONG, "--resume", ranks=2)
+    assert resumed.codes == [0, 0], resumed.err
+    parts = [(part["from_step"], part["to_step"]) for part in resumed.manifest()["parts"]]
+    assert len(parts) == 2 and 0 < parts[0][1] == parts[1][0] < parts[1][1], parts
+    assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()

@@ -1,0 +1,120 @@
+"""Guards: a user's mistake ends in one sentence on stderr and exit code 2, with no traceback and nothing left behind.
+
+python -m pytest --import-mode=importlib tests/e2e/test_scripts_bad_input.py
+"""
+
+import json
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Script = Callable[..., Any]
+COURSE = Path(__file__).parent.parent.parent / "data" / "sample" / "course"
+MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
+
+
+def refused(run: Any, *words: str, folder: bool = False) -> str:
+    """The sentence of a run that must have been refused."""
+    assert run.code == 2, run.err
+    assert "Traceback" not in run.err
+    assert len(run.errors) == 1, run.err
+    assert run.errors[0].startswith("error: ")
+    for word in words:
+        assert word in run.errors[0], run.errors[0]
+    assert run.folder.exists() == folder, "a refused run leaves no folder behind"
+    return str(run.errors[0])
+
+
+# A script, its flags, and what the sentence must name. The weights are not there: a mistake that is cheap to find is
+# found before they are looked for. Mistakes of the parser alone are in test_settings.py.
+BAD = [
+    (MULTITASK, "--tasks sst,cola", "--tasks 'cola' sst, quora, sts"),
+    (MULTITASK, "--use-gpu", "--use-gpu"),
+    (MULTITASK, "--data no/such/folder", "--data no/such/folder"),
+    (MULTITASK, "--sst_train no-such-file.csv", "no-such-file.csv"),
+    (MULTITASK, "--sts_dev {headless}", "{headless}:1 cat"),
+    (MULTITASK, "--para_test_out /proc/no-such.csv", "--para-test-out /proc/no-such.csv"),
+    (MULTITASK, "--sts_test_out {taken}", "--sts-test-out {taken}"),
+    (MULTITASK, "--sst_dev {dev} --sst_dev_out {dev}", "{dev} --*_out"),
+    (MULTITASK, "--sst_dev_out {taken}/out.csv --sts_dev_out {taken}/../taken/out.csv", "out.csv --*_out"),
+    (MULTITASK, "--run-dir {taken}", "{taken} holds no run"),
+    (MULTITASK, "--run-dir {taken} --resume", "{taken} holds no run"),
+    (MULTITASK, "--run-dir {dev}", "--run-dir {dev}"),
+    (MULTITASK, "", "--weights no-such-weights"),
+    (PRETRAIN, "--triplets no-such-file.csv", "no-such-file.csv"),
+    (PRETRAIN, "--data {taken}", "{taken} nli_for_simcse.csv --data"),
+]
+# What is found while rows are read, with the weights there.
+READ = [
+    (MULTITASK, "--sst_train {bad}", "{bad}:3: sentiment: '7'"),
+    (MULTITASK, "--para_train {empty}", "{empty}"),
+    (MULTITASK, "--max-length 100", "--max-length 100 64"),
+]
+
+
+@pytest.mark.parametrize("name", [MULTITASK, PRETRAIN])
+def test_a_bad_command_line(script: Script, tmp_path: Path, name: str) -> None:
+    places = {name: tmp_path / name for name in ("taken", "headless", "dev", "bad", "empty")}
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "thesis.tex").write_text("precious")
+    (tmp_path / "headless").write_text("cat,dog\nbird,tree\n")
+    (tmp_path / "bad").write_text("\tid\tsentence\tsentiment\n0\ta1\t fine\t3\n1\ta2\t odd\t7\n")
+    (tmp_path / "empty").write_text("\tid\tsentence1\tsentence2\tis_duplicate\n0\tx1\ta\tb\t\n")
+    shutil.copy(COURSE / "ids-sst-dev.csv", tmp_path / "dev")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for row in [row for row in (*BAD, *READ) if row[0] == name]:
+        flags, words = (text.format(**places) for text in row[1:])
+        missing = () if row in READ else ("--weights", "./no-such-weights")
+        run = script(name, *missing, *shlex.split(flags), NLTK_DATA=str(tmp_path))
+        refused(run, *words.split())
+        assert not flags or "no-such-weights" not in run.err
+    assert {path: path.read_bytes() for path in before} == before
+    assert [path.name for path in (tmp_path / "taken").iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("name", [MULTITASK, PRETRAIN])
+def test_a_run_folder_that_exists_is_left_as_it_is(script: Script, tiny_copy: Callable[..., Path], name: str) -> None:
+    """A changed setting is refused before the weights are read."""
+    weights = tiny_copy()
+    done = script(name, "--weights", weights, "--max-steps", 1)
+    assert done.code == 0, done.err
+    (weights / "model.safetensors").unlink()
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in done.folder.rglob("*")}
+    refused(script(name, "--weights", weights, "--max-steps", 1), str(done.folder), "--resume", folder=True)
+    changed = script(name, "--weights", weights, "--max-steps", 2, "--resume")
+    refused(changed, "--max-steps (was 1, now 2)", folder=True)
+    assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in done.folder.rglob("*")} == before
+
+
+def test_weights_that_do_not_fit(script: Script, tiny_copy: Callable[..., Path]) -> None:
+    folder = tiny_copy()
+    vocabulary = (folder / "vocab.txt").read_text()
+    (folder / "vocab.txt").write_text(vocabulary + "extra\n")
+    for name in (MULTITASK, PRETRAIN):
+        refused(script(name, "--weights", folder), str(folder), "vocabulary")
+    (folder / "vocab.txt").write_text(vocabulary)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
+    refused(script(MULTITASK, "--weights", folder), "missing", "encoder.layer.2")
+    joint = script(MULTITASK, "--pairs", "joint", "--sentence-encoder", folder)
+    refused(joint, f"--sentence-encoder {folder}", "sizes")
+    refused(script(MULTITASK, "--sentence-encoder", folder), "--sentence-encoder belongs to --pairs joint")
+    without = script(PRETRAIN, "--preset", "consert-sup-unsup", weights=False), script(MULTITASK, "--weights", "")
+    for run in without:
+        refused(run, "--weights", "runs/consert-sup/encoder")
+
+
+def test_what_changes_the_meaning_of_a_run_is_said(script: Script, tmp_path: Path) -> None:
+    """Truncated sentences, and a dev file that is the train file."""
+    (tmp_path / "sst.csv").write_text(
+        "\tid\tsentence\tsentiment\n0\ta\t the cat\t3\n1\tb\t" + " cat" * 7 + "\t1\n2\tc\t" + " cat" * 6 + "\t1\n"
+    )
+    flags = ("--tasks", "sst", "--sst-train", tmp_path / "sst.csv", "--max-length", 8, "--power", 0.3, "--epochs", 1)
+    run = script(MULTITASK, *flags, "--sst-dev", tmp_path / "sst.csv")
+    assert run.code == 0, run.err
+    assert any("1 of 3 inputs" in line and "sst.csv" in line for line in run.err.splitlines()), run.err
+    assert f"sst.csv is the same as {tmp_path / 'sst.csv'}" in run.err

@@ -1,0 +1,311 @@
+"""Guards: both scripts, one after the other, leave whole run folders that other libraries open.
+
+python -m pytest --import-mode=importlib tests/e2e/test_scripts_end_to_end.py
+"""
+
+import csv
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import accuracy_score
+from transformers import BertModel
+
+import minbert
+from tasks import evaluate, predict, readers, record
+from tasks.report import facts
+from tasks.runs import read_run
+
+Script = Callable[..., Any]
+ROOT = Path(__file__).parent.parent.parent
+COURSE = ROOT / "data" / "sample" / "course"
+MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
+HEADERS = {
+    "sst": b"id \t Predicted_Sentiment \n",
+    "para": b"id \t Predicted_Is_Paraphrase \n",
+    "sts": b"id \t Predicted_Similiary \n",
+}
+SOURCES = {
+    "sst": ("ids-sst-dev.csv", "ids-sst-test-student.csv", "sentiment"),
+    "para": ("quora-dev.csv", "quora-test-student.csv", "is_duplicate"),
+    "sts": ("sts-dev.csv", "sts-test-student.csv", "similarity"),
+}
+FOLDERS = ["checkpoints", "encoder", "dev"]
+EVERY_RUN = ["manifest.json", "metrics.jsonl", "scores.json", "report.html", *FOLDERS]
+
+
+def records(name: str) -> list[dict[str, str]]:
+    with open(COURSE / name, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_run_folder_is_complete(script: Script, tiny: Path) -> None:
+    run = script(MULTITASK, "--epochs", 2, "--lr", 1e-3, report=True)
+    assert run.code == 0, run.err
+    folder = run.folder
+    assert names(folder) == sorted([*EVERY_RUN, "predictions"])
+    manifest = run.manifest()
+    assert manifest["command"].startswith("multitask_train.py --run-dir")
+    assert manifest["settings"]["pooler"] == minbert.Encoder.load(folder / "encoder").pooler == "pooler"
+    assert f"pooling: pooler, BERT's pooling layer as in the papers: {tiny} names none (--pooler)" in run.out
+    assert {"settings", "weights", "environment", "data", "plan", "preset", "overrides", "precision"} <= manifest.keys()
+    for split in ("train", "dev", "test"):
+        for account in manifest["data"][split].values():
+            assert account["read"] == account["kept"] + len(account["skipped"])
+    kinds = [row["kind"] for row in run.rows()]
+    assert kinds.count("evaluation") == 2
+    written = [(folder / name).stat().st_mtime_ns for name in ("scores.json", "manifest.json", "report.html")]
+    assert written == sorted(written), "the time that the page shows includes predicting, scoring and saving"
+    scores = json.loads((folder / "scores.json").read_text())
+    assert scores["dev_norm"] == max(row["score"] for row in run.rows() if row["kind"] == "evaluation")
+    check_predictions(folder, scores)
+    check_encoder(folder)
+
+
+def check_predictions(folder: Path, scores: dict) -> None:
+    assert len(list((folder / "predictions").iterdir())) == 6
+    values: dict[str, list[float]] = {}
+    for short, (dev, test, _) in SOURCES.items():
+        for split, source in (("dev", dev), ("test", test)):
+            content = (folder / "predictions" / f"{short}-{split}-output.csv").read_bytes()
+            assert content.startswith(HEADERS[short])
+            lines = content[len(HEADERS[short]) :].decode("utf-8").split("\n")
+            assert lines.pop() == ""
+            ids, written = zip(*(line.removesuffix(" ").split(" , ") for line in lines), strict=True)
+            assert all(line.endswith(" ") for line in lines)
+            assert list(ids) == [row["id"].strip().lower() for row in records(source)], "every id, in input order"
+            assert all(repr(float(value)) == value or value.isdigit() for value in written), written[:3]
+            if short == "sst":
+                assert set(written) <= set("01234")
+            if short == "para":
+                assert set(written) <= {"0.0", "1.0"}
+            values[f"{short}-{split}"] = [float(value) for value in written]
+    golds = {short: [float(row[label]) for row in records(dev)] for short, (dev, _, label) in SOURCES.items()}
+    sst, para = (accuracy_score(golds[short], values[f"{short}-dev"]) for short in ("sst", "para"))
+    sts = pearsonr(golds["sts"], values["sts-dev"]).statistic
+    assert [scores["tasks"][name]["score"] for name in ("sst", "quora", "sts")] == pytest.approx([sst, para, sts])
+    assert scores["dev_norm"] == pytest.approx((sst + para + (sts + 1) / 2) / 3)
+
+
+def check_encoder(folder: Path) -> None:
+    """The encoder is that of the best checkpoint."""
+    best = json.loads((folder / "scores.json").read_text())["step"]
+    checkpoint = load_file(folder / "checkpoints" / f"step-{best:08d}" / "model.safetensors")
+    written = load_file(folder / "encoder" / "model.safetensors")
+    torch.testing.assert_close(
+        written["embeddings.word_embeddings.weight"], checkpoint["encoder.word_embedding.weight"], rtol=0, atol=0
+    )
+
+
+def cosines(encoder: minbert.Encoder) -> np.ndarray:
+    """The cosine of each dev pair."""
+    pairs = [(row["sentence1"], row["sentence2"]) for row in records("sts-dev.csv")]
+    first, second = (encoder.encode([pair[side] for pair in pairs]).astype(np.float64) for side in (0, 1))
+    return (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+
+
+def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -> None:
+    """By the command that stage one names at its end."""
+    data = tmp_path / "my data"
+    data.symlink_to(ROOT / "data" / "sample")
+    first = script(
+        PRETRAIN, "--epochs", 2, "--lr", 1e-3, "--pooler", "mean", "--data", data, run_dir="a", data=False, report=True
+    )
+    assert first.code == 0, first.err
+    assert f"report: {first.folder / 'report.html'}" in first.out.splitlines()
+    assert names(first.folder) == sorted([*EVERY_RUN, "cosines.safetensors"])
+    groups = first.manifest()["curriculum"]
+    assert sum(groups[name] for name in ("easy", "semi-hard", "hard")) == 120
+    page = (first.folder / "report.html").read_text(encoding="utf-8")
+    for title in ("training loss", "STS dev", "share of the epoch&#39;s triplets", "difficulty of the triplets"):
+        assert f'<figcaption class="title">{title}</figcaption>' in page
+    BertModel.from_pretrained(first.folder / "encoder")
+    trained = load_file(first.folder / "encoder" / "model.safetensors")
+    name = "encoder.layer.0.output.dense.weight"
+    assert not torch.equal(trained[name], load_file(tiny / "model.safetensors")[name])
+    encoder = minbert.Encoder.load(first.folder / "encoder", precision="fp32")
+    encoder.max_length = 24
+    rows = record.read_rows(first.folder / "dev" / "sts.jsonl")
+    np.testing.assert_allclose(rows.predicted, cosines(encoder), atol=1e-5)
+    assert rows.gold.tolist() == [float(row["similarity"]) for row in records("sts-dev.csv")]
+    rho = spearmanr(rows.predicted, rows.gold).statistic
+    scores = json.loads((first.folder / "scores.json").read_text())
+    assert scores["step"] > 0 and scores["sts_dev_spearman"]["after"] == pytest.approx(rho, abs=1e-6)
+
+    words = shlex.split(first.out.splitlines()[-1].partition("next: python ")[2])
+    recommended = [MULTITASK, "--preset", "best", "--encoder", str(first.folder / "encoder")]
+    assert words[:5] == recommended and words[-4:] == ["--data", str(data), "--run-dir", "runs/best"]
+    flags = (*words[1:-2], "--fine_tune_mode", "last-linear-layer", "--epochs", 1)
+    second = script(MULTITASK, *flags, run_dir="b", weights=False, data=False)
+    assert second.code == 0, second.err
+    kept = load_file(second.folder / "encoder" / "model.safetensors")
+    assert all(torch.equal(kept[name], trained[name]) for name in kept), "frozen: stage one's weights to the bit"
+
+
+def test_a_cross_encoder_of_stage_one_is_trained_on_beside_another_sentence_encoder(
+    script: Script, tiny: Path, tiny_copy: Callable[..., Path], corpora: Path
+) -> None:
+    how = ("--objective", "cross", "--nli-pairs", corpora / "pairs.tsv", "--epochs", 1, "--lr", 1e-3)
+    first = script(PRETRAIN, *how, "--pooler", "mean", run_dir="first")
+    assert first.code == 0, first.err
+    assert "a guess has a loss of 1.099" in first.out
+
+    copy = tiny_copy()
+    flags = ("--encoder", first.folder, "--pairs", "joint", "--sentence-encoder", copy, "--max-steps", 3)
+    second = script(MULTITASK, *flags, run_dir="second", weights=False)
+    assert second.code == 0, second.err
+    assert second.manifest()["settings"]["pooler"] == minbert.Encoder.load(second.folder / "encoder").pooler == "mean"
+    assert f"pooling: mean, as {first.folder / 'encoder'} says (--pooler)" in second.out
+    predictor = predict.load(second.folder)
+    kept, given = predictor.model.starting.state_dict(), minbert.BertModel.from_pretrained(tiny).state_dict()
+    assert all(torch.equal(kept[name], value) for name, value in given.items())
+    task, (dev, *_) = predictor.model.tasks["sts"], SOURCES["sts"]
+    examples = predictor.examples(task, [(row["sentence1"], row["sentence2"]) for row in records(dev)])
+    recorded = record.read_rows(second.folder / "dev" / "sts.jsonl").predicted
+    outputs = evaluate.outputs(predictor.model, task, examples, predictor.precision)
+    np.testing.assert_allclose(task.predict(outputs), recorded, atol=2e-6)
+
+    (copy / "model.safetensors").write_bytes((first.folder / "encoder" / "model.safetensors").read_bytes())
+    again = script(MULTITASK, *flags, "--resume", run_dir="second", weights=False)
+    assert again.code == 2 and "data sentence encoder (" in again.err, "other weights under the same name"
+
+
+@pytest.mark.parametrize("name", [MULTITASK, PRETRAIN])
+def test_a_limit_and_a_last_step_make_a_short_whole_run(script: Script, tmp_path: Path, name: str) -> None:
+    """A second one has the same bits, whose output nobody reads, and tokenises nothing again."""
+    how = "--limit 20 --batch-size 8 --max-steps 7 --log-every 2 --lr 5e-4 --lr-schedule linear"
+    flags = (*how.split(), *(("--order", "none") if name == PRETRAIN else ()))
+    cache = tmp_path / "cache"
+    run = script(name, *flags, MINBERT_CACHE=str(cache))
+    assert run.code == 0, run.err
+    rates = {row["step"]: row["lr"] for row in run.rows() if row["kind"] == "train"}
+    assert rates[7] == pytest.approx(5e-4 / 7), "the schedule comes to its end with the run"
+    assert {2, 4, 6, 7} <= rates.keys()
+    assert run.rows()[-1]["kind"] == "evaluation" and run.rows()[-1]["step"] == 7
+    rows = run.manifest()["training_rows"]
+    assert rows == ({"nli": 20} if name == PRETRAIN else dict.fromkeys(("sst", "quora", "sts"), 20))
+    files = {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")}
+    assert len(files) >= (2 if name == PRETRAIN else 9)
+    unread = script(name, *flags, run_dir="unread", unread=True, MINBERT_CACHE=str(cache))
+    assert (unread.code, unread.errors, unread.out) == (0, run.errors, "")
+    assert unread.bits() == run.bits() and len(run.out.splitlines()) > 5
+    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")} == files
+
+
+def test_a_limit_of_the_evaluation_the_last_step_and_a_pooler_are_kept_to(script: Script) -> None:
+    how = ("--epochs", 3, "--lr", 5e-3, "--keep", "last", "--pooler", "mean", "--pairs", "joint", "--limit-eval", 30)
+    run = script(MULTITASK, *how)
+    assert run.code == 0, run.err
+    for short, (dev, test, _) in SOURCES.items():
+        for split, source in (("dev", dev), ("test", test)):
+            lines = (run.folder / "predictions" / f"{short}-{split}-output.csv").read_text().splitlines()[1:]
+            assert [line.split(" , ")[0] for line in lines] == [row["id"] for row in records(source)[:30]]
+    entry = run.manifest()["data"]["dev"]["sst"]
+    assert entry["kept"] == 30 and entry["read"] == 30 + len(entry["skipped"]) + entry["left_out"]
+    evaluations = [row for row in run.rows() if row["kind"] == "evaluation"]
+    scores = json.loads((run.folder / "scores.json").read_text())
+    assert scores["dev_norm"] == evaluations[-1]["score"] and scores["step"] == evaluations[-1]["step"]
+    assert max(evaluations, key=lambda row: row["score"])["step"] == scores["best_step"]
+    assert run.manifest()["selection"]["by_dev_pairs"] is False and "best so far" not in run.out
+    assert minbert.Encoder.load(run.folder / "encoder").pooler == "mean"
+
+
+def test_the_heads_may_have_a_learning_rate_of_their_own(script: Script, tiny: Path) -> None:
+    """One update of the same gradient: the heads as with one rate for all, the encoder twice as far."""
+    left = []
+    for rates in (("--lr", 1e-3), ("--lr", 2e-3, "--head-lr", 1e-3)):
+        run = script(MULTITASK, *rates, "--weight-decay", 0, "--max-steps", 1, run_dir=f"run{len(rates)}")
+        assert run.code == 0, run.err
+        left.append(load_file(run.folder / "checkpoints" / "step-00000001" / "model.safetensors"))
+    for name, start in minbert.BertModel.from_pretrained(tiny).state_dict().items():
+        alike, twice = (weights[f"encoder.{name}"] - start for weights in left)
+        torch.testing.assert_close(twice, 2 * alike, atol=1e-6, rtol=1e-3)
+    heads = [name for name in left[0] if name.startswith("heads.")]
+    assert heads and all(torch.equal(left[0][name], left[1][name]) for name in heads)
+    assert not torch.equal(left[0]["encoder.word_embedding.weight"], left[1]["encoder.word_embedding.weight"])
+
+
+def test_a_preset_of_the_other_papers_needs_sentevals_data_alone(script: Script, tmp_path: Path) -> None:
+    data = tmp_path / "senteval"
+    dev = data / "downstream" / "STS" / "STSBenchmark" / "sts-dev.csv"
+    dev.parent.mkdir(parents=True)
+    columns = ("id", "similarity", "sentence1", "sentence2")
+    rows = ["\t".join(["main", "f", "2012", *(row[name] for name in columns)]) for row in records("sts-dev.csv")]
+    dev.write_text("\n".join(rows) + "\n")
+    triplets = COURSE.parent / "nli" / "nli-triplets.csv"
+    how = ("--preset", "sbert-nli-v2", "--triplets", triplets, "--data", data, "--epochs", 1, "--batch-size", 32)
+    run = script(PRETRAIN, *how, data=False)
+    assert run.code == 0, run.err
+    account = run.manifest()["data"]["sts_dev"]
+    assert (account["name"], account["file"], account["kept"]) == ("stsb", str(dev), 50)
+    how_chosen = {"keep": "best", "metric": "spearman", "patience": 0, "by_dev_pairs": True}
+    assert run.manifest()["selection"] == how_chosen
+
+
+def test_a_run_that_makes_the_encoder_worse_says_so(script: Script, tiny: Path, tmp_path: Path) -> None:
+    """The dev pairs are scored by the starting encoder itself: any change makes it worse."""
+    scored = zip(records("sts-dev.csv"), cosines(minbert.Encoder.load(tiny, pooler="mean", precision="fp32")))
+    dev = tmp_path / "dev.tsv"
+    lines = [f"{row['sentence1']}\t{row['sentence2']}\t{5 * max(0, score):.7f}\n" for row, score in scored]
+    dev.write_text("sentence1\tsentence2\tscore\n" + "".join(lines))
+    how = ("--sts-dev", dev, "--pooler", "mean", "--max-length", 64, "--epochs", 2, "--lr", 1e-2, "--keep", "best")
+    run = script(PRETRAIN, *how)
+    assert run.code == 0, run.err
+    assert "best so far" not in run.out and "training did not help" in run.out
+    scores = json.loads((run.folder / "scores.json").read_text())
+    rho = scores["sts_dev_spearman"]
+    assert rho["before"] > 0.999 and rho["after"] == rho["before"]
+    assert (scores["step"], scores["best_step"], scores["last_step"]) == (0, 0, 7)
+    trained, started = (load_file(folder / "model.safetensors") for folder in (run.folder / "encoder", tiny))
+    assert all(torch.equal(trained[name], started[name]) for name in trained)
+    assert "after training (the encoder from before training)" in run.out
+    found = dict(facts.run_facts(read_run(run.folder)))
+    assert found["kept"].startswith("the encoder from before training")
+    assert found["last epoch's training loss"] == f"{scores['last_epoch_loss']:.4f}"
+
+
+def test_out_flags_and_dev_rows_without_labels(script: Script, tmp_path: Path) -> None:
+    """They are predicted and not scored; a set without any label has no score."""
+    lines = (COURSE / "quora-dev.csv").read_text().splitlines()
+    lines[3] = lines[3][:-3]  # no label
+    index, name, first, *_ = lines[5].split("\t")
+    lines[5] = "\t".join([index, name, first, "", ""])  # no sentence2, no label
+    (tmp_path / "quora.csv").write_text("\n".join(lines) + "\n")
+    flags = [f"--{short}_{split}_out" for short in SOURCES for split in ("dev", "test")]
+    paths = [tmp_path / f"{flag.strip('-')}.txt" for flag in flags]
+    given = [part for pair in zip(flags, paths, strict=True) for part in pair]
+    run = script(MULTITASK, "--max-steps", 3, "--para_dev", tmp_path / "quora.csv", *given)
+    assert run.code == 0, run.err
+    for path in paths:
+        assert path.read_bytes().startswith(HEADERS[path.name.split("_")[0]])
+    assert not (run.folder / "predictions").exists()
+    written = (tmp_path / "para_dev_out.txt").read_text().splitlines()[1:]
+    expected = [line.split("\t")[1] for number, line in enumerate(lines) if number not in (0, 5)]
+    assert [line.split(" , ")[0] for line in written] == expected
+    rows = record.read_rows(run.folder / "dev" / "quora.jsonl")
+    assert rows.ids == expected and np.flatnonzero(np.isnan(rows.gold)).tolist() == [2]
+    assert rows.texts[0] == tuple(map(readers.clean_pair, lines[1].split("\t")[2:4]))
+    assert json.loads((run.folder / "scores.json").read_text())["tasks"]["quora"]["rows"] == 48
+    account = run.manifest()["data"]["dev"]["quora"]
+    assert [row["line"] for row in account["skipped"]] == [6] and [row["line"] for row in account["noted"]] == [4]
+    assert any("1 of 50 rows skipped" in line for line in run.err.splitlines())
+
+    header, *rows = (COURSE / "quora-dev.csv").read_text().splitlines()
+    (tmp_path / "quora.csv").write_text("\n".join([header, *(row[:-3] for row in rows)]) + "\n")
+    more = ("--sampling", "hybrid", "--accumulate", 3)
+    flags = ("--max-steps", 2, "--tasks", "quora,sts", *more, "--para_dev", tmp_path / "quora.csv")
+    run = script(MULTITASK, *flags, run_dir="unlabelled")
+    assert run.code == 0, run.err
+    assert json.loads((run.folder / "scores.json").read_text())["tasks"]["quora"]["score"] is None
+    assert len((run.folder / "predictions" / "para-dev-output.csv").read_text().splitlines()) == 51

@@ -1,0 +1,120 @@
+"""Guards: what surrounds CUDA graphs, without a GPU; `test_cuda.py` has the graphs themselves.
+
+python -m pytest --import-mode=importlib tests/minbert/fast/test_graphs.py
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from minbert import BertModel, Ragged, attention, pooling, weights
+from minbert.config import BertConfig
+from minbert.encoder import vectors
+from minbert.fast import graphs
+from minbert.fast.graphs import GraphedVectors, filled, sizes
+from minbert.precision import autocast
+from minbert.tokenizer import Tokenizer
+from minbert.train.loop import StepContext
+from minbert.train.plan import PlannedBatch
+from tasks import TASKS
+from tasks.model import MultitaskModel, MultitaskTrainStep
+
+SAMPLE = Path(__file__).parents[3] / "data" / "sample"
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+@given(st.lists(st.integers(1, 510), min_size=1, max_size=300), st.integers(4, 512))
+def test_a_size_holds_the_batch_and_its_sentences(lengths: list[int], positions: int) -> None:
+    lengths = [min(length, positions) for length in lengths]
+    tokens, sentences, bound = sizes(lengths, positions)
+    all_lengths = filled(lengths, tokens, sentences)
+    assert all_lengths[: len(lengths)] == lengths
+    assert (len(all_lengths), sum(all_lengths)) == (sentences, tokens)
+    assert min(all_lengths) >= 1 and max(all_lengths) <= bound <= positions
+    assert tokens - bound >= sentences - 1, "no token for one of the others"
+    assert tokens - sum(lengths) <= 64 + 256 + sum(lengths) // 8
+
+
+@pytest.fixture
+def replayed_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """Functions are called again in place of replaying them; attention pads, as the lengths are not the real ones."""
+    captured = []
+
+    def capture(function: Callable[[], None], pool: object) -> Callable[[], None]:
+        captured.append(torch.enable_grad()(function))
+        return captured[-1]
+
+    monkeypatch.setattr(graphs, "GPU", "cpu")
+    monkeypatch.setattr(graphs, "capture", capture)
+    monkeypatch.setattr(graphs, "preparation", lambda device: nullcontext())
+    monkeypatch.setattr(torch.random, "fork_rng", lambda devices: nullcontext())
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "pool")
+    monkeypatch.setattr(attention, "GPUS", ("cpu",))
+    monkeypatch.setattr(attention, "kernel_name", lambda *_: "padded")
+    return captured
+
+
+def batches(device: torch.device) -> list[Ragged]:
+    """Batches of four sizes; the first size occurs twice."""
+    lengths = [(4, 1, 30, 4, 9), (3, 3), (40, 2, 7, 7, 25), (2, 2, 29, 5, 9), (60,) * 40]
+    return [Ragged.from_lists([[2, *range(5, 5 + n), 3] for n in batch]).to(device) for batch in lengths]
+
+
+def step(read: Callable[[Ragged], Tensor], model: BertModel, parts: list[Ragged], precision: str) -> list[Tensor]:
+    """The vectors of the parts of a batch, then the gradients of a sum over all."""
+    model.zero_grad(set_to_none=True)
+    torch.manual_seed(11)
+    with autocast(precision, model.device):
+        out = [read(part).float() for part in parts]
+    (torch.cat(out)[:, 0] * torch.arange(sum(map(len, out)), device=model.device)).sum().backward()
+    return [*out, *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+
+
+def steps_agree(model: BertModel, pooler: str, precision: str, tolerance: float) -> None:
+    """Replayed steps equal others without dropout: of one forward pass, and of two, which add gradients."""
+    read, parts = GraphedVectors(model, pooler), batches(model.device)
+    read.active = True
+    for several in [*([part] for part in parts), parts[:2]]:
+        wanted = step(lambda part: vectors(model, part, pooler), model, several, precision)
+        largest = max(float(x.detach().abs().max()) for x in wanted)  # keys' biases have gradients of rounding errors
+        for mine, theirs in zip(step(read, model, several, precision), wanted, strict=True):
+            torch.testing.assert_close(mine, theirs, atol=tolerance * largest, rtol=0)
+    assert len(read._recorded) == 4, "a recording for every size"
+
+
+@pytest.mark.parametrize("pooler", pooling.NAMES)
+@pytest.mark.usefixtures("replayed_on_the_cpu")
+def test_replays_give_vectors_and_gradients_of_the_encoder(tiny: Path, pooler: str) -> None:
+    model = BertModel.with_weights(weights.resolve(str(tiny)), BertConfig.read(tiny)).eval()
+    steps_agree(model, pooler, "fp32", 1e-6)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_step_of_stage_two_is_the_same(
+    tiny: Path, replayed_on_the_cpu: list[Callable[[], None]], accumulate: int
+) -> None:
+    """Joint pairs, which a second encoder reads by themselves, and R-Drop. Of parts only that encoder is replayed."""
+    task = TASKS["quora"]("joint")
+    rows = task.open(SAMPLE / "course" / "quora-dev.csv", "dev", Tokenizer.load(tiny), 64)
+    results = []
+    for replayed in (False, True):
+        encoder = BertModel.with_weights(weights.resolve(str(tiny)), replace(BertConfig.read(tiny), **NO_DROPOUT))
+        torch.manual_seed(0)
+        model = MultitaskModel(encoder, [task], 0.0, pooler="mean").train()
+        objective = MultitaskTrainStep({"quora": rows}, accumulate=accumulate, r_drop=1.0)
+        graphs.GPU = "cpu" if replayed else "cuda"
+        numbers = objective.backward(
+            model, PlannedBatch("quora", np.arange(8), 0, 0), StepContext(1, 0, "fp32", torch.device("cpu"))
+        )
+        results.append([numbers["loss"], *(p.grad for p in model.parameters() if p.grad is not None)])
+    for plain, mine in zip(*results, strict=True):
+        torch.testing.assert_close(mine, plain, atol=1e-6, rtol=1e-4)
+    assert len(replayed_on_the_cpu) == (3 if accumulate == 1 else 2), "forward, backward and the other encoder's"

@@ -1,0 +1,258 @@
+"""Guards: the loop on a toy objective: steps, evaluations, checkpoints, early stop, what is not finite, what is left.
+
+python -m pytest --import-mode=importlib tests/minbert/train/test_loop.py
+"""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from minbert import AdamW, UserError
+from minbert.train import checkpoint, distributed, progress
+from minbert.train.run import RunFolder
+
+STEPS = 4  # of an epoch
+
+
+def by_hand(
+    toy: Any, rates: Callable[[int], float] = lambda step: 0.1, clip: float = 0.0, skipped: int = -1
+) -> list[Tensor]:
+    """The weights after each step of a plain loop, without the step `skipped`."""
+    model = toy.model()
+    optimizer = AdamW(model.parameters(), lr=0.1)
+    found = []
+    for step in range(STEPS * 3):
+        if step == skipped:
+            continue
+        optimizer.zero_grad()
+        toy.loss(model, np.arange(3) + 3 * (step % STEPS)).backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.param_groups[0]["lr"] = rates(step)
+        optimizer.step()
+        found.append(model.weight.detach().clone())
+    return found
+
+
+def test_the_loop_is_the_plain_loop(toy: Any, run: RunFolder) -> None:
+    objective = toy.Objective()
+    _, state, seen = toy.fit(run, objective=objective)
+    assert state.step == 12 and state.finished
+    torch.testing.assert_close(seen, by_hand(toy)[3::4], rtol=0, atol=0)
+    assert objective.asked == [(step, step // 4, (np.arange(3) + 3 * (step % 4)).tolist(), True) for step in range(12)]
+
+
+def test_clipping_bounds_the_gradient(toy: Any, run: RunFolder) -> None:
+    *_, seen = toy.fit(run, clip=0.05)
+    torch.testing.assert_close(seen[-1], by_hand(toy, clip=0.05)[-1])
+    assert not torch.allclose(seen[-1], by_hand(toy)[-1])
+
+
+def overflow(model: nn.Module, _: Any) -> None:
+    assert model.weight.grad is not None
+    model.weight.grad.fill_(math.inf)
+
+
+def test_a_step_with_an_overflow_in_fp16_is_skipped_and_logged(toy: Any, run: RunFolder) -> None:
+    """The loss scale is a power of two, so that all other steps are bit-equal to those without it."""
+    objective = toy.Objective(after={3: overflow})
+    model, state, _ = toy.fit(run, objective=objective, precision="fp16", log_every=1)
+    assert torch.equal(model.weight, by_hand(toy, skipped=3)[-1])
+    rows = [row for row in run.metrics() if row["kind"] == "train"]
+    assert [row["toy/skipped"] for row in rows] == [float(step == 3) for step in range(12)]
+    assert [row["toy/loss_scale"] for row in rows] == [65536.0] * 4 + [32768.0] * 8
+    assert ["toy/gradient_norm" in row for row in rows] == [step != 3 for step in range(12)]
+    assert state.loss_scale["scale"] == 32768.0 and state.step == 12
+
+
+def test_a_resumed_run_in_fp16_goes_on_with_its_loss_scale(toy: Any, run: RunFolder, tmp_path: Path) -> None:
+    whole, state, _ = toy.fit(run, objective=toy.Objective(after={3: overflow}), precision="fp16")
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    other = toy.begin(tmp_path / "other")
+    with pytest.raises(KeyboardInterrupt):
+        toy.fit(other, objective=toy.Objective(after={3: overflow, 7: stop}), precision="fp16", save_every=1)
+    again, resumed, _ = toy.fit(other, precision="fp16", resume=True)
+    assert torch.equal(again.weight, whole.weight) and resumed.loss_scale == state.loss_scale
+
+
+def test_an_overflow_at_every_scale_is_an_error(toy: Any, run: RunFolder) -> None:
+    with pytest.raises(UserError, match="gradient norm of toy is"):
+        toy.fit(run, objective=toy.Objective(after=dict.fromkeys(range(40), overflow)), precision="fp16", epochs=10)
+
+
+def test_the_learning_rate_follows_its_schedule(toy: Any, run: RunFolder) -> None:
+    *_, seen = toy.fit(run, lr_schedule="linear", warmup=0.25)
+    rates = [0.1 * (step + 1) / 3 if step < 3 else 0.1 * (1 - (step - 3) / 9) for step in range(12)]
+    torch.testing.assert_close(seen[-1], by_hand(toy, rates.__getitem__)[-1])
+    logged = [row["lr"] for row in run.metrics() if row["kind"] == "train"]
+    assert logged == pytest.approx([rates[3], rates[7], rates[11]])
+
+
+def test_the_last_steps_weights_are_left_where_they_are_to_be_kept(toy: Any, run: RunFolder) -> None:
+    model, state, seen = toy.fit(run, scores=[0.3, 0.9, 0.5], keep="last", save_every=3)
+    assert (state.best, state.best_step, state.kept_step, state.kept_score) == (0.9, 8, 12, 0.5)
+    assert torch.equal(model.weight, seen[2])
+    assert checkpoint.steps(run.checkpoints) == [12], "no checkpoint of a step that is not kept"
+    again, resumed, _ = toy.fit(run, keep="last", resume=True)
+    assert torch.equal(again.weight, model.weight) and resumed == state
+
+
+@pytest.mark.parametrize("baseline", [0.9, 1.0])
+def test_weights_from_before_training_are_kept_where_no_evaluation_is_better(
+    toy: Any, run: RunFolder, baseline: float
+) -> None:
+    model, state, _ = toy.fit(run, scores=[0.3, 0.9, 0.5], baseline=baseline, save_every=3)
+    assert (state.best, state.best_step, state.kept_step, state.kept_score) == (baseline, 0, 0, baseline)
+    assert torch.equal(model.weight, toy.model().weight)
+    assert [row["best"] for row in run.metrics() if row["kind"] == "evaluation"] == [False] * 3
+    assert checkpoint.steps(run.checkpoints) == [0, 12]
+    again, resumed, _ = toy.fit(run, baseline=baseline, resume=True)
+    assert torch.equal(again.weight, model.weight) and resumed == state
+
+
+def test_a_run_stopped_before_any_gain_goes_on_with_the_weights_from_before_training(toy: Any, run: RunFolder) -> None:
+    with pytest.raises(UserError, match="step 6"):
+        toy.fit(run, scores=[0.1], baseline=0.5, objective=toy.Objective(scalars={5: {"loss": math.nan}}), save_every=3)
+    assert checkpoint.steps(run.checkpoints) == [0, 4]
+    model, state, _ = toy.fit(run, scores=[0.2, 0.3], baseline=0.5, resume=True)
+    assert (state.step, state.kept_step) == (12, 0) and torch.equal(model.weight, toy.model().weight)
+
+
+@pytest.mark.parametrize(
+    ("scores", "baseline", "best"), [([0.1, 0.9, 0.8, 0.9, 1], None, 8), ([0.1, 0.2, 0.9], 0.5, 0)]
+)
+def test_patience_stops_early(toy: Any, run: RunFolder, scores: list[float], baseline: float | None, best: int) -> None:
+    objective, again = toy.Objective(), toy.Objective()
+    model, state, _ = toy.fit(run, scores=scores, epochs=5, patience=2, objective=objective, baseline=baseline)
+    assert len(objective.asked) == best + 8, "two evaluations without gain after the best one"
+    assert state.finished and state.best_step == state.kept_step == best
+    resumed, *_ = toy.fit(run, epochs=5, patience=2, objective=again, baseline=baseline, resume=True)
+    assert not again.asked and torch.equal(resumed.weight, model.weight)
+
+
+def test_the_first_ranks_scores_are_those_of_all(toy: Any, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "broadcast", lambda own: torch.full_like(own, 0.4))
+    _, state, _ = toy.fit(run, scores=[0.3, None, 0.9], baseline=0.1)
+    assert (state.best, state.best_step, state.score) == (0.4, 0, 0.4)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, None])
+def test_an_undefined_score_is_never_the_best_and_never_in_json(
+    toy: Any, run: RunFolder, bad: float | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, state, _ = toy.fit(run, scores=[bad, 0.1, bad])
+    assert (state.best, state.best_step, state.kept_step) == (0.1, 8, 8)
+    rows = [row for row in run.metrics() if row["kind"] == "evaluation"]
+    assert [(row["score"], row["best"]) for row in rows] == [(None, False), (0.1, True), (None, False)]
+    assert "note: step 4: the score is undefined" in capsys.readouterr().err
+    never, state, _ = toy.fit(toy.begin(run.path.parent / "never"), scores=[bad] * 3)
+    assert (state.best, state.kept_step) == (None, 12), "without a best evaluation the last step is kept"
+    assert torch.equal(never.weight, by_hand(toy)[-1])
+
+
+def test_evaluations_come_when_asked_for_and_at_the_very_end(toy: Any, run: RunFolder) -> None:
+    *_, seen = toy.fit(run, evaluate_every=5)
+    assert [row["step"] for row in run.metrics() if row["kind"] == "evaluation"] == [5, 10, 12]
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize("keep", ["best", "last"])
+@pytest.mark.parametrize(("part", "steps"), [(0.0, 1), (0.05, 1), (0.5, 6), (1.0, 12)])
+def test_the_last_evaluation_is_that_of_the_mean_weights(
+    toy: Any, run: RunFolder, part: float, steps: int, keep: str
+) -> None:
+    model, state, seen = toy.fit(run, average=part, keep=keep)
+    plain = by_hand(toy)
+    torch.testing.assert_close(seen[:-1], plain[3:-1:4], rtol=0, atol=0)
+    torch.testing.assert_close(seen[-1], torch.stack(plain[-steps:]).double().mean(0).float())
+    assert torch.equal(model.weight, seen[-1]) and state.kept_step == 12
+    again, resumed, _ = toy.fit(run, average=part, keep=keep, resume=True)
+    assert torch.equal(again.weight, model.weight) and resumed == state
+
+
+@pytest.mark.parametrize("evaluate_every", [0, 100])
+def test_rows_hold_the_means_since_the_last_row_and_are_printed(
+    toy: Any, run: RunFolder, evaluate_every: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toy.fit(run, log_every=3, evaluate_every=evaluate_every)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "evaluation" not in line]
+    rows = [row for row in run.metrics() if row["kind"] == "train"]
+    assert [row["step"] for row in rows] == [3, 4, 6, 8, 9, 12], "one ends with every epoch"
+    every = toy.begin(run.path.parent / "every")
+    toy.fit(every, log_every=1)
+    single = {row["step"]: row["toy/loss"] for row in every.metrics() if row["kind"] == "train"}
+    for line, row, steps in zip(lines, rows, [(1, 2, 3), (4,), (5, 6), (7, 8), (9,), (10, 11, 12)], strict=True):
+        assert row["toy/loss"] == pytest.approx(np.mean([single[step] for step in steps]))
+        assert row["epoch"] == (row["step"] - 1) // STEPS + 1
+        assert f"step {row['step']}/12" in line and f"loss {row['toy/loss']:.3f}" in line
+
+
+def spoil_gradient(model: nn.Linear, optimizer: AdamW) -> None:
+    assert model.weight.grad is not None
+    model.weight.grad[0, 0] = math.nan
+
+
+def spoil_parameter(model: nn.Linear, optimizer: AdamW) -> None:
+    with torch.no_grad():
+        model.bias[0] = math.inf
+
+
+def spoil_moment(model: nn.Linear, optimizer: AdamW) -> None:
+    optimizer.state[model.weight]["exp_avg_sq"][0, 0] = math.inf
+
+
+@pytest.mark.parametrize("spoil", [None, spoil_gradient, spoil_parameter, spoil_moment])
+@pytest.mark.parametrize(("step", "every"), [(2, {"save_every": 1}), (5, {"save_every": 3}), (11, {"log_every": 1})])
+def test_what_is_not_finite_is_never_saved(
+    toy: Any, run: RunFolder, step: int, spoil: Callable[..., None] | None, every: dict[str, int]
+) -> None:
+    """The error names the step and the task: that of the fault, or of the checkpoint that would have held it."""
+    bad = {"after": {step: spoil}} if spoil else {"scalars": {step: {"loss": math.nan}}}
+    with pytest.raises(UserError, match=r"^step (\d+): .*toy.*--lr") as caught:
+        toy.fit(run, objective=toy.Objective(**bad), **every)
+    assert "\n" not in str(caught.value)
+    assert step < int(str(caught.value).split()[1].rstrip(":")) <= step + 3
+    for saved in checkpoint.steps(run.checkpoints):
+        model = nn.Linear(5, 1)
+        optimizer = AdamW(model.parameters())
+        checkpoint.load(run.checkpoints, saved, model, optimizer)
+        assert checkpoint.not_finite(model, optimizer) is None
+
+
+def test_a_finished_run_keeps_one_model_and_no_optimizer(toy: Any, run: RunFolder) -> None:
+    model, state, _ = toy.fit(run, scores=[0.3, 0.9, 0.5])
+    files = {str(path.relative_to(run.checkpoints)) for path in run.checkpoints.glob("*/*.*")}
+    assert files == {"step-00000008/state.json", "step-00000008/model.safetensors", "step-00000012/state.json"}
+    asked = toy.Objective()
+    again, resumed, _ = toy.fit(run, objective=asked, resume=True)
+    assert not asked.asked and resumed == state and torch.equal(again.weight, model.weight)
+
+
+def test_evaluations_are_lines_above_a_bar(
+    toy: Any, run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_redraws", lambda stream: True)
+    toy.fit(run, scores=[0.25, 0.75, 0.5])
+    printed = capsys.readouterr().out.replace("\r", "\n").splitlines()
+    bests = ["best so far" in line for line in printed if "evaluation: toy 0.500" in line]
+    assert bests == [True, True, False]
+    assert any("12/12 [" in line and "loss" in line and "score 0.750" in line for line in printed)
+    assert not any("lr " in line for line in printed), "no lines beside the bar"
+
+
+def test_lines_in_place_of_a_bar_leave_standard_output_to_results(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_SILENCE", 0.0)
+    assert list(progress.bar([3, 1, 2], "predicting")) == [3, 1, 2]
+    printed = capsys.readouterr()
+    assert not printed.out and printed.err == "predicting: 0 of 3\npredicting: 1 of 3\npredicting: 2 of 3\n"

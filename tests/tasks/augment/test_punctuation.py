@@ -1,0 +1,83 @@
+"""Guards: punctuation marks are inserted and nothing else: their number, their places, their kinds, and the same again.
+
+python -m pytest --import-mode=importlib tests/tasks/augment/test_punctuation.py
+"""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+from tokenizers.normalizers import BertNormalizer
+
+from tasks.augment.punctuation import MARKS, Change, insert, insertion_points, insertions
+
+ENGLISH = "the ferry leaves at noon"
+CHINESE = "渡船中午离开"
+COUNTER = {"seed": 7, "epoch": 2, "key": 5}
+characters = st.characters(exclude_categories=["Cs"], max_codepoint=0x2B81F)
+texts = st.one_of(st.text(characters, max_size=30), st.text(alphabet="ab c，渡船中，.", max_size=30))
+
+
+def without(text: str, found: list[Change]) -> str:
+    """The text with the marks taken out again, from behind: each stands at its offset plus those before it."""
+    for number, one in reversed(list(enumerate(found))):
+        at = one.start + number
+        assert text[at] == one.new
+        text = text[:at] + text[at + 1 :]
+    return text
+
+
+@given(texts, st.integers(1, 7), st.sampled_from(sorted(MARKS)), st.integers(0, 2**40), st.integers(0, 9))
+def test_without_its_marks_it_is_the_original(text: str, most: int, marks: str, key: int, epoch: int) -> None:
+    counter = {"seed": 3, "epoch": epoch, "key": key, "most": most, "marks": marks}
+    found, changed = insertions(text, **counter), insert(text, **counter)
+    assert 1 <= len(found) <= most and len(changed) == len(text) + len(found)
+    assert all(one.new in MARKS[marks] and one.start == one.end in insertion_points(text) for one in found)
+    assert without(changed, found) == text
+
+
+# As in BERT's tokenizer, except that the library leaves out the first 256 characters of extension E.
+SEPARATE = BertNormalizer(clean_text=False, handle_chinese_chars=True, strip_accents=False, lowercase=False)
+
+
+@given(texts)
+def test_places_are_after_words_and_after_every_chinese_character(text: str) -> None:
+    apart = SEPARATE.normalize_str(text).split()
+    ends = insertion_points(text)
+    if not apart:
+        assert ends == [len(text)]
+        return
+    assert [text[a:b].strip() for a, b in zip([0, *ends], ends, strict=False)] == apart
+    assert all(not text[end - 1].isspace() for end in ends)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5])
+def test_the_number_of_marks_is_uniform(most: int) -> None:
+    counts = Counter(len(insertions(ENGLISH, seed=1, epoch=0, key=key, most=most)) for key in range(3000))
+    assert set(counts) == set(range(1, most + 1))
+    assert most == 1 or chisquare([counts[i + 1] for i in range(most)]).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("text", "marks"), [(ENGLISH, "english"), (CHINESE, "chinese"), (ENGLISH, "extra")])
+def test_every_place_and_every_mark_is_equally_likely(text: str, marks: str) -> None:
+    found = [one for key in range(2000) for one in insertions(text, seed=4, epoch=1, key=key, most=3, marks=marks)]
+    pairs = Counter((one.start, one.new) for one in found)
+    assert set(pairs) == {(place, mark) for place in insertion_points(text) for mark in MARKS[marks]}
+    assert chisquare(list(pairs.values())).pvalue > 1e-3
+
+
+def test_the_same_counter_draws_the_same_and_every_part_of_it_counts() -> None:
+    first = insert(ENGLISH, **COUNTER, most=7)
+    assert insert(ENGLISH, **COUNTER, most=7) == first
+    others = [{**COUNTER, name: value} for name, value in (("seed", 8), ("epoch", 3), ("key", 6))]
+    assert first not in {insert(ENGLISH, **other, most=7) for other in others}
+
+
+def test_the_sets_are_the_papers() -> None:
+    assert set(MARKS["english"]) == {".", ",", "!", "?", ";", ":"}
+    assert set(MARKS["extra"]) == {".", ",", "!", "?", ";", ":", "[", "]", "~", "|"}
+    assert set(MARKS["english"]) - set(MARKS["without-exclamation"]) == {"!", "?"}
+    assert set(MARKS["chinese"]) - set(MARKS["chinese-without-exclamation"]) == {"！", "？"}
+    assert not set(MARKS["chinese"]) & set(MARKS["english"]) and len(MARKS["chinese"]) == 6

@@ -1,0 +1,98 @@
+"""Guards: the three methods of synonym replacement, law by law, on a small WordNet of this test's own.
+
+python -m pytest --import-mode=importlib tests/tasks/augment/test_replacement.py
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from tasks.augment.punctuation import splice
+from tasks.augment.synonyms import replace_adjectives, replace_words
+from tasks.augment.wordnet import KINDS, Tagged, WordNet, tag
+
+SYNSETS = (
+    ("a", ("big", "large", "enormous", "hulking")),
+    ("a", ("old", "former", "aged")),
+    ("a", ("quick", "fast", "rapid")),
+    ("n", ("car", "automobile", "auto", "motor car")),
+    ("n", ("hour", "period")),
+    ("v", ("chase", "pursue")),
+    ("r", ("slowly", "gradually")),
+)
+OTHERS = {words[0]: [word for word in words[1:] if " " not in word] for _, words in SYNSETS}
+TEXT = "The big dog and an old man chase a quick car slowly ."
+COPIES = 400
+
+
+@pytest.fixture(scope="module")
+def words(write_wordnet: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> WordNet:
+    synsets = [(part, dict.fromkeys(lemmas, 1)) for part, lemmas in SYNSETS]
+    return WordNet(write_wordnet(tmp_path_factory.mktemp("nltk"), *synsets))
+
+
+@pytest.fixture(scope="module")
+def tagged(words: WordNet) -> Tagged:
+    return tag([TEXT] * COPIES, words)
+
+
+def changed_words(before: str, after: str) -> list[tuple[str, str]]:
+    """Changed words of texts that differ in single words."""
+    return [(old, new) for old, new in zip(before.split(), after.split(), strict=True) if old != new]
+
+
+def rewritten(tagged: Tagged, method: int, p: float, seed: int = 0) -> list[str]:
+    """The texts of `tagged`, each TEXT and in a row of its own, after method 1 or 2."""
+    of = tagged.only(KINDS[method])
+    return [
+        splice(TEXT, replace_words(of, number, TEXT, p=p, seed=seed, row=f"row-{number}", column=0))
+        for number in range(COPIES)
+    ]
+
+
+@pytest.mark.parametrize(("method", "p", "replaceable"), [(1, 0.3, 6), (2, 0.3, 4), (1, 0.8, 6), (2, 0.05, 4)])
+def test_methods_1_and_2_replace_each_word_with_probability_p(
+    tagged: Tagged, method: int, p: float, replaceable: int
+) -> None:
+    count = sum(len(changed_words(TEXT, text)) for text in rewritten(tagged, method, p, seed=11))
+    low, high = stats.binom.interval(0.9999, replaceable * COPIES, p)
+    assert low <= count <= high
+
+
+def test_every_synonym_comes_equally_often(tagged: Tagged) -> None:
+    found = [dict(changed_words(TEXT, text))["big"] for text in rewritten(tagged, 2, 1, seed=5)]
+    counts = [found.count(word) for word in OTHERS["big"]]
+    assert sum(counts) == COPIES
+    assert stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_a_row_is_augmented_alike_wherever_it_stands(words: WordNet) -> None:
+    one = replace_words(tag([TEXT], words), 0, TEXT, p=0.5, seed=9, row="x", column=1)
+    among = tag(["A quick hour .", "No word here .", TEXT], words)
+    assert one == replace_words(among, 2, TEXT, p=0.5, seed=9, row="x", column=1)
+
+
+def test_seeds_rows_and_columns_draw_apart(tagged: Tagged) -> None:
+    assert rewritten(tagged, 1, 0.5, 1) == rewritten(tagged, 1, 0.5, 1) != rewritten(tagged, 1, 0.5, 2)
+    assert len(set(rewritten(tagged, 1, 0.5))) > 50
+    columns = [[replace_words(tagged, n, TEXT, p=0.5, seed=0, row=str(n), column=c) for n in range(9)] for c in (0, 1)]
+    assert columns[0] != columns[1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("AN OLD CAR", "AN FORMER CAR"),
+        ("Old cars", "Former cars"),
+        ("an  old\tcar!", "an  former\tcar!"),
+        ("such an old, old-fashioned 'car'...", "such an former, old-fashioned 'car'..."),
+    ],
+)
+def test_case_punctuation_spacing_and_articles_are_kept(
+    write_wordnet: Callable[..., Path], tmp_path: Path, before: str, after: str
+) -> None:
+    words = WordNet(write_wordnet(tmp_path, ("a", {"old": 1, "former": 1})))
+    changes = replace_adjectives(tag([before], words).only("a"), 0, before, batch=0, index=0, seed=3)
+    assert splice(before, changes) == after

@@ -1,0 +1,188 @@
+"""Guards: where WordNet is looked for, which synonyms a word has, and in which form.
+
+DATA_DIR=... python -m pytest --import-mode=importlib tests/tasks/augment/test_wordnet.py
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minbert import UserError
+from tasks.augment import wordnet
+from tasks.augment.wordnet import CLOSED, WordNet, inflected
+
+Make = Callable[..., WordNet]
+
+
+def fake(folder: Path) -> Path:
+    (folder / wordnet.WORDNET).mkdir(parents=True)
+    (folder / wordnet.TAGGER).mkdir(parents=True)
+    for name in (f"{wordnet.WORDNET}/index.noun", f"{wordnet.TAGGER}/x.json"):
+        (folder / name).write_text("", encoding="utf-8")
+    return folder.resolve()
+
+
+def test_wordnet_is_looked_for_in_nltk_data_then_in_the_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NLTK_DATA", raising=False)
+    monkeypatch.setenv("DATA_DIR", str(tmp_path / "elsewhere"))
+    with pytest.raises(UserError, match=r"tagger are not in .*data; .*\.py wordnet --data .*elsewhere fetches both$"):
+        wordnet.find_nltk_data()
+    by_variable = fake(tmp_path / "elsewhere" / "nltk_data")
+    assert wordnet.find_nltk_data() == by_variable
+    by_flag = fake(tmp_path / "given" / "nltk_data")
+    assert wordnet.find_nltk_data(str(tmp_path / "given")) == by_flag
+    own = fake(tmp_path / "own")
+    monkeypatch.setenv("NLTK_DATA", os.pathsep.join([str(tmp_path / "nothing"), str(own)]))
+    assert wordnet.find_nltk_data(str(tmp_path / "given")) == own
+    shutil.rmtree(own / wordnet.TAGGER)
+    assert wordnet.find_nltk_data(str(tmp_path / "given")) == by_flag, "WordNet alone does not serve"
+
+
+def test_a_broken_wordnet_is_one_sentence(tmp_path: Path) -> None:
+    broken = fake(tmp_path / "nltk_data")
+    for read in (wordnet.tagger, lambda folder: WordNet(folder).synonyms("dog", "n")):
+        with pytest.raises(UserError, match=r"NLTK cannot read it .*get_data\.py wordnet"):
+            read(broken)
+
+
+def test_a_zip_counts(tmp_path: Path) -> None:
+    (tmp_path / "corpora").mkdir()
+    packed = tmp_path / "corpora" / "wordnet.zip"
+    packed.write_bytes(b"one")
+    assert wordnet.files(tmp_path, wordnet.WORDNET) == [packed]
+
+
+@pytest.fixture
+def made(write_wordnet: Callable[..., Path], tmp_path: Path) -> Make:
+    """A function of synsets (part of speech, lemma -> count) that gives a WordNet of them."""
+
+    def make(*synsets: Any, senses: str = "first", rude: tuple[str, ...] = ()) -> WordNet:
+        folder = tmp_path / f"nltk-{len(list(tmp_path.iterdir()))}"
+        return WordNet(write_wordnet(folder, *synsets, rude=rude), senses)
+
+    return make
+
+
+def sense(part: str, *lemmas: str, counts: list[int] | None = None) -> tuple[str, dict[str, int]]:
+    return part, dict(zip(lemmas, counts or [1] * len(lemmas), strict=True))
+
+
+FORMS = [
+    ("child", "NNS", "children"),
+    ("blorf", "NNS", None),
+    ("looker-on", "NNS", None),
+    ("enormous", "JJR", None),
+    ("motor car", "NNS", "motor cars"),
+    ("man of letters", "NNS", None),
+    ("well off", "JJR", None),
+    ("keep up", "VBD", "kept up"),
+    ("ran off", "VB", "ran off"),
+]
+
+
+def test_a_form_is_carried_over_or_said_to_be_unknown() -> None:
+    for lemma, tag_, form in FORMS:
+        assert inflected(lemma, tag_) == form
+
+
+LEMMAS = "saw VBD see, saw VB saw, sawed VBD saw, lay VBD lie, lay VBP lay, found VBD find, glasses NNS glasses"
+LEMMAS += ", knives NNS knife, unheard NNS -"
+
+
+def test_the_lemma_is_the_one_whose_form_the_word_is(made: Make) -> None:
+    words = made(
+        *(sense("v", one, f"{one}-too") for one in ("see", "saw", "lie", "lay", "find", "found")),
+        sense("n", "glasses", "specs", counts=[9, 1]),
+        sense("n", "glass", "cup", counts=[4, 1]),
+        sense("n", "knife"),
+    )
+    for word, tag_, lemma in map(str.split, LEMMAS.split(", ")):
+        assert words.lemma(word, tag_) == (None if lemma == "-" else lemma), word
+
+
+def test_synonyms_are_the_other_lemmas_of_the_words_synsets_of_that_part(made: Make) -> None:
+    words = made(sense("a", "big", "large"), sense("a", "big", "prominent"), sense("n", "big", "giant"))
+    assert words.synonyms("big", "a") == ["large", "prominent"]
+    assert words.synonyms("large", "a") == ["big"]
+    assert words.synonyms("big", "n") == ["giant"]
+    assert words.synonyms("big", "v") == words.synonyms("small", "a") == []
+
+
+def test_rare_senses_and_phrases_come_with_all_senses_alone(made: Make) -> None:
+    senses = (
+        sense("a", "large", "big", counts=[80, 9]),
+        sense("a", "large", "broad", "great big", counts=[20, 0, 0]),
+        sense("a", "large", "expectant", counts=[0, 3]),
+    )
+    assert made(*senses).synonyms("large", "a") == ["big", "broad"]
+    assert made(*senses, senses="all").synonyms("large", "a") == ["big", "broad", "great big", "expectant"]
+    never = (sense("a", "pallid", "wan", counts=[0, 0]), sense("a", "pallid", "sick", counts=[0, 0]))
+    assert made(*never).synonyms("pallid", "a") == ["wan", "sick"], "of a word without counts every sense is usual"
+
+
+def test_what_can_never_stand_for_a_word(made: Make) -> None:
+    """A slur, a name or abbreviation for a common word, a sign, a closed class, the word in other capitals."""
+    words = made(
+        sense("n", "dog", "Rover", "TV", "c2", "x", "one", "cur", "hound"),
+        sense("n", "America", "USA"),
+        sense("n", "Turkey", "Republic"),
+        rude=("cur",),
+    )
+    assert words.synonyms("dog", "n") == ["hound"]
+    assert words.synonyms("cur", "n") == []
+    assert words.synonyms("America", "n") == ["USA"]
+    assert words.candidates("turkey", "NN") == ()
+    assert words.candidates("Turkey", "NNP") == ("Republic",)
+
+
+def test_candidates_keep_the_form_and_never_give_the_word_itself(made: Make) -> None:
+    words = made(
+        sense("n", "child", "kid", "youngster", counts=[5, 5, 5]),
+        sense("a", "big", "large", "enormous"),
+        sense("v", "hold", "keep", "run"),
+        sense("n", "glasses", "spectacles", "specs", "eyewear", counts=[9, 1, 1, 1]),
+        sense("n", "glass", "tumbler", counts=[4, 1]),
+        sense("n", "chair", "chairs"),
+        sense("v", "axe", "ax"),
+    )
+    assert words.candidates("children", "NNS") == ("kids", "youngsters")
+    assert words.candidates("Kids", "NNS") == ("children", "youngsters")
+    assert words.candidates("bigger", "JJR") == ("larger",)
+    assert words.candidates("largest", "JJS") == ("biggest",)
+    assert words.candidates("held", "VBD") == ("kept", "ran")
+    assert words.candidates("held", "VBN") == ("kept", "run")
+    assert words.candidates("glasses", "NNS") == ("spectacles", "specs")
+    assert words.candidates("chairs", "NNS") == ()
+    assert words.candidates("axed", "VBD") == (), "axed again"
+    assert words.candidates("big", "CD") == words.candidates("bIg", "JJ") == words.candidates("42", "JJ") == ()
+
+
+def test_closed_classes_have_no_candidates_under_any_tag(made: Make) -> None:
+    closed = ["a", "an", "in", "be", "is", "have", "one", "two", "he", "it", "as", "or", "not", "more", "don"]
+    words = made(*(sense(part, word, "wrong") for part in "nvar" for word in closed))
+    assert all(not words.candidates(word, tag) for word in closed for tag in ("NN", "NNP", "JJ", "VB", "RB"))
+    assert all(one == one.lower() for one in CLOSED)
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    try:
+        return wordnet.find_nltk_data()
+    except UserError:
+        pytest.skip("WordNet is neither in $NLTK_DATA nor in $DATA_DIR/nltk_data")
+
+
+@pytest.mark.realdata
+def test_the_usual_meaning_and_the_form_of_the_word(folder: Path) -> None:
+    words = WordNet(folder)
+    assert words.candidates("large", "JJ") == ("big",)
+    assert words.candidates("larger", "JJR") == ("bigger",)
+    assert "enceinte" in WordNet(folder, "all").candidates("large", "JJ")
+    assert "kids" in words.candidates("children", "NNS")
+    assert "movies" in words.candidates("films", "NNS")

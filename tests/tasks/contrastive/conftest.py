@@ -1,0 +1,129 @@
+"""What the tests of stage one share: triplets and pairs over the tiny BERT's vocabulary, and a model to train."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from minbert.bert import BertModel
+from minbert.encoder import Encoder
+from minbert.train.loop import StepContext
+from minbert.train.plan import PlannedBatch
+from tasks.contrastive.model import ContrastiveModel, ContrastiveTrainStep
+from tasks.examples import Examples, unchanged
+from tasks.readers.senteval import STS
+
+SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+ANCHORS = ["the cat sat on a mat", "a dog runs", "the bird is happy", "who is sad ?", "a tree", "the dog sleeps"]
+POSITIVES = ["a cat sat", "the dog runs on", "the bird is not sad", "who is not happy ?", "the tree .", "a dog sleeps"]
+NEGATIVES = ["a cat runs", "the dog sleeps", "the bird is sad", "what is happy ?", "the mat", "the dog runs !"]
+LABELS = [0.0, 2.0, 1.0, 0.0, 1.0, 2.0]
+
+
+def texts_of(examples: Examples) -> list[tuple[str, ...]]:
+    """The texts of every row."""
+    return [row.texts for row in examples.cache.rows()]
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing comes from the cache of another test."""
+    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def corpora(tmp_path: Path) -> Path:
+    """SentEval's layout with two pairs a file, the second of STS12-16 without a score; Chinese files under zh/."""
+    base = tmp_path / "downstream"
+    for folder, subsets in STS.values():
+        for subset in subsets:
+            name = f"{folder[4:9]} {subset}"
+            write(base / folder / f"STS.input.{subset}.txt", f"A {name} tap.\tThe {name} tap.\nA {name} cup.\tA cup.\n")
+            write(base / folder / f"STS.gs.{subset}.txt", "4.2\n\n")
+    for number, split in enumerate(("train", "dev", "test")):
+        rows = f"news\tf\t2015\t1\t3.0\tOld {split} mill\tA mill\nnews\tf\t2015\t2\t1.5\tA cup!\tNew {split} mill\n"
+        write(base / "STS/STSBenchmark" / f"sts-{split}.csv", rows)
+        name = ("SICK_train", "SICK_trial", "SICK_test_annotated")[number]
+        rows = f"{number}\tA goat is in {split}\tThe goat rests\t4.5\tENTAILMENT\n"
+        write(base / "SICK" / f"{name}.txt", SICK_HEADER + rows)
+    write(tmp_path / "zh/ATEC/atec_train.csv", "1\t花呗怎么还款\t怎么还花呗\t1\r\n2\t花呗怎么还款\t额度多少\t0\r\n")
+    write(tmp_path / "zh/ATEC_CCKS/train.csv", "text_1\ttext_2\tlabel\n不读这句\t也不读\t0\n")  # ATEC's own is there
+    write(tmp_path / "zh/ATEC_CCKS/test.csv", "text_1\ttext_2\tlabel\n额度 多少\t利息多少\t0\n")
+    write(tmp_path / "zh/STS-B/cnsd-sts-train.txt", "a||旧的写法。||鱼在游||2\n")
+    write(tmp_path / "zh/STS-B/sts-b-train.txt", "鸟在飞。\t鱼在游\t2\n")
+    return tmp_path
+
+
+@pytest.fixture
+def unlabelled(examples_of: Callable[..., Any]) -> Examples:
+    """Six texts."""
+    return examples_of([*zip(ANCHORS, strict=True)])
+
+
+@pytest.fixture
+def labelled(examples_of: Callable[..., Any]) -> Examples:
+    """Six labelled pairs."""
+    return examples_of([*zip(ANCHORS, POSITIVES, strict=True)], LABELS)
+
+
+@pytest.fixture
+def triplets(examples_of: Callable[..., Any]) -> Examples:
+    """Six triplets."""
+    return examples_of([*zip(ANCHORS, POSITIVES, NEGATIVES, strict=True)])
+
+
+@pytest.fixture
+def bert(tiny: Path) -> BertModel:
+    """The tiny BERT."""
+    return BertModel.from_pretrained(tiny)
+
+
+def backward(
+    bert: BertModel, examples: Any, rows: np.ndarray, how: Any, *, train: bool = False, augment: Any = unchanged
+) -> tuple[dict[str, Any], dict[str, torch.Tensor], ContrastiveModel]:
+    """PlannedBatch 7, of epoch 1, of a run with seed 9: its numbers, the gradients by name, and the model."""
+    model = ContrastiveModel(how, bert).train(train)
+    model.zero_grad()
+    step = ContrastiveTrainStep(how.objective, examples, augment, how.training.chunk)
+    numbers = step.backward(model, PlannedBatch("nli", rows, 1, 7), StepContext(9, 7, "fp32", torch.device("cpu")))
+    return numbers, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}, model
+
+
+@pytest.fixture
+def encoder(tiny: Path) -> Encoder:
+    """The tiny BERT with the mean over tokens, in fp32."""
+    return Encoder.load(tiny, pooler="mean", precision="fp32")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """The pooler, and the number of texts, of every call of an encoder from now on."""
+    found: list[tuple[str, int]] = []
+    real = Encoder.encode_ids
+
+    def spy(self: Encoder, rows: Any, **more: Any) -> np.ndarray:
+        found.append((self.pooler, len(rows)))
+        return real(self, rows, **more)
+
+    monkeypatch.setattr(Encoder, "encode_ids", spy)
+    return found
+
+
+@pytest.fixture(scope="session")
+def given_model() -> Any:
+    """A model of sentence-transformers whose vectors are given."""
+    from sentence_transformers import SentenceTransformer
+
+    class Given(torch.nn.Module):
+        def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+            return features
+
+    return SentenceTransformer(modules=[Given()], device="cpu")

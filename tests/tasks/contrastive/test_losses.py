@@ -1,0 +1,148 @@
+"""Guards: NT-Xent is CBCL's and ConSERT's equation 1 term by term, and every loss is sentence-transformers' own.
+
+python -m pytest --import-mode=importlib tests/tasks/contrastive/test_losses.py
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from minbert import UserError
+from tasks.contrastive import losses
+from tasks.contrastive.losses import loss_and_accuracy, nt_xent
+from tests.tasks.contrastive import formulas
+
+WIDTH = 5
+SIMILAR = torch.tensor([True, False, False, True, False, True])
+
+
+def drawn(rows: int, sides: int = 3, kind: torch.dtype = torch.float64) -> list[Tensor]:
+    return [torch.randn(rows, WIDTH, dtype=torch.float64).to(kind).requires_grad_() for _ in range(sides)]
+
+
+def same(found: Tensor, expected: Tensor, inputs: list[Tensor], tolerance: float) -> None:
+    """Equal values and equal gradients."""
+    wanted = torch.autograd.grad(expected, inputs)
+    for ours, theirs in zip([found, *torch.autograd.grad(found, inputs)], [expected, *wanted], strict=True):
+        torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
+
+
+def two_views(first: Tensor, second: Tensor, temperature: float) -> Tensor:
+    return losses.nt_xent_from_logits(losses.view_logits(first, second, temperature))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_nt_xent_is_equation_1_of_cbcl_term_by_term(rows: int) -> None:
+    inputs = drawn(rows)
+    same(nt_xent(*inputs, 0.3), formulas.nt_xent(*inputs, temperature=0.3), inputs, 1e-10)
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.1, 1.0])
+@pytest.mark.parametrize("texts", [1, 2, 8])
+def test_two_views_are_equation_1_of_consert_term_by_term(texts: int, temperature: float) -> None:
+    """A single text has no negatives: its loss is 0, and has no gradient."""
+    inputs = drawn(texts, 2)
+    same(two_views(*inputs, temperature), formulas.two_views(*inputs, temperature), inputs, 1e-10)
+
+
+def features(*sides: Tensor) -> list[dict[str, Tensor]]:
+    return [{"sentence_embedding": x} for x in sides]
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.3])
+@pytest.mark.parametrize("sides", [2, 3])
+def test_nt_xent_is_sentence_transformers_ranking_loss(given_model: Any, sides: int, temperature: float) -> None:
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    inputs = drawn(12, sides, torch.float32)
+    theirs = MultipleNegativesRankingLoss(given_model, scale=1 / temperature)(features(*inputs), None)
+    same(nt_xent(*inputs, *[None] * (3 - sides), temperature), theirs, inputs, 1e-4)
+
+
+@pytest.mark.parametrize("margin", [0.5, 2.0, 4.0])
+def test_margin_contrastive_is_sentence_transformers_loss(given_model: Any, margin: float) -> None:
+    """Its label 1 means similar, and its distance adds 1e-6 to every coordinate."""
+    from sentence_transformers.sentence_transformer.losses import ContrastiveLoss, SiameseDistanceMetric
+
+    inputs = drawn(6, 2, torch.float32)
+    theirs = ContrastiveLoss(given_model, SiameseDistanceMetric.EUCLIDEAN, margin)(features(*inputs), SIMILAR.long())
+    same(losses.margin_contrastive(*inputs, SIMILAR, margin), theirs, inputs, 1e-5)
+
+
+@pytest.mark.parametrize("similar", [True, False])
+def test_margin_contrastive_of_equal_vectors_has_finite_gradients(similar: bool) -> None:
+    u, v = (torch.ones(2, 3, requires_grad=True) for _ in range(2))
+    losses.margin_contrastive(u, v, torch.tensor([similar, similar]), 1.0).backward()
+    assert bool(u.grad.isfinite().all()) and bool(v.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("margin", [0.2, 1.0, 5.0])
+@pytest.mark.parametrize("distance", losses.DISTANCES)
+def test_triplet_is_sentence_transformers_loss(given_model: Any, distance: str, margin: float) -> None:
+    from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric, TripletLoss
+
+    inputs = drawn(9, 3, torch.float32)
+    metric = getattr(TripletDistanceMetric, distance.upper())
+    theirs = TripletLoss(given_model, metric, triplet_margin=margin)(features(*inputs), None)
+    same(losses.triplet(*inputs, margin, distance), theirs, inputs, 1e-5)
+
+
+def test_softmax_is_sentence_transformers_loss(given_model: Any) -> None:
+    from sentence_transformers.sentence_transformer.losses import SoftmaxLoss
+
+    inputs, labels = drawn(7, 2, torch.float32), torch.randint(3, (7,))
+    peer = SoftmaxLoss(given_model, WIDTH, 3)
+    ours = torch.nn.functional.cross_entropy(peer.classifier(losses.softmax_features(*inputs)), labels)
+    same(ours, peer(features(*inputs), labels), [*inputs, *peer.classifier.parameters()], 1e-6)
+
+
+def test_accuracy_counts_rows_whose_own_candidate_is_above_all_others() -> None:
+    logits = torch.tensor([[3.0, 1.0, 2.9, 0.0], [0.5, 0.2, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
+    assert float(loss_and_accuracy(logits)["accuracy"]) == pytest.approx(1 / 3), "one right, one wrong, one tie"
+    assert float(loss_and_accuracy(torch.tensor([[0.3]]))["accuracy"]) == 1, "an only candidate"
+    ignored = torch.tensor([[False] * 4, [True, False, True, True], [False] * 4])
+    assert float(loss_and_accuracy(logits.masked_fill(ignored, -math.inf))["accuracy"]) == pytest.approx(2 / 3)
+
+
+def test_a_zero_vector_gives_no_nan() -> None:
+    a, p, n = drawn(3, 3, torch.float32)
+    a.data[1] = 0
+    loss = nt_xent(a, p, n, 0.05)
+    loss.backward()
+    assert bool(loss.isfinite()) and bool(a.grad.isfinite().all())
+
+
+def test_half_precision_vectors_give_fp32_losses() -> None:
+    u, v, w = (x.detach() for x in drawn(6, 3, torch.bfloat16))
+    for loss, inputs in [
+        (lambda *x: two_views(*x, 0.1), (u, v)),
+        (lambda *x: losses.margin_contrastive(*x, SIMILAR, 2.0), (u, v)),
+        (lambda *x: losses.triplet(*x, 1.0, "cosine"), (u, v, w)),
+        (lambda *x: losses.triplet(*x, 1.0), (u, v, w)),
+        (losses.softmax_features, (u, v)),
+    ]:
+        found = loss(*inputs)
+        assert found.dtype == torch.float32
+        assert torch.equal(found, loss(*(x.float() for x in inputs)))
+
+
+X, Y, Z = torch.ones(3, 2), torch.ones(3, 4), torch.ones(3)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: losses.nt_xent(X, X, Y, 0.05), r"\[B, D\]"),
+        (lambda: losses.nt_xent(Z, Z, None, 0.05), r"\[B, D\]"),
+        (lambda: two_views(X, X, 0.0), "temperature"),
+        (lambda: losses.margin_contrastive(X, X, Z.bool(), math.nan), "margin"),
+        (lambda: losses.triplet(X, X, X, 1.0, "manhattan"), "'manhattan' is not one of euclidean, cosine"),
+    ],
+)
+def test_other_shapes_and_modes_are_refused(call: Callable[[], Tensor], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        call()

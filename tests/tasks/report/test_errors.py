@@ -1,0 +1,207 @@
+"""Guards: which pairs are sampled for annotation, what labelled sheets add up to, and the table of nouns.
+
+python -m pytest --import-mode=importlib tests/tasks/report/test_errors.py
+"""
+
+import csv
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from minbert.errors import UserError
+from minbert.files import sha256_of
+from tasks import readers, record
+from tasks.augment import wordnet
+from tasks.record import PredictedRows
+from tasks.report import errors
+from tasks.report.errors import NAMES
+from tasks.runs import read_run
+
+Made = Callable[..., Path]
+LABELS = {"sst": "sentiment", "quora": "is_duplicate", "sts": "similarity"}
+
+
+def with_files(folder: Path, train: dict[str, list[tuple[str, ...]]] | None = None) -> Path:
+    """A made run with data files: dev texts begin with a capital letter, and are recorded as the course cleans them."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "data").mkdir()
+    for path in sorted((folder / "dev").iterdir()):
+        task = path.stem
+        dev = record.read_rows(path)
+        published = [tuple(text[:1].upper() + text[1:] for text in row) for row in dev.texts]
+        clean = readers.clean_sentence if task == "sst" else readers.clean_pair
+        cleaned = [tuple(map(clean, row)) for row in published]
+        record.write_rows(folder, task, PredictedRows(dev.ids, cleaned, dev.gold, dev.predicted, dev.probabilities))
+        labelled = [(f"t{n}", row, float(n % 2)) for n, row in enumerate((train or {}).get(task, published * 3))]
+        for split, rows in (("dev", list(zip(dev.ids, published, dev.gold.tolist()))), ("train", labelled)):
+            source = folder / "data" / f"{task}-{split}.csv"
+            _write(source, task, rows)
+            manifest["data"][split][task] |= {"file": str(source), "sha256": sha256_of(source)}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def _write(path: Path, task: str, rows: list[tuple[str, tuple[str, ...], float]]) -> None:
+    columns = ["sentence"] if task == "sst" else ["sentence1", "sentence2"]
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t")
+        writer.writerow(["", "id", *columns, LABELS[task]])
+        for number, (id_, texts, label) in enumerate(rows):
+            gap = "" if task == "quora" else 1  # quora's files may lack a label, others may not
+            writer.writerow([number, id_.upper(), *texts, gap if math.isnan(label) else label])
+
+
+def labelled(path: Path, seed: int, count: int = 90) -> Path:
+    """A sheet of made-up pairs with categories, about half of which are the first one."""
+    draws = np.random.default_rng(seed)
+    categories = [list(NAMES)[int(draws.integers(8) * draws.integers(2))] for _ in range(count)]
+    groups = [list(errors.GROUPS)[n % 3] for n in range(count)]
+    rows = {"pair": range(count), "text": "a / b", "gold": "", "category": categories, "group": groups}
+    sheet = pd.DataFrame(rows | {"id": [f"id{n}" for n in range(count)]})
+    sheet.to_csv(path, sep="\t", index=False)
+    return path
+
+
+def test_a_sample_takes_failed_pairs_and_pairs_of_all_train_and_dev(
+    multitask: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "COUNT", 40)
+    run = read_run(with_files(multitask(rows=200, skill=0.4)))
+    sheet = errors.sample(run, "quora", seed=3)
+    rows = run.tasks["quora"].rows
+    assert rows is not None
+    wrong = {id_ for id_, gold, said in zip(rows.ids, rows.gold, rows.predicted) if gold != said and gold == gold}
+    assert sheet["group"].value_counts().to_dict() == {"failed": 40, "train": 40, "dev": 40}
+    assert not sheet.duplicated(["group", "id"]).any() and (sheet["category"] == "").all()
+    assert {*sheet[sheet["group"] == "failed"]["id"]} <= wrong
+    assert not {*sheet[sheet["group"] == "dev"]["id"]} <= wrong  # right and wrong alike
+    assert len(set(sheet["group"][:12])) == 3 and {*sheet["gold"]} == {"different", "paraphrase"}
+    assert sheet["text"].str.match("Sentence .* / The other").all(), "the texts as published"
+    assert errors.sample(run, "quora", seed=3).equals(sheet)
+    assert not errors.sample(run, "quora", seed=4).equals(sheet)
+    monkeypatch.setattr(errors, "COUNT", 10)
+    fewer = errors.sample(run, "quora", seed=3)
+    assert {*zip(fewer["group"], fewer["id"])} < {*zip(sheet["group"], sheet["id"])}
+
+
+def test_counts_and_kappa_are_plain_ones(tmp_path: Path) -> None:
+    one, two = (errors.read_sheet(labelled(tmp_path / f"{seed}.tsv", seed)) for seed in (1, 2))
+    two["category"] = np.where(np.arange(90) % 2, one["category"], two["category"])
+    counts = errors.counts(one)
+    for group in errors.GROUPS:
+        mine = one[one["group"] == group]["category"]
+        assert counts[group].to_dict() == {key: int((mine == key).sum()) for key in NAMES}
+    table = errors.agreement_table(one, two)
+    for (_, row), group in zip(table.rows.iterrows(), ("", *errors.GROUPS), strict=True):
+        chosen = one["group"].str.startswith(group)
+        a, b = one["category"][chosen], two["category"][chosen]
+        alike = (a == b).mean()
+        chance = sum((a == key).mean() * (b == key).mean() for key in NAMES)
+        assert row["kappa"] == f"{(alike - chance) / (1 - chance):.3f}" and int(row["same"]) == (a == b).sum()
+    alike = one.assign(category="domain")
+    assert set(errors.agreement_table(alike, alike).rows["kappa"]) == {"undefined"}
+    with pytest.raises(UserError, match="different pairs"):
+        errors.agreement_table(one, two[:-1])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("1\ta / b\tdifferent\tluck\tdev\tx", ":2: category 'luck' is not one of synonym, "),
+        ("1\ta / b\tdifferent\tidiom\ttest\tx", ":2: group 'test'"),
+        ("1\ta / b\tdifferent\t\tdev\tx", "no pair has a category yet"),
+    ],
+)
+def test_what_is_wrong_with_a_sheet_is_said_with_its_line(line: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text(f"pair\ttext\tgold\tcategory\tgroup\tid\n{line}\n")
+    with pytest.raises(UserError, match=message):
+        errors.read_sheet(tmp_path / "a.tsv")
+    (tmp_path / "b.tsv").write_text("pair,text\n")
+    with pytest.raises(UserError, match=r"b\.tsv:1: the columns must be pair, text"):
+        errors.read_sheet(tmp_path / "b.tsv")
+
+
+def test_a_spreadsheets_names_quotes_and_mark_are_read(tmp_path: Path) -> None:
+    text = '\ufeffpair\ttext\tgold\tcategory\tgroup\tid\n1\t"say ""no"" / b"\t\tNumbers and Time \tdev\tx\n'
+    (tmp_path / "a.tsv").write_text(text)
+    assert errors.read_sheet(tmp_path / "a.tsv")["category"].tolist() == ["number"]
+
+
+def test_the_commands(multitask: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = with_files(multitask(rows=40))
+    errors.main(["sample", str(folder), "--seed", "4"])
+    printed = capsys.readouterr()
+    assert f"{folder / 'pairs.tsv'}: " in printed.out and "note: only 39 dev pairs" in printed.err
+    assert all(one["name"] in printed.out and one["meaning"] in printed.out for one in errors.CATEGORIES)
+    errors.main(["sample", str(folder), "--seed", "4", "--out", str(tmp_path / "new" / "pairs.tsv")])
+    assert (tmp_path / "new" / "pairs.tsv").read_bytes() == (folder / "pairs.tsv").read_bytes()
+    files = [labelled(tmp_path / f"{seed}.tsv", seed) for seed in (1, 2)]
+    errors.main(["figure", *map(str, files), "--out", str(tmp_path / "figure-1")])
+    assert "Cohen's kappa" in capsys.readouterr().out
+    first = (tmp_path / "figure-1.svg").read_bytes()
+    assert ElementTree.fromstring(first).tag.endswith("svg")
+    errors.main(["figure", *map(str, files), "--out", str(tmp_path / "figure-1")])
+    assert (tmp_path / "figure-1.svg").read_bytes() == first
+    for arguments, message in (
+        (["figure", *map(str, [*files, files[0]])], "one sheet, or two"),
+        (["sample", str(tmp_path / "nowhere")], "not a run folder"),
+        (["sample", str(folder)], "exists, and may hold categories"),
+        (["sample", str(folder), "--seed", "x"], "invalid int value"),
+    ):
+        with pytest.raises(UserError, match=message):
+            errors.main(arguments)
+
+
+TRAIN = {
+    "sst": [("Anna saw Berlin.",), ("A film.",)],
+    "quora": [("Is Anna's aunt in Berlin?", "Who are the Indo-Europeans?"), ("ANNA?", "berlin")],
+    "sts": [("Indo european tales.", "Nothing."), ("A b.", "c d.")],
+}
+
+
+def capitals(tokens: Sequence[str]) -> list[tuple[str, str]]:
+    """A tagger that takes every word with a capital letter, but the first, for a name."""
+    return [(token, "NNP" if at and token[0].isupper() else "NN") for at, token in enumerate(tokens)]
+
+
+@pytest.fixture
+def tagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wordnet, "find_nltk_data", lambda data="": Path())
+    monkeypatch.setattr(wordnet, "tagger", lambda folder: capitals)
+
+
+def test_proper_nouns_are_those_of_the_tagger_without_possessives() -> None:
+    text = "Is Ada Lovelace's house near Saint-Malo? Ada knows."
+    assert errors.proper_nouns(text, capitals) == ["Ada", "Lovelace", "Saint-Malo"]
+    assert errors.words("Anna's INDO-European aunt") == ["anna", "indo-european", "aunt"]
+
+
+@pytest.mark.usefixtures("tagged")
+def test_nouns_are_counted_over_all_fine_tuning_sentences(multitask: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ("who is Anna and who is anna in Berlin", "is Quux near Anna's house")
+    run = read_run(with_files(multitask(rows=30, skill=0.5, texts=texts), TRAIN))
+    pairs = errors.pairs_with_nouns(run, "quora", seed=0)
+    rows = run.tasks["quora"].rows
+    assert rows is not None
+    first, second = pairs.iloc[0], pairs.iloc[1]
+    assert first["texts"][0] == "Who is Anna and who is anna in Berlin" and first["nouns"] == {"Anna": 3, "Berlin": 3}
+    assert second["nouns"]["Quux"] == 0 == second["rarest"]
+    assert pairs["right"].tolist() == (rows.predicted == rows.gold)[:-1].tolist()
+    monkeypatch.setattr(errors, "EXAMINED", 7)
+    fewer, again, other = (errors.pairs_with_nouns(run, "quora", seed=seed) for seed in (0, 0, 1))
+    assert len(fewer) == 7 and fewer.equals(again) and not fewer.equals(other)
+
+
+@pytest.mark.usefixtures("tagged")
+def test_the_command_prints_its_tables(multitask: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = with_files(multitask(rows=60, skill=0.4, texts=("is Anna here",)), TRAIN)
+    errors.main(["nouns", str(folder)])
+    assert "| predicted incorrectly | " in capsys.readouterr().out
+    with pytest.raises(UserError, match="--task sts: has no classes"):
+        errors.main(["nouns", str(folder), "--task", "sts"])
