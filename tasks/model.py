@@ -154,11 +154,16 @@ def sentence_encoder(
 
 
 def build(
-    settings: MultitaskSettings, encoder: BertModel, tasks: Sequence[Task], sentences: BertModel | None = None
+    settings: MultitaskSettings,
+    encoder: BertModel,
+    pooler: str,
+    tasks: Sequence[Task],
+    sentences: BertModel | None = None,
 ) -> MultitaskModel:
     """The model with new heads, initialised from the run's seed, on the encoder's device.
 
-    `sentences` is the encoder that reads the sentences of `joint` pairs by themselves, if it is not a copy.
+    `pooler` is how a text becomes one vector, `sentences` the encoder that reads the sentences of `joint` pairs by
+    themselves, if it is not a copy.
     """
     torch.manual_seed(torch_seed(settings.training.seed, "heads"))
     options = settings.model
@@ -166,8 +171,8 @@ def build(
         encoder,
         tasks,
         options.hidden_dropout_prob,
-        pooler=settings.encoder.pooler,
-        frozen=options.fine_tune_mode == "last-linear-layer",
+        pooler=pooler,
+        frozen=options.freezes_encoder,
         sentence_encoder=sentences,
     )
     return model.to(encoder.device)

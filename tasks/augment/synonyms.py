@@ -12,7 +12,7 @@ replacement is a pure function of (seed, row or step).
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -22,13 +22,77 @@ from minbert.token_cache import TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import TrainingSettings
+from minbert.train.run import InputFiles
+from minbert.train.settings import TrainingSettings, flag, require_range
+from tasks.augment import wordnet
 from tasks.augment.punctuation import Change, splice
 from tasks.augment.wordnet import Tagged
-from tasks.examples import E
+from tasks.examples import Augmentation, E, Examples, unchanged
 
-if TYPE_CHECKING:
-    from tasks.augment import SynonymSettings
+
+@dataclass(frozen=True)
+class SynonymSettings:
+    """Settings of WordNet synonyms, shared by both stages."""
+
+    synonyms: Literal["none", "1", "2", "3"] = flag(
+        "none",
+        "WordNet synonyms (CBCL, section 4.4): 1 = any word, 2 = nouns and adjectives, both before training; "
+        "3 = one adjective of each sentence in some batches, at every step",
+    )
+    synonyms_p: float = flag(0.25, "probability: of a word (1, 2) or of a batch (3)")
+    synonyms_grow: bool = flag(
+        False, "more synonyms from epoch to epoch, up to --synonyms-p (1, 2) or to 3 adjectives (3)"
+    )
+    synonyms_senses: Literal["first", "all"] = flag(
+        "first",
+        "first = synonyms from the usual senses of a word, which keep its meaning; all = from every sense in WordNet, "
+        "and phrases: they reach two thirds more words",
+    )
+
+    def __post_init__(self) -> None:
+        require_range(self, "synonyms_p", 0, 1)
+
+    @property
+    def used(self) -> bool:
+        """Whether texts are augmented with synonyms."""
+        return self.synonyms != "none"
+
+
+def synonym_files(settings: SynonymSettings, data: str) -> InputFiles:
+    """Folder and hash of WordNet and of the tagger if synonyms are used, else empty.
+
+    `data` is the data folder, as `--data` gives it. Raises `UserError` if WordNet or the tagger is missing.
+    """
+    if not settings.used:
+        return {}
+    folder = wordnet.find_nltk_data(data)
+    names = (("WordNet", wordnet.WORDNET), ("tagger", wordnet.TAGGER))
+    return {name: (folder / resource, wordnet.fingerprint(folder, resource)) for name, resource in names}
+
+
+def synonym_augmentation(
+    settings: SynonymSettings,
+    training: TrainingSettings,
+    sets: Mapping[str, Examples],
+    tokenizer: Tokenizer,
+    *,
+    data: str,
+    run: Path,
+) -> Augmentation[Any]:
+    """The augmentation of training sets that `settings` ask for; `run` is the folder for the texts before and after.
+
+    Raises `UserError` if WordNet or the tagger is missing.
+    """
+    if not settings.used:
+        return unchanged
+    kinds = wordnet.KINDS[int(settings.synonyms)]
+    words = wordnet.WordNet(wordnet.find_nltk_data(data), settings.synonyms_senses)
+    tagged = {}
+    for name, examples in sets.items():
+        texts = list(texts_of(examples.cache))
+        tagged[name] = wordnet.tag(texts, words).only(kinds)
+    return Synonyms(settings, training, tokenizer, tagged, run / "synonyms")
+
 
 MOST_ADJECTIVES = 3
 """Adjectives per sentence that method 3 replaces in the last epoch with `--synonyms-grow`."""
@@ -90,7 +154,7 @@ class Synonyms:
     after to `folder` for inspection. Method 3 rewrites the rows of a batch in the step.
     """
 
-    settings: "SynonymSettings"
+    settings: SynonymSettings
     training: TrainingSettings
     tokenizer: Tokenizer
     tagged: Mapping[str, Tagged]

@@ -96,8 +96,8 @@ def find_nltk_data(data: str = "") -> Path:
         if files(folder, WORDNET) and files(folder, TAGGER):
             return folder.resolve()
     raise UserError(
-        f"WordNet and NLTK's tagger are not in {' or '.join(map(str, folders))}; python data/get_data.py wordnet "
-        f"--data {usual.parent} fetches both"
+        f"--synonyms: WordNet and NLTK's tagger are not in {' or '.join(map(str, folders))}; "
+        f"`python data/get_data.py wordnet --data {usual.parent}` fetches both, and --synonyms none trains without them"
     )
 
 

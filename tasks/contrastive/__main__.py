@@ -7,14 +7,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minbert.errors import UserError
 from minbert.files import require_file
+from minbert.pooling import NAMES as POOLERS
 from minbert.train import cli
-from minbert.train.settings import Pooler
 from tasks.contrastive.curriculum import GROUPS, Similarities, difficulty
 
 if TYPE_CHECKING:  # at run time pandas and torch would delay `--help`
@@ -32,9 +32,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     show.add_argument("--premise", required=True, help="the anchor (case and white space do not matter)")
     show.add_argument("--triplets", required=True, help="labelled pairs (all their triplets are made), or triplets")
     show.add_argument("--weights", default="bert-base-uncased", help=f"minilm, a folder, or a hub name {usual}")
-    show.add_argument(
-        "--pooler", choices=get_args(Pooler), metavar="NAME", help="default: as the folder says, else pooler"
-    )
+    show.add_argument("--pooler", choices=POOLERS, metavar="NAME", help="default: as the folder says, else pooler")
     show.add_argument("--margin", type=float, default=0.2, help=f"of easy triplets {usual}")
     show.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto", help="number format")
     return parser.parse_args(arguments)

@@ -8,25 +8,21 @@
 | a path | any file of scored pairs that `tasks.readers` reads | |
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minbert.errors import UserError, suggestion
 from minbert.files import data_folder, expand_user, require_file
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
+from tasks.contrastive.settings import FileSettings
 from tasks.examples import Examples
 from tasks.readers import chinese, open_as, senteval, text_key, tokenised
 from tasks.readers.overlap import ScoredRows
-
-if TYPE_CHECKING:
-    from tasks.contrastive.settings import FileSettings
 
 DEV_SETS = {
     "stsb": (

@@ -3,13 +3,11 @@
 Axes: N triplets, M texts, D hidden.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,27 +15,12 @@ import torch
 from minbert.encoder import Encoder
 from minbert.files import cached
 from minbert.train import distributed
-from minbert.train.plan import random_subset
 from minbert.train.run import hardware
-from tasks.contrastive.curriculum import ScoredTriplets, Similarities
+from tasks.contrastive.curriculum import Similarities
 from tasks.examples import Examples
-
-if TYPE_CHECKING:
-    from tasks.contrastive.settings import ContrastiveSettings
 
 _BLOCK = 1 << 15  # triplets scored at a time
 K = TypeVar("K", bound=Hashable)
-
-
-def score(settings: ContrastiveSettings, encoder: Encoder, examples: Examples, weights_sha256: str) -> ScoredTriplets:
-    """Choose the rows to train on, and score triplets by the starting encoder if the order asks for it."""
-    objective, limit = settings.objective, settings.data.limit
-    rows = random_subset(len(examples), 0 if objective.unlabelled else limit, settings.training.seed)
-    if objective.curriculum is None or not objective.curriculum.by_cosine:
-        return ScoredTriplets(rows)
-    pooler = settings.encoder.pooler
-    scorer = Encoder(encoder.model, encoder.tokenizer, pooler, precision=encoder.precision)
-    return ScoredTriplets(rows, similarities(scorer, examples, weights_sha256, rows))
 
 
 def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows: np.ndarray) -> Similarities:

@@ -27,7 +27,7 @@ from minbert.errors import UserError
 from minbert.token_cache import ReaderReport, Row, Skipped
 from minbert.tokenizer import Tokenizer
 from tasks import readers
-from tasks.contrastive import data
+from tasks.contrastive.corpora import TrainingRows, cache_rows, training_files
 from tasks.examples import Examples
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
@@ -52,7 +52,7 @@ def find_triplets(listed: str, folder: str) -> TripletFiles:
 
     Raises `UserError` if one is missing or holds neither kind, or if they differ in kind.
     """
-    paths = data.training_files(listed, folder, "nli_for_simcse.csv", "nli-triplets.csv")
+    paths = training_files(listed, folder, "nli_for_simcse.csv", "nli-triplets.csv")
     kinds = [readers.kind_of(path, ("triplet", "nli")) for path in paths]
     contents = [(kind, readers.open_as(path, kind).texts) for path, kind in zip(paths, kinds, strict=True)]
     names = {("nli", 2): "labelled pairs", ("triplet", 2): "pairs without hard negatives"}
@@ -63,7 +63,7 @@ def find_triplets(listed: str, folder: str) -> TripletFiles:
     return TripletFiles(paths, kinds[0], 3 if kinds[0] == "nli" else contents[0][1])
 
 
-def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: int) -> data.TrainingRows:
+def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: int) -> TrainingRows:
     """The triplets of files of triplets or of labelled pairs, cached."""
     names = [path.name for path in files.paths] if len(files.paths) > 1 else []
     rule = per_premise if files.kind == "nli" else ""
@@ -78,9 +78,9 @@ def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: in
         yield {"counts": made.counts}
 
     cache_rule = ["triplets", files.kind, rule, *names]
-    cache, hashes = data.cache_rows(files.paths, merged(), cache_rule, files.columns, tokenizer)
+    cache, hashes = cache_rows(files.paths, merged(), cache_rule, files.columns, tokenizer)
     entry = {"files": hashes, "per_premise": rule, **cache.report, "skipped": cache.manifest_entry()["skipped"]}
-    return data.TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, length), entry)
+    return TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, length), entry)
 
 
 def fold(text: str) -> str:

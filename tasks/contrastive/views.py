@@ -190,7 +190,7 @@ KINDS: dict[str, type[View]] = {
 }
 
 
-def parse(spec: str, *, protect_special: bool = False) -> tuple[View, View]:
+def parse_views(spec: str, *, protect_special: bool = False) -> tuple[View, View]:
     """The two views of a text such as "feature-cutoff:0.2,shuffle"; a rate that is left out is the paper's.
 
     Raises `UserError` unless there are two views, of known names, with rates in range.
