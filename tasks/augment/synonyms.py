@@ -88,12 +88,32 @@ def synonym_augmentation(
     kinds = wordnet.KINDS[int(settings.synonyms)]
     words = wordnet.WordNet(wordnet.find_nltk_data(data), settings.synonyms_senses)
     tagged = {}
+    shown: dict[str, str] = {}
     for name, examples in sets.items():
         texts = list(texts_of(examples.cache))
         tagged[name] = wordnet.tag(texts, words).only(kinds)
+        shown |= first_replacements(tagged[name], texts)
+    replaceable = sum(len(of_set.spans) for of_set in tagged.values())
+    examples_shown = ", ".join(f"{word} -> {synonym}" for word, synonym in list(shown.items())[:EXAMPLES_SHOWN])
+    distributed.say(
+        f"synonyms, method {settings.synonyms}: {replaceable:,} words have one in WordNet, such as {examples_shown}"
+    )
     return Synonyms(settings, training, tokenizer, tagged, run / "synonyms")
 
 
+def first_replacements(tagged: Tagged, texts: Sequence[str]) -> dict[str, str]:
+    """Some replaceable words, in the order of the texts, each with its first synonym."""
+    replacements: dict[str, str] = {}
+    for number, text in enumerate(texts):
+        for start, end, group in tagged.of(number):
+            replacements.setdefault(text[start:end].lower(), tagged.candidates[group][0])
+        if len(replacements) >= EXAMPLES_SHOWN:
+            break
+    return replacements
+
+
+EXAMPLES_SHOWN = 6
+"""Replaceable words that a run shows at its start."""
 MOST_ADJECTIVES = 3
 """Adjectives per sentence that method 3 replaces in the last epoch with `--synonyms-grow`."""
 
