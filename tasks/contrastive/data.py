@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from minbert import token_cache
 from minbert.errors import UserError
 from minbert.files import data_folder, data_path, expand_user, require_file, sha256_of
-from minbert.token_cache import ReaderReport, Row, Skipped, TokenCache
+from minbert.token_cache import Issue, ReaderReport, Row, TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
 from minbert.train.run import InputFiles
@@ -77,9 +77,8 @@ def read(settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> Da
 
 def cache_rows(
     paths: Sequence[Path],
-    rows: Iterable[Row | Skipped | ReaderReport],
+    rows: Iterable[Row | Issue | ReaderReport],
     rule: Sequence[object],
-    columns: int,
     tokenizer: Tokenizer,
     *,
     further: Sequence[Path] = (),
@@ -92,7 +91,7 @@ def cache_rows(
     entries = [{"file": str(path), "sha256": digest(path)} for path in paths]
     content = [*(file["sha256"] for file in entries), *map(sha256_of, further), *map(str, rule)]
     sha256 = hashlib.sha256("\x1f".join(content).encode()).hexdigest()
-    return token_cache.load(paths[0], rows, str(rule[0]), columns, tokenizer, sha256=sha256), entries
+    return token_cache.load(paths[0], rows, str(rule[0]), tokenizer, sha256=sha256), entries
 
 
 def training_files(names: str, data: str, *defaults: str) -> list[Path]:

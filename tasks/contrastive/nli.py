@@ -12,11 +12,11 @@ import numpy as np
 
 from minbert.errors import UserError
 from minbert.files import data_folder, data_path, expand_user, require_file
-from minbert.token_cache import Row, Skipped
+from minbert.token_cache import Issue, Row
 from minbert.train.settings import flag
 from tasks.contrastive.objective import Inputs, Numbers, Objective, TextKeys, objective_flag
-from tasks.readers import open_as, senteval, text_key
-from tasks.readers.layouts import NLI_CLASSES, POLARITIES, Rows
+from tasks.readers import kind_of, open_as, senteval, text_key
+from tasks.readers.labels import NLI_CLASSES, POLARITIES
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,7 +58,7 @@ class Classification(Objective):
             originals = (paths[0].parent.parent / name for name in _ORIGINALS)
             paths = [path for path in originals if path.is_file()]
         for path in paths:
-            open_as(path, "nli")
+            kind_of(path, ("nli",))
         return paths, []
 
     def read(self, settings: ContrastiveSettings, tokenizer: Tokenizer, length: int) -> TrainingRows:
@@ -71,18 +71,20 @@ class Classification(Objective):
         paths = [*pairs, *phrases]
         names = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]  # prefixes of the ids
 
-        def rows() -> Iterator[Row | Skipped]:
-            opened = [open_as(path, "nli").rows for path in pairs]
-            opened += [_as_pairs(open_as(path, "single", classes=len(POLARITIES)).rows, evaluated) for path in phrases]
+        def rows() -> Iterator[Row | Issue]:
+            opened = [open_as(path, "nli").rows_and_issues() for path in pairs]
+            for path in phrases:
+                single = open_as(path, "single", classes=len(POLARITIES))
+                opened.append(list(_as_pairs(single.rows_and_issues(), evaluated)))
             for file_rows, name in zip(opened, names, strict=True):
                 for row in file_rows:
-                    if isinstance(row, Skipped):
-                        yield replace(row, why=f"{name} {row.why}".strip())
+                    if isinstance(row, Issue):
+                        yield replace(row, reason=f"{name} {row.reason}".strip())
                     else:
                         yield replace(row, id=f"{name}{row.id}")
 
         rule = ["nli", *names, *(["phrases"] if phrases else [])]
-        cache, files = cache_rows(paths, rows(), rule, 2, tokenizer, further=evaluated)
+        cache, files = cache_rows(paths, rows(), rule, tokenizer, further=evaluated)
         entry = {name: value for name, value in cache.manifest_entry().items() if name not in ("file", "sha256")}
         return TrainingRows(Pair(cache, tokenizer.cls, tokenizer.sep, length), entry | {"files": files})
 
@@ -157,7 +159,7 @@ class CrossEncoder(Classification):
         if self.phrases == "sst":
             (name,) = senteval.CLASSIFICATION["SST2"][1]["train"]
             path = senteval.root(data_folder(data)) / name
-        open_as(require_file(path), "single", classes=len(POLARITIES))
+        kind_of(require_file(path), ("single",))
         return pairs, [path]
 
     def encoded(self, examples: Examples) -> TextKeys:
@@ -205,21 +207,18 @@ def _sst_files(data: str) -> list[Path]:
     return paths
 
 
-def _as_pairs(rows: Rows, evaluated: list[Path]) -> Rows:
+def _as_pairs(rows: list[Row | Issue], evaluated: list[Path]) -> Iterator[Row | Issue]:
     """Single texts as pairs without a second text, their classes after those of NLI.
 
     Skips those that equal, by `readers.text_key`, a sentence of the files in `evaluated`.
     """
     evaluated_texts = {
-        text_key(row.texts[0]): path.name
-        for path in evaluated
-        for row in open_as(path, "single", "test").rows
-        if isinstance(row, Row)
+        text_key(row.texts[0]): path.name for path in evaluated for row in open_as(path, "single", "test").rows
     }
     for row in rows:
-        if isinstance(row, Skipped):
+        if isinstance(row, Issue):
             yield row
         elif evaluated_texts and (name := evaluated_texts.get(text_key(row.texts[0]))):
-            yield Skipped(row.line, f"equals a sentence of {name}")
+            yield Issue(row.line, f"equals a sentence of {name}")
         else:
             yield replace(row, texts=(*row.texts, ""), label=len(NLI_CLASSES) + row.label)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from minbert.errors import UserError, suggestion
 from minbert.files import data_folder, expand_user, require_file
 from minbert.seeds import numpy_generator
-from minbert.token_cache import ReaderReport, Row, Skipped
+from minbert.token_cache import ReaderReport, Row
 from minbert.train.settings import flag, names_in
 from tasks.contrastive.objective import Objective
 from tasks.readers import chinese, is_table, open_as, senteval, text_key
@@ -72,7 +72,7 @@ class TextObjective(Objective):
         by_seed, tests = seed if limit else "", [path.name for path in corpus.tests]
         rule = ["texts", *names_in(self.texts), by_seed, limit, self.keep_duplicates, *corpus.absent, *tests]
         paths = [file.path for file in corpus.files]
-        cache, hashes = cache_rows(paths, rows(), rule, 1, tokenizer, further=corpus.tests, digest=token_cache.digest)
+        cache, hashes = cache_rows(paths, rows(), rule, tokenizer, further=corpus.tests, digest=token_cache.digest)
         files = [entry_of_file | counts for entry_of_file, counts in zip(hashes, cache.report["files"], strict=True)]
         entry = {**cache.report, "files": files, "absent": corpus.absent}
         entry["skipped"] = [{"file": Path(file["file"]).name, **row} for file in files for row in file["skipped"]]
@@ -99,15 +99,14 @@ class TextFile:
         Reads rows of STS12 to 16 without a gold score too; in STS15 and 16 most rows have none.
         """
         unscored = self.path.name.startswith("STS.input.")
-        rows = open_as(self.path, "pair" if unscored else self.kind).rows
-        texts, skipped, kept = list[str](), [], 0
-        for row in rows:
-            if isinstance(row, Skipped):
-                skipped.append({"line": row.line, "why": row.why})
-            else:
-                kept += 1
-                texts += row.texts
-        counts = {"read": kept + len(skipped), "kept": kept, "skipped": skipped, "texts": len(texts)}
+        data = open_as(self.path, "pair" if unscored else self.kind)
+        texts = [text for row in data.rows for text in row.texts]
+        counts = {
+            "read": len(data.rows) + len(data.skipped),
+            "kept": len(data.rows),
+            "skipped": [issue.manifest_entry() for issue in data.skipped],
+            "texts": len(texts),
+        }
         return texts, {"split": self.split, **counts}
 
 
