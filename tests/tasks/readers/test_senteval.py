@@ -101,11 +101,8 @@ def test_sts_b_in_both_copies(layout: Path) -> None:
 def test_sick_has_scores_and_classes(layout: Path) -> None:
     assert senteval.scored(layout, "SICK")["SICK"].rows == [Row("6", ("A", "B"), 5.0)]
     sets = senteval.classification(layout, "SICK-E")
-    assert {split: [row.label for row in data.rows] for split, data in sets.items()} == {
-        "train": [2.0],
-        "dev": [1.0],
-        "test": [0.0],
-    }
+    labels = {split: [row.label for row in data.rows] for split, data in sets.items()}
+    assert labels == {"train": [2.0], "dev": [1.0], "test": [0.0]}
 
 
 def test_sets_of_two_files(layout: Path) -> None:

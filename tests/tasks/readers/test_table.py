@@ -41,12 +41,10 @@ def test_undecodable_lines_are_errors(write: Callable, refusal: Callable) -> Non
     path = write("a\tb\n" + "1\t2\n" * 5000 + "caf\xe9\tx\n", encoding="latin-1")
     assert list(plain_lines(path, "latin-1"))[-1] == (5002, "caf\xe9\tx")
     assert refusal(rows, path) == "file.csv:5002: not UTF-8 text"
-    assert (
-        refusal(lambda path: list(plain_lines(path)), write("a\nb", encoding="utf-16")) == "file.csv:1: not UTF-8 text"
-    )
-    for encoding in ("utf-16-le", "utf-16-be"):
+    nul = "not text: a NUL byte"
+    for encoding, problem in {"utf-16": "not UTF-8 text", "utf-16-le": nul, "utf-16-be": nul}.items():
         path = write("ab\n", encoding=encoding)
-        assert refusal(lambda path: list(plain_lines(path)), path) == "file.csv:1: not text: a NUL byte"
+        assert refusal(lambda path: list(plain_lines(path)), path) == f"file.csv:1: {problem}"
 
 
 def test_json_lines(write: Callable, refusal: Callable) -> None:
@@ -55,12 +53,7 @@ def test_json_lines(write: Callable, refusal: Callable) -> None:
     assert refusal(rows, path, True, ("a", "c")).startswith("file.csv:1: c: neither text nor a number")
     assert refusal(rows, path, True, ("a", "d")) == "file.csv:1: d: missing; the line has 'a', 'b', 'c'"
     first = '{"a": "x", "b": "y"}\n'
-    for bad in (
-        '{"a": 1\n',
-        "[1]\n",
-        '{"a": ' + "[" * 99_999 + "\n",
-        '{"a": ' + "1" * 5_000 + "}\n",
-        '{"a": "\\u0000"}\n',
-    ):
+    hostile = ['{"a": ' + "[" * 99_999 + "\n", '{"a": ' + "1" * 5_000 + "}\n", '{"a": "\\u0000"}\n']
+    for bad in ('{"a": 1\n', "[1]\n", *hostile):
         message = refusal(rows, write(first + bad))
         assert message.startswith("file.csv:2: ") and len(message) < 200
