@@ -52,7 +52,7 @@ class MultitaskModel(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.read = GraphedVectors(encoder, pooler)
-        joint = any(task.columns == 2 and task.pairs == "joint" for task in tasks)
+        joint = any(task.num_texts == 2 and task.pairs == "joint" for task in tasks)
         self.starting = (sentence_encoder or deepcopy(encoder)).requires_grad_(False) if joint else None
         self.read_alone = GraphedVectors(self.starting, "mean") if self.starting is not None else None
         self.tasks = {task.name: task for task in tasks}
@@ -76,7 +76,7 @@ class MultitaskModel(nn.Module):
         With several `passes` through the encoder, each with its own dropout, the rows of the passes are concatenated.
         """
         spec, sentences = self.tasks[task], None
-        if spec.columns == 2 and spec.pairs == "joint":
+        if spec.num_texts == 2 and spec.pairs == "joint":
             ragged, sentences = ragged.split(len(ragged) // 3)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             by_pass = self.read(ragged.repeated(passes)).chunk(passes)

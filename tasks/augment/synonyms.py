@@ -203,9 +203,9 @@ class Synonyms:
         if numpy_generator(seed, "synonyms live", name, batch.number).random() >= settings.synonyms_p:
             return {}
         count = max(1, MOST_ADJECTIVES * epoch // self.training.epochs) if settings.synonyms_grow else 1
-        texts = [(int(row), column) for row in batch.rows for column in range(cache.columns)]
+        texts = [(int(row), column) for row in batch.rows for column in range(cache.num_texts)]
         for row, column in texts:
-            text, number = cache.text(row, column), row * cache.columns + column
+            text, number = cache.text(row, column), row * cache.num_texts + column
             changes = replace_adjectives(
                 tagged, number, text, batch=batch.number, index=batch.task_index, seed=seed, name=name, count=count
             )
@@ -218,7 +218,7 @@ class Synonyms:
         settings, training, tagged = self.settings, self.training, self.tagged[name]
         p, new, lines = settings.synonyms_p * (epoch / training.epochs), {}, []
         for number, text in enumerate(texts_of(cache)):
-            row, column = divmod(number, cache.columns)
+            row, column = divmod(number, cache.num_texts)
             name_of_row = cache.row_id(row)
             changes = replace_words(tagged, number, text, p=p, seed=training.seed, row=name_of_row, column=column)
             new_text = splice(text, changes)
@@ -238,4 +238,4 @@ class Synonyms:
 
 def texts_of(cache: TokenCache) -> Iterator[str]:
     """All texts, row by row; within a row, column by column."""
-    return (cache.text(row, column) for row in range(len(cache)) for column in range(cache.columns))
+    return (cache.text(row, column) for row in range(len(cache)) for column in range(cache.num_texts))

@@ -48,7 +48,7 @@ def of_premise(path: Path, premise: str) -> Texts:
 
     kind = readers.kind_of(require_file(path), ("triplet", "nli"))
     opened = readers.open_as(path, kind)
-    if kind == "triplet" and opened.texts < 3:
+    if kind == "triplet" and opened.num_texts < 3:
         raise UserError(f"{path}: rows without a hard negative have no gap to show")
     made = triplets.from_pairs([opened.rows], "cross") if kind == "nli" else triplets.checked([opened.rows])
     texts = [row.texts for row in made.triplets if triplets.fold(row.texts[0]) == triplets.fold(premise)]

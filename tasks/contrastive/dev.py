@@ -16,12 +16,11 @@ from typing import Any
 
 from minbert.errors import UserError, suggestion
 from minbert.files import data_folder, expand_user, require_file
-from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
 from tasks.contrastive.settings import FileSettings
 from tasks.examples import Examples
-from tasks.readers import chinese, open_as, senteval, text_key, tokenised
+from tasks.readers import chinese, kind_of, open_as, senteval, text_key, tokenised
 from tasks.readers.overlap import ScoredRows
 
 DEV_SETS = {
@@ -93,7 +92,7 @@ def find_dev_pairs(files: FileSettings) -> tuple[str, dict[str, Path]]:
     else:
         paths = {SINGLE: require_file(expand_user(choice), "--sts-dev")}
     for path in paths.values():
-        open_as(path, "pair-score", "dev")
+        kind_of(path, ("pair-score",), "dev")
     return name, paths
 
 
@@ -133,7 +132,7 @@ def count_in_scored_sets(dev: DevSets, folder: Path) -> dict[str, int]:
         except UserError as error:  # a damaged set does not keep an encoder from being trained
             distributed.note(f"{error} (so it is not known how many dev pairs are also in {name})")
             continue
-        found = dev_pairs.numbers_in_all(row.texts for row in scored if isinstance(row, Row))
+        found = dev_pairs.numbers_in_all(row.texts for row in scored)
         counts[name] = dev_pairs.overlap(dev.name, found).same
     return counts
 

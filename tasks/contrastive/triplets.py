@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from minbert.errors import UserError
-from minbert.token_cache import ReaderReport, Row, Skipped
+from minbert.token_cache import Issue, ReaderReport, Row
 from minbert.tokenizer import Tokenizer
 from tasks import readers
 from tasks.contrastive.corpora import TrainingRows, cache_rows, training_files
@@ -54,7 +54,7 @@ def find_triplets(listed: str, folder: str) -> TripletFiles:
     """
     paths = training_files(listed, folder, "nli_for_simcse.csv", "nli-triplets.csv")
     kinds = [readers.kind_of(path, ("triplet", "nli")) for path in paths]
-    contents = [(kind, readers.open_as(path, kind).texts) for path, kind in zip(paths, kinds, strict=True)]
+    contents = [(kind, readers.count_texts(path, kind)) for path, kind in zip(paths, kinds, strict=True)]
     names = {("nli", 2): "labelled pairs", ("triplet", 2): "pairs without hard negatives"}
     shown = [f"{path} holds {names.get(content, 'triplets')}" for path, content in zip(paths, contents, strict=True)]
     for number, content in enumerate(contents):
@@ -68,8 +68,8 @@ def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: in
     names = [path.name for path in files.paths] if len(files.paths) > 1 else []
     rule = per_premise if files.kind == "nli" else ""
 
-    def merged() -> Iterator[Row | Skipped | ReaderReport]:
-        sources = [readers.open_as(path, files.kind).rows for path in files.paths]
+    def merged() -> Iterator[Row | Issue | ReaderReport]:
+        sources = [readers.open_as(path, files.kind).rows_and_issues() for path in files.paths]
         made = from_pairs(sources, rule, names=names) if rule else checked(sources, files.columns, names=names)
         if not made.triplets:
             raise UserError(f"{', '.join(map(str, files.paths))}: no triplet can be made of the rows")
@@ -78,7 +78,7 @@ def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: in
         yield {"counts": made.counts}
 
     cache_rule = ["triplets", files.kind, rule, *names]
-    cache, hashes = cache_rows(files.paths, merged(), cache_rule, files.columns, tokenizer)
+    cache, hashes = cache_rows(files.paths, merged(), cache_rule, tokenizer)
     entry = {"files": hashes, "per_premise": rule, **cache.report, "skipped": cache.manifest_entry()["skipped"]}
     return TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, length), entry)
 
@@ -98,7 +98,7 @@ class MergedTriplets:
     """
 
     triplets: list[Row]  # the id of one is the lines it was made of, as `12-15`
-    skipped: list[Skipped]
+    skipped: list[Issue]
     counts: dict[str, int]
 
 
@@ -107,7 +107,7 @@ class RowsRead(NamedTuple):
 
     table: pd.DataFrame  # [R]: file, line, id (`file:line`, or `line`), label, and the numbers of the texts
     texts: np.ndarray  # by number
-    skipped: list[Skipped]  # by the readers
+    skipped: list[Issue]  # by the readers
 
     def made(self, triplets: pd.DataFrame, sides: list[str], defect: np.ndarray, **counts: int) -> MergedTriplets:
         """Triplets with an id, a line and the numbers of their texts in the columns `sides`.
@@ -126,15 +126,15 @@ class RowsRead(NamedTuple):
         return MergedTriplets(made, self.skipped + dropped, counts | {"triplets": len(made)})
 
 
-def rows_of(sources: Sequence[Iterable[Row | Skipped]], sides: list[str], names: Sequence[str]) -> RowsRead:
+def rows_of(sources: Sequence[Iterable[Row | Issue]], sides: list[str], names: Sequence[str]) -> RowsRead:
     """The rows of all sources, the numbers of their texts in the columns `sides`."""
     rows: list[tuple[str, int, str, float]] = []
     texts: list[str] = []
-    skipped: list[Skipped] = []
+    skipped: list[Issue] = []
     for source, file in zip(sources, names or [""] * len(sources), strict=True):
         for row in source:
-            if isinstance(row, Skipped):
-                skipped.append(_named(file, row.line, row.why))
+            if isinstance(row, Issue):
+                skipped.append(_named(file, row.line, row.reason))
             else:
                 rows.append((file, row.line, f"{file}:{row.line}" if file else str(row.line), row.label))
                 texts += row.texts
@@ -145,12 +145,12 @@ def rows_of(sources: Sequence[Iterable[Row | Skipped]], sides: list[str], names:
     return RowsRead(table, pd.Series([texts[number].strip() for number in first], dtype=object).to_numpy(), skipped)
 
 
-def _named(source: str, line: int, reason: str) -> Skipped:
-    return Skipped(line, f"{source}: {reason}" if source else reason)
+def _named(source: str, line: int, reason: str) -> Issue:
+    return Issue(line, f"{source}: {reason}" if source else reason)
 
 
 def from_pairs(
-    sources: Sequence[Iterable[Row | Skipped]], per_premise: str = "first", *, names: Sequence[str] = ()
+    sources: Sequence[Iterable[Row | Issue]], per_premise: str = "first", *, names: Sequence[str] = ()
 ) -> MergedTriplets:
     """Triplets of labelled pairs (premise, hypothesis; 0 entailment, 1 neutral, 2 contradiction) of several files.
 
@@ -188,9 +188,7 @@ def from_pairs(
     )
 
 
-def checked(
-    sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, names: Sequence[str] = ()
-) -> MergedTriplets:
+def checked(sources: Sequence[Iterable[Row | Issue]], columns: int = 3, *, names: Sequence[str] = ()) -> MergedTriplets:
     """Rows that are triplets already (positive pairs with 2 columns), in file order, without the defective ones."""
     sides = ["anchor", "positive", "negative"][:columns]
     read = rows_of(sources, sides, names)
