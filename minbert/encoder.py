@@ -14,12 +14,12 @@ from torch import Tensor
 from tqdm import tqdm
 
 from minbert import pooling, weights
-from minbert.attention import sorted_by_length
+from minbert.attention import in_length_order
 from minbert.bert import BertModel
 from minbert.errors import UserError, reason, short_repr
-from minbert.fast import packed_weights
+from minbert.fast import accelerate, packed_weights
 from minbert.precision import autocast, choose, default_device
-from minbert.ragged import Ragged, inverse
+from minbert.ragged import Ragged
 from minbert.tokenizer import Tokenizer
 
 
@@ -34,10 +34,11 @@ def vectors(model: BertModel, ragged: Ragged, pooler: str) -> Tensor:
     """One vector per sentence: [B, D], in the order of `ragged`."""
     if pooler == "pooler":
         return model.pooled(ragged)
-    if in_order := sorted_by_length(ragged):
-        ragged, _, order = in_order
-        return vectors(model, ragged, pooler).index_select(0, inverse(order))
-    return pool(model, model.encode(model.embed(ragged), ragged), ragged, pooler)
+
+    def encode(ordered: Ragged) -> Tensor:
+        return pool(model, model.encode(model.embed(ordered), ordered), ordered, pooler)
+
+    return in_length_order(encode, ragged)
 
 
 class Encoder:
@@ -82,7 +83,8 @@ class Encoder:
         if pooler is not None:
             pooling.check(pooler)
         folder = weights.resolve(str(dir_or_name))
-        model, tokenizer = BertModel.from_pretrained(folder), Tokenizer.load(folder)
+        model = accelerate(BertModel.from_pretrained(folder))
+        tokenizer = Tokenizer.load(folder)
         tokenizer.check_fits(model.config.vocab_size, str(folder))
         try:
             model.to(device or default_device())
