@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from minbert import AdamW, BertConfig, BertModel, Ragged
 from minbert.encoder import vectors
+from minbert.fast import accelerate
 from minbert.tokenizer import Tokenizer
 from minbert.train.loop import StepContext, _clip
 from minbert.train.plan import PlannedBatch
@@ -69,7 +70,7 @@ def encoder() -> Callable[..., BertModel]:
     def make(layers: int = 2) -> BertModel:
         shape = {"hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536}
         with META:
-            return BertModel(BertConfig(vocab_size=200, num_hidden_layers=layers, **shape)).train()
+            return accelerate(BertModel(BertConfig(vocab_size=200, num_hidden_layers=layers, **shape))).train()
 
     return make
 
