@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent
 FLOORS = [
     "minbert.errors minbert.files minbert.seeds minbert.config minbert.ragged minbert.precision",
     "minbert.attention minbert.pooling minbert.optimizer minbert.tokenizer",
-    "minbert.weights minbert.token_cache",
+    "minbert.hub minbert.weights minbert.token_cache",
     "minbert.bert",
     "minbert.fast",
     "minbert.encoder",

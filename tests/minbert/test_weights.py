@@ -229,7 +229,7 @@ def course(tiny: Path, tmp_path: Path) -> Path:
 
 
 def test_course_checkpoint_becomes_an_encoder_without_its_heads(course: Path, tiny: Path, tmp_path: Path) -> None:
-    convert.run(["convert", str(course), "--like", str(tiny), "--to", str(tmp_path / "new")])
+    convert.run([str(course), "--like", str(tiny), "--to", str(tmp_path / "new")])
     assert same(tmp_path / "new", tiny) and saved_pooler(tmp_path / "new") == "pooler", "the course's heads read it"
     with pytest.raises(UserError, match="exists already"):
         convert_checkpoint(course, str(tiny), tmp_path / "new")
