@@ -18,6 +18,7 @@ from minbert import weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError
+from minbert.fast import accelerate
 from minbert.fast.graphs import GraphedVectors
 from minbert.optimizer import decay_groups
 from minbert.ragged import Ragged, to_device
@@ -150,7 +151,7 @@ def sentence_encoder(
     )
     if frozen != trained or Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
         raise UserError(f"--sentence-encoder {source}: its sizes or vocabulary are not those of the trained encoder")
-    return BertModel.from_pretrained(folder), {"sentence encoder": (folder, weights.sha256(folder))}
+    return accelerate(BertModel.from_pretrained(folder)), {"sentence encoder": (folder, weights.sha256(folder))}
 
 
 def build(
