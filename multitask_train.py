@@ -94,13 +94,13 @@ def train(started: "Start[MultitaskSettings]") -> None:
     state_dict, pooler = encoder.model.state_dict(), settings.encoder.pooler
     weights.save(run.path / "encoder", state_dict, encoder.config, encoder.tokenizer, pooler)
     cli.say(f"\n{evaluate.as_text(scores, state, state.kept_weights(training, steps.total))}")
-    run.record_step(state.step, ended=True)
+    run.record_step(state.step)
     cli.run_module("tasks.report", str(run.path))
     folders = sorted({str(path.parent) for path in paths.values()})
     cli.say(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {run.path}")
 
 
-command = partial(cli.run, main, training=True)
+command = partial(cli.run, main)
 """The console command `minbert-train`."""
 
 if __name__ == "__main__":

@@ -92,12 +92,12 @@ def train(started: "Start[ContrastiveSettings]") -> None:
     folder, state_dict = run.path / "encoder", initial.model.state_dict()
     weights.save(folder, state_dict, initial.config, initial.tokenizer, encoder.pooler)
     evaluation.write(run, settings, dataset, scored, paced, [before, after], state)
-    run.record_step(state.step, ended=True)
+    run.record_step(state.step)
     cli.run_module("tasks.report", str(run.path))
     cli.say(f"encoder in {folder}; next: {evaluation.next_command(settings, folder, initial.config.hidden_size)}")
 
 
-command = partial(cli.run, main, training=True)
+command = partial(cli.run, main)
 """The console command `minbert-pretrain`."""
 
 if __name__ == "__main__":
