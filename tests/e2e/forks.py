@@ -17,6 +17,7 @@ from typing import Any
 
 import sklearn.metrics  # noqa: F401
 import tokenizers  # noqa: F401
+import torch.fx.experimental.symbolic_shapes  # noqa: F401  (torch imports it, and sympy, for an empty tensor)
 
 import minbert.train.start  # noqa: F401
 import tasks.contrastive.evaluation

@@ -6,6 +6,7 @@ python -m pytest --import-mode=importlib tests/minbert/train/test_checkpoint.py
 import errno
 import os
 import signal
+import stat
 import sys
 from collections.abc import Callable
 from itertools import count
@@ -58,6 +59,20 @@ def test_no_whole_checkpoint_is_an_error(stopped: RunFolder) -> None:
     with pytest.raises(UserError, match=r"step-00000004/model\.safetensors is damaged; no checkpoint is whole"):
         stopped.start_session(MANIFEST)
     assert checkpoint.steps(stopped.checkpoints) == [4, 9]
+
+
+def test_unsyncable_folder_stops_nothing(toy: Any, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some file systems cannot flush a folder."""
+    fsync = os.fsync
+
+    def refuse_folders(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse_folders)
+    _, state, _ = toy.fit(run)
+    assert state.finished
 
 
 def train(toy: Any, folder: Path) -> torch.Tensor:
