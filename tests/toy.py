@@ -1,6 +1,7 @@
 """A linear regression of milliseconds, for tests of the training loop."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from minbert.train.run import RunFolder
 from minbert.train.settings import RunSettings, TrainingSettings
 
 MANIFEST: dict[str, Any] = {"settings": {}, "command": "toy", "environment": {"started": "now"}}
+RUN_SETTINGS = [setting.name for setting in fields(RunSettings)]
 
 
 class Toy:
@@ -83,7 +85,7 @@ class Toy:
             score = left.pop(0) if left else float(optimizer.state[model.weight].get("step", 0))
             return (score() if callable(score) else score), {"toy": 0.5}
 
-        care = {name: settings.pop(name) for name in RunSettings.model_fields if name in settings}
+        care = {name: settings.pop(name) for name in RUN_SETTINGS if name in settings}
         training = TrainingSettings(**{"lr": 0.1, "clip": 0} | settings)
         optimizer, objective = AdamW(model.parameters(), lr=0.1), objective or cls.Objective()
         objective.optimizer = optimizer

@@ -20,8 +20,8 @@ import tokenizers  # noqa: F401
 import torch.fx.experimental.symbolic_shapes  # noqa: F401  (torch imports it, and sympy, for an empty tensor)
 
 import minbert.train.start  # noqa: F401
-import tasks.contrastive.evaluation
-import tasks.contrastive.model
+import tasks.contrastive.step
+import tasks.contrastive.training
 import tasks.registry  # noqa: F401
 from minbert.optimizer import AdamW
 from minbert.train import cli, loop, run

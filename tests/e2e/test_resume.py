@@ -153,6 +153,7 @@ def test_stopped_after_every_step(script: Script, whole: Script, name: str) -> N
 
 
 ONE = ("--epochs", 2, "--max-steps", 12, "--batch-size", 8, "--lr", 1e-3, "--limit", 60, "--evaluate-every", 5)
+NLI, CONSERT, SIMCSE = (f"tasks/contrastive/{name}.py" for name in ("nli", "consert", "simcse"))
 SETTINGS = {
     PRETRAIN: [
         "--order anti --technique contradiction --pacing step --lr-schedule linear --warmup 0.3",
@@ -160,12 +161,16 @@ SETTINGS = {
         "--technique entailment --within sorted --objective margin --keep best",
         "--order none --chunk 5 --patience 1",
         "--projection kept --pooler cls",
+    ],
+    NLI: [
         "--objective softmax --nli-pairs PAIRS --pooler mean --chunk 7",
         "--objective cross --nli-pairs PAIRS --pooler mean",
+    ],
+    CONSERT: [
         "--objective joint --nli-pairs PAIRS --views feature-cutoff:0.2,adversarial --pooler mean --lr-schedule cosine",
         "--objective views --views span-cutoff,dropout --texts TEXTS --pooler avg-first-last",
-        "--objective simcse --texts TEXTS --projection training --pooler cls --marks-most 2 --eda-weight 0.5",
     ],
+    SIMCSE: ["--texts TEXTS --projection training --pooler cls --marks-most 2 --eda-weight 0.5"],
     MULTITASK: [
         "--sampling hybrid --pairs bi --lr-schedule linear --warmup 0.3",
         "--sampling sequential --pairs paper --accumulate 2 --lr-schedule constant --keep last",
