@@ -20,8 +20,8 @@ class Run:
 
     Its scores are those of `kept_step`. `selection` is how that checkpoint is chosen: `keep`, `metric`, `by_dev_pairs`.
     `data` has its sets of data by name, as `manifests.data_sets`. `changes` holds the numbers of stage one before and
-    after training. `parts` are its start and each resume, which took `seconds` together. `planned_steps` are those of
-    the plan.
+    after training. `sessions` are its start and each resume, which took `seconds` together. `planned_steps` are those
+    of the plan.
     """
 
     folder: Path
@@ -34,7 +34,7 @@ class Run:
     scores: dict[str, Any]
     tasks: dict[str, TaskScores]
     changes: dict[str, dict[str, float | None]]
-    parts: list[dict[str, Any]]
+    sessions: list[dict[str, Any]]
     planned_steps: int
     last_step: int
     kept_step: int
@@ -104,11 +104,11 @@ def _read_run(folder: Path, name: str) -> Run:
         scores,
         tasks,
         changes,
-        parts=manifest["parts"],
+        sessions=manifest["sessions"],
         planned_steps=manifest["plan"]["steps"],
         last_step=scores["last_step"],
         kept_step=scores["step"],
-        seconds=sum(part["seconds"] for part in manifest["parts"]),
+        seconds=sum(session["seconds"] for session in manifest["sessions"]),
     )
 
 

@@ -41,7 +41,7 @@ def _processes(manifest: Mapping[str, Any]) -> int:
 def run_facts(run: Run) -> list[tuple[str, str]]:
     """Names and values of what is known of a run; what is not known is left out."""
     manifest, loss = run.manifest, run.scores.get("last_epoch_loss")
-    environment, parameters, times = manifest["environment"], manifest.get("parameters"), len(run.parts) - 1
+    environment, parameters, times = manifest["environment"], manifest.get("parameters"), len(run.sessions) - 1
     resumed = f", resumed {'once' if times == 1 else f'{times} times'}" if times > 0 else ""
     rows = [
         ("wall time", duration(run.seconds)),
@@ -50,7 +50,7 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
         ("training rows", _training_rows(run)),
         ("steps", f"{run.last_step:,} of {run.planned_steps:,}"),
         ("kept", _kept(run)),
-        ("started", run.parts[0]["started"].replace("T", " ")[:16] + resumed),
+        ("started", run.sessions[0]["started"].replace("T", " ")[:16] + resumed),
         ("preset", manifest.get("preset", "")),
         *((name.replace("_", " "), str(run.settings.get(name) or "")) for name in _SETTINGS),
         ("dev pairs", _dev_pairs(run.data.get("sts_dev", RecordedData()))),

@@ -22,7 +22,7 @@ from tasks import compare, intervals
 from tasks.record import PredictedRows, TaskScores, write_rows
 
 DRAWS = np.random.default_rng(5)
-MANIFEST = {"all_settings": {}, "selection": {"keep": "last"}, "parts": [{"seconds": 1.0}], "plan": {"steps": 9}}
+MANIFEST = {"all_settings": {}, "selection": {"keep": "last"}, "sessions": [{"seconds": 1.0}], "plan": {"steps": 9}}
 STEPS = {"step": 9, "last_step": 9}
 
 

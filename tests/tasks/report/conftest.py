@@ -55,7 +55,7 @@ def _write(folder: Path, settings: dict[str, Any], data: dict[str, Any], metrics
         "precision": "fp32",
         "selection": {"keep": "best", "metric": "dev score", "patience": 0, "by_dev_pairs": True},
         "environment": {"threads": 2, "device": "cpu"},
-        "parts": [{"started": "2026-01-02T03:04:05+0000", "from_step": 0, "to_step": 30, "seconds": 9.0}],
+        "sessions": [{"started": "2026-01-02T03:04:05+0000", "from_step": 0, "to_step": 30, "seconds": 9.0}],
         "data": data,
         **more,
     }

@@ -46,7 +46,7 @@ def spoiled(folder: Path) -> Path:
     manifest = json.loads(path.read_text())
     manifest["command"] = f"multitask_train.py --data '{HOSTILE[2].replace(chr(39), '')}'"
     manifest["preset"] = manifest["precision"] = manifest["all_settings"]["weights"] = HOSTILE[0]
-    manifest["parts"][0]["started"] = HOSTILE[1]
+    manifest["sessions"][0]["started"] = HOSTILE[1]
     for data in manifest["data"]["dev"].values():
         data["file"], data["skipped"] = HOSTILE[1], [{"line": 1, "why": HOSTILE[2]}]
     path.write_text(json.dumps(manifest))
