@@ -121,9 +121,7 @@ def test_sessions_of_a_manifest_are_summed(multitask: MakeRun) -> None:
     assert facts["wall time"] == "1 min 09 s" and "resumed 1" in facts["started"]
 
 
-def test_command_writes_one_file(
-    multitask: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_writes_one_file(multitask: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = multitask()
     command.main([str(folder)])
     assert capsys.readouterr().out.strip() == f"report: {folder / 'report.html'}"
