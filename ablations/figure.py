@@ -8,7 +8,7 @@ import pandas as pd
 
 from ablations.study import Arm, Study
 from tasks import charts
-from tasks.report import overview
+from tasks.charts import BLUE, DASHED, GROUND, INK
 
 
 def draw(study: Study, summary: pd.DataFrame, score: Any) -> bytes | None:
@@ -24,7 +24,7 @@ def draw(study: Study, summary: pd.DataFrame, score: Any) -> bytes | None:
         return None
     in_units = ["difference", "low", "high", "row_low", "row_high"]
     shown = first.assign(**score.times * first[in_units])
-    return overview.forest(shown, f"{score.title}:\ndifference to {study.file.baseline}, with 95% intervals")
+    return _forest(shown, f"{score.title}:\ndifference to {study.file.baseline}, with 95% intervals")
 
 
 def _line(study: Study, arms: list[Arm], means: np.ndarray, spread: np.ndarray, score: Any) -> bytes | None:
@@ -66,4 +66,29 @@ def _heat_map(study: Study, arms: list[Arm], means: np.ndarray, score: Any) -> b
             if not math.isnan(value):
                 ink = "white" if value > middle else "black"  # in the dark theme too, whose cells are the same
                 axes.text(column, row, f"{value:.{score.digits}f}", ha="center", va="center", color=ink)
+    return out.getvalue()
+
+
+def _forest(summary: pd.DataFrame, label: str) -> bytes:
+    """Each arm's difference to the baseline in one score; `label` is that of the axis.
+
+    The thick bar is the 95% interval over dev rows, the thin one that over seeds.
+    """
+    rows = summary[summary["difference"].notna()].reset_index(drop=True)
+    with charts.page_svg(340, 72 + 26 * len(rows) + 20 * len(label.splitlines())) as (axes, out):
+        for y, row in rows.iterrows():
+            if not math.isnan(row["row_low"]):
+                axes.plot([row["row_low"], row["row_high"]], [y, y], color=BLUE, linewidth=7, alpha=0.3)
+            if not math.isnan(row["low"]):
+                axes.plot([row["low"], row["high"]], [y, y], color=BLUE, linewidth=1.6)
+        ring: Any = {"markersize": 8, "markerfacecolor": GROUND, "markeredgewidth": 2}
+        axes.plot(rows["difference"], rows.index, "o", color=BLUE, **ring)
+        axes.axvline(0, color=INK, linewidth=1, linestyle=DASHED)
+        widest = max(map(abs, axes.get_xlim()))
+        axes.set(xlim=(-widest, widest), ylim=(len(rows) - 0.5, -0.5))
+        axes.figure.supxlabel(label, fontsize=11, color=charts.QUIET)  # as wide as the figure
+        names = [name if len(name) <= 24 else f"{name[:23]}…" for name in rows["group"]]
+        axes.set_yticks(range(len(rows)), names)
+        axes.locator_params(axis="x", nbins=3)
+        axes.grid(visible=False)
     return out.getvalue()

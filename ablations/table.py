@@ -1,8 +1,8 @@
 """The results of a study: `table.md` and `table.json`, and a figure of its first score.
 
-Differences are paired by seed (`tasks.report.overview`). The interval over rows holds the seeds fixed
-(`tasks.compare`). `pd.DataFrame(**content["values"])` of `table.json` has each run's scores, with six decimals, and
-`content["summary"]` the numbers of the tables.
+Differences and their intervals over seeds and over rows are those of `tasks.compare`.
+`pd.DataFrame(**content["values"])` of `table.json` has each run's scores, with six decimals, and `content["summary"]`
+the numbers of the tables.
 """
 
 import json
@@ -18,18 +18,17 @@ from ablations import figure
 from ablations.cells import Cell
 from ablations.study import STAGE_ONE, Study, matches
 from minbert.files import write_atomic
-from tasks import compare, intervals
-from tasks.report import overview, training
+from tasks import compare, intervals, metrics
 from tasks.runs import read_run
-from tasks.tables import MISSING, Table, number
+from tasks.tables import MISSING, Table, between, number, numbers
 
 _HUNDRED = ("sts_dev_spearman", "triplet_accuracy")
 _RESAMPLES = 1000
 _NOTE = (
-    "Mean ± standard deviation over seeds. Difference: the mean of the seeds' differences to the baseline. Over seeds: "
-    "its 95% interval by Student's t with n − 1 degrees of freedom. Over rows: its 95% bootstrap interval over the dev "
-    "rows, the seeds held fixed. Step: that of the weights which are scored, of the steps of the run. ●: the best mean "
-    "and those tied with it, whose difference to it has a 95% interval over seeds that contains 0."
+    "Mean ± standard deviation over seeds. Difference: that of the means to the baseline's. Over seeds: its 95% "
+    "interval by Student's t, paired where both arms have the same seeds. Over rows: its 95% bootstrap interval over "
+    "the dev rows, the seeds held fixed. Step: that of the weights which are scored, of the steps of the run. ●: the "
+    "best mean and those tied with it, whose difference to it has a 95% interval over seeds that contains 0."
 )
 _LOWER_IS_BETTER = ("frozen_loss", "last_epoch_loss", "alignment", "uniformity")
 
@@ -48,7 +47,7 @@ class Score:
         """The display of a score: correlations and accuracies of suites and stage one are × 100."""
         suite = study.file.suites.get(name.partition("/")[0], "") if "/" in name else ""
         hundred = name in _HUNDRED or suite.startswith(("sts_suite", "transfer"))
-        title = ", ".join(training.NUMBERS.get(name, (name,)))
+        title = ", ".join(metrics.DESCRIPTIONS.get(name, (name,)))
         return cls(name, f"{title} × 100", 100.0, 2) if hundred else cls(name, title, 1.0, 4)
 
     @property
@@ -160,7 +159,7 @@ def best(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
         means = values.groupby("group")["value"].mean().dropna()
         means = -means if metric in _LOWER_IS_BETTER else means
         top = None if means.empty else str(means.idxmax())
-        rows = overview.summary(values, top)
+        rows = compare.summary(values, top)
         tied = (rows["low"] <= 0) & (rows["high"] >= 0)
         first = (rows["group"] == top) & (rows["seeds"].max() > 1)
         parts.append(rows[["group", "metric"]].assign(best=(tied | first) & (not probe)))
@@ -168,8 +167,8 @@ def best(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary_of(study: Study, frame: pd.DataFrame, cells: Sequence[Cell]) -> pd.DataFrame:
-    """The frame's `overview.summary` with the paper's values, intervals over rows, steps, and the best arms."""
-    summary = overview.summary(frame, study.file.baseline)
+    """The frame's `compare.summary` with the paper's values, intervals over rows, steps, and the best arms."""
+    summary = compare.summary(frame, study.file.baseline)
     rows = list(zip(summary["group"], summary["metric"], strict=True))
     printed, of_rows, step = study.file.paper.values, over_rows(study, cells), steps(cells)
     ends = [of_rows.get(row) for row in rows]
@@ -244,10 +243,23 @@ def markdown(study: Study, summary: pd.DataFrame, about: Mapping[str, Any], figu
     return "\n\n".join(part.strip() for part in [*parts, "SHA-256 of the data:", hashes]) + "\n"
 
 
+def _numbers_table(summary: pd.DataFrame, digits: int = 4, *, times: float = 1.0) -> pd.DataFrame:
+    """A `compare.summary` as strings, a row for each group and metric; columns of dashes are left out."""
+    size: dict[str, Any] = {"digits": digits, "times": times}
+    rows = summary[["group", "metric"]].copy()
+    rows["seeds"] = summary["seeds"].astype(str)
+    rows["mean"] = [compare.mean_text(row, **size) for _, row in summary.iterrows()]
+    rows["difference"] = numbers(summary["difference"], **size, sign=True)
+    rows["95%, over seeds"] = between(summary, **size, sign=True)
+    ends = summary[["row_low", "row_high"]].set_axis(["low", "high"], axis=1)
+    rows["95%, over rows"] = between(ends, **size, sign=True)
+    return rows.loc[:, [name == "mean" or set(rows[name]) != {MISSING} for name in rows]]
+
+
 def _table(study: Study, rows: pd.DataFrame, score: Score, before: Mapping[str, float]) -> str:
     """The table of one score: a row for each arm, then the rows that the paper quotes."""
     baseline = study.file.baseline
-    table = overview.numbers_table(rows, **score.size).drop(columns="metric")
+    table = _numbers_table(rows, **score.size).drop(columns="metric")
     table["mean"] = [text + " ●" * best for text, best in zip(table["mean"], rows["best"], strict=True)]
     table.insert(1, "step", rows["step"])
     table["paper"] = [_printed(study, arm, score.name) for arm in rows["group"]]
@@ -267,7 +279,7 @@ def _wide(study: Study, rows: pd.DataFrame, wanted: str) -> str:
     for arm, own in rows.groupby("group", sort=False):
         cells = own.set_index(own["metric"].str.removeprefix(stem)).to_dict("index")
         step = next(iter(cells.values()))["step"]
-        means = {name: overview.mean_text(row, **score.size) + " ●" * row["best"] for name, row in cells.items()}
+        means = {name: compare.mean_text(row, **score.size) + " ●" * row["best"] for name, row in cells.items()}
         shown.append({"arm": arm, "step": step} | means)
         if own["paper"].notna().any():
             shown.append({"arm": f"{arm}, paper"} | {name: _printed(study, str(arm), stem + name) for name in cells})

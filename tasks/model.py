@@ -161,7 +161,11 @@ def sentence_encoder(
         return None, {}
     folder = weights.resolve(source, "--sentence-encoder")
     # dropout and initialisation may differ
-    ignored: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "initializer_range": 0.0}
+    ignored: dict[str, Any] = {
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "initializer_range": 0.0,
+    }
     same_sizes = replace(BertConfig.read(folder), **ignored) == replace(encoder.config, **ignored)
     if not same_sizes or Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
         raise UserError(f"--sentence-encoder {source}: its sizes or vocabulary are not those of the trained encoder")

@@ -156,7 +156,7 @@ def test_one_set_of_several_has_no_interval_over_rows(tmp_path: Path) -> None:
     for cell in cells:
         rows = PredictedRows([*map(str, range(50))], [("a", "b")] * 50, gold, gold + DRAWS.normal(0, 1, 50), None)
         write_rows(cell.folder, "a", rows)
-        (cell.folder / "manifest.json").write_text(json.dumps(MANIFEST | {"data": {"sts_dev": sets}}))
+        (cell.folder / "manifest.json").write_text(json.dumps(MANIFEST | {"data": {"train": {}, "sts_dev": sets}}))
         (cell.folder / "scores.json").write_text(json.dumps(scores | STEPS))
     assert table.over_rows(study, cells) == {}
 

@@ -20,7 +20,7 @@ from transformers import BertModel
 
 import minbert
 from tasks import evaluate, predict, readers, record
-from tasks.report import facts
+from tasks.report import page
 from tasks.runs import read_run
 
 Script = Callable[..., Any]
@@ -270,7 +270,7 @@ def test_a_run_that_makes_the_encoder_worse_says_so(script: Script, tiny: Path, 
     trained, started = (load_file(folder / "model.safetensors") for folder in (run.folder / "encoder", tiny))
     assert all(torch.equal(trained[name], started[name]) for name in trained)
     assert "after training (the encoder from before training)" in run.out
-    found = dict(facts.run_facts(read_run(run.folder)))
+    found = dict(page.facts(read_run(run.folder)))
     assert found["kept"].startswith("the encoder from before training")
     assert found["last epoch's training loss"] == f"{scores['last_epoch_loss']:.4f}"
 
