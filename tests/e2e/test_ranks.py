@@ -47,8 +47,7 @@ def torchrun(script: str, tiny: Path, folder: Path, *flags: Any, restarts: int =
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts", restarts]
     launch += ["--signals-to-handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"]
     command = [sys.executable, "-m", *launch, ROOT / script, *usual, *flags]
-    # as many threads as in the other runs, since bits depend on it
-    variables = os.environ | {"OMP_NUM_THREADS": "2", "GLOO_SOCKET_IFNAME": "lo"}
+    variables = os.environ | {"GLOO_SOCKET_IFNAME": "lo"}
     return subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=variables)
 
 
