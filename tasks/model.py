@@ -18,6 +18,7 @@ from minbert import weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError
+from minbert.fast import accelerate
 from minbert.fast.graphs import GraphedVectors
 from minbert.optimizer import decay_groups
 from minbert.ragged import Ragged, to_device
@@ -52,7 +53,7 @@ class MultitaskModel(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.read = GraphedVectors(encoder, pooler)
-        joint = any(task.columns == 2 and task.pairs == "joint" for task in tasks)
+        joint = any(task.num_texts == 2 and task.pairs == "joint" for task in tasks)
         self.starting = (sentence_encoder or deepcopy(encoder)).requires_grad_(False) if joint else None
         self.read_alone = GraphedVectors(self.starting, "mean") if self.starting is not None else None
         self.tasks = {task.name: task for task in tasks}
@@ -76,7 +77,7 @@ class MultitaskModel(nn.Module):
         With several `passes` through the encoder, each with its own dropout, the rows of the passes are concatenated.
         """
         spec, sentences = self.tasks[task], None
-        if spec.columns == 2 and spec.pairs == "joint":
+        if spec.num_texts == 2 and spec.pairs == "joint":
             ragged, sentences = ragged.split(len(ragged) // 3)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             by_pass = self.read(ragged.repeated(passes)).chunk(passes)
@@ -150,7 +151,7 @@ def sentence_encoder(
     )
     if frozen != trained or Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
         raise UserError(f"--sentence-encoder {source}: its sizes or vocabulary are not those of the trained encoder")
-    return BertModel.from_pretrained(folder), {"sentence encoder": (folder, weights.sha256(folder))}
+    return accelerate(BertModel.from_pretrained(folder)), {"sentence encoder": (folder, weights.sha256(folder))}
 
 
 def build(

@@ -9,11 +9,12 @@ from typing import Any, Generic
 
 import torch
 
-from minbert import attention, weights
+from minbert import weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError
 from minbert.fast import accelerate, keep_freed_memory
+from minbert.fast.gpu_attention import kernel_name
 from minbert.files import expand_user
 from minbert.precision import DTYPES, amx_crashes, choose, default_device
 from minbert.tokenizer import Tokenizer
@@ -59,7 +60,7 @@ class OpenRun(Generic[S]):
         config = model.config
         width = config.hidden_size // config.num_attention_heads
         rate = config.attention_probs_dropout_prob
-        kernel = attention.kernel_name(self.device, DTYPES[self.precision], width, rate)
+        kernel = kernel_name(self.device, DTYPES[self.precision], width, rate)
         return f"{self.precision} on {self.device}, {kernel} attention with dropout {rate:g}"
 
 

@@ -120,7 +120,7 @@ class ContrastiveTrainStep:
     @property
     def columns(self) -> list[int]:
         """The k texts of a row that are encoded, as columns of the data."""
-        return list(range(self.examples.cache.columns))
+        return list(range(self.examples.cache.num_texts))
 
     def inputs(self, model: ContrastiveModel, examples: Examples, batch: PlannedBatch, context: StepContext) -> Inputs:
         """The first text of every row, then the second of every row, and so on: k * B sentences."""

@@ -19,7 +19,7 @@ from tasks.contrastive.corpora import Data
 from tasks.contrastive.evaluation import Evaluation
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep
 from tasks.examples import Examples
-from tasks.record import rows_of, write_rows
+from tasks.record import file_name, rows_of, write_rows
 
 
 def fit_and_save(
@@ -93,7 +93,7 @@ def fit_and_save(
     }
     write_json(folder / "scores.json", scores)
     name = evaluation.graded(data.dev.pairs)
-    write_rows(folder, evaluation.file_name(name), rows_of(data.dev.pairs[name], after.dev_cosines[name]))
+    write_rows(folder, file_name(name), rows_of(data.dev.pairs[name], after.dev_cosines[name]))
 
     cli.say(f"after training ({state.kept_weights(training, steps.total)}): {evaluation.as_text(after.metrics)}")
     if trains_sentences and (sentence := evaluation.verdict(before, after, state)):
