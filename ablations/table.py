@@ -1,7 +1,7 @@
 """The results of a study: `table.md`, `table.json`, and the figure of its first score.
 
 `pd.DataFrame(**content["values"])` of `table.json` has each run's scores, with six decimals, and `content["summary"]`
-the numbers of the tables. Differences are paired by seed; their intervals over dev rows are those of `tasks.compare`.
+the numbers of the tables. Differences and their intervals are those of `tasks.compare`.
 """
 
 import json
@@ -15,11 +15,11 @@ import pandas as pd
 
 from ablations.study import STAGE_ONE_SCORES, ArmRun, Study
 from minbert.files import write_atomic
-from tasks import charts, compare
+from tasks import charts
 from tasks.charts import BLUE, DASHED, GROUND, INK
+from tasks.compare import differences, mean_text, summary
 from tasks.intervals import Interval
-from tasks.report.overview import mean_text, summary
-from tasks.report.training import NUMBERS as DESCRIPTIONS
+from tasks.metrics import DESCRIPTIONS
 from tasks.runs import read_run
 from tasks.tables import MISSING, Table, between, number, numbers
 
@@ -27,9 +27,9 @@ _LOWER_IS_BETTER = ("frozen_loss", "last_epoch_loss", "alignment", "uniformity")
 _RESAMPLES = 1000
 _NOTE = (
     "Mean ± standard deviation over seeds. Difference: that to the baseline. Over seeds: its 95% interval by Student's "
-    "t. Over rows: its 95% bootstrap interval over the dev rows, the seeds held fixed. Step: that of the weights which "
-    "are scored, of the steps of the run. ●: the best mean and those tied with it, whose difference to it has a 95% "
-    "interval over seeds that contains 0."
+    "t, paired where both have the same seeds. Over rows: its 95% bootstrap interval over the dev rows, the seeds held "
+    "fixed. Step: that of the weights which are scored, of the steps of the run. ●: the best mean and those tied with "
+    "it, whose difference to it has a 95% interval over seeds that contains 0."
 )
 
 
@@ -204,7 +204,7 @@ def intervals_over_rows(study: Study, runs: Sequence[ArmRun]) -> dict[tuple[str,
         if not seeds:
             continue
         sides = [first[seed] for seed in seeds], [second[seed] for seed in seeds]
-        for difference in compare.differences(*sides, resamples=_RESAMPLES):
+        for difference in differences(*sides, resamples=_RESAMPLES):
             score = difference.name.replace(" ", "_")
             if difference.metric == "Spearman's rho":
                 # stage one: of several dev sets the score is the mean, which has no rows

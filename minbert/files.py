@@ -4,6 +4,7 @@ A file or folder is written under a temporary name, synced, then renamed. The ca
 arrays, the key itself and a JSON record.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -72,10 +73,13 @@ def sha256_of(path: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or a folder's entries, to disk (fsync)."""
+    """Flush a file, or a folder's entries if its file system can do that, to disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno == errno.EIO or not path.is_dir():
+            raise
     finally:
         os.close(descriptor)
 

@@ -8,6 +8,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,38 @@ class Issue:
 
 ReaderReport = dict[str, Any]
 """What a reader reports about the whole file, such as counts; stored in the cache's metadata."""
+
+
+class StoredStrings(Sequence[str]):
+    """Strings as one array of UTF-8 bytes, each with `_END` behind it; a start that needs no texts decodes none.
+
+    The first access by index decodes and keeps all; iterating decodes without keeping.
+    """
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    @classmethod
+    def store(cls, strings: Sequence[str]) -> "StoredStrings":
+        """The strings as bytes."""
+        joined = "".join([f"{string}{_END}" for string in strings])
+        return cls(np.frombuffer(joined.encode(), dtype=np.uint8))
+
+    def _decode(self) -> list[str]:
+        return self.array.tobytes().decode().split(_END)[:-1]
+
+    @cached_property
+    def _strings(self) -> list[str]:
+        return self._decode()
+
+    def __len__(self) -> int:
+        return len(self._strings)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._decode())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._strings[index]
 
 
 @dataclass(frozen=True)
@@ -160,8 +193,8 @@ def load(
     def build() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         cache = _tokenise(rows, tokenizer)
         arrays = {
-            "row_ids": _to_bytes(cache.row_ids),
-            "texts": _to_bytes(cache.texts),
+            "row_ids": StoredStrings.store(cache.row_ids).array,
+            "texts": StoredStrings.store(cache.texts).array,
             "labels": cache.labels,
             "token_ids": cache.token_ids,
             "ends": cache.ends,
@@ -179,8 +212,8 @@ def load(
         source,
         content,
         record["num_texts"],
-        _from_bytes(arrays["row_ids"]),
-        _from_bytes(arrays["texts"]),
+        StoredStrings(arrays["row_ids"]),
+        StoredStrings(arrays["texts"]),
         arrays["labels"],
         arrays["token_ids"],
         arrays["ends"],
@@ -240,12 +273,3 @@ def _tokenise(rows: Iterable[Row | Issue | ReaderReport], tokenizer: Tokenizer) 
         tuple(warnings),
         report,
     )
-
-
-def _to_bytes(strings: Sequence[str]) -> np.ndarray:
-    """Strings as one array of UTF-8 bytes, each with `_END` behind it."""
-    return np.frombuffer("".join([f"{string}{_END}" for string in strings]).encode(), dtype=np.uint8)
-
-
-def _from_bytes(array: np.ndarray) -> list[str]:
-    return array.tobytes().decode().split(_END)[:-1]

@@ -39,7 +39,7 @@ FLOORS = [
     "tasks.data",
     "tasks.benchmarks",
     "tasks.report",
-    "tasks.ensemble tasks.serve",
+    "tasks.ensemble",
 ]
 FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in names.split()}
 DOORS = {"minbert", "tasks"}  # import what is asked of them, lazily, and are imported by name only

@@ -99,7 +99,7 @@ def fit_and_save(
     if trains_sentences and (sentence := evaluation.verdict(before, after, state)):
         cli.say(sentence)
     cli.say(f"mean training loss over the last epoch: {metrics.shown(last_loss)}\n")
-    run.folder.record_step(state.step, ended=True)
+    run.folder.record_step(state.step)
     cli.run_module("tasks.report", str(folder))
     cli.say(f"encoder in {folder / 'encoder'}")
     cli.say(f"next: {next_command(folder / 'encoder', run.settings.files.data, next_flags)}")

@@ -17,12 +17,7 @@ from tasks import compare, intervals
 from tasks.record import PredictedRows, TaskScores, write_rows
 
 RANDOM = np.random.default_rng(5)
-MANIFEST = {
-    "all_settings": {"tasks": "sts"},
-    "selection": {"keep": "last"},
-    "parts": [{"seconds": 1.0}],
-    "plan": {"steps": 9},
-}
+MANIFEST = {"all_settings": {"tasks": "sts"}}
 ABOUT: dict[str, Any] = {
     "command": "python ablations/run.py STUDY",
     "seeds": [1],

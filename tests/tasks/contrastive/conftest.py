@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tasks.contrastive.model import ContrastiveModel, ContrastiveTrainStep
 
 from minbert.bert import BertModel
 from minbert.encoder import Encoder
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
-from tasks.contrastive.model import ContrastiveModel, ContrastiveTrainStep
 from tasks.examples import Examples, unchanged
 from tasks.readers.senteval import STS
 

@@ -10,13 +10,13 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from tasks.contrastive.model import ContrastiveModel, ContrastiveTrainStep
+from tasks.contrastive.objective import Inputs
 from torch import Tensor
 
 from minbert import BertModel
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
-from tasks.contrastive.model import ContrastiveModel, ContrastiveTrainStep
-from tasks.contrastive.objective import Inputs
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples
 

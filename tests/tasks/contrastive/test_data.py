@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tasks.contrastive.data import Data
 
 from minbert import UserError
 from minbert.tokenizer import Tokenizer
 from tasks.contrastive import data
-from tasks.contrastive.data import Data
 from tasks.contrastive.settings import ContrastiveSettings
 from tests.tasks.contrastive.conftest import texts_of, write
 from tests.tasks.contrastive.test_triplets import by_loop

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from tasks.contrastive.data import Data
 
 from minbert.encoder import Encoder
 from minbert.train.loop import LoopState
 from minbert.train.plan import Plan
 from tasks.contrastive import evaluation
-from tasks.contrastive.data import Data
 from tasks.contrastive.dev import DevSets
 from tasks.contrastive.evaluation import Evaluation, EvaluationResult, last_epoch_loss, unit, verdict
 from tasks.contrastive.settings import ContrastiveSettings

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tasks.contrastive.model import ContrastiveModel
 from transformers import BertModel as Theirs
 from transformers import BertTokenizer
 
@@ -20,7 +21,6 @@ from minbert.ragged import Ragged
 from minbert.tokenizer import Tokenizer
 from minbert.weights import save
 from tasks.contrastive import losses
-from tasks.contrastive.model import ContrastiveModel
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, Pair
 from tests.tasks.contrastive.conftest import ANCHORS, LABELS, POSITIVES, backward

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tasks.contrastive.data import Data
+from tasks.contrastive.texts import find_texts, gather_texts, sample
 
 from minbert import UserError
 from minbert.tokenizer import Tokenizer
 from tasks.contrastive import data
-from tasks.contrastive.data import Data
 from tasks.contrastive.settings import ContrastiveSettings
-from tasks.contrastive.texts import find_texts, gather_texts, sample
 from tasks.readers.senteval import STS
 from tests.tasks.contrastive.conftest import texts_of, write
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tasks.contrastive.model import ContrastiveModel, ContrastiveTrainStep
 
 from minbert.bert import BertModel
 from minbert.ragged import Ragged
@@ -18,7 +19,6 @@ from minbert.train.plan import PlannedBatch
 from tasks.augment.punctuation import Punctuation, insert
 from tasks.contrastive import views
 from tasks.contrastive.losses import softmax_features
-from tasks.contrastive.model import ContrastiveModel, ContrastiveTrainStep
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.contrastive.simcse import SimCSE
 from tasks.contrastive.views import Streams
