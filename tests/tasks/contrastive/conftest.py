@@ -1,6 +1,6 @@
 """What the tests of stage one share: triplets and pairs over the tiny BERT's vocabulary, and a model to train."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,13 @@ import pytest
 import torch
 
 from minbert.bert import BertModel
+from minbert.config import BertConfig
 from minbert.encoder import Encoder
 from minbert.ragged import Ragged
+from minbert.tokenizer import Tokenizer
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
+from minbert.train.start import InitialEncoder
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep
 from tasks.examples import Examples
 from tasks.readers.senteval import STS
@@ -29,9 +32,16 @@ def texts_of(examples: Examples) -> list[tuple[str, ...]]:
     return [row.texts for row in examples.cache.rows()]
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
+    return path
+
+
+def write_pairs(path: Path, pairs: Sequence[tuple[str, str, str]]) -> Path:
+    """A file of labelled NLI pairs: (premise, hypothesis, label)."""
+    lines = ["premise\thypothesis\tlabel", *map("\t".join, pairs)]
+    return write(path, "\n".join(lines) + "\n")
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +89,13 @@ def labelled(examples_of: Callable[..., Any]) -> Examples:
 def triplets(examples_of: Callable[..., Any]) -> Examples:
     """Six triplets."""
     return examples_of([*zip(ANCHORS, POSITIVES, NEGATIVES, strict=True)])
+
+
+@pytest.fixture
+def initial(tiny: Path) -> InitialEncoder:
+    """The tiny BERT as a command loads it, for sentences of up to 64 tokens."""
+    tokenizer = Tokenizer.load(tiny)
+    return InitialEncoder(BertModel.from_pretrained(tiny), tokenizer, "mean", 64, tiny, BertConfig.read(tiny))
 
 
 @pytest.fixture
