@@ -29,7 +29,16 @@ from tasks.contrastive.nli import (
 )
 from tasks.contrastive.step import ContrastiveModel
 from tasks.examples import Examples, Pair
-from tests.tasks.contrastive.conftest import ANCHORS, LABELS, POSITIVES, run_step, texts_of, vectors_of, write, write_pairs
+from tests.tasks.contrastive.conftest import (
+    ANCHORS,
+    LABELS,
+    POSITIVES,
+    run_step,
+    texts_of,
+    vectors_of,
+    write,
+    write_pairs,
+)
 
 ROWS = np.array([4, 0, 3, 1])
 PAIRS = [
@@ -56,9 +65,7 @@ def test_softmax_is_cross_entropy_over_features(bert: BertModel, labelled: Examp
 
 
 @pytest.mark.parametrize("phrases", [False, True])
-def test_cross_equals_transformers(
-    bert: BertModel, tiny: Path, examples_of: Callable[..., Any], phrases: bool
-) -> None:
+def test_cross_equals_transformers(bert: BertModel, tiny: Path, examples_of: Callable[..., Any], phrases: bool) -> None:
     """By transformers' mean vector of each row. With phrases rows 0 and 3 are some, and 4 and 1 are pairs."""
     rows = [*zip(ANCHORS, POSITIVES, map(int, LABELS), strict=True)]
     if phrases:
