@@ -30,9 +30,12 @@ from pathlib import Path
 import torch
 from minbert.train import distributed, start
 from minbert.train.settings import parse
-from tasks.settings import PRESETS, MultitaskSettings
+from tasks.presets import PRESETS
+from tasks.settings import MultitaskSettings
 saved = Path(sys.argv[2], "saved")
-with start.open_run(parse(MultitaskSettings, PRESETS, sys.argv[1:], program="", description="", default="default")):
+program = "multitask_train.py"
+parsed = parse(MultitaskSettings, PRESETS, sys.argv[1:], program=program, description="", default="default")
+with start.open_run(parsed):
     if distributed.rank() == 0:
         time.sleep(2)
         saved.touch()
