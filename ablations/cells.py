@@ -59,7 +59,10 @@ class Cell:
             yield "", [os.path.relpath(ROOT / f"{self.arm.script}.py"), *self.words()]
         for name, command in self.suites:
             words = self._suite_words(command, self.folder / "suites" / name)
-            if self.suite(name).get("command") != shlex.join(["python", *words]):
+            record = self.suite(name)
+            # a suite that was stopped leaves the sets that it had, and is run again
+            complete = record.get("complete", True)
+            if record.get("command") != shlex.join(["python", *words]) or not complete:
                 yield name, words
 
     def _suite_words(self, command: str, out: Path) -> list[str]:
